@@ -1,0 +1,38 @@
+# Two commands on a fresh machine: `make report` and `make test`. Everything lands in ./.venv and ./reports.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup report test test-all lab bench lint format clean
+
+help:            ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): requirements.lock pyproject.toml tools/setup_venv.sh
+	@PYTHON="$(PYTHON)" sh tools/setup_venv.sh $(VENV)
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## make ./.venv with the pinned versions
+
+report: $(STAMP) ## main job on the bundled recording of the group-imbalance bug and its fix
+	@$(BIN)/wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/group-imbalance
+
+test: $(STAMP)   ## the test suite (root-only and browser tests run where they can)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not live"
+	@$(BIN)/python -m pytest -m live   # alone: they leave a CPU idle on purpose and look at the whole machine
+
+lab: $(STAMP)    ## JupyterLab on the notebooks
+	@$(BIN)/jupyter lab --notebook-dir=notebooks
+
+bench: $(STAMP)  ## speed and size, written to benchmarks/RESULTS.md with this machine's name
+	@$(BIN)/python -m benchmarks
+
+lint: $(STAMP)   ## ruff and mypy, as CI runs them
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(STAMP) ## ruff's formatter and safe fixes
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+clean:           ## remove what was generated
+	rm -rf $(VENV) reports .pytest_cache .hypothesis .mypy_cache .ruff_cache
