@@ -1,0 +1,38 @@
+"""Fixtures every test folder uses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# same examples everywhere; no deadline, because the machines are small and noisy
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave tests of many minutes out unless they are asked for."""
+    if os.environ.get("WASTEDCORES_SLOW") == "1":
+        return
+    skip = pytest.mark.skip(reason="takes many minutes; set WASTEDCORES_SLOW=1")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Folder with oracle/, traces/ and published/; lies beside the checkout where the project is developed."""
+    path = Path(os.environ.get("WASTEDCORES_SHARED", ROOT.parent / "shared"))
+    if not (path / "oracle").is_dir():
+        pytest.skip(
+            "the shared oracles and traces are absent (set WASTEDCORES_SHARED to their folder)"
+        )
+    return path

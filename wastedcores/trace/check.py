@@ -1,0 +1,133 @@
+"""Order, ranges and losses of a trace while it streams by."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from wastedcores.errors import TraceContentError
+
+#: The largest CONFIG_NR_CPUS that x86 and powerpc allow (arch/x86/Kconfig: NR_CPUS_RANGE_END, 6.12).
+MAX_CPUS = 8192
+#: PID_MAX_LIMIT, include/linux/threads.h (64 bit)
+MAX_TASKS = 4 * 1024 * 1024
+#: A gap this long between two events is worth a word: the machine slept, or the clock was set.
+JUMP_NS = 3_600_000_000_000
+
+_PIDS = ("pid", "prev_pid", "by_pid")
+
+
+@dataclass
+class Inspector:
+    """Looks at every event table of a file once; knows range, count and highest CPU at the end.
+
+    Attributes
+    ----------
+    where
+        What to call the file in a message.
+    cpus
+        The CPUs there may be (of the given topology); None: any that a kernel can have.
+    """
+
+    where: str
+    cpus: Collection[int] | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    events: int = 0
+    highest_cpu: int = -1
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def ranges(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Pass tables in file order through; refuse numbers no machine, or not this one, can have.
+
+        Raises
+        ------
+        TraceContentError
+            A CPU or pid out of range; names file and line.
+        """
+        for frame in frames:
+            for column in ("cpu", "src_cpu"):
+                if column in frame.columns and frame.height:
+                    self._cpu_range(frame, column)
+            for column in _PIDS:
+                if column in frame.columns and frame.height:
+                    self._pid_range(frame, column)
+            if "nr_running" in frame.columns and frame.height:
+                self._size_range(frame)
+            yield frame
+
+    def order(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Pass tables in order of time through, and keep count."""
+        for frame in frames:
+            if not frame.height:
+                continue
+            ts = frame["ts_ns"]
+            first, last = int(ts[0]), int(ts[-1])
+            if self.start_ns is None:
+                self.start_ns = first
+            elif self.end_ns is not None and first - self.end_ns > JUMP_NS:
+                self._jump(self.end_ns, first)
+            if last - first > JUMP_NS:
+                gaps = ts.diff()
+                row = int(gaps.arg_max() or 0)
+                if gaps[row] > JUMP_NS:
+                    self._jump(int(ts[row - 1]), int(ts[row]))
+            self.end_ns = last
+            self.events += frame.height
+            yield frame
+
+    def _jump(self, before: int, after: int) -> None:
+        self.notes.setdefault(
+            "clock jump",
+            f"no event for {(after - before) / 1e9:.3f} s, from {before / 1e9:.9f} s to {after / 1e9:.9f} s: the "
+            "machine slept, or the clock was set",
+        )
+
+    def _cpu_range(self, frame: pl.DataFrame, column: str) -> None:
+        low, high = frame[column].min(), frame[column].max()
+        if high is None:
+            return
+        assert isinstance(low, int)
+        assert isinstance(high, int)
+        self.highest_cpu = max(self.highest_cpu, high)
+        if self.cpus is not None:
+            bad = frame.filter(
+                pl.col(column).is_not_null() & ~pl.col(column).is_in(list(self.cpus))
+            )
+            expected = f"the given topology has {len(self.cpus)} CPUs, {_span(self.cpus)}"
+        elif low < 0 or high >= MAX_CPUS:
+            bad = frame.filter((pl.col(column) < 0) | (pl.col(column) >= MAX_CPUS))
+            expected = f"a Linux kernel has CPUs 0 to {MAX_CPUS - 1} at most"
+        else:
+            return
+        if bad.height:
+            raise TraceContentError(
+                f"{self._at(bad)}: an event of kind {bad['kind'][0]!s} names CPU {bad[column][0]}, but {expected}. Is "
+                "it the topology of another machine, or is the line damaged?"
+            )
+
+    def _pid_range(self, frame: pl.DataFrame, column: str) -> None:
+        low, high = frame[column].min(), frame[column].max()
+        if high is None or (low >= -(2**31) and high < 2**31):  # type: ignore[operator]
+            return
+        bad = frame.filter((pl.col(column) < -(2**31)) | (pl.col(column) >= 2**31))
+        raise TraceContentError(
+            f"{self._at(bad)}: {column} is {bad[column][0]}; a pid has 32 bits. The line is damaged."
+        )
+
+    def _size_range(self, frame: pl.DataFrame) -> None:
+        bad = frame.filter(~pl.col("nr_running").is_between(0, MAX_TASKS))
+        if bad.height:
+            raise TraceContentError(
+                f"{self._at(bad)}: {bad['nr_running'][0]} tasks on the runqueue of CPU {bad['cpu'][0]}; expected 0 to "
+                f"{MAX_TASKS}. The line is damaged."
+            )
+
+    def _at(self, rows: pl.DataFrame) -> str:
+        return f"{self.where}, line {rows['line'][0]}" if "line" in rows.columns else self.where
+
+
+def _span(cpus: Collection[int]) -> str:
+    return f"{min(cpus)} to {max(cpus)}" if cpus else "none"

@@ -1,0 +1,294 @@
+"""Open any trace this package knows, chosen by content; import it into our Parquet."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from wastedcores import __version__
+from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
+from wastedcores.trace.check import Inspector
+from wastedcores.trace.header import Header
+from wastedcores.trace.parquet import MAGIC, read_parquet, stream_parquet, write_parquet
+from wastedcores.trace.readers import (
+    ftrace,
+    perf_data,
+    perf_script,
+    sched_profiler,
+    schedtrace,
+    trace_dat,
+)
+from wastedcores.trace.readers._blocks import TextSource, head
+from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers._lines import complete as lines_complete
+from wastedcores.trace.readers._order import in_order
+from wastedcores.trace.schema import conform
+from wastedcores.trace.trace import Trace
+
+
+class TextFormat(NamedTuple):
+    """A text format: does a line look like it, is a last line without newline whole, and its reader."""
+
+    looks_like: Callable[[str], bool]
+    complete: Callable[[str], bool]
+    read: Callable[[TextSource, Facts], Iterator[pl.DataFrame]]
+
+
+class BinaryFormat(NamedTuple):
+    """A binary format: how it begins, the open file (sha256, lines, cut_line as a TextSource has), its reader."""
+
+    magic: bytes
+    source: Callable[[Path], Any]
+    read: Callable[[Any, Facts], Iterator[pl.DataFrame]]
+
+
+#: format -> how to read its text
+READERS = {
+    "sched_profiler": TextFormat(
+        sched_profiler.looks_like, sched_profiler.complete, sched_profiler.read
+    ),
+    "ftrace": TextFormat(ftrace.looks_like, lines_complete, ftrace.read),
+    "perf-script": TextFormat(perf_script.looks_like, lines_complete, perf_script.read),
+}
+#: format -> how to read its bytes: what it begins with, its source, its reader
+BINARY: dict[str, BinaryFormat] = {
+    "perf.data": BinaryFormat(perf_data.MAGIC, perf_data.Source, perf_data.read),
+    "trace.dat": BinaryFormat(trace_dat.MAGIC, trace_dat.Source, trace_dat.read),
+    "schedtrace": BinaryFormat(schedtrace.MAGIC, schedtrace.Source, schedtrace.read),
+}
+FORMATS = ("parquet", *READERS, *BINARY)
+#: Lines at the beginning of a file that have a vote on its format.
+SNIFF_LINES = 200
+
+#: Events that ``open_trace`` keeps in memory; a text file with more goes through a temporary Parquet file.
+MEMORY_EVENTS = 4_000_000
+
+
+def sniff(path: Path) -> str:
+    """Name the format of a file by what is in it.
+
+    Returns
+    -------
+    str
+        One of :data:`FORMATS`.
+
+    Raises
+    ------
+    TraceFormatError
+        Empty, or nothing this package reads.
+    WastedCoresError
+        The file is absent, a folder, or may not be read.
+    """
+    _check_readable(path)
+    start = head(path)
+    if not start:
+        raise TraceFormatError(
+            f"{path}: the file is empty; expected a trace. Was the recording stopped before it began?"
+        )
+    if start.startswith(MAGIC):
+        return "parquet"
+    for name, binary in BINARY.items():
+        if start.startswith(binary.magic):
+            return name
+    lines = start.decode("utf-8", "replace").splitlines()[:SNIFF_LINES]
+    votes = Counter(
+        name for line in lines for name, text in READERS.items() if text.looks_like(line)
+    )
+    if votes:
+        return votes.most_common(1)[0][0]
+    shown = repr(start[:60])[2:-1]
+    raise TraceFormatError(
+        f"{path}: not a trace this package reads; it begins with {shown!r}. Expected ftrace text or a trace-cmd "
+        "report, perf script text, sched_profiler text (each plain or .gz, .xz, .zst), or a Parquet file of ours."
+    )
+
+
+def open_trace(path: str | Path, format: str | None = None) -> Trace:
+    """Open a trace file of any known format.
+
+    Parameters
+    ----------
+    path
+        Our Parquet (opened lazily), or a text trace, plain or compressed. A text trace is read to the end; one of more
+        than :data:`MEMORY_EVENTS` events goes through a temporary Parquet file, which is said on stderr.
+    format
+        One of :data:`FORMATS`; default: found out from the content.
+
+    Raises
+    ------
+    WastedCoresError
+        One of its classes, with file, line, and what to do.
+    """
+    path = Path(path)
+    kind = _format(path, format)
+    if kind == "parquet":
+        return read_parquet(path)
+    run = _Import(path, kind, None)
+    frames = run.frames()
+    kept: list[pl.DataFrame] = []
+    rows = 0
+    for frame in frames:
+        kept.append(frame)
+        rows += frame.height
+        if rows > MEMORY_EVENTS:
+            return _spill(run, chain(kept, frames))
+    return Trace(pl.concat(kept).lazy(), run.header(), path)
+
+
+def import_trace(
+    src: str | Path,
+    dst: str | Path,
+    format: str | None = None,
+    machine: dict[str, Any] | None = None,
+    cpus: Collection[int] | None = None,
+) -> Trace:
+    """Read a trace of any known format and write it as our Parquet, in one pass and bounded memory.
+
+    Parameters
+    ----------
+    src, dst
+        Any trace; the Parquet file to write, which appears only when it is complete.
+    format
+        One of :data:`FORMATS`; default: found out from the content.
+    machine
+        Topology to store in the header (``Machine.to_dict()``).
+    cpus
+        CPU numbers of that machine; an event on any other is an error.
+
+    Returns
+    -------
+    Trace
+        The written file, opened.
+    """
+    src, dst = Path(src), Path(dst)
+    if dst.exists() and src.exists() and dst.samefile(src):
+        raise UsageError(f"{dst}: is the trace to read itself. Choose another name with -o.")
+    kind = _format(src, format)
+    if kind == "parquet":
+        trace = read_parquet(src)
+        if machine is not None:
+            trace = trace.with_header(machine=machine)
+        write_parquet(trace, dst)
+    else:
+        run = _Import(src, kind, cpus, machine)
+        stream_parquet(run.frames(), run.header, dst)
+    return read_parquet(dst)
+
+
+class _Import:
+    """One pass over one text file."""
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        cpus: Collection[int] | None,
+        machine: dict[str, Any] | None = None,
+    ) -> None:
+        self.path, self.kind, self.machine = path, kind, machine
+        self.source = (
+            BINARY[kind].source(path)
+            if kind in BINARY
+            else TextSource(path, READERS[kind].complete)
+        )
+        self.facts = Facts(kind)
+        self.seen = Inspector(str(path), cpus)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Event tables of the full schema, in order of time."""
+        read = BINARY[self.kind].read if self.kind in BINARY else READERS[self.kind].read
+        ordered = in_order(self.seen.ranges(read(self.source, self.facts)), self.path)
+        for frame in self.seen.order(ordered):
+            yield conform(frame.drop("line", strict=False), str(self.path))
+        if not self.seen.events:
+            raise self._nothing()
+
+    def header(self) -> Header:
+        """What the file turned out to be; complete once :meth:`frames` is exhausted."""
+        facts, seen = self.facts, self.seen
+        notes = {
+            "source": self.path.name,
+            "source_sha256": self.source.sha256 or "",
+            "imported_by": f"wastedcores {__version__}",
+            **facts.notes,
+            **seen.notes,
+        }
+        if facts.skipped:
+            notes["skipped"] = ", ".join(f"{n} {k}" for k, n in facts.skipped.most_common())
+        if self.source.cut_line:
+            number, text = self.source.cut_line
+            notes["truncated_last_line"] = f"line {number} has no end and was left out: {text!r}"
+        return Header(
+            source_format=facts.source_format,
+            kernel_release=facts.kernel_release,
+            clock=facts.clock,
+            cpus=max(facts.cpus or 0, seen.highest_cpu + 1) or None,
+            cpus_online=self._online(),
+            machine=self.machine,
+            start_ns=seen.start_ns,
+            end_ns=seen.end_ns,
+            events=seen.events,
+            every_switch=facts.every_switch,
+            lost=dict(facts.lost),
+            overwritten=dict(facts.overwritten),
+            provenance=notes,
+        )
+
+    def _online(self) -> list[int] | None:
+        """The online CPUs where that is certain: from the topology, or N stated and all seen below N."""
+        if self.machine and self.machine.get("online") is not None:
+            return [int(c) for c in self.machine["online"]]
+        stated = self.facts.cpus
+        return list(range(stated)) if stated and self.seen.highest_cpu < stated else None
+
+    def _nothing(self) -> TraceFormatError:
+        found = ", ".join(f"{n} {k}" for k, n in self.facts.skipped.most_common(5))
+        return TraceFormatError(
+            f"{self.path}: read to the end as {self.kind} ({self.source.lines} lines), but there is no event in it "
+            f"that tells who ran or waited where{f' (found: {found})' if found else ''}. Expected sched_switch and "
+            "sched_wakeup, or runqueue sizes: record with `perf sched record` or `trace-cmd record -e sched`."
+        )
+
+
+def _spill(run: _Import, frames: Iterator[pl.DataFrame]) -> Trace:
+    folder = Path(tempfile.mkdtemp(prefix="wastedcores-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    print(
+        f"{run.path.name}: more than {MEMORY_EVENTS} events, going through a temporary file in {folder}; "
+        "`wastedcores import` once saves this next time",
+        file=sys.stderr,
+    )
+    file = folder / f"{run.path.stem}.parquet"
+    stream_parquet(frames, run.header, file)
+    return read_parquet(file)
+
+
+def _format(path: Path, format: str | None) -> str:
+    if format is None:
+        return sniff(path)
+    if format not in FORMATS:
+        raise UsageError(f"format {format!r} is not one of {', '.join(FORMATS)}.")
+    found = sniff(path)
+    if found != format:
+        raise TraceFormatError(
+            f"{path}: named as {format}, but its content is {found}. Leave --format out, or name {found}."
+        )
+    return format
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        if path.is_dir():
+            raise WastedCoresError(f"{path}: is a folder; expected a trace file.")
+        path.stat()
+    except OSError as e:
+        raise WastedCoresError(f"{path}: cannot be opened ({e.strerror}).") from e

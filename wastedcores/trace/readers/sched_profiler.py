@@ -1,0 +1,318 @@
+"""Text of the paper authors' ``sched_profiler`` and of the fork of it that is in use.
+
+Formats: model document 11.1 (jplozi/wastedcores, tools/visualizations_4.1/sched_profiler) and 11.3
+(Tingjia980311/wastedcores). Each state line repeats the state of all CPUs, so a CPU whose own record is missing (the
+profiler was started later than the change) is found in the columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from wastedcores.errors import TraceContentError, TraceFormatError
+from wastedcores.trace.readers._blocks import Block, TextSource, split_lines
+from wastedcores.trace.readers._facts import Facts
+
+#: tab and leading space are the state lines' and the fork's, "# " begins the authors' considered cores
+LINE = r"^(?P<state>[-\d ]*?)(?P<mark># |\t ?|  *)(?P<ts>\d+) nsecs (?P<kind>[A-Z_]+)(?P<args>(?: +[0-9a-f-]+)*) *$"
+
+#: authors' BA events (sched_profiler.h); the name is the kernel function that looked
+CONSIDERED = {
+    200: "select_idle_sibling",
+    201: "update_sg_lb_stats",
+    202: "find_busiest_queue",
+    203: "find_idlest_group",
+    204: "find_idlest_cpu",
+}
+
+#: authors' SC events; 10 and 20 are added for a moved task and for an active balance
+BALANCE = {
+    0: "sched_exec",
+    1: "try_to_wake_up",
+    2: "wake_up_new_task",
+    13: "idle_balance",
+    14: "rebalance_domains",
+    23: "active_load_balance idle_balance",
+    24: "active_load_balance rebalance_domains",
+}
+
+#: fork's records -> meaning of their numbers; the first of the schema's columns named twice wins
+FORK_ARGS: dict[str, tuple[str, ...]] = {
+    "LB": ("src_cpu", "cpu", "value"),
+    "START_M": ("src_cpu", "cpu"),
+    "END_M": ("src_cpu", "cpu", "value"),
+    "RB": ("cpu", "level", "value"),
+    "HOTCACHE": ("src_cpu", "cpu"),
+    "IDLE_BALANCE": ("cpu", "value"),
+    "FLAG": ("cpu", "level", "value"),
+    "INTERVAL": ("cpu", "level", "value"),
+    "CPUMASK": ("cpu",),
+    "BS": ("flag", "cpu"),
+    "CC": ("cpu",),
+    "DETACH_STAT": ("cpu", "loop", "loop_max", "loop_break", "value"),
+}
+
+#: fork's records that belong to no CPU; the number of DOMAIN_RB goes to 151 on a machine of 40
+MARKS = ("WF", "DETACH_LOAD", "DOMAIN_RB")
+
+
+def looks_like(line: str) -> bool:
+    """True if this is a line of sched_profiler output."""
+    return bool(re.match(LINE, line))
+
+
+def complete(line: str) -> bool:
+    """True if a last line without a newline shows that nothing is missing: its last number fills its columns."""
+    return bool(
+        re.search(r" nsecs (?:RQ [ \d]{4} [ \d]{3}\d|SC(?: [ \d-]{4}){2} [ \d-]{3}\d|WF)$", line)
+    )
+
+
+@dataclass
+class _State:
+    """Runqueue sizes in the columns of the last state line; None until one was seen, or if they are of no use."""
+
+    sizes: npt.NDArray[np.int64] | None = None
+    usable: bool = True
+    found: int = 0
+    fork: bool = False
+    authors: bool = False
+    kinds: dict[str, int] = field(default_factory=dict)
+
+
+def read(source: TextSource, facts: Facts) -> Iterator[pl.DataFrame]:
+    """Yield event tables (schema columns and ``line``) in file order."""
+    state = _State()
+    for block in source.blocks():
+        yield _read_block(source, block, facts, state)
+        if state.fork and not state.authors:
+            facts.source_format = "sched_profiler-fork"
+        if state.found:
+            facts.notes["state columns"] = (
+                f"{state.found} runqueue sizes were taken from the state columns; they have no record of their own"
+            )
+
+
+def _read_block(source: TextSource, block: Block, facts: Facts, state: _State) -> pl.DataFrame:
+    lines = split_lines(block)
+    fields = lines.with_columns(pl.col("text").str.extract_groups(LINE).struct.unnest())
+    bad = fields.filter(pl.col("ts").is_null() & (pl.col("text").str.strip_chars() != ""))
+    if bad.height:
+        raise TraceFormatError(
+            f"{source.path}, line {bad['line'][0]}: not a line of sched_profiler output: "
+            f"{bad['text'][0][-120:]!r}. Expected a state (columns of numbers), a tab, 'TIME nsecs KIND numbers', or "
+            "'# TIME nsecs BA ...'."
+        )
+    fields = fields.filter(pl.col("ts").is_not_null()).with_columns(
+        ts_ns=pl.col("ts").cast(pl.Int64, strict=False),
+        args=pl.col("args").str.strip_chars().str.replace_all(r" +", " "),
+    )
+    late = fields.filter(pl.col("ts_ns").is_null())
+    if late.height:
+        raise TraceContentError(
+            f"{source.path}, line {late['line'][0]}: the time {late['ts'][0]} does not fit 63 bits of nanoseconds."
+        )
+    frames = [_from_columns(fields, facts, state)]
+    for (kind,), group in fields.group_by("kind", maintain_order=True):
+        frames.append(_records(source, str(kind), group, facts, state))
+    return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
+
+
+def _records(
+    source: TextSource, kind: str, group: pl.DataFrame, facts: Facts, state: _State
+) -> pl.DataFrame:
+    if kind in MARKS:
+        state.fork = True
+        text = pl.concat_str(pl.lit(kind), "args", separator=" ").str.strip_chars()
+        return group.select("line", "ts_ns", kind=pl.lit("mark"), text=text)
+    if kind == "EX":
+        facts.skipped["EX"] += group.height
+        return group.select("line", "ts_ns").clear()
+    if kind == "BA":
+        return _considered(source, group)
+    names: tuple[str, ...] | None = {
+        "RQ": ("cpu", "nr_running"),
+        "LD": ("flag", "cpu", "value") if _words(group) == 3 else ("cpu", "value"),
+        "SC": ("event", "src_cpu", "cpu"),
+        **FORK_ARGS,
+    }.get(kind)
+    if names is None:
+        raise TraceFormatError(
+            f"{source.path}, line {group['line'][0]}: record kind {kind!r} is not one of sched_profiler's "
+            f"(RQ, LD, SC, BA, EX, {', '.join((*FORK_ARGS, *MARKS))})."
+        )
+    out = _numbers(source, kind, group, names)
+    if kind == "RQ":
+        return out.with_columns(kind=pl.lit("nr_running"))
+    if kind == "LD":
+        if "flag" in out.columns:
+            state.fork = True
+            # flag 1: average load of the fair queue, another quantity than the runqueue's load
+            facts.skipped["LD 1 (average load)"] += out.filter(pl.col("flag") == 1).height
+            out = out.filter(pl.col("flag") == 0).drop("flag")
+        return out.with_columns(kind=pl.lit("load"))
+    out = out.with_columns(kind=pl.lit("balance"))
+    if kind == "SC":
+        state.authors = True
+        op = pl.col("event").replace_strict(
+            BALANCE, default="event " + pl.col("event").cast(pl.String), return_dtype=pl.String
+        )
+        # 255 is "from nowhere" (a fork), printed as -1
+        return out.with_columns(
+            op=op, src_cpu=pl.when(~pl.col("src_cpu").is_in([-1, 255])).then("src_cpu")
+        ).drop("event")
+    state.fork = True
+    extra = [c for c in names if c not in ("cpu", "src_cpu", "value")]
+    text = pl.concat_str(
+        [pl.concat_str(pl.lit(f"{c}="), pl.col(c).cast(pl.String)) for c in extra], separator=" "
+    )
+    return out.with_columns(
+        op=pl.lit(kind), text=text if extra else pl.lit(None, dtype=pl.String)
+    ).drop(extra)
+
+
+def _words(group: pl.DataFrame) -> int:
+    return len(str(group["args"][0]).split())
+
+
+def _numbers(
+    source: TextSource, kind: str, group: pl.DataFrame, names: tuple[str, ...]
+) -> pl.DataFrame:
+    """Split ``args`` into columns; every line of one kind has the same number of them."""
+    pattern = "^" + " ".join(rf"(?P<{n}>-?\d+)" for n in names) + "$"
+    out = group.select(
+        "line", "ts_ns", "args", pl.col("args").str.extract_groups(pattern).struct.unnest()
+    )
+    out = out.with_columns([pl.col(n).cast(pl.Int64, strict=False) for n in names])
+    bad = out.filter(pl.any_horizontal(pl.col(n).is_null() for n in names))
+    if bad.height:
+        raise TraceFormatError(
+            f"{source.path}, line {bad['line'][0]}: a {kind} record has {bad['args'][0]!r}; expected "
+            f"{len(names)} numbers: {', '.join(names)}."
+        )
+    return out.drop("args")
+
+
+def _considered(source: TextSource, group: pl.DataFrame) -> pl.DataFrame:
+    """BA lines: event, cpu, and from event 200 on current cpu and a mask of 64 CPUs in hexadecimal."""
+    fields = group.with_columns(
+        pl.col("args")
+        .str.extract_groups(
+            r"^(?P<event>\d+) (?P<cpu>\d+)(?: (?P<src_cpu>\d+) (?P<mask>[0-9a-f]{16}))?$"
+        )
+        .struct.unnest()
+    )
+    bad = fields.filter(pl.col("event").is_null())
+    if bad.height:
+        raise TraceFormatError(
+            f"{source.path}, line {bad['line'][0]}: a BA record has {bad['args'][0]!r}; expected event, cpu, current "
+            "cpu and 16 hexadecimal digits."
+        )
+    event = pl.col("event").cast(pl.Int64)
+    op = event.replace_strict(
+        CONSIDERED, default="event " + pl.col("event"), return_dtype=pl.String
+    )
+    # the mask is printed most significant digit first; the schema's bytes begin with CPUs 0 to 7
+    mask = pl.concat_str([pl.col("mask").str.slice(i, 2) for i in range(14, -1, -2)])
+    return fields.select(
+        "line",
+        "ts_ns",
+        kind=pl.when(pl.col("mask").is_null())
+        .then(pl.lit("balance"))
+        .otherwise(pl.lit("considered")),
+        cpu=pl.col("cpu").cast(pl.Int64),
+        src_cpu=pl.col("src_cpu").cast(pl.Int64),
+        op=op,
+        cpu_mask=mask.str.decode("hex"),
+    )
+
+
+def _from_columns(fields: pl.DataFrame, facts: Facts, state: _State) -> pl.DataFrame:
+    """Runqueue sizes that the state columns tell and no record does, as nr_running events before their line."""
+    empty = pl.DataFrame(
+        schema={
+            "line": pl.Int64,
+            "ts_ns": pl.Int64,
+            "kind": pl.String,
+            "cpu": pl.Int64,
+            "nr_running": pl.Int64,
+        }
+    )
+    # the fork's LD lines show loads instead; the authors' lines always begin with the runqueue size
+    rows = fields.filter((pl.col("state").str.len_bytes() > 0) & (pl.col("mark") != "# "))
+    sized = rows.filter(pl.col("kind") == "RQ")
+    if not sized.height or not state.usable:
+        return empty
+    text = sized["state"][0]
+    width = 20 if _is_wide(text) else 4
+    if width == 20:
+        state.authors, sized = True, rows
+    cpus, odd = divmod(len(text), width)
+    sized = sized.filter(pl.col("state").str.len_bytes() == len(text))
+    is_rq = (sized["kind"] == "RQ").to_numpy()
+    args = pl.col("args").str
+    record = sized.select(
+        cpu=args.extract(r"^(\d+) ", 1).cast(pl.Int64, strict=False).fill_null(-1),
+        nr=args.extract(r" (\d+)$", 1).cast(pl.Int64, strict=False).fill_null(-1),
+    )
+    cpu, nr = record["cpu"].to_numpy(), record["nr"].to_numpy()
+    inside = is_rq & (cpu >= 0) & (cpu < cpus)
+    usable = not odd and cpus > 0 and not (is_rq & ~inside).any()
+    if usable:
+        table = _columns(sized["state"], cpus, width)
+        # columns are the online CPUs in order: with one offline they are not the CPUs' numbers
+        usable = bool((table[np.flatnonzero(inside), cpu[inside]] == nr[inside]).all())
+    if not usable:
+        state.usable = False
+        facts.notes["state columns"] = (
+            "not used: they disagree with the records (a CPU offline, or a number too wide for its column)"
+        )
+        return empty
+    facts.cpus = max(facts.cpus or 0, cpus)
+    before = np.full(cpus, -1, np.int64) if state.sizes is None else state.sizes
+    if len(before) != cpus:
+        state.usable = False
+        return empty
+    previous = np.vstack([before[None, :], table[:-1]])
+    changed = (table != previous) & (table >= 0)
+    changed[np.flatnonzero(inside), cpu[inside]] = False
+    state.sizes = table[-1].copy()
+    row, column = np.nonzero(changed)
+    state.found += len(row)
+    if not len(row):
+        return empty
+    return pl.DataFrame(
+        {
+            "line": sized["line"].to_numpy()[row],
+            "ts_ns": sized["ts_ns"].to_numpy()[row],
+            "kind": pl.Series(["nr_running"] * len(row), dtype=pl.String),
+            "cpu": column.astype(np.int64),
+            "nr_running": table[row, column],
+        }
+    )
+
+
+def _is_wide(text: str) -> bool:
+    """True for the authors' full columns, "%4d%4d%12ld" per CPU; "%4d" alone if compiled with RQ_SIZES_ONLY."""
+    return (
+        len(text) % 20 == 0
+        and bool(re.fullmatch(r"(?:[ \d-]{3}\d[ \d-]{3}\d *-?\d+)*", text))
+        and all(re.fullmatch(r" *-?\d+", text[i + 8 : i + 20]) for i in range(0, len(text), 20))
+    )
+
+
+def _columns(states: pl.Series, cpus: int, width: int) -> npt.NDArray[np.int64]:
+    """The first four characters of every ``width``, as numbers: shape (lines, cpus)."""
+    raw = np.frombuffer("".join(states.to_list()).encode("ascii"), np.uint8)
+    cells = raw.reshape(len(states), cpus, width)[:, :, :4]
+    digits = np.where((cells >= ord("0")) & (cells <= ord("9")), cells - ord("0"), 0).astype(
+        np.int64
+    )
+    value = digits @ np.array([1000, 100, 10, 1], np.int64)
+    return np.where((cells == ord("-")).any(axis=2), -value, value)

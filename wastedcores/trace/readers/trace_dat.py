@@ -1,0 +1,62 @@
+"""``trace.dat`` of trace-cmd, read by ``trace-cmd report``: the format follows the kernel's, and only it knows all."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from wastedcores.errors import TraceFormatError
+from wastedcores.trace.readers import ftrace
+from wastedcores.trace.readers._blocks import TextSource
+from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers._lines import complete
+
+#: trace-cmd.dat(5): the first ten bytes
+MAGIC = b"\x17\x08\x44tracing"
+
+
+class Source(TextSource):
+    """A trace.dat file; ``sha256`` is that of the file itself, lines are those of the report."""
+
+
+def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
+    """Yield event tables (schema columns and ``line``) in the order of the report.
+
+    Raises
+    ------
+    TraceFormatError
+        trace-cmd is not installed, or refuses the file.
+    """
+    program = shutil.which("trace-cmd")
+    if program is None:
+        raise TraceFormatError(
+            f"{source.path}: a trace.dat file, which needs trace-cmd to be read, and there is none on this machine. "
+            "Install it (Debian, Ubuntu, Fedora, Arch: package trace-cmd), or import the text of `trace-cmd report` "
+            "made elsewhere."
+        )
+    with tempfile.TemporaryDirectory(prefix="wastedcores-") as folder:
+        text = Path(folder) / "report.txt"
+        with text.open("wb") as out:
+            run = subprocess.run(
+                [program, "report", "-t", "-i", str(source.path.resolve())],
+                stdout=out,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        if run.returncode or not text.stat().st_size:
+            said = " ".join(run.stderr.decode("utf-8", "replace").split())[:300]
+            raise TraceFormatError(
+                f"{source.path}: trace-cmd report cannot read it: {said or 'no reason given'}."
+            )
+        report = TextSource(text, complete)
+        yield from ftrace.read(report, facts)
+    source.lines = report.lines
+    with source.path.open("rb") as file:
+        source.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    facts.source_format = "trace.dat"

@@ -1,0 +1,280 @@
+"""The registry of event kinds and columns: the one place that answers "what is this column?".
+
+A trace is one table, an event a row, ordered by (``ts_ns``, file order). Every kind fills ``ts_ns``, ``kind`` and the
+columns its :class:`EventSpec` names; all others are null and cost next to nothing in Parquet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from wastedcores.errors import TraceFormatError
+
+SCHEMA_VERSION = 1
+
+#: Masks of CPUs are little-endian bit strings of whole bytes: CPU c is bit ``c % 8`` of byte ``c // 8``.
+MASK_DTYPE = pl.Binary
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """One column: polars type, unit, whether it may be null, one sentence."""
+
+    name: str
+    dtype: pl.DataType
+    unit: str
+    nullable: bool
+    doc: str
+
+
+@dataclass(frozen=True)
+class EventSpec:
+    """One event kind: the columns it fills, those it may fill, and where the kernel emits it."""
+
+    kind: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    source: str
+    doc: str
+
+
+EVENTS: dict[str, EventSpec] = {
+    e.kind: e
+    for e in (
+        EventSpec(
+            "nr_running",
+            ("cpu", "nr_running"),
+            (),
+            "add_nr_running/sub_nr_running (v4.1, paper 4.2); sched_update_nr_running_tp (5.9+)",
+            "The runqueue of `cpu` now holds `nr_running` tasks, the running one included.",
+        ),
+        EventSpec(
+            "load",
+            ("cpu", "value"),
+            (),
+            "account_entity_enqueue/dequeue (v4.1: rq.load.weight); pelt_cfs_tp on the root queue (5.4+)",
+            "The load of the runqueue of `cpu` is now `value`.",
+        ),
+        EventSpec(
+            "switch",
+            ("cpu", "pid", "prev_pid", "prev_state"),
+            ("comm", "prio", "prev_comm", "prev_prio"),
+            "sched_switch",
+            "`cpu` stopped `prev_pid` (left in `prev_state`) and runs `pid`; 0 is the idle task.",
+        ),
+        EventSpec(
+            "wakeup",
+            ("cpu", "pid"),
+            ("comm", "prio", "src_cpu", "by_pid", "by_comm"),
+            "sched_wakeup (not sched_waking, whose CPU is the previous one)",
+            "`pid` was put on the runqueue of `cpu`; the event happened on `src_cpu`, in the context of `by_pid`.",
+        ),
+        EventSpec(
+            "wakeup_new",
+            ("cpu", "pid"),
+            ("comm", "prio", "src_cpu", "by_pid", "by_comm"),
+            "sched_wakeup_new",
+            "As wakeup, for a task just forked.",
+        ),
+        EventSpec(
+            "migrate",
+            ("cpu", "src_cpu", "pid"),
+            ("comm", "prio", "by_pid", "by_comm", "op"),
+            "sched_migrate_task",
+            "`pid` moves from `src_cpu` to `cpu` (running nowhere: queued there, or asleep).",
+        ),
+        EventSpec(
+            "fork",
+            ("pid", "by_pid"),
+            ("cpu", "comm", "by_comm"),
+            "sched_process_fork",
+            "`by_pid` created `pid`; `cpu` is where the parent ran.",
+        ),
+        EventSpec(
+            "exec",
+            ("pid",),
+            ("cpu", "comm", "by_pid", "text"),
+            "sched_process_exec",
+            "`pid` runs a new program `text`; `by_pid` is its pid before, where a thread took over the leader's.",
+        ),
+        EventSpec(
+            "exit",
+            ("pid",),
+            ("cpu", "comm", "prio"),
+            "sched_process_exit",
+            "`pid` is ending; it leaves its runqueue at its last switch.",
+        ),
+        EventSpec(
+            "considered",
+            ("cpu", "cpu_mask"),
+            ("src_cpu", "op", "pid", "value"),
+            "select_idle_sibling, update_sg_lb_stats, find_busiest_queue, find_idlest_group/cpu (paper 4.2)",
+            "`op` for `cpu`, running on `src_cpu`, looked at the CPUs of `cpu_mask` (at domain level `value`).",
+        ),
+        EventSpec(
+            "balance",
+            ("cpu", "op"),
+            ("src_cpu", "pid", "value", "text"),
+            "load_balance and its steps; scheduling events of sched_profiler",
+            "`op` moved or tried to move `value` tasks from `src_cpu` to `cpu`.",
+        ),
+        EventSpec(
+            "cpu_idle",
+            ("cpu", "value"),
+            (),
+            "power:cpu_idle",
+            "`cpu` entered idle state `value`; -1: left it.",
+        ),
+        EventSpec(
+            "frequency",
+            ("cpu", "value"),
+            (),
+            "power:cpu_frequency",
+            "`cpu` runs at `value` kHz.",
+        ),
+        EventSpec(
+            "affinity",
+            ("pid", "cpu_mask"),
+            ("cpu", "comm"),
+            "set_cpus_allowed_ptr and friends",
+            "From now on `pid` may run on the CPUs of `cpu_mask` only.",
+        ),
+        EventSpec(
+            "mark",
+            ("text",),
+            ("cpu", "pid", "comm"),
+            "tracing_mark_write (trace_marker)",
+            "Something a person or program wrote into the trace.",
+        ),
+        EventSpec(
+            "task_state",
+            ("cpu", "pid", "prev_state"),
+            ("comm", "prio", "cpu_mask"),
+            "snapshot by the collector when a capture starts",
+            "At this moment `pid` is on `cpu`: `running`, `waiting` on its runqueue or `sleeping`.",
+        ),
+        EventSpec(
+            "lost",
+            ("value",),
+            ("cpu",),
+            "ring buffer overrun markers",
+            "`value` events of `cpu` (null: unknown CPU; -1: unknown number) were lost just before this point.",
+        ),
+    )
+}
+
+KINDS: tuple[str, ...] = tuple(EVENTS)
+KIND_DTYPE = pl.Enum(KINDS)
+
+#: ``prev_state``: the kernel's letters as printed, "+" dropped into `R+` only; then the snapshot's three words.
+STATE_DTYPE = pl.Categorical()
+
+COLUMNS: dict[str, ColumnSpec] = {
+    c.name: c
+    for c in (
+        ColumnSpec("ts_ns", pl.Int64(), "ns", False, "Time of the event on the trace's clock."),
+        ColumnSpec("kind", KIND_DTYPE, "", False, "What happened; one of EVENTS."),
+        ColumnSpec("cpu", pl.Int32(), "cpu", True, "The CPU whose state the event changes."),
+        ColumnSpec(
+            "nr_running", pl.Int32(), "tasks", True, "Tasks on the runqueue after the event."
+        ),
+        ColumnSpec(
+            "pid", pl.Int32(), "", True, "The task; for a switch the one that starts to run."
+        ),
+        ColumnSpec("comm", pl.Categorical(), "", True, "Name of `pid`."),
+        ColumnSpec("prio", pl.Int16(), "", True, "Kernel priority of `pid`: 120 is nice 0."),
+        ColumnSpec("prev_pid", pl.Int32(), "", True, "The task a switch stops."),
+        ColumnSpec("prev_comm", pl.Categorical(), "", True, "Name of `prev_pid`."),
+        ColumnSpec("prev_prio", pl.Int16(), "", True, "Kernel priority of `prev_pid`."),
+        ColumnSpec(
+            "prev_state",
+            STATE_DTYPE,
+            "",
+            True,
+            "State letters of the task left: `R`, `R+`, `S`, `D`, ...",
+        ),
+        ColumnSpec(
+            "src_cpu", pl.Int32(), "cpu", True, "Where it came from, or where the event happened."
+        ),
+        ColumnSpec(
+            "by_pid",
+            pl.Int32(),
+            "",
+            True,
+            "Who caused it: the waker, the parent, the balancing task.",
+        ),
+        ColumnSpec("by_comm", pl.Categorical(), "", True, "Name of `by_pid`."),
+        ColumnSpec(
+            "op",
+            pl.Categorical(),
+            "",
+            True,
+            "Kernel function or reason, of considered, balance, migrate.",
+        ),
+        ColumnSpec(
+            "value", pl.Int64(), "by kind", True, "Load, idle state, kHz, tasks moved, events lost."
+        ),
+        ColumnSpec(
+            "cpu_mask", MASK_DTYPE(), "bits", True, "Set of CPUs, little-endian bit string."
+        ),
+        ColumnSpec("text", pl.String(), "", True, "Text of a mark, file name of an exec."),
+    )
+}
+
+SCHEMA = pl.Schema({c.name: c.dtype for c in COLUMNS.values()})
+
+
+def empty() -> pl.DataFrame:
+    """An event table without rows."""
+    return pl.DataFrame(schema=SCHEMA)
+
+
+def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
+    """Bring a table that has some of the columns to the full schema; missing columns become null.
+
+    Raises
+    ------
+    TraceFormatError
+        If a column is not in the registry, ``ts_ns`` or ``kind`` is absent or null, a cast loses a value, or a kind
+        lacks a column it must fill.
+    """
+    unknown = [c for c in frame.columns if c not in COLUMNS]
+    if unknown:
+        raise TraceFormatError(
+            f"{where}: column {unknown[0]!r} is not in the trace schema (version {SCHEMA_VERSION}); "
+            f"expected some of {', '.join(COLUMNS)}."
+        )
+    for name in ("ts_ns", "kind"):
+        if name not in frame.columns:
+            raise TraceFormatError(f"{where}: column {name!r} is missing; every event needs it.")
+    try:
+        out = frame.select(
+            [
+                (pl.col(c.name) if c.name in frame.columns else pl.lit(None))
+                .cast(c.dtype)
+                .alias(c.name)
+                for c in COLUMNS.values()
+            ]
+        )
+    except pl.exceptions.PolarsError as e:
+        raise TraceFormatError(f"{where}: a value does not fit the trace schema: {e}") from e
+    for name in ("ts_ns", "kind"):
+        if out[name].null_count():
+            row = out[name].is_null().arg_max()
+            raise TraceFormatError(f"{where}, row {row}: {name!r} is empty; every event needs it.")
+    return out
+
+
+def check_required(frame: pl.DataFrame, where: str) -> None:
+    """Raise :class:`TraceFormatError` if an event lacks a column that its kind must fill."""
+    for spec in EVENTS.values():
+        bad = pl.any_horizontal(pl.col(c).is_null() for c in spec.required)
+        row = frame.with_row_index("row").filter((pl.col("kind") == spec.kind) & bad).head(1)
+        if row.height:
+            missing = [c for c in spec.required if row[c][0] is None]
+            raise TraceFormatError(
+                f"{where}, row {row['row'][0]}: a {spec.kind!r} event without {missing[0]!r}; "
+                f"it needs {', '.join(spec.required)}."
+            )
