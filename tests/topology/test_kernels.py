@@ -1,0 +1,121 @@
+"""Kernel names."""
+
+from __future__ import annotations
+
+import pytest
+
+from wastedcores.errors import UnknownKernelError
+from wastedcores.kernels import PRESETS, KernelModel
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_keep_their_names(name):
+    kernel = KernelModel.named(name)
+    assert kernel.name == name
+    assert KernelModel.named(kernel.name) == kernel
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("4.1.3", "v4.1"),
+        ("4.1.52", "v4.1.52"),
+        ("4.1.3-nodebug", "v4.1"),
+        ("4.1.3-patched", "v4.1+group_construction:patch+missing_domains:patch"),
+        ("6.1.0-56-amd64", "v6.1"),
+        ("6.18.44-fc-v669", "v6.18"),
+        ("v4.1+msd+gi", "v4.1+group_imbalance+missing_domains"),
+        ("v4.1+gi:patch+sgc:patch+oow:patch+msd:patch", "v4.1+all_fixes:patch"),
+        (" v4.12+group_construction:paper ", "v4.12+group_construction"),
+    ],
+)
+def test_names_as_kernels_and_people_write_them(name, canonical):
+    assert KernelModel.named(name).name == canonical
+
+
+def test_fixes_have_readings():
+    k = KernelModel.named("v4.1+group_construction:patch+overload_on_wakeup")
+    assert k.fixes == {"group_construction": "patch", "overload_on_wakeup": "paper"}
+    assert k.every_cpu_balances
+    assert not KernelModel.named("v4.1+group_construction").every_cpu_balances
+    assert (k.group_imbalance, k.missing_domains) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "builder", "generation", "loses"),
+    [
+        ("v3.19", "v4.1", "v4.1", True),
+        ("v4.1", "v4.1", "v4.1", True),
+        ("v4.1.52", "v4.1.52", "v4.1", True),
+        ("v4.1+group_construction", "authors", "v4.1", True),
+        ("v4.1+missing_domains", "v4.1", "v4.1", False),
+        ("v4.9", "v4.1", "v4.1", False),
+        ("v4.12", "v4.1", "v4.1", False),
+        ("v4.13", "v4.13", "v4.1", False),
+        ("v5.4", "v4.13", "v4.1", False),
+        ("v5.5", "v4.13", "v5.5", False),
+        ("v5.13", "v5.13", "v5.5", False),
+        ("v6.18", "v5.13", "v5.5", False),
+    ],
+)
+def test_what_a_version_means(name, builder, generation, loses):
+    k = KernelModel.named(name)
+    assert (k.group_builder, k.generation, k.loses_numa_levels) == (builder, generation, loses)
+
+
+@pytest.mark.parametrize(
+    ("variant", "fixes"),
+    [
+        ("buggy", {}),
+        ("gi", {"group_imbalance": "patch"}),
+        ("sgc", {"group_construction": "paper"}),
+        ("sgclit", {"group_construction": "patch"}),
+        ("oow", {"overload_on_wakeup": "patch"}),
+        ("msd", {"missing_domains": "patch"}),
+        (
+            "all",
+            {
+                "group_imbalance": "patch",
+                "group_construction": "paper",
+                "overload_on_wakeup": "patch",
+                "missing_domains": "patch",
+            },
+        ),
+        ("6.1", {}),
+    ],
+)
+def test_guest_variants(variant, fixes):
+    assert KernelModel.of_guest_variant(variant).fixes == fixes
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("v9.9", "is unknown; give a version from v3.19 to v6.18"),
+        ("v2.6", "is unknown"),
+        ("linux", "is unknown"),
+        ("", "is unknown"),
+        ("v4.l", r"did you mean v4.1\?"),
+        ("v4.1+group_constructon", r"did you mean group_construction\?"),
+        ("v4.1+everything", "known are group_imbalance"),
+        ("v4.1+group_imbalance:literal", "not a reading of a fix"),
+        ("v4.13+group_construction", "before 4.13"),
+        ("v4.9+missing_domains", "before 4.9"),
+        ("v6.1+group_imbalance", "before 5.5"),
+        ("v6.1+all_fixes", "which has its own cure"),
+    ],
+)
+def test_unknown_names_are_explained(name, message):
+    with pytest.raises(UnknownKernelError, match=message):
+        KernelModel.named(name)
+
+
+def test_unknown_variant_lists_them():
+    with pytest.raises(UnknownKernelError, match="alllit"):
+        KernelModel.of_guest_variant("fixed")
+
+
+def test_sched_debug_is_part_of_the_kernel():
+    k = KernelModel.named("v4.1").with_sched_debug()
+    assert k.sched_debug
+    assert k != KernelModel.named("v4.1")

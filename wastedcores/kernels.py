@@ -1,0 +1,240 @@
+"""Linux versions as modelled here: which code builds domains and balances, and which of the four bugs are fixed.
+
+Interface::
+
+    k = KernelModel.named("v4.1+group_construction:patch", sched_debug=True)
+    k.name                   "v4.1+group_construction:patch"
+    k.version                (4, 1)
+    k.group_imbalance        None | "paper" | "patch"       the same for
+    k.group_construction     k.overload_on_wakeup, k.missing_domains
+    k.sched_debug            booted with ``sched_debug`` (changes NUMA levels before 5.12)
+    k.generation             "v4.1" | "v5.5": which load balancer (5.5 has Guittot's rework)
+    k.group_builder          "v4.1" | "v4.1.52" | "authors" | "v4.13" | "v5.13": which code builds overlapping groups
+    k.at_least(4, 13)        version test
+
+"paper" is a fix as the paper's text has it, "patch" as the authors' published patch has it (they differ: the group
+construction patch also lets every CPU balance, the group imbalance patch takes the last group that passes; see
+scheduler-model 13). Names: ``vX.Y`` from v3.19 to v6.18, then ``+fix`` or ``+fix:patch`` repeatedly or ``+all_fixes``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+
+from wastedcores.errors import UnknownKernelError
+
+#: the four bugs of the paper, by the name of their fix, in the paper's order; with the short names of the recordings
+FIXES = ("group_imbalance", "group_construction", "overload_on_wakeup", "missing_domains")
+SHORT = {
+    "gi": "group_imbalance",
+    "sgc": "group_construction",
+    "oow": "overload_on_wakeup",
+    "msd": "missing_domains",
+}
+OLDEST, NEWEST = (3, 19), (6, 18)
+
+#: release from which mainline does not need the fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
+#: for balancing by number of tasks instead of average load; wake-up is still confined to the LLC
+MAINLINE = {"group_imbalance": (5, 5), "group_construction": (4, 13), "missing_domains": (4, 9)}
+
+#: the presets that are offered by name in menus; ``named`` takes any version and combination
+PRESETS = (
+    "v4.1",
+    "v4.1+group_imbalance",
+    "v4.1+group_imbalance:patch",
+    "v4.1+group_construction",
+    "v4.1+group_construction:patch",
+    "v4.1+overload_on_wakeup",
+    "v4.1+overload_on_wakeup:patch",
+    "v4.1+missing_domains",
+    "v4.1+missing_domains:patch",
+    "v4.1+all_fixes",
+    "v4.1+all_fixes:patch",
+    "v4.12",
+    "v4.13",
+    "v4.19",
+    "v5.4",
+    "v5.15",
+    "v6.1",
+    "v6.6",
+    "v6.12",
+)
+
+#: kernel strings of the oracle's files that say more than a version
+_LITERAL = {
+    "4.1.3-patched": "v4.1+group_construction:patch+missing_domains:patch",
+    "4.1.3-nodebug": "v4.1",
+}
+
+#: variants of the guest recordings (traces/guest/README.md)
+_GUEST = {
+    "buggy": "v4.1",
+    "gi": "v4.1+group_imbalance:patch",
+    "sgc": "v4.1+group_construction",
+    "sgclit": "v4.1+group_construction:patch",
+    "oow": "v4.1+overload_on_wakeup:patch",
+    "msd": "v4.1+missing_domains:patch",
+    "all": "v4.1+group_imbalance:patch+group_construction+overload_on_wakeup:patch+missing_domains:patch",
+    "alllit": "v4.1+all_fixes:patch",
+    "6.1": "v6.1",
+}
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """One Linux kernel, x86-64, as the models need it.
+
+    Attributes
+    ----------
+    name
+        As it can be given to :meth:`named`.
+    version
+        Release as numbers, ``(4, 1)``; ``(4, 1, 52)`` for a stable release that differs from its ``.0``.
+    group_imbalance, group_construction, overload_on_wakeup, missing_domains
+        None (as released), ``"paper"`` or ``"patch"``.
+    sched_debug
+        Booted with ``sched_debug``.
+    """
+
+    name: str
+    version: tuple[int, ...]
+    group_imbalance: str | None = None
+    group_construction: str | None = None
+    overload_on_wakeup: str | None = None
+    missing_domains: str | None = None
+    sched_debug: bool = False
+
+    @classmethod
+    def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
+        """Find a kernel by name.
+
+        Parameters
+        ----------
+        name
+            ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``6.1.0-56-amd64``, ``4.1.3-patched``, ...
+        sched_debug
+            Booted with ``sched_debug``.
+
+        Raises
+        ------
+        UnknownKernelError
+            Not a version between 3.19 and 6.18, or not a fix that version can take.
+        """
+        base, *parts = _LITERAL.get(name.strip(), name.strip()).split("+")
+        version = _version(base, name)
+        fixes: dict[str, str] = {}
+        for part in parts:
+            fix, _, reading = part.partition(":")
+            if reading not in ("", "paper", "patch"):
+                raise UnknownKernelError(
+                    f"kernel {name!r}: {reading!r} is not a reading of a fix; write {fix} (the paper's text) or "
+                    f"{fix}:patch (the authors' published patch)"
+                )
+            for one in FIXES if fix == "all_fixes" else (_fix_name(fix, name),):
+                if version >= MAINLINE.get(one, (99,)):
+                    since = ".".join(map(str, MAINLINE[one]))
+                    raise UnknownKernelError(
+                        f"kernel {name!r}: {one} is for kernels before {since}, which has its own cure; leave it out"
+                    )
+                fixes[one] = reading or "paper"
+        return cls(_canonical(version, fixes), version, sched_debug=sched_debug, **fixes)
+
+    @classmethod
+    def of_guest_variant(cls, variant: str) -> KernelModel:
+        """Kernel of a guest recording by its variant: buggy, gi, sgc, sgclit, oow, msd, all, alllit or 6.1.
+
+        Raises
+        ------
+        UnknownKernelError
+            Another variant.
+        """
+        if variant not in _GUEST:
+            raise UnknownKernelError(
+                f"recording variant {variant!r} is unknown; known are {', '.join(_GUEST)}"
+            )
+        return cls.named(_GUEST[variant])
+
+    def with_sched_debug(self, on: bool = True) -> KernelModel:
+        """Return the same kernel booted with or without ``sched_debug``."""
+        return replace(self, sched_debug=on)
+
+    def at_least(self, *version: int) -> bool:
+        """Tell whether this release is ``version`` or newer."""
+        return self.version >= version
+
+    @property
+    def fixes(self) -> dict[str, str]:
+        """The fixes that are in, with their reading."""
+        return {f: r for f in FIXES if (r := getattr(self, f)) is not None}
+
+    @property
+    def generation(self) -> str:
+        """Which load balancer: ``v4.1`` (by average load) or ``v5.5`` (by kind of imbalance, 0b0695f2b34a)."""
+        return "v5.5" if self.at_least(5, 5) else "v4.1"
+
+    @property
+    def group_builder(self) -> str:
+        """Which ``build_overlap_sched_groups``.
+
+        ``v4.1``: from the span's first CPU. ``v4.1.52``: the same with the later balance mask. ``authors``: own group
+        first. ``v4.13``: wraps round from the CPU. ``v5.13``: that, with ``find_descended_sibling`` (585b6d2723dc).
+        """
+        if self.at_least(5, 13):
+            return "v5.13"
+        if self.at_least(4, 13):
+            return "v4.13"
+        if self.group_construction:
+            return "authors"
+        return "v4.1.52" if self.version == (4, 1, 52) else "v4.1"
+
+    @property
+    def loses_numa_levels(self) -> bool:
+        """Whether onlining a CPU can reset the level table (the Missing Scheduling Domains bug, paper 3.4).
+
+        arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v3.19 to v4.8; cured by 8f37961cf223 in v4.9.
+        """
+        return not self.at_least(4, 9) and self.missing_domains is None
+
+    @property
+    def every_cpu_balances(self) -> bool:
+        """Whether should_we_balance() always says yes: only with the literal group construction patch."""
+        return self.group_construction == "patch"
+
+
+def _fix_name(fix: str, name: str) -> str:
+    fix = SHORT.get(fix, fix)
+    if fix not in FIXES:
+        near = difflib.get_close_matches(fix, FIXES, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UnknownKernelError(
+            f"kernel {name!r}: unknown fix {fix!r}{hint}; known are {', '.join(FIXES)} and all_fixes, "
+            "each with :patch for the published patch instead of the paper's text"
+        )
+    return fix
+
+
+def _version(base: str, name: str) -> tuple[int, ...]:
+    """``v4.1``, ``4.1.3``, ``6.1.0-56-amd64`` to numbers; a stable number counts only where stable differs."""
+    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:-[\w.~+-]*)?", base)
+    if match:
+        major, minor, stable = (int(n or 0) for n in match.groups())
+        if OLDEST <= (major, minor) <= NEWEST:
+            return (4, 1, 52) if (major, minor, stable) == (4, 1, 52) else (major, minor)
+    near = [] if match else difflib.get_close_matches(base, PRESETS, 1)
+    raise UnknownKernelError(
+        f"kernel {name!r} is unknown{f' (did you mean {near[0]}?)' if near else ''}; give a "
+        f"version from v{'.'.join(map(str, OLDEST))} to v{'.'.join(map(str, NEWEST))}, such as v4.1, v4.12, v6.1, "
+        "with fixes as in v4.1+group_construction"
+    )
+
+
+def _canonical(version: tuple[int, ...], fixes: dict[str, str]) -> str:
+    base = "v" + ".".join(map(str, version))
+    readings = set(fixes.values())
+    if len(fixes) == len(FIXES) and len(readings) == 1:
+        return base + "+all_fixes" + (":patch" if readings == {"patch"} else "")
+    return base + "".join(
+        f"+{f}{':patch' if fixes[f] == 'patch' else ''}" for f in FIXES if f in fixes
+    )

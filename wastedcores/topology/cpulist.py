@@ -1,0 +1,69 @@
+"""CPU lists as the kernel writes them: ``0-3,8,10-11`` (kernel: lib/bitmap.c, ``%*pbl``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wastedcores.errors import UsageError
+
+#: a number above this is a typing mistake, not a CPU (NR_CPUS_RANGE_END of x86 is 8192)
+_MOST = 1 << 20
+
+
+def parse_cpulist(text: str, where: str = "CPU list") -> list[int]:
+    """Read ``"8-23,30"``; the ``first-last:used/size`` form of the kernel's documentation is accepted too.
+
+    Parameters
+    ----------
+    text
+        The list; empty or blank text is the empty list (as in ``/sys/devices/system/cpu/offline``).
+    where
+        What the text is, for the error message (a file name, an option).
+
+    Returns
+    -------
+    list of int
+        Ascending, without repetition.
+
+    Raises
+    ------
+    UsageError
+        A part that is neither ``N`` nor ``N-M`` with ``N <= M``.
+    """
+    cpus: set[int] = set()
+    for part in text.replace("\n", ",").split(","):
+        piece = part.strip()
+        if not piece:
+            continue
+        body, _, stride = piece.partition(":")
+        first, dash, last = body.partition("-")
+        try:
+            a = int(first)
+            b = int(last) if dash else a
+            used, size = (int(n) for n in stride.split("/")) if stride else (1, 1)
+        except ValueError:
+            raise UsageError(
+                f"{where}: {piece!r} is not a CPU or a range of CPUs; write for example 0-3,8"
+            ) from None
+        if not 0 <= a <= b or b > _MOST or not 0 < used <= size:
+            raise UsageError(
+                f"{where}: {piece!r} is not an ascending range of CPU numbers; write for example 0-3,8"
+            )
+        cpus.update(cpu for cpu in range(a, b + 1) if (cpu - a) % size < used)
+    return sorted(cpus)
+
+
+def format_cpulist(cpus: Iterable[int]) -> str:
+    """Write CPUs the kernel's way: ``[0, 1, 2, 5]`` gives ``"0-2,5"``."""
+    out: list[str] = []
+    first = last = -2
+    for cpu in sorted({int(c) for c in cpus}):
+        if cpu == last + 1:
+            last = cpu
+            continue
+        if first >= 0:
+            out.append(f"{first}-{last}" if last > first else f"{first}")
+        first = last = cpu
+    if first >= 0:
+        out.append(f"{first}-{last}" if last > first else f"{first}")
+    return ",".join(out)

@@ -1,0 +1,245 @@
+"""Machine descriptions: dictionaries as people write them, as the oracle and the guest recordings have them, and files.
+
+A description says ``cpus`` and any of
+
+- ``node_of_cpu`` (list by CPU), or ``cpus_of_node`` (node -> CPU list such as "0-7,64-71"); absent: one node
+- ``distance`` (square table); absent: 10 on the diagonal, 20 elsewhere
+- ``package_of_cpu``; absent: a package per node
+- ``thread_siblings`` (per CPU a CPU list) or ``core_of_cpu``; absent: no SMT
+- ``llc_of_cpu``; absent: the CPUs of a package on one node share it
+- ``l2_of_cpu``; absent: a core has its own
+- ``online`` or ``boot_online`` (CPU list); absent: all; ``hotplug`` (list of [step, cpu] pairs)
+- ``isolated`` (CPU list): online, but in no domain
+- ``asymmetric: true`` if the distance table is meant to be
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wastedcores.errors import TopologyError, UsageError
+from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.topology.machine import Machine
+
+REMOTE_DISTANCE = 20
+_KNOWN = {
+    "name", "cpus", "nodes", "node_of_cpu", "cpus_of_node", "distance", "package_of_cpu", "thread_siblings",
+    "core_of_cpu", "llc_of_cpu", "l2_of_cpu", "online", "boot_online", "hotplug", "asymmetric", "isolated", "node_ids",
+}  # fmt: skip
+
+
+def is_oracle(data: dict[str, Any]) -> bool:
+    """Tell whether this is a case of the domain oracle: measured on a booted kernel, so taken as it is."""
+    return "cpu_topology" in data
+
+
+def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
+    """Read a description.
+
+    Parameters
+    ----------
+    data
+        See the module; also an oracle case or a guest recording's ``meta.json``.
+    name
+        For headings and messages; default: what the description says.
+
+    Raises
+    ------
+    TopologyError
+        No machine can be so; the message names the field and the CPU or node.
+    """
+    if not isinstance(data, dict):
+        raise TopologyError(
+            f"machine {name or '?'!r}: a description is a mapping, not a {type(data).__name__}"
+        )
+    name = str(name or data.get("name") or data.get("run") or "machine")
+    try:
+        if is_oracle(data):
+            return _from_oracle(data, name)
+        return _from_description(data, name)
+    except UsageError as e:
+        raise TopologyError(f"machine {name!r}: {e}") from None
+    except (KeyError, TypeError, ValueError, OverflowError) as e:
+        raise TopologyError(
+            f"machine {name!r}: the description cannot be read ({type(e).__name__}: {e}); expected cpus, "
+            "node_of_cpu or cpus_of_node, distance and optionally package_of_cpu, thread_siblings, llc_of_cpu, online"
+        ) from None
+
+
+def _ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
+    """Number each CPU by the first CPU of its set; a CPU that no set names is alone."""
+    ids = list(range(cpus))
+    for group in groups:
+        members = sorted(group)
+        for cpu in members:
+            ids[cpu] = min(ids[cpu], members[0])
+    return ids
+
+
+def _package_on_node(package: list[int], node: list[int]) -> list[int]:
+    seen: dict[tuple[int, int], int] = {}
+    return [seen.setdefault(key, len(seen)) for key in zip(package, node, strict=True)]
+
+
+def _from_oracle(data: dict[str, Any], name: str) -> Machine:
+    cpus = int(data["cpus"])
+    topology = [data["cpu_topology"][str(c)] for c in range(cpus)]
+    package = [int(t["pkg"]) for t in topology]
+    node = [int(n) for n in data["node_of_cpu"]]
+    core = _ids((t["threads"] for t in topology), cpus)
+    distance, node = _by_node_id(data["distance"], data.get("node_ids"), node)
+    booted = (data.get("events") or [{}])[0].get("online", range(cpus))
+    fields: dict[str, Any] = dict(  # noqa: C408
+        name=name,
+        node_of_cpu=node,
+        package_of_cpu=package,
+        core_of_cpu=core,
+        # oracle/README.md: the last-level cache in these guests is the package's CPUs on the node
+        llc_of_cpu=_package_on_node(package, node),
+        l2_of_cpu=core,
+        distance=distance,
+        boot_online=tuple(booted),
+        asymmetric=True,
+    )
+    return Machine(**fields)
+
+
+def _by_node_id(
+    distance: list[list[int]], ids: list[int] | None, node: list[int]
+) -> tuple[list[list[int]], list[int]]:
+    """Put rows at their node numbers; x86 fills absent nodes with 20 (arch/x86/mm/numa.c: numa_alloc_distance())."""
+    if ids is None or ids == list(range(len(ids))):
+        return distance, node
+    size = max(ids) + 1
+    full = [[10 if i == j else REMOTE_DISTANCE for j in range(size)] for i in range(size)]
+    for i, row in zip(ids, distance, strict=True):
+        for j, d in zip(ids, row, strict=True):
+            full[i][j] = d
+    return full, node
+
+
+def _nodes_of(data: dict[str, Any], cpus: int, name: str) -> list[int]:
+    if "node_of_cpu" in data:
+        return [int(n) for n in data["node_of_cpu"]]
+    if "cpus_of_node" not in data:
+        return [0] * cpus
+    listed = data["cpus_of_node"]
+    items = listed.items() if isinstance(listed, dict) else enumerate(listed)
+    node = [-1] * cpus
+    for number, members in items:
+        for cpu in _cpulist(members, f"cpus_of_node[{number}]"):
+            if not 0 <= cpu < cpus:
+                raise TopologyError(
+                    f"machine {name!r}: node {number} has CPU {cpu}, but CPUs are 0-{cpus - 1}"
+                )
+            if node[cpu] >= 0:
+                raise TopologyError(
+                    f"machine {name!r}: CPU {cpu} is in two nodes, {node[cpu]} and {number}; a CPU belongs to one"
+                )
+            node[cpu] = int(number)
+    if -1 in node:
+        raise TopologyError(f"machine {name!r}: CPU {node.index(-1)} is in no node of cpus_of_node")
+    return node
+
+
+def _cpulist(value: Any, where: str) -> list[int]:
+    if isinstance(value, str):
+        return parse_cpulist(value, where)
+    if isinstance(value, int):
+        return [value]
+    return sorted(int(c) for c in value)
+
+
+def _refuse_misspelt(data: dict[str, Any], name: str) -> None:
+    for key in data.keys() - _KNOWN:
+        near = difflib.get_close_matches(str(key), _KNOWN, 1, 0.8)
+        if near:
+            raise TopologyError(
+                f"machine {name!r}: unknown field {key!r} (did you mean {near[0]}?)"
+            )
+
+
+def _from_description(data: dict[str, Any], name: str) -> Machine:
+    _refuse_misspelt(data, name)
+    cpus = int(data["cpus"] if "cpus" in data else len(data["node_of_cpu"]))
+    node = _nodes_of(data, cpus, name)
+    if len(node) != cpus:
+        raise TopologyError(
+            f"machine {name!r}: node_of_cpu has {len(node)} entries for {cpus} CPUs; it needs one per CPU"
+        )
+    count = max(
+        int(data["nodes"]) if isinstance(data.get("nodes"), int) else 1, max(node, default=0) + 1
+    )
+    distance = data.get("distance")
+    if distance is None:
+        distance = np.full((count, count), REMOTE_DISTANCE) - (REMOTE_DISTANCE - 10) * np.eye(
+            count, dtype=int
+        )
+    elif len({len(row) for row in distance} | {len(distance)}) != 1:
+        raise TopologyError(
+            f"machine {name!r}: the distance table has rows of {sorted({len(r) for r in distance})} entries and "
+            f"{len(distance)} rows; it is square, one row and column per node"
+        )
+    distance, _ = _by_node_id(distance, data.get("node_ids"), node)
+    package = [int(p) for p in data.get("package_of_cpu", node)]
+    if "thread_siblings" in data:
+        core = _ids((_cpulist(s, "thread_siblings") for s in data["thread_siblings"]), cpus)
+    else:
+        core = [int(c) for c in data.get("core_of_cpu", range(cpus))]
+    llc = data.get("llc_of_cpu") or _package_on_node(package, node)
+    booted = data.get("boot_online", data.get("online"))
+    fields: dict[str, Any] = dict(  # noqa: C408
+        name=name,
+        node_of_cpu=node,
+        package_of_cpu=package,
+        core_of_cpu=core,
+        llc_of_cpu=llc,
+        l2_of_cpu=data.get("l2_of_cpu") or core,
+        distance=distance,
+        boot_online=tuple(range(cpus) if booted is None else _cpulist(booted, "online")),
+        hotplug=tuple((str(w), int(c)) for w, c in data.get("hotplug", ())),
+        isolated=tuple(_cpulist(data.get("isolated", ()), "isolated")),
+        asymmetric=bool(data.get("asymmetric", False)),
+    )
+    return Machine(**fields)
+
+
+def read_description(path: str | Path) -> dict[str, Any]:
+    """Read a JSON or YAML file into a dictionary.
+
+    Raises
+    ------
+    TopologyError
+        The file cannot be read or is neither.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        raise TopologyError(
+            f"{path}: cannot be read as a machine description ({e}); expected a JSON or YAML text file"
+        ) from None
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as not_json:
+        import yaml
+
+        try:
+            data = yaml.safe_load(text)
+        except yaml.YAMLError as e:
+            where = e if path.suffix in (".yaml", ".yml") else not_json
+            raise TopologyError(
+                f"{path}: neither JSON nor YAML ({' '.join(str(where).split())}); expected a machine description"
+            ) from None
+    if not isinstance(data, dict):
+        raise TopologyError(
+            f"{path}: holds a {type(data).__name__}, not a machine description; expected a mapping with cpus, "
+            "node_of_cpu, distance"
+        )
+    return data

@@ -1,0 +1,334 @@
+"""sched_domains of every CPU as the kernel builds them, at boot and after each hotplug step.
+
+Interface::
+
+    doms = build_domains(machine, KernelModel.named("v4.1"))     after all of machine.hotplug
+    doms = build_domains(machine, "v4.1+missing_domains")        a name will do
+    doms.cpus                  online CPUs, ascending
+    doms.of(17)                tuple of Domain, innermost first; () for a CPU without domains or offline
+    d = doms.of(17)[-1]
+    d.level, d.index           "NUMA", entry of the level table (0 is SMT)
+    d.span, d.cpus             CPU set as int bits, as list
+    d.flags                    SD_* bits of topology/levels.py
+    d.groups                   tuple of Group in ring order, sd->groups first
+    d.groups[0].cpus / .mask_cpus / .balance_cpu / .sgc / .weight
+    d.imbalance_pct, d.cache_nice_tries, d.busy_idx, d.idle_idx, d.newidle_idx, d.wake_idx, d.forkexec_idx,
+    d.min_interval, d.max_interval, d.busy_factor, d.smt_gain, d.distance      as sd_init() sets them
+    doms.sd_llc(17), doms.sd_busy(17), doms.sd_numa(17)        Domain or None (update_top_cache_domain())
+    doms.to_dict()             {"17": [{"level", "span", "groups": [{"span", "mask"}]}]}, the oracle's form
+    doms.to_arrays()           DomainArrays for compiled code, see topology/arrays.py
+    domain_events(machine, kernel)   [Domains]: boot and after each step; ``.when`` says which
+
+Domains and groups that are equal are one object, whoever they belong to: 8192 CPUs fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wastedcores.kernels import KernelModel
+from wastedcores.topology import levels as lv
+from wastedcores.topology.groups import Group, GroupBuilder, Ring
+from wastedcores.topology.levels import Level, bits_of, cpus_of
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.parameters import Parameters, degenerate, parent_degenerate, sd_init
+
+if TYPE_CHECKING:
+    from wastedcores.topology.arrays import DomainArrays
+
+
+@dataclass(eq=False, frozen=True)
+class Domain:
+    """A ``sched_domain`` after degenerate ones are removed; shared by CPUs for which everything is equal."""
+
+    level: str
+    index: int
+    span: int
+    flags: int
+    groups: Ring
+    parameters: Parameters
+    weight: int
+
+    @property
+    def cpus(self) -> list[int]:
+        """CPUs of the span, ascending."""
+        return cpus_of(self.span)
+
+    def has(self, flag: int) -> bool:
+        """Test a flag bit."""
+        return bool(self.flags & flag)
+
+    def __getattr__(self, name: str) -> int:
+        # imbalance_pct, busy_idx, min_interval, ...: one namespace, as in the kernel's struct
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(object.__getattribute__(self, "parameters"), name)
+
+
+@dataclass(eq=False)
+class Domains:
+    """Everything one rebuild made.
+
+    Attributes
+    ----------
+    machine, kernel
+        What was modelled.
+    when
+        ``boot``, ``after cpu5 offline``, ...
+    levels
+        The level table at that time.
+    by_cpu
+        Per CPU number its domains, innermost first.
+    """
+
+    machine: Machine
+    kernel: KernelModel
+    when: str
+    levels: list[Level]
+    by_cpu: list[tuple[Domain, ...]] = field(repr=False)
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Online CPUs."""
+        return self.machine.online_cpus
+
+    def of(self, cpu: int) -> tuple[Domain, ...]:
+        """Domains of a CPU, innermost first."""
+        return self.by_cpu[cpu]
+
+    def sd_llc(self, cpu: int) -> Domain | None:
+        """Highest domain that shares the last-level cache; wake-ups stay inside it."""
+        found = None
+        for d in self.by_cpu[cpu]:
+            if not d.flags & lv.SD_SHARE_PKG_RESOURCES:
+                break
+            found = d
+        return found
+
+    def sd_busy(self, cpu: int) -> Domain | None:
+        """Parent of sd_llc (up to v4.x, for kicking the NOHZ balancer)."""
+        mine = self.by_cpu[cpu]
+        llc = self.sd_llc(cpu)
+        if llc is None:
+            return None
+        above = mine.index(llc) + 1
+        return mine[above] if above < len(mine) else None
+
+    def sd_numa(self, cpu: int) -> Domain | None:
+        """Lowest domain across nodes."""
+        return next((d for d in self.by_cpu[cpu] if d.flags & lv.SD_NUMA), None)
+
+    @cached_property
+    def prints_every_mask(self) -> bool:
+        """4.x prints a mask for each group; since v4.13 only one that differs from the span, at NUMA levels."""
+        return not self.kernel.at_least(4, 13)
+
+    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """Domains by CPU, offline ones empty, in the form of the oracle: level, span, groups with span and mask."""
+        return {
+            str(cpu): [self._domain_dict(d) for d in own] for cpu, own in enumerate(self.by_cpu)
+        }
+
+    def _domain_dict(self, d: Domain) -> dict[str, Any]:
+        groups = [{"span": g.cpus, "mask": self._mask(d, g)} for g in d.groups]
+        return {"level": d.level, "span": d.cpus, "groups": groups}
+
+    def _mask(self, d: Domain, group: Group) -> list[int] | None:
+        if self.prints_every_mask:
+            return group.mask_cpus
+        if not d.flags & lv.SD_OVERLAP or group.mask == group.span:
+            return None
+        return group.mask_cpus
+
+    def to_arrays(self) -> DomainArrays:
+        """Arrays for compiled code; see :mod:`wastedcores.topology.arrays`."""
+        from wastedcores.topology.arrays import to_arrays
+
+        return to_arrays(self)
+
+
+def build_domains(machine: Machine, kernel: KernelModel | str) -> Domains:
+    """Build the domains a machine has after all its hotplug steps.
+
+    Parameters
+    ----------
+    machine
+        What to build for; its ``hotplug`` history counts.
+    kernel
+        Model or name.
+
+    Returns
+    -------
+    Domains
+
+    References
+    ----------
+    kernel/sched/core.c: build_sched_domains(), cpu_attach_domain(), v4.1; kernel/sched/topology.c, v6.1.
+    """
+    return _replay(machine, _model(kernel), last_only=True)[0]
+
+
+def domain_events(machine: Machine, kernel: KernelModel | str) -> list[Domains]:
+    """Build the domains at boot and after each step of ``machine.hotplug``."""
+    return _replay(machine, _model(kernel), last_only=False)
+
+
+def _model(kernel: KernelModel | str) -> KernelModel:
+    return kernel if isinstance(kernel, KernelModel) else KernelModel.named(kernel)
+
+
+class _Topology:
+    """``sched_domain_topology`` and what changes it: which levels there are, through boot and hotplug."""
+
+    def __init__(self, machine: Machine, kernel: KernelModel) -> None:
+        self.machine, self.kernel = machine, kernel
+        self.up = set(machine.boot_online)
+        self.without_die = machine.numa_in_package(self.up)
+        self.numa_lost = False
+        self._scan(self.up)
+
+    def _scan(self, up: set[int]) -> None:
+        nodes = sorted({int(self.machine.node_of_cpu[c]) for c in up})
+        self.distances = lv.numa_distances(self.machine, self.kernel, nodes)
+
+    def _alone_on_node(self, cpu: int) -> bool:
+        node = self.machine.node_of_cpu
+        return not any(node[c] == node[cpu] for c in self.up if c != cpu)
+
+    def step(self, what: str, cpu: int) -> list[Level]:
+        """Hotplug one CPU and return the level table its rebuild uses."""
+        rescans = self.kernel.at_least(5, 18) and self._alone_on_node(cpu)
+        if what == "offline":
+            # up to v4.13 the rebuild runs at CPU_DOWN_PREPARE, when the CPU is still in all masks: sd_weight counts it
+            masks = set(self.up) if not self.kernel.at_least(4, 14) else self.up - {cpu}
+            self.up.discard(cpu)
+        else:
+            self.up.add(cpu)
+            masks = self.up
+            if self.kernel.loses_numa_levels and self._sees_numa_in_package(cpu):
+                self.without_die, self.numa_lost = True, True
+        if rescans:
+            # kernel/sched/topology.c: sched_update_numa(), v5.18
+            self._scan(self.up)
+        return self.levels(masks)
+
+    def _sees_numa_in_package(self, cpu: int) -> bool:
+        """arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v4.1, of the CPU that comes up."""
+        m = self.machine
+        return any(
+            m.package_of_cpu[c] == m.package_of_cpu[cpu] and m.node_of_cpu[c] != m.node_of_cpu[cpu]
+            for c in self.up
+        )
+
+    def levels(self, masks: set[int]) -> list[Level]:
+        up = sorted(masks)
+        table = lv.base_levels(self.machine, self.kernel, up, self.without_die)
+        if not self.numa_lost:
+            table += lv.numa_levels(self.machine, self.kernel, up, self.distances)
+        return table
+
+
+def _replay(machine: Machine, kernel: KernelModel, last_only: bool) -> list[Domains]:
+    topology = _Topology(machine, kernel)
+    out = []
+    table = topology.levels(topology.up)
+    if not (last_only and machine.hotplug):
+        boot = machine if not machine.hotplug else _until(machine, 0)
+        out.append(_build(boot, kernel, "boot", table))
+    for n, (what, cpu) in enumerate(machine.hotplug, 1):
+        table = topology.step(what, cpu)
+        if not last_only or n == len(machine.hotplug):
+            out.append(_build(_until(machine, n), kernel, f"after cpu{cpu} {what}", table))
+    return out
+
+
+def _until(machine: Machine, steps: int) -> Machine:
+    from dataclasses import replace
+
+    return replace(machine, hotplug=machine.hotplug[:steps])
+
+
+def _raw_spans(machine: Machine, levels: list[Level], cpu_map: int) -> list[list[int]]:
+    """kernel/sched/core.c: build_sched_domains(), build_sched_domain(), v4.1: a tree stops where it covers all."""
+    spans = [[0] * machine.cpus for _ in levels]
+    for cpu in cpus_of(cpu_map):
+        child = 0
+        for row, level in zip(spans, levels, strict=True):
+            # "BUG: arch topology borken": the kernel widens a domain that does not contain its child
+            child |= level.mask_of_cpu[cpu] & cpu_map
+            row[cpu] = child
+            if child == cpu_map:
+                break
+    return spans
+
+
+def _build(machine: Machine, kernel: KernelModel, when: str, levels: list[Level]) -> Domains:
+    cpu_map = bits_of(machine.online_cpus) & ~bits_of(machine.isolated)
+    spans = _raw_spans(machine, levels, cpu_map)
+    builder = GroupBuilder(levels, spans, (1 << machine.cpus) - 1, kernel.group_builder)
+    rings: list[list[Ring]] = []
+    for cpu in cpus_of(cpu_map):
+        own = []
+        for level in range(len(levels)):
+            if not spans[level][cpu]:
+                break
+            own.append(builder.ring(level, cpu))
+        rings.append(own)
+    by_cpu: list[tuple[Domain, ...]] = [()] * machine.cpus
+    attach = _Attacher(machine, kernel, levels, spans)
+    for cpu, own in zip(cpus_of(cpu_map), rings, strict=True):
+        by_cpu[cpu] = attach(cpu, own)
+    return Domains(machine, kernel, when, levels, by_cpu)
+
+
+class _Attacher:
+    """kernel/sched/core.c: cpu_attach_domain(), v4.1: drop domains that do not contribute."""
+
+    def __init__(
+        self, machine: Machine, kernel: KernelModel, levels: list[Level], spans: list[list[int]]
+    ) -> None:
+        self.kernel, self.levels, self.spans = kernel, levels, spans
+        self.one_node = machine.nodes == 1
+        self._shared: dict[tuple[int, int, int, int], Domain] = {}
+        self._init: dict[tuple[int, int], tuple[int, Parameters]] = {}
+
+    def _sd_init(self, level: int, weight: int) -> tuple[int, Parameters]:
+        if (level, weight) not in self._init:
+            self._init[level, weight] = sd_init(self.levels[level], weight, self.kernel)
+        return self._init[level, weight]
+
+    def __call__(self, cpu: int, rings: list[Ring]) -> tuple[Domain, ...]:
+        kept: list[list[int]] = []  # [level, flags, weight of the unrestricted mask]
+        for level, ring in enumerate(rings):
+            weight = self.levels[level].mask_of_cpu[cpu].bit_count()
+            flags = self._sd_init(level, weight)[0]
+            span = self.spans[level][cpu]
+            if kept:
+                below = kept[-1]
+                same = self.spans[below[0]][cpu] == span
+                if parent_degenerate(
+                    below[1], flags, span, same, len(ring), self.kernel, self.one_node
+                ):
+                    # spans match (or the parent is void), so the property moves down
+                    below[1] |= flags & lv.SD_PREFER_SIBLING
+                    continue
+            kept.append([level, flags, weight])
+        if kept and degenerate(
+            kept[0][1], self.spans[kept[0][0]][cpu], len(rings[kept[0][0]]), self.kernel
+        ):
+            kept.pop(0)
+        return tuple(self._domain(cpu, *k, ring=rings[k[0]]) for k in kept)
+
+    def _domain(self, cpu: int, level: int, flags: int, weight: int, *, ring: Ring) -> Domain:
+        span = self.spans[level][cpu]
+        # a ring belongs to one span
+        key = (level, flags, weight, id(ring))
+        found = self._shared.get(key)
+        if found is None:
+            parameters = self._sd_init(level, weight)[1]
+            found = self._shared[key] = Domain(
+                self.levels[level].name, level, span, flags, ring, parameters, span.bit_count()
+            )
+        return found

@@ -1,0 +1,292 @@
+"""sched_groups of a domain, one function per generation of the kernel's code.
+
+The work is on *raw* spans: ``spans[level][cpu]`` is the CPU set of the domain the kernel built for the CPU at that
+entry of the level table, 0 if it stopped below (the CPU's tree already covered everything). Degenerate domains are
+still in; the kernel removes them after the groups are built, so groups keep their spans.
+
+Groups that are equal (same CPUs, same ``sched_group_capacity``) are one object here, whoever's list they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from wastedcores.topology.levels import Level, bits_of, cpus_of, first_cpu
+
+
+@dataclass(eq=False)
+class Group:
+    """A ``sched_group``.
+
+    Attributes
+    ----------
+    span
+        CPU set (bits).
+    sgc
+        Which ``sched_group_capacity`` it shares: (level table entry, CPU).
+    mask
+        Balance mask (bits): CPUs that may balance for it. In 4.x all possible CPUs at levels without overlap.
+    weight
+        Number of CPUs.
+    """
+
+    span: int
+    sgc: tuple[int, int]
+    mask: int
+    weight: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.weight = self.span.bit_count()
+
+    @property
+    def balance_cpu(self) -> int:
+        """kernel/sched/core.c: group_balance_cpu(), v4.1: first CPU both in the group and in the mask; -1 if none."""
+        return first_cpu(self.span & self.mask)
+
+    @property
+    def cpus(self) -> list[int]:
+        """CPUs of the group, ascending."""
+        return cpus_of(self.span)
+
+    @property
+    def mask_cpus(self) -> list[int]:
+        """CPUs of the balance mask, ascending."""
+        return cpus_of(self.mask)
+
+
+Ring = tuple[Group, ...]
+
+
+class GroupBuilder:
+    """Builds the group rings of every raw domain of one rebuild.
+
+    Parameters
+    ----------
+    levels
+        The level table.
+    spans
+        ``spans[level][cpu]``, raw.
+    possible
+        All possible CPUs, online or not (what cpumask_setall() sets).
+    which
+        ``KernelModel.group_builder``.
+    """
+
+    def __init__(
+        self, levels: Sequence[Level], spans: Sequence[Sequence[int]], possible: int, which: str
+    ) -> None:
+        self.levels, self.spans, self.possible, self.which = levels, spans, possible, which
+        self.modern = which in ("v4.13", "v5.13")
+        self.built = [bits_of([cpu for cpu, span in enumerate(row) if span]) for row in spans]
+        #: number for the spans of a CPU from a bottom level up: CPUs with the same number get the same groups
+        self.chain = _chains(spans, self._bottom())
+        #: balance mask of each sched_group_capacity, set by the first group that refers to it
+        self.mask_of_sgc: dict[tuple[int, int], int] = {}
+        self._groups: dict[tuple[int, int, int], Group] = {}
+        self._lists: dict[tuple[int, int], tuple[Ring, dict[int, int]]] = {}
+        self._first: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
+        self._rings: dict[tuple[int, ...], Ring] = {}
+        self._own: dict[int, tuple[Group, int]] = {}
+        self._arrive: dict[tuple[int, int], Group] = {}
+        self._children: dict[int, dict[int, int]] = {}
+
+    def _bottom(self) -> int:
+        """Lowest level that decides the groups of the overlapping ones: the one below them, seldom deeper."""
+        bottom = next((k for k, level in enumerate(self.levels) if level.overlap), 1) - 1
+        above = self.spans[bottom + 1] if bottom + 1 < len(self.spans) else ()
+        # find_descended_sibling() passes levels with equal spans, so it can fall through to cores and caches
+        falls = self.which == "v5.13" and any(
+            a == b for a, b in zip(above, self.spans[bottom], strict=False) if a
+        )
+        return 0 if falls else max(bottom, 0)
+
+    def ring(self, level: int, cpu: int) -> Ring:
+        """Groups of the CPU's domain at a level in ring order, ``sd->groups`` first.
+
+        Must be called for CPUs ascending and for each CPU from the lowest level up, as the kernel does: who comes
+        first decides balance masks.
+        """
+        if not self.levels[level].overlap:
+            return self._plain(level, cpu)
+        if self.modern:
+            return self._wrapping(level, cpu)
+        return self._from_first_cpu(level, cpu)
+
+    def _group(self, span: int, sgc: tuple[int, int]) -> Group:
+        key = (span, *sgc)
+        found = self._groups.get(key)
+        if found is None:
+            found = self._groups[key] = Group(span, sgc, self.mask_of_sgc[sgc])
+        return found
+
+    def _child(self, level: int, cpu: int) -> int:
+        """Span one level down; the CPU alone at the bottom."""
+        return self.spans[level - 1][cpu] if level else 1 << cpu
+
+    def _has_child_span(self, level: int, span: int) -> int:
+        """CPUs of ``span`` built at ``level`` whose child there is exactly ``span`` (bits)."""
+        if level == 0:
+            return 0
+        if level not in self._children:
+            by_span: dict[int, list[int]] = {}
+            for cpu, child in enumerate(self.spans[level - 1]):
+                if self.spans[level][cpu]:
+                    by_span.setdefault(child, []).append(cpu)
+            self._children[level] = {child: bits_of(cpus) for child, cpus in by_span.items()}
+        return self._children[level].get(span, 0) & span
+
+    def _plain(self, level: int, cpu: int) -> Ring:
+        """Levels without overlap: one ring for the whole span, ascending, every CPU at its own group.
+
+        kernel/sched/core.c: build_sched_groups(), get_group(), v4.1; topology.c, v6.1: the balance mask is the group.
+        """
+        span = self.spans[level][cpu]
+        key = (level, first_cpu(span))
+        if key not in self._lists:
+            members: dict[int, list[int]] = {}
+            for j in cpus_of(span):
+                members.setdefault(first_cpu(self._child(level, j)), []).append(j)
+            groups: list[Group] = []
+            place: dict[int, int] = {}
+            for first, cpus in members.items():
+                bits = bits_of(cpus)
+                self.mask_of_sgc.setdefault((level, first), bits if self.modern else self.possible)
+                place.update(dict.fromkeys(cpus, len(groups)))
+                groups.append(self._group(bits, (level, first)))
+            self._lists[key] = (tuple(groups), place)
+        ring, place = self._lists[key]
+        return self._rotated(key, ring, place[cpu])
+
+    def _rotated(self, key: tuple[int, ...], groups: Ring, start: int) -> Ring:
+        if start == 0:
+            return groups
+        found = self._rings.get((*key, start))
+        if found is None:
+            found = self._rings[*key, start] = groups[start:] + groups[:start]
+        return found
+
+    def _from_first_cpu(self, level: int, cpu: int) -> Ring:
+        """Overlapping groups of v4.1 to v4.12 (the bug of paper 3.2) and with the authors' patch.
+
+        kernel/sched/core.c: build_overlap_sched_groups(), v4.1: from the *span's* first CPU. The patch
+        (scheduling_group_construction) takes this CPU's own group first, then the rest ascending.
+        """
+        span = self.spans[level][cpu]
+        own = self._child(level, cpu) if self.which == "authors" else 0
+        key = (level, self.chain[level][cpu])
+        if key not in self._lists:
+            groups: list[Group] = []
+            # siblings without this level are skipped: their tree was cut below because it covers everything
+            left = span & self.built[level] & ~own
+            while left:
+                i = first_cpu(left)
+                group = self._child(level, i)
+                groups.append(self._shared(level, i, group, span))
+                left &= ~group
+            self._lists[key] = (tuple(groups), {g.balance_cpu: k for k, g in enumerate(groups)})
+        ring, balancer = self._lists[key]
+        if own:
+            # keyed by this CPU, so a capacity object of its own: scheduler-model 3.4, side effect
+            ring = (self._shared(level, cpu, own, span), *ring)
+            start = 1 + balancer[cpu] if cpu in balancer else 0
+            return ring[start:] + ring[:start]
+        # "Make sure the first group of this domain contains the canonical balance cpu": the last such one wins
+        start = balancer.get(cpu, -1)
+        if start < 0:
+            start = self._first_with(key, ring, cpu)
+        return self._rotated(key, ring, start)
+
+    def _first_with(self, key: tuple[int, int], ring: Ring, cpu: int) -> int:
+        """Place of the first group that has the CPU."""
+        if key not in self._first:
+            first = np.zeros(len(self.spans[0]), dtype=np.int32)
+            for k in reversed(range(len(ring))):
+                first[ring[k].cpus] = k
+            self._first[key] = first
+        return int(self._first[key][cpu])
+
+    def _shared(self, level: int, i: int, group: int, span: int) -> Group:
+        """A group keyed by CPU ``i``; kernel/sched/core.c: build_group_mask(), v4.1 and v4.1.52."""
+        sgc = (level, i)
+        if sgc not in self.mask_of_sgc:
+            if self.which == "v4.1.52":
+                self.mask_of_sgc[sgc] = self._has_child_span(level, group)
+            else:
+                self.mask_of_sgc[sgc] = span & self.built[level]
+        return self._group(group, sgc)
+
+    def _wrapping(self, level: int, cpu: int) -> Ring:
+        """Overlapping groups since v4.13: from this CPU, wrapping round, balance mask by exact child span.
+
+        kernel/sched/topology.c: build_overlap_sched_groups(), build_balance_mask(), init_overlap_sched_group();
+        find_descended_sibling() from v5.13.
+        """
+        span, chain = self.spans[level][cpu], self.chain[level][cpu]
+        if chain not in self._own:
+            own = self._descended(level, cpu, span, chain)
+            self._own[chain] = (own, span & self.built[level] & ~own.span)
+        own, left = self._own[chain]
+        # the walk is the same for every CPU with the same spans and the same next uncovered CPU
+        start = _next_wrapping(left, cpu)
+        found = self._rings.get((chain, start))
+        if found is None:
+            groups, i = [own], start
+            while i >= 0:
+                group = self._descended(level, i, span, chain)
+                groups.append(group)
+                left &= ~group.span
+                i = _next_wrapping(left, i)
+            found = self._rings[chain, start] = tuple(groups)
+        return found
+
+    def _descended(self, level: int, i: int, span: int, chain: int) -> Group:
+        """Group of sibling ``i`` for a domain with ``span``, which ``chain`` stands for."""
+        key = (chain, self.chain[level][i])
+        found = self._arrive.get(key)
+        if found is None:
+            found = self._arrive[key] = self._find_descended(level, i, span)
+        return found
+
+    def _find_descended(self, level: int, i: int, span: int) -> Group:
+        spans = self.spans
+        at = level
+        if self.which == "v5.13" and at and spans[at - 1][i] & ~span:
+            while at and spans[at - 1][i] & ~span:
+                at -= 1
+            while at and spans[at - 1][i] == spans[at][i]:
+                at -= 1
+        group = spans[at - 1][i] if at else spans[0][i]
+        # never empty where the kernel does not warn: CPU i itself arrives at this group
+        mask = self._has_child_span(at, group) or 1 << i
+        sgc = (at, first_cpu(mask))
+        self.mask_of_sgc.setdefault(sgc, mask)
+        return self._group(group, sgc)
+
+
+def _chains(spans: Sequence[Sequence[int]], bottom: int) -> list[list[int]]:
+    """Number distinct histories of spans, level by level from ``bottom``; 0 where nothing is built."""
+    number: dict[tuple[int, int], int] = {}
+    out = []
+    below = [0] * len(spans[0])
+    for level, row in enumerate(spans):
+        if level < bottom:
+            out.append(below)
+            continue
+        below = [
+            number.setdefault((under, span), len(number) + 1) if span else 0
+            for under, span in zip(below, row, strict=True)
+        ]
+        out.append(below)
+    return out
+
+
+def _next_wrapping(bits: int, cpu: int) -> int:
+    """Next CPU of the set after ``cpu``, wrapping round; -1 if it is empty."""
+    if not bits:
+        return -1
+    above = bits >> (cpu + 1)
+    return first_cpu(above) + cpu + 1 if above else first_cpu(bits)

@@ -1,0 +1,207 @@
+"""The levels a kernel stacks on a machine: SMT, CLS, MC, DIE/PKG, NODE, NUMA by distance.
+
+A set of CPUs is a Python ``int``, bit c for CPU c, as the kernel's cpumask; 8192 CPUs are 1 KiB each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wastedcores.kernels import KernelModel
+from wastedcores.topology.machine import LOCAL_DISTANCE, IntArray, Machine
+
+# include/linux/sched.h, v4.1: the bits its oracle prints. Later kernels number them differently and dropped
+# SD_LOAD_BALANCE and SD_SHARE_POWERDOMAIN; here one numbering serves all.
+SD_LOAD_BALANCE = 0x0001
+SD_BALANCE_NEWIDLE = 0x0002
+SD_BALANCE_EXEC = 0x0004
+SD_BALANCE_FORK = 0x0008
+SD_BALANCE_WAKE = 0x0010
+SD_WAKE_AFFINE = 0x0020
+SD_SHARE_CPUCAPACITY = 0x0080
+SD_SHARE_PKG_RESOURCES = 0x0200
+SD_SERIALIZE = 0x0400
+SD_PREFER_SIBLING = 0x1000
+SD_OVERLAP = 0x2000
+SD_NUMA = 0x4000
+SD_CLUSTER = 0x8000
+
+FLAG_NAMES = {value: name for name, value in list(globals().items()) if name.startswith("SD_")}
+
+#: node_reclaim_distance: beyond it no fork, exec and affine balancing (include/linux/topology.h)
+RECLAIM_DISTANCE = 30
+
+
+@dataclass(frozen=True)
+class Level:
+    """One entry of ``sched_domain_topology``.
+
+    Attributes
+    ----------
+    name
+        SMT, CLS, MC, DIE (PKG from v6.7), NODE or NUMA.
+    flags
+        What the level's ``sd_flags`` function returns.
+    mask_of_cpu
+        ``tl->mask(cpu)`` for each CPU.
+    overlap
+        Groups may overlap (SDTL_OVERLAP).
+    distance
+        Greatest distance in it, for NUMA levels; else 0.
+    """
+
+    name: str
+    flags: int
+    mask_of_cpu: Sequence[int]
+    overlap: bool = False
+    distance: int = 0
+
+
+def bits_of(cpus: Sequence[int] | IntArray) -> int:
+    """Make a CPU set of CPU numbers."""
+    some = cpus.tolist() if isinstance(cpus, np.ndarray) else list(cpus)
+    if len(some) <= 32:
+        bits = 0
+        for cpu in some:
+            bits |= 1 << cpu
+        return bits
+    flags = np.zeros(max(some) + 1, dtype=np.uint8)
+    flags[some] = 1
+    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
+
+
+def cpus_of(bits: int) -> list[int]:
+    """CPU numbers of a set, ascending."""
+    if bits.bit_length() <= 64:
+        return list(_few(bits))
+    raw = np.frombuffer(bits.to_bytes((bits.bit_length() + 7) // 8, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(raw, bitorder="little")).tolist()
+
+
+def _few(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def first_cpu(bits: int) -> int:
+    """Lowest CPU of a set; -1 if it is empty (the kernel's nr_cpu_ids)."""
+    return (bits & -bits).bit_length() - 1
+
+
+def numa_distances(
+    machine: Machine, kernel: KernelModel, nodes_with_cpus: Sequence[int]
+) -> list[int]:
+    """Distances above local for which there is a NUMA level, ascending.
+
+    kernel/sched/core.c (topology.c from v4.11): sched_init_numa(). Before v5.12 row 0 of the SLIT only; with
+    ``sched_debug`` the later rows are scanned too, but can only add what is greater than all found so far. From v5.12
+    the whole table (620a6dc40754), from v5.18 without nodes that have no CPU (0fb3978b0aac).
+
+    Parameters
+    ----------
+    machine, kernel
+        What to model.
+    nodes_with_cpus
+        Nodes with an online CPU when the kernel scans.
+    """
+    d = machine.distance
+    if kernel.at_least(5, 18):
+        some = np.asarray(nodes_with_cpus)
+        d = d[np.ix_(some, some)]
+    if kernel.at_least(5, 12):
+        # the smallest value is the identity, level NODE
+        return np.unique(d)[1:].tolist()
+    found: list[int] = []
+    current = int(d[0, 0])
+    for row in d if kernel.sched_debug else d[:1]:
+        more = [int(x) for x in np.unique(row) if x > current]
+        found += more
+        current = found[-1] if found else current
+    return found
+
+
+def _masks(ids: IntArray, up: np.ndarray[Any, Any]) -> list[int]:
+    """For each CPU the online CPUs with its number (core, cache, node)."""
+    members: dict[int, list[int]] = {}
+    for cpu in up.tolist():
+        members.setdefault(int(ids[cpu]), []).append(cpu)
+    sets = {key: bits_of(cpus) for key, cpus in members.items()}
+    return [sets.get(int(key), 0) for key in ids]
+
+
+def base_levels(
+    machine: Machine, kernel: KernelModel, up: Sequence[int], numa_in_package: bool
+) -> list[Level]:
+    """Levels inside a node.
+
+    arch/x86/kernel/smpboot.c: x86_topology, x86_numa_in_package_topology (v4.1: default_topology of
+    kernel/sched/core.c and numa_inside_package_topology); CLS from v5.16 (66558b730f25).
+
+    Parameters
+    ----------
+    machine, kernel
+        What to model.
+    up
+        CPUs the sibling masks contain.
+    numa_in_package
+        Some package has several nodes: no DIE level.
+    """
+    some = np.asarray(up, dtype=np.int64)
+    smt = SD_SHARE_CPUCAPACITY | SD_SHARE_PKG_RESOURCES
+    levels = [Level("SMT", smt, _masks(machine.core_of_cpu, some))]
+    if kernel.at_least(5, 16):
+        cluster = SD_SHARE_PKG_RESOURCES | (SD_CLUSTER if kernel.at_least(6, 7) else 0)
+        levels.append(Level("CLS", cluster, _masks(machine.l2_of_cpu, some)))
+    levels.append(Level("MC", SD_SHARE_PKG_RESOURCES, _masks(machine.llc_of_cpu, some)))
+    if not numa_in_package:
+        name = "PKG" if kernel.at_least(6, 7) else "DIE"
+        levels.append(Level(name, 0, _masks(machine.node_of_cpu, some)))
+    return levels
+
+
+def numa_levels(
+    machine: Machine, kernel: KernelModel, up: Sequence[int], distances: Sequence[int]
+) -> list[Level]:
+    """Levels across nodes; from v4.15 with NODE, the identity, below them (051f3ca02e46).
+
+    Parameters
+    ----------
+    machine, kernel
+        What to model.
+    up
+        CPUs in ``sched_domains_numa_masks``.
+    distances
+        From :func:`numa_distances`, when the kernel scanned.
+    """
+    if not distances and not kernel.at_least(4, 15):
+        return []
+    node_sets = [0] * machine.nodes
+    for cpu, mask in zip(up, _node_masks(machine, up), strict=True):
+        node_sets[machine.node_of_cpu[cpu]] = mask
+    levels = []
+    steps = [LOCAL_DISTANCE, *distances] if kernel.at_least(4, 15) else list(distances)
+    for distance in steps:
+        near = machine.distance <= distance
+        by_node = []
+        for row in near:
+            bits = 0
+            for other in np.flatnonzero(row).tolist():
+                bits |= node_sets[other]
+            by_node.append(bits)
+        masks = [by_node[n] for n in machine.node_of_cpu.tolist()]
+        if distance == LOCAL_DISTANCE:
+            levels.append(Level("NODE", 0, masks))
+        else:
+            levels.append(Level("NUMA", SD_NUMA, masks, overlap=True, distance=distance))
+    return levels
+
+
+def _node_masks(machine: Machine, up: Sequence[int]) -> list[int]:
+    masks = _masks(machine.node_of_cpu, np.asarray(up, dtype=np.int64))
+    return [masks[cpu] for cpu in up]

@@ -1,0 +1,302 @@
+"""Which CPUs can never help each other: the domains read as a graph of who can pull from whom.
+
+A CPU pulls, at one of its domains, from the CPUs of groups that do not contain it (kernel/sched/fair.c:
+update_sd_lb_stats() calls a group *local* if it contains ``dst_cpu``, and never takes from it). Load moves from A to
+B if there is a chain of such pulls whose CPUs are all allowed. Who is idle, how much load there is and averages do not
+count here: what this module calls impossible is impossible whatever runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from wastedcores.errors import TopologyError
+from wastedcores.topology import levels as lv
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.domains import Domain, Domains, build_domains
+from wastedcores.topology.levels import bits_of, cpus_of, first_cpu
+
+MISSING = "level missing after hotplug"
+NO_DOMAIN = "no domain spans both"
+EVERY_GROUP = "contained in every group of the level"
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Load on ``source`` never reaches ``target``.
+
+    Attributes
+    ----------
+    source, target
+        CPUs, ascending.
+    reason
+        ``MISSING``, ``NO_DOMAIN`` or ``EVERY_GROUP``.
+    level
+        Where: name of the level, with the greatest distance of a NUMA level.
+    detail
+        One sentence for people.
+    by_third_party
+        True if a CPU outside the allowed ones could redirect a task there (LBF_DST_PINNED). It has to find its own
+        group less loaded first; on real 4.1.3 it never happened (oracle/README.md, behaviour, gc-n2n1).
+    """
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    reason: str
+    level: str
+    detail: str
+    by_third_party: bool = False
+
+
+@dataclass(frozen=True)
+class Designated:
+    """Who may balance periodically for a group that some allowed CPU belongs to (should_we_balance()).
+
+    Attributes
+    ----------
+    level
+        As in :class:`Blocked`.
+    group, mask
+        CPUs of the group and its balance mask within it.
+    allowed
+        Those of the mask that may run the pinned tasks; if empty, only newly idle CPUs pull at this level.
+    """
+
+    level: str
+    group: tuple[int, ...]
+    mask: tuple[int, ...]
+    allowed: tuple[int, ...]
+
+
+@dataclass
+class LintResult:
+    """What the linter found.
+
+    Attributes
+    ----------
+    when
+        State of the machine, ``boot`` or ``after cpu5 online``.
+    pin
+        Allowed CPUs, online ones.
+    blocked
+        Pairs of CPU sets between which load never moves.
+    designated
+        Balancing CPUs per group.
+    """
+
+    when: str
+    pin: tuple[int, ...]
+    blocked: list[Blocked] = field(default_factory=list)
+    designated: list[Designated] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain form for JSON."""
+
+        def plain(b: Blocked) -> dict[str, Any]:
+            return {
+                "from": list(b.source),
+                "to": list(b.target),
+                "reason": b.reason,
+                "level": b.level,
+                "detail": b.detail,
+                "by_third_party": b.by_third_party,
+            }
+
+        return {
+            "when": self.when,
+            "pin": list(self.pin),
+            "pairs": [plain(b) for b in self.blocked],
+            "designated": [
+                {
+                    "level": d.level,
+                    "group": list(d.group),
+                    "mask": list(d.mask),
+                    "allowed": list(d.allowed),
+                }
+                for d in self.designated
+            ],
+        }
+
+
+def level_name(d: Domain) -> str:
+    """``MC``, ``NUMA<=16``."""
+    return f"{d.level}<={d.distance}" if d.flags & lv.SD_NUMA else d.level
+
+
+def pulls(domains: Domains, cpu: int) -> int:
+    """CPUs (bits) that a CPU can pull from at some level: those of its non-local groups."""
+    out = 0
+    for d in domains.of(cpu):
+        for group in d.groups:
+            if not group.span >> cpu & 1:
+                out |= group.span
+    return out
+
+
+def pull_level(domains: Domains, cpu: int, source: int) -> Domain | None:
+    """Lowest domain at which ``cpu`` can pull from ``source``, or None."""
+    for d in domains.of(cpu):
+        if any(g.span >> source & 1 and not g.span >> cpu & 1 for g in d.groups):
+            return d
+    return None
+
+
+def lint(domains: Domains, pin: list[int] | None = None) -> LintResult:
+    """Find CPUs between which load can never move.
+
+    Parameters
+    ----------
+    domains
+        From :func:`wastedcores.topology.domains.build_domains`.
+    pin
+        CPUs the tasks may use; default all.
+
+    Returns
+    -------
+    LintResult
+
+    Raises
+    ------
+    TopologyError
+        A pinned CPU does not exist, or none is online.
+    """
+    allowed = _allowed(domains, pin)
+    everyone = cpus_of(allowed)
+    direct = {cpu: pulls(domains, cpu) & allowed for cpu in everyone}
+    helped = _third_party(domains, allowed, direct)
+    booted = None
+    result = LintResult(domains.when, tuple(everyone))
+    for target, out in _unreached(direct, allowed).items():
+        if booted is None:
+            booted = build_domains(domains.machine.rebooted(), domains.kernel)
+        for source, third in _split(out, helped, target):
+            result.blocked.append(_explain(domains, booted, source, target, third))
+    result.blocked.sort(key=lambda b: (b.by_third_party, b.target))
+    result.designated = _designated(domains, allowed)
+    return result
+
+
+def _allowed(domains: Domains, pin: list[int] | None) -> int:
+    online = bits_of(domains.cpus)
+    if pin is None:
+        return online
+    beyond = [c for c in pin if not 0 <= c < domains.machine.cpus]
+    if beyond:
+        raise TopologyError(
+            f"machine {domains.machine.name!r} has no CPU {format_cpulist(beyond)} to pin to; CPUs are "
+            f"0-{domains.machine.cpus - 1}"
+        )
+    allowed = bits_of(pin) & online
+    if not allowed:
+        raise TopologyError(
+            f"machine {domains.machine.name!r}: none of the CPUs {format_cpulist(pin)} is online; pin to online ones"
+        )
+    return allowed
+
+
+def _closure(direct: dict[int, int], cpu: int, allowed: int) -> int:
+    """Everything whose load can get to ``cpu``."""
+    reached, fresh = 1 << cpu, 1 << cpu
+    while fresh and reached != allowed:
+        found = 0
+        for c in cpus_of(fresh):
+            found |= direct[c]
+            if found | reached == allowed:
+                break
+        fresh = found & ~reached
+        reached |= found
+    return reached
+
+
+def _unreached(direct: dict[int, int], allowed: int) -> dict[tuple[int, ...], int]:
+    """CPUs with the same unreachable sources -> those sources (bits)."""
+    by_set: dict[int, list[int]] = {}
+    for cpu in direct:
+        missing = allowed & ~_closure(direct, cpu, allowed)
+        if missing:
+            by_set.setdefault(missing, []).append(cpu)
+    return {tuple(cpus): missing for missing, cpus in by_set.items()}
+
+
+def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict[int, int]:
+    """Pull sets with what CPUs outside the allowed ones can do for them.
+
+    kernel/sched/fair.c: can_migrate_task(), load_balance(), v4.1: a periodic balancer that may not take a pinned task
+    redirects it to the first allowed CPU of its own group (LBF_DST_PINNED).
+    """
+    out = dict(direct)
+    for cpu in domains.cpus:
+        if allowed >> cpu & 1:
+            continue
+        for d in domains.of(cpu):
+            mine = d.groups[0]
+            to = first_cpu(mine.span & allowed)
+            acts = mine.mask >> cpu & 1 or domains.kernel.every_cpu_balances
+            if to < 0 or not acts:
+                continue
+            for group in d.groups:
+                if not group.span >> cpu & 1:
+                    out[to] |= group.span & allowed & ~(1 << to)
+    return out
+
+
+def _split(missing: int, helped: dict[int, int], target: tuple[int, ...]) -> list[tuple[int, bool]]:
+    """Cut unreachable sources into those a third party can move after all, and the rest."""
+    allowed = bits_of(list(helped))
+    by_help = missing
+    for cpu in target:
+        by_help &= _closure(helped, cpu, allowed)
+    return [(part, third) for part, third in ((missing & ~by_help, False), (by_help, True)) if part]
+
+
+def _explain(
+    domains: Domains, booted: Domains, source: int, target: tuple[int, ...], third: bool
+) -> Blocked:
+    """Name the reason, as CPU ``target[0]`` sees the first source."""
+    cpu, other = target[0], first_cpu(source)
+    both = [d for d in domains.of(cpu) if d.span >> other & 1]
+    if both:
+        level = level_name(both[-1])
+        groups = " and ".join(
+            "{" + format_cpulist(g.cpus) + "}" for g in both[-1].groups if g.span >> other & 1
+        )
+        reason, detail = (
+            EVERY_GROUP,
+            f"at {level} every group that has CPU {other} ({groups}) also has CPU {cpu}, so for CPU {cpu} it is local",
+        )
+    elif lost := [d for d in booted.of(cpu) if d.span >> other & 1]:
+        level = level_name(lost[0])
+        reason, detail = (
+            MISSING,
+            f"{level} spanned CPUs {cpu} and {other} at boot and is not rebuilt {domains.when}",
+        )
+    else:
+        top = domains.of(cpu)[-1] if domains.of(cpu) else None
+        level = level_name(top) if top else "none"
+        reason = NO_DOMAIN
+        reach = f"ends at {level} {{{format_cpulist(top.cpus)}}}" if top else "has no domain"
+        detail = f"CPU {cpu} {reach}"
+    if third:
+        detail += (
+            "; at most a CPU outside the pinned ones could redirect a task there (LBF_DST_PINNED)"
+        )
+    return Blocked(tuple(cpus_of(source)), target, reason, level, detail, third)
+
+
+def _designated(domains: Domains, allowed: int) -> list[Designated]:
+    out: dict[tuple[str, int, int], Designated] = {}
+    for cpu in cpus_of(allowed):
+        for d in domains.of(cpu):
+            group = d.groups[0]
+            mask = group.span & group.mask
+            key = (level_name(d), group.span, mask)
+            if group.weight > 1 and key not in out:
+                can = bits_of(domains.cpus) & mask
+                out[key] = Designated(
+                    key[0],
+                    tuple(group.cpus),
+                    tuple(cpus_of(mask)),
+                    tuple(cpus_of(can & allowed)),
+                )
+    return list(out.values())

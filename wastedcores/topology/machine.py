@@ -1,0 +1,276 @@
+"""A machine as the scheduler sees it: CPUs, SMT siblings, last-level caches, packages, nodes, distances, who is online.
+
+Interface::
+
+    m = Machine.preset("bulldozer8x8")          presets.py has the list
+    m = Machine.from_dict(json.load(f))         also an oracle file, a guest meta.json, Header.machine
+    m = Machine.live()                          /sys of the running system
+    m.cpus                    number of CPU numbers (possible CPUs), 64
+    m.nodes                   number of nodes, also those without CPUs
+    m.node_of_cpu             int32 array (cpus,); the same for package_of_cpu, core_of_cpu, llc_of_cpu, l2_of_cpu
+    m.distance                int32 array (nodes, nodes), the SLIT
+    m.online_cpus             tuple of online CPUs, ascending
+    m.cpus_of_node(3)         list of CPUs, online or not
+    m.smt_siblings(0)         list of CPUs that share the core, itself included
+    m.offline(5).online(5)    machines after hotplug; ``m.hotplug`` remembers the steps (they matter: paper 3.4)
+
+A machine never changes; the hotplug steps are part of it because the kernel's domains depend on its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wastedcores.errors import TopologyError
+from wastedcores.topology.cpulist import format_cpulist
+
+IntArray = npt.NDArray[np.int32]
+LOCAL_DISTANCE = 10
+#: ACPI's "unreachable"; the kernel refuses it (drivers/acpi/numa: slit_valid)
+MOST_DISTANCE = 254
+#: x86's NR_CPUS with MAXSMP
+MOST_CPUS = 8192
+
+_PER_CPU = ("node_of_cpu", "package_of_cpu", "core_of_cpu", "llc_of_cpu", "l2_of_cpu")
+
+
+def _frozen(values: Any) -> IntArray:
+    out = np.array(values, dtype=np.int32)
+    out.flags.writeable = False
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """CPUs and how far apart they are; all numbers as Linux gives them.
+
+    Attributes
+    ----------
+    name
+        Preset, file or host name; only for headings.
+    node_of_cpu, package_of_cpu, core_of_cpu, llc_of_cpu, l2_of_cpu
+        int32 arrays of shape (cpus,). Core, LLC and L2 numbers are unique in the whole machine; two CPUs with the same
+        number share it. None spans two nodes here, as the kernel cuts them there
+        (arch/x86/kernel/smpboot.c: match_smt(), match_llc(), topology_sane()).
+    distance
+        int32 array (nodes, nodes): row is *from*, column is *to*.
+    boot_online
+        CPUs online at boot.
+    hotplug
+        Steps since boot: ``(("offline", 5), ("online", 5))``.
+    isolated
+        CPUs of ``isolcpus=``: online, but in no domain.
+    asymmetric
+        The description says on purpose that distance(i, j) differs from distance(j, i).
+    """
+
+    name: str
+    node_of_cpu: IntArray
+    package_of_cpu: IntArray
+    core_of_cpu: IntArray
+    llc_of_cpu: IntArray
+    l2_of_cpu: IntArray
+    distance: IntArray
+    boot_online: tuple[int, ...]
+    hotplug: tuple[tuple[str, int], ...] = ()
+    isolated: tuple[int, ...] = ()
+    asymmetric: bool = False
+    online_cpus: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for key in (*_PER_CPU, "distance"):
+            object.__setattr__(self, key, _frozen(getattr(self, key)))
+        self._check()
+        for key in ("core_of_cpu", "llc_of_cpu", "l2_of_cpu"):
+            pair = getattr(self, key).astype(np.int64) * self.nodes + self.node_of_cpu
+            object.__setattr__(self, key, _frozen(_first_seen(pair)))
+        up = set(self.boot_online)
+        for what, cpu in self.hotplug:
+            self._check_step(what, cpu, up)
+            (up.discard if what == "offline" else up.add)(cpu)
+        object.__setattr__(self, "online_cpus", tuple(sorted(up)))
+
+    # --- checks ---------------------------------------------------------------------------------------------------
+
+    def _fail(self, text: str) -> TopologyError:
+        return TopologyError(f"machine {self.name!r}: {text}")
+
+    def _check(self) -> None:
+        cpus, nodes = self.cpus, self.nodes
+        if not 1 <= cpus <= MOST_CPUS:
+            raise self._fail(f"{cpus} CPUs; a machine has 1 to {MOST_CPUS}")
+        for key in _PER_CPU:
+            if getattr(self, key).shape != (cpus,):
+                raise self._fail(f"{key} has {len(getattr(self, key))} entries for {cpus} CPUs")
+        if self.distance.shape != (nodes, nodes):
+            raise self._fail(f"the distance table is {self.distance.shape}, not square")
+        bad = np.flatnonzero((self.node_of_cpu < 0) | (self.node_of_cpu >= nodes))
+        if len(bad):
+            raise self._fail(
+                f"CPU {bad[0]} is on node {self.node_of_cpu[bad[0]]}, but the distance table has nodes 0-{nodes - 1}"
+            )
+        self._check_distance()
+        if not self.boot_online:
+            raise self._fail("no CPU is online")
+        outside = [c for c in self.boot_online if not 0 <= c < cpus]
+        if outside:
+            raise self._fail(
+                f"online CPUs {format_cpulist(outside)} do not exist (CPUs are 0-{cpus - 1})"
+            )
+
+    def _check_distance(self) -> None:
+        d = self.distance
+        if len(d) == 0:
+            raise self._fail("no node")
+        if d.min() < LOCAL_DISTANCE or d.max() > MOST_DISTANCE:
+            i, j = np.argwhere((d < LOCAL_DISTANCE) | (d > MOST_DISTANCE))[0]
+            raise self._fail(
+                f"distance from node {i} to node {j} is {d[i, j]}; a SLIT has values from {LOCAL_DISTANCE} (local) "
+                f"to {MOST_DISTANCE}"
+            )
+        off = np.flatnonzero(np.diagonal(d) != LOCAL_DISTANCE)
+        if len(off):
+            raise self._fail(
+                f"distance of node {off[0]} to itself is {d[off[0], off[0]]}; it must be {LOCAL_DISTANCE}"
+            )
+        near = np.argwhere((d == LOCAL_DISTANCE) & ~np.eye(len(d), dtype=bool))
+        if len(near):
+            i, j = near[0]
+            raise self._fail(
+                f"distance from node {i} to node {j} is {LOCAL_DISTANCE}, which means the node itself; "
+                "another node is farther (drivers/acpi/numa: slit_valid)"
+            )
+        if not self.asymmetric and (d != d.T).any():
+            i, j = np.argwhere(d != d.T)[0]
+            raise self._fail(
+                f"the distance table is asymmetric: {i} to {j} is {d[i, j]}, {j} to {i} is {d[j, i]}. If the firmware "
+                'really says so, put "asymmetric": true into the description'
+            )
+
+    def _check_step(self, what: str, cpu: int, up: set[int]) -> None:
+        if what not in ("offline", "online"):
+            raise self._fail(f"hotplug step {what!r}; expected 'offline' or 'online'")
+        if not 0 <= cpu < self.cpus:
+            raise self._fail(f"cannot take CPU {cpu} {what}: CPUs are 0-{self.cpus - 1}")
+        if (what == "online") == (cpu in up):
+            raise self._fail(f"cannot take CPU {cpu} {what}: it is {what} already")
+        if what == "offline" and len(up) == 1:
+            raise self._fail(f"cannot take CPU {cpu} offline: no CPU would be online")
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    @property
+    def cpus(self) -> int:
+        """Number of CPU numbers; CPUs are 0 to ``cpus - 1``, online or not."""
+        return len(self.node_of_cpu)
+
+    @property
+    def nodes(self) -> int:
+        """Number of NUMA nodes, also those without CPUs."""
+        return len(self.distance)
+
+    def cpus_of_node(self, node: int) -> list[int]:
+        """CPUs of a node, ascending, online or not."""
+        return np.flatnonzero(self.node_of_cpu == node).tolist()
+
+    def smt_siblings(self, cpu: int) -> list[int]:
+        """CPUs of the same core, ``cpu`` included."""
+        return np.flatnonzero(self.core_of_cpu == self.core_of_cpu[cpu]).tolist()
+
+    def llc_siblings(self, cpu: int) -> list[int]:
+        """CPUs that share the last-level cache, ``cpu`` included."""
+        return np.flatnonzero(self.llc_of_cpu == self.llc_of_cpu[cpu]).tolist()
+
+    def numa_in_package(self, cpus: Iterable[int]) -> bool:
+        """Tell whether some package has CPUs of two nodes among ``cpus``."""
+        some = np.fromiter(cpus, dtype=np.int64)
+        pairs = np.unique(np.stack([self.package_of_cpu[some], self.node_of_cpu[some]]), axis=1)
+        return len(pairs[0]) > len(np.unique(pairs[0]))
+
+    # --- hotplug --------------------------------------------------------------------------------------------------
+
+    def offline(self, cpu: int) -> Machine:
+        """Return the machine after ``echo 0 > /sys/devices/system/cpu/cpuN/online``."""
+        return self.after((("offline", cpu),))
+
+    def online(self, cpu: int) -> Machine:
+        """Return the machine after ``echo 1 > /sys/devices/system/cpu/cpuN/online``."""
+        return self.after((("online", cpu),))
+
+    def after(self, steps: Sequence[tuple[str, int]]) -> Machine:
+        """Return the machine after more hotplug steps.
+
+        Raises
+        ------
+        TopologyError
+            A CPU that does not exist, is so already, or is the last one online.
+        """
+        return replace(self, hotplug=(*self.hotplug, *((w, int(c)) for w, c in steps)))
+
+    def rebooted(self) -> Machine:
+        """Return the machine with the CPUs online now, booted afresh."""
+        return replace(self, boot_online=self.online_cpus, hotplug=())
+
+    # --- in and out -----------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain description, for JSON and for :class:`wastedcores.trace.Header`; ``from_dict`` reads it back."""
+        out: dict[str, Any] = {"name": self.name, "cpus": self.cpus, "nodes": self.nodes}
+        out |= {key: getattr(self, key).tolist() for key in (*_PER_CPU, "distance")}
+        out["boot_online"] = format_cpulist(self.boot_online)
+        if self.hotplug:
+            out["hotplug"] = [list(step) for step in self.hotplug]
+        if self.isolated:
+            out["isolated"] = format_cpulist(self.isolated)
+        if self.asymmetric:
+            out["asymmetric"] = True
+        return out
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], name: str | None = None) -> Machine:
+        """Read a description; see :func:`wastedcores.topology.describe.machine_from_dict` for what it may say."""
+        from wastedcores.topology.describe import machine_from_dict
+
+        return machine_from_dict(data, name)
+
+    @classmethod
+    def from_guest_meta(cls, meta: dict[str, Any]) -> Machine:
+        """Machine of a guest recording's ``meta.json``."""
+        return cls.from_dict(meta, meta.get("run"))
+
+    @classmethod
+    def preset(cls, name: str) -> Machine:
+        """Machine by preset name; see :mod:`wastedcores.topology.presets`."""
+        from wastedcores.topology.presets import preset
+
+        return preset(name)
+
+    @classmethod
+    def live(cls) -> Machine:
+        """Return the machine this runs on, from ``/sys``."""
+        from wastedcores.topology.sysfs import live
+
+        return live()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Machine) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.cpus, self.nodes, self.boot_online, self.hotplug))
+
+    def __repr__(self) -> str:
+        up = format_cpulist(self.online_cpus)
+        return f"Machine({self.name!r}, cpus={self.cpus}, nodes={self.nodes}, online={up!r})"
+
+
+def _first_seen(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Renumber 0, 1, ... in order of first appearance."""
+    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse.ravel()]

@@ -1,0 +1,194 @@
+"""Machines by name, and a builder for regular ones.
+
+CPU numbers are consecutive inside a core, a cache and a node (``numbering="packed"``, as in the paper's figures), or
+the first threads of all cores come first (``"threads-last"``, as Linux usually finds Intel and AMD servers).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wastedcores.errors import TopologyError
+from wastedcores.topology.machine import Machine
+
+#: the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} of 3.2, nodes 1 and 2 not adjacent, at most two hops
+#: (5.1, Figure 4). The rest is a public SLIT of the same platform with d(3,7) = 16; see scheduler-model 3.5
+BULLDOZER = (
+    (10, 16, 16, 22, 16, 22, 16, 22),
+    (16, 10, 22, 16, 16, 22, 22, 16),
+    (16, 22, 10, 16, 16, 16, 16, 16),
+    (22, 16, 16, 10, 16, 16, 22, 16),
+    (16, 16, 16, 16, 10, 16, 16, 22),
+    (22, 22, 16, 16, 16, 10, 22, 16),
+    (16, 22, 16, 22, 16, 22, 10, 16),
+    (22, 16, 16, 16, 22, 16, 16, 10),
+)
+
+
+def grid(
+    name: str,
+    *,
+    packages: int = 1,
+    nodes_per_package: int = 1,
+    llcs_per_node: int = 1,
+    cores_per_llc: int = 1,
+    threads: int = 1,
+    distance: Sequence[Sequence[int]] | None = None,
+    numbering: str = "packed",
+) -> Machine:
+    """Build a machine with the same number of everything everywhere.
+
+    Parameters
+    ----------
+    name
+        For headings.
+    packages, nodes_per_package, llcs_per_node, cores_per_llc, threads
+        How many of each in the one around it.
+    distance
+        SLIT; default 10 on the diagonal, 20 elsewhere.
+    numbering
+        ``packed`` or ``threads-last``.
+
+    Raises
+    ------
+    TopologyError
+        The table does not fit the number of nodes, or another numbering.
+    """
+    if numbering not in ("packed", "threads-last"):
+        raise TopologyError(
+            f"machine {name!r}: numbering {numbering!r}; expected 'packed' or 'threads-last'"
+        )
+    nodes = packages * nodes_per_package
+    cores = nodes * llcs_per_node * cores_per_llc
+    core = (
+        np.repeat(np.arange(cores), threads)
+        if numbering == "packed"
+        else np.tile(np.arange(cores), threads)
+    )
+    llc = core // cores_per_llc
+    node = llc // llcs_per_node
+    if distance is None:
+        table = np.where(np.eye(nodes, dtype=bool), 10, 20)
+    else:
+        table = np.array(distance)
+        if table.shape != (nodes, nodes):
+            raise TopologyError(
+                f"machine {name!r}: {nodes} nodes, but the distance table is {table.shape}"
+            )
+    fields: dict[str, Any] = {
+        "node_of_cpu": node,
+        "package_of_cpu": node // nodes_per_package,
+        "core_of_cpu": core,
+        "llc_of_cpu": llc,
+        "l2_of_cpu": core,
+        "distance": table,
+    }
+    return Machine(name, **fields, boot_online=tuple(range(cores * threads)))
+
+
+def two_packages(inside: int, across: int, nodes_per_package: int) -> list[list[int]]:
+    """Make a SLIT of two packages: one distance inside a package, one across."""
+    nodes = range(2 * nodes_per_package)
+    return [
+        [
+            10 if i == j else inside if i // nodes_per_package == j // nodes_per_package else across
+            for j in nodes
+        ]
+        for i in nodes
+    ]
+
+
+def _bulldozer(name: str, cores_per_node: int) -> Machine:
+    # a Bulldozer module is two cores that share the front end; Linux sees SMT siblings (match_smt() with topoext)
+    return grid(
+        name,
+        packages=4,
+        nodes_per_package=2,
+        cores_per_llc=cores_per_node,
+        threads=2,
+        distance=BULLDOZER,
+    )
+
+
+def _epyc(name: str, nodes_per_package: int, llcs: int, cores_per_llc: int) -> Machine:
+    return grid(
+        name,
+        packages=2,
+        nodes_per_package=nodes_per_package,
+        llcs_per_node=llcs // nodes_per_package,
+        cores_per_llc=cores_per_llc,
+        threads=2,
+        distance=two_packages(12, 32, nodes_per_package),
+        numbering="threads-last",
+    )
+
+
+def _ring(name: str, nodes: int, cpus: int) -> Machine:
+    hops = [[min((i - j) % nodes, (j - i) % nodes) for j in range(nodes)] for i in range(nodes)]
+    return grid(
+        name,
+        packages=nodes,
+        cores_per_llc=cpus,
+        distance=[[10 + 10 * h for h in row] for row in hops],
+    )
+
+
+#: name -> (one line for menus, builder)
+PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
+    "bulldozer8x8": ("the paper's: 4 AMD Opteron 6272, 8 nodes, 64 CPUs", lambda n: _bulldozer(n, 4)),
+    "bd-paper-64": ("the same, as the guest recordings have it", lambda n: _bulldozer(n, 4)),
+    "bd-paper-16": ("the same with 2 CPUs per node", lambda n: _bulldozer(n, 1)),
+    "xeon-e7-8870": (
+        "4 Xeon E7-8870 v4, 80 cores, 160 CPUs (fork/wait paper)",
+        lambda n: grid(
+            n, packages=4, cores_per_llc=20, threads=2, numbering="threads-last",
+            distance=np.where(np.eye(4, dtype=bool), 10, 21).tolist(),
+        ),
+    ),
+    "i3-7100": (
+        "2 cores, 4 CPUs (anomalies article)",
+        lambda n: grid(n, cores_per_llc=2, threads=2, numbering="threads-last"),
+    ),
+    "i5-4670k": ("4 cores without SMT (reproduction report)", lambda n: grid(n, cores_per_llc=4)),
+    "xeon-8380": (
+        "2 Xeon Platinum 8380, 80 cores, 160 CPUs",
+        lambda n: grid(
+            n, packages=2, cores_per_llc=40, threads=2, numbering="threads-last", distance=two_packages(10, 20, 1)
+        ),
+    ),
+    "xeon-8380-snc2": (
+        "the same with sub-NUMA clusters, 4 nodes",
+        lambda n: grid(
+            n, packages=2, nodes_per_package=2, cores_per_llc=20, threads=2, numbering="threads-last",
+            distance=two_packages(11, 20, 2),
+        ),
+    ),
+    "epyc-7742-nps1": ("2 EPYC 7742, 16 caches per node, 256 CPUs", lambda n: _epyc(n, 1, 16, 4)),
+    "epyc-7742-nps4": ("the same with 4 nodes per socket", lambda n: _epyc(n, 4, 16, 4)),
+    "epyc-9654-nps1": ("2 EPYC 9654, 12 caches per node, 384 CPUs", lambda n: _epyc(n, 1, 12, 8)),
+    "epyc-9654-nps4": ("the same with 4 nodes per socket", lambda n: _epyc(n, 4, 12, 8)),
+    "ring4": ("4 nodes in a ring, 2 CPUs each", lambda n: _ring(n, 4, 2)),
+    "ring8": ("8 nodes in a ring, 2 CPUs each", lambda n: _ring(n, 8, 2)),
+    "uma8": ("1 node, 8 CPUs", lambda n: grid(n, cores_per_llc=8)),
+}  # fmt: skip
+
+
+def preset(name: str) -> Machine:
+    """Return a machine by name.
+
+    Raises
+    ------
+    TopologyError
+        No such preset; the message lists them.
+    """
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise TopologyError(
+            f"machine {name!r} is neither a preset{hint} nor an existing file; presets are {', '.join(PRESETS)}"
+        )
+    return PRESETS[name][1](name)

@@ -1,0 +1,205 @@
+"""The machine this runs on, from ``/sys``, and the domains its kernel admits to.
+
+Works in containers (``/sys`` is the host's) and with offline CPUs: what the kernel hides about an offline CPU (its core
+and caches) is taken as the CPU's own.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wastedcores.errors import TopologyError
+from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.topology.describe import machine_from_dict
+
+if TYPE_CHECKING:
+    from wastedcores.topology.domains import Domains
+    from wastedcores.topology.machine import Machine
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def live(root: str | Path = "/", name: str | None = None) -> Machine:
+    """Read the running machine.
+
+    Parameters
+    ----------
+    root
+        Where ``sys`` lies (tests use a copy).
+    name
+        For headings; default the host name.
+
+    Raises
+    ------
+    TopologyError
+        No ``/sys/devices/system/cpu`` (not Linux, or hidden), or contents that no machine has.
+    """
+    cpu_dir = Path(root) / "sys/devices/system/cpu"
+    present = _text(cpu_dir / "present") or _text(cpu_dir / "online")
+    if not present:
+        raise TopologyError(
+            f"{cpu_dir}: no list of CPUs here; a live machine needs Linux with /sys mounted. Name a preset or a file"
+        )
+    everyone = parse_cpulist(present, f"{cpu_dir}/present")
+    online = parse_cpulist(_text(cpu_dir / "online") or present, f"{cpu_dir}/online")
+    cpus = max(everyone) + 1
+    node, ids, distance = _nodes(Path(root) / "sys/devices/system/node", cpu_dir, cpus)
+    unknown: list[str | None] = [None] * cpus
+    package, core, llc, l2 = (list(unknown) for _ in range(4))
+    for cpu in everyone:
+        here = cpu_dir / f"cpu{cpu}"
+        siblings = _text(here / "topology/thread_siblings_list")
+        if siblings is None:
+            continue
+        package[cpu] = _text(here / "topology/physical_package_id")
+        core[cpu] = siblings
+        llc[cpu], l2[cpu] = _caches(here / "cache")
+    data: dict[str, Any] = {
+        "name": name or platform.node() or "live",
+        "cpus": cpus,
+        "node_of_cpu": node,
+        "distance": distance,
+        "node_ids": ids,
+        "package_of_cpu": _numbered(package),
+        "core_of_cpu": _numbered(core),
+        "l2_of_cpu": _numbered([b or a for a, b in zip(core, l2, strict=True)]),
+        "online": online,
+        # the firmware's table, right or wrong: the kernel builds from it
+        "asymmetric": True,
+        "isolated": _text(cpu_dir / "isolated") or "",
+    }
+    if any(llc):
+        data["llc_of_cpu"] = _numbered([b or a for a, b in zip(core, llc, strict=True)])
+    return machine_from_dict(data)
+
+
+def _numbered(values: list[Any]) -> list[int]:
+    """Number equal values alike; None is always new."""
+    seen: dict[Any, int] = {}
+    return [seen.setdefault(("?", i) if v is None else v, len(seen)) for i, v in enumerate(values)]
+
+
+def _caches(folder: Path) -> tuple[str | None, str | None]:
+    """CPU lists that share the last-level and the L2 data cache."""
+    by_level = {}
+    for index in sorted(folder.glob("index[0-9]*")):
+        level, shared = _text(index / "level"), _text(index / "shared_cpu_list")
+        if level and shared and _text(index / "type") != "Instruction":
+            by_level[int(level)] = shared
+    return (by_level[max(by_level)] if by_level else None), by_level.get(2)
+
+
+def _nodes(folder: Path, cpu_dir: Path, cpus: int) -> tuple[list[int], list[int], list[list[int]]]:
+    """Node of each CPU, node numbers, distances between them."""
+    node = [0] * cpus
+    listed = _text(folder / "online")
+    if not listed:
+        return node, [0], [[10]]
+    ids = parse_cpulist(listed, f"{folder}/online")
+    distance = []
+    for n in ids:
+        for cpu in parse_cpulist(_text(folder / f"node{n}/cpulist") or "", f"node{n}/cpulist"):
+            node[cpu] = n
+        row = (_text(folder / f"node{n}/distance") or "").split()
+        if len(row) != len(ids):
+            raise TopologyError(
+                f"{folder}/node{n}/distance: {len(row)} numbers for {len(ids)} nodes ({listed}); "
+                "describe the machine in a file instead"
+            )
+        distance.append([int(d) for d in row])
+    for cpu in range(cpus):
+        # an offline CPU is in no cpulist, but may keep its link
+        for link in (cpu_dir / f"cpu{cpu}").glob("node[0-9]*"):
+            node[cpu] = int(link.name[4:])
+    return node, ids, distance
+
+
+def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str, Any]]]] | None:
+    """Read the domains that the running kernel shows.
+
+    Parameters
+    ----------
+    root
+        Where ``proc`` and ``sys`` lie.
+
+    Returns
+    -------
+    (str, dict) or None
+        Where they were found, and per CPU, innermost first, dictionaries with ``level`` (name) and/or ``span`` (list of
+        CPUs). None if the kernel shows nothing: ``/proc/schedstat`` needs CONFIG_SCHEDSTATS, the debugfs folder needs
+        root and ``sched_verbose``.
+    """
+    found: dict[int, list[dict[str, Any]]] = {}
+    sources = []
+    text = _text(Path(root) / "proc/schedstat")
+    if text and "domain" in text:
+        found = parse_schedstat(text)
+        sources.append("/proc/schedstat")
+    for place in ("sys/kernel/debug/sched/domains", "proc/sys/kernel/sched_domain"):
+        folder = Path(root) / place
+        try:
+            names = {
+                int(c.name[3:]): [_text(d / "name") for d in sorted(c.glob("domain*"))]
+                for c in folder.glob("cpu[0-9]*")
+            }
+        except OSError:
+            continue
+        if not names:
+            continue
+        sources.append(f"/{place}")
+        for cpu, levels in names.items():
+            mine = found.setdefault(cpu, [{} for _ in levels])
+            for domain, level in zip(mine, levels, strict=False):
+                domain["level"] = level
+    return (" and ".join(sources), found) if sources else None
+
+
+def parse_schedstat(text: str) -> dict[int, list[dict[str, Any]]]:
+    """Domains of ``/proc/schedstat``: lines ``domain0 00000003 ...``, from version 17 ``domain0 MC 3 ...``."""
+    out: dict[int, list[dict[str, Any]]] = {}
+    cpu = -1
+    for line in text.splitlines():
+        word, *rest = line.split()[:3] or [""]
+        if match := re.fullmatch(r"cpu(\d+)", word):
+            cpu = int(match[1])
+            out[cpu] = []
+        elif re.fullmatch(r"domain\d+", word) and rest:
+            domain: dict[str, Any] = {}
+            mask = rest[0]
+            if not re.fullmatch(r"[0-9a-f,]+", mask) and len(rest) > 1:
+                domain["level"], mask = rest[0], rest[1]
+            bits = int(mask.replace(",", ""), 16)
+            domain["span"] = [c for c in range(bits.bit_length()) if bits >> c & 1]
+            out[cpu].append(domain)
+    return out
+
+
+def compare_live(domains: Domains, root: str | Path = "/") -> str:
+    """Say whether the running kernel shows the domains that were modelled.
+
+    Parameters
+    ----------
+    domains
+        Of the live machine.
+    root
+        Where ``proc`` and ``sys`` lie.
+    """
+    shown = kernel_domains(root)
+    if shown is None:
+        return "this kernel does not show its domains (/proc/schedstat, debugfs)"
+    where, by_cpu = shown
+    for cpu, theirs in sorted(by_cpu.items()):
+        mine = [{"level": d.level, "span": d.cpus} for d in domains.of(cpu)]
+        if len(mine) != len(theirs) or any(
+            a[key] != b[key] for a, b in zip(mine, theirs, strict=True) for key in b
+        ):
+            return f"DIFFERS from {where} at CPU {cpu}: the kernel has {theirs}, the model {mine}"
+    return f"agrees with {where} of this kernel for {len(by_cpu)} CPUs"
