@@ -1,0 +1,284 @@
+"""Why a CPU stayed idle: what the domains allowed it to do, and how the overloaded CPUs had become so.
+
+For every pair of an idle and an overloaded CPU of the longest episodes, weighted by the time they could have met, the
+domains of the idle CPU say whether a balancing pass there could have taken a task at all (kernel/sched/fair.c:
+update_sd_lb_stats(): never from a group that contains the pulling CPU itself). Together with the event by which the
+overload began this points to one of the four bugs of the paper, or to none. It is a reading of evidence, not a proof:
+the evidence is part of the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from wastedcores.errors import TopologyError
+from wastedcores.invariant import CheckResult
+from wastedcores.kernels import MAINLINE, KernelModel
+from wastedcores.topology.domains import Domains, build_domains
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import KERNEL_KEY
+
+EXPLAIN_SCHEMA = "wastedcores.explain/1"
+
+#: what an idle CPU's domains say of an overloaded one
+COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN = (
+    "could pull",
+    "every group is local",
+    "no domain spans both",
+)
+RELATIONS = (COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN)
+
+#: episodes looked at, longest first
+_EPISODES = 64
+
+_FIX = {
+    "group_imbalance": "compare the minimum load of groups instead of the average (paper 3.1)",
+    "group_construction": "build the groups from the perspective of each CPU (paper 3.2)",
+    "overload_on_wakeup": "wake on an idle CPU of the machine if the task's own is busy (paper 3.3)",
+    "missing_domains": "rebuild the domains across nodes when a CPU comes online (paper 3.4)",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What kept CPUs idle, as far as trace and domains tell.
+
+    Attributes
+    ----------
+    looks_like
+        One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``,
+        ``missing_domains``), ``transient`` (all repaired within M), ``isolation`` (no domain spans both, and no
+        hotplug explains it), ``nothing`` (no episode) or ``undecided``.
+    relations
+        Table relation, level, share: of the time that idle and overloaded CPUs could have met.
+    causes
+        Table cause, share: how the overloaded CPUs had become so.
+    pairs
+        Table idle_cpu, overloaded_cpu, met_ns, relation, level, most time first.
+    cured_share
+        Share of that time in which the fix that belongs to ``looks_like`` lets the idle CPU pull; None where the fix
+        does not change domains or groups.
+    evidence
+        Sentences with the figures behind ``looks_like``.
+    """
+
+    looks_like: str
+    kernel: KernelModel
+    machine: Machine
+    relations: pl.DataFrame
+    causes: pl.DataFrame
+    pairs: pl.DataFrame
+    cured_share: float | None
+    evidence: list[str] = field(default_factory=list)
+
+    @property
+    def fix(self) -> str | None:
+        """What the paper proposes, in a sentence."""
+        return _FIX.get(self.looks_like)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``wastedcores explain --json`` prints."""
+        return {
+            "schema": EXPLAIN_SCHEMA,
+            "looks_like": self.looks_like,
+            "kernel": self.kernel.name,
+            "machine": self.machine.name,
+            "fix": self.fix,
+            "cured_share": self.cured_share,
+            "evidence": self.evidence,
+            "relations": self.relations.to_dicts(),
+            "causes": self.causes.to_dicts(),
+            "pairs": self.pairs.head(32).to_dicts(),
+        }
+
+
+def relation(domains: Domains, idle_cpu: int, busy_cpu: int) -> tuple[str, str]:
+    """What ``idle_cpu`` could do about ``busy_cpu``, and at which level at best.
+
+    Returns
+    -------
+    str, str
+        One of :data:`RELATIONS`; name of the lowest level where it could pull, or of the lowest that spans both.
+    """
+    spans_both = ""
+    me, other = 1 << idle_cpu, 1 << busy_cpu
+    for d in domains.of(idle_cpu):
+        if not d.span & other:
+            continue
+        name = f"{d.level} <= {d.distance}" if d.level == "NUMA" else d.level
+        spans_both = spans_both or name
+        if any(g.span & other and not g.span & me for g in d.groups):
+            return COULD_PULL, name
+    return (EVERY_GROUP_LOCAL, spans_both) if spans_both else (NO_DOMAIN, "")
+
+
+def explain(
+    result: CheckResult, machine: Machine | None = None, kernel: KernelModel | str | None = None
+) -> Explanation:
+    """Explain what a check found.
+
+    Parameters
+    ----------
+    result
+        From :func:`wastedcores.invariant.check`.
+    machine
+        Topology with its hotplug history; default: the trace's own.
+    kernel
+        Default: the trace's own.
+
+    Raises
+    ------
+    TopologyError
+        Neither given nor in the trace, or with fewer CPUs than the trace.
+    """
+    machine, model = _facts(result, machine, kernel)
+    domains = build_domains(machine, model)
+    pairs = _pairs(result, domains)
+    relations = _shares(pairs.rename({"met_ns": "w"}), ["relation", "level"])
+    causes = _shares(result.causes.rename({"overloaded_ns": "w"}), ["cause"])
+    looks_like, evidence = _judge(result, relations, causes, machine, model)
+    return Explanation(
+        looks_like,
+        model,
+        machine,
+        relations,
+        causes,
+        pairs,
+        _cured(looks_like, model, machine, pairs),
+        evidence,
+    )
+
+
+def _facts(
+    result: CheckResult, machine: Machine | None, kernel: KernelModel | str | None
+) -> tuple[Machine, KernelModel]:
+    header = result.trace.header
+    if machine is None:
+        if header.machine is None:
+            raise TopologyError(
+                f"{result.trace.name}: does not say on which machine it was recorded. Name one: --machine PRESET or "
+                "FILE (see `wastedcores domains --help`)."
+            )
+        machine = Machine.from_dict(header.machine)
+    if result.cpus > machine.cpus:
+        raise TopologyError(
+            f"{result.trace.name}: has CPUs 0-{result.cpus - 1}, but machine {machine.name} has {machine.cpus}. "
+            "Was it recorded on another machine?"
+        )
+    kernel = kernel or header.provenance.get(KERNEL_KEY) or header.kernel_release
+    if kernel is None:
+        raise TopologyError(
+            f"{result.trace.name}: does not say which kernel it was recorded on. Name one: --kernel v4.1."
+        )
+    return machine, KernelModel.named(kernel) if isinstance(kernel, str) else kernel
+
+
+def _pairs(result: CheckResult, domains: Domains) -> pl.DataFrame:
+    """Idle and overloaded CPUs that could have met, with the most time they can have had for it."""
+    schema = {"idle_cpu": pl.Int32, "overloaded_cpu": pl.Int32, "met_ns": pl.Int64}
+    weights = np.zeros((result.cpus, result.cpus), np.int64)
+    chosen = (
+        result.details.group_by("episode")
+        .agg(pl.col("idle_ns").max())
+        .top_k(_EPISODES, by="idle_ns")
+    )
+    for episode in chosen["episode"]:
+        rows = result.details.filter(pl.col("episode") == episode)
+        idle = np.zeros(result.cpus, np.int64)
+        over = np.zeros(result.cpus, np.int64)
+        idle[rows["cpu"].to_numpy()] = rows["idle_ns"].to_numpy()
+        over[rows["cpu"].to_numpy()] = rows["overloaded_ns"].to_numpy()
+        weights += np.minimum.outer(idle, over)
+    np.fill_diagonal(weights, 0)
+    i, o = np.nonzero(weights)
+    table = pl.DataFrame(
+        {"idle_cpu": i, "overloaded_cpu": o, "met_ns": weights[i, o]}, schema=schema
+    )
+    found = [relation(domains, a, b) for a, b in zip(i.tolist(), o.tolist(), strict=True)]
+    return table.with_columns(
+        relation=pl.Series([r for r, _ in found], dtype=pl.String),
+        level=pl.Series([name for _, name in found], dtype=pl.String),
+    ).sort("met_ns", "idle_cpu", "overloaded_cpu", descending=[True, False, False])
+
+
+def _shares(table: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    total = table["w"].sum() or 1
+    return (
+        table.group_by(keys)
+        .agg(share=pl.col("w").sum() / total)
+        .sort("share", *keys, descending=[True] + [False] * len(keys))
+    )
+
+
+def _share(table: pl.DataFrame, column: str, *values: str) -> float:
+    return float(table.filter(pl.col(column).is_in(list(values)))["share"].sum())
+
+
+def _judge(
+    result: CheckResult,
+    relations: pl.DataFrame,
+    causes: pl.DataFrame,
+    machine: Machine,
+    model: KernelModel,
+) -> tuple[str, list[str]]:
+    """Which bug the evidence looks like."""
+    if not result.episodes.height:
+        return "nothing", ["no CPU was idle beside an overloaded one"]
+    shares = {r: _share(relations, "relation", r) for r in RELATIONS}
+    woken = _share(causes, "cause", "wakeup")
+    lengths = result.episodes["end_ns"] - result.episodes["start_ns"]
+    persistent = int(result.episodes["persistent"].sum())
+    evidence = [
+        f"{100 * shares[NO_DOMAIN]:.0f} % of the time that idle and overloaded CPUs could have met, no domain of the "
+        "idle one spans the other",
+        f"{100 * shares[EVERY_GROUP_LOCAL]:.0f} % of it a domain does, but every group of it that has the overloaded "
+        "CPU also has the idle one, which never pulls from its own group",
+        f"{100 * shares[COULD_PULL]:.0f} % of it the idle CPU could have pulled",
+        f"{100 * woken:.0f} % of the overload began with a wakeup onto a busy CPU",
+        f"{persistent} of {result.episodes.height + result.episodes_dropped} episodes persisted; half of them ended "
+        f"within {float(lengths.median() or 0) / 1e6:.2f} ms",  # type: ignore[arg-type]
+    ]
+    if shares[NO_DOMAIN] > max(shares[COULD_PULL], shares[EVERY_GROUP_LOCAL]):
+        lost_levels = model.loses_numa_levels and any(
+            what == "online" for what, _ in machine.hotplug
+        )
+        if not lost_levels:
+            return "isolation", evidence
+        evidence.append(
+            "a CPU was taken offline and brought back, which costs this kernel its NUMA levels"
+        )
+        return "missing_domains", evidence
+    if shares[EVERY_GROUP_LOCAL] > shares[COULD_PULL]:
+        return "group_construction", evidence
+    if woken > 0.5:
+        share = result.mean(result.wall_ns)
+        evidence.append(
+            f"a CPU was idle beside an overloaded one in {100 * share:.1f} % of the time"
+        )
+        return "overload_on_wakeup" if persistent or share > 0.05 else "transient", evidence
+    if not persistent:
+        return "transient", evidence
+    if model.version >= MAINLINE["group_imbalance"]:
+        return "undecided", evidence
+    evidence.append(
+        "nothing in the domains forbids the pull: the balancer compared loads and found balance"
+    )
+    return "group_imbalance", evidence
+
+
+def _cured(
+    looks_like: str, model: KernelModel, machine: Machine, pairs: pl.DataFrame
+) -> float | None:
+    """Share of the time in which the idle CPU could pull if the domains were built with the fix."""
+    if looks_like not in ("group_construction", "missing_domains") or not pairs.height:
+        return None
+    fixed = build_domains(machine, KernelModel.named(f"{model.name}+{looks_like}"))
+    can = [
+        relation(fixed, a, b)[0] == COULD_PULL
+        for a, b in pairs.select("idle_cpu", "overloaded_cpu").iter_rows()
+    ]
+    return float(pairs.filter(pl.Series(can))["met_ns"].sum()) / float(pairs["met_ns"].sum())
