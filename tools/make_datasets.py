@@ -1,0 +1,192 @@
+"""Make datasets/small/*.parquet, datasets/registry.txt and the table of datasets/README.md from the recordings.
+
+    .venv/bin/python tools/make_datasets.py [--guest DIR] [--live DIR]
+
+``--guest``: the folder of guest recordings (default: shared/traces/guest beside the checkout, or
+$WASTEDCORES_SHARED/traces/guest). ``--live``: a folder that tools/record_live_pair.py wrote; without it the live pair
+already in datasets/small is kept. Same input, same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from wastedcores.figures.run import Run
+from wastedcores.kernels import KernelModel
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import CPUS_KEY, KERNEL_KEY, WINDOW_KEY
+from wastedcores.trace.io import open_trace
+from wastedcores.trace.parquet import read_parquet, write_parquet
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = ROOT / "datasets" / "small"
+
+GI = (
+    "two hogs in sessions of their own; one session's make forks 4000 cc1 of 20-60 ms, 64 at a time"
+)
+GC = "a shell on node 1 pins itself to nodes 1+2 and creates 16 threads that work for 3 s"
+MS = "CPU 20 went offline and online; then a shell on node 2 forks 64 busy children, free to run anywhere, for 3 s"
+DB = "64 workers, 400 rounds of 1.8-2.2 ms and a blocking barrier; a pinned noise thread on every CPU"
+LU = (
+    "16 threads pinned to nodes 1+2, a spinning barrier after every 1 ms of work, 500 rounds or 4 s"
+)
+
+#: the CPU that the missing-domains recordings took offline and back (traces/guest/README.md)
+HOTPLUGGED = 20
+
+#: name -> recording, workload, first and last mark of the measured window, CPUs the workload may use
+GUEST = {
+    "group-imbalance-buggy": ("gi-buggy-64cpu", GI, "rec: make start | rec: make end", ""),
+    "group-imbalance-fixed": ("gi-all-64cpu", GI, "rec: make start | rec: make end", ""),
+    "group-construction-buggy": (
+        "gc-buggy-64cpu",
+        GC,
+        "rec: threads start | rec: threads stop",
+        "8-23",
+    ),
+    "group-construction-fixed": (
+        "gc-sgclit-64cpu",
+        GC,
+        "rec: threads start | rec: threads stop",
+        "8-23",
+    ),
+    "overload-on-wakeup-buggy": ("db64-buggy-64cpu", DB, "rec: db start | rec: db end", ""),
+    "overload-on-wakeup-fixed": ("db64-oow-64cpu", DB, "rec: db start | rec: db end", ""),
+    "missing-domains-buggy": ("ms-buggy-64cpu", MS, "rec: start | rec: stop", ""),
+    "missing-domains-fixed": ("ms-msd-64cpu", MS, "rec: start | rec: stop", ""),
+    "lu-pinned-buggy": ("lu1ms-buggy-64cpu", LU, "rec: lu start | rec: lu end", "8-23"),
+    "lu-pinned-fixed": ("lu1ms-sgclit-64cpu", LU, "rec: lu start | rec: lu end", "8-23"),
+}
+LIVE = {
+    "live-balancing-off": "0: no scheduling domains, so nothing balances",
+    "live-balancing-on": "1: the control",
+}
+
+
+def guest(name: str, folder: Path) -> None:
+    recording, workload, window, cpus = GUEST[name]
+    meta = json.loads((folder / recording / "meta.json").read_text())
+    machine = Machine.from_dict(meta, "bulldozer8x8 (guest)")
+    if recording.startswith("ms-"):
+        machine = machine.offline(HOTPLUGGED).online(HOTPLUGGED)  # before the trace begins
+    trace = open_trace(folder / recording / "trace.txt.xz")
+    fixes = ", ".join(meta["fixes"]) or "none: as released"
+    provenance = {
+        "recording": recording,
+        "machine": "a QEMU guest with the topology of the paper's 64-CPU, 8-node machine, all virtual CPUs in "
+        f"lockstep of {meta['emulation']['round_us']:g} us of virtual time; no caches, NUMA latency, SMT contention",
+        "kernel": f"Linux {meta['kernel']}, HZ {meta['hz']}, fixes: {fixes}",
+        "workload": workload,
+        "recorded": "ftrace, the kernel's own buffer; sched_switch, wakeup, wakeup_new, migrate_task, fork, exec, "
+        "exit, trace_marker",
+        "licence": "Apache-2.0, with this project",
+        "source_sha256": trace.header.provenance["source_sha256"],
+        WINDOW_KEY: window,
+        KERNEL_KEY: KernelModel.of_guest_variant(meta["variant"]).name,
+    }
+    if cpus:
+        provenance[CPUS_KEY] = cpus
+    header = {
+        "kernel_release": meta["kernel"],
+        "clock": meta["trace"]["clock"],
+        "cpus": meta["cpus"],
+        "cpus_online": list(range(meta["cpus"])),
+        "machine": machine.to_dict(),
+        "provenance": provenance,
+    }
+    write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
+
+
+def live(name: str, folder: Path) -> None:
+    trace = open_trace(folder / f"{name}.txt")
+    facts = json.loads((folder / "machine.json").read_text())
+    machine = Machine.from_dict(
+        {"name": facts["name"], "cpus": facts["cpus"], "nodes": 1}
+    ).to_dict()
+    provenance = {
+        "machine": f"{facts['name']}, {facts['model']}, not otherwise idle",
+        "kernel": f"Linux {facts['kernel']}",
+        "workload": f"{facts['children']} busy processes forked from CPU 0, free to run anywhere, for "
+        f"{facts['seconds']:g} s; "
+        f"cpuset.sched_load_balance of the root cpuset (cgroup v1) = {LIVE[name]}",
+        "recorded": "tools/record_live_pair.py: tracefs instance, clock mono; sched_switch, wakeup, wakeup_new, "
+        "migrate_task, fork, exec, exit and trace_marker",
+        "licence": "Apache-2.0, with this project",
+        "source_sha256": trace.header.provenance["source_sha256"],
+        WINDOW_KEY: "rec: start | rec: end",
+    }
+    header = {
+        "kernel_release": facts["kernel"],
+        "clock": "mono",
+        "cpus": facts["cpus"],
+        "cpus_online": list(range(facts["cpus"])),
+        "machine": machine,
+        "provenance": provenance,
+    }
+    write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def describe() -> None:
+    names = [*GUEST, *LIVE]
+    registry = ["# name sha256 [url]; without a url the file is bundled (datasets/small)"]
+    rows = [
+        "| data set | events | KB | verdict (M = 100 ms) | mean CPUs wasted | longest | SHA-256 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        path = SMALL / f"{name}.parquet"
+        digest = sha256(path)
+        registry.append(f"{path.name} sha256:{digest}")
+        run = Run.of(read_parquet(path), name)
+        r = run.result
+        rows.append(
+            f"| {name} | {run.trace.header.events:,} | {path.stat().st_size / 1000:.0f} | {r.verdict} | "
+            f"{r.mean(r.thread_ns):.2f} of {len(r.counted_cpus)} | {r.longest_ns / 1e6:.1f} ms | `{digest[:16]}…` |"
+        )
+        if (
+            run.trace.events.select(pl.col("text").str.contains("/home|/root|/tmp|/work").any())
+            .collect()
+            .item()
+        ):
+            sys.exit(f"{name}: a text of an event names a private path")
+    (ROOT / "datasets" / "registry.txt").write_text("\n".join(registry) + "\n")
+    readme = ROOT / "datasets" / "README.md"
+    before, marker, rest = readme.read_text().partition(
+        "<!-- table: made by tools/make_datasets.py -->\n"
+    )
+    after = rest.partition("<!-- end of table -->\n")[2]
+    readme.write_text(before + marker + "\n".join(rows) + "\n<!-- end of table -->\n" + after)
+    total = sum((SMALL / f"{n}.parquet").stat().st_size for n in names)
+    print(*rows, f"{total / 1e6:.2f} MB in all", sep="\n")
+
+
+def main() -> None:
+    shared = Path(os.environ.get("WASTEDCORES_SHARED", ROOT.parent / "shared"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--guest", type=Path, default=shared / "traces" / "guest")
+    parser.add_argument("--live", type=Path)
+    options = parser.parse_args()
+    SMALL.mkdir(parents=True, exist_ok=True)
+    for name in GUEST:
+        guest(name, options.guest)
+    if options.live:
+        for name in LIVE:
+            live(name, options.live)
+    describe()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Integer codes shared by the compiled engine and the Python around it."""
+
+from __future__ import annotations
+
+# --- ops of task programs (docs/replay-semantics.md, section 2) ---------------------------------------------------------
+OP_EXIT = 0
+OP_COMPUTE = 1
+OP_COMPUTE_EXP = 2
+OP_SLEEP = 3
+OP_SLEEP_EXP = 4
+OP_LOOP = 5
+OP_LOOP_BARRIER = 6
+OP_BARRIER = 7
+OP_LOCK = 8
+OP_UNLOCK = 9
+OP_POST = 10
+OP_WAIT = 11
+OP_FORK = 12
+OP_WAIT_CHILDREN = 13
+OP_AFFINITY = 14
+OP_NICE = 15
+OP_YIELD = 16
+OP_MARK = 17
+OP_EXEC = 18
+
+OP_NAMES = [
+    "exit",
+    "compute",
+    "compute_exp",
+    "sleep",
+    "sleep_exp",
+    "loop",
+    "loop_barrier",
+    "barrier",
+    "lock",
+    "unlock",
+    "post",
+    "wait",
+    "fork",
+    "wait_children",
+    "affinity",
+    "nice",
+    "yield",
+    "mark",
+    "exec",
+]
+
+MODE_SPIN = 0
+MODE_BLOCK = 1
+MODE_SPIN_BLOCK = 2
+
+# --- future events; the id of an event is kind * cpus + cpu for the first six ---------------------------------------------
+EV_TICK = 0
+EV_RUN = 1
+EV_RESCHED = 2
+EV_TTWU = 3
+EV_KICK = 4
+EV_STOP = 5
+# then the hotplug steps, then one timer a task
+
+# --- trace records ----------------------------------------------------------------------------------------------------
+LOG_NR_RUNNING = 0
+LOG_LOAD = 1
+LOG_SWITCH = 2
+LOG_WAKEUP = 3
+LOG_WAKEUP_NEW = 4
+LOG_MIGRATE = 5
+LOG_FORK = 6
+LOG_EXIT = 7
+LOG_MARK = 8
+LOG_BALANCE = 9
+LOG_CONSIDERED = 10
+LOG_KINDS = [
+    "nr_running",
+    "load",
+    "switch",
+    "wakeup",
+    "wakeup_new",
+    "migrate",
+    "fork",
+    "exit",
+    "mark",
+    "balance",
+    "considered",
+]
+
+# why a task moved, who balanced, who looked
+WHY_WAKEUP = 0
+WHY_FORK = 1
+WHY_EXEC = 2
+WHY_NEWIDLE = 3
+WHY_PERIODIC = 4
+WHY_NOHZ = 5
+WHY_ACTIVE = 6
+WHY_AFFINITY = 7
+WHY_HOTPLUG = 8
+LOOK_SIBLING = 9
+LOOK_STATS = 10
+LOOK_QUEUE = 11
+LOOK_IDLEST_GROUP = 12
+LOOK_IDLEST_CPU = 13
+OPS_OF_LOG = [
+    "wakeup",
+    "fork",
+    "exec",
+    "newidle",
+    "periodic",
+    "nohz",
+    "active",
+    "affinity",
+    "hotplug",
+    "select_idle_sibling",
+    "update_sg_lb_stats",
+    "find_busiest_queue",
+    "find_idlest_group",
+    "find_idlest_cpu",
+]
+
+# --- how a run ends ---------------------------------------------------------------------------------------------------
+ST_RUNNING = 0
+ST_DONE = 1
+ST_UNTIL = 2
+ST_LOG_FULL = 3
+ST_DEADLOCK = 4
+ST_ZERO_LOOP = 5
+ST_NO_CPU = 6
+ST_BAD_UNLOCK = 7
+ST_TASKS_FULL = 8
+
+# task states
+S_NEW = 0
+S_READY = 1  # queued or running
+S_SLEEPING = 2
+S_WAKING = 3  # on a wake list
+S_DEAD = 4
+
+# what a blocked or spinning task waits for
+W_NOTHING = 0
+W_TIMER = 1
+W_BARRIER = 2
+W_LOCK = 3
+W_SEM = 4
+W_CHILDREN = 5
+
+# balance and wake-up code, chosen by the kernel model
+BALANCE_V4_1 = 0
+GI_NONE = 0
+GI_PAPER = 1
+GI_PATCH = 2
+
+# sched_domain flags, v4.1 (include/linux/sched.h)
+SD_LOAD_BALANCE = 0x1
+SD_BALANCE_NEWIDLE = 0x2
+SD_BALANCE_EXEC = 0x4
+SD_BALANCE_FORK = 0x8
+SD_BALANCE_WAKE = 0x10
+SD_WAKE_AFFINE = 0x20
+SD_SHARE_CPUCAPACITY = 0x80
+SD_SHARE_PKG_RESOURCES = 0x200
+SD_SERIALIZE = 0x400
+SD_ASYM_PACKING = 0x800
+SD_PREFER_SIBLING = 0x1000
+SD_OVERLAP = 0x2000
+SD_NUMA = 0x4000
+
+# results of a load_balance() call, columns of the counts
+RES_NOT_DESIGNATED, RES_BALANCED, RES_NO_QUEUE, RES_PINNED, RES_FAILED, RES_ACTIVE, RES_MOVED = (
+    range(7)
+)
+RESULTS = ["not_designated", "balanced", "no_queue", "pinned", "failed", "active", "moved"]
+IDLE_NAMES = ("idle", "busy", "newidle")
+
+CPU_IDLE = 0
+CPU_NOT_IDLE = 1
+CPU_NEWLY_IDLE = 2

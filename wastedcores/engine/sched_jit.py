@@ -1,0 +1,440 @@
+"""The core: wake-up, fork, schedule, tick, stopper (kernel/sched/core.c, v4.1; docs/replay-semantics.md, sections 3 and 5)."""
+
+from __future__ import annotations
+
+from wastedcores.engine import queue_jit
+from wastedcores.engine._jit import inner
+from wastedcores.engine.balance.v4_1_jit import active_balance_step, set_task_rq
+from wastedcores.engine.cfs_jit import (
+    add_nr_running,
+    check_preempt,
+    dequeue_task,
+    enqueue_task,
+    init_task_runnable_average,
+    pick_task,
+    place_entity,
+    put_prev_task,
+    set_next_entity,
+    task_tick,
+    update_curr,
+)
+from wastedcores.engine.codes import (
+    EV_RUN,
+    EV_STOP,
+    EV_TICK,
+    EV_TTWU,
+    LOG_FORK,
+    LOG_SWITCH,
+    LOG_WAKEUP,
+    LOG_WAKEUP_NEW,
+    S_DEAD,
+    S_READY,
+    S_WAKING,
+    SD_BALANCE_FORK,
+    SD_BALANCE_WAKE,
+    ST_NO_CPU,
+    W_LOCK,
+    WHY_FORK,
+    WHY_WAKEUP,
+)
+from wastedcores.engine.load_jit import (
+    catch_up_idle,
+    idle_cpu,
+    jiffies,
+    update_cpu_load,
+    weighted_cpuload,
+)
+from wastedcores.engine.log_jit import log_migrate, pid_of, record
+from wastedcores.engine.memory_jit import test
+from wastedcores.engine.pelt_jit import synchronize_decay
+from wastedcores.engine.queue_jit import cpu_event
+from wastedcores.engine.rebalance_jit import (
+    idle_balance,
+    nohz_enter,
+    run_rebalance,
+    sd_state_idle,
+    trigger_load_balance,
+)
+from wastedcores.engine.state import (
+    G_COMPUTING,
+    G_CPU,
+    G_CPUS,
+    G_CULPRIT,
+    G_IPI,
+    G_NOW,
+    G_SKEW,
+    G_SPIN,
+    G_STATUS,
+    G_SWITCH,
+    G_TICK,
+    G_WAKE,
+    INFINITE,
+    MASK_ACTIVE,
+    Q_CURR,
+    Q_MIN_V,
+    Q_NR,
+    Q_REMOVED,
+    R_ACTIVE,
+    R_AVG_IDLE,
+    R_CURR,
+    R_DELAY,
+    R_FRESH,
+    R_IDLE_BALANCE,
+    R_IDLE_STAMP,
+    R_KEEP_TICK,
+    R_KICK,
+    R_LAST_TICK,
+    R_LLC_ID,
+    R_MAX_IDLE_COST,
+    R_NEED,
+    R_NODE,
+    R_START,
+    R_STOPPED,
+    R_WAKE,
+    SE_DECAY_COUNT,
+    SE_EXEC_START,
+    SE_LOAD,
+    SE_Q,
+    SE_VRUNTIME,
+    T_CPU,
+    T_KHEAD,
+    T_LEFT,
+    T_MASK,
+    T_NALLOWED,
+    T_OBJ,
+    T_RAN_SPIN,
+    T_SPIN,
+    T_STATE,
+    T_TG,
+    T_WAIT,
+    T_WNEXT,
+    Y_OWNER,
+)
+from wastedcores.engine.waits_jit import leave
+from wastedcores.engine.wakeup.v4_1_jit import record_wakee, select_task_rq_fair
+
+STATE_R, STATE_S, STATE_X = 0, 1, 2
+
+
+# --- stretches of running -----------------------------------------------------------------------------------------------
+
+
+@inner
+def start_stretch(m, cpu, p, delay):
+    """The running task goes on for T_LEFT ns after ``delay``; RUN tells when that is over."""
+    begin = m[0, G_NOW] + delay
+    m[cpu, R_START] = begin
+    event = cpu_event(EV_RUN, cpu)
+    if m[p, T_LEFT] < INFINITE:
+        queue_jit.push(m, event, begin + m[p, T_LEFT])
+    else:
+        queue_jit.cancel(m, event)
+
+
+@inner
+def stop_stretch(m, cpu, p):
+    """The running task is interrupted: what it ran is taken off T_LEFT."""
+    queue_jit.cancel(m, cpu_event(EV_RUN, cpu))
+    ran = m[0, G_NOW] - m[cpu, R_START]
+    if ran > 0:
+        if m[p, T_SPIN] != 0:
+            m[p, T_RAN_SPIN] += ran
+        if m[p, T_LEFT] < INFINITE:
+            m[p, T_LEFT] -= ran
+    m[p, T_LEFT] = max(m[p, T_LEFT], 0)
+
+
+# --- placement ----------------------------------------------------------------------------------------------------------
+
+
+@inner
+def fallback_cpu(m, p, cpu):
+    """select_fallback_rq(): an allowed active CPU, those of the node first; -1 if there is none."""
+    node = m[cpu, R_NODE]
+    first = -1
+    for c in range(m[0, G_CPUS]):
+        if test(m, MASK_ACTIVE, c) and test(m, m[p, T_MASK], c):
+            if m[c, R_NODE] == node:
+                return c
+            if first < 0:
+                first = c
+    if first < 0:
+        m[0, G_STATUS] = ST_NO_CPU
+        m[0, G_CULPRIT] = p
+        return cpu
+    return first
+
+
+@inner
+def select_task_rq(m, p, flag, sync):
+    """select_task_rq()."""
+    cpu = m[p, T_CPU]
+    if m[p, T_NALLOWED] > 1:
+        cpu = select_task_rq_fair(m, p, cpu, flag, m[0, G_CPU], sync)
+    if not test(m, m[p, T_MASK], cpu) or not test(m, MASK_ACTIVE, cpu):
+        cpu = fallback_cpu(m, p, m[p, T_CPU])
+    return cpu
+
+
+@inner
+def activate_woken(m, p, cpu):
+    """ttwu_do_activate(), ttwu_do_wakeup()."""
+    m[p, T_STATE] = S_READY
+    enqueue_task(m, p, True, True)
+    check_preempt(m, cpu, p)
+    here = m[0, G_CPU]
+    record(m, LOG_WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, R_CURR]), here, -1, -1)
+    if m[cpu, R_IDLE_STAMP] != 0:
+        delta = m[0, G_NOW] - m[cpu, R_IDLE_STAMP]
+        # update_avg(): C shifts negative numbers arithmetically
+        m[cpu, R_AVG_IDLE] += (delta - m[cpu, R_AVG_IDLE]) >> 3
+        most = 2 * m[cpu, R_MAX_IDLE_COST]
+        m[cpu, R_AVG_IDLE] = min(m[cpu, R_AVG_IDLE], most)
+        m[cpu, R_IDLE_STAMP] = 0
+
+
+@inner
+def try_to_wake_up(m, p, sync):
+    """try_to_wake_up() from the context of CPU G_CPU."""
+    here = m[0, G_CPU]
+    m[0, G_COMPUTING] += 1
+    old = m[p, T_CPU]
+    m[p, SE_VRUNTIME] -= m[m[p, SE_Q], Q_MIN_V]
+    record_wakee(m, m[here, R_CURR], p)
+    cpu = select_task_rq(m, p, SD_BALANCE_WAKE, sync)
+    if cpu != old:
+        log_migrate(m, p, old, cpu, WHY_WAKEUP)
+        # migrate_task_rq_fair(): leave the blocked load behind
+        if m[p, SE_DECAY_COUNT] != 0:
+            decays = synchronize_decay(m, p)
+            m[p, SE_DECAY_COUNT] = -decays
+            m[m[p, SE_Q], Q_REMOVED] += m[p, SE_LOAD]
+        m[p, SE_EXEC_START] = 0
+        set_task_rq(m, p, cpu)
+    if m[cpu, R_LLC_ID] == m[here, R_LLC_ID]:
+        activate_woken(m, p, cpu)
+        return
+    m[p, T_STATE] = S_WAKING
+    if m[cpu, R_WAKE] < 0:
+        queue_jit.push(m, cpu_event(EV_TTWU, cpu), m[0, G_NOW] + m[0, G_IPI])
+    m[p, T_WNEXT] = m[cpu, R_WAKE]
+    m[cpu, R_WAKE] = p
+
+
+@inner
+def ttwu_pending(m, cpu):
+    """sched_ttwu_pending(): last in, first out."""
+    p = m[cpu, R_WAKE]
+    m[cpu, R_WAKE] = -1
+    while p >= 0:
+        following = m[p, T_WNEXT]
+        activate_woken(m, p, cpu)
+        p = following
+
+
+@inner
+def fork_task(m, p, cpu, parent):
+    """task_fork_fair() on ``cpu``, then wake_up_new_task(); ``parent`` -1: a top-level task starts."""
+    m[0, G_COMPUTING] += 1
+    set_task_rq(m, p, cpu)
+    q = m[p, SE_Q]
+    update_curr(m, q)
+    curr = m[q, Q_CURR]
+    m[p, SE_VRUNTIME] = m[curr, SE_VRUNTIME] if curr >= 0 else 0
+    place_entity(m, q, p, True)
+    m[p, SE_VRUNTIME] -= m[q, Q_MIN_V]
+    pid = pid_of(m, p)
+    by = pid_of(m, parent)
+    record(m, LOG_FORK, cpu, pid, by, -1, -1, -1)
+    dst = select_task_rq(m, p, SD_BALANCE_FORK, False)
+    if dst != cpu:
+        log_migrate(m, p, cpu, dst, WHY_FORK)
+        set_task_rq(m, p, dst)
+    init_task_runnable_average(m, p)
+    m[p, T_STATE] = S_READY
+    enqueue_task(m, p, False, False)
+    record(m, LOG_WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
+    check_preempt(m, dst, p)
+
+
+@inner
+def leave_autogroup(m, p):
+    """An exiting task goes back to the root group before its parent hears of it.
+
+    core.c: cpu_cgroup_exit(), sched_move_task(); auto_group.c: task_wants_autogroup() (PF_EXITING), v4.1.
+    """
+    dequeue_task(m, p, False)
+    put_prev_task(m, p)
+    m[p, T_TG] = 0
+    set_task_rq(m, p, m[p, T_CPU])
+    set_next_entity(m, p)
+    enqueue_task(m, p, False, False)
+
+
+# --- schedule -----------------------------------------------------------------------------------------------------------
+
+
+@inner
+def next_tick(m, cpu):
+    """When CPU ``cpu`` ticks next: the first of its phases strictly after now."""
+    skew = cpu * m[0, G_SKEW]
+    return ((m[0, G_NOW] - skew) // m[0, G_TICK] + 1) * m[0, G_TICK] + skew
+
+
+@inner
+def leave_idle(m, cpu):
+    """tick_nohz_idle_exit(): the tick comes back."""
+    if m[cpu, R_STOPPED] != 0:
+        m[cpu, R_STOPPED] = 0
+        catch_up_idle(m, cpu)
+        queue_jit.push(m, cpu_event(EV_TICK, cpu), next_tick(m, cpu))
+
+
+@inner
+def enter_idle(m, cpu):
+    """tick_nohz_idle_enter(): stop the tick, unless RCU still needs it."""
+    sd_state_idle(m, cpu)
+    stop_tick(m, cpu)
+
+
+@inner
+def stop_tick(m, cpu):
+    """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle()."""
+    if m[cpu, R_STOPPED] == 0 and jiffies(m) >= m[cpu, R_KEEP_TICK]:
+        m[cpu, R_STOPPED] = 1
+        queue_jit.cancel(m, cpu_event(EV_TICK, cpu))
+        nohz_enter(m, cpu)
+
+
+@inner
+def switch_to(m, cpu, prev_pid, state, p):
+    """context_switch(); the program of ``p`` goes on in the loop (R_FRESH)."""
+    m[cpu, R_CURR] = p
+    if p >= 0:
+        leave_idle(m, cpu)
+    record(m, LOG_SWITCH, cpu, pid_of(m, p), prev_pid, -1, state, -1)
+    if p < 0:
+        enter_idle(m, cpu)
+        return
+    if m[p, T_SPIN] == 1 and m[p, T_WAIT] == W_LOCK and m[m[p, T_OBJ], Y_OWNER] < 0:
+        # a spinner that gets its CPU back looks at the lock again
+        leave(m, m[p, T_OBJ], p)
+        m[m[p, T_OBJ], Y_OWNER] = p
+        if m[p, T_LEFT] >= INFINITE:
+            m[0, G_COMPUTING] += 1
+        m[p, T_LEFT] = m[0, G_SPIN]
+        m[p, T_SPIN] = 2
+    m[cpu, R_FRESH] = 1
+    m[cpu, R_DELAY] = m[0, G_SWITCH]
+
+
+@inner
+def schedule(m, cpu):
+    """__schedule()."""
+    m[cpu, R_NEED] = 0
+    prev = m[cpu, R_CURR]
+    state = STATE_R
+    if prev >= 0 and m[prev, T_STATE] != S_READY:
+        state = STATE_X if m[prev, T_STATE] == S_DEAD else STATE_S
+        dequeue_task(m, prev, True)
+    q = m[0, G_CPUS] + cpu
+    p = -1
+    if m[q, Q_NR] > 0 or idle_balance(m, cpu):
+        p = pick_task(m, cpu, prev)
+    elif prev >= 0:
+        put_prev_task(m, prev)
+    m[cpu, R_NEED] = 0
+    if p != prev:
+        if prev >= 0:
+            stop_stretch(m, cpu, prev)
+        switch_to(m, cpu, pid_of(m, prev), state, p)
+    elif p < 0:
+        enter_idle(m, cpu)
+    elif m[p, T_LEFT] == 0:
+        # it yielded, and nobody else wanted the CPU more
+        m[cpu, R_FRESH] = 1
+        m[cpu, R_DELAY] = 0
+
+
+@inner
+def stopper_begin(m, cpu):
+    """The stopper preempts what runs on ``cpu``; the task that ran, -1."""
+    prev = m[cpu, R_CURR]
+    add_nr_running(m, cpu, 1)
+    if prev >= 0:
+        stop_stretch(m, cpu, prev)
+        put_prev_task(m, prev)
+    else:
+        leave_idle(m, cpu)
+    record(m, LOG_SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
+    m[cpu, R_CURR] = -1
+    return prev
+
+
+@inner
+def stopper_end(m, cpu):
+    """The stopper is done: pick what runs next."""
+    add_nr_running(m, cpu, -1)
+    p = -1
+    if m[m[0, G_CPUS] + cpu, Q_NR] > 0 or idle_balance(m, cpu):
+        p = pick_task(m, cpu, -1)
+    m[cpu, R_NEED] = 0
+    switch_to(m, cpu, cpu + 1, STATE_S, p)
+
+
+@inner
+def run_stopper(m, cpu):
+    """active_load_balance_cpu_stop() in its thread."""
+    if m[cpu, R_ACTIVE] == 0:
+        return
+    curr = m[cpu, R_CURR]
+    if curr >= 0 and m[curr, T_KHEAD] >= 0:
+        # in the middle of waking others: not now
+        queue_jit.push(m, cpu_event(EV_STOP, cpu), m[0, G_NOW] + max(m[0, G_WAKE], 1))
+        return
+    stopper_begin(m, cpu)
+    active_balance_step(m, cpu)
+    stopper_end(m, cpu)
+
+
+@inner
+def move_task(m, p, dst, why):
+    """migration_cpu_stop(): push ``p`` (queued or running) from its CPU to ``dst``."""
+    src = m[p, T_CPU]
+    stopper_begin(m, src)
+    dequeue_task(m, p, False)
+    log_migrate(m, p, src, dst, why)
+    m[p, SE_EXEC_START] = 0
+    set_task_rq(m, p, dst)
+    enqueue_task(m, p, False, False)
+    check_preempt(m, dst, p)
+    stopper_end(m, src)
+
+
+# --- tick, IPI ----------------------------------------------------------------------------------------------------------
+
+
+@inner
+def tick(m, cpu):
+    """tick_sched_timer(): scheduler_tick(), then the SCHED softirq, then perhaps the end of ticking."""
+    queue_jit.push(m, cpu_event(EV_TICK, cpu), m[0, G_NOW] + m[0, G_TICK])
+    if m[cpu, R_CURR] >= 0:
+        task_tick(m, m[cpu, R_CURR])
+    m[cpu, R_LAST_TICK] = jiffies(m)
+    update_cpu_load(m, cpu, weighted_cpuload(m, cpu), 1)
+    if trigger_load_balance(m, cpu):
+        run_rebalance(m, cpu)
+    if m[cpu, R_CURR] < 0:
+        stop_tick(m, cpu)
+
+
+@inner
+def kick(m, cpu):
+    """The NOHZ kick arrives (scheduler_ipi(), got_nohz_idle_kick())."""
+    if m[cpu, R_KICK] == 0:
+        return
+    if not idle_cpu(m, cpu) or m[cpu, R_NEED] != 0:
+        m[cpu, R_KICK] = 0
+        return
+    m[cpu, R_IDLE_BALANCE] = 1
+    run_rebalance(m, cpu)

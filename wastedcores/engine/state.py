@@ -1,0 +1,295 @@
+"""The world of a replay: one table of int64, and the names of its columns.
+
+Everything the scheduler remembers is a **row** of the table ``m``; a row number is a handle, as a pointer is in the
+kernel: CPU c is row c; then the queues (group g on CPU c at ``m[0, G_Q0] + g*cpus + c``), the group entities likewise
+from G_SE0, task groups, domains, domain groups, capacities, waits, masks, programs, tasks (each with its entity), then
+the heap of future events, the log, three masks that many functions need (rows -1 to -3). -1 is the null handle.
+Globals are the upper half of row 0.
+
+One table, because numba passes every array of a tuple by value and counts references to each: with an array per field,
+or even eight arrays, the engine took 130 s to compile and ran at a third of the speed (measured 2026-11-21).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: the machine booted this long before the replay begins
+EPOCH_NS = 4_000_000_000
+#: columns of the table; SHIFT and LOW split a number of an element of a list that runs over rows
+WIDTH = 128
+SHIFT = 7
+LOW = 127
+INFINITE = 1 << 62
+#: sets of CPUs have 32 bits a word, so that no word is ever negative
+WORD_SHIFT = 5
+WORD_LOW = 31
+
+# --- sched_entity and sched_avg (also the first columns of a task) ---------------------------------------------------------
+(
+    SE_WEIGHT,
+    SE_INV,
+    SE_Q,  # queue it is (to be) queued on
+    SE_PARENT,  # group entity above, -1 at the root
+    SE_MYQ,  # queue it stands for, -1 for a task
+    SE_ON_RQ,
+    SE_VRUNTIME,
+    SE_EXEC_START,
+    SE_SUM_EXEC,
+    SE_PREV_SUM,
+    SE_NEXT,  # neighbours in the queue, by vruntime
+    SE_PREV,
+    SE_LAST_UPDATE,
+    SE_RUNNABLE_SUM,
+    SE_RUNNING_SUM,
+    SE_PERIOD,
+    SE_LOAD,  # load_avg_contrib
+    SE_UTIL,  # utilization_avg_contrib
+    SE_DECAY_COUNT,
+) = range(19)
+# --- task -------------------------------------------------------------------------------------------------------------
+(
+    T_NUM,
+    T_CPU,
+    T_TG,
+    T_STATE,
+    T_NICE,
+    T_MASK,  # row of the set of CPUs
+    T_NALLOWED,
+    T_PC,
+    T_LEFT,  # ns of the present stretch still to run
+    T_SPIN,  # 1: spinning
+    T_WAIT,  # W_*
+    T_OBJ,  # what it waits for
+    T_WNEXT,  # next in a wait list, wake queue or wake list
+    T_KHEAD,  # its wake queue
+    T_KTAIL,
+    T_PARENT,
+    T_CHILDREN,
+    T_DAEMON,
+    T_LAST_WAKEE,
+    T_FLIPS,
+    T_FLIP_DECAY,
+    T_CNEXT,  # neighbours in rq->cfs_tasks
+    T_CPREV,
+    T_STARTED,
+    T_SLOT0,  # 4 loop counters
+    _S1,
+    _S2,
+    _S3,
+    T_RNG,
+    T_UNITS0,  # times each LOOP slot went round
+    _U1,
+    _U2,
+    _U3,
+    T_DONE,  # when it exited
+    T_TEMPLATE,
+    T_LIMIT,  # spin limit of a spin-then-block wait, 0: none
+    T_RAN_SPIN,  # ns spun, all waits
+    T_EV,  # its timer: time, sequence, place in the heap + 1 (0: not pending)
+) = range(19, 57)
+
+# --- rq ---------------------------------------------------------------------------------------------------------------
+(
+    R_CURR,  # running task, -1 idle
+    R_NR,  # nr_running
+    R_LOADW,  # load.weight
+    R_LOGGED,  # last load.weight in the log
+    R_THEAD,  # cfs_tasks
+    R_TTAIL,
+    R_NEED,  # need_resched
+    R_LOAD0,
+    _L1,
+    _L2,
+    _L3,
+    _L4,
+    R_LAST_TICK,  # last_load_update_tick
+    R_CAP,
+    R_CAP_ORIG,
+    R_IDLE_STAMP,
+    R_AVG_IDLE,
+    R_MAX_IDLE_COST,
+    R_NEXT_BALANCE,
+    R_IDLE_BALANCE,
+    R_STOPPED,  # tick stopped
+    R_KICK,
+    R_ACTIVE,
+    R_PUSH_CPU,
+    R_STOPPER,  # the stopper is on the queue
+    R_WAKE,  # head of the wake list
+    R_SD,  # row of the innermost domain
+    R_NSD,
+    R_LLC_SD,  # row of sd_llc, -1
+    R_LLC_SIZE,
+    R_LLC_ID,
+    R_BUSY_SD,  # row of sd_busy, -1
+    R_NOHZ_IDLE,  # sd_busy->nohz_idle
+    R_IN_MASK,  # in nohz.idle_cpus_mask
+    R_KEEP_TICK,  # jiffy until which an idle CPU goes on ticking
+    R_NODE,
+    R_ACTIVE_CPU,  # in cpu_active_mask
+    R_PERIOD,  # rq->avg
+    R_RUNNABLE,
+    R_LAST_UPDATE,
+    R_MAX_COST_DECAY,
+    R_START,  # when the present stretch of the running task began
+    R_FRESH,  # 1: the running task was just switched in and has not gone on yet
+    R_DELAY,  # ns before it does
+    R_EV,  # future events of the CPU by kind: time, sequence, place in the heap + 1 (0: not pending)
+) = range(45)
+# --- cfs_rq -----------------------------------------------------------------------------------------------------------
+(
+    Q_CPU,
+    Q_TG,
+    Q_SE,  # entity in the parent queue, -1 for a root queue
+    Q_WEIGHT,
+    Q_NR,
+    Q_H_NR,
+    Q_MIN_V,
+    Q_CURR,
+    Q_NEXT,
+    Q_LAST,
+    Q_SKIP,
+    Q_LEFT,
+    Q_RIGHT,
+    Q_RLOAD,  # runnable_load_avg
+    Q_BLOAD,  # blocked_load_avg
+    Q_ULOAD,  # utilization_load_avg
+    Q_REMOVED,
+    Q_DECAYS,
+    Q_LAST_DECAY,
+    Q_TG_CONTRIB,
+    Q_TG_RUNNABLE,
+    Q_H_LOAD,
+    Q_H_JIFFY,
+    Q_ON_LIST,
+) = range(24)
+# --- task_group -------------------------------------------------------------------------------------------------------
+TG_SHARES, TG_LOAD, TG_RUNNABLE = range(3)
+# --- sched_domain of one CPU -----------------------------------------------------------------------------------------------
+(
+    D_FLAGS,
+    D_WEIGHT,
+    D_LEVEL,
+    D_PARENT,
+    D_CHILD,
+    D_GROUPS,  # row of the first group; the ring is contiguous
+    D_NGROUPS,
+    D_MASK,  # row of the span
+    D_MIN_INT,
+    D_MAX_INT,
+    D_FACTOR,
+    D_PCT,
+    D_TRIES,
+    D_BUSY_IDX,
+    D_IDLE_IDX,
+    D_NEWIDLE_IDX,
+    D_WAKE_IDX,
+    D_FORK_IDX,
+    D_LAST,  # last_balance, jiffies
+    D_INTERVAL,  # ms
+    D_FAILED,
+    D_MAX_COST,
+    D_NEXT_DECAY,
+    D_INDEX,  # entry of the level table
+    D_COUNT0,  # load_balance calls, 3 kinds of idleness by 7 results
+) = range(25)
+# --- sched_group --------------------------------------------------------------------------------------------------------
+(
+    GR_LIST,  # CPUs: start in the list array, number
+    GR_N,
+    GR_MASK,
+    GR_SGC,
+    GR_BAL,  # group_balance_cpu
+    GR_BLIST,  # CPUs of the group in its balance mask
+    GR_BN,
+) = range(7)
+# --- sched_group_capacity -------------------------------------------------------------------------------------------------
+C_CAPACITY, C_IMBALANCE, C_BUSY, C_NEXT_UPDATE = range(4)
+# --- waits: barriers, locks, semaphores -----------------------------------------------------------------------------------
+Y_KIND, Y_PARTIES, Y_COUNT, Y_HEAD, Y_TAIL, Y_GEN, Y_STOPPED, Y_OWNER = range(8)
+
+# --- a hotplug step -----------------------------------------------------------------------------------------------------
+H_EV, _H1, _H2, H_CPU, H_ONLINE = range(5)
+
+# --- globals ----------------------------------------------------------------------------------------------------------
+(
+    G_NOW,
+    G_SEQ,
+    G_HEAP_N,
+    G_LOG_N,
+    G_EVENTS,
+    G_STATUS,
+    G_CULPRIT,
+    G_CPUS,
+    G_GROUPS,
+    G_TASKS,  # room for tasks
+    G_NTASKS,  # used
+    G_Q0,  # first rows of the sections
+    G_SE0,
+    G_TG0,
+    G_SD0,
+    G_GR0,
+    G_C0,
+    G_Y0,
+    G_TEMPLATE0,
+    G_STEP0,
+    G_SCRATCH,  # 3 rows of statistics, results, lb_env, the machine's random stream
+    G_MASK0,
+    G_LIST0,
+    G_OP0,
+    G_T0,
+    G_HEAP0,
+    G_LOG0,
+    G_LOG_ROOM,
+    G_TABLE,  # in the lists: per epoch and CPU the first domain, their number, the LLC's id
+    G_STATIC,  # in the lists: weight and inverse of nice -20..19
+    G_CPU,  # whose context the code runs in
+    G_LIVE,  # tasks that keep the replay going
+    G_COMPUTING,
+    G_TIMERS,
+    G_UNTIL,
+    G_NOHZ_N,
+    G_NOHZ_NEXT,
+    G_OVERLOAD,
+    G_STEPS,  # ops since time last passed
+    G_TICK,
+    G_IRQ,
+    G_SKEW,
+    G_IPI,
+    G_SWITCH,
+    G_WAKE,
+    G_SPIN,
+    G_LB_BASE,
+    G_LB_CPU,
+    G_IDLE_TICKS,
+    G_HZ,
+    G_LATENCY,
+    G_MIN_GRAN,
+    G_WAKEUP_GRAN,
+    G_MAX_INTERVAL,
+    G_ALWAYS_BALANCE,
+    G_GI,
+    G_OOW,
+    G_CONSIDERED,
+    G_LOAD_LOG,
+    G_T_START,  # of the workload
+    G_SEED,
+    G_LOST,  # records that found no room in the log
+    G_MARGIN,  # records one event may write
+    G_WORDS,  # words of a set of CPUs
+) = range(64, 128)
+
+# sets of CPUs every function can name: the last rows
+MASK_LB = -1  # `cpus` of load_balance
+MASK_ACTIVE = -2
+MASK_NOHZ = -3
+#: columns of one log record
+RECORD = 8
+
+
+def table(rows: int) -> Any:
+    """A zeroed table of rows."""
+    return np.zeros((rows, WIDTH), dtype=np.int64)

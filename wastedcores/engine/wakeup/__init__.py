@@ -1,0 +1,1 @@
+"""Placement of waking and new tasks, one file per kernel generation."""

@@ -1,0 +1,108 @@
+"""The mutable side of sched_domains: what balancing remembers per CPU and level, and per sched_group_capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from wastedcores.topology import levels as lv
+from wastedcores.topology.domains import Domains
+
+_FLAGS = {
+    "BALANCE_NEWIDLE": lv.SD_BALANCE_NEWIDLE,
+    "BALANCE_EXEC": lv.SD_BALANCE_EXEC,
+    "BALANCE_FORK": lv.SD_BALANCE_FORK,
+    # SD_BALANCE_WAKE is never set on x86
+    "BALANCE_WAKE": 0,
+    "WAKE_AFFINE": lv.SD_WAKE_AFFINE,
+    "SHARE_CPUCAPACITY": lv.SD_SHARE_CPUCAPACITY,
+    "SHARE_PKG_RESOURCES": lv.SD_SHARE_PKG_RESOURCES,
+    "PREFER_SIBLING": lv.SD_PREFER_SIBLING,
+    "OVERLAP": lv.SD_OVERLAP,
+}
+
+
+@dataclass(eq=False, repr=False)
+class GroupCapacity:
+    """struct sched_group_capacity: shared by all groups that are keyed by the same CPU and level."""
+
+    capacity: int
+    imbalance: bool = False
+    next_update: int = 0
+    nr_busy_cpus: int = 0
+
+
+@dataclass(eq=False, repr=False)
+class Group:
+    """A sched_group in one CPU's ring."""
+
+    cpus: list[int]
+    mask: frozenset[int]
+    balance_cpu: int
+    sgc: GroupCapacity
+
+
+@dataclass(eq=False, repr=False)
+class SchedDomain:
+    """A sched_domain of one CPU."""
+
+    cpu: int
+    level: int
+    flags: int
+    span: frozenset[int]
+    groups: list[Group]
+    imbalance_pct: int
+    cache_nice_tries: int
+    busy_idx: int
+    idle_idx: int
+    newidle_idx: int
+    wake_idx: int
+    forkexec_idx: int
+    min_interval: int
+    max_interval: int
+    smt_gain: int
+    child: SchedDomain | None = field(default=None, repr=False)
+    parent: SchedDomain | None = field(default=None, repr=False)
+    last_balance: int = 0
+    balance_interval: int = 0
+    nr_balance_failed: int = 0
+    max_newidle_lb_cost: int = 0
+    next_decay_max_lb_cost: int = 0
+    nohz_idle: bool = False
+
+    def has(self, flag: str) -> bool:
+        """Test a flag by its kernel name without ``SD_``."""
+        return bool(self.flags & _FLAGS[flag])
+
+
+def runtime_domains(domains: Domains, last_balance: int) -> list[list[SchedDomain]]:
+    """Per CPU its domains, innermost first, with fresh balance state.
+
+    Parameters
+    ----------
+    domains
+        What the kernel would build.
+    last_balance
+        Jiffies at which the levels count as just balanced.
+    """
+    shared: dict[tuple[int, int], GroupCapacity] = {}
+    out: list[list[SchedDomain]] = []
+    for cpu in range(domains.machine.cpus):
+        own = []
+        for d in domains.of(cpu):
+            groups = []
+            for g in d.groups:
+                sgc = shared.setdefault(g.sgc, GroupCapacity(1024 * g.weight))
+                groups.append(Group(g.cpus, frozenset(g.mask_cpus), g.balance_cpu, sgc))
+            p = d.parameters
+            own.append(
+                SchedDomain(
+                    cpu, d.index, d.flags, frozenset(d.cpus), groups, p.imbalance_pct, p.cache_nice_tries,
+                    p.busy_idx, p.idle_idx, p.newidle_idx, p.wake_idx, p.forkexec_idx, p.min_interval,
+                    p.max_interval, p.smt_gain, last_balance=last_balance, balance_interval=p.min_interval,
+                )
+            )  # fmt: skip
+        for below, above in pairwise(own):
+            below.parent, above.child = above, below
+        out.append(own)
+    return out

@@ -1,0 +1,228 @@
+"""What each operation of a program does (docs/replay-semantics.md, section 2).
+
+A handler gets the simulation, the task and the row; it returns whether the program counter moves on, or None if the
+task left its CPU and goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wastedcores.engine import codes
+from wastedcores.reference import fair, schedule, waiting
+from wastedcores.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
+from wastedcores.reference.programs import Row
+from wastedcores.reference.state import Task
+
+if TYPE_CHECKING:
+    from wastedcores.reference.simulation import Simulation
+
+
+def exit_(sim: Simulation, p: Task, row: Row) -> bool:
+    """Tell the parent, then leave."""
+    k = sim.k
+    k.emit("exit", pid=p.pid, cpu=p.cpu)
+    p.program.completed_ns = k.now_ns
+    if p.tg is not k.groups[0]:
+        schedule.leave_autogroup(k, p)
+    k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
+    parent = p.program.parent
+    if parent is not None and parent.state != "X":
+        parent.program.children -= 1
+        if parent.state == "S" and parent.program.waits_for == ("children", 0):
+            parent.program.waits_for = None
+            schedule.try_to_wake_up(k, parent, p.cpu, sync=True)
+    sim.block(p)
+    p.state = "X"
+    return False
+
+
+def compute(sim: Simulation, p: Task, row: Row) -> bool:
+    """COMPUTE a=lo, b=hi."""
+    p.program.left = p.program.rng.between(row[1], row[2])
+    return True
+
+
+def compute_exp(sim: Simulation, p: Task, row: Row) -> bool:
+    """COMPUTE_EXP a=mean, b=cap, c=floor."""
+    p.program.left = p.program.rng.exponential(row[1], row[2], row[3])
+    return True
+
+
+def sleep(sim: Simulation, p: Task, row: Row) -> bool:
+    """SLEEP a=lo, b=hi."""
+    _sleep(sim, p, p.program.rng.between(row[1], row[2]))
+    return True
+
+
+def sleep_exp(sim: Simulation, p: Task, row: Row) -> bool:
+    """SLEEP_EXP a=mean, b=cap, c=floor."""
+    _sleep(sim, p, p.program.rng.exponential(row[1], row[2], row[3]))
+    return True
+
+
+def _sleep(sim: Simulation, p: Task, length: int) -> None:
+    p.program.waits_for = ("timer", 0)
+    sim.k.push(sim.k.now_ns + max(length, 1), "TIMER", p)
+    sim.block(p)
+
+
+def loop(sim: Simulation, p: Task, row: Row) -> bool:
+    """LOOP a=target, b=slot, c=count, d=until."""
+    _, target, slot, count, until = row
+    run = p.program
+    run.slots[slot] += 1
+    run.units[slot] += 1
+    again = (count < 0 or run.slots[slot] < count) and (
+        until < 0 or sim.k.now_ns < run.started + until
+    )
+    return _jump(p, target, slot, again)
+
+
+def loop_barrier(sim: Simulation, p: Task, row: Row) -> bool:
+    """LOOP_BARRIER a=target, b=slot, c=count, d=barrier."""
+    _, target, slot, count, barrier = row
+    run = p.program
+    run.slots[slot] += 1
+    run.units[slot] += 1
+    again = (count < 0 or run.slots[slot] < count) and not sim.barriers[barrier].stopped
+    return _jump(p, target, slot, again)
+
+
+def _jump(p: Task, target: int, slot: int, again: bool) -> bool:
+    if again:
+        p.program.pc = target
+        return False
+    p.program.slots[slot] = 0
+    return True
+
+
+def barrier(sim: Simulation, p: Task, row: Row) -> bool:
+    """BARRIER a=id, b=mode, c=spin limit, d=deadline."""
+    waiting.arrive(sim, p, *row[1:])
+    return True
+
+
+def lock(sim: Simulation, p: Task, row: Row) -> bool:
+    """LOCK a=id, b=mode, c=spin limit; the counter stays until it is taken."""
+    return waiting.lock(sim, p, row[1], row[2], row[3])
+
+
+def unlock(sim: Simulation, p: Task, row: Row) -> bool:
+    """UNLOCK a=id."""
+    waiting.unlock(sim, p, row[1])
+    return True
+
+
+def post(sim: Simulation, p: Task, row: Row) -> bool:
+    """POST a=semaphore, b=units."""
+    waiting.post(sim, p, row[1], row[2])
+    return True
+
+
+def wait(sim: Simulation, p: Task, row: Row) -> bool:
+    """WAIT a=semaphore, b=mode, c=spin limit."""
+    waiting.wait_semaphore(sim, p, row[1], row[2], row[3])
+    return True
+
+
+def fork(sim: Simulation, p: Task, row: Row) -> bool:
+    """FORK a=template, b=group or -1."""
+    k = sim.k
+    spec = sim.program.templates[row[1]]
+    tg = p.tg if row[2] < 0 else k.groups[row[2]]
+    allowed = p.allowed if spec.allowed is None else spec.allowed
+    child = sim._new_task(spec, p, tg, p.nice, allowed)
+    p.program.children += 1
+    k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
+    schedule.wake_up_new_task(k, child, p.cpu, p.pid)
+    return True
+
+
+def wait_children(sim: Simulation, p: Task, row: Row) -> bool:
+    """WAIT_CHILDREN a=n: tested again after each wake-up."""
+    if p.program.children <= row[1]:
+        return True
+    p.program.waits_for = ("children", 0)
+    sim.block(p)
+    return False
+
+
+def affinity(sim: Simulation, p: Task, row: Row) -> bool | None:
+    """AFFINITY a=mask."""
+    k = sim.k
+    p.allowed = sim.program.masks[row[1]]
+    if p.cpu in p.allowed:
+        return True
+    _leave(sim, p, k.fallback_cpu(p), "affinity")
+    return None
+
+
+def exec_(sim: Simulation, p: Task, row: Row) -> bool | None:
+    """EXEC: sched_exec(), core.c, v4.1."""
+    target = sim.k.select_task_rq(p, p.cpu, "exec", p.cpu, False)
+    if target == p.cpu:
+        return True
+    _leave(sim, p, target, "exec")
+    return None
+
+
+def _leave(sim: Simulation, p: Task, target: int, op: str) -> None:
+    """Have the stopper move the running task; it goes on where it is picked next, after this operation."""
+    p.program.pc += 1
+    k = sim.k
+    schedule.run_stopper(k, k.rqs[p.cpu], lambda: schedule.move_task(k, p, target, op))
+
+
+def nice(sim: Simulation, p: Task, row: Row) -> bool:
+    """NICE a=nice: set_user_nice(), core.c, v4.1."""
+    k, rq = sim.k, sim.k.rqs[p.cpu]
+    change = row[1] - p.nice
+    fair.dequeue_task(k, rq, p, sleep=False)
+    p.nice = row[1]
+    p.se.weight, p.se.inv = PRIO_TO_WEIGHT[row[1] + 20], PRIO_TO_WMULT[row[1] + 20]
+    fair.enqueue_task(k, rq, p)
+    if change:
+        k.resched(rq)
+    return True
+
+
+def yield_(sim: Simulation, p: Task, row: Row) -> bool:
+    """YIELD: yield_task_fair(), v4.1."""
+    k, rq = sim.k, sim.k.rqs[p.cpu]
+    if rq.nr_running > 1:
+        fair.clear_buddies(p.se)
+        fair.update_curr(k, p.se.cfs_rq)
+        fair.set_buddy(p.se, "skip")
+    rq.need_resched = True
+    return True
+
+
+def mark(sim: Simulation, p: Task, row: Row) -> bool:
+    """MARK a=text."""
+    sim.k.emit("mark", text=sim.program.texts[row[1]], pid=p.pid, cpu=p.cpu)
+    return True
+
+
+HANDLERS: dict[int, Callable[[Simulation, Task, Row], bool | None]] = {
+    codes.OP_EXIT: exit_,
+    codes.OP_COMPUTE: compute,
+    codes.OP_COMPUTE_EXP: compute_exp,
+    codes.OP_SLEEP: sleep,
+    codes.OP_SLEEP_EXP: sleep_exp,
+    codes.OP_LOOP: loop,
+    codes.OP_LOOP_BARRIER: loop_barrier,
+    codes.OP_BARRIER: barrier,
+    codes.OP_LOCK: lock,
+    codes.OP_UNLOCK: unlock,
+    codes.OP_POST: post,
+    codes.OP_WAIT: wait,
+    codes.OP_FORK: fork,
+    codes.OP_WAIT_CHILDREN: wait_children,
+    codes.OP_AFFINITY: affinity,
+    codes.OP_NICE: nice,
+    codes.OP_YIELD: yield_,
+    codes.OP_MARK: mark,
+    codes.OP_EXEC: exec_,
+}

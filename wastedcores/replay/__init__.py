@@ -1,0 +1,30 @@
+"""Replay a workload on a machine under a Linux scheduler.
+
+Interface::
+
+    r = replay(workload, "bd-paper-64", "v4.1", seed=1)      Replay
+    r.trace                  Trace: every figure, check and reader works on it
+    r.makespan_ns, r.summary.result, r.result_name           what the workload measures of itself
+    r.busy_cpus, r.busy_per_node, r.summary.idle_while_overloaded
+    r.tasks, r.balance_calls polars tables
+    replay_scenario("group-imbalance", kernel="v4.1", given={"jobs": 500})
+    simulate(program, machine, kernel, ...)                  for flat programs, raw log
+"""
+
+from wastedcores.replay.door import _with_steps, costs_of, simulate
+from wastedcores.replay.measure import RawReplay, Summary, summarize
+from wastedcores.replay.run import Replay, replay, replay_scenario
+from wastedcores.replay.trace import to_trace
+
+__all__ = [
+    "RawReplay",
+    "Replay",
+    "Summary",
+    "_with_steps",
+    "costs_of",
+    "replay",
+    "replay_scenario",
+    "simulate",
+    "summarize",
+    "to_trace",
+]

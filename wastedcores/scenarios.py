@@ -1,0 +1,177 @@
+"""Scenarios by name: the paper's four bugs and the recorded workloads, with their machine, kernel and parameters."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wastedcores.errors import UsageError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import recorded
+from wastedcores.workload.builder import Workload
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A workload with where and how it is usually replayed.
+
+    Attributes
+    ----------
+    name, doc
+        For lists and help.
+    make
+        Function (machine, seed, **parameters) -> Workload.
+    machine
+        Preset it is made for.
+    fix
+        The fix that cures it, as in kernel names; empty: no single one.
+    defaults
+        Parameters that differ from the function's own.
+    considered
+        Log which CPUs the balancer looked at.
+    """
+
+    name: str
+    doc: str
+    make: Callable[..., Workload]
+    machine: str
+    fix: str = ""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    considered: bool = False
+
+    def parameters(self) -> dict[str, Any]:
+        """What ``--set`` can change, with the values it has otherwise."""
+        own = {
+            name: p.default
+            for name, p in inspect.signature(self.make).parameters.items()
+            if p.default is not p.empty
+        }
+        return own | self.defaults
+
+    def workload(
+        self, machine: Machine, seed: int, given: Mapping[str, Any] | None = None
+    ) -> Workload:
+        """The workload with some parameters changed.
+
+        Raises
+        ------
+        UsageError
+            A parameter it does not have, or a value of the wrong kind.
+        """
+        known = self.parameters()
+        values = dict(known)
+        for name, value in (given or {}).items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise UsageError(
+                    f"scenario {self.name} has no parameter {name!r}{hint} It has {', '.join(known)}."
+                )
+            values[name] = _as(known[name], value, self.name, name)
+        return self.make(machine, seed, **values)
+
+
+def _as(default: Any, value: Any, scenario: str, name: str) -> Any:
+    """Bring a value given as text to the type of the default."""
+    if not isinstance(value, str):
+        return value
+    kind = type(default)
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+        return kind(value)
+    except (KeyError, ValueError) as e:
+        words = {bool: "true or false", int: "a whole number", float: "a number"}
+        raise UsageError(
+            f"scenario {scenario}: {name}={value!r}; expected {words.get(kind, 'text')}, such as {default}"
+        ) from e
+
+
+SCENARIOS: dict[str, Scenario] = {
+    s.name: s
+    for s in (
+        Scenario(
+            "group-imbalance",
+            "make -j64 and two R processes: the R nodes stay half idle (paper 3.1, Figure 2)",
+            recorded.recorded_gi,
+            "bulldozer8x8",
+            "group_imbalance",
+        ),
+        Scenario(
+            "group-construction",
+            "16 threads pinned to nodes 1 and 2 stay on node 1 (paper 3.2)",
+            recorded.recorded_gc,
+            "bulldozer8x8",
+            "group_construction",
+        ),
+        Scenario(
+            "overload-on-wakeup",
+            "database workers wake on busy cores beside idle ones (paper 3.3, Figure 3)",
+            recorded.recorded_db,
+            "bulldozer8x8",
+            "overload_on_wakeup",
+        ),
+        Scenario(
+            "missing-domains",
+            "after a CPU went and came back nothing leaves its node (paper 3.4, Figure 5)",
+            recorded.recorded_ms,
+            "bulldozer8x8",
+            "missing_domains",
+            {"n": 16},
+            considered=True,
+        ),
+        Scenario(
+            "recorded-gi",
+            "as recorded: make and R",
+            recorded.recorded_gi,
+            "bd-paper-64",
+            "group_imbalance",
+        ),
+        Scenario(
+            "recorded-gc",
+            "as recorded: pinned threads",
+            recorded.recorded_gc,
+            "bd-paper-64",
+            "group_construction",
+        ),
+        Scenario(
+            "recorded-ms",
+            "as recorded: after hotplug",
+            recorded.recorded_ms,
+            "bd-paper-64",
+            "missing_domains",
+        ),
+        Scenario(
+            "recorded-lu",
+            "as recorded: spinning barrier",
+            recorded.recorded_lu,
+            "bd-paper-64",
+            "group_construction",
+        ),
+        Scenario(
+            "recorded-db",
+            "as recorded: blocking barrier",
+            recorded.recorded_db,
+            "bd-paper-64",
+            "overload_on_wakeup",
+        ),
+    )
+}
+
+
+def scenario(name: str) -> Scenario:
+    """Find a scenario.
+
+    Raises
+    ------
+    UsageError
+        Not one of the list.
+    """
+    if name not in SCENARIOS:
+        near = difflib.get_close_matches(name, SCENARIOS, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise UsageError(f"scenario {name!r} is unknown.{hint} Known are {', '.join(SCENARIOS)}.")
+    return SCENARIOS[name]

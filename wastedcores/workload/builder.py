@@ -1,0 +1,381 @@
+"""Describe a workload in words; it becomes flat rows that engine and reference run.
+
+Interface::
+
+    w = Workload("pipeline")
+    meet = w.barrier(8)
+    worker = Script().loop(100).compute(1_000_000).barrier(meet, "spin").end()
+    for i in range(8):
+        w.task(f"worker-{i}", worker, cpu=0)
+    w.program()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from wastedcores.engine import codes
+from wastedcores.errors import WorkloadError
+from wastedcores.workload.program import Program, Row, TaskSpec
+
+_MODES = {"spin": codes.MODE_SPIN, "block": codes.MODE_BLOCK, "spin_block": codes.MODE_SPIN_BLOCK}
+_MOST_NESTED = 4
+
+
+def _ns(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise WorkloadError(
+            f"{what} is {value!r}; expected a whole number of nanoseconds, 0 or more"
+        )
+    return value
+
+
+def _mode(name: str) -> int:
+    if name not in _MODES:
+        raise WorkloadError(f"waiting {name!r} is unknown; write one of {', '.join(_MODES)}")
+    return _MODES[name]
+
+
+class Script:
+    """One task's program; every method adds an operation and returns the script."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self._open: list[tuple[int, int, int, Any]] = []
+
+    def _add(self, op: int, a: Any = 0, b: Any = 0, c: Any = 0, d: Any = 0) -> Script:
+        self.rows.append((op, a, b, c, d))
+        return self
+
+    def compute(self, low_ns: int, high_ns: int | None = None) -> Script:
+        """Use the CPU for a time, drawn uniformly if two are given."""
+        high_ns = low_ns if high_ns is None else high_ns
+        if _ns(high_ns, "compute time") < _ns(low_ns, "compute time"):
+            raise WorkloadError(
+                f"compute between {low_ns} and {high_ns} ns: the second must not be smaller"
+            )
+        return self._add(codes.OP_COMPUTE, low_ns, high_ns)
+
+    def compute_exponential(self, mean_ns: int, cap_ns: int, floor_ns: int = 0) -> Script:
+        """Use the CPU for an exponentially distributed time, cut at both ends."""
+        return self._add(
+            codes.OP_COMPUTE_EXP, _ns(mean_ns, "mean"), _ns(cap_ns, "cap"), _ns(floor_ns, "floor")
+        )
+
+    def sleep(self, low_ns: int, high_ns: int | None = None) -> Script:
+        """Sleep for a time, drawn uniformly if two are given."""
+        high_ns = low_ns if high_ns is None else high_ns
+        if _ns(high_ns, "sleep time") < _ns(low_ns, "sleep time"):
+            raise WorkloadError(
+                f"sleep between {low_ns} and {high_ns} ns: the second must not be smaller"
+            )
+        return self._add(codes.OP_SLEEP, low_ns, high_ns)
+
+    def sleep_exponential(self, mean_ns: int, cap_ns: int, floor_ns: int = 0) -> Script:
+        """Sleep for an exponentially distributed time, cut at both ends."""
+        return self._add(
+            codes.OP_SLEEP_EXP, _ns(mean_ns, "mean"), _ns(cap_ns, "cap"), _ns(floor_ns, "floor")
+        )
+
+    def loop(
+        self, count: int | None = None, until_ns: int | None = None, stopped_by: int | None = None
+    ) -> Script:
+        """Begin a loop that :meth:`end` closes.
+
+        Parameters
+        ----------
+        count
+            Rounds; None: no limit.
+        until_ns
+            No new round after this time since the task began.
+        stopped_by
+            A barrier whose deadline ends the loop.
+        """
+        if len(self._open) == _MOST_NESTED:
+            raise WorkloadError(f"more than {_MOST_NESTED} loops inside each other")
+        if count is not None and (isinstance(count, bool) or count < 1):
+            raise WorkloadError(
+                f"a loop of {count!r} rounds; expected 1 or more, or None for no limit"
+            )
+        if until_ns is not None and stopped_by is not None:
+            raise WorkloadError("a loop ends at a time or by a barrier, not both")
+        limit = until_ns if until_ns is None else _ns(until_ns, "until")
+        self._open.append(
+            (
+                len(self.rows),
+                -1 if count is None else count,
+                -1 if limit is None else limit,
+                stopped_by,
+            )
+        )
+        return self
+
+    def end(self) -> Script:
+        """Close the innermost loop."""
+        if not self._open:
+            raise WorkloadError("end() without a loop()")
+        start, count, until, barrier = self._open.pop()
+        if start == len(self.rows):
+            raise WorkloadError("an empty loop; give it something to compute or to wait for")
+        slot = len(self._open)
+        if barrier is None:
+            return self._add(codes.OP_LOOP, start, slot, count, until)
+        return self._add(codes.OP_LOOP_BARRIER, start, slot, count, barrier)
+
+    def barrier(
+        self, number: int, how: str, limit_ns: int = 0, deadline_ns: int | None = None
+    ) -> Script:
+        """Wait for the others; after ``deadline_ns`` the barrier tells loops to stop."""
+        return self._add(
+            codes.OP_BARRIER,
+            number,
+            _mode(how),
+            _ns(limit_ns, "spin limit"),
+            -1 if deadline_ns is None else deadline_ns,
+        )
+
+    def lock(self, number: int, how: str, limit_ns: int = 0) -> Script:
+        """Take a lock."""
+        return self._add(codes.OP_LOCK, number, _mode(how), _ns(limit_ns, "spin limit"))
+
+    def unlock(self, number: int) -> Script:
+        """Release a lock."""
+        return self._add(codes.OP_UNLOCK, number)
+
+    def post(self, number: int, units: int = 1) -> Script:
+        """Raise a semaphore."""
+        return self._add(codes.OP_POST, number, units)
+
+    def wait(self, number: int, how: str = "block", limit_ns: int = 0) -> Script:
+        """Lower a semaphore, waiting until that is possible."""
+        return self._add(codes.OP_WAIT, number, _mode(how), _ns(limit_ns, "spin limit"))
+
+    def fork(self, template: int, session: int | None = None) -> Script:
+        """Create a child from a template, in this session or another."""
+        return self._add(codes.OP_FORK, template, -1 if session is None else session)
+
+    def wait_children(self, most: int = 0) -> Script:
+        """Wait until at most so many children live."""
+        return self._add(codes.OP_WAIT_CHILDREN, most)
+
+    def affinity(self, cpus: Iterable[int]) -> Script:
+        """Bind to CPUs from here on."""
+        return self._add(codes.OP_AFFINITY, frozenset(cpus))
+
+    def nice(self, value: int) -> Script:
+        """Change the priority."""
+        if not -20 <= value <= 19:
+            raise WorkloadError(f"nice {value}; it goes from -20 to 19")
+        return self._add(codes.OP_NICE, value)
+
+    def yield_(self) -> Script:
+        """sched_yield()."""
+        return self._add(codes.OP_YIELD)
+
+    def exec(self) -> Script:
+        """Run a new program: the scheduler may move the task (sched_exec())."""
+        return self._add(codes.OP_EXEC)
+
+    def mark(self, text: str) -> Script:
+        """Write a mark into the trace."""
+        return self._add(codes.OP_MARK, text)
+
+    def finished(self) -> list[tuple[Any, ...]]:
+        """The rows with the final exit."""
+        if self._open:
+            raise WorkloadError("a loop() is not closed by end()")
+        return [*self.rows, (codes.OP_EXIT, 0, 0, 0, 0)]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a workload reports of itself.
+
+    Attributes
+    ----------
+    name
+        ``make_s``, ``cpus_of_work``, ``s_per_iter`` or ``db_s``.
+    start, end
+        Texts of the marks around the measured window.
+    of
+        Name prefix of the tasks whose rounds are counted.
+    unit_ns
+        Work of one round.
+    """
+
+    name: str
+    start: str
+    end: str
+    of: str = ""
+    unit_ns: int = 0
+
+
+@dataclass
+class _Task:
+    comm: str
+    script: Script
+    session: int
+    nice: int
+    allowed: frozenset[int] | None
+    cpu: int
+    start_ns: int
+    daemon: bool
+
+
+@dataclass
+class Workload:
+    """Tasks and what they share.
+
+    Attributes
+    ----------
+    name
+        For headings.
+    measure
+        What it reports, if anything.
+    counted_nodes
+        Nodes whose CPUs count as available to it; None: all.
+    random_phase
+        Begin anywhere inside a tick.
+    """
+
+    name: str
+    measure: Measure | None = None
+    counted_nodes: tuple[int, ...] | None = None
+    random_phase: bool = True
+    _tasks: list[_Task] = field(default_factory=list)
+    _templates: list[_Task] = field(default_factory=list)
+    _barriers: list[int] = field(default_factory=list)
+    _locks: int = 0
+    _semaphores: list[int] = field(default_factory=list)
+    _sessions: list[int] = field(default_factory=lambda: [1024])
+    _hotplug: list[tuple[int, int, bool]] = field(default_factory=list)
+
+    def session(self, shares: int = 1024) -> int:
+        """Open a new session: its tasks form an autogroup. 0 is the root group."""
+        self._sessions.append(shares)
+        return len(self._sessions) - 1
+
+    def barrier(self, parties: int) -> int:
+        """Make a barrier."""
+        if parties < 1:
+            raise WorkloadError(f"a barrier of {parties} tasks; expected 1 or more")
+        self._barriers.append(parties)
+        return len(self._barriers) - 1
+
+    def lock(self) -> int:
+        """Make a lock."""
+        self._locks += 1
+        return self._locks - 1
+
+    def semaphore(self, value: int = 0) -> int:
+        """Make a semaphore."""
+        self._semaphores.append(value)
+        return len(self._semaphores) - 1
+
+    def template(
+        self, comm: str, script: Script, allowed: Iterable[int] | None = None, daemon: bool = False
+    ) -> int:
+        """Make something to fork: the number for :meth:`Script.fork`."""
+        cpus = None if allowed is None else frozenset(allowed)
+        self._templates.append(_Task(comm, script, 0, 0, cpus, 0, 0, daemon))
+        return len(self._templates) - 1
+
+    def task(
+        self,
+        comm: str,
+        script: Script,
+        *,
+        session: int = 0,
+        nice: int = 0,
+        allowed: Iterable[int] | None = None,
+        cpu: int = 0,
+        start_ns: int = 0,
+        daemon: bool = False,
+    ) -> None:
+        """Start a task: forked on ``cpu`` at ``start_ns``; the replay does not wait for a daemon."""
+        cpus = None if allowed is None else frozenset(allowed)
+        if not -20 <= nice <= 19:
+            raise WorkloadError(f"task {comm!r}: nice {nice}; it goes from -20 to 19")
+        if isinstance(start_ns, bool) or start_ns < 0:
+            raise WorkloadError(f"task {comm!r}: starts at {start_ns} ns; a time is 0 or more")
+        self._tasks.append(_Task(comm, script, session, nice, cpus, cpu, start_ns, daemon))
+
+    def hotplug(self, time_ns: int, cpu: int, online: bool) -> None:
+        """Take a CPU offline or online during the run."""
+        self._hotplug.append((_ns(time_ns, "hotplug time"), cpu, online))
+
+    def program(self) -> Program:
+        """The flat rows.
+
+        Raises
+        ------
+        WorkloadError
+            A number that names no barrier, lock, semaphore, template or session; a workload without tasks.
+        """
+        if not self._tasks:
+            raise WorkloadError(f"workload {self.name!r} has no task")
+        masks: dict[frozenset[int], int] = {}
+        texts: dict[str, int] = {}
+        cache: dict[int, tuple[Row, ...]] = {}
+
+        def rows(t: _Task) -> tuple[Row, ...]:
+            if id(t.script) not in cache:
+                cache[id(t.script)] = tuple(
+                    self._row(t.comm, row, masks, texts) for row in t.script.finished()
+                )
+            return cache[id(t.script)]
+
+        def spec(t: _Task) -> TaskSpec:
+            self._check(t.comm, "session", t.session, len(self._sessions))
+            return TaskSpec(
+                t.comm, rows(t), t.session, t.nice, t.allowed, t.cpu, t.start_ns, t.daemon
+            )
+
+        tasks = tuple(spec(t) for t in self._tasks)
+        templates = tuple(spec(t) for t in self._templates)
+        return Program(
+            tasks,
+            templates,
+            tuple(self._sessions),
+            tuple(masks),
+            tuple(self._barriers),
+            self._locks,
+            tuple(self._semaphores),
+            tuple(texts),
+            tuple(sorted(self._hotplug)),
+            self.random_phase,
+        )
+
+    def _check(self, comm: str, what: str, number: int, have: int) -> None:
+        if not 0 <= number < have:
+            raise WorkloadError(
+                f"task {comm!r}: {what} {number} does not exist; workload {self.name!r} has {have}"
+            )
+
+    def _row(
+        self,
+        comm: str,
+        row: tuple[Any, ...],
+        masks: dict[frozenset[int], int],
+        texts: dict[str, int],
+    ) -> Row:
+        op, a, b, c, d = row
+        if op == codes.OP_AFFINITY:
+            if not a:
+                raise WorkloadError(f"task {comm!r}: bound to no CPU at all")
+            a = masks.setdefault(a, len(masks))
+        elif op == codes.OP_MARK:
+            a = texts.setdefault(a, len(texts))
+        elif op == codes.OP_BARRIER:
+            self._check(comm, "barrier", a, len(self._barriers))
+        elif op in (codes.OP_LOCK, codes.OP_UNLOCK):
+            self._check(comm, "lock", a, self._locks)
+        elif op in (codes.OP_POST, codes.OP_WAIT):
+            self._check(comm, "semaphore", a, len(self._semaphores))
+        elif op == codes.OP_FORK:
+            self._check(comm, "template", a, len(self._templates))
+            if b >= 0:
+                self._check(comm, "session", b, len(self._sessions))
+        return op, a, b, c, d

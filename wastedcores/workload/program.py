@@ -1,0 +1,82 @@
+"""A workload as flat rows: what the engine and the reference both execute (docs/replay-semantics.md, section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: op, a, b, c, d
+Row = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task to start, or a template to fork from."""
+
+    comm: str
+    rows: tuple[Row, ...]
+    group: int = 0
+    nice: int = 0
+    allowed: frozenset[int] | None = None
+    start_cpu: int = 0
+    start_ns: int = 0
+    daemon: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """A whole workload as flat rows.
+
+    Attributes
+    ----------
+    tasks, templates
+        Top-level tasks in order; what FORK copies.
+    shares
+        Weight of each task group, root (0) included.
+    masks
+        CPU sets of AFFINITY.
+    barriers
+        Parties of each barrier.
+    locks
+        How many locks.
+    semaphores
+        First value of each semaphore.
+    texts
+        Texts of MARK.
+    hotplug
+        ``(time_ns, cpu, online)`` in order of time.
+    random_phase
+        Start somewhere inside a tick.
+    """
+
+    tasks: tuple[TaskSpec, ...]
+    templates: tuple[TaskSpec, ...] = ()
+    shares: tuple[int, ...] = (1024,)
+    masks: tuple[frozenset[int], ...] = ()
+    barriers: tuple[int, ...] = ()
+    locks: int = 0
+    semaphores: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+    hotplug: tuple[tuple[int, int, bool], ...] = ()
+    random_phase: bool = False
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Machine constants of docs/replay-semantics.md, section 1, in ns (``idle_ticks``: ticks)."""
+
+    tick_ns: int = 4_000_000
+    irq_ns: int = 2_000
+    skew_ns: int = 50
+    ipi_ns: int = 1_000
+    switch_ns: int = 1_000
+    wake_ns: int = 500
+    spin_ns: int = 100
+    lb_base_ns: int = 1_000
+    lb_cpu_ns: int = 50
+    idle_ticks: int = 0
+
+
+#: the recorder's guest: lockstep rounds of 4 us, 1000 million instructions per second
+GUEST = Costs(
+    irq_ns=4_000, skew_ns=62, ipi_ns=2_000, spin_ns=2_000, lb_base_ns=2_000, lb_cpu_ns=100
+)
