@@ -1,0 +1,63 @@
+"""Figures: pure functions, table in, plotly Figure out. Public names are loaded on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+#: public name -> module that has it
+_NAMES = {
+    "Run": "run",
+    "overview": "views",
+    "zoom": "views",
+    "who_ran": "views",
+    "waits": "views",
+    "load": "views",
+    "looked_at": "views",
+    "verdict": "reading",
+    "claim": "reading",
+    "facts": "reading",
+    "episodes": "reading",
+    "worst": "reading",
+    "waited_most": "reading",
+    "waiting_sentence": "reading",
+    "cost": "reading",
+    "why": "reasons",
+    "next_steps": "reading",
+    "heatmap": "heatmaps",
+    "side_by_side": "heatmaps",
+    "load_heatmap": "heatmaps",
+    "timeline": "timelines",
+    "waiting_times": "waiting",
+    "considered": "masks",
+    "domain_areas": "domains",
+    "node_graph": "domains",
+    "groups_compared": "domain_groups",
+    "pull_matrix": "domain_groups",
+    "help_sentence": "domain_groups",
+    "costs": "compare",
+    "balance_calls": "compare",
+    "claims": "compare",
+    "spread": "compare",
+    "score_dots": "scorecard",
+    "score_verdict": "scorecard",
+    "score_table": "scorecard",
+    "score_reasons": "scorecard",
+    "score_not_tried": "scorecard",
+    "tornado": "scorecard",
+    "size_curves": "scorecard",
+    "checker_curves": "scorecard",
+    "tick_table": "scorecard",
+}
+
+__all__ = list(_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

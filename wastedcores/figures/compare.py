@@ -1,0 +1,145 @@
+"""Several runs of one workload side by side, and what the paper says beside what came out here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from wastedcores.compare import REFUSALS, Comparison
+from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
+
+_SHOWN = (
+    ("makespan_s", "makespan, s"),
+    ("wasted_core_s", "core time wasted, s"),
+    ("wait_p99_ms", "wait, 99 %, ms"),
+    ("migrations", "migrations"),
+)
+_LEVELS = ("SMT", "LLC", "node")
+
+
+def costs(
+    found: Comparison, title: str = "", subtitle: str = "", *, palette_name: str = "safe"
+) -> go.Figure:
+    """Bars per run: makespan, wasted core time, long waits, migrations; the first run is the yardstick."""
+    colours = palette(palette_name)
+    shown = [(c, t) for c, t in _SHOWN if found.table[c].null_count() < found.table.height]
+    fig = make_subplots(rows=1, cols=len(shown), subplot_titles=[t for _, t in shown])
+    names = found.table["run"].to_list()
+    shades = [colours.waiting, *[colours.idle] * (len(names) - 1)]
+    for i, (column, _) in enumerate(shown, 1):
+        values = found.table[column].to_list()
+        fig.add_trace(
+            go.Bar(
+                x=names,
+                y=values,
+                marker_color=shades,
+                text=[f"{v:.3g}" for v in values],
+                textposition="outside",
+                cliponaxis=False,
+                showlegend=False,
+                hovertemplate="%{x}: %{y:.4g}<extra></extra>",
+            ),
+            row=1,
+            col=i,
+        )
+        fig.update_yaxes(rangemode="tozero", gridcolor=GRID, row=1, col=i)
+    return style(fig, title, subtitle, height=380)
+
+
+def balance_calls(found: Comparison, title: str = "", subtitle: str = "") -> go.Figure:
+    """load_balance() calls per level of every run, by what came of them."""
+    shades = dict(
+        zip(
+            (*REFUSALS, "active", "moved"),
+            ("#c4bfb6", "#9aa3ab", "#5c6670", "#c9a227", "#b07d62", "#35978f", "#2f7fc1"),
+            strict=True,
+        )
+    )
+    per_level = found.balance.drop("idle").group_by("run", "level", maintain_order=True).sum()
+    fig = go.Figure()
+    where = [
+        per_level["run"].to_list(),
+        [f"level {level}" for level in per_level["level"].to_list()],
+    ]
+    for result, colour in shades.items():
+        fig.add_trace(
+            go.Bar(
+                x=where,
+                y=per_level[result].to_list(),
+                name=result.replace("_", " "),
+                marker_color=colour,
+                hovertemplate="%{y} calls<extra>" + result + "</extra>",
+            )
+        )
+    fig.update_layout(barmode="stack")
+    fig.update_yaxes(title_text="calls, by result", type="linear", gridcolor=GRID)
+    return style(fig, title, subtitle, height=420)
+
+
+def claims(
+    rows: Sequence[tuple[str, str, str]], title: str = "The paper, and this replay"
+) -> go.Figure:
+    """A table: what is measured, what the paper says, what came out here."""
+    columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
+    fig = go.Figure(
+        go.Table(
+            columnwidth=[3, 3, 3],
+            header={
+                "values": ["<b>measured</b>", "<b>the paper</b>", "<b>here</b>"],
+                "align": "left",
+                "fill_color": GRID,
+                "font": {"color": INK},
+            },
+            cells={
+                "values": [list(c) for c in columns],
+                "align": "left",
+                "fill_color": "#ffffff",
+                "font": {"color": [INK, MUTED, INK]},
+                "height": 26,
+            },
+        )
+    )
+    return style(fig, title, "", height=150 + 28 * len(rows))
+
+
+def spread(
+    values: dict[str, Sequence[float]],
+    recorded: dict[str, float] | None = None,
+    title: str = "",
+    unit: str = "",
+    *,
+    palette_name: str = "safe",
+) -> go.Figure:
+    """One dot a seed for every run, and what a real kernel did, where it was recorded."""
+    colours = palette(palette_name)
+    fig = go.Figure()
+    for name, points in values.items():
+        fig.add_trace(
+            go.Box(
+                x=list(points),
+                name=name,
+                boxpoints="all",
+                jitter=0.6,
+                pointpos=0,
+                fillcolor="rgba(0,0,0,0)",
+                line={"color": MUTED, "width": 1},
+                marker={"color": colours.idle, "size": 6},
+                showlegend=False,
+                hovertemplate="%{x:.4g} " + unit + "<extra>" + name + "</extra>",
+            )
+        )
+    if recorded:
+        fig.add_trace(
+            go.Scatter(
+                x=list(recorded.values()),
+                y=list(recorded),
+                mode="markers",
+                name="recorded on a real kernel",
+                marker={"symbol": "diamond", "size": 13, "color": colours.violation},
+                hovertemplate="recorded: %{x:.4g} " + unit + "<extra></extra>",
+            )
+        )
+    fig.update_xaxes(title_text=unit, rangemode="tozero", gridcolor=GRID)
+    return style(fig, title, "a dot is a seed", height=140 + 70 * len(values))

@@ -1,0 +1,254 @@
+"""Threads per runqueue over time, as the paper's Figure 2, with where cores were wasted below."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from wastedcores.errors import MissingEventsError, UsageError
+from wastedcores.figures import panels
+from wastedcores.figures.scene import Scene, TimeAxis
+from wastedcores.figures.theme import hatch, palette, style
+
+REDUCTIONS = ("longest", "last", "peak")
+
+
+def heatmap(
+    scene: Scene,
+    window: tuple[int, int] | None = None,
+    *,
+    cols: int = 1000,
+    palette_name: str = "safe",
+    reduce: str = "longest",
+    title: str = "",
+    height: int | None = None,
+) -> go.Figure:
+    """Heat map, episodes and machine-wide strip of one trace on one time axis.
+
+    Parameters
+    ----------
+    scene
+        What to draw.
+    window
+        First and last ns; default all. Columns are binned anew for it.
+    cols
+        Columns sent to the browser, at most 2000.
+    palette_name
+        ``safe`` (default) or ``paper``.
+    reduce
+        What a pixel shows: the length that held ``longest``, the ``last`` one (the paper's figures), or the ``peak``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Raises
+    ------
+    UsageError
+        Unknown palette or reduction, or an empty window.
+    """
+    return _figure(
+        [scene],
+        [window],
+        cols=cols,
+        palette_name=palette_name,
+        reduce=reduce,
+        title=title,
+        height=height,
+    )
+
+
+def side_by_side(
+    left: Scene,
+    right: Scene,
+    windows: tuple[tuple[int, int] | None, tuple[int, int] | None] = (None, None),
+    *,
+    cols: int = 600,
+    palette_name: str = "safe",
+    reduce: str = "longest",
+    title: str = "",
+    height: int | None = None,
+) -> go.Figure:
+    """Two traces next to each other on one time axis (each from its own start), zooming together."""
+    return _figure(
+        [left, right],
+        list(windows),
+        cols=cols,
+        palette_name=palette_name,
+        reduce=reduce,
+        title=title,
+        height=height,
+    )
+
+
+def _figure(
+    scenes: list[Scene],
+    windows: list[tuple[int, int] | None],
+    *,
+    cols: int,
+    palette_name: str,
+    reduce: str,
+    title: str,
+    height: int | None,
+) -> go.Figure:
+    if reduce not in REDUCTIONS:
+        raise UsageError(f"reduce={reduce!r}: there are {', '.join(REDUCTIONS)}.")
+    colours = palette(palette_name)
+    spans = [w or s.window for s, w in zip(scenes, windows, strict=True)]
+    bins = [s.states.bin(*w, cols=cols, cpus=s.cpus) for s, w in zip(scenes, spans, strict=True)]
+    width = max(end - start for start, end in spans)
+    rows = max(len(s.cpus) for s in scenes)
+    tall = height or int(np.clip(250 + 6 * rows, 380, 640))
+    n = len(scenes)
+    fig = make_subplots(
+        rows=3,
+        cols=n,
+        shared_xaxes="columns",
+        row_heights=[0.72, 0.04, 0.24],
+        vertical_spacing=0.02,
+        horizontal_spacing=0.025,
+        column_titles=[_head(s) for s in scenes] if n > 1 else None,
+    )
+    # column titles keep clear of the marks' names
+    fig.update_annotations(yshift=13)
+    top = max(1.0, *(float(np.nanmax(np.r_[b.idle, b.waiting])) * 1.08 for b in bins))
+    for col, (scene, b, span) in enumerate(zip(scenes, bins, spans, strict=True), 1):
+        # the zero is the start of the trace, so that a zoom keeps its place on the axis
+        axis = TimeAxis.of(scene.window[0] if n == 1 else span[0], width)
+        bar = panels.bar_beside(1.005, 0.72, 0.64) if col == n else None
+        panels.add_tasks(fig, scene, b, axis, colours, row=1, col=col, reduce=reduce, bar=bar)
+        panels.add_band(fig, scene, b, axis, colours, row=2, col=col)
+        panels.add_strip(fig, b, axis, colours, row=3, col=col, top=top)
+        panels.add_marks(fig, scene, axis, span, row=1, col=col)
+        lo, hi = (
+            float(axis.at(span[0])),
+            float(axis.at(span[0] + (width if n > 1 else span[1] - span[0]))),
+        )
+        fig.update_xaxes(range=[lo, hi], matches="x" if n > 1 else None, row=1, col=col)
+        fig.update_xaxes(range=[lo, hi], matches="x" if n > 1 else None, row=2, col=col)
+        fig.update_xaxes(
+            range=[lo, hi],
+            matches="x" if n > 1 else None,
+            title=axis.title,
+            title_standoff=6,
+            row=3,
+            col=col,
+        )
+        fig.update_xaxes(showticklabels=False, ticks="", row=1, col=col)
+        fig.update_xaxes(showticklabels=False, ticks="", row=2, col=col)
+    notes = [s.loss for s in scenes if s.loss]
+    facts = dict.fromkeys(s.facts for s in scenes if s.facts)
+    names = "" if n > 1 else scenes[0].label
+    subtitle = " · ".join(p for p in (names, *facts) if p)
+    style(fig, title, "<br>".join([subtitle, *(f"<b>{t}</b>" for t in notes)]), tall)
+    fig.update_xaxes(showticklabels=False, ticks="", row=1)
+    fig.update_xaxes(showticklabels=False, ticks="", row=2)
+    fig.update_layout(hovermode="closest", margin_r=96)
+    fig.update_layout(margin_t=fig.layout.margin.t + (34 if n > 1 else 8))
+    _legend(fig, scenes, bins, colours)
+    return fig
+
+
+def _head(scene: Scene) -> str:
+    return f"<b>{scene.label}</b>"
+
+
+def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
+    """Entries for the band, and for the hatching where there is any."""
+    entries = [
+        (colours.violation, f"idle while threads wait, {scenes[0].persist_ns / 1e6:g} ms or longer")
+    ]
+    entries.append((colours.short, "the same, shorter"))
+    for colour, name in entries:
+        fig.add_trace(
+            go.Scatter(
+                x=[None],
+                y=[None],
+                mode="markers",
+                marker={"symbol": "square", "size": 10, "color": colour},
+                name=name,
+                hoverinfo="skip",
+            ),
+            row=3,
+            col=1,
+        )
+    if any((b.longest < 0).any() for b in bins):
+        fig.add_trace(
+            go.Scatter(
+                x=[None],
+                y=[None],
+                mode="markers",
+                name="state unknown (hatched)",
+                hoverinfo="skip",
+                marker={
+                    "symbol": "square",
+                    "size": 10,
+                    "color": "#c9cdd1",
+                    "line": {"width": 1, "color": "#9aa0a6"},
+                },
+            ),
+            row=3,
+            col=1,
+        )
+
+
+def load_heatmap(
+    scene: Scene,
+    window: tuple[int, int] | None = None,
+    *,
+    cols: int = 1000,
+    title: str = "",
+    height: int | None = None,
+) -> go.Figure:
+    """CPU x time, colour = mean load of the runqueue (paper, Figure 2b).
+
+    Raises
+    ------
+    MissingEventsError
+        The trace has no load events.
+    """
+    if scene.loads is None:
+        raise MissingEventsError(
+            f"{scene.label}: no 'load' events, so the load cannot be drawn. sched_profiler traces and the schedtrace "
+            "collector have them; ftrace and perf text do not."
+        )
+    start, end = window or scene.window
+    bins = scene.loads.bin(start, end, cols=cols, cpus=scene.cpus)
+    axis = TimeAxis.of(scene.window[0], end - start)
+    fig = make_subplots(rows=1, cols=1)
+    if np.isnan(bins.mean).any():
+        fig.add_layout_image(
+            source=hatch(),
+            layer="below",
+            sizing="stretch",
+            xref="x domain",
+            yref="y domain",
+            x=0,
+            y=1,
+            sizex=1,
+            sizey=1,
+        )
+    fig.add_trace(
+        go.Heatmap(
+            x=axis.at(bins.edges),
+            y=scene.rows(),
+            z=bins.mean.astype(np.float32),
+            zmin=0,
+            colorscale="Cividis_r",
+            colorbar={
+                "title": {"text": "load of the<br>runqueue", "font": {"size": 11}},
+                "thickness": 14,
+            },
+            hovertemplate=f"%{{y}}, %{{x:.6~g}} {axis.unit}<br>mean load %{{z:.0f}}<extra></extra>",
+            name="load",
+        ),
+        row=1,
+        col=1,
+    )
+    panels.cpu_axis(fig, scene, 1, 1)
+    panels.add_marks(fig, scene, axis, (start, end), row=1, col=1)
+    fig.update_xaxes(range=[float(axis.at(start)), float(axis.at(end))], title=axis.title)
+    subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)
+    tall = height or int(np.clip(180 + 5 * len(scene.cpus), 300, 560))
+    return style(fig, title, "<br>".join(p for p in (subtitle, scene.loss) if p), tall)

@@ -1,0 +1,249 @@
+"""The panels that figures are put together from; each adds to one subplot."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from wastedcores.figures.scene import Scene, TimeAxis
+from wastedcores.figures.states import Bins
+from wastedcores.figures.theme import (
+    CLEAR,
+    GRID,
+    INK,
+    MUTED,
+    Palette,
+    add_hatch,
+    task_bar,
+    task_scale,
+)
+
+#: more marks or episode borders than this on one panel would be noise
+MAX_LINES = 8
+
+
+def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
+    """Reference names (``x3``, ``y3``) of a subplot."""
+    subplot = fig.get_subplot(row, col)
+    return (
+        subplot.xaxis.plotly_name.replace("axis", ""),
+        subplot.yaxis.plotly_name.replace("axis", ""),
+    )
+
+
+def cpu_axis(fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = True) -> None:
+    """Name the rows: every CPU where they are few, else the nodes; a line between nodes."""
+    runs, rows = scene.node_starts(), scene.rows()
+    if len(rows) <= 16:
+        node_of_row = {first: f"node {node} · " for node, first, _ in runs} if len(runs) > 1 else {}
+        vals, text = rows, [node_of_row.get(i, "") + name for i, name in enumerate(rows)]
+    elif runs and len(runs) < len(rows):
+        vals = [rows[first + n // 2] for _, first, n in runs]
+        text = [f"node {node}" for node, _, _ in runs]
+    else:
+        step = -(-len(rows) // 10)
+        vals, text = rows[::step], rows[::step]
+    if labels and any("·" in t for t in text):
+        fig.update_layout(margin_l=112)
+    fig.update_yaxes(
+        type="category",
+        categoryorder="array",
+        categoryarray=rows,
+        range=[len(rows) - 0.5, -0.5],
+        tickvals=vals,
+        ticktext=text,
+        showticklabels=labels,
+        ticks="",
+        fixedrange=True,
+        row=row,
+        col=col,
+    )
+    xref, yref = axis_names(fig, row, col)
+    for _, first, _ in runs[1:]:
+        fig.add_shape(
+            type="line",
+            xref=f"{xref} domain",
+            yref=yref,
+            x0=0,
+            x1=1,
+            y0=first - 0.5,
+            y1=first - 0.5,
+            line={"color": INK, "width": 0.8},
+        )
+
+
+def add_tasks(
+    fig: go.Figure,
+    scene: Scene,
+    bins: Bins,
+    axis: TimeAxis,
+    colours: Palette,
+    *,
+    row: int = 1,
+    col: int = 1,
+    reduce: str = "longest",
+    bar: dict | None = None,
+) -> None:
+    """CPU x time, colour = threads on the runqueue (paper, Figure 2a)."""
+    z = {"longest": bins.longest, "last": bins.last, "peak": bins.peak}[reduce]
+    z = np.minimum(z, 5).astype(np.int8)
+    if (z < 0).any():
+        add_hatch(fig, *axis_names(fig, row, col))
+    says = {"longest": "mostly", "last": "at the end", "peak": "at most"}[reduce]
+    fig.add_trace(
+        go.Heatmap(
+            x=axis.at(bins.edges),
+            y=scene.rows(),
+            z=z,
+            customdata=np.minimum(bins.peak, 127).astype(np.int8),
+            zmin=-1.5,
+            zmax=5.5,
+            colorscale=task_scale(colours),
+            showscale=bar is not None,
+            colorbar=bar or None,
+            hovertemplate=f"%{{y}}, %{{x:.6~g}} {axis.unit}<br>{says} %{{z}}, peak %{{customdata}}"
+            " threads<extra></extra>",
+            name="threads per runqueue",
+        ),
+        row=row,
+        col=col,
+    )
+    cpu_axis(fig, scene, row, col, labels=col == 1)
+
+
+def add_band(
+    fig: go.Figure,
+    scene: Scene,
+    bins: Bins,
+    axis: TimeAxis,
+    colours: Palette,
+    *,
+    row: int,
+    col: int,
+) -> None:
+    """One row: where episodes lie. Persistent ones at full strength, short ones by the share of the pixel they fill."""
+    from wastedcores.engine.binning_jit import bin_cover
+
+    width = np.diff(bins.edges).astype(float)
+    shares = []
+    for persistent in (True, False):
+        start, end = np.empty(0, np.int64), np.empty(0, np.int64)
+        if scene.episodes is not None and scene.episodes.height:
+            part = scene.episodes.filter(scene.episodes["persistent"] == persistent)
+            start, end = part["start_ns"].to_numpy().copy(), part["end_ns"].to_numpy().copy()
+        shares.append(bin_cover(start, end, bins.edges) / width)
+    long, short = shares
+    z = np.where(long > 0, 2.0, np.minimum(short, 1.0)).astype(np.float32)
+    says = [
+        "persistent episode" if a > 0 else f"short episodes, {b:.0%} of the time" if b > 0 else "-"
+        for a, b in zip(long, short, strict=True)
+    ]
+    fig.add_trace(
+        go.Heatmap(
+            x=axis.at(bins.edges),
+            y=["wasted"],
+            z=[z],
+            text=[says],
+            zmin=0,
+            zmax=2,
+            colorscale=[
+                (0, CLEAR),
+                (0.01, colours.short),
+                (0.5, colours.short),
+                (0.501, colours.violation),
+                (1, colours.violation),
+            ],
+            showscale=False,
+            hovertemplate=f"%{{x:.6~g}} {axis.unit}: %{{text}}<extra></extra>",
+            name="episodes",
+        ),
+        row=row,
+        col=col,
+    )
+    fig.update_yaxes(
+        type="category",
+        fixedrange=True,
+        ticks="",
+        tickvals=["wasted"],
+        ticktext=["wasting"],
+        showticklabels=col == 1,
+        row=row,
+        col=col,
+    )
+    fig.update_xaxes(mirror=True, row=row, col=col)
+
+
+def add_strip(
+    fig: go.Figure, bins: Bins, axis: TimeAxis, colours: Palette, *, row: int, col: int, top: float
+) -> None:
+    """Machine-wide: idle CPUs and waiting threads over time."""
+    unknown = bins.known <= 0
+    curves = (
+        ("idle CPUs", bins.idle, colours.idle),
+        ("waiting threads", bins.waiting, colours.waiting),
+    )
+    for name, values, colour in curves:
+        fig.add_trace(
+            go.Scatter(
+                x=axis.at(bins.edges[:-1]),
+                y=np.where(unknown, np.nan, values).astype(np.float32),
+                mode="lines",
+                line={"color": colour, "width": 1.6, "shape": "hv"},
+                fill="tozeroy",
+                fillcolor=_faint(colour),
+                name=name,
+                legendgroup=name,
+                showlegend=col == 1,
+                hovertemplate=f"%{{x:.6~g}} {axis.unit}: %{{y:.1f}} {name}<extra></extra>",
+            ),
+            row=row,
+            col=col,
+        )
+    fig.update_yaxes(
+        range=[0, top], fixedrange=True, showticklabels=col == 1, nticks=4, row=row, col=col
+    )
+    fig.update_yaxes(showgrid=True, gridcolor=GRID, row=row, col=col)
+
+
+def add_marks(
+    fig: go.Figure, scene: Scene, axis: TimeAxis, window: tuple[int, int], *, row: int, col: int
+) -> None:
+    """Dotted lines where a person or program wrote into the trace, named at the top."""
+    inside = [(t, text) for t, text in scene.marks if window[0] < t < window[1]]
+    if not inside or len(inside) > MAX_LINES:
+        return
+    xref, yref = axis_names(fig, row, col)
+    for t, text in inside:
+        x = float(axis.at(t))
+        late = x > float(axis.at(window[1])) * 0.85
+        fig.add_shape(
+            type="line",
+            xref=xref,
+            yref=f"{yref} domain",
+            x0=x,
+            x1=x,
+            y0=0,
+            y1=1,
+            line={"color": INK, "width": 1.2, "dash": "dot"},
+        )
+        fig.add_annotation(
+            x=x,
+            y=1,
+            xref=xref,
+            yref=f"{yref} domain",
+            yanchor="bottom",
+            xanchor="right" if late else "left",
+            text=text.removeprefix("rec: "),
+            showarrow=False,
+            font={"size": 10, "color": MUTED},
+        )
+
+
+def _faint(colour: str) -> str:
+    r, g, b = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({r},{g},{b},0.16)"
+
+
+def bar_beside(x: float, height: float, y: float) -> dict:
+    """Colour bar of the heat map's height."""
+    return {**task_bar(x), "len": height, "y": y, "yanchor": "middle", "lenmode": "fraction"}

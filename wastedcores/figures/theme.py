@@ -1,0 +1,192 @@
+"""One colour, one meaning, in every figure.
+
+The default palette is chosen to be read without colour vision: idle is blue, one task is a calm light grey, more tasks
+go from orange to near black with falling lightness (blue and orange differ for all common kinds of colour blindness,
+and every step differs in lightness; ``tests/figures/test_theme.py`` measures both). ``palette="paper"`` is that of the
+paper's authors: plots/string_to_color.php and parse_rows_sched_profiler.php of their visualisation tools.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import plotly.graph_objects as go
+
+from wastedcores.errors import UsageError
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
+INK = "#22262b"
+MUTED = "#5c6670"
+GRID = "#e3e6e9"
+#: columns a heat map sends to the browser at most
+MAX_COLS = 2000
+
+
+@dataclass(frozen=True)
+class Palette:
+    """Colours by meaning.
+
+    Attributes
+    ----------
+    tasks
+        Runqueue lengths 0, 1, 2, 3, 4, 5 or more.
+    idle, waiting
+        Curves: CPUs with nobody running, threads queued behind another.
+    violation, short
+        A persistent episode, and one shorter than the persistence limit.
+    considered
+        CPUs that a balancing or wakeup decision looked at.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    idle: str
+    waiting: str
+    violation: str
+    short: str
+    considered: str
+
+
+PALETTES = {
+    p.name: p
+    for p in (
+        Palette(
+            "safe",
+            ("#2f7fc1", "#ebe8e1", "#f2a33a", "#d1561b", "#8c2a12", "#3a0d0a"),
+            idle="#2f7fc1",
+            waiting="#d1561b",
+            violation="#a0287d",
+            short="#e3b5d5",
+            considered="#00795c",
+        ),
+        Palette(
+            "paper",
+            ("#ffffff", "#00ff00", "#ff8000", "#ff0000", "#ff0080", "#ff00ff"),
+            idle="#7f8c99",
+            waiting="#ff0000",
+            violation="#000000",
+            short="#a9a9a9",
+            considered="#0000ff",
+        ),
+    )
+}
+
+TASK_NAMES = ("idle", "1 task", "2 tasks", "3 tasks", "4 tasks", "5 or more")
+#: classes of tasks in the timeline; no colour of these means anything else elsewhere
+CLASS_COLOURS = (
+    "#5aae61",
+    "#7b5ea7",
+    "#c9a227",
+    "#35978f",
+    "#b07d62",
+    "#7f7f7f",
+    "#9c6ade",
+    "#4d6b2f",
+)
+OTHER_CLASS = "#c4bfb6"
+CLEAR = "rgba(0,0,0,0)"
+
+
+def palette(name: str = "safe") -> Palette:
+    """The palette of that name.
+
+    Raises
+    ------
+    UsageError
+        No such palette.
+    """
+    if name not in PALETTES:
+        raise UsageError(f"palette {name!r}: there are {' and '.join(PALETTES)}.")
+    return PALETTES[name]
+
+
+def task_scale(colours: Palette) -> list[tuple[float, str]]:
+    """Stepped colour scale for z in -1 (unknown, clear) to 5, used with zmin=-1.5, zmax=5.5."""
+    steps = (CLEAR, *colours.tasks)
+    n = len(steps)
+    return [(e, c) for i, c in enumerate(steps) for e in (i / n, (i + 1) / n)]
+
+
+def task_bar(x: float = 1.01, title: str = "threads per<br>runqueue") -> dict:
+    """Colour bar that names the steps of :func:`task_scale`, without the unknown one."""
+    return {
+        "title": {"text": title, "font": {"size": 11}},
+        "tickvals": list(range(6)),
+        "ticktext": list(TASK_NAMES),
+        "ticks": "",
+        "len": 1.0,
+        "thickness": 14,
+        "outlinewidth": 0,
+        "x": x,
+        "xpad": 4,
+        "tickfont": {"size": 11},
+    }
+
+
+def hatch() -> str:
+    """Diagonal hatching that shows through where nothing is known (SVG data URI)."""
+    svg = (
+        "<svg xmlns='http://www.w3.org/2000/svg' width='3000' height='1500'>"
+        "<defs><pattern id='h' width='7' height='7' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
+        "<rect width='7' height='7' fill='#f4f4f4'/><rect width='1.6' height='7' fill='#9aa0a6'/></pattern></defs>"
+        "<rect width='3000' height='1500' fill='url(#h)'/></svg>"
+    )
+    return "data:image/svg+xml," + quote(svg)
+
+
+def add_hatch(fig: go.Figure, xaxis: str, yaxis: str) -> None:
+    """Put the hatching under one panel, named by its axes' references (``x2``, ``y3``)."""
+    fig.add_layout_image(
+        source=hatch(),
+        layer="below",
+        sizing="stretch",
+        opacity=1,
+        xref=f"{xaxis} domain",
+        yref=f"{yaxis} domain",
+        x=0,
+        y=1,
+        sizex=1,
+        sizey=1,
+    )
+
+
+def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> go.Figure:
+    """Fonts, margins, title (the claim) and subtitle (trace, kernel, machine)."""
+    lines = subtitle.count("<br>") + 1 if subtitle else 0
+    fig.update_layout(
+        template="none",
+        title={
+            # not plotly's subtitle: it lands on the title where a widget is drawn before it is shown
+            "text": f"{title}<br><span style='font-size:12px;color:{MUTED}'>{subtitle}</span>",
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "pad": {"l": 12, "t": 24},
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "automargin": False,
+            "font": {"size": 17, "color": INK},
+        },
+        font={"family": FONT, "size": 12, "color": INK},
+        paper_bgcolor="white",
+        plot_bgcolor="white",
+        height=height,
+        margin={"l": fig.layout.margin.l or 72, "r": 24, "t": 58 + 15 * lines, "b": 78},
+        hoverlabel={"font": {"family": FONT}},
+        legend={
+            "orientation": "h",
+            "yref": "container",
+            "y": 0.012,
+            "yanchor": "bottom",
+            "x": 0,
+            "font": {"size": 11},
+        },
+        dragmode="zoom",
+    )
+    fig.update_xaxes(
+        showgrid=False, zeroline=False, ticks="outside", tickcolor=GRID, linecolor=GRID
+    )
+    fig.update_yaxes(showgrid=False, zeroline=False, linecolor=GRID)
+    return fig

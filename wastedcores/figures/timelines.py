@@ -1,0 +1,242 @@
+"""Who ran where: one row per CPU, colour = class of task."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from wastedcores.errors import MissingEventsError
+from wastedcores.figures import panels
+from wastedcores.figures.scene import Scene, TimeAxis
+from wastedcores.figures.states import pixel_edges
+from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, OTHER_CLASS, palette, style
+from wastedcores.trace.trace import Trace
+
+
+def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Who ran on which CPU in a window, from context switches.
+
+    Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
+    than 0). Where a switch stops another task than the one before it had started, that task is taken to run from its
+    last wakeup on; without one, the switch in between is not known and the time stays with the task before.
+
+    Returns
+    -------
+    polars.DataFrame
+        cpu, start_ns, end_ns, pid, comm, one row per stay, ordered by (cpu, start_ns), clipped to the window; pid 0 is
+        the idle task.
+
+    Raises
+    ------
+    MissingEventsError
+        The trace records no context switches.
+    """
+    columns = ("ts_ns", "cpu", "pid", pl.col("comm").cast(pl.String))
+    switches = (
+        trace.only("switch")
+        .filter(pl.col("ts_ns") <= end_ns)
+        .select(*columns, "prev_pid", pl.col("prev_comm").cast(pl.String))
+        .collect()
+    )
+    if switches.is_empty() and not trace.kinds().get("switch"):
+        raise MissingEventsError(
+            f"{trace.name}: no 'switch' events, so who ran where is unknown. Record sched_switch (perf sched record, "
+            "trace-cmd record -e sched, wastedcores capture)."
+        )
+    # a row per CPU for the time before its first switch, of a task not known (pid -1)
+    begun = (
+        switches.select("cpu")
+        .unique()
+        .with_columns(ts_ns=pl.lit(trace.header.start_ns or 0, pl.Int64))
+    )
+    begun = begun.with_columns(
+        pid=pl.lit(-1, pl.Int32), comm=pl.lit(None, pl.String), prev_pid=-1, prev_comm=None
+    )
+    table = pl.concat([begun.select(switches.columns).cast(switches.schema), switches])
+    follows = {"end_ns": "ts_ns", "then_pid": "prev_pid", "then_comm": "prev_comm"}
+    table = table.sort("cpu", maintain_order=True).with_columns(
+        pl.col(old).shift(-1).over("cpu").alias(new) for new, old in follows.items()
+    )
+    table = table.with_columns(
+        pl.col("end_ns").fill_null(end_ns), pl.col("then_pid").fill_null(pl.col("pid"))
+    )
+    agree = table.filter(pl.col("pid") == pl.col("then_pid"))
+    split = _split(trace, table.filter(pl.col("pid") != pl.col("then_pid")), end_ns)
+    stays = [agree.select("cpu", start_ns="ts_ns", end_ns="end_ns", pid="pid", comm="comm"), split]
+    both = pl.concat(stays).filter(
+        pl.col("end_ns") > start_ns,
+        pl.col("start_ns") < end_ns,
+        pl.col("start_ns") < pl.col("end_ns"),
+        pl.col("pid") >= 0,
+    )
+    return both.with_columns(
+        pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns)
+    ).sort("cpu", "start_ns")
+
+
+def _split(trace: Trace, gaps: pl.DataFrame, end_ns: int) -> pl.DataFrame:
+    """Stays of two tasks each: the one switched to, and from its wakeup on the one that the next switch stops."""
+    wakeups = (
+        trace.only("wakeup", "wakeup_new")
+        .filter(pl.col("ts_ns") <= end_ns, pl.col("pid").is_in(gaps["then_pid"].unique().to_list()))
+        .select("pid", woken_ns="ts_ns")
+        .collect()
+    )
+    gaps = gaps.sort("end_ns").join_asof(
+        wakeups.sort("woken_ns"),
+        left_on="end_ns",
+        right_on="woken_ns",
+        by_left="then_pid",
+        by_right="pid",
+        check_sortedness=False,
+    )
+    woken = pl.col("woken_ns").clip(lower_bound=pl.col("ts_ns"))
+    # before a CPU's first switch the task it stops had been running all along, unless it was woken meanwhile
+    changed = (
+        pl.when(pl.col("pid") < 0)
+        .then(woken.fill_null(pl.col("ts_ns")))
+        .otherwise(woken.fill_null(pl.col("end_ns")))
+    )
+    gaps = gaps.with_columns(change=changed)
+    return pl.concat(
+        [
+            gaps.select("cpu", start_ns="ts_ns", end_ns="change", pid="pid", comm="comm"),
+            gaps.select(
+                "cpu", start_ns="change", end_ns="end_ns", pid="then_pid", comm="then_comm"
+            ),
+        ]
+    )
+
+
+def task_class(comm: str) -> str:
+    """Name of a kind of task: its comm up to a number (``kworker`` for ``kworker/3:1H``; ``cc1`` stays)."""
+    return re.sub(r"[/:\-.#_ ]\d.*$", "", comm) or comm
+
+
+def timeline(
+    scene: Scene,
+    table: pl.DataFrame,
+    window: tuple[int, int],
+    *,
+    cols: int = 600,
+    palette_name: str = "safe",
+    title: str = "",
+    height: int | None = None,
+) -> go.Figure:
+    """Who ran where in a window; a pixel shows the stay that filled most of it.
+
+    Parameters
+    ----------
+    scene
+        Rows, names and axis.
+    table
+        From :func:`runs`.
+    window
+        First and last ns.
+    cols
+        Columns sent to the browser.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One heat map; colour = class of task by its comm, idle as in every figure; hover names task and pid.
+    """
+    from wastedcores.engine.binning_jit import bin_owner
+
+    colours = palette(palette_name)
+    edges = pixel_edges(*window, cols)
+    row_of = {cpu: row for row, cpu in enumerate(scene.cpus)}
+    part = table.filter(pl.col("cpu").is_in(list(row_of)))
+    order = (
+        part["cpu"].replace_strict(row_of, return_dtype=pl.Int64)
+        if part.height
+        else pl.Series([], dtype=pl.Int64)
+    )
+    columns = (part["start_ns"], part["end_ns"], part["pid"], order)
+    intervals = np.array([c.cast(pl.Int64).to_numpy() for c in columns]).reshape(4, part.height)
+    owner = bin_owner(intervals, edges, len(scene.cpus))
+    # what the runqueues say and the switches alone do not: nobody was there
+    empty = (owner < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
+    pids = np.r_[part["pid"].to_numpy(), -1]
+    comms = [*part["comm"].fill_null("?").to_list(), ""]
+    classes, code_of_interval = _classes(part, comms)
+    z = np.where(empty, 0, np.r_[code_of_interval, -1][owner]).astype(np.int8)
+    names = np.array(
+        [
+            *(f"{c}:{p}" if p else "idle" for c, p in zip(comms[:-1], pids[:-1], strict=True)),
+            "unknown",
+        ]
+    )
+    steps = (CLEAR, colours.idle, *CLASS_COLOURS, OTHER_CLASS)
+    n = len(steps)
+    scale = [(e, c) for i, c in enumerate(steps) for e in (i / n, (i + 1) / n)]
+    axis = TimeAxis.of(scene.window[0], window[1] - window[0])
+    fig = make_subplots(rows=1, cols=1)
+    if (z < 0).any():
+        from wastedcores.figures.theme import add_hatch
+
+        add_hatch(fig, "x", "y")
+    fig.add_trace(
+        go.Heatmap(
+            x=axis.at(edges),
+            y=scene.rows(),
+            z=z,
+            text=np.where(empty, "idle", names[owner]).tolist(),
+            zmin=-1.5,
+            zmax=n - 1.5,
+            colorscale=scale,
+            showscale=False,
+            hovertemplate=f"%{{y}}, %{{x:.6~g}} {axis.unit}<br>%{{text}}<extra></extra>",
+            name="running task",
+        ),
+        row=1,
+        col=1,
+    )
+    panels.cpu_axis(fig, scene, 1, 1)
+    panels.add_marks(fig, scene, axis, window, row=1, col=1)
+    present = set(np.unique(z).tolist())
+    labels = ["idle", *classes, *[""] * (len(CLASS_COLOURS) - len(classes)), "other"]
+    for code, (label, colour) in enumerate(zip(labels, steps[1:], strict=True)):
+        if code in present and label:
+            fig.add_trace(
+                go.Scatter(
+                    x=[None],
+                    y=[None],
+                    mode="markers",
+                    name=label,
+                    hoverinfo="skip",
+                    marker={"symbol": "square", "size": 10, "color": colour},
+                )
+            )
+    fig.update_xaxes(range=[float(axis.at(window[0])), float(axis.at(window[1]))], title=axis.title)
+    subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)
+    tall = height or int(np.clip(200 + 6 * len(scene.cpus), 320, 600))
+    style(fig, title, "<br>".join(p for p in (subtitle, scene.loss) if p), tall)
+    fig.update_layout(showlegend=True, margin_b=84)
+    return fig
+
+
+def _classes(part: pl.DataFrame, comms: list[str]) -> tuple[list[str], np.ndarray]:
+    """The classes that ran longest, and each interval's code: 0 idle, 1.. class, last: other."""
+    kinds = [task_class(c) for c in comms[: part.height]]
+    time = (
+        part.with_columns(
+            kind=pl.Series(kinds, dtype=pl.String), ran=pl.col("end_ns") - pl.col("start_ns")
+        )
+        .filter(pl.col("pid") != 0)
+        .group_by("kind")
+        .agg(pl.col("ran").sum())
+        .sort("ran", "kind", descending=[True, False])
+    )
+    top = time["kind"].head(len(CLASS_COLOURS)).to_list()
+    code = {name: i + 1 for i, name in enumerate(top)}
+    other = len(CLASS_COLOURS) + 1
+    codes = [
+        0 if p == 0 else code.get(k, other)
+        for p, k in zip(part["pid"].to_list(), kinds, strict=True)
+    ]
+    return top, np.array(codes, dtype=np.int64)

@@ -1,0 +1,101 @@
+"""How long threads waited for a CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from wastedcores.figures.theme import GRID, palette, style
+
+#: bins per factor of ten
+PER_DECADE = 8
+
+
+def waiting_times(
+    waits: dict[str, np.ndarray],
+    title: str = "",
+    subtitle: str = "",
+    *,
+    persist_ns: int | None = None,
+    palette_name: str = "safe",
+    height: int = 380,
+) -> go.Figure:
+    """Distribution of waiting times: where the waiting went, and the share of waits at least that long.
+
+    Parameters
+    ----------
+    waits
+        Name of a trace -> lengths of its waits in ns (any order). Zero-length waits are counted in the lowest bin.
+    persist_ns
+        Draws a line at the limit of persistence.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Left: thread-seconds waited, by length of the wait. Right: share of waits at least that long (both axes log).
+    """
+    colours = palette(palette_name)
+    shades = (colours.waiting, "#5c6670", "#00795c", "#7b5ea7")
+    top = max((float(w.max()) for w in waits.values() if w.size), default=1e3)
+    edges = 10.0 ** np.arange(
+        3,
+        max(4.0, np.ceil(np.log10(top) * PER_DECADE) / PER_DECADE + 2 / PER_DECADE),
+        1 / PER_DECADE,
+    )
+    fig = make_subplots(
+        rows=1,
+        cols=2,
+        horizontal_spacing=0.09,
+        subplot_titles=["time waited, by length of the wait", "waits at least that long"],
+    )
+    for (name, lengths), colour in zip(waits.items(), shades, strict=False):
+        w = np.clip(lengths.astype(float), edges[0], None)
+        total, _ = np.histogram(w, edges, weights=w)
+        ordered = np.sort(w)
+        share = 1 - np.searchsorted(ordered, edges, side="left") / max(1, w.size)
+        keep = share > 0
+        fig.add_trace(
+            go.Scatter(
+                x=edges[:-1] / 1e6,
+                y=total / 1e9,
+                mode="lines",
+                line={"color": colour, "shape": "hv", "width": 2},
+                fill="tozeroy",
+                name=name,
+                legendgroup=name,
+                hovertemplate="waits from %{x:.3g} ms: %{y:.3g} thread-seconds<extra>"
+                + name
+                + "</extra>",
+            ),
+            row=1,
+            col=1,
+        )
+        fig.add_trace(
+            go.Scatter(
+                x=edges[keep] / 1e6,
+                y=share[keep],
+                mode="lines",
+                line={"color": colour, "width": 2},
+                name=name,
+                legendgroup=name,
+                showlegend=False,
+                hovertemplate="%{y:.2%} of waits last %{x:.3g} ms or longer<extra>"
+                + name
+                + "</extra>",
+            ),
+            row=1,
+            col=2,
+        )
+    for col in (1, 2):
+        fig.update_xaxes(type="log", dtick=1, title="length of the wait (ms)", row=1, col=col)
+        if persist_ns:
+            fig.add_vline(
+                x=persist_ns / 1e6, line={"color": colours.violation, "dash": "dot"}, row=1, col=col
+            )
+    fig.update_yaxes(title="thread-seconds", rangemode="tozero", row=1, col=1)
+    fig.update_yaxes(type="log", dtick=1, tickformat=".3~%", title="share of waits", row=1, col=2)
+    style(fig, title, subtitle, height)
+    fig.update_yaxes(showgrid=True, gridcolor=GRID)
+    fig.update_layout(margin_t=fig.layout.margin.t + 16, showlegend=len(waits) > 1)
+    return fig

@@ -1,0 +1,180 @@
+"""Playground of domains: choose machine, kernels, pinned nodes and hotplug, and see who can never help whom.
+
+State is a :class:`Choice`; every picture is :func:`domain_playground_static` of it, so a report shows the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ipywidgets as w
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.figures.domain_groups import groups_compared, help_sentence, pull_matrix
+from wastedcores.figures.domains import as_widget, domain_areas
+from wastedcores.figures.reading import Shown
+from wastedcores.kernels import PRESETS as KERNELS
+from wastedcores.kernels import KernelModel
+from wastedcores.topology.domains import build_domains
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import PRESETS as MACHINES
+from wastedcores.topology.source import find_machine
+
+#: "no CPU" in the menus; ipywidgets takes None for nothing selected
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to show.
+
+    Attributes
+    ----------
+    machine
+        Preset, file or ``live``.
+    kernel, against
+        Model names; the second one is shown beside the first.
+    pin_nodes
+        Nodes that the tasks may run on; empty: all.
+    cpu
+        The CPU whose domains are drawn; None: the first of the last pinned node.
+    hotplug_cpu
+        A CPU taken offline and back first; None: none.
+    """
+
+    machine: str = "bulldozer8x8"
+    kernel: str = "v4.1"
+    against: str = "v4.1+group_construction"
+    pin_nodes: tuple[int, ...] = (1, 2)
+    cpu: int | None = None
+    hotplug_cpu: int | None = None
+
+    def state(self) -> Machine:
+        """Return the machine after the hotplug."""
+        machine = find_machine(self.machine).machine
+        if self.hotplug_cpu is None:
+            return machine
+        return machine.offline(self.hotplug_cpu).online(self.hotplug_cpu)
+
+
+def domain_playground_static(choice: Choice) -> tuple[Any, ...]:
+    """Make what the playground shows for a choice.
+
+    Parameters
+    ----------
+    choice
+        What to show.
+
+    Returns
+    -------
+    tuple
+        A sentence and three figures: nested domains, groups side by side, who can pull from whom.
+
+    Raises
+    ------
+    WastedCoresError
+        A machine, kernel, node or CPU that is not there.
+    """
+    machine = choice.state()
+    domains = build_domains(machine, KernelModel.named(choice.kernel))
+    pin = [c for n in choice.pin_nodes for c in machine.cpus_of_node(n)] or None
+    cpu = choice.cpu
+    if cpu is None:
+        cpu = machine.cpus_of_node(choice.pin_nodes[-1])[0] if pin else machine.online_cpus[0]
+    source = choice.pin_nodes[0] if len(choice.pin_nodes) > 1 else None
+    return (
+        help_sentence(domains, pin),
+        domain_areas(domains, cpu),
+        groups_compared(machine, cpu, (choice.kernel, choice.against), source),
+        pull_matrix(domains, pin),
+    )
+
+
+class DomainsPlayground(w.VBox):
+    """Controls above the figures; see :func:`domain_playground`."""
+
+    def __init__(self, choice: Choice) -> None:
+        wide = w.Layout(width="330px")
+        extra = [] if choice.machine in MACHINES else [choice.machine]
+        self.machine = w.Dropdown(
+            options=[*extra, *MACHINES], value=choice.machine, description="machine", layout=wide
+        )
+        self.kernel = _kernel_menu(choice.kernel, "kernel", wide)
+        self.against = _kernel_menu(choice.against, "beside", wide)
+        self.pin = w.SelectMultiple(description="pinned to", rows=4)
+        self.cpu = w.Dropdown(description="CPU")
+        self.hotplug = w.Dropdown(description="off and on")
+        self.says = w.HTML()
+        self.place = w.VBox(layout=w.Layout(width="100%"))
+        self._fill(choice)
+        self.machine.observe(self._other_machine, names="value")
+        self._watched = (self.kernel, self.against, self.pin, self.cpu, self.hotplug)
+        for control in self._watched:
+            control.observe(self._draw, names="value")
+        left, right = (
+            w.VBox([self.machine, self.kernel, self.against]),
+            w.VBox([self.cpu, self.hotplug]),
+        )
+        super().__init__([w.HBox([left, self.pin, right]), self.says, self.place])
+        self._draw()
+
+    @property
+    def choice(self) -> Choice:
+        """What the controls say."""
+        return Choice(
+            self.machine.value,
+            self.kernel.value,
+            self.against.value,
+            tuple(self.pin.value),
+            *(None if menu.value == NONE else menu.value for menu in (self.cpu, self.hotplug)),
+        )
+
+    def _fill(self, choice: Choice) -> None:
+        machine = find_machine(choice.machine).machine
+        self.pin.options = [
+            (f"node {n}", n) for n in range(machine.nodes) if machine.cpus_of_node(n)
+        ]
+        nodes = [n for _, n in self.pin.options]
+        self.pin.value = tuple(n for n in choice.pin_nodes if n in nodes)
+        for menu, none, value in (
+            (self.cpu, "first of last pinned node", choice.cpu),
+            (self.hotplug, "no CPU", choice.hotplug_cpu),
+        ):
+            menu.options = [(none, NONE), *((f"CPU {c}", c) for c in machine.online_cpus)]
+            menu.value = NONE if value is None else value
+
+    def _other_machine(self, _: Any) -> None:
+        with self.hold_trait_notifications():
+            self._fill(Choice(self.machine.value, self.kernel.value, self.against.value, ()))
+        self._draw()
+
+    def _draw(self, _: Any = None) -> None:
+        self.says.value = "computing …"
+        try:
+            sentence, *figures = domain_playground_static(self.choice)
+        except WastedCoresError as e:
+            sentence, figures = Shown(str(e), f"<p>{e}</p>"), []
+        self.place.children = tuple(as_widget(figure) for figure in figures)
+        self.says.value = sentence.html
+
+
+def _kernel_menu(value: str, name: str, layout: w.Layout) -> w.Dropdown:
+    extra = [] if value in KERNELS else [value]
+    return w.Dropdown(options=[*extra, *KERNELS], value=value, description=name, layout=layout)
+
+
+def domain_playground(choice: Choice | None = None) -> DomainsPlayground:
+    """Play with domains in a notebook: machine, kernels, pinned nodes, hotplug.
+
+    Parameters
+    ----------
+    choice
+        Where to begin; default: the paper's machine, tasks pinned to nodes 1 and 2.
+
+    Returns
+    -------
+    DomainsPlayground
+        An ipywidgets box; :func:`domain_playground_static` makes the same pictures without a live kernel.
+    """
+    return DomainsPlayground(choice or Choice())

@@ -1,0 +1,144 @@
+"""The trace explorer: the heat map in a notebook, binned anew from the trace whenever it is zoomed.
+
+State is a window and what to show; every picture is :func:`explorer_static` of that state, so a report shows the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipywidgets as w
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.figures import views
+from wastedcores.figures.heatmaps import REDUCTIONS, heatmap
+from wastedcores.figures.html import live_figure
+from wastedcores.figures.reading import Shown, duration
+from wastedcores.figures.run import Run
+from wastedcores.figures.scene import TimeAxis
+from wastedcores.figures.theme import PALETTES
+
+#: most episodes offered in the list
+EPISODES = 50
+
+
+def explorer_static(
+    run: Run,
+    window: tuple[int, int] | None = None,
+    *,
+    show: str = "runqueues",
+    palette_name: str = "safe",
+    reduce: str = "longest",
+) -> Any:
+    """What the explorer shows for a state, as a plain figure (or a sentence where the trace cannot answer)."""
+    if show == "tasks":
+        return views.who_ran(run, window or run.scene.window, palette_name=palette_name)
+    if show == "load":
+        return views.load(run, window)
+    start, end = window or run.scene.window
+    title = f"{duration(end - start)} of {run.label}"
+    return heatmap(run.scene, window, palette_name=palette_name, reduce=reduce, title=title)
+
+
+class Explorer(w.VBox):
+    """Controls above a live figure; see :func:`explorer`."""
+
+    def __init__(self, run: Run, *, palette_name: str = "safe", width: int = 940) -> None:
+        self.run = run
+        self.width = width
+        self.window = run.scene.window
+        layers = ["runqueues", "tasks"] + (["load"] if run.scene.loads else [])
+        self.show = w.ToggleButtons(
+            options=layers, value="runqueues", style={"button_width": "90px"}
+        )
+        self.reduce = w.Dropdown(options=list(REDUCTIONS), value="longest", description="pixel:")
+        self.palette = w.Dropdown(
+            options=list(PALETTES), value=palette_name, description="colours:"
+        )
+        self.episode = w.Dropdown(options=self._episodes(), value=None, description="go to:")
+        self.back = w.Button(description="whole trace", icon="arrows-h")
+        self.says = w.HTML()
+        self.place = w.VBox(layout=w.Layout(width="100%"))
+        self._drawing = False
+        for control in (self.show, self.reduce, self.palette):
+            control.observe(lambda _: self.draw(), names="value")
+        self.episode.observe(self._go, names="value")
+        self.back.on_click(lambda _: self.look(*self.run.scene.window))
+        bar = w.HBox([self.show, self.episode, self.back, self.reduce, self.palette])
+        bar.layout.flex_flow = "row wrap"
+        super().__init__([bar, self.says, self.place])
+        self.draw()
+
+    def _episodes(self) -> list[tuple[str, tuple[int, int] | None]]:
+        table = self.run.result.episodes.sort("wasted_ns", descending=True).head(EPISODES)
+        zero = self.run.scene.window[0]
+        entries: list[tuple[str, tuple[int, int] | None]] = [("an episode …", None)]
+        for row in table.iter_rows(named=True):
+            start, end = row["start_ns"], row["end_ns"]
+            name = f"{duration(end - start)} at {(start - zero) / 1e6:.3f} ms"
+            entries.append((name + (" (persistent)" if row["persistent"] else ""), (start, end)))
+        return entries
+
+    def _go(self, change: Any) -> None:
+        if change["new"] is not None:
+            start, end = change["new"]
+            margin = max((end - start) // 10, 1000)
+            self.look(start - margin, end + margin)
+
+    def look(self, start_ns: int, end_ns: int) -> None:
+        """Show this window, clipped to the trace; at least a microsecond of it."""
+        first, last = self.run.scene.window
+        start = min(max(int(start_ns), first), max(first, last - 1000))
+        self.window = (start, min(max(int(end_ns), start + 1000), last))
+        self.draw()
+
+    def draw(self) -> None:
+        """Bin the window anew and show it."""
+        self.says.value = "computing …"
+        try:
+            shown = explorer_static(
+                self.run,
+                self.window,
+                show=self.show.value,
+                palette_name=self.palette.value,
+                reduce=self.reduce.value,
+            )
+        except WastedCoresError as e:
+            shown = Shown(str(e), f"<p>{e}</p>")
+        if isinstance(shown, Shown):
+            self.says.value = shown.html
+            self.place.children = ()
+            return
+        figure = live_figure(shown, self._zoomed, self.width)
+        self.place.children = (figure,)
+        start, end = self.window
+        self.says.value = (
+            f"{duration(end - start)} of {duration(self.run.scene.window[1] - self.run.scene.window[0])}. Drag over "
+            "the heat map to zoom: it is binned anew from the trace."
+        )
+
+    def _zoomed(self, lo: float, hi: float) -> None:
+        """A zoom in axis units (called by the figure)."""
+        start, end = self.window
+        axis = TimeAxis.of(self.run.scene.window[0], end - start)
+        self.look(round(axis.zero_ns + lo * axis.ns), round(axis.zero_ns + hi * axis.ns))
+
+
+def explorer(run: Run, *, palette_name: str = "safe", width: int = 940) -> Explorer:
+    """Explore a run in a notebook: zoom by dragging, go to an episode, switch between runqueues and tasks.
+
+    Parameters
+    ----------
+    run
+        The run.
+    palette_name
+        ``safe`` or ``paper``.
+    width
+        Of the figure, in pixels of the screen.
+
+    Returns
+    -------
+    Explorer
+        An ipywidgets box; :func:`explorer_static` makes the same picture without a live kernel.
+    """
+    return Explorer(run, palette_name=palette_name, width=width)
