@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Compile with bcc, load and attach by the bpf system call.
+
+bcc 0.26 (Debian 12) can compile typed raw tracepoints but not load them, and typed ones cost about half of untyped
+ones: fields are read by a plain load instead of a helper call. So bcc compiles and makes the maps, and the few system
+calls that load, attach and iterate are made here. Kernels before 5.5 get the same programs untyped.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import platform
+import shutil
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+import _btf
+
+HERE = Path(__file__).resolve().parent
+F_MMAPABLE = 1 << 10
+_NR_BPF = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64": 280}
+_NR_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "s390x": 331, "riscv64": 241}
+PROG_LOAD, RAW_TRACEPOINT_OPEN, LINK_CREATE, ITER_CREATE = 5, 17, 28, 33
+TYPE_KPROBE, TYPE_PERF_EVENT, TYPE_RAW_TRACEPOINT, TYPE_TRACING = 2, 7, 17, 26
+ATTACH_TRACE_RAW_TP, ATTACH_FENTRY, ATTACH_FEXIT, ATTACH_ITER = 23, 24, 25, 28
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class CannotLoad(Exception):
+    """BPF does not work here; the message says what to do."""
+
+
+def bpf(cmd, attr):
+    """The system call; raises OSError."""
+    buf = ctypes.create_string_buffer(attr + bytes(max(0, 128 - len(attr))))
+    fd = _libc.syscall(_NR_BPF[platform.machine()], cmd, buf, len(buf))
+    if fd < 0:
+        e = ctypes.get_errno()
+        raise OSError(e, os.strerror(e))
+    return fd
+
+
+# ------------------------------------------------------------------------------------------- kernel headers for bcc
+def headers_problem():
+    """None when bcc finds headers by itself, else a path to give it, else CannotLoad."""
+    modules = Path("/lib/modules") / platform.release()
+    if (modules / "build" / "include/linux/kconfig.h").exists() or (modules / "source").exists():
+        return None
+    if Path("/sys/kernel/kheaders.tar.xz").exists():
+        return None
+    found = sorted(Path("/usr/src").glob("linux-headers-*/include/linux/kconfig.h"), key=_version)
+    if not found:
+        raise CannotLoad(
+            "no kernel headers for bcc: neither %s/build nor /usr/src/linux-headers-*. Debian/Ubuntu: "
+            "apt-get install linux-headers-amd64 (Ubuntu: linux-headers-generic); Fedora: dnf install kernel-devel; "
+            "Arch: pacman -S linux-headers." % modules
+        )
+    return found[-1].parents[2]
+
+
+def _version(path):
+    return [
+        int(x) for x in "".join(c if c.isdigit() else " " for c in path.parents[2].name).split()
+    ]
+
+
+def _merge(out, folders):
+    """A folder of links that shows several folders as one."""
+    out.mkdir()
+    names = {}
+    for folder in folders:
+        for entry in folder.iterdir() if folder.is_dir() else ():
+            names.setdefault(entry.name, []).append(entry)
+    for name, entries in names.items():
+        if len(entries) > 1 and all(e.is_dir() for e in entries):
+            _merge(out / name, entries)
+        else:
+            (out / name).symlink_to(entries[0])
+
+
+class Headers:
+    """Shows bcc a complete header tree, as a folder of links that goes away again.
+
+    Debian splits a kernel's headers into -amd64 (generated) and -common, and bcc looks only under /lib/modules/RELEASE,
+    which a kernel that is not the distribution's does not have. Any version will do: the programs take only BPF's own
+    types from the headers and every kernel structure from BTF.
+    """
+
+    def __enter__(self):
+        self.folder = None
+        common = headers_problem()
+        if common is not None and "BCC_KERNEL_SOURCE" not in os.environ:
+            stem = (
+                common.name[: -len("-common")] if common.name.endswith("-common") else common.name
+            )
+            parts = sorted(p for p in common.parent.glob(stem + "-*") if p != common)
+            self.folder = tempfile.mkdtemp(prefix="wastedcores-headers-")
+            _merge(Path(self.folder) / "tree", [*parts, common])
+            os.environ["BCC_KERNEL_SOURCE"] = str(Path(self.folder) / "tree")
+        return self
+
+    def __exit__(self, *exc):
+        if self.folder:
+            del os.environ["BCC_KERNEL_SOURCE"]
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+# ------------------------------------------------------------------------------------------- programs
+def cpu_list(text):
+    """'0-2,5' -> [0, 1, 2, 5]."""
+    cpus = []
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def online():
+    """CPUs that are online now."""
+    return cpu_list(Path("/sys/devices/system/cpu/online").read_text())
+
+
+def possible():
+    """One more than the highest CPU number this kernel can have."""
+    return cpu_list(Path("/sys/devices/system/cpu/possible").read_text())[-1] + 1
+
+
+#: macro -> (structure, names the member had); first that exists wins
+OFFSETS = {
+    "OFF_RQ_NR": ("rq", "nr_running"),
+    "OFF_RQ_CPU": ("rq", "cpu"),
+    "OFF_RQ_ONLINE": ("rq", "online"),
+    "OFF_RQ_CURR": ("rq", "curr", "__curr"),
+    "OFF_RQ_CFS": ("rq", "cfs"),
+    "OFF_RQ_CFS_TASKS": ("rq", "cfs_tasks"),
+    "OFF_CFS_LOAD": ("cfs_rq", "avg.load_avg"),
+    "OFF_CFS_RQ": ("cfs_rq", "rq"),
+    "OFF_PID": ("task_struct", "pid"),
+    "OFF_TGID": ("task_struct", "tgid"),
+    "OFF_STATE": ("task_struct", "__state", "state"),  # 2f064a59a11f, 5.14
+    "OFF_TASK_CPU": ("task_struct", "thread_info.cpu", "cpu"),  # bcf9033e5449, 5.16
+    "OFF_PRIO": ("task_struct", "prio"),
+    "OFF_ON_RQ": ("task_struct", "on_rq"),
+    "OFF_ON_CPU": ("task_struct", "on_cpu"),
+    "OFF_COMM": ("task_struct", "comm"),
+    "OFF_CPUS_PTR": ("task_struct", "cpus_ptr"),  # 3bd3706251ee, 5.3
+    "OFF_NR_ALLOWED": ("task_struct", "nr_cpus_allowed"),
+    "OFF_TASK_CFS": ("task_struct", "se.cfs_rq"),
+    "OFF_GROUP_NODE": ("task_struct", "se.group_node"),
+    "OFF_DELAYED": ("task_struct", "se.sched_delayed"),  # 152e11f6df29, 6.12
+    "OFF_RUN_DELAY": ("task_struct", "sched_info.run_delay"),
+    "OFF_EXIT_STATE": ("task_struct", "exit_state"),
+}
+
+
+class Programs:
+    """A compiled C file, its maps and what is attached."""
+
+    def __init__(self, sources, defines=(), typed=True, quiet=True):
+        try:
+            from bcc import BPF
+        except ImportError as e:
+            raise CannotLoad(
+                "%s has no bcc module. Debian/Ubuntu: apt-get install python3-bpfcc; Fedora: dnf install bcc; "
+                "Arch: pacman -S python-bcc. (The package `bcc` of the Python package index is something else.)"
+                % sys.executable
+            ) from e
+        if not Path(_btf.VMLINUX).exists():
+            raise CannotLoad("this kernel has no %s (CONFIG_DEBUG_INFO_BTF)." % _btf.VMLINUX)
+        self.btf = _btf.Btf()
+        self.fds, self.attached, self.missing, self.links = [], [], [], {}
+        self.typed = typed and bool(self.btf.id_of(_btf.TYPEDEF, "btf_trace_sched_switch"))
+        flags = ["-I" + str(HERE), "-Wno-unused-function", "-DNCPU=%d" % possible(), *defines]
+        for macro, (name, *members) in OFFSETS.items():
+            off = self.btf.offset(name, *members)
+            if off is not None:
+                flags.append("-D%s=%d" % (macro, off))
+        if self.typed:
+            flags.append("-DTYPED=1")
+        args = self.btf.tracepoint_args("sched_switch") or [False, True, True]
+        flags.append("-DSWITCH_PREV=%d" % args.index(True))
+        if len(args) > 3:
+            flags.append("-DSWITCH_STATE=%d" % (3 if args[1] else 1))
+        with Headers(), _Silence(quiet) as said:
+            try:
+                text = "\n".join((HERE / s).read_text() for s in sources)
+                self.bcc = BPF(text=text, cflags=flags)
+            except Exception as e:
+                errors = [
+                    line
+                    for line in said.text().splitlines()
+                    if "error:" in line or "headers" in line
+                ]
+                raise CannotLoad(
+                    "bcc could not compile %s (%s): %s"
+                    % (" + ".join(sources), e, "; ".join(errors[:3]))
+                ) from e
+
+    def map_fd(self, name):
+        """File descriptor of a map."""
+        return self.bcc[name].map_fd
+
+    def mmap(self, name, size, write=False):
+        """Memory of an mmapable array."""
+        size = (size + mmap.PAGESIZE - 1) & ~(mmap.PAGESIZE - 1)
+        prot = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
+        return mmap.mmap(self.map_fd(name), size, mmap.MAP_SHARED, prot)
+
+    def load(self, func, prog_type, expected_attach=0, btf_id=0):
+        """BPF_PROG_LOAD of one compiled function; its file descriptor."""
+        code = self.bcc.dump_func(func)
+        insns, lic = (
+            ctypes.create_string_buffer(code, len(code)),
+            ctypes.create_string_buffer(b"GPL"),
+        )
+        log = b""
+        for log_size in (0, 1 << 20):
+            buf = ctypes.create_string_buffer(max(1, log_size))
+            attr = struct.pack(
+                "<IIQQIIQII16sIIIIQIIQII",
+                prog_type,
+                len(code) // 8,
+                ctypes.addressof(insns),
+                ctypes.addressof(lic),
+                1 if log_size else 0,
+                log_size,
+                ctypes.addressof(buf) if log_size else 0,
+                0,
+                0,
+                func.encode()[:15],
+                0,
+                expected_attach,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                btf_id,
+            )
+            # union bpf_attr: ... prog_btf_fd, func_info_rec_size, func_info, func_info_cnt, line_info_rec_size,
+            # line_info, line_info_cnt, attach_btf_id
+            try:
+                fd = bpf(PROG_LOAD, attr)
+                self.fds.append(fd)
+                return fd
+            except OSError as e:
+                error, log = e, buf.value
+                if e.errno in (errno.EPERM,):
+                    break
+        tail = "\n".join(log.decode(errors="replace").strip().splitlines()[-4:])
+        raise CannotLoad("the kernel refuses the program %s: %s\n%s" % (func, error.strerror, tail))
+
+    def raw_tracepoint(self, event, func):
+        """Load and attach to a raw tracepoint; False when this kernel does not have it."""
+        if self.typed:
+            tid = self.btf.id_of(_btf.TYPEDEF, "btf_trace_" + event)
+            if not tid:
+                self.missing.append(event)
+                return False
+            prog = self.load(func, TYPE_TRACING, ATTACH_TRACE_RAW_TP, tid)
+            attr = struct.pack("<QI", 0, prog)  # typed: the name comes from attach_btf_id
+        else:
+            prog = self.load(func, TYPE_RAW_TRACEPOINT)
+            name = ctypes.create_string_buffer(event.encode())
+            attr = struct.pack("<QI", ctypes.addressof(name), prog)
+        try:
+            self.fds.append(bpf(RAW_TRACEPOINT_OPEN, attr))
+        except OSError as e:
+            if e.errno == errno.ENOENT:
+                self.missing.append(event)
+                return False
+            raise CannotLoad("cannot attach to the tracepoint %s: %s" % (event, e.strerror)) from e
+        self.attached.append(event)
+        return True
+
+    def iterate(self, target, func):
+        """Run an iterator program over everything; what it wrote. None before 5.8.
+
+        Loaded once: later calls need no privilege.
+        """
+        tid = self.btf.id_of(_btf.FUNC, "bpf_iter_" + target)
+        if not tid:
+            return None
+        if func not in self.links:
+            prog = self.load(func, TYPE_TRACING, ATTACH_ITER, tid)
+            self.links[func] = bpf(LINK_CREATE, struct.pack("<III", prog, 0, ATTACH_ITER))
+            self.fds.append(self.links[func])
+        try:
+            it = bpf(ITER_CREATE, struct.pack("<II", self.links[func], 0))
+        except OSError:
+            return None
+        chunks = []
+        try:
+            while True:
+                chunk = os.read(it, 1 << 20)
+                if not chunk:
+                    return b"".join(chunks)
+                chunks.append(chunk)
+        finally:
+            os.close(it)
+
+    def timer(self, func, period_ns, cpu):
+        """Run a perf-event program every period_ns on one CPU (a software clock: works in any guest)."""
+        prog = self.load(func, TYPE_PERF_EVENT)
+        # struct perf_event_attr: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, sample_period
+        attr = ctypes.create_string_buffer(
+            struct.pack("<IIQQ", 1, 128, 0, period_ns) + bytes(104), 128
+        )
+        fd = _libc.syscall(_NR_PERF_EVENT_OPEN[platform.machine()], attr, -1, cpu, -1, 8)
+        if fd < 0:
+            raise CannotLoad("perf_event_open: %s" % os.strerror(ctypes.get_errno()))
+        self.fds.append(fd)
+        for request, arg in ((0x40042408, prog), (0x2400, 0)):  # PERF_EVENT_IOC_SET_BPF, _ENABLE
+            if _libc.ioctl(fd, ctypes.c_ulong(request), ctypes.c_ulong(arg)) < 0:
+                raise CannotLoad("perf timer: %s" % os.strerror(ctypes.get_errno()))
+        return fd
+
+    def detach(self):
+        """Close every program and attachment; the maps stay readable."""
+        while self.fds:
+            os.close(self.fds.pop())
+
+
+class _Silence:
+    """bcc's compiler writes to file descriptor 2 what is of no interest (modprobe not found, ...)."""
+
+    def __init__(self, on):
+        self.on = on
+
+    def __enter__(self):
+        if self.on:
+            sys.stderr.flush()
+            self.saved, self.file = os.dup(2), tempfile.TemporaryFile()
+            os.dup2(self.file.fileno(), 2)
+        return self
+
+    def text(self):
+        """What was said so far."""
+        if not self.on:
+            return ""
+        self.file.seek(0)
+        return self.file.read().decode(errors="replace").strip()
+
+    def __exit__(self, *exc):
+        if self.on:
+            os.dup2(self.saved, 2)
+            os.close(self.saved)
+            self.file.close()

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The recorder behind schedtrace and unclaimed: rings, the state at the start, the file (see wastedcores.h)."""
+
+import ctypes
+import json
+import os
+import platform
+import struct
+import time
+from pathlib import Path
+
+import _bpf
+
+FORMAT = "wastedcores.schedtrace"
+VERSION = 1
+BLOCK = struct.Struct("<IHHIIQQQ")
+MAGIC = 0x31424357
+EVENTS, TASKS, COUNTERS, END = 1, 2, 3, 4
+IRQ_RECORDS = 2048
+RECORD = 16
+CPU_STATE = struct.Struct("<7QIIQQQ5Q")  # struct wc_cpu
+ON_AT, T0_AT = 11, 12  # in eights of bytes
+assert CPU_STATE.size == 128
+
+#: event -> raw tracepoints and the functions on them
+PROBES = {
+    "nr_running": [("sched_update_nr_running_tp", "on_nr_running")],
+    "switch": [("sched_switch", "on_switch")],
+    "wakeup": [("sched_wakeup", "on_wakeup"), ("sched_waking", "on_waking")],
+    "wakeup_new": [("sched_wakeup_new", "on_wakeup_new")],
+    "migrate": [("sched_migrate_task", "on_migrate")],
+    "fork": [("sched_process_fork", "on_fork")],
+    "exec": [("sched_process_exec", "on_exec"), ("task_rename", "on_rename")],
+    "exit": [("sched_process_exit", "on_exit")],
+    "cpu_idle": [("cpu_idle", "on_cpu_idle")],
+    "frequency": [("cpu_frequency", "on_frequency")],
+    "load": [("pelt_cfs_tp", "on_load")],
+    "affinity": [],  # noticed by on_switch and on_fork
+}
+DEFAULT = (
+    "nr_running",
+    "switch",
+    "wakeup",
+    "wakeup_new",
+    "migrate",
+    "fork",
+    "exec",
+    "exit",
+    "frequency",
+    "affinity",
+)
+
+
+def power_of_two(n):
+    """The largest one that is not above n."""
+    return 1 << max(0, int(n).bit_length() - 1)
+
+
+class Recorder:
+    """Loads, attaches, drains. All descriptors are open after start(), so capabilities can be dropped then."""
+
+    def __init__(
+        self,
+        events=DEFAULT,
+        buffer_mib=8.0,
+        overwrite=False,
+        sources=("schedtrace.c",),
+        defines=(),
+        typed=True,
+        irq_records=IRQ_RECORDS,
+    ):
+        self.events = tuple(e for e in PROBES if e in events)
+        self.cpus = _bpf.possible()
+        self.records = max(1024, power_of_two(buffer_mib * (1 << 20) / RECORD))
+        self.irq_records = irq_records
+        self.overwrite = overwrite
+        pid_max = int(Path("/proc/sys/kernel/pid_max").read_text())
+        self.mask_words = (self.cpus + 63) // 64
+        flags = [
+            "-DRECORDS=%d" % self.records,
+            "-DIRQ_RECORDS=%d" % self.irq_records,
+            "-DMASK_WORDS=%d" % self.mask_words,
+            "-DPIDS=%d" % ((min(pid_max, 1 << 22) + 1023) // 1024 * 1024),
+            "-DNONLINE=%d" % len(_bpf.online()),
+            *(["-DOVERWRITE=1"] if overwrite else []),
+            *(["-DWANT_AFFINITY=1"] if "affinity" in self.events else []),
+            *defines,
+        ]
+        self.programs = _bpf.Programs(sources, flags, typed=typed)
+        p = self.programs
+        self.cpu_state = p.mmap("cpus", self.cpus * 128, write=True)
+        self.tails = memoryview(p.mmap("tails", self.cpus * 64, write=True)).cast("Q")
+        self.config = memoryview(p.mmap("config", 64, write=True)).cast("Q")
+        self.rings = {
+            False: memoryview(p.mmap("ring", self.cpus * self.records * RECORD)),
+            True: memoryview(p.mmap("irq_ring", self.cpus * self.irq_records * RECORD)),
+        }
+        self.rounds = 0
+        self.t0 = time.monotonic_ns()
+        self.config[0] = self.t0
+        for cpu in range(self.cpus):
+            struct.pack_into("<Q", self.cpu_state, cpu * 128 + 8 * T0_AT, self.t0)
+        self.tasks = b""
+        self.tasks_from = None
+
+    def start(self, extra=()):
+        """Attach everything, record from now on, take the state of every task."""
+        for event in self.events:
+            for tracepoint, func in PROBES[event]:
+                self.programs.raw_tracepoint(tracepoint, func)
+        for tracepoint, func in extra:
+            self.programs.raw_tracepoint(tracepoint, func)
+        self.record(True)
+        self.take_snapshot()
+
+    def record(self, on):
+        """Let the programs write, or only pass."""
+        for cpu in range(self.cpus):
+            struct.pack_into("<Q", self.cpu_state, cpu * 128 + 8 * ON_AT, int(on))
+
+    def take_snapshot(self):
+        """The state of every task and runqueue, and every runqueue's address, into memory."""
+        self.tasks = self.programs.iterate("task", "snapshot") or b""
+        self.tasks_from = "bpf_iter"
+        if not self.tasks:
+            self.tasks, self.tasks_from = self._tasks_from_proc(), "proc"
+
+    def _tasks_from_proc(self):
+        """Before 5.8: from /proc, without affinity and run queue lengths; a task may change while it is read."""
+        out = []
+        for path in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
+            try:
+                now = time.monotonic_ns() - self.t0
+                head, _, rest = path.read_bytes().rpartition(b") ")
+                f = rest.split()
+            except (OSError, ValueError):
+                continue
+            pid, _, comm = head.partition(b" (")
+            out.append(
+                struct.pack(
+                    "<QIIIIHHI16s",
+                    max(now, 0),
+                    int(pid),
+                    int(path.parts[2]),
+                    int(f[36]),
+                    0xFFFFFFFF,
+                    1 if f[0] == b"R" else 0,
+                    int(f[15]) + 100,
+                    self.cpus,
+                    comm[:15],
+                )
+                + b"\xff" * (8 * self.mask_words)
+            )
+        return b"".join(out)
+
+    # ------------------------------------------------------------------------------------- the file
+    def header(self, **more):
+        """The first line of a file."""
+        return (
+            json.dumps(
+                {
+                    "format": FORMAT,
+                    "version": VERSION,
+                    "record_bytes": RECORD,
+                    "t0_ns": self.t0,
+                    "clock": "mono",
+                    "kernel": platform.release(),
+                    "machine": platform.machine(),
+                    "cpus": self.cpus,
+                    "cpus_online": _bpf.online(),
+                    "events": list(self.events),
+                    "missing": self.programs.missing,
+                    "mask_words": self.mask_words,
+                    "records_per_cpu": self.records,
+                    "overwrite": self.overwrite,
+                    "typed": self.programs.typed,
+                    "snapshot": self.tasks_from,
+                    "delayed_dequeue": self.programs.btf.offset("task_struct", "se.sched_delayed")
+                    is not None,
+                    "started_unix": time.time(),
+                    **more,
+                }
+            )
+            + "\n"
+        ).encode()
+
+    def state(self, cpu):
+        """(head, lost, seen, irq_head, extra) of one CPU."""
+        v = CPU_STATE.unpack_from(self.cpu_state, cpu * 128)
+        return v[0], v[2], v[4], v[5], v[11]
+
+    def totals(self):
+        """(events seen, lost) over all CPUs."""
+        states = [self.state(c) for c in range(self.cpus)]
+        return sum(s[2] for s in states), sum(s[1] for s in states)
+
+    def block(self, kind, payload_bytes, cpu=0, seq=0, lost=0, now=None):
+        """A block header."""
+        now = time.monotonic_ns() - self.t0 if now is None else now
+        return BLOCK.pack(
+            MAGIC, kind, cpu, payload_bytes, self.rounds & 0xFFFFFFFF, max(0, now), seq, lost
+        )
+
+    def snapshot_block(self):
+        """The state at the start."""
+        return [self.block(TASKS, len(self.tasks)), self.tasks]
+
+    def counters_block(self):
+        """What every CPU has seen, written and lost by now."""
+        rows = []
+        for cpu in range(self.cpus):
+            head, lost, seen, irq_head, extra = self.state(cpu)
+            over = (
+                max(0, head - self.records) + max(0, irq_head - self.irq_records)
+                if self.overwrite
+                else 0
+            )
+            rows.append(struct.pack("<4Q", seen, head + irq_head - extra, lost, over))
+        payload = b"".join(rows)
+        return [self.block(COUNTERS, len(payload)), payload]
+
+    def end_block(self, **why):
+        """How the capture ended."""
+        payload = json.dumps(why).encode()
+        return [self.block(END, len(payload)), payload]
+
+    def _slices(self, irq, cpu, first, last):
+        """Views of records first..last-1 of a ring, without copying."""
+        size = self.irq_records if irq else self.records
+        ring, base = self.rings[irq], cpu * size
+        a, b = first % size, last % size
+        if first == last:
+            return []
+        if a < b:
+            return [ring[(base + a) * RECORD : (base + b) * RECORD]]
+        return [
+            ring[(base + a) * RECORD : (base + size) * RECORD],
+            ring[base * RECORD : (base + b) * RECORD],
+        ]
+
+    def drain(self, write):
+        """Hand everything new to write(list of buffers); then let the kernel reuse it. Fullest share of a ring."""
+        now = time.monotonic_ns() - self.t0
+        fullest = 0.0
+        self.rounds += 1
+        # all positions at one moment: however long the writing takes, the next round has nothing older
+        states = [self.state(cpu) for cpu in range(self.cpus)]
+        for cpu, (head, lost, _, irq_head, _) in enumerate(states):
+            for irq, last in ((False, head), (True, irq_head)):
+                at = cpu * 8 + irq
+                first = self.tails[at]
+                if first == last:
+                    continue
+                size = self.irq_records if irq else self.records
+                fullest = max(fullest, (last - first) / size)
+                views = self._slices(irq, cpu, first, last)
+                write([self.block(EVENTS, (last - first) * RECORD, cpu, first, lost, now), *views])
+                self.tails[at] = last
+        return fullest
+
+    def dump(self, write, seconds=None):
+        """A flight recorder's content (frozen meanwhile): the last seconds, as far back as every CPU still has them."""
+        self.record(False)
+        time.sleep(0.002)  # programs that have begun finish
+        now = time.monotonic_ns() - self.t0
+        self.rounds += 1
+        since = max(0, now - int(seconds * 1e9)) if seconds else 0
+        parts = []
+        for cpu in range(self.cpus):
+            head, lost, _, irq_head, _ = self.state(cpu)
+            for irq, last in ((False, head), (True, irq_head)):
+                first = max(0, last - (self.irq_records if irq else self.records))
+                if first:  # what came before this ring's oldest record is gone
+                    since = max(since, self._time_of(irq, cpu, first) + 1)
+                parts.append((cpu, irq, first, last, lost))
+        for cpu, irq, first, last, lost in parts:
+            start = self._first_since(irq, cpu, first, last, since)
+            if start != last:
+                views = self._slices(irq, cpu, start, last)
+                write([self.block(EVENTS, (last - start) * RECORD, cpu, start, lost, now), *views])
+        self.record(True)
+        return since
+
+    def _time_of(self, irq, cpu, n):
+        size = self.irq_records if irq else self.records
+        return (
+            struct.unpack_from("<Q", self.rings[irq], (cpu * size + n % size) * RECORD)[0]
+            & 0xFFFFFFFFFFFF
+        )
+
+    def _first_since(self, irq, cpu, low, high, since):
+        while low < high:
+            mid = (low + high) // 2
+            if self._time_of(irq, cpu, mid) < since:
+                low = mid + 1
+            else:
+                high = mid
+        return low
+
+
+# ------------------------------------------------------------------------------------------- privileges
+CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID = 39, 38, 21, 7, 6
+PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS, PR_SET_DUMPABLE = 8, 38, 4
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _capset(caps):
+    bits = sum(1 << c for c in caps)
+    low, high = bits & 0xFFFFFFFF, bits >> 32
+    header = ctypes.create_string_buffer(struct.pack("<Ii", 0x20080522, 0))
+    data = ctypes.create_string_buffer(struct.pack("<6I", low, low, 0, high, high, 0))
+    if _libc.capset(header, data) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def least_privilege(perf_events=False):
+    """Keep CAP_BPF and CAP_PERFMON only (CAP_SYS_ADMIN before 5.8), as the user who called sudo.
+
+    Called before anything is compiled or loaded; when everything is attached, drop_all() gives up the rest. Who opens
+    perf events needs CAP_SYS_ADMIN besides where Debian's and Ubuntu's kernel.perf_event_paranoid is above 2 (their
+    patch does not know CAP_PERFMON).
+    """
+    if os.geteuid() != 0:
+        return "uid %d" % os.geteuid()
+    try:
+        import resource
+
+        resource.setrlimit(
+            resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )
+    except (ValueError, OSError):
+        pass
+    release = [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
+    keep = (CAP_BPF, CAP_PERFMON) if release >= [5, 8] else (CAP_SYS_ADMIN,)
+    if perf_events and int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2:
+        keep = (*keep, CAP_SYS_ADMIN)
+    uid, gid = int(os.environ.get("SUDO_UID", 0)), int(os.environ.get("SUDO_GID", 0))
+    if uid:
+        _libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    _capset(keep)
+    _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    return "+".join({39: "CAP_BPF", 38: "CAP_PERFMON", 21: "CAP_SYS_ADMIN"}[c] for c in keep)
+
+
+def drop_all():
+    """Nothing more is needed once programs are attached and memory is mapped."""
+    if os.geteuid() == 0 or "SUDO_UID" in os.environ:
+        try:
+            _capset(())
+        except OSError:
+            pass

@@ -1,0 +1,245 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# considered  Record which CPUs load balancing and wakeups looked at, beside every scheduling event.
+#             For Linux, uses bcc (as a compiler) and BPF.
+#
+# USAGE: considered [-h] [-o FILE] [--seconds N] [--functions LIST] [--list] [--ebpf]
+#
+# What: the third kind of data of the paper's section 4.2. The kernel has no tracepoint for it, so functions are probed:
+# by fentry where their type information is known and the kernel allows it, else by kprobe.
+#
+# Assumptions: a function the compiler inlined cannot be seen (--list says which can). Of select_idle_sibling only the
+# previous CPU, the target and the choice are certain; where it chose another CPU the target's last-level cache is
+# recorded as looked at.
+#
+# Overhead: balancing runs some hundred times a second and CPU; wakeups as often as they come, a kprobe each.
+#
+# REQUIRES: CONFIG_KPROBES or BPF trampolines (fentry), Linux 5.8+ with BTF; root.
+
+import argparse
+import ctypes
+import os
+import platform
+import re
+import signal
+import struct
+import sys
+from pathlib import Path
+
+import _bpf
+import _btf
+import _recorder
+import schedtrace
+
+EXAMPLES = """examples:
+    considered -o trace.wct --seconds 10   # with all other scheduling events
+    considered --list                      # what can be probed on this kernel
+    considered -o t.wct --functions find_busiest_group,select_idle_sibling
+"""
+#: our name -> the names the kernel had, newest first (renamed in 6.10), and does its return value tell
+FUNCTIONS = {
+    "select_idle_sibling": (("select_idle_sibling",), True),
+    "find_busiest_group": (("sched_balance_find_src_group", "find_busiest_group"), False),
+    "find_busiest_queue": (("sched_balance_find_src_rq", "find_busiest_queue"), False),
+    "find_idlest_group": (("sched_balance_find_dst_group", "find_idlest_group"), False),
+    "find_idlest_cpu": (("sched_balance_find_dst_group_cpu", "find_idlest_group_cpu"), False),
+    "select_task_rq_fair": (("select_task_rq_fair",), True),
+    "load_balance": (("sched_balance_rq", "load_balance"), False),
+}
+#: without select_task_rq_fair: it encloses select_idle_sibling and says less
+DEFAULT = (
+    "select_idle_sibling",
+    "find_busiest_group",
+    "find_busiest_queue",
+    "find_idlest_group",
+    "find_idlest_cpu",
+)
+OFFSETS = {
+    "OFF_ENV_SD": ("lb_env", "sd"),
+    "OFF_ENV_CPUS": ("lb_env", "cpus"),
+    "OFF_ENV_DST_CPU": ("lb_env", "dst_cpu"),
+    "OFF_SD_LEVEL": ("sched_domain", "level"),
+    "OFF_SD_SPAN": ("sched_domain", "span"),
+    "OFF_SG_SPAN": ("sched_group", "cpumask"),
+}
+KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")
+
+
+def symbols():
+    """Our name -> the symbol this kernel has for it (with the compiler's suffix), or None."""
+    text = Path("/proc/kallsyms").read_text()
+    found = {}
+    for name, (names, _) in FUNCTIONS.items():
+        found[name] = None
+        for kernel_name in names:
+            hits = re.findall(
+                r"^\S+ [tT] (%s(?:\.(?:isra|constprop|part)\.\d+)*)$" % kernel_name,
+                text,
+                re.MULTILINE,
+            )
+            if hits:
+                found[name] = min(hits, key=len)
+                break
+    return found
+
+
+def attach_kprobe(programs, func, symbol, at_return):
+    """perf_event_open on the kprobe PMU (since 4.17) and the program on it."""
+    prog = programs.load(func, _bpf.TYPE_KPROBE)
+    name = ctypes.create_string_buffer(symbol.encode())
+    kind = int(KPROBE_TYPE.read_text())
+    # perf_event_attr: type, size, config (bit 0: return), sample_period, sample_type, read_format, flags, wakeup,
+    # bp_type, config1 = kprobe_func, config2 = probe_offset
+    attr = struct.pack(
+        "<IIQQQQQIIQQ", kind, 128, int(at_return), 1, 0, 0, 0, 1, 0, ctypes.addressof(name), 0
+    )
+    attr = ctypes.create_string_buffer(attr + bytes(128 - len(attr)), 128)
+    fd = _bpf._libc.syscall(_bpf._NR_PERF_EVENT_OPEN[platform.machine()], attr, -1, 0, -1, 8)
+    if fd < 0:
+        e = ctypes.get_errno()
+        raise _bpf.CannotLoad("kprobe on %s: %s" % (symbol, os.strerror(e)))
+    programs.fds.append(fd)
+    for request, arg in ((0x40042408, prog), (0x2400, 0)):
+        if _bpf._libc.ioctl(fd, ctypes.c_ulong(request), ctypes.c_ulong(arg)) < 0:
+            raise _bpf.CannotLoad("kprobe on %s: %s" % (symbol, os.strerror(ctypes.get_errno())))
+
+
+def attach(programs, name, symbol, kprobes=False):
+    """By fentry if that works, else by kprobe; the way it went."""
+    returns = FUNCTIONS[name][1]
+    tid = programs.btf.id_of(_btf.FUNC, symbol)
+    if tid and not returns and not kprobes:
+        try:
+            prog = programs.load("fe_" + name, _bpf.TYPE_TRACING, _bpf.ATTACH_FENTRY, tid)
+            programs.fds.append(_bpf.bpf(_bpf.RAW_TRACEPOINT_OPEN, struct.pack("<QI", 0, prog)))
+            return "fentry"
+        except (_bpf.CannotLoad, OSError) as e:
+            refused = e
+    else:
+        refused = None
+    if not KPROBE_TYPE.exists():
+        raise _bpf.CannotLoad(
+            "this kernel does not allow it: no kprobes (CONFIG_KPROBES)%s"
+            % (", and fentry is refused: %s" % str(refused).splitlines()[0] if refused else "")
+        )
+    attach_kprobe(programs, "kp_" + name, symbol, False)
+    if returns:
+        attach_kprobe(programs, "kr_" + name, symbol, True)
+    return "kprobe"
+
+
+def llc_masks(cpus):
+    """For each CPU the mask of those that share its last-level cache (sysfs; itself where unknown)."""
+    masks = []
+    for cpu in range(cpus):
+        shared = [cpu]
+        folder = Path("/sys/devices/system/cpu/cpu%d/cache" % cpu)
+        levels = []
+        for index in folder.glob("index*"):
+            try:
+                levels.append(
+                    (int((index / "level").read_text()), (index / "shared_cpu_list").read_text())
+                )
+            except OSError:
+                continue
+        if levels:
+            shared = _bpf.cpu_list(max(levels)[1])
+        masks.append(sum(1 << c for c in shared))
+    return masks
+
+
+def main(argv=None):
+    """Entry point."""
+    p = argparse.ArgumentParser(
+        prog="considered",
+        description="Record which CPUs balancing and wakeups looked at.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument("-o", "--output", help="file to write (default: standard output)")
+    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
+    p.add_argument("--functions", default=",".join(DEFAULT), help="of: %s" % ", ".join(FUNCTIONS))
+    p.add_argument(
+        "--buffer", type=float, default=8.0, metavar="MIB", help="ring per CPU (default: 8)"
+    )
+    p.add_argument(
+        "--until-eof", action="store_true", help="also stop when standard input is closed"
+    )
+    p.add_argument("--kprobes", action="store_true", help="kprobes even where fentry works")
+    p.add_argument("--list", action="store_true", help="what this kernel has, and exit")
+    p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
+    a = p.parse_args(argv)
+    if a.ebpf:
+        print(
+            (_bpf.HERE / "schedtrace.c").read_text() + (_bpf.HERE / "considered.c").read_text(),
+            end="",
+        )
+        return 0
+    wanted = [f for f in a.functions.split(",") if f]
+    for f in wanted:
+        if f not in FUNCTIONS:
+            p.error("--functions: %r is none of %s" % (f, ", ".join(FUNCTIONS)))
+    have = symbols()
+    if a.list:
+        print("kprobes: %s" % ("yes" if KPROBE_TYPE.exists() else "no (CONFIG_KPROBES)"))
+        for name, symbol in have.items():
+            print("%-20s %s" % (name, symbol or "not in this kernel, or inlined"))
+        return 0
+    if (
+        not have["select_idle_sibling"]
+        and "select_idle_sibling" in wanted
+        and "select_task_rq_fair" not in wanted
+    ):
+        wanted.append("select_task_rq_fair")  # encloses it: the previous and the chosen CPU
+    stop = []
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
+    fd = os.open(a.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) if a.output else 1
+    privileges = _recorder.least_privilege(perf_events=True)
+    try:
+        btf = _btf.Btf()
+        found = {macro: btf.offset(*where) for macro, where in OFFSETS.items()}
+        if found["OFF_SD_SPAN"] is None and btf.offset("sched_domain", "span_weight") is not None:
+            # a 6.18 kernel was seen whose BTF leaves out the flexible array at the end; it is the next aligned long
+            found["OFF_SD_SPAN"] = (btf.offset("sched_domain", "span_weight") + 4 + 7) // 8 * 8
+        defines = ["-D%s=%d" % (macro, off) for macro, off in found.items() if off is not None]
+        if len(defines) < len(OFFSETS):
+            raise _bpf.CannotLoad("this kernel's type information lacks lb_env or sched_domain")
+        r = _recorder.Recorder(
+            _recorder.DEFAULT, a.buffer, sources=("schedtrace.c", "considered.c"), defines=defines
+        )
+        words = r.mask_words
+        llc = r.programs.bcc["llc"]
+        for cpu, mask in enumerate(llc_masks(r.cpus)):
+            raw = mask.to_bytes(8 * words, "little")
+            llc[ctypes.c_int(cpu)] = llc.Leaf.from_buffer_copy(raw)
+        how, problem = {}, None
+        for name in wanted:
+            if not have[name]:
+                print(
+                    "considered: %s: not in this kernel, or inlined: not recorded" % name,
+                    file=sys.stderr,
+                )
+                continue
+            try:
+                how[name] = attach(r.programs, name, have[name], a.kprobes)
+            except (_bpf.CannotLoad, OSError) as e:
+                problem = e
+                print("considered: %s: %s" % (name, e), file=sys.stderr)
+        if not how:
+            raise _bpf.CannotLoad(
+                "nothing can be probed here: %s" % (problem or "no such function")
+            )
+        r.start()
+    except (_bpf.CannotLoad, OSError) as e:
+        print("considered: %s" % e, file=sys.stderr)
+        return 2
+    _recorder.drop_all()
+    print("considered: %s" % ", ".join("%s by %s" % x for x in how.items()), file=sys.stderr)
+    a.flight, a.progress = None, False
+    return schedtrace.record(a, r, schedtrace.Sink(fd), stop, [], privileges)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

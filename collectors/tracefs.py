@@ -1,0 +1,182 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# tracefs  Record scheduling events through the kernel's own tracefs: for machines without bcc or BPF.
+#
+# USAGE: tracefs [-h] [-o FILE] [--seconds N] [--buffer MIB]
+#
+# What: an instance of its own (the global buffer is left alone), the sched events, the monotonic clock; text as the
+# kernel prints it goes to the file while it is recorded, with the kernel's marks where events were lost, and the counts
+# of all losses at the end.
+#
+# Overhead: several times that of schedtrace, and no runqueue sizes; see benchmarks/RESULTS.md ("capture").
+#
+# REQUIRES: root, CONFIG_TRACING. Standard library only.
+
+import argparse
+import ctypes
+import os
+import platform
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+EVENTS = (
+    "sched_switch",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_migrate_task",
+    "sched_process_fork",
+    "sched_process_exec",
+    "sched_process_exit",
+)
+ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+
+
+def tracefs():
+    """The mounted tracefs; mounts it where it is not."""
+    for root in ROOTS:
+        if Path(root, "instances").is_dir():
+            return Path(root)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (
+        libc.mount(b"nodev", ROOTS[0].encode(), b"tracefs", 0, None) == 0
+        and Path(ROOTS[0], "instances").is_dir()
+    ):
+        print("tracefs: mounted %s" % ROOTS[0], file=sys.stderr)
+        return Path(ROOTS[0])
+    raise OSError(
+        "no tracefs at %s and it cannot be mounted: %s"
+        % (ROOTS[0], os.strerror(ctypes.get_errno()))
+    )
+
+
+class Instance:
+    """A trace buffer of our own; goes away again."""
+
+    def __init__(self, buffer_mib):
+        self.path = tracefs() / "instances" / ("wastedcores-%d" % os.getpid())
+        self.path.mkdir()
+        try:
+            (self.path / "trace_clock").write_text("mono")
+            (self.path / "buffer_size_kb").write_text(str(max(64, int(buffer_mib * 1024))))
+            self.enable(True)
+        except OSError:
+            self.close()
+            raise
+
+    def enable(self, on):
+        """Events on or off; only those this kernel has."""
+        for event in EVENTS:
+            switch = self.path / "events/sched" / event / "enable"
+            if switch.exists():
+                switch.write_text("1" if on else "0")
+
+    def losses(self):
+        """(cpu, events) the kernel says it dropped."""
+        for stats in sorted(self.path.glob("per_cpu/cpu*/stats")):
+            counts = dict(
+                line.split(": ", 1) for line in stats.read_text().splitlines() if ": " in line
+            )
+            lost = int(counts.get("overrun", 0)) + int(counts.get("dropped events", 0))
+            if lost:
+                yield int(stats.parent.name[3:]), lost
+
+    def close(self):
+        """Remove the buffer."""
+        self.enable(False)
+        for _ in range(50):
+            try:
+                self.path.rmdir()
+                return
+            except OSError:
+                time.sleep(0.02)
+
+
+def main(argv=None):
+    """Entry point."""
+    p = argparse.ArgumentParser(
+        prog="tracefs", description="Record scheduling events through tracefs."
+    )
+    p.add_argument("-o", "--output", help="file to write (default: standard output)")
+    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
+    p.add_argument(
+        "--buffer", type=float, default=8.0, metavar="MIB", help="buffer per CPU (default 8)"
+    )
+    p.add_argument(
+        "--until-eof", action="store_true", help="also stop when standard input is closed"
+    )
+    a = p.parse_args(argv)
+    stop = []
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, lambda s, _: stop.append(s))
+    out = os.open(a.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) if a.output else 1
+    try:
+        instance = Instance(a.buffer)
+    except OSError as e:
+        print("tracefs: %s" % e, file=sys.stderr)
+        return 2
+    try:
+        record(a, instance, out, stop)
+    except OSError as e:
+        print(
+            "tracefs: cannot write: %s; the file has everything up to here" % e.strerror,
+            file=sys.stderr,
+        )
+        return 2
+    finally:
+        instance.close()
+    return 0
+
+
+def write_all(fd, data):
+    """All of it."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def record(a, instance, out, stop):
+    """Copy the merged text until told to stop, then what is left."""
+    write_all(
+        out,
+        (
+            "# tracer: nop\n#\n# entries-in-buffer/entries-written: 0/0   #P:%d\n#\n"
+            % os.sysconf("SC_NPROCESSORS_ONLN")
+        ).encode(),
+    )
+    pipe = os.open(instance.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
+    started = time.monotonic()
+    print("ready", file=sys.stderr, flush=True)
+    rest = b""
+    while True:
+        done = bool(stop) or (a.seconds is not None and time.monotonic() - started >= a.seconds)
+        if not done and a.until_eof and select.select([0], [], [], 0)[0] and not os.read(0, 4096):
+            done = True
+        if done:
+            instance.enable(False)
+        while True:
+            try:
+                chunk = os.read(pipe, 1 << 16)
+            except BlockingIOError:
+                break
+            if not chunk:
+                break
+            rest = rest + chunk
+            cut = rest.rfind(b"\n") + 1
+            write_all(out, rest[:cut])
+            rest = rest[cut:]
+        if done:
+            break
+        time.sleep(0.02)
+    os.close(pipe)
+    lost = list(instance.losses())
+    print(
+        "%d events lost, kernel %s" % (sum(n for _, n in lost), platform.release()), file=sys.stderr
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The contract between the collectors and the package: what a record is.  tests/test_contract.py reads this file and
+ * compares it with wastedcores/trace/readers/schedtrace.py.
+ *
+ * A file is one line of JSON (the header), then blocks: struct wc_block and its payload.
+ */
+#ifndef WASTEDCORES_H
+#define WASTEDCORES_H
+
+#define WC_VERSION 1
+
+/* One event: 16 bytes, in the buffer and in the file. */
+struct wc_record {
+	u64 w0; /* bits 0-47: ns since the header's t0_ns; 48-52: kind; 53-63: x (see kinds) */
+	u64 w1; /* see kinds */
+};
+
+/* Kinds: the fields of w1 from bit 0 up, then x. pid: 22 bits (PID_MAX_LIMIT is 2^22); cpu: 13 bits. */
+#define WC_NR_RUNNING	1  /* cpu:16 nr:24 change:24(signed) */
+#define WC_SWITCH	2  /* prev_pid:22 next_pid:22 next_prio:8 prev_prio:8; x: index into "RSDTtXZPI":10, preempted:1 */
+#define WC_WAKEUP	3  /* pid:22 by_pid:22 cpu:13 src_cpu_low:7; x: src_cpu_high:6 */
+#define WC_WAKEUP_NEW	4  /* as WC_WAKEUP */
+#define WC_MIGRATE	5  /* pid:22 src_cpu:13 cpu:13 by_pid_low:16; x: by_pid_high:6 op:3 */
+#define WC_FORK		6  /* pid:22 by_pid:22 */
+#define WC_EXEC		7  /* pid:22 old_pid:22; two WC_NAME follow */
+#define WC_EXIT		8  /* pid:22 prio:8 */
+#define WC_CPU_IDLE	9  /* cpu:16 state:32(signed) */
+#define WC_FREQUENCY	10 /* cpu:16 khz:32 */
+#define WC_LOAD		11 /* cpu:16 load:48 */
+#define WC_AFFINITY	12 /* pid:22 words:10; that many WC_MASK follow */
+#define WC_RENAME	13 /* pid:22; two WC_NAME follow */
+#define WC_NAME		14 /* 8 bytes of comm; x: 0 first half, 1 second */
+#define WC_MASK		15 /* 64 bits of a CPU mask; x: which word */
+#define WC_LOST		16 /* count:64 of events this CPU dropped just before */
+#define WC_CONSIDERED	17 /* cpu:13 src_cpu:13 pid:22 function:8 level:8; x: words; that many WC_MASK follow */
+
+/* WC_MIGRATE op */
+#define WC_OP_OTHER	0
+#define WC_OP_WAKEUP	1
+#define WC_OP_FORK	2
+#define WC_OP_BALANCE	3
+
+/* One task or runqueue as the capture found it (struct in a WC_BLOCK_TASKS payload, then the mask's words). */
+struct wc_task {
+	u64 ts;       /* ns since t0_ns, read before the state */
+	u32 pid;
+	u32 tgid;
+	u32 cpu;
+	u32 rq_nr;    /* nr_running of that CPU's runqueue */
+	u16 state;    /* 0 sleeping, 1 waiting, 2 running */
+	u16 prio;
+	u32 allowed;  /* nr_cpus_allowed */
+	char comm[16];
+};
+
+/* Block types */
+#define WC_BLOCK_EVENTS		1 /* records of one CPU, oldest first */
+#define WC_BLOCK_TASKS		2 /* the state at the start */
+#define WC_BLOCK_COUNTERS	3 /* struct wc_counters, one per possible CPU; about once a second */
+#define WC_BLOCK_END		4 /* JSON: why the capture ended; absent when it was cut */
+#define WC_BLOCK_MAGIC		0x31424357 /* "WCB1" */
+
+struct wc_block {
+	u32 magic;
+	u16 type;
+	u16 cpu;
+	u32 bytes;    /* of payload */
+	u32 round;    /* blocks of one drain of all CPUs share it */
+	u64 now;      /* ns since t0_ns when this drain began: no later block has older events (but for one drain) */
+	u64 seq;      /* number of the first record on this CPU */
+	u64 lost;     /* events this CPU has lost so far */
+};
+
+struct wc_counters {
+	u64 seen;     /* events the probes wanted to record on this CPU */
+	u64 written;  /* of them written (a record, or a record and its WC_NAME or WC_MASK) */
+	u64 lost;     /* of them dropped for want of room; seen = written + lost, each counted by itself */
+	u64 overwritten; /* records a flight recorder has overwritten */
+};
+#endif
