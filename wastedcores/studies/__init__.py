@@ -1,0 +1,1 @@
+"""One module per published result: the scenario, what is calibrated, what is predicted."""

@@ -1,0 +1,256 @@
+"""One replay each, as sweep tasks: plain arguments in, a flat row out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from wastedcores.engine import codes
+from wastedcores.errors import TopologyError, WorkloadError
+from wastedcores.kernels import KernelModel
+from wastedcores.replay import RawReplay, costs_of, simulate
+from wastedcores.studies.databases import database
+from wastedcores.studies.spmd import Spmd, program
+from wastedcores.topology.domains import build_domains
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import BULLDOZER, grid, preset
+from wastedcores.workload.program import Program
+from wastedcores.workload.recorded import recorded_gi, recorded_ms
+
+#: what a rate is measured over, and what comes before it: threads find their places in the first half second
+SETTLE_NS = 700_000_000
+WINDOW_NS = 1_500_000_000
+#: intervals that a rate needs; the window is made longer until it has them
+ENOUGH = 8
+LONGEST_NS = 120_000_000_000
+TICK_NS = 4_000_000
+
+
+@lru_cache(maxsize=8)
+def machine_named(name: str) -> Machine:
+    """A machine, built once a process.
+
+    A preset; or ``bulldozer:N``: N CPUs (2, 4, 8: part of one node; 16, 32, 64: whole nodes) cut from the paper's
+    machine; or ``desktop:N``: N CPUs that share one cache.
+
+    Raises
+    ------
+    TopologyError
+        Neither.
+    """
+    family, _, number = name.partition(":")
+    if not number:
+        return preset(name)
+    cpus = int(number) if number.isdigit() else 0
+    if family == "desktop" and cpus > 0:
+        return grid(name, cores_per_llc=cpus)
+    if family == "bulldozer" and cpus in (2, 4, 8):
+        return grid(name, cores_per_llc=cpus // 2, threads=2)
+    if family == "bulldozer" and cpus in (16, 32, 64):
+        nodes = cpus // 8
+        slit = [row[:nodes] for row in BULLDOZER[:nodes]]
+        return grid(
+            name,
+            packages=nodes // 2,
+            nodes_per_package=2,
+            cores_per_llc=4,
+            threads=2,
+            distance=slit,
+        )
+    raise TopologyError(
+        f"machine {name!r}: expected bulldozer:2, 4, 8, 16, 32 or 64, desktop:N, or the name of a preset."
+    )
+
+
+def _simulate(
+    work: Program, machine: str, kernel: str, seed: int, tick_ns: int, **how: Any
+) -> RawReplay:
+    where = machine_named(machine)
+    costs = replace(costs_of(where), tick_ns=tick_ns)
+    return simulate(
+        work, where, KernelModel.named(kernel), seed=seed, costs=costs, load=False, **how
+    )
+
+
+def spmd(
+    kernel: str,
+    machine: str,
+    seed: int,
+    *,
+    until_ns: int | None = None,
+    tick_ns: int = TICK_NS,
+    **spec: Any,
+) -> dict:
+    """Rate of a program of many equal threads.
+
+    Returns
+    -------
+    dict
+        ``interval_s`` (of kind ``none``: the whole run), ``busy_cpus``, ``events``, ``wall_s``.
+
+    Raises
+    ------
+    WorkloadError
+        No rate after two simulated minutes.
+    """
+    if spec.get("nodes") is not None:
+        spec["nodes"] = tuple(spec["nodes"])
+    what = Spmd(**spec)
+    work = program(what, machine_named(machine), seed)
+    if what.kind == "none":
+        raw = _simulate(work, machine, kernel, seed, tick_ns)
+        begin = raw.phase_ns + what.start_ns
+        return _row(raw, (raw.end_ns - begin) / 1e9, begin, raw.end_ns)
+    window = WINDOW_NS
+    while True:
+        begin = what.start_ns + SETTLE_NS
+        raw = _simulate(work, machine, kernel, seed, tick_ns, until_ns=until_ns or begin + window)
+        marks = raw.log[raw.log[:, 1] == codes.LOG_MARK, 0]
+        marks = marks[marks >= raw.phase_ns + begin]
+        if len(marks) > ENOUGH or until_ns:
+            break
+        window *= 4
+        if window > LONGEST_NS:
+            raise WorkloadError(
+                f"{what.kind} program of {what.threads} threads: {len(marks)} intervals in {window / 4e9:.0f} "
+                f"simulated seconds, expected more than {ENOUGH}; is its grain ({what.grain_ns} ns) too long?"
+            )
+    if len(marks) < 2:
+        raise WorkloadError(
+            f"{what.kind} program: no two intervals before {until_ns} ns; give more time."
+        )
+    span = int(marks[-1] - marks[0])
+    return _row(raw, span / (len(marks) - 1) / 1e9, int(marks[0]), int(marks[-1]))
+
+
+def _row(raw: RawReplay, interval_s: float, begin_ns: int, end_ns: int) -> dict:
+    return {
+        "interval_s": interval_s,
+        "busy_cpus": busy_cpus(raw, begin_ns, end_ns),
+        "events": raw.events,
+        "wall_s": raw.wall_s,
+    }
+
+
+def busy_cpus(
+    raw: RawReplay, begin_ns: int, end_ns: int, cpus: Sequence[int] | None = None
+) -> float:
+    """Mean number of CPUs (of these) with something to run between two times of the trace."""
+    log = raw.log[raw.log[:, 1] == codes.LOG_NR_RUNNING]
+    if cpus is not None:
+        log = log[np.isin(log[:, 2], list(cpus))]
+    total = 0
+    for cpu in np.unique(log[:, 2]):
+        mine = log[log[:, 2] == cpu]
+        times = np.clip(np.append(mine[:, 0], end_ns), begin_ns, end_ns)
+        total += int(np.sum(np.diff(times) * (mine[:, 6] > 0)))
+    return total / max(end_ns - begin_ns, 1)
+
+
+def make_r(kernel: str, machine: str, seed: int, *, jobs: int, tick_ns: int = TICK_NS) -> dict:
+    """``make -jN`` beside two R (paper 3.1), the compilers as the recorded ones: 20-60 ms each.
+
+    Returns
+    -------
+    dict
+        ``make_s``; ``r_share``: part of a CPU that each R had meanwhile; ``idle_nodes``: nodes that left at least one
+        of their CPUs unused; ``busy_cpus``.
+    """
+    where = machine_named(machine)
+    work = recorded_gi(where, seed, jobs=jobs).program()
+    raw = _simulate(work, machine, kernel, seed, tick_ns)
+    begin, end = _between(raw, work, "make start", "make end")
+    # the last second is the tail of the last jobs; figure 2 shows the middle
+    middle = begin + (end - begin) * 3 // 4
+    per_node = [
+        busy_cpus(raw, begin, middle, where.cpus_of_node(node)) for node in range(where.nodes)
+    ]
+    hogs = [where.cpus + 1, where.cpus + 2]
+    return {
+        "make_s": (end - begin) / 1e9,
+        "r_share": sum(_running(raw, pid, begin, end) for pid in hogs) / len(hogs),
+        "idle_nodes": sum(
+            busy <= len(where.cpus_of_node(node)) - 1 for node, busy in enumerate(per_node)
+        ),
+        "busy_cpus": sum(per_node),
+        "events": raw.events,
+        "wall_s": raw.wall_s,
+    }
+
+
+def tpch(
+    kernel: str,
+    machine: str,
+    seed: int,
+    *,
+    pools: list[int],
+    together: bool,
+    stages: int,
+    autogroups: bool = False,
+    tick_ns: int = TICK_NS,
+) -> dict:
+    """A database's workers (``studies/databases.py``); ``stage_s`` is the time of one stage."""
+    work = database(
+        machine_named(machine),
+        seed,
+        pools=tuple(pools),
+        together=together,
+        stages=stages,
+        autogroups=autogroups,
+    )
+    raw = _simulate(work, machine, kernel, seed, tick_ns)
+    begin, end = _between(raw, work, "query start", "query end")
+    return {
+        "stage_s": (end - begin) / 1e9 / stages,
+        "busy_cpus": busy_cpus(raw, begin, end),
+        "events": raw.events,
+        "wall_s": raw.wall_s,
+    }
+
+
+def looks_of_core0(kernel: str, machine: str, seed: int) -> dict:
+    """Figure 5: median time between the moments at which CPU 0 looks for work to steal."""
+    where = machine_named(machine)
+    work = recorded_ms(where, seed, n=16, limit_s=0.5).program()
+    raw = _simulate(work, machine, kernel, seed, TICK_NS, considered=True)
+    op = codes.LOOK_STATS
+    rows = raw.log[
+        (raw.log[:, 1] == codes.LOG_CONSIDERED) & (raw.log[:, 5] == 0) & (raw.log[:, 7] == op)
+    ]
+    rows = rows[rows[:, 0] > raw.phase_ns + SETTLE_NS]
+    times = np.unique(rows[:, 0])
+    if len(times) < 3:
+        raise WorkloadError(
+            f"CPU 0 looked for work {len(times)} times in half a second; expected many."
+        )
+    return {"period_ms": float(np.median(np.diff(times))) / 1e6, "looks": len(times)}
+
+
+def machine_groups(kernel: str, machine: str, seed: int) -> dict:
+    """The two scheduling groups that CPU 0 sees over the whole machine, as sets of nodes (paper 3.2)."""
+    del seed  # nothing is drawn
+    where = machine_named(machine)
+    top = build_domains(where, KernelModel.named(kernel)).of(0)[-1]
+    node = where.node_of_cpu
+    sets = [sorted({int(node[c]) for c in g.cpus}) for g in top.groups]
+    return {"groups": ";".join("{" + ",".join(map(str, nodes)) + "}" for nodes in sets)}
+
+
+def _between(raw: RawReplay, work: Program, first: str, last: str) -> tuple[int, int]:
+    """Times of two marks."""
+    rows = raw.log[raw.log[:, 1] == codes.LOG_MARK]
+    at = {work.texts[int(r[6])]: int(r[0]) for r in rows}
+    return at[first], at[last]
+
+
+def _running(raw: RawReplay, pid: int, begin_ns: int, end_ns: int) -> float:
+    """Part of the window in which a task ran."""
+    log = raw.log[raw.log[:, 1] == codes.LOG_SWITCH]
+    on = np.clip(log[log[:, 3] == pid, 0], begin_ns, end_ns)
+    off = np.clip(log[log[:, 4] == pid, 0], begin_ns, end_ns)
+    off = np.append(off, end_ns) if len(off) < len(on) else off
+    return float(np.sum(off - on)) / max(end_ns - begin_ns, 1)

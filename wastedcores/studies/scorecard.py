@@ -1,0 +1,245 @@
+"""The scorecard: every number of the papers that was tried, published beside ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from wastedcores import __version__
+from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.resources import find
+from wastedcores.studies import make_r, nas, nas_rows, tools, tpch
+from wastedcores.studies.entries import Entry, direction_right
+from wastedcores.studies.published import TABLES, Tables, blanked, load
+from wastedcores.sweep import Run, sweep
+
+SCHEMA = "wastedcores.reproduce/1"
+PARTS = ("table1", "table2", "table3", "claims", "walcher")
+CALIBRATION = Path(__file__).with_name("calibration.json")
+#: what the issue of this scorecard calls success of a prediction
+GOOD = 1.5
+
+Note = Callable[[str], None]
+
+
+def calibration(path: Path = CALIBRATION) -> dict[str, Any]:
+    """The stored result of :func:`calibrate`.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    if not path.exists():
+        raise UsageError(
+            f"{path}: there is no calibration; make one with wastedcores reproduce --calibrate."
+        )
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def calibrate(
+    folder: Path,
+    *,
+    seeds: Sequence[int] = (1, 2, 3, 4, 5),
+    workers: int | None = None,
+    scheduler: str | None = None,
+    progress: bool = True,
+    note: Note = print,
+) -> dict[str, Any]:
+    """Find the parameters of all programs from the cells that may be seen, and say how well they fit.
+
+    Parameters
+    ----------
+    folder
+        Where the replays are kept, so that a calibration that was interrupted goes on.
+    seeds, workers, scheduler, progress
+        As for :func:`reproduce`.
+    note
+        Is told what happens.
+    """
+    tables = blanked(load())
+    folder.mkdir(parents=True, exist_ok=True)
+    step = 0
+
+    def execute(runs: list[Run]) -> list[dict[str, Any]]:
+        nonlocal step
+        step += 1
+        note(f"calibration, step {step}: {len(runs)} replays")
+        table = sweep(
+            runs,
+            folder / f"calibration-{step}.parquet",
+            workers=workers,
+            scheduler=scheduler,
+            progress=progress,
+        )
+        rows = table.to_dicts()
+        for row in rows:
+            if row["error"] is not None:
+                raise UsageError(f"calibration: a replay of {row['kind']} failed: {row['error']}")
+        return rows
+
+    return {
+        "schema": "wastedcores.calibration/1",
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "version": __version__,
+        "commit": commit(),
+        "seeds": list(seeds),
+        "seen": "Table 1 (both columns), Table 3 (fixed column), Table 2 (row none)",
+        "nas": nas.calibrate(tables, execute, seeds=seeds),
+        "tpch": tpch.calibrate(tables, execute, seeds=seeds),
+    }
+
+
+def commit() -> str:
+    """Short name of the commit of a checkout; empty in an installed package."""
+    try:
+        out = subprocess.run(
+            ["git", "-C", str(find("pyproject.toml").parent), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except (OSError, WastedCoresError):
+        return ""
+    return out.stdout.strip()
+
+
+def entries(
+    parts: Sequence[str], tables: Tables, calibrated: dict[str, Any], seeds: Sequence[int]
+) -> list[Entry]:
+    """Rows to run, of these parts."""
+    parameters = nas.parameters_from(calibrated["nas"])
+    made: list[Entry] = []
+    for part in parts:
+        if part in ("table1", "table3"):
+            made += nas_rows.entries(part, tables, parameters, seeds)
+        elif part == "table2":
+            made += tpch.entries(tables, calibrated["tpch"], seeds)
+        elif part == "walcher":
+            made += tpch.desktop_entries(tables, seeds)
+        elif part == "claims":
+            made += make_r.entries(tables, seeds)
+            made += nas_rows.lu_beside_r(tables, parameters, seeds)
+        else:
+            raise UsageError(f"part {part!r}: there are {', '.join(PARTS)} and all.")
+    return made
+
+
+def reproduce(
+    parts: Sequence[str],
+    folder: Path,
+    *,
+    seeds: Sequence[int] = tuple(range(1, 21)),
+    workers: int | None = None,
+    scheduler: str | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Run everything that the rows of these parts need and fill them in.
+
+    Parameters
+    ----------
+    parts
+        Of :data:`PARTS`.
+    folder
+        Gets ``runs.parquet`` (one line a replay) and ``scorecard.json``; what is in it is not run again.
+    seeds
+        Median and 5-95 % range are over these.
+    workers, scheduler, progress
+        As for :func:`wastedcores.sweep.sweep`.
+
+    Returns
+    -------
+    dict
+        Schema ``wastedcores.reproduce/1``: ``rows``, ``summary``, ``not_tried``, where the parameters come from.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tables, calibrated = load(), calibration()
+    todo = entries(parts, tables, calibrated, seeds)
+    runs = list({run.key: run for entry in todo for run in entry.runs()}.values())
+    table = sweep(
+        runs,
+        folder / "runs.parquet",
+        workers=workers,
+        scheduler=scheduler,
+        progress=progress,
+    )
+    results = {row["run"]: row for row in table.to_dicts()}
+    rows = [entry.row(results) for entry in todo]
+    missing: list[str] = []
+    if "claims" in parts:
+        measured, missing = tools.rows(tables)
+        rows += measured
+    out = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "commit": commit(),
+        "parts": list(parts),
+        "seeds": len(seeds),
+        "replays": len(runs),
+        "calibration": {k: v for k, v in calibrated.items() if k not in ("nas", "tpch")},
+        "rows": rows,
+        "summary": summary(rows),
+        "not_tried": not_tried(rows, parts, tables, missing),
+    }
+    part = folder / "scorecard.json.part"
+    part.write_text(json.dumps(out, indent=1) + "\n")
+    part.replace(folder / "scorecard.json")
+    return out
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How many rows came out how, and what the worst are."""
+    predicted = [r for r in rows if r["kind"] == "predicted" and r["ratio"]]
+    away = [max(r["ratio"], 1 / r["ratio"]) for r in predicted]
+    known = [r for r in rows if r["ours"] is not None]
+    return {
+        "rows": len(rows),
+        "calibrated": sum(r["kind"] == "calibrated" for r in rows),
+        "predicted": sum(r["kind"] == "predicted" for r in rows),
+        "measured": sum(r["kind"] == "measured" for r in rows),
+        "failed": sum(r["verdict"] == "failed" for r in rows),
+        "direction_wrong": [
+            r["id"]
+            for r in known
+            if r["kind"] != "measured" and not direction_right(r["ours"], r["published"], r["unit"])
+        ],
+        "predicted_within_1.5": sum(a <= GOOD for a in away) / len(away) if away else None,
+        "predicted_median_error": median(abs(r["ratio"] - 1) for r in predicted) if away else None,
+        "missed": [r["id"] for r, a in zip(predicted, away, strict=True) if a > GOOD],
+    }
+
+
+def not_tried(
+    rows: Sequence[dict[str, Any]], parts: Sequence[str], tables: Tables, missing: Sequence[str]
+) -> list[dict[str, str]]:
+    """Published claims without a row, each with the reason."""
+    if "claims" not in parts:
+        return []
+    have = {r["id"].removeprefix("claims.") for r in rows}
+    why = {
+        "lozi2016_claims": "a statement in words, or a setting of their tool that ours has as its default",
+        "carver2019_claims": "needs frequency scaling, which the replay does not have",
+        "sites_claims": "a measurement of hardware (sleep states, frequency, page faults), or of Linux 4.19 in time",
+    }
+    out = []
+    for table, reason in why.items():
+        assert table in TABLES
+        for row in tables.rows(table):
+            if row in have:
+                continue
+            wanting = f"claims.{row}" in missing
+            out.append(
+                {
+                    "source": table.removesuffix("_claims"),
+                    "quantity": tables.text(table, row, "quantity"),
+                    "published": f"{tables.text(table, row, 'value')} {tables.text(table, row, 'unit')}",
+                    "why": "no benchmark of ours has measured it yet" if wanting else reason,
+                }
+            )
+    return out

@@ -1,0 +1,257 @@
+"""What the predictions depend on, from which size on the bugs matter, and what a checker sees with other S and M."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import polars as pl
+
+from wastedcores.datasets import fetch
+from wastedcores.invariant import check
+from wastedcores.studies import nas, tpch
+from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, changed, run
+from wastedcores.studies.scorecard import calibration
+from wastedcores.studies.spmd import SPIN_LIMIT_NS, SPREAD
+from wastedcores.sweep import Run, sweep
+from wastedcores.trace.io import open_trace
+
+#: every parameter is made this much smaller and larger
+STEP = 1.25
+SIZES = (2, 4, 8, 16, 32, 64)
+#: programs that stand for their kind in the curves
+CURVE_APP = "cg"
+TICKS_MS = (1, 4, 10)
+#: recordings for the checker's S and M
+RECORDINGS = (
+    "group-imbalance-buggy",
+    "group-construction-buggy",
+    "overload-on-wakeup-buggy",
+    "missing-domains-buggy",
+    "lu-pinned-buggy",
+)
+M_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def study(
+    folder: Path,
+    *,
+    seeds: Sequence[int] = (1, 2, 3),
+    workers: int | None = None,
+    scheduler: str | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Run all of it and write ``sensitivity.json`` into the folder.
+
+    Returns
+    -------
+    dict
+        ``tornado`` (id, parameter, low, base, high in seconds), ``curves`` (bug, cpus, ratio bug/fixed),
+        ``tick`` (id, tick_ms, seconds), ``checker`` (recording, m_ms, caught share, checks until seen).
+    """
+    parameters = nas.parameters_from(calibration()["nas"])
+    plans = {
+        "tornado": _tornado_runs(parameters, seeds),
+        "curves": _curve_runs(parameters, seeds),
+        "tick": _tick_runs(parameters, seeds),
+    }
+    runs = {
+        r.key: r for plan in plans.values() for sets in plan.values() for rs in sets for r in rs
+    }
+    table = sweep(
+        list(runs.values()),
+        folder / "sensitivity.parquet",
+        workers=workers,
+        scheduler=scheduler,
+        progress=progress,
+    )
+    rows = {row["run"]: row for row in table.to_dicts()}
+
+    def value(runs: Sequence[Run], column: str) -> float | None:
+        got = [rows[r.key][column] for r in runs if rows[r.key]["error"] is None]
+        return float(median(got)) if got else None
+
+    out = {
+        "schema": "wastedcores.sensitivity/1",
+        "step": STEP,
+        "tornado": _tornado_rows(plans["tornado"], parameters, value),
+        "curves": _curve_rows(plans["curves"], value),
+        "tick": [
+            {"id": f"table3.{app}.bug", "tick_ms": ms, "s": parameters[app].total_s(v)}
+            for (app, ms), (runs_,) in plans["tick"].items()
+            if (v := value(runs_, "interval_s")) is not None
+        ],
+        "checker": checker(),
+    }
+    part = folder / "sensitivity.json.part"
+    part.write_text(json.dumps(out, indent=1) + "\n")
+    part.replace(folder / "sensitivity.json")
+    return out
+
+
+_KNOBS = ("work_s", "serial_s", "intervals", "planes", "remote", "spin_ns", "spread")
+
+
+def _tornado_runs(
+    parameters: dict[str, Parameters], seeds: Sequence[int]
+) -> dict[Any, list[list[Run]]]:
+    """Table 3's bug column with one parameter changed and all others as calibrated."""
+    plan: dict[Any, list[list[Run]]] = {}
+    place = PLACES["table3_bug"]
+    for app, p in parameters.items():
+        plan[app, "base"] = [[run(p, place, s) for s in seeds]]
+        for knob in _KNOBS:
+            if knob in ("spin_ns", "spread"):
+                base: float = SPIN_LIMIT_NS if knob == "spin_ns" else SPREAD
+                if p.kind == "none":
+                    continue
+                values = [{knob: type(base)(base * f)} for f in (1 / STEP, STEP)]
+                plan[app, knob] = [[run(p, place, s, **v) for s in seeds] for v in values]  # type: ignore[arg-type]
+            elif getattr(p, knob) and not (knob == "intervals" and p.kind == "none"):
+                plan[app, knob] = [
+                    [run(changed(p, knob, f), place, s) for s in seeds] for f in (1 / STEP, STEP)
+                ]
+    return plan
+
+
+def _tornado_rows(
+    plan: dict[Any, list[list[Run]]], parameters: dict[str, Parameters], value: Any
+) -> list[dict]:
+    rows = []
+    for (app, knob), sets in plan.items():
+        if knob == "base":
+            continue
+        p = parameters[app]
+        base = value(plan[app, "base"][0], "interval_s")
+        ends = []
+        for factor, runs in zip((1 / STEP, STEP), sets, strict=True):
+            q = p if knob in ("spin_ns", "spread") else changed(p, knob, factor)
+            seen = value(runs, "interval_s")
+            ends.append(None if seen is None else q.total_s(seen))
+        if base is not None and None not in ends:
+            rows.append(
+                {
+                    "id": f"table3.{app}.bug",
+                    "parameter": knob,
+                    "low": ends[0],
+                    "base": p.total_s(base),
+                    "high": ends[1],
+                }
+            )
+    return rows
+
+
+def _curve_runs(
+    parameters: dict[str, Parameters], seeds: Sequence[int]
+) -> dict[Any, list[list[Run]]]:
+    """Each bug on machines of 2 to 64 CPUs cut from the paper's: the bug's runs, the fix's runs."""
+    p = parameters[CURVE_APP]
+    plan: dict[Any, list[list[Run]]] = {}
+    for cpus in SIZES:
+        machine = f"bulldozer:{cpus}"
+        make = [
+            [
+                Run.of(
+                    "wastedcores.studies.runs:make_r",
+                    kernel=kernel,
+                    machine=machine,
+                    seed=s,
+                    jobs=cpus * 30,
+                )
+                for s in seeds
+            ]
+            for kernel in ("v4.1", "v4.1+all_fixes:patch")
+        ]
+        plan["group_imbalance", cpus] = make
+        pools = [max(round(n * cpus / 64), 1) for n in tpch.POOLS] if cpus > 2 else [1, 1]
+        pools[0] += cpus - sum(pools)
+        plan["overload_on_wakeup", cpus] = [
+            [tpch.query(kernel, machine, pools, "q18", s) for s in seeds]
+            for kernel in ("v4.1", "v4.1+overload_on_wakeup:patch")
+        ]
+        nodes = tuple(range(max(cpus // 8, 1)))
+        start = min(1, len(nodes) - 1)
+        for bug, bound, off, fix in (
+            ("missing_domains", None, cpus - 1, "v4.1+all_fixes:patch"),
+            ("group_construction", (1, 2), None, "v4.1+group_construction:patch"),
+        ):
+            if bound and len(nodes) < 3:
+                continue  # needs two nodes that are two hops apart
+            threads = 16 if bound else cpus
+            sides = []
+            for kernel in ("v4.1", fix):
+                place = Place(kernel, threads, bound, bound or nodes, reonline=off)
+                runs = [run(_small(p, cpus), place, s, machine=machine) for s in seeds]
+                sides.append([_starting(r, start) for r in runs])
+            plan[bug, cpus] = sides
+    return plan
+
+
+def _small(p: Parameters, cpus: int) -> Parameters:
+    """The same intervals on another machine: work grows with the CPUs, so that an interval stays as long."""
+    return replace(p, work_s=p.work_s * cpus / 64)
+
+
+def _starting(r: Run, node: int) -> Run:
+    return Run.of(r.task, **{**dict(r.arguments), "start_node": node})
+
+
+def _curve_rows(plan: dict[Any, list[list[Run]]], value: Any) -> list[dict]:
+    rows = []
+    for (bug, cpus), (with_bug, fixed) in plan.items():
+        task = with_bug[0].task.rpartition(":")[2]
+        column = {"make_r": "make_s", "tpch": "stage_s", "spmd": "interval_s"}[task]
+        a, b = value(with_bug, column), value(fixed, column)
+        if a is not None and b:
+            rows.append({"bug": bug, "cpus": cpus, "ratio": a / b})
+    return rows
+
+
+def _tick_runs(
+    parameters: dict[str, Parameters], seeds: Sequence[int]
+) -> dict[Any, list[list[Run]]]:
+    """Table 3's bug column under HZ = 1000, 250 and 100."""
+    place = PLACES["table3_bug"]
+    return {
+        (app, ms): [
+            [
+                Run.of(r.task, **dict(r.arguments), tick_ns=ms * 1_000_000)
+                for r in (run(parameters[app], place, s) for s in seeds)
+            ]
+        ]
+        for app in KINDS
+        if KINDS[app] != "none"
+        for ms in TICKS_MS
+    }
+
+
+def checker(recordings: Sequence[str] = RECORDINGS) -> list[dict[str, Any]]:
+    """What a checker with another M would see of the recordings, and how many checks it would need.
+
+    A check at a random moment flags an episode if it lasts at least M longer. ``caught``: share of the wasted time in
+    episodes of at least M; ``checks``: checks (each S apart) until the first flag, on average; null: never.
+    """
+    rows: list[dict[str, Any]] = []
+    for name in recordings:
+        found = check(open_trace(fetch(name)), persist_ns=1_000_000)
+        episodes = found.episodes.with_columns(
+            (pl.col("end_ns") - pl.col("start_ns")).alias("length_ns")
+        )
+        total = float(episodes["wasted_ns"].sum() or 0)
+        for m_ms in M_MS:
+            m_ns = m_ms * 1_000_000
+            long = episodes.filter(pl.col("length_ns") >= m_ns)
+            chance = float((long["length_ns"] - m_ns).sum() or 0) / found.wall_ns
+            rows.append(
+                {
+                    "recording": name,
+                    "m_ms": m_ms,
+                    "caught": float(long["wasted_ns"].sum() or 0) / total if total else 0.0,
+                    "checks": 1 / chance if chance > 0 else None,
+                }
+            )
+    return rows
