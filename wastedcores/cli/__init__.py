@@ -1,0 +1,75 @@
+"""The command ``wastedcores``: each verb is one library call in a file of its own.
+
+Exit codes: 0 fine or clean, 1 violations found, 2 bad use or input, 3 unknown (lost events), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+from wastedcores.cli._app import app
+from wastedcores.errors import WastedCoresError
+
+#: modules that register verbs, in the order of the help text
+VERBS = (
+    "check",
+    "explain",
+    "info",
+    "import_",
+    "figure",
+    "report",
+    "capture",
+    "domains",
+    "replay",
+    "compare",
+    "scenarios",
+    "sweep",
+    "reproduce",
+    "export",
+    "data",
+    "doctor",
+)
+
+
+def _register() -> None:
+    for verb in VERBS:
+        if find_spec(f"wastedcores.cli.{verb}"):
+            import_module(f"wastedcores.cli.{verb}")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    import typer
+
+    _register()
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except WastedCoresError as e:
+        print(f"wastedcores: {e}", file=sys.stderr)
+        sys.exit(e.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        print("wastedcores: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader of our output left: no more writing, also not at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as e:
+        name = f"{e.filename}: " if e.filename else ""
+        print(f"wastedcores: {name}{e.strerror or e}.", file=sys.stderr)
+        sys.exit(2)
+    except Exception as e:
+        if type(e).__module__.startswith(
+            "polars"
+        ):  # a file that vanished or changed while it was read
+            reason = str(e).strip().splitlines()[0]
+            print(f"wastedcores: reading or writing a table failed: {reason}.", file=sys.stderr)
+            sys.exit(2)
+        show = getattr(e, "show", None)  # typer's usage errors print themselves
+        if show is None:
+            raise
+        show()
+        sys.exit(getattr(e, "exit_code", 2))

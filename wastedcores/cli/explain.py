@@ -1,0 +1,96 @@
+"""``wastedcores explain``: what kept CPUs idle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wastedcores.cli._app import app
+from wastedcores.cli._options import print_json
+
+_EPILOG = """Examples:
+
+  wastedcores explain group-construction-buggy --cpus 8-23
+
+  wastedcores explain trace.txt.xz --machine bulldozer8x8 --kernel v4.1
+
+  wastedcores explain missing.parquet --kernel v4.1 --offline 20 --online 20 --json
+"""
+
+
+@app.command(epilog=_EPILOG)
+def explain(
+    trace: Annotated[Path, typer.Argument(help="Trace file, or a data set by name")],
+    machine: Annotated[
+        str | None, typer.Option(help="Preset, FILE or live; default: the trace's own")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="e.g. v4.1; default: the trace's own")] = None,
+    offline: Annotated[
+        list[int] | None, typer.Option(help="A CPU was taken offline before the trace")
+    ] = None,
+    online: Annotated[list[int] | None, typer.Option(help="... and came back")] = None,
+    cpus: Annotated[str | None, typer.Option(help="Count these CPUs only, e.g. 8-23,40")] = None,
+    between: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="START END", help="Window: beginnings of two marks, or two times"),
+    ] = None,
+    persist: Annotated[str, typer.Option(help="M: an episode this long is persistent")] = "100ms",
+    ignore_affinity: Annotated[bool, typer.Option("--ignore-affinity")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
+) -> Any:
+    """Why did CPUs stay idle: what the domains allowed, how overload began, which bug it is like."""
+    from wastedcores.cli._open import open_input
+    from wastedcores.cli._options import duration_ns
+    from wastedcores.cli.import_ import load_machine
+    from wastedcores.explain import explain as run_explain
+    from wastedcores.invariant import check
+    from wastedcores.topology.cpulist import parse_cpulist
+    from wastedcores.topology.machine import Machine
+    from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
+
+    opened = open_input(trace)
+    where = (Machine.live() if machine == "live" else load_machine(machine)) if machine else None
+    if offline or online:
+        if where is None and opened.header.machine:
+            where = Machine.from_dict(opened.header.machine)
+        if where is not None:
+            where = where.after(
+                [("offline", c) for c in offline or []] + [("online", c) for c in online or []]
+            )
+    # a recording that names its measured window and the CPUs its workload may use is explained there
+    notes = opened.header.provenance
+    cpus = cpus or notes.get(CPUS_KEY)
+    if between is None and " | " in notes.get(WINDOW_KEY, ""):
+        first, _, last = notes[WINDOW_KEY].partition(" | ")
+        between = (first, last)
+    result = check(
+        opened,
+        persist_ns=duration_ns(persist, "--persist"),
+        cpus=None if cpus is None else list(parse_cpulist(cpus)),
+        between=between,
+        ignore_affinity=ignore_affinity,
+    )
+    found = run_explain(result, where, kernel)
+    if as_json:
+        print_json(found.to_json())
+        return
+    print(f"{opened.name}: looks like {found.looks_like.upper()}")
+    print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")
+    for line in found.evidence:
+        print(_wrap(line))
+    if found.fix:
+        print("\n" + _wrap(f"fix: {found.fix}"))
+    if found.cured_share is not None:
+        print(
+            _wrap(
+                f"with it the idle CPU could have pulled in {100 * found.cured_share:.0f} % of that time"
+            )
+        )
+
+
+def _wrap(text: str) -> str:
+    import textwrap
+
+    return textwrap.fill(text, 78, initial_indent="  - ", subsequent_indent="    ")

@@ -1,0 +1,137 @@
+"""``wastedcores figure``: one figure of a trace, as a page, JSON, or picture."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastedcores.cli._app import app
+
+if TYPE_CHECKING:
+    from wastedcores.figures.run import Run
+
+
+class Kind(StrEnum):
+    """What to draw."""
+
+    heatmap = "heatmap"
+    tasks = "tasks"
+    waits = "waits"
+    load = "load"
+    considered = "considered"
+    worst = "worst"
+
+
+_EPILOG = """Examples:
+
+  wastedcores figure group-imbalance-buggy -o gi.html
+
+  wastedcores figure trace.txt --kind tasks --from 4.34 --to 4.54 -o who.html
+
+  wastedcores figure a.parquet --against b.parquet --palette paper -o pair.png
+
+heatmap: threads per runqueue, episodes, idle CPUs and waiting threads;
+tasks: who ran where; waits: how long threads waited; load: load per
+runqueue; considered: CPUs that balancing looked at; worst: the worst
+episode. Ending of the file: .html (works offline), .json, or .png
+(needs chromium).
+"""
+
+
+@app.command(epilog=_EPILOG)
+def figure(
+    trace: Annotated[Path, typer.Argument(help="Trace file, or a data set's name")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="File to write: .html, .json or .png")],
+    kind: Annotated[Kind, typer.Option(help="What to draw")] = Kind.heatmap,
+    against: Annotated[
+        Path | None, typer.Option(help="A second trace beside it (heatmap, waits)")
+    ] = None,
+    start: Annotated[
+        float | None, typer.Option("--from", help="Start in s, as in the trace")
+    ] = None,
+    end: Annotated[float | None, typer.Option("--to", help="End in s, as in the trace")] = None,
+    cpus: Annotated[str, typer.Option(help="Draw and count these CPUs only, e.g. 8-23")] = "",
+    persist: Annotated[
+        str, typer.Option(help="An episode at least this long is persistent")
+    ] = "100ms",
+    palette: Annotated[str, typer.Option(help="safe, or paper: the paper's colours")] = "safe",
+    reduce: Annotated[
+        str, typer.Option(help="A pixel shows the longest, last or peak length")
+    ] = "longest",
+    cpu: Annotated[int | None, typer.Option(help="considered: on behalf of this CPU")] = None,
+    op: Annotated[str | None, typer.Option(help="considered: by this kernel function")] = None,
+    width: Annotated[int, typer.Option(help="png: width in pixels")] = 1280,
+) -> None:
+    """Draw a trace."""
+    from wastedcores.cli._open import open_input
+    from wastedcores.cli._options import duration_ns
+    from wastedcores.errors import UsageError
+    from wastedcores.figures.html import write_figure
+    from wastedcores.figures.reading import Shown
+    from wastedcores.figures.run import Run
+    from wastedcores.figures.theme import palette as known_palette
+
+    known_palette(palette)
+    ask = {"persist_ms": duration_ns(persist, "--persist") / 1e6, "cpus": cpus}
+    run = Run.of(open_input(trace), **ask)  # type: ignore[arg-type]
+    other = Run.of(open_input(against), **ask) if against else None  # type: ignore[arg-type]
+    shown = _draw(
+        run,
+        other,
+        kind.value,
+        _window(run, start, end),
+        palette=palette,
+        reduce=reduce,
+        cpu=cpu,
+        op=op,
+    )
+    if isinstance(shown, Shown):
+        raise UsageError(f"--kind {kind.value}: {shown.text}")
+    write_figure(shown, out, width=width)
+    print(out)
+
+
+def _window(run: Run, start: float | None, end: float | None) -> tuple[int, int] | None:
+    if start is None and end is None:
+        return None
+    first, last = run.scene.window
+    return (
+        first if start is None else max(first, round(start * 1e9)),
+        last if end is None else min(last, round(end * 1e9)),
+    )
+
+
+def _draw(
+    run: Run,
+    other: Run | None,
+    kind: str,
+    window: tuple[int, int] | None,
+    *,
+    palette: str,
+    reduce: str,
+    cpu: int | None,
+    op: str | None,
+):
+    from wastedcores.figures import views
+    from wastedcores.figures.heatmaps import heatmap, side_by_side
+    from wastedcores.figures.reading import claim, claim_pair
+
+    if kind == "heatmap" and other is not None:
+        title = claim_pair(run, other)
+        return side_by_side(
+            run.scene, other.scene, palette_name=palette, reduce=reduce, title=title
+        )
+    if kind == "heatmap":
+        return heatmap(run.scene, window, palette_name=palette, reduce=reduce, title=claim(run))
+    if kind == "tasks":
+        return views.who_ran(run, window or run.scene.window, palette_name=palette)
+    if kind == "waits":
+        return views.waits(run, other, palette_name=palette)
+    if kind == "load":
+        return views.load(run, window)
+    if kind == "worst":
+        return views.zoom(run, palette_name=palette)
+    return views.looked_at(run, cpu, op, window=window, palette_name=palette)
