@@ -1,0 +1,119 @@
+"""Run the benchmarks and write RESULTS.md: ``python -m benchmarks [name ...]``.
+
+A ``bench_<name>.py`` has ``run() -> list[dict]`` with the keys ``name``, ``value``, ``unit``, ``goal`` and where it
+applies ``peer`` (what it was measured against in the same run), ``note``, ``met`` (bool).
+Rows of benchmarks that are not run this time stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "RESULTS.md"
+STORE = HERE / "results.json"
+
+
+def machine() -> str:
+    """The machine the numbers belong to."""
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "unknown CPU",
+    )
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    versions = ", ".join(f"{p} {version(p)}" for p in ("numba", "polars", "numpy"))
+    return (
+        f"{os.cpu_count()} x {cpu} (virtual), {pages / 2**30:.0f} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}, {versions}"
+    )
+
+
+def commit() -> str:
+    """The version measured."""
+    out = subprocess.run(
+        ["git", "-C", str(HERE), "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return out.stdout.strip() or "unknown"
+
+
+def table(rows: list[dict]) -> list[str]:
+    """Markdown rows."""
+    lines = ["| what | measured | goal | met | against | note |", "|---|---|---|---|---|---|"]
+    for r in rows:
+        value = f"{r['value']:,.4g}" if isinstance(r["value"], float) else f"{r['value']}"
+        met = {True: "yes", False: "**no**", None: "-"}[r.get("met")]
+        lines.append(
+            f"| {r['name']} | {value} {r['unit']} | {r.get('goal', '-')} | {met} | {r.get('peer', '-')} | {r.get('note', '')} |"
+        )
+    return lines
+
+
+def write(store: dict) -> None:
+    """RESULTS.md from everything measured so far."""
+    lines = [
+        "# Benchmark results",
+        "",
+        "Written by `make bench`; every number was measured by the command beside it. Small shared machines are noisy: "
+        "look at ratios measured in one run before absolute figures.",
+        "",
+    ]
+    for name, entry in sorted(store.items()):
+        lines += [
+            f"## {name}",
+            "",
+            f"`python -m benchmarks {name}` on {entry['date']}, commit {entry['commit']}, load before {entry['load']}",
+            "",
+            f"{entry['machine']}",
+            "",
+            *table(entry["rows"]),
+            "",
+        ]
+    RESULTS.write_text("\n".join(lines))
+
+
+def main() -> int:
+    """Run those named, or all."""
+    names = sorted(p.stem.removeprefix("bench_") for p in HERE.glob("bench_*.py"))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="*", help=f"one of {', '.join(names)}; none: all")
+    chosen = parser.parse_args().name or names
+    unknown = set(chosen) - set(names)
+    if unknown:
+        print(f"no benchmark {sorted(unknown)[0]!r}; there are {', '.join(names)}", file=sys.stderr)
+        return 2
+    store = json.loads(STORE.read_text()) if STORE.exists() else {}
+    for name in chosen:
+        load = f"{os.getloadavg()[0]:.1f}"
+        print(f"{name} ...", file=sys.stderr)
+        rows = import_module(f"benchmarks.bench_{name}").run()
+        store[name] = {
+            "date": time.strftime("%Y-%m-%d"),
+            "commit": commit(),
+            "load": load,
+            "machine": machine(),
+            "rows": rows,
+        }
+        STORE.write_text(json.dumps(store, indent=1) + "\n")
+        write(store)
+        print("\n".join(table(rows)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

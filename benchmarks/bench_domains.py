@@ -1,0 +1,117 @@
+"""Domains of big machines: seconds and memory; ``python -m benchmarks.bench_domains``."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from wastedcores.topology.domains import build_domains
+from wastedcores.topology.lint import lint
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import grid, preset
+
+KERNELS = ("v4.1", "v4.1+group_construction", "v6.1")
+
+
+def big_machine() -> Machine:
+    """8192 CPUs on 128 nodes in an 8 x 16 torus, near, middle and far nodes, SMT pairs numbered as Linux does."""
+    n = np.arange(128)
+    dx = np.abs((n % 16)[:, None] - n % 16)
+    dy = np.abs((n // 16)[:, None] - n // 16)
+    hops = np.minimum(dx, 16 - dx) + np.minimum(dy, 8 - dy)
+    distance = np.select([hops == 0, hops <= 2, hops <= 5], [10, 16, 22], 32)
+    return grid(
+        "torus128",
+        packages=128,
+        cores_per_llc=32,
+        threads=2,
+        distance=distance.tolist(),
+        numbering="threads-last",
+    )
+
+
+def _best(function: Any, repeat: int) -> float:
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _peak_mb(kernel: str) -> float:
+    """Peak memory of a process of its own that builds the big machine once."""
+    code = f"from benchmarks.bench_domains import peak; print(peak({kernel!r}))"
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+    )
+
+
+def peak(kernel: str) -> float:
+    """Build the big machine; MB at most."""
+    build_domains(big_machine(), kernel).to_arrays()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def run() -> list[dict[str, Any]]:
+    """Rows: name, value, unit, goal, note."""
+    rows = []
+    small, big = preset("bulldozer8x8"), big_machine()
+    for kernel in KERNELS:
+        rows.append(
+            {
+                "name": f"domains, 64 CPUs, {kernel}",
+                "value": 1e3 * _best(lambda k=kernel: build_domains(small, k), 10),
+                "unit": "ms",
+                "goal": "< 20",
+                "note": "best of 10",
+            }
+        )
+        rows.append(
+            {
+                "name": f"domains, 8192 CPUs on 128 nodes, {kernel}",
+                "value": _best(lambda k=kernel: build_domains(big, k), 3),
+                "unit": "s",
+                "goal": "< 2",
+                "note": "best of 3",
+            }
+        )
+        rows.append(
+            {
+                "name": f"domains and their arrays, 8192 CPUs, peak memory, {kernel}",
+                "value": _peak_mb(kernel),
+                "unit": "MB",
+                "goal": "< 4096",
+                "note": "whole process",
+            }
+        )
+    doms = build_domains(small, "v4.1")
+    rows.append(
+        {
+            "name": "lint, 64 CPUs, pinned to two nodes",
+            "value": 1e3 * _best(lambda: lint(doms, list(range(8, 24))), 5),
+            "unit": "ms",
+            "goal": None,
+            "note": "best of 5",
+        }
+    )
+    return rows
+
+
+def main() -> list[dict[str, Any]]:
+    """Print the rows."""
+    rows = run()
+    for row in rows:
+        print(f"{row['name']:62s} {row['value']:8.2f} {row['unit']:3s} {row['goal'] or ''}")
+    return rows
+
+
+if __name__ == "__main__":
+    main()

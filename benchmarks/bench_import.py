@@ -1,0 +1,128 @@
+"""Importing against ``perf script``: the same recording, the same run, interleaved; and memory on a large file."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROUNDS = 5
+#: Text of this size is made by repeating the recording with later stamps
+LARGE_BYTES = 2 << 30
+
+
+def record(folder: Path) -> Path:
+    """About a million and a half events of this machine's scheduler."""
+    path = folder / "perf.data"
+    bench = ["perf", "bench", "sched", "messaging", "-g", "8", "-l", "4000"]
+    command = ["perf", "sched", "record", "-m", "32M", "-o", str(path), "--", *bench]
+    subprocess.run(command, check=True, capture_output=True)
+    return path
+
+
+def seconds(work) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def printed(path: Path, text: Path) -> None:
+    with text.open("wb") as out:
+        subprocess.run(
+            ["perf", "script", "-i", str(path)], stdout=out, stderr=subprocess.DEVNULL, check=True
+        )
+
+
+def large(text: Path, target: Path) -> int:
+    """Repeat a text with stamps moved on, so that time goes forward; its size."""
+    import re
+
+    whole = text.read_bytes()
+    stamp = re.compile(rb"(?<=\] ) *(\d+)(?=\.\d{6}: )")
+    first, last = (
+        int(stamp.search(part).group(1)) for part in (whole, whole[whole.rindex(b"\n", 0, -1) :])
+    )
+    step = last - first + 1
+    with target.open("wb") as out:
+        turn = 0
+        while out.tell() < LARGE_BYTES:
+            shift = turn * step
+            out.write(stamp.sub(lambda m: b"%7d" % (int(m.group(1)) + shift), whole))  # noqa: B023
+            turn += 1
+        return out.tell()
+
+
+def peak_rss(source: Path, target: Path) -> tuple[float, int]:
+    """Seconds and peak memory in bytes of an import in a process of its own."""
+    code = (
+        "import resource, sys, time\n"
+        "from wastedcores.trace.io import import_trace\n"
+        "t = time.perf_counter()\n"
+        "import_trace(sys.argv[1], sys.argv[2])\n"
+        "print(time.perf_counter() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code, str(source), str(target)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    took, rss = out.stdout.split()
+    return float(took), int(rss)
+
+
+def run() -> list[dict]:
+    from wastedcores.trace.io import import_trace, open_trace
+
+    if shutil.which("perf") is None:
+        return []
+    with tempfile.TemporaryDirectory(prefix="wastedcores-bench-") as name:
+        folder = Path(name)
+        data, text, out = record(folder), folder / "perf.txt", folder / "out.parquet"
+        printed(data, text)
+        import_trace(text, out)  # compile
+        import_trace(data, out)
+        times: dict[str, list[float]] = {"perf": [], "text": [], "data": [], "open": []}
+        for _ in range(ROUNDS):
+            times["perf"].append(seconds(lambda: printed(data, folder / "again.txt")))
+            times["text"].append(seconds(lambda: import_trace(text, out)))
+            times["data"].append(seconds(lambda: import_trace(data, out)))
+            times["open"].append(seconds(lambda: open_trace(data)))
+        median = {k: statistics.median(v) for k, v in times.items()}
+        lines = text.read_bytes().count(b"\n")
+        note = f"{lines} printed events, {text.stat().st_size / 1e6:.0f} MB of text; median of {ROUNDS}, interleaved"
+        size = large(text, folder / "large.txt")
+        took, rss = peak_rss(folder / "large.txt", out)
+        peer = f"perf script to a file, {median['perf']:.2f} s"
+    speedups = [
+        ("import of perf script text", "text", 5.0),
+        ("import of perf.data to Parquet", "data", 50.0),
+        ("perf.data opened in memory", "open", 50.0),
+    ]
+    rows = [
+        {
+            "name": name,
+            "value": median["perf"] / median[key],
+            "unit": "x",
+            "goal": f">= {goal:.0f} x",
+            "peer": peer,
+            "met": median["perf"] / median[key] >= goal,
+            "note": f"{median[key]:.3f} s; {note}",
+        }
+        for name, key, goal in speedups
+    ]
+    rows.append(
+        {
+            "name": "memory of a text import",
+            "value": rss / 2**20,
+            "unit": "MiB",
+            "goal": "bounded (10 GB file)",
+            "met": rss < 2 << 30,
+            "note": f"peak RSS, {size / 2**30:.1f} GiB of text in {took:.1f} s",
+        }
+    )
+    return rows

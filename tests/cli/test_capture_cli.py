@@ -1,0 +1,42 @@
+"""`capture` and `check --live` refuse what cannot be meant, in a sentence, before anything runs as root."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+MAIN = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["capture", "--seconds", "-1", "-o", "x.parquet"], "more than 0"),
+        (
+            ["capture", "--events", "nonsense", "-o", "x.parquet"],
+            "'nonsense' is none of nr_running",
+        ),
+        (["capture", "-o", "absent/x.parquet"], "Choose another place with -o"),
+        (["capture", "--backend", "dtrace", "-o", "x.parquet"], "expected auto, bpf or tracefs"),
+        (["check", "--live", "-S", "soon"], "expected a time like"),
+        (["check", "--live", "-M", "1us"], "at least 1 ms"),
+        (["check", "--live", "trace.parquet"], "leave the trace out"),
+        (["check"], "no trace given"),
+    ],
+)
+def test_bad_use_is_explained(tmp_path, arguments, says):
+    done = subprocess.run(
+        [*MAIN, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["capture", "check"])
+def test_help_ends_with_examples(verb):
+    done = subprocess.run([*MAIN, verb, "--help"], capture_output=True, text=True, check=True)
+    assert "Examples:" in done.stdout

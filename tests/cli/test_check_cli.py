@@ -1,0 +1,161 @@
+"""``wastedcores check``, ``info``, ``explain`` as people and scripts call them: exit codes, JSON, error paragraphs."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from builders import nr, trace_of
+
+from wastedcores.cli import main
+from wastedcores.cli._options import duration_ns
+from wastedcores.errors import UsageError
+from wastedcores.trace.parquet import write_parquet
+
+MS = 1_000_000
+#: issue of the main job: what the object has at least
+KEYS = {"schema", "trace", "persist_ns", "verdict", "wall_ns", "cpu_ns", "thread_ns", "episodes"}
+TRACE_KEYS = {"format", "cpus", "events", "start_ns", "end_ns", "lost", "silent_cpus"}
+EPISODE_KEYS = {"start_ns", "end_ns", "persistent", "wasted_ns", "idle_cpus", "overloaded_cpus"}
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["wastedcores", *map(str, args)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out = capsys.readouterr()
+        return int(stop.value.code or 0), out.out, out.err
+
+    return call
+
+
+@pytest.fixture
+def wasting(tmp_path):
+    rows = [nr(0, 0, 0), nr(0, 1, 3), nr(150 * MS, 0, 1), nr(200 * MS, 0, 1)]
+    return write_parquet(trace_of(rows, cpus=2), tmp_path / "wasting.parquet")
+
+
+def test_check__json_has_the_schema(run, wasting):
+    code, out, err = run("check", wasting, "--json")
+    assert code == 1
+    found = json.loads(out)
+    assert found.keys() >= KEYS
+    assert found["trace"].keys() == TRACE_KEYS
+    assert found["episodes"] == [
+        {
+            "start_ns": 0,
+            "end_ns": 150 * MS,
+            "persistent": True,
+            "wasted_ns": 150 * MS,
+            "idle_cpus": [0],
+            "overloaded_cpus": [1],
+        }
+    ]
+    assert found["episodes"][0].keys() == EPISODE_KEYS
+    assert out.count("\n") == 1
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("persist", "code"), [("100ms", 1), ("0.2s", 0), ("151", 0), ("150000us", 1)]
+)
+def test_check__exit_code_follows_m(run, wasting, persist, code):
+    assert run("check", wasting, "--persist", persist)[0] == code
+
+
+def test_check__lost_events_exit_3(run, tmp_path):
+    rows = [nr(0, 0, 1), {"ts_ns": 5, "kind": "lost", "cpu": 0, "value": 3}, nr(9, 0, 1)]
+    path = write_parquet(trace_of(rows, cpus=1, lost={0: 3}), tmp_path / "lossy.parquet")
+    code, out, _ = run("check", path)
+    assert code == 3
+    assert "UNKNOWN" in out
+    assert "LOST EVENTS    3" in out
+
+
+def test_check__text_stays_under_80_columns(run, wasting):
+    _, out, _ = run("check", wasting)
+    assert max(len(line) for line in out.splitlines()) < 80
+    assert "VIOLATIONS" in out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--cpus", "0-5"], "the trace has CPUs 0-1, not 2"),
+        (["--cpus", "x"], "CPU"),
+        (["--persist", "soon"], "expected a time like 100ms"),
+        (["--silent", "maybe"], "expected idle or unknown"),
+        (["--between", "a", "b"], "no mark begins with 'a'"),
+        (["--format", "perf-script"], "parquet"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_check__bad_use_is_one_paragraph_and_exit_2(run, wasting, args, says):
+    code, out, err = run("check", wasting, *args)
+    assert code == 2
+    assert says in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_check__bad_files_exit_2(run, tmp_path):
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("empty", "absent.txt"):
+        code, _, err = run("check", tmp_path / name)
+        assert code == 2
+        assert name in err
+    assert run("check")[0] == 2
+    assert run("check", "no-such-data-set")[0] == 2
+
+
+def test_info__says_what_the_trace_is(run, wasting):
+    code, out, _ = run("info", wasting)
+    assert code == 0
+    assert "nr_running" in out
+    found = json.loads(run("info", wasting, "--json")[1])
+    assert found["schema"] == "wastedcores.info/1"
+    assert found["kinds"] == {"nr_running": 4}
+
+
+def test_explain__names_the_bug_of_a_bundled_recording(run):
+    code, out, _ = run("explain", "group-construction-buggy", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["looks_like"] == "group_construction"
+    assert found["cured_share"] == pytest.approx(1, abs=0.01)
+    code, out, _ = run("explain", "missing-domains-buggy")
+    assert code == 0
+    assert "MISSING_DOMAINS" in out
+
+
+def test_help_of_every_verb_ends_with_an_example(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    verbs = [
+        line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line[:3].strip()
+    ]
+    verbs = [v for v in verbs if v.isalpha()]
+    assert {"check", "info", "import", "report", "domains", "explain", "data", "doctor"} <= set(
+        verbs
+    )
+    for verb in verbs:
+        code, out, _ = run(verb, "--help")
+        assert code == 0
+        assert f"wastedcores {verb}" in out.partition("Examples:")[2], verb
+
+
+def test_duration_ns():
+    assert [duration_ns(t, "-M") for t in ("100ms", "0.1s", "250us", "7ns", "3", "1.5")] == [
+        100 * MS,
+        100 * MS,
+        250_000,
+        7,
+        3 * MS,
+        1_500_000,
+    ]
+    for wrong in ("", "ms", "-1ms", "1h", "1e3"):
+        with pytest.raises(UsageError):
+            duration_ns(wrong, "-M")

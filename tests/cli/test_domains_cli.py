@@ -1,0 +1,175 @@
+"""``wastedcores domains``: JSON as the oracle's, hotplug in the order given, the linter's exit code, errors."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+GOLDEN = Path(__file__).resolve().parents[1] / "topology" / "golden"
+
+
+def run(*args):
+    """The command in this process: a process each would cost more than all of the rest."""
+    from wastedcores.cli import main
+
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["wastedcores", "domains", *map(str, args)]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as e:
+        return SimpleNamespace(returncode=e.code or 0, stdout=out.getvalue(), stderr=err.getvalue())
+    finally:
+        sys.argv = before
+    raise AssertionError("main() returned without an exit code")
+
+
+def plain(events):
+    keep = ("level", "span")
+    return [
+        {
+            "when": e["when"],
+            "domains": {
+                c: [
+                    {k: d[k] for k in keep}
+                    | {"groups": [{"span": g["span"], "mask": g["mask"]} for g in d["groups"]]}
+                    for d in domains
+                ]
+                for c, domains in e["domains"].items()
+            },
+        }
+        for e in events
+    ]
+
+
+@pytest.mark.parametrize(
+    ("case", "kernel"),
+    [("4.1.3-bd-paper-8x2-pair", "v4.1"), ("4.12-bd-paper-8x2-pair", "v4.12"), ("6.1-ring8x2", "v6.1"),
+     ("4.1.3-patched-cube3-8x1", None), ("4.1.3-asym-ring4x2", None)],
+)  # fmt: skip
+def test_json_is_the_oracles(case, kernel):
+    path = GOLDEN / f"{case}.json"
+    want = json.loads(path.read_text())
+    args = ["--machine", path, "--json"] + (["--kernel", kernel, "--sched-debug"] if kernel else [])
+    for event in want["events"][1:]:
+        _, cpu, what = event["when"].split()
+        args += [f"--{what}", cpu.removeprefix("cpu")]
+    done = run(*args)
+    assert done.returncode == 0, done.stderr
+    got = json.loads(done.stdout)
+    assert list(got) == ["kernel", "cpus", "events"]
+    assert got["kernel"] == (kernel or want["kernel"])
+    assert got["cpus"] == want["cpus"]
+    assert got["events"] == plain(want["events"])
+
+
+def test_sched_debug_of_the_file_can_be_overridden():
+    path = GOLDEN / "4.1.3-star4-hub0-x2.json"
+    with_it, without = (
+        run("--machine", path, "--json"),
+        run("--machine", path, "--no-sched-debug", "--json"),
+    )
+    assert with_it.stdout != without.stdout
+
+
+def test_hotplug_steps_keep_their_order():
+    done = run(
+        "--machine",
+        "uma8",
+        "--offline",
+        "3",
+        "--offline=5",
+        "--online",
+        "3",
+        "--offline",
+        "6-7",
+        "--json",
+    )
+    assert [e["when"] for e in json.loads(done.stdout)["events"]] == [
+        "boot", "after cpu3 offline", "after cpu5 offline", "after cpu3 online",
+        "after cpu6 offline", "after cpu7 offline",
+    ]  # fmt: skip
+
+
+def test_one_cpu_only():
+    done = run("--machine", "bulldozer8x8", "--cpu", "16", "--json")
+    (domains,) = json.loads(done.stdout)["events"][0]["domains"].values()
+    assert [d["level"] for d in domains] == ["SMT", "MC", "NUMA", "NUMA"]
+
+
+def test_text_fits_the_screen_and_says_who_sees_what():
+    done = run("--machine", "bulldozer8x8", "--kernel", "v4.1")
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) < 80
+    assert "CPUs 16-23, as CPU 16" in done.stdout
+    assert "{0-23,32-39,48-55} {8-47,56-63}" in done.stdout
+
+
+def test_lint_exit_codes_text_and_json():
+    bug = ["--machine", "bulldozer8x8", "--lint", "--pin", "8-23"]
+    found = run(*bug, "--kernel", "v4.1")
+    assert found.returncode == 1
+    assert "from {8-15}" in found.stdout
+    assert "to   {16-23}" in found.stdout
+    assert max(map(len, found.stdout.splitlines())) < 80
+    for kernel in ("v4.1+group_construction", "v4.13", "v6.1"):
+        fine = run(*bug, "--kernel", kernel)
+        assert fine.returncode == 0
+        assert "load can get from every CPU to every other" in fine.stdout
+    said = json.loads(run(*bug, "--json").stdout)["lint"]
+    assert {(tuple(p["from"]), tuple(p["to"])) for p in said["pairs"]} == {
+        (tuple(range(8, 16)), tuple(range(16, 24))),
+        (tuple(range(16, 24)), tuple(range(8, 16))),
+    }
+    assert any(d["level"] == "NUMA<=22" for d in said["designated"])
+
+
+def test_live_machine_in_a_process_of_its_own():
+    command = [sys.executable, "-c", "from wastedcores.cli import main; main()", "domains"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "agrees with" in done.stdout or "does not show" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--machine", "bulldozer"), "did you mean bulldozer8x8?"),
+        (("--machine", "uma8", "--kernel", "v9.9"), "kernel 'v9.9' is unknown"),
+        (("--machine", "uma8", "--offline", "8"), "cannot take CPU 8 offline"),
+        (("--machine", "uma8", "--online", "2"), "it is online already"),
+        (("--machine", "uma8", "--offline", "x"), "--offline: 'x'"),
+        (("--machine", "uma8", "--cpu", "9"), "the machine has CPUs 0-7"),
+        (("--machine", "uma8", "--pin", "1"), "give --lint too"),
+        (("--machine", "uma8", "--lint", "--pin", "1-9"), "the machine has CPUs 0-7"),
+        (
+            ("--machine", "uma8", "--lint", "--offline", "1", "--pin", "1"),
+            "none of the CPUs 1 is online",
+        ),
+    ],
+)
+def test_errors_are_one_paragraph(args, message):
+    done = run(*args)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    "bad", ["{}", '{"cpus": 2, "distance": [[10, 20], [30, 10]], "node_of_cpu": [0, 1]}', "[]"]
+)
+def test_bad_machine_files(tmp_path, bad):
+    path = tmp_path / "machine.json"
+    path.write_text(bad)
+    done = run("--machine", path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("wastedcores: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,105 @@
+"""figure, data, report, doctor as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from wastedcores.figures.picture import browser
+
+
+def call(*arguments, cwd=None):
+    code = "from wastedcores.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def test_data__lists_and_finds():
+    listed = call("data")
+    assert listed.returncode == 0
+    assert "group-imbalance-buggy" in listed.stdout
+    assert max(map(len, listed.stdout.splitlines())) < 80
+    rows = json.loads(call("data", "--json").stdout)
+    assert {r["name"] for r in rows} >= {"live-balancing-on", "missing-domains-fixed"}
+    assert call("data", "live-balancing-on").stdout.strip() == next(
+        r["path"] for r in rows if r["name"] == "live-balancing-on"
+    )
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "tasks", "waits", "worst"])
+def test_figure__json(tmp_path, kind):
+    done = call("figure", "live-balancing-off", "--kind", kind, "-o", tmp_path / "f.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "f.json").read_text())["data"]
+    assert done.stdout.strip() == str(tmp_path / "f.json")
+
+
+def test_figure__page_carries_its_library(tmp_path):
+    assert call("figure", "live-balancing-off", "-o", tmp_path / "f.html").returncode == 0
+    page = (tmp_path / "f.html").read_text()
+    assert "<script src" not in page
+    assert "plotly.js v" in page
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(browser() is None, reason="needs chromium")
+def test_figure__picture(tmp_path):
+    done = call("figure", "live-balancing-off", "-o", tmp_path / "f.png", "--width", 900)
+    assert done.returncode == 0, done.stderr
+    picture = (tmp_path / "f.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20]) == 900
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("figure", "live-balancing-off", "-o", "f.bmp"), ".html, .json or .png"),
+        (("figure", "live-balancing-off", "--kind", "load", "-o", "f.html"), "no 'load' events"),
+        (("figure", "live-balancing-off", "--palette", "x", "-o", "f.html"), "safe and paper"),
+        (
+            ("figure", "live-balancing-off", "--from", "9", "--to", "8", "-o", "f.html"),
+            "end after it starts",
+        ),
+        (("figure", "live-balancing-off", "-o", "no/such/f.html"), "cannot write there"),
+        (("report", "live-balancing-of", "-o", "r"), "'live-balancing-off'"),
+        (("report", "live-balancing-off", "-o", "r", "--set", "persist"), "NAME=VALUE"),
+        (("report", "live-balancing-off", "-o", "r", "--set", "zoom=1"), "'zoom_ms'"),
+        (("data", "nothing"), "no data set of that name"),
+    ],
+)
+def test_bad_use__one_paragraph_exit_2_nothing_left(tmp_path, arguments, says):
+    done = call(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_report__lists_its_parameters():
+    listed = call("report", "--parameters")
+    assert listed.returncode == 0
+    assert "persist_ms: float = 100.0" in listed.stdout
+
+
+def test_doctor():
+    done = call("doctor")
+    assert done.returncode == 0
+    assert "python" in done.stdout
+    assert isinstance(json.loads(call("doctor", "--json").stdout), list)
+
+
+@pytest.mark.parametrize("verb", ["report", "figure", "data", "doctor"])
+def test_help_ends_with_examples(verb):
+    done = call(verb, "--help")
+    assert done.returncode == 0
+    assert f"wastedcores {verb}" in done.stdout.split("Examples")[1]

@@ -1,0 +1,241 @@
+"""What is in the figures' data; pixels are the browser tests' business."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from wastedcores.errors import MissingEventsError, UsageError
+from wastedcores.figures import theme, views
+from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
+from wastedcores.figures.masks import considered, unpack_masks
+from wastedcores.figures.scene import Scene, TimeAxis, by_node
+from wastedcores.figures.states import States
+from wastedcores.figures.timelines import runs, task_class, timeline
+from wastedcores.figures.waiting import waiting_times
+from wastedcores.trace.header import Header
+from wastedcores.trace.schema import conform
+from wastedcores.trace.trace import Trace
+
+MS = 1_000_000
+
+
+def scene(**changes) -> Scene:
+    """Four CPUs on two nodes, numbered across them; CPU 0 has 3 tasks, 1 is unknown at first, then idle."""
+    ts = np.array([0, 0, 0, 500 * MS, 800 * MS], np.int64)
+    cpu = np.array([0, 2, 3, 1, 0], np.int32)
+    nr = np.array([3, 1, 0, 0, 9], np.int32)
+    nodes = (0, 1, 0, 1)
+    episodes = pl.DataFrame(
+        {
+            "start_ns": [100 * MS, 700 * MS],
+            "end_ns": [600 * MS, 701 * MS],
+            "persistent": [True, False],
+        }
+    )
+    facts = {
+        "states": States.collect([(ts, cpu, nr)], 4, 0, 1000 * MS),
+        "cpus": by_node(range(4), nodes),
+        "nodes": nodes,
+        "episodes": episodes,
+        "label": "t",
+        "facts": "Linux 9",
+    }
+    return Scene(**(facts | changes))
+
+
+def by_name(fig, name, nth=0):
+    return [t for t in fig.data if t.name == name][nth]
+
+
+def test_heatmap__rows_by_node_colours_by_length():
+    fig = heatmap(scene(), cols=10, title="claim")
+    trace = by_name(fig, "threads per runqueue")
+    assert list(trace.y) == ["CPU 0", "CPU 2", "CPU 1", "CPU 3"]
+    z = np.asarray(trace.z)
+    assert z[0].tolist() == [3] * 8 + [5] * 2  # 9 tasks are "5 or more"
+    assert z[2].tolist() == [-1] * 5 + [0] * 5
+    assert np.asarray(trace.customdata)[0].max() == 9
+    # a colour per length, the unknown one clear so that the hatching shows
+    scale = dict(trace.colorscale)
+    assert scale[0] == theme.CLEAR
+    assert [c for _, c in trace.colorscale][2::2] == list(theme.palette("safe").tasks)
+    assert len(fig.layout.images) == 1
+    assert fig.layout.title.text.startswith("claim<br>")
+    assert "Linux 9" in fig.layout.title.text
+
+
+def test_heatmap__no_hatching_where_everything_is_known():
+    known = scene(cpus=(0, 2))
+    assert not heatmap(known, cols=10).layout.images
+
+
+def test_heatmap__strip_counts_idle_cpus_and_waiting_threads():
+    fig = heatmap(scene(), cols=10)
+    assert np.allclose(by_name(fig, "idle CPUs").y, [1] * 5 + [2] * 5)
+    assert np.allclose(by_name(fig, "waiting threads").y, [2] * 8 + [8] * 2)
+
+
+def test_heatmap__band_marks_persistent_and_short_episodes():
+    z = np.asarray(by_name(heatmap(scene(), cols=10), "episodes").z)[0]
+    assert z[1:6].tolist() == [2] * 5
+    assert z[7] == pytest.approx(0.01)
+    assert z[0] == z[9] == 0
+
+
+def test_heatmap__thousands_of_episodes_are_no_shapes():
+    start = np.arange(5000) * 100_000
+    many = pl.DataFrame({"start_ns": start, "end_ns": start + 50_000, "persistent": [False] * 5000})
+    fig = heatmap(scene(episodes=many), cols=100)
+    assert len(fig.layout.shapes) <= 2
+    assert np.allclose(np.asarray(by_name(fig, "episodes").z)[0][:50], 0.5)
+
+
+def test_heatmap__at_most_two_thousand_columns():
+    fig = heatmap(scene(), cols=10**6)
+    assert np.asarray(by_name(fig, "threads per runqueue").z).shape[1] == 2000
+
+
+def test_heatmap__says_that_events_were_lost():
+    assert "LOSSY" in heatmap(scene(loss="LOSSY TRACE: 3 events lost")).layout.title.text
+
+
+@pytest.mark.parametrize("bad", [{"palette_name": "pink"}, {"reduce": "mode"}, {"window": (5, 5)}])
+def test_heatmap__refuses(bad):
+    with pytest.raises(UsageError):
+        heatmap(scene(), **bad)
+
+
+def test_side_by_side__one_time_axis():
+    short = scene(
+        states=States.collect([(np.array([0]), np.array([0]), np.array([1]))], 4, 0, 400 * MS)
+    )
+    fig = side_by_side(scene(), short, cols=10)
+    ranges = {tuple(fig.layout[a].range) for a in ("xaxis", "xaxis2", "xaxis5", "xaxis6")}
+    assert ranges == {(0.0, 1000.0)}
+    assert fig.layout.xaxis2.matches == "x"
+
+
+def test_load_heatmap__needs_load_events():
+    with pytest.raises(MissingEventsError, match="no 'load' events"):
+        load_heatmap(scene())
+    loads = States.collect(
+        [(np.array([0, 500 * MS]), np.array([0, 0]), np.array([1024, 2048]))], 4, 0, 1000 * MS
+    )
+    z = np.asarray(load_heatmap(scene(loads=loads), cols=10).data[0].z)
+    assert z[0].tolist() == [1024] * 5 + [2048] * 5
+
+
+def mask(*cpus):
+    return bytes(sum(1 << (c % 8) for c in cpus if c // 8 == byte) for byte in range(9))
+
+
+def test_masks__cpus_beyond_sixty_four():
+    bits = unpack_masks(pl.Series([mask(0, 9, 70), None]), 72)
+    assert np.flatnonzero(bits[0]).tolist() == [0, 9, 70]
+    assert not bits[1].any()
+
+
+def test_considered__draws_the_cpus_looked_at():
+    events = pl.DataFrame({"ts_ns": [0, 950 * MS], "cpu_mask": [mask(0, 1), mask(3)]})
+    z = np.asarray(by_name(considered(scene(), events, cols=10), "considered").z)
+    assert np.argwhere(z).tolist() == [[0, 0], [2, 0], [3, 9]]
+
+
+def switches(*rows) -> Trace:
+    """Rows (ts in ms, cpu, prev_pid, prev_comm, pid, comm)."""
+    names = ("ts_ns", "cpu", "prev_pid", "prev_comm", "pid", "comm")
+    frame = pl.DataFrame([(t * MS, *rest) for t, *rest in rows], schema=names, orient="row")
+    frame = frame.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
+    return Trace(
+        conform(frame, "test").lazy(), Header(source_format="test", start_ns=0, end_ns=1000 * MS)
+    )
+
+
+def test_runs__a_stay_lasts_until_the_next_switch():
+    trace = switches((100, 0, 5, "a", 6, "b"), (300, 0, 6, "b", 0, "swapper/0"))
+    table = runs(trace, 50 * MS, 1000 * MS)
+    assert [(r[1] // MS, r[2] // MS, r[3]) for r in table.iter_rows()] == [
+        (50, 100, 5),
+        (100, 300, 6),
+        (300, 1000, 0),
+    ]
+
+
+def test_runs__a_switch_out_of_idle_that_was_not_recorded():
+    frame = switches(
+        (100, 0, 5, "a", 0, "swapper/0"), (300, 0, 6, "b", 0, "swapper/0")
+    ).events.collect()
+    woken = conform(
+        pl.DataFrame({"ts_ns": [250 * MS], "kind": ["wakeup"], "cpu": [0], "pid": [6]}), "test"
+    )
+    trace = Trace(
+        pl.concat([frame, woken]).sort("ts_ns").lazy(), Header(source_format="t", start_ns=0)
+    )
+    table = runs(trace, 0, 400 * MS)
+    assert [(r[1] // MS, r[2] // MS, r[3]) for r in table.iter_rows()] == [
+        (0, 100, 5),
+        (100, 250, 0),
+        (250, 300, 6),
+        (300, 400, 0),
+    ]
+
+
+def test_timeline__colours_by_class_and_names_the_task():
+    trace = switches((0, 0, 9, "old", 6, "cc1"), (500, 0, 6, "cc1", 0, "swapper/0"))
+    fig = timeline(scene(cpus=(0, 3)), runs(trace, 0, 1000 * MS), (0, 1000 * MS), cols=10)
+    z = np.asarray(fig.data[0].z)
+    assert z[0].tolist() == [1] * 5 + [0] * 5
+    assert z[1].tolist() == [0] * 10  # no switch there, but its runqueue is known to be empty
+    assert fig.data[0].text[0][0] == "cc1:6"
+    assert {t.name for t in fig.data[1:]} == {"idle", "cc1"}
+
+
+@pytest.mark.parametrize(
+    ("comm", "kind"),
+    [
+        ("kworker/3:1H", "kworker"),
+        ("cc1", "cc1"),
+        ("noise/12", "noise"),
+        ("R-0", "R"),
+        ("12", "12"),
+    ],
+)
+def test_task_class(comm, kind):
+    assert task_class(comm) == kind
+
+
+def test_waiting_times__nothing_is_lost_in_the_bins():
+    waits = {"a": np.array([10_000, 2_000_000, 0, 350_000_000]), "b": np.array([5])}
+    fig = waiting_times(waits, persist_ns=100 * MS)
+    total = sum(by_name(fig, "a").y)
+    assert total == pytest.approx((10_000 + 2_000_000 + 1_000 + 350_000_000) / 1e9)
+    share = by_name(fig, "a", 1)
+    assert share.y[0] == 1
+    assert min(share.y) == 0.25
+
+
+@pytest.mark.parametrize(("width", "unit"), [(3 * 10**9, "s"), (5 * MS, "ms"), (2000, "us")])
+def test_time_axis__unit_by_width(width, unit):
+    assert TimeAxis.of(0, width).unit == unit
+
+
+def test_views__say_what_a_trace_cannot_answer():
+    from wastedcores.figures.run import Run
+
+    rows = {
+        "ts_ns": [0, 10, 20],
+        "kind": ["nr_running"] * 3,
+        "cpu": [0, 1, 0],
+        "nr_running": [1, 1, 1],
+    }
+    trace = Trace(conform(pl.DataFrame(rows), "t").lazy(), Header(source_format="t", cpus=2))
+    run = Run.of(trace, "quiet")
+    assert "no episode" in views.zoom(run).text
+    assert "no episode" in views.who_ran(run).text
+    assert "names no tasks" in views.waits(run).text
+    with pytest.raises(MissingEventsError):
+        views.looked_at(run)
+    with pytest.raises(UsageError, match="two marks"):
+        Run.of(trace, between=["a"])

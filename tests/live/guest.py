@@ -1,0 +1,147 @@
+"""A small machine with another kernel: Debian's, emulated by qemu, that sees this machine's files read-only."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+#: what the guest needs to see this machine's files
+MODULES = ("virtio_pci", "9pnet_virtio", "9p")
+_INIT = """#!/bin/busybox sh
+B=/bin/busybox
+$B mount -t proc proc /proc; $B mount -t sysfs sys /sys; $B mount -t devtmpfs dev /dev
+for m in {modules}; do $B insmod /modules/$m.ko || echo "insmod $m failed"; done
+$B mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose host /host || echo "no host"
+$B mount -t 9p -o trans=virtio,version=9p2000.L out /out || echo "no out"
+$B mount --move /proc /host/proc; $B mount --move /sys /host/sys; $B mount --move /dev /host/dev
+$B mount -t tmpfs tmp /host/tmp; $B mkdir /host/tmp/out; $B mount --bind /out /host/tmp/out
+$B mount -t tracefs nodev /host/sys/kernel/tracing
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp PYTHONDONTWRITEBYTECODE=1
+$B chroot /host /bin/sh -e /tmp/out/job.sh > /out/log.txt 2>&1
+echo "code $?" >> /out/log.txt
+$B sync
+echo o > /host/proc/sysrq-trigger
+$B sleep 10
+"""
+
+
+def missing() -> str:
+    """What has to be installed, or nothing."""
+    need = [
+        p
+        for p in ("qemu-system-x86_64", "busybox", "cpio", "apt-get", "dpkg-deb")
+        if not shutil.which(p)
+    ]
+    return ", ".join(need)
+
+
+def kernel(folder: Path) -> Path:
+    """Debian's kernel, unpacked (not installed) in ``folder``."""
+    depends = subprocess.run(
+        ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
+    ).stdout
+    package = next(w for w in depends.split() if w.startswith("linux-image-"))
+    package = (
+        next(
+            w for w in depends.split() if w.startswith("linux-image-") and w != "linux-image-amd64"
+        )
+        or package
+    )
+    subprocess.run(
+        ["apt-get", "download", "-qq", package], cwd=folder, check=True, capture_output=True
+    )
+    deb = next(folder.glob("linux-image-*.deb"))
+    subprocess.run(["dpkg-deb", "-x", deb, folder / "x"], check=True)
+    return folder / "x"
+
+
+def modules(release: Path) -> list[Path]:
+    """The files of MODULES and of all they depend on (as each file says), in the order they load."""
+    files = {f.stem.replace("-", "_"): f for f in (release / "kernel").rglob("*.ko")}
+    order: list[Path] = []
+
+    def add(name: str) -> None:
+        said = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
+        for need in said.group(1).decode().split(",") if said else []:
+            if need:
+                add(need.replace("-", "_"))
+        if files[name] not in order:
+            order.append(files[name])
+
+    for name in MODULES:
+        add(name)
+    return order
+
+
+def boot(
+    tree: Path, folder: Path, job: str, *, cpus: int = 4, nodes: int = 4, seconds: int = 600
+) -> str:
+    """Run a shell script as root in the guest (its results: /tmp/out); what it printed."""
+    root = folder / "initramfs"
+    for d in ("bin", "modules", "host", "out", "proc", "sys", "dev"):
+        (root / d).mkdir(parents=True, exist_ok=True)
+    shutil.copy(shutil.which("busybox"), root / "bin/busybox")
+    release = next((tree / "lib/modules").iterdir())
+    files = modules(release)
+    for file in files:
+        shutil.copy(file, root / "modules" / file.name)
+    init = root / "init"
+    init.write_text(_INIT.format(modules=" ".join(f.stem for f in files)))
+    init.chmod(0o755)
+    names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
+    image = folder / "initramfs.cpio"
+    with image.open("wb") as f:
+        subprocess.run(
+            ["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names, stdout=f, check=True
+        )
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    (out / "job.sh").write_text(job)
+    per = cpus // nodes
+    numa = []
+    for n in range(nodes):
+        numa += ["-object", f"memory-backend-ram,id=m{n},size=512M"]
+        numa += ["-numa", f"node,nodeid={n},cpus={n * per}-{n * per + per - 1},memdev=m{n}"]
+    with (folder / "console.txt").open("wb") as console:
+        subprocess.run(
+            [
+                "qemu-system-x86_64",
+                "-machine",
+                "q35",
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max",
+                "-smp",
+                f"{cpus},sockets={nodes},cores={per}",
+                "-m",
+                f"{512 * nodes}M",
+                *numa,
+                "-nographic",
+                "-no-reboot",
+                "-kernel",
+                str(next((tree / "boot").glob("vmlinuz-*"))),
+                "-initrd",
+                str(image),
+                "-append",
+                "console=ttyS0 quiet panic=-1 rdinit=/init nokaslr",
+                "-virtfs",
+                "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
+                "-virtfs",
+                f"local,path={out},mount_tag=out,security_model=none,multidevs=remap",
+            ],
+            check=False,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            env={**os.environ},
+        )
+    log = out / "log.txt"
+    return (
+        log.read_text()
+        if log.exists()
+        else (folder / "console.txt").read_text(errors="replace")[-3000:]
+    )

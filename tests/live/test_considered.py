@@ -1,0 +1,90 @@
+"""Considered CPUs, and an older kernel: Debian's 6.1 in a small emulated machine with four nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import wastedcores
+from wastedcores.capture.backends import command
+from wastedcores.resources import collectors
+
+sys.path.insert(0, str(Path(__file__).parent))
+import guest
+
+SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"
+
+
+def test_where_the_kernel_does_not_allow_it_that_is_said(bpf, tmp_path):
+    if Path("/sys/bus/event_source/devices/kprobe/type").exists():
+        pytest.skip("this kernel has kprobes: the guest's test covers it")
+    argv = command("considered.py", ["-o", str(tmp_path / "c.wct"), "--seconds", "0.5"], bpf)
+    run = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "this kernel does not allow it: no kprobes (CONFIG_KPROBES)" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+JOB = """
+uname -r
+cat /sys/devices/system/node/online
+/usr/bin/python3 -B {c}/schedtrace.py -o /tmp/out/s.wct --seconds 3 &
+P=$!
+sleep 2
+wait $P
+for how in "" --kprobes; do
+  /usr/bin/python3 -B {c}/considered.py $how -o /tmp/out/c$how.wct --seconds 5 &
+  P=$!
+  for i in 1 2 3 4 5 6 7 8; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done) & done
+  wait $P
+done
+/usr/bin/python3 -B {c}/schedtrace.py -o /tmp/out/jump.wct --seconds 4 &
+P=$!
+sleep 1
+date -s "2031-01-01 00:00:00"
+sleep 1
+date -s "2020-01-01 00:00:00"
+wait $P
+/usr/bin/python3 -B {c}/unclaimed.py --seconds 3 --before 0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    not SLOW, reason="minutes of emulation and a 70 MB kernel; set WASTEDCORES_SLOW=1"
+)
+def test_collectors_load_on_debians_6_1_with_four_nodes(bpf, tmp_path):
+    if guest.missing():
+        pytest.skip(f"needs {guest.missing()} (WASTEDCORES_SLOW=1 sh tools/ci_packages.sh)")
+    tree = guest.kernel(tmp_path)
+    log = guest.boot(tree, tmp_path, JOB.format(c=collectors()))
+    assert log.splitlines()[0].startswith("6.1."), log
+    assert "\n0-3\n" in log
+    assert log.rstrip().endswith("code 0"), log
+    plain = wastedcores.open_trace(tmp_path / "out/s.wct")
+    assert plain.header.lost == {}
+    assert {"switch", "wakeup", "nr_running", "task_state"} <= set(plain.kinds())
+    assert plain.header.kernel_release.startswith("6.1.")
+    assert wastedcores.check(plain).verdict in ("clean", "violations")
+    for name, how in (("c", "fentry"), ("c--kprobes", "kprobe")):
+        trace = wastedcores.open_trace(tmp_path / f"out/{name}.wct")
+        seen = trace.only("considered").collect()
+        assert re.search(rf"find_busiest_group by {how}", log)
+        groups = seen.filter(pl.col("op") == "find_busiest_group")
+        masks = set(groups["cpu_mask"].bin.encode("hex"))
+        assert any(bin(int(m[:2], 16)).count("1") == 4 for m in masks)  # all nodes
+        wakeups = seen.filter(pl.col("op") == "select_task_rq_fair")
+        assert wakeups.height
+        for cpu, mask in wakeups.select("cpu", "cpu_mask").iter_rows():
+            assert mask[cpu // 8] >> (cpu % 8) & 1  # the chosen CPU was looked at
+    # the wall clock was set eleven years to and fro: the trace's clock does not know
+    jump = wastedcores.open_trace(tmp_path / "out/jump.wct")
+    assert 3_000_000_000 < jump.header.end_ns - jump.header.start_ns < 8_000_000_000
+    assert "clock jump" not in jump.header.provenance

@@ -1,0 +1,410 @@
+"""The recorder on this kernel: complete, counted, and readable whatever happens to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import wastedcores
+from wastedcores.capture import capture
+from wastedcores.capture.provoke import online_again
+from wastedcores.trace.readers import schedtrace as reader
+
+SLEEPS = 23  # a prime, so that the count is no accident (bcc, CONTRIBUTING-SCRIPTS.md)
+
+
+def churn(seconds: float) -> None:
+    """Two processes that wake each other as fast as they can."""
+    subprocess.run(
+        [sys.executable, "-I", "-S", "-c", CHURN, str(seconds)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+CHURN = """
+import os, sys, time
+a, b = os.pipe(), os.pipe()
+end = time.monotonic() + float(sys.argv[1])
+if os.fork():
+    n = 0
+    while time.monotonic() < end:
+        os.write(a[1], b'x'); os.read(b[0], 1); n += 1
+    os.write(a[1], b'q')
+    os.wait()
+else:
+    while os.read(a[0], 1) == b'x':
+        os.write(b[1], b'x')
+"""
+
+
+def counters(file: Path) -> np.ndarray:
+    """The last counters of a capture, a row per CPU."""
+    last = None
+    for block, payload in reader.Source(file).blocks():
+        if block["type"] == reader.COUNTERS_BLOCK:
+            last = np.frombuffer(payload, reader.COUNTERS)
+    return last
+
+
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "untyped"])
+def test_every_event_of_a_known_workload_is_there(tracer, sleeper, typed):
+    t = tracer(*([] if typed else ["--untyped"]))
+    pid = sleeper(SLEEPS)
+    assert t.end() == 0
+    trace = wastedcores.open_trace(t.file)
+    assert trace.header.lost == {}
+    events = trace.events.collect()
+    mine = events.filter(pl.col("pid") == pid)
+    kinds = dict(mine.group_by("kind").len().iter_rows())
+    assert kinds["fork"] == kinds["wakeup_new"] == kinds["exec"] == kinds["exit"] == 1
+    named = mine.filter(pl.col("comm") == "wc-sleeper")
+    # each sleep: out in S, woken, in again; and it may wait for pages or be preempted besides
+    out = events.filter((pl.col("prev_pid") == pid) & (pl.col("prev_comm") == "wc-sleeper"))
+    slept = out.filter(pl.col("prev_state") == "S").height
+    assert slept == SLEEPS
+    woken = named.filter(pl.col("kind") == "wakeup").height
+    assert woken == out.filter(pl.col("prev_state").is_in(["S", "D"])).height
+    assert named.filter(pl.col("kind") == "switch").height >= SLEEPS
+
+
+def test_start_state_names_every_task_and_runqueue(tracer):
+    t = tracer("--seconds", "0.3")
+    assert t.process.wait(30) == 0
+    events = wastedcores.open_trace(t.file).events.collect()
+    found = events.filter(pl.col("kind") == "task_state")
+    # threads of PID 1 are left out: a sandbox's kernel may hide them from BPF iterators (seen on 6.18 virtual machines)
+    tids = {
+        int(p.name)
+        for p in Path("/proc").glob("[0-9]*/task/[0-9]*")
+        if p.parts[2] not in ("1", str(os.getpid()))
+    } | {os.getpid()}
+    assert len(set(found["pid"]) & tids) > 0.9 * len(tids)
+    assert (
+        found.filter(pl.col("pid") == os.getpid())["comm"][0]
+        == Path("/proc/self/comm").read_text().strip()
+    )
+    first = events.filter(pl.col("kind") == "nr_running").group_by("cpu").first()
+    assert set(first["cpu"]) == set(range(os.cpu_count()))
+
+
+def test_agrees_with_the_kernels_own_tracefs(tracer, root):
+    folder = Path("/sys/kernel/tracing")
+    if not (folder / "instances").is_dir():
+        pytest.skip("tracefs is not mounted")
+    own = folder / "instances" / f"wc-test-{os.getpid()}"
+    own.mkdir()
+    switches = [own / "events/sched" / e / "enable" for e in ("sched_wakeup", "sched_wakeup_new")]
+    try:
+        (own / "trace_clock").write_text("mono")
+        (own / "buffer_size_kb").write_text("16384")
+        for s in switches:
+            s.write_text("1")
+        t = tracer()
+        churn(0.5)
+        assert t.end() == 0
+        for s in switches:
+            s.write_text("0")
+        text = t.file.with_suffix(".txt")
+        text.write_text((own / "trace").read_text())
+    finally:
+        for s in switches:
+            s.write_text("0")
+        own.rmdir()
+    ours = (
+        wastedcores.open_trace(t.file)
+        .events.filter(pl.col("kind").is_in(["wakeup", "wakeup_new"]))
+        .collect()
+    )
+    low, high = ours["ts_ns"].min() + 1_000_000, ours["ts_ns"].max() - 1_000_000
+    theirs = wastedcores.open_trace(text).events.collect()
+    inside = pl.col("ts_ns").is_between(low, high)
+    # by the pair at work. This way round only: the kernel's own tracefs misses remote wakeups on some virtual machines
+    # (7,599 of 8,000 round trips of `perf bench sched pipe` on 6.18, where the collector has 8,002)
+    pair = ours.filter(inside).group_by("pid").len().top_k(2, by="len")
+    assert pair["len"].sum() > 1000
+    seen = ours.filter(inside, pl.col("pid").is_in(pair["pid"].to_list()))["ts_ns"]
+    kernel = theirs.filter(
+        pl.col("ts_ns").is_between(seen.quantile(0.01), seen.quantile(0.99)),
+        pl.col("pid").is_in(pair["pid"].to_list()),
+    ).sort("ts_ns")
+    assert kernel.height > 1000
+    near = kernel.select("ts_ns", "pid").join_asof(
+        ours.select("ts_ns", "pid", found="ts_ns").sort("ts_ns"),
+        on="ts_ns",
+        by="pid",
+        strategy="nearest",
+        tolerance=10_000,
+        check_sortedness=False,
+    )
+    # a virtual CPU may be stopped between the two probes of one wakeup: then their times differ by more
+    assert near["found"].null_count() <= kernel.height // 1000
+    counts = kernel.group_by("pid").len(name="kernel")
+    between = pl.col("ts_ns").is_between(seen.quantile(0.01), seen.quantile(0.99))
+    both = counts.join(ours.filter(between).group_by("pid").len(), on="pid")
+    assert (both["kernel"] - both["len"].cast(pl.Int64)).max() <= 1  # the window's edge
+
+
+def test_loss_is_counted_to_the_event(tracer):
+    t = tracer("--buffer", "0.0625")
+    t.process.send_signal(signal.SIGSTOP)  # the reader sleeps, the kernel goes on
+    churn(1.0)
+    t.process.send_signal(signal.SIGCONT)
+    time.sleep(0.3)
+    churn(0.2)
+    assert t.end() == 0
+    c = counters(t.file)
+    assert c["lost"].sum() > 1000
+    assert (c["seen"] == c["written"] + c["lost"]).all()
+    trace = wastedcores.open_trace(t.file)
+    assert trace.header.lost == {i: int(n) for i, n in enumerate(c["lost"]) if n}
+    events = trace.events.collect()
+    told = events.filter(pl.col("kind") == "lost")
+    assert told["value"].sum() == c["lost"].sum()
+    snapshot = reader_rows(t.file)
+    own = events.filter(~pl.col("kind").is_in(["lost", "task_state"])).height - snapshot
+    renames = rename_records(t.file)
+    assert own + renames == c["written"].sum()
+    assert wastedcores.check(trace).verdict == "unknown"
+
+
+def reader_rows(file: Path) -> int:
+    """nr_running rows that come from the state at the start: one per CPU."""
+    return sum(
+        len(np.unique(np.frombuffer(p, reader.TASK, count=0)["cpu"])) or os.cpu_count()
+        for b, p in reader.Source(file).blocks()
+        if b["type"] == reader.TASKS_BLOCK
+    )
+
+
+def rename_records(file: Path) -> int:
+    """Records that are counted as events but only tell a name."""
+    n = 0
+    for block, payload in reader.Source(file).blocks():
+        if block["type"] == reader.EVENTS_BLOCK:
+            kind = np.frombuffer(payload, reader.RECORD)["w0"] >> np.uint64(48) & np.uint64(31)
+            n += int((kind == reader.KINDS["rename"]).sum())
+    return n
+
+
+def test_killed_collector_leaves_all_but_the_last_second(tracer):
+    t = tracer()
+    churn(1.5)
+    killed = time.monotonic_ns()
+    t.process.kill()
+    t.process.wait()
+    trace = wastedcores.open_trace(t.file)
+    assert "cut" in trace.header.provenance
+    assert killed - trace.header.end_ns < 1_000_000_000
+    assert trace.header.events > 1000
+    assert trace.header.lost == {}
+
+
+def test_half_a_block_at_the_end_is_left_out(tracer):
+    t = tracer()
+    churn(0.3)
+    assert t.end() == 0
+    whole = wastedcores.open_trace(t.file).header
+    data = t.file.read_bytes()
+    for cut in (len(data) - 7, len(data) // 2, len(data) // 3 + 1):
+        t.file.write_bytes(data[:cut])
+        part = wastedcores.open_trace(t.file).header
+        assert "cut" in part.provenance
+        assert part.events <= whole.events
+    assert "cut" not in whole.provenance
+
+
+def test_disk_full_is_said_and_the_file_opens(tracer, tmp_path, bpf, root):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    try:
+        t = tracer(name="disk/t.wct")
+        churn(2.0)
+        assert t.process.wait(20) == 2
+        said = t.process.stderr.read()
+        assert "disk full" in said
+        trace = wastedcores.open_trace(t.file)
+        assert trace.header.events > 100
+        assert "disk full" in trace.header.provenance.get("ended", "cut")
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_cpu_goes_offline_and_comes_back(tracer, root):
+    cpu = os.cpu_count() - 1
+    switch = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
+    if not switch.exists() or cpu == 0:
+        pytest.skip("no CPU can be taken offline here")
+    t = tracer()
+    with online_again(cpu):
+        churn(0.2)
+        switch.write_text("0")
+        churn(0.3)
+        gone = time.monotonic_ns()
+        switch.write_text("1")
+        back = time.monotonic_ns()
+    churn(0.3)
+    assert t.end() == 0
+    trace = wastedcores.open_trace(t.file)
+    assert trace.header.lost == {}
+    on_it = trace.events.filter((pl.col("kind") == "switch") & (pl.col("cpu") == cpu)).collect()[
+        "ts_ns"
+    ]
+    assert on_it.filter(on_it < gone).len()
+    assert on_it.filter(on_it > back).len()
+
+
+def test_a_thousand_forks_a_second(tracer):
+    t = tracer()
+    code = (
+        "import os,time\nend=time.monotonic()+1\nn=0\n"
+        "while time.monotonic()<end:\n"
+        " p=os.fork()\n"
+        " if not p: os._exit(0)\n"
+        " os.waitpid(p,0); n+=1\n"
+        "print(n)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert t.end() == 0
+    n = int(done.stdout)
+    trace = wastedcores.open_trace(t.file)
+    assert trace.header.lost == {}
+    forks = trace.events.filter(pl.col("kind") == "fork").collect()
+    parent = forks["by_pid"].mode()[0]
+    mine = forks.filter(pl.col("by_pid") == parent)
+    assert mine.height == n
+    ended = trace.events.filter(pl.col("kind") == "exit").collect()
+    assert set(mine["pid"]) <= set(ended["pid"])
+    assert set(mine["comm"].cast(pl.String)) == set(mine["by_comm"].cast(pl.String))
+
+
+def test_two_captures_at_once_see_the_same(tracer):
+    one = tracer(name="one.wct")
+    two = tracer(name="two.wct")
+    churn(0.5)
+    assert two.end() == 0
+    assert one.end() == 0
+    a, b = wastedcores.open_trace(one.file), wastedcores.open_trace(two.file)
+    assert a.header.lost == b.header.lost == {}
+    low, high = b.header.start_ns + 50_000_000, b.header.end_ns - 50_000_000
+    inside = (pl.col("kind") == "wakeup") & pl.col("ts_ns").is_between(low, high)
+    na, nb = (x.events.filter(inside).select(pl.len()).collect().item() for x in (a, b))
+    assert nb > 1000
+    assert abs(na - nb) <= 2  # an event at the window's edge has two times
+
+
+def test_flight_recorder_keeps_the_last_seconds(tracer):
+    t = tracer("--flight", "0.5")
+    churn(1.5)
+    assert t.end() == 0
+    header = wastedcores.open_trace(t.file).header
+    assert 300_000_000 < header.end_ns - header.start_ns < 800_000_000
+    assert header.lost == {}
+
+
+def test_flight_recorder_too_small_for_the_time_is_complete_from_where_it_starts(tracer):
+    t = tracer("--flight", "30", "--buffer", "0.0625")
+    churn(1.0)
+    assert t.end() == 0
+    trace = wastedcores.open_trace(t.file)
+    events = trace.events.filter(pl.col("kind") == "switch").collect()
+    assert events.height > 500
+    busy = events.filter(pl.col("cpu") == events["cpu"].mode()[0])
+    chain = (busy["prev_pid"] == busy["pid"].shift(1)).slice(1)
+    assert chain.mean() > 0.99
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_capture_command_ends_cleanly(bpf, tmp_path, number):
+    out = tmp_path / "c.parquet"
+    argv = [sys.executable, "-m", "wastedcores.cli", "capture", "-o", str(out)]
+    argv[1:3] = ["-c", "from wastedcores.cli import main; main()"]
+    run = subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for line in run.stderr:
+        if "events" in line:
+            break
+    run.send_signal(number)
+    stdout, _ = run.communicate(timeout=60)
+    assert run.returncode == 0
+    assert "events" in stdout
+    trace = wastedcores.open_trace(out)
+    assert "cut" not in trace.header.provenance
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_capture_keeps_what_a_killed_collector_wrote(bpf, tmp_path):
+    out, said = tmp_path / "c.parquet", []
+
+    def kill_it():
+        time.sleep(1.0)
+        for status_file in Path("/proc").glob("[0-9]*/cmdline"):
+            argv = status_file.read_bytes().split(b"\0")
+            mine = status_file.with_name("stat").read_text().rpartition(") ")[2].split()[1]
+            if b"schedtrace.py" in b" ".join(argv) and int(mine) == os.getpid():
+                os.kill(int(status_file.parent.name), signal.SIGKILL)
+
+    def progress(line):
+        said.append(line)
+        if line.startswith("1 s"):
+            threading.Thread(target=kill_it).start()
+
+    trace = capture(out, seconds=30, progress=progress)
+    assert "cut" in trace.header.provenance
+    assert any("kept" in line for line in said)
+    assert trace.header.end_ns - trace.header.start_ns > 1_000_000_000
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_capture_runs_a_command(bpf, tmp_path):
+    trace = capture(
+        tmp_path / "c.parquet", run=[sys.executable, "-c", "import time; time.sleep(0.3)"]
+    )
+    assert trace.header.machine is not None
+    assert trace.header.end_ns - trace.header.start_ns > 300_000_000
+    assert wastedcores.check(trace).verdict in ("clean", "violations")
+
+
+def test_tracefs_backend_records_and_leaves_nothing_behind(root, tmp_path):
+    before = sorted(Path("/sys/kernel/tracing/instances").iterdir())
+    done = []
+    worker = threading.Thread(target=lambda: (time.sleep(1.0), churn(0.3), done.append(1)))
+    worker.start()
+    trace = capture(tmp_path / "t.parquet", seconds=3, backend="tracefs")
+    worker.join()
+    assert done
+    kinds = trace.kinds()
+    assert kinds["switch"] > 1000
+    assert kinds["wakeup"] > 500
+    assert sorted(Path("/sys/kernel/tracing/instances").iterdir()) == before
+
+
+def status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def test_collector_gives_up_its_privileges_and_opens_no_port(tracer):
+    env = {**os.environ, "SUDO_UID": "65534", "SUDO_GID": "65534"}
+    t = tracer(env=env)
+    s = status(t.process.pid)
+    assert int(s["CapEff"], 16) == int(s["CapPrm"], 16) == 0
+    assert set(s["Uid"].split()) == {"65534"}
+    assert s["NoNewPrivs"].strip() == "1"
+    links = [os.readlink(p) for p in Path(f"/proc/{t.process.pid}/fd").iterdir()]
+    assert not [x for x in links if x.startswith("socket:")]
+    assert t.end() == 0
+    assert (t.file.stat().st_uid, t.file.stat().st_gid) == (65534, 65534)
+    assert wastedcores.open_trace(t.file).header.events
+    assert reader.Source(t.file)

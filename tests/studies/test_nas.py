@@ -1,0 +1,169 @@
+"""The NAS model: its sums by hand, what calibrates it, and what it never sees."""
+
+from __future__ import annotations
+
+import pytest
+
+from wastedcores.errors import WorkloadError
+from wastedcores.studies import nas, published, runs, spmd
+from wastedcores.studies.runs import machine_named
+
+MS = 1_000_000
+
+
+def by_hand(todo):
+    """Times as a pencil would have them: shares of the work, and what m threads on a CPU lose at each barrier."""
+    rows = []
+    for run in todo:
+        a = dict(run.arguments)
+        bug = a["kernel"] == "v4.1"
+        cpus = 8 if bug else a["threads"]
+        m = a["threads"] // cpus
+        interval = a["grain_ns"] / 1e9 * m
+        if a["kind"] == "pipeline":
+            planes = 2 * a["planes"]
+            interval = planes * (interval * (1 + (cpus - 1) / a["planes"]) + (m - 1) * 0.016)
+        elif a["kind"] != "none":
+            interval += (m - 1) * 0.001
+        rows.append({"interval_s": interval})
+    return rows
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    return nas.calibrate(published.blanked(published.load()), by_hand, seeds=(1,))
+
+
+def test_calibrate__does_not_need_what_it_predicts(calibrated):
+    """Blank cells raise when read: that it ends at all is the proof; and the full tables change nothing."""
+    assert nas.calibrate(published.load(), by_hand, seeds=(1,)) == calibrated
+    assert set(calibrated) == set(nas.KINDS)
+
+
+def test_calibrate__does_read_what_it_may(calibrated):
+    tables = published.load()
+    other = dict(tables.cells)
+    other["lozi2016_table1", "cg", "bug_s"] = "60"
+    assert nas.calibrate(published.Tables(other), by_hand, seeds=(1,))["cg"] != calibrated["cg"]
+
+
+def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
+    """What the command line calls hands over tables without the predicted cells."""
+    from wastedcores.errors import DatasetError
+    from wastedcores.studies import scorecard
+
+    seen = []
+    monkeypatch.setattr(scorecard.nas, "calibrate", lambda t, *a, **k: seen.append(t) or {})
+    monkeypatch.setattr(scorecard.tpch, "calibrate", lambda t, *a, **k: seen.append(t) or {})
+    scorecard.calibrate(tmp_path)
+    assert len(seen) == 2
+    for tables in seen:
+        for table, row, column in (
+            ("lozi2016_table3", "lu", "bug_s"),
+            ("lozi2016_table2", "both", "q18_s"),
+            ("lozi2016_claims", "lu_r_speedup", "value"),
+        ):
+            with pytest.raises(DatasetError, match="blank"):
+                tables.number(table, row, column)
+
+
+def test_calibrate__finds_what_a_program_was_made_of():
+    """Tables printed by a known program give that program back."""
+    truth = nas.Parameters("cg", "barrier", work_s=200.0, serial_s=2.0, intervals=15_000)
+    cells = dict(published.blanked(published.load()).cells)
+    for place, (table, column) in nas.SEEN.items():
+        (row,) = by_hand([nas.run(truth, nas.PLACES[place], 1)])
+        cells[table, "cg", column] = str(truth.total_s(row["interval_s"]))
+    found = nas.calibrate(published.Tables(cells), by_hand, seeds=(1,))["cg"]["parameters"]
+    assert found["work_s"] == pytest.approx(200, rel=0.01)
+    assert found["serial_s"] == pytest.approx(2, rel=0.02)
+    assert found["intervals"] == pytest.approx(15_000, rel=0.01)
+    assert found["remote"] == 0
+
+
+def test_distance__of_the_papers_nodes():
+    machine = machine_named("bulldozer8x8")
+    assert nas.distance(machine, (1,)) == 0
+    assert nas.distance(machine, (1, 2)) == 6  # two hops: 22 - 10, for half of the pairs
+
+
+def test_parameters__work_is_shared_and_sums_up():
+    machine = machine_named("bulldozer8x8")
+    p = nas.Parameters("x", "pipeline", work_s=64.0, serial_s=1.0, intervals=1000, planes=50)
+    place = nas.PLACES["table3_fixed"]
+    assert p.grain_ns(place, machine) == MS
+    assert p.per_mark == 100
+    assert p.total_s(0.5) == 1 + 10 * 0.5
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ({"kind": "magic"}, "kind 'magic'"),
+        ({"threads": 0}, "at least one thread"),
+        ({"grain_ns": 0}, "at least one thread"),
+        ({"kind": "pipeline"}, "for a pipeline, one plane"),
+        ({"start_node": 9}, "has no node 9"),
+        ({"nodes": (9,)}, "has no node"),
+    ],
+)
+def test_program__refuses_what_cannot_run(what, message):
+    spec = spmd.Spmd(**({"threads": 4, "kind": "barrier", "grain_ns": 1000} | what))
+    with pytest.raises(WorkloadError, match=message):
+        spmd.program(spec, machine_named("bulldozer8x8"))
+
+
+def place_of(name, *, seed=2, until_ms=1_500, **spec):
+    place = nas.PLACES[name]
+    return runs.spmd(
+        place.kernel,
+        "bulldozer8x8",
+        seed,
+        threads=place.threads,
+        nodes=place.bound,
+        reonline=place.reonline,
+        until_ns=until_ms * MS,
+        **spec,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+@pytest.mark.parametrize(
+    ("place", "kind", "grain_ns", "expected_ms"),
+    [
+        # m threads on a CPU: m pieces of work, and all but the last spin their millisecond away
+        ("table1_bug", "barrier", MS, 2 * 1 + 1),
+        ("table1_fixed", "barrier", MS, 1),
+        ("table3_bug", "barrier", MS // 4, 8 * 0.25 + 7),
+        ("table3_bug", "lock", MS // 4, 8 * 0.25 + 7),
+        ("table3_fixed", "barrier", MS // 4, 0.25),
+    ],
+)
+def test_replay__loses_what_spinning_must(place, kind, grain_ns, expected_ms):
+    rows = [
+        place_of(place, seed=s, until_ms=3_000, kind=kind, grain_ns=grain_ns) for s in (1, 2, 3)
+    ]
+    row = sorted(rows, key=lambda r: r["interval_s"])[1]
+    assert row["interval_s"] * 1e3 == pytest.approx(expected_ms, rel=0.06)
+    assert row["busy_cpus"] == pytest.approx(
+        8 if "bug" in place else nas.PLACES[place].threads, rel=0.05
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+def test_replay__a_pipeline_on_all_its_cpus_takes_fill_and_work():
+    row = place_of("table3_fixed", kind="pipeline", grain_ns=MS // 10, planes=40)
+    assert row["interval_s"] * 1e3 == pytest.approx(2 * (40 + 63) * 0.1, rel=0.08)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+def test_replay__a_pipeline_two_to_a_cpu_advances_about_a_plane_a_round():
+    """Flags polled without limit: a plane costs between one slice (16 ms) and the slices of both (32 ms)."""
+    row = runs.spmd(
+        "v4.1", "bulldozer8x8", 1, threads=16, nodes=(1, 2), kind="pipeline",
+        grain_ns=MS // 2, planes=10, until_ns=8_000 * MS,
+    )  # fmt: skip
+    assert 16 <= row["interval_s"] * 1e3 / 20 <= 34

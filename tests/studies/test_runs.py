@@ -1,0 +1,108 @@
+"""The replays behind the rows: machines, databases, make beside R, groups; and the checker's S and M."""
+
+from __future__ import annotations
+
+import pytest
+
+from wastedcores.errors import TopologyError, WorkloadError
+from wastedcores.studies import published, runs, sensitivity, tpch
+from wastedcores.studies.databases import database
+from wastedcores.sweep import execute
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "nodes"),
+    [
+        ("bulldozer:2", 2, 1),
+        ("bulldozer:8", 8, 1),
+        ("bulldozer:16", 16, 2),
+        ("bulldozer:32", 32, 4),
+        ("bulldozer:64", 64, 8),
+        ("desktop:4", 4, 1),
+        ("bulldozer8x8", 64, 8),
+    ],
+)
+def test_machine_named(name, cpus, nodes):
+    machine = runs.machine_named(name)
+    assert (machine.cpus, machine.nodes) == (cpus, nodes)
+
+
+@pytest.mark.parametrize("name", ["bulldozer:7", "desktop:x", "desktop:0", "toaster:4"])
+def test_machine_named__refuses(name):
+    with pytest.raises(TopologyError, match="expected bulldozer:2"):
+        runs.machine_named(name)
+
+
+def test_machine_of_64_cut_from_the_papers_is_the_papers():
+    whole, cut = runs.machine_named("bulldozer8x8"), runs.machine_named("bulldozer:64")
+    assert [list(r) for r in whole.distance] == [list(r) for r in cut.distance]
+    assert list(whole.node_of_cpu) == list(cut.node_of_cpu)
+
+
+def test_groups_of_core_0_are_those_printed():
+    row = runs.machine_groups("v4.1", "bulldozer8x8", 0)
+    assert row["groups"] == published.load().text("lozi2016_claims", "groups_buggy", "value")
+    fixed = runs.machine_groups("v4.1+missing_domains:patch", "bulldozer8x8", 0)
+    assert fixed == row
+
+
+def test_database__one_barrier_or_one_a_pool():
+    machine = runs.machine_named("bulldozer8x8")
+    one = database(machine, 1, pools=tpch.POOLS, together=True, stages=3)
+    assert one.barriers == (64,)
+    assert sum(t.comm.startswith("noise/") for t in one.tasks) == 64
+    three = database(machine, 1, pools=tpch.POOLS, together=False, stages=3, autogroups=True)
+    assert three.barriers == tpch.POOLS
+    assert len(three.shares) == len(one.shares) + 3
+    for pools, stages in (((), 1), ((0, 2), 1), ((2,), 0)):
+        with pytest.raises(WorkloadError, match="expected pools"):
+            database(machine, 1, pools=pools, together=True, stages=stages)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+def test_tpch__a_stage_takes_its_longest_workers_time_where_nobody_is_in_the_way():
+    row = runs.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
+    # 1.8-2.2 ms each, the longest of four, and some noise
+    assert 2.0e-3 < row["stage_s"] < 2.6e-3
+    again = runs.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
+    assert {k: v for k, v in row.items() if k != "wall_s"} == {
+        k: v for k, v in again.items() if k != "wall_s"
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+def test_make_r__the_two_nodes_of_r_stay_under_used():
+    row = runs.make_r("v4.1", "bulldozer8x8", 1, jobs=1500)
+    assert row["idle_nodes"] == 2
+    assert row["r_share"] == pytest.approx(1, abs=0.01)
+    fixed = runs.make_r("v4.1+all_fixes:patch", "bulldozer8x8", 1, jobs=1500)
+    assert fixed["make_s"] < row["make_s"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+def test_figure_5__core_0_looks_every_tick():
+    assert runs.looks_of_core0("v4.1", "bulldozer8x8", 1)["period_ms"] == pytest.approx(4, rel=0.05)
+
+
+def test_execute__of_a_bad_machine_is_an_error_row():
+    given = (("kernel", "v4.1"), ("machine", "toaster:4"), ("seed", 1), ("jobs", 5))
+    row = execute("wastedcores.studies.runs:make_r", given)
+    assert "toaster:4" in row["error"]
+
+
+def test_checker__longer_m_sees_less_and_never_what_it_is_longer_than():
+    rows = sensitivity.checker(["group-construction-buggy", "overload-on-wakeup-buggy"])
+    for name in ("group-construction-buggy", "overload-on-wakeup-buggy"):
+        caught = [r["caught"] for r in rows if r["recording"] == name]
+        assert caught == sorted(caught, reverse=True)
+    lasting = {r["m_ms"]: r for r in rows if r["recording"] == "group-construction-buggy"}
+    # one episode of the whole three seconds: any M below sees all of it
+    assert lasting[1000]["caught"] == pytest.approx(1)
+    assert lasting[100]["checks"] == pytest.approx(3 / 2.9, rel=0.01)
+    short = {r["m_ms"]: r for r in rows if r["recording"] == "overload-on-wakeup-buggy"}
+    assert short[100]["caught"] == 0
+    assert short[100]["checks"] is None
+    assert short[1]["caught"] > 0.2

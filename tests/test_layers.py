@@ -1,0 +1,141 @@
+"""Lower layers never import higher ones; the special libraries stay where they belong."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "wastedcores"
+
+#: longest matching prefix wins
+LAYERS = {
+    "wastedcores": 0,
+    "wastedcores.errors": -1,
+    "wastedcores.resources": 0,
+    "wastedcores.engine": 0,  # imports nothing of ours: arrays in, arrays out
+    "wastedcores.trace": 1,
+    "wastedcores.topology.cpulist": 0,
+    "wastedcores.topology.machine": 1,
+    "wastedcores.topology.presets": 1,
+    "wastedcores.topology.describe": 1,
+    "wastedcores.topology.sysfs": 1,
+    "wastedcores.kernels": 1,
+    "wastedcores.topology": 2,
+    "wastedcores.workload": 3,
+    "wastedcores.scenarios": 4,
+    "wastedcores.invariant": 4,
+    "wastedcores.reference": 4,
+    "wastedcores.replay": 5,
+    "wastedcores.explain": 5,
+    "wastedcores.compare": 6,
+    "wastedcores.figures": 6,
+    "wastedcores.figures.compare": 7,
+    "wastedcores.studies": 7,
+    "wastedcores.widgets": 7,
+    "wastedcores.capture": 7,
+    "wastedcores.doctor": 7.5,  # looks at what capture can do
+    "wastedcores.datasets": 6,
+    "wastedcores.report": 7,
+    "wastedcores.export": 7,
+    "wastedcores.sweep": 6,
+    "wastedcores.cli": 8,
+}
+
+#: library -> where it may be imported
+ONLY_IN = {
+    "numba": ("wastedcores.engine",),
+    "plotly": ("wastedcores.figures",),
+    "ipywidgets": ("wastedcores.widgets",),
+    "papermill": ("wastedcores.report",),
+    "typer": ("wastedcores.cli",),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer(module: str) -> int:
+    while module not in LAYERS:
+        module = module.rpartition(".")[0]
+    return LAYERS[module]
+
+
+def imports(path: Path) -> list[str]:
+    names = []
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):  # what only annotations need is not imported when the program runs
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            base = node.module or ""
+            submodules = [f"{base}.{a.name}" for a in node.names]
+            names += [
+                s
+                if (ROOT / Path(*s.split("."))).with_suffix(".py").exists()
+                or (ROOT / Path(*s.split("."))).is_dir()
+                else base
+                for s in submodules
+            ]
+    return names
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_module_imports_only_lower_layers(path):
+    me = module_name(path)
+    for name in imports(path):
+        if name.split(".")[0] != "wastedcores" or name == "wastedcores":
+            continue
+        same_place = name.split(".")[1] == me.split(".")[1]
+        assert layer(name) < layer(me) or (same_place and layer(name) <= layer(me)), (
+            f"{me} imports {name}"
+        )
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_special_libraries_stay_where_they_belong(path):
+    me = module_name(path)
+    for name in imports(path):
+        for library, places in ONLY_IN.items():
+            if name.split(".")[0] == library:
+                assert me.startswith(places), f"{me} imports {library}"
+
+
+def test_engine_imports_numpy_numba_and_itself_only():
+    for path in (PACKAGE / "engine").rglob("*.py"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert (
+                top
+                in {"numpy", "numba", "llvmlite"}  # numba's own intrinsics are written in llvmlite
+                or top in sys.stdlib_module_names
+                or name.startswith("wastedcores.engine")
+            ), f"{path}: {name}"
+
+
+def test_every_package_module_has_a_layer():
+    tops = {module_name(p).split(".")[1] for p in FILES if module_name(p) != "wastedcores"}
+    listed = {m.split(".")[1] for m in LAYERS if m != "wastedcores"}
+    assert tops <= listed, f"add to LAYERS: {sorted(tops - listed)}"
+
+
+def test_nobody_imports_collectors_and_they_import_nobody():
+    for path in FILES:
+        assert not any(n.split(".")[0] == "collectors" for n in imports(path)), path
+    for path in (ROOT / "collectors").glob("*.py"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            beside = (ROOT / "collectors" / f"{top}.py").exists()
+            assert top in sys.stdlib_module_names or top == "bcc" or beside, f"{path}: {name}"
