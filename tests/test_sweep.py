@@ -188,6 +188,7 @@ def cluster(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_sweep__on_a_cluster_that_loses_a_worker(tmp_path, cluster):
     address, (_, doomed, _) = cluster
