@@ -43,6 +43,7 @@ LAYERS = {
     "wastedcores.export": 7,
     "wastedcores.sweep": 6,
     "wastedcores.cli": 8,
+    "wastedcores.__main__": 9,
 }
 
 #: library -> where it may be imported
@@ -52,6 +53,7 @@ ONLY_IN = {
     "ipywidgets": ("wastedcores.widgets",),
     "papermill": ("wastedcores.report",),
     "typer": ("wastedcores.cli",),
+    "perfetto": ("wastedcores.export",),
 }
 
 

@@ -25,7 +25,11 @@ def test_environment_agrees_with_pyproject():
         wanted.add(CONDA_NAMES.get(name, name) + rest)
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     listed = {d for d in environment["dependencies"] if isinstance(d, str)} - {"pip"}
-    assert listed == wanted
+    (by_pip,) = (d["pip"] for d in environment["dependencies"] if isinstance(d, dict))
+    # conda hands these lines to pip as a requirements file, where a line takes no options of pip's command
+    assert by_pip.pop() == "-e ."
+    assert listed | set(by_pip) == wanted
+    assert not listed & set(by_pip)
 
 
 def test_lock_pins_every_dependency_and_names_no_index():

@@ -1,23 +1,24 @@
 """A trace for the Perfetto UI: who ran where, threads per runqueue as counters, violations as one track.
 
-Switches and wakeups go as ``compact_sched`` bundles, columns of packed numbers instead of a message per event. The
-messages are written by hand; field numbers are those of protos/perfetto/trace/perfetto_trace.proto (perfetto 0.59), and
-tests decode the result with that package's own classes where it is installed. Nothing of perfetto is needed here.
+Switches and wakeups go as ``compact_sched`` bundles, columns of packed numbers instead of a message per event
+(protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). The messages are those of the ``perfetto`` package, of which
+only the generated classes are used: its trace processor downloads a program.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
+import perfetto.protos.perfetto.trace.perfetto_trace_pb2 as pb
 import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import WastedCoresError
+from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.runqueues import runqueues as find_runqueues
 from wastedcores.trace.trace import Trace
 
@@ -29,6 +30,8 @@ I64 = NDArray[np.int64]
 #: The packets' sequence; any number but 0
 _SEQUENCE = 1
 _VIOLATIONS, _FIRST_COUNTER = 1, 1000
+#: counter messages made at a time: some 30 MB of them
+_COUNTERS = 100_000
 #: prev_state's letters -> bits, include/trace/events/sched.h since 4.14
 _STATES = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "x": 16, "Z": 32, "P": 64, "I": 128}
 _PREEMPTED = 256
@@ -80,33 +83,38 @@ def export_perfetto(trace: Trace, path: Path, result: CheckResult | None = None)
 
 
 def _write(trace: Trace, result: CheckResult | None, out: IO[bytes]) -> None:
-    release = trace.header.kernel_release or ""
-    utsname = _bytes(1, b"Linux") + (_bytes(3, release.encode()) if release else b"")
-    out.write(_packet(_number(13, 1) + _bytes(45, _bytes(1, utsname))))
+    with_system = pb.Trace()
+    packet = with_system.packet.add()
+    packet.trusted_packet_sequence_id = _SEQUENCE
+    packet.system_info.utsname.sysname = "Linux"
+    packet.system_info.utsname.release = trace.header.kernel_release or ""
+    packet.sequence_flags = pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+    out.write(with_system.SerializeToString())
     for batch in trace.batches(_COLUMNS, "switch", "wakeup", "wakeup_new"):
-        for bundle in _bundles(batch):
-            out.write(bundle)
+        out.write(_bundles(batch).SerializeToString())
     runqueues = find_runqueues(trace)
+    tracks = pb.Trace()
     for cpu in range(runqueues.cpus):
-        name = f"threads on the runqueue of CPU {cpu}"
-        out.write(_track(_FIRST_COUNTER + cpu, name, counter=True))
+        track = _track(tracks, _FIRST_COUNTER + cpu, f"threads on the runqueue of CPU {cpu}")
+        track.counter.SetInParent()
+    out.write(tracks.SerializeToString())
     for change in runqueues.batches():
         ts, cpus, nr = change.runqueues()
-        known = nr >= 0
-        out.write(_counters(ts[known], cpus[known], nr[known]))
+        for at in range(0, len(ts), _COUNTERS):
+            part = slice(at, at + _COUNTERS)
+            out.write(_counters(ts[part], cpus[part], nr[part]).SerializeToString())
     if result is not None:
-        out.write(_track(_VIOLATIONS, "idle CPUs beside waiting threads", counter=False))
-        for packet in _episodes(result):
-            out.write(packet)
+        out.write(_episodes(result).SerializeToString())
 
 
-def _bundles(batch: pl.DataFrame) -> Iterator[bytes]:
+def _bundles(batch: pl.DataFrame) -> pb.Trace:
     """One FtraceEventBundle per CPU: events belong to the CPU on which they happened."""
     where = (
         pl.when(pl.col("kind") == "switch")
         .then("cpu")
         .otherwise(pl.col("src_cpu").fill_null(pl.col("cpu")))
     )
+    trace = pb.Trace()
     for (cpu,), group in batch.with_columns(where=where).group_by("where", maintain_order=True):
         if cpu is None:
             continue
@@ -118,30 +126,33 @@ def _bundles(batch: pl.DataFrame) -> Iterator[bytes]:
         events = group.with_columns(
             index=index, pid=pl.col("pid").fill_null(0), prio=pl.col("prio").fill_null(120)
         )
-        body = b"".join(_bytes(5, s.encode()) for s in strings)
+        bundle = trace.packet.add().ftrace_events
+        bundle.cpu = int(str(cpu))
+        compact = bundle.compact_sched
+        compact.intern_table.extend(strings)
         switch = events.filter(pl.col("kind") == "switch")
-        if switch.height:
-            body += _packed(1, _deltas(switch)) + _packed(2, _states(switch["prev_state"]))
-            body += _packed(3, _ints(switch["pid"])) + _packed(4, _ints(switch["prio"]))
-            body += _packed(6, _ints(switch["index"]))
+        compact.switch_timestamp.extend(_deltas(switch))
+        compact.switch_prev_state.extend(_states(switch["prev_state"]))
+        compact.switch_next_pid.extend(switch["pid"])
+        compact.switch_next_prio.extend(switch["prio"])
+        compact.switch_next_comm_index.extend(switch["index"])
         wake = events.filter(pl.col("kind") != "switch")
-        if wake.height:
-            body += _packed(7, _deltas(wake)) + _packed(8, _ints(wake["pid"]))
-            body += _packed(9, _ints(wake["cpu"])) + _packed(10, _ints(wake["prio"]))
-            body += _packed(11, _ints(wake["index"])) + _packed(12, np.zeros(wake.height, np.int64))
-        yield _packet(_bytes(1, _number(1, int(str(cpu))) + _bytes(4, body)))
+        compact.waking_timestamp.extend(_deltas(wake))
+        compact.waking_pid.extend(wake["pid"])
+        compact.waking_target_cpu.extend(wake["cpu"])
+        compact.waking_prio.extend(wake["prio"])
+        compact.waking_comm_index.extend(wake["index"])
+        compact.waking_common_flags.extend([0] * wake.height)
+    return trace
 
 
-def _ints(column: pl.Series) -> I64:
-    return column.cast(pl.Int64).to_numpy()
-
-
-def _deltas(events: pl.DataFrame) -> I64:
+def _deltas(events: pl.DataFrame) -> list[int]:
     """Stamps as compact_sched has them: the first in full, then differences."""
-    return np.diff(_ints(events["ts_ns"]), prepend=0)
+    deltas: list[int] = np.diff(events["ts_ns"].to_numpy(), prepend=0).tolist()
+    return deltas
 
 
-def _states(column: pl.Series) -> I64:
+def _states(column: pl.Series) -> pl.Series:
     text = column.cast(pl.String).fill_null("R")
     names = text.unique()
     bits = [
@@ -149,92 +160,43 @@ def _states(column: pl.Series) -> I64:
         | (_PREEMPTED if "+" in name else 0)
         for name in names
     ]
-    return _ints(text.replace_strict(names, bits, return_dtype=pl.Int64))
+    return text.replace_strict(names, bits, return_dtype=pl.Int64)
 
 
-def _counters(ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> bytes:
-    """A TrackEvent of type COUNTER per row. Numbers are written in fixed widths, which protobuf allows."""
-    head = bytes([0x0A, 9 + 1 + 2 + 2 + 13])  # Trace.packet
-    event = bytes([0x48, 4, 0x58])  # type = TYPE_COUNTER, track_uuid
-    parts: list[bytes | NDArray[np.uint8]] = [
-        head,
-        b"\x40",  # timestamp
-        _fixed(ts, 9),
-        bytes([0x50, _SEQUENCE, 0x5A, 13]),  # trusted_packet_sequence_id, track_event
-        event,
-        _fixed(cpu.astype(np.int64) + _FIRST_COUNTER, 5),
-        b"\xf0\x01",  # counter_value
-        _fixed(value.astype(np.int64), 3),
-    ]
-    columns = [
-        np.broadcast_to(np.frombuffer(p, np.uint8), (len(ts), len(p)))
-        if isinstance(p, bytes)
-        else p
-        for p in parts
-    ]
-    return np.concatenate(columns, axis=1).tobytes()
+def _counters(ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.Trace:
+    """A TrackEvent of type COUNTER per row whose value is known."""
+    trace = pb.Trace()
+    for t, c, n in zip(ts.tolist(), cpu.tolist(), value.tolist(), strict=True):
+        if n >= 0:
+            _event(trace, t, pb.TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + c).counter_value = n
+    return trace
 
 
-def _fixed(values: I64, width: int) -> NDArray[np.uint8]:
-    """Varints of exactly ``width`` bytes: shape (values, width)."""
-    shifts = 7 * np.arange(width)
-    out = ((values[:, None] >> shifts) & 0x7F).astype(np.uint8)
-    out[:, :-1] |= 0x80
-    return out
-
-
-def _episodes(result: CheckResult) -> Iterator[bytes]:
-    from wastedcores.topology.cpulist import format_cpulist
-
+def _episodes(result: CheckResult) -> pb.Trace:
+    trace = pb.Trace()
+    _track(trace, _VIOLATIONS, "idle CPUs beside waiting threads")
     for row in result.episodes.iter_rows(named=True):
         idle, busy = format_cpulist(row["idle_cpus"]), format_cpulist(row["overloaded_cpus"])
-        name = f"{'PERSISTENT: ' if row['persistent'] else ''}idle {idle} beside {busy}"
-        wasted = _bytes(10, b"wasted_ns") + _number(4, int(row["wasted_ns"]))
-        track = _number(11, _VIOLATIONS)
-        begin = _number(9, 1) + track + _bytes(23, name.encode()) + _bytes(4, wasted)
-        for ts, event in ((row["start_ns"], begin), (row["end_ns"], _number(9, 2) + track)):
-            yield _packet(_number(8, int(ts)) + _number(10, _SEQUENCE) + _bytes(11, event))
+        begin = _event(trace, row["start_ns"], pb.TrackEvent.TYPE_SLICE_BEGIN, _VIOLATIONS)
+        begin.name = f"{'PERSISTENT: ' if row['persistent'] else ''}idle {idle} beside {busy}"
+        wasted = begin.debug_annotations.add()
+        wasted.name, wasted.int_value = "wasted_ns", row["wasted_ns"]
+        _event(trace, row["end_ns"], pb.TrackEvent.TYPE_SLICE_END, _VIOLATIONS)
+    return trace
 
 
-def _track(uuid: int, name: str, *, counter: bool) -> bytes:
-    descriptor = _number(1, uuid) + _bytes(2, name.encode()) + (_bytes(8, b"") if counter else b"")
-    return _packet(_bytes(60, descriptor) + _number(10, _SEQUENCE))
+def _track(trace: pb.Trace, uuid: int, name: str) -> pb.TrackDescriptor:
+    packet = trace.packet.add()
+    packet.trusted_packet_sequence_id = _SEQUENCE
+    packet.track_descriptor.uuid = uuid
+    packet.track_descriptor.name = name
+    return packet.track_descriptor
 
 
-def _packet(body: bytes) -> bytes:
-    return _bytes(1, body)
-
-
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
-def _packed(field: int, values: I64) -> bytes:
-    """A packed repeated field of varints, encoded without a loop over the values."""
-    left = values.astype(np.uint64)
-    sizes = np.ones(len(left), np.int64)
-    for n in range(1, 10):
-        sizes += left >= np.uint64(1) << np.uint64(7 * n)
-    ends = np.cumsum(sizes)
-    out = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    starts = ends - sizes
-    for n in range(int(sizes.max(initial=0))):
-        here = sizes > n
-        byte = ((left[here] >> np.uint64(7 * n)) & np.uint64(0x7F)).astype(np.uint8)
-        byte[sizes[here] > n + 1] |= 0x80
-        out[starts[here] + n] = byte
-    return _bytes(field, out.tobytes())
+def _event(trace: pb.Trace, ts_ns: int, kind: int, track: int) -> pb.TrackEvent:
+    packet = trace.packet.add()
+    packet.timestamp = ts_ns
+    packet.trusted_packet_sequence_id = _SEQUENCE
+    packet.track_event.type = kind
+    packet.track_event.track_uuid = track
+    return packet.track_event
