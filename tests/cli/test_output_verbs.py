@@ -96,10 +96,3 @@ def test_doctor():
     assert done.returncode == 0
     assert "python" in done.stdout
     assert isinstance(json.loads(call("doctor", "--json").stdout), list)
-
-
-@pytest.mark.parametrize("verb", ["report", "figure", "data", "doctor"])
-def test_help_ends_with_examples(verb):
-    done = call(verb, "--help")
-    assert done.returncode == 0
-    assert f"wastedcores {verb}" in done.stdout.split("Examples")[1]

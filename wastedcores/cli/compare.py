@@ -48,7 +48,7 @@ def compare(
     persist: Annotated[str, typer.Option(help="M: an episode this long is persistent")] = "100ms",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
 ) -> Any:
-    """What a bug costs and a fix gains: one scenario under two or more kernels."""
+    """What a bug costs and a fix gains: a scenario, several kernels."""
     from wastedcores.cli._options import duration_ns, print_json
     from wastedcores.compare import compare as run_compare
     from wastedcores.errors import UsageError

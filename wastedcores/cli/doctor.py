@@ -24,7 +24,7 @@ Python alone.
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="For machines")] = False,
 ) -> None:
-    """What works on this machine, and the command that mends what does not."""
+    """What works on this machine, and what mends the rest."""
     from dataclasses import asdict
 
     from wastedcores.cli._options import print_json

@@ -68,7 +68,7 @@ def domains(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
 ) -> Any:
-    """Show the domains and groups the kernel builds, and who can never help whom."""
+    """Show the domains and groups a kernel builds, and who can help."""
     from wastedcores.errors import UsageError
     from wastedcores.topology.domains import domain_events
     from wastedcores.topology.lint import lint

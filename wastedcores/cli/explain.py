@@ -40,7 +40,7 @@ def explain(
     ignore_affinity: Annotated[bool, typer.Option("--ignore-affinity")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
 ) -> Any:
-    """Why did CPUs stay idle: what the domains allowed, how overload began, which bug it is like."""
+    """Why CPUs stayed idle: domains, how overload began, which bug."""
     from wastedcores.cli._open import open_input
     from wastedcores.cli._options import duration_ns
     from wastedcores.cli.import_ import load_machine

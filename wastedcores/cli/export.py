@@ -31,7 +31,7 @@ def export(
     ] = "100ms",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
 ) -> Any:
-    """Write a trace that the Perfetto UI opens: tasks, runqueues, violations."""
+    """Write a trace for the Perfetto UI."""
     from wastedcores.cli._open import open_input
     from wastedcores.cli.import_ import default_output
     from wastedcores.export import export_perfetto

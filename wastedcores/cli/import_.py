@@ -49,7 +49,7 @@ def import_(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The header as one JSON object")] = False,
 ) -> Any:
-    """Read a trace once and keep it as Parquet: small, fast to open, with its facts."""
+    """Read a trace once and keep it as Parquet: small, fast to open."""
     from wastedcores.trace.io import import_trace
 
     machine = None if topology is None else load_machine(topology)

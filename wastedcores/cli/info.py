@@ -26,7 +26,7 @@ def info(
         str | None, typer.Option(help="Insist on a format; default: found out by content")
     ] = None,
 ) -> Any:
-    """Say what a trace is: format, machine, interval, kinds of events, losses."""
+    """Say what a trace is: format, machine, interval, kinds, losses."""
     from wastedcores.cli._open import open_input
 
     opened = open_input(trace, format)

@@ -11,8 +11,11 @@ import typer
 from wastedcores.cli._app import app
 
 EPILOG = """Examples:
+
   wastedcores replay group-imbalance --set jobs=500
+
   wastedcores replay recorded-gc --kernel v4.1+group_construction:patch
+
   wastedcores replay missing-domains --seed 7 -o trace.parquet --json
 """
 
@@ -39,7 +42,7 @@ def replay(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Replay a scenario; exit code 1 if the invariant was broken for long."""
+    """Replay a scenario; exit 1 if the invariant was broken for long."""
     from wastedcores.errors import UsageError
     from wastedcores.invariant import check
     from wastedcores.replay import replay_scenario

@@ -41,7 +41,7 @@ def report(
     ] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress bar")] = False,
 ) -> None:
-    """Run the notebook on a trace and write a page that opens offline."""
+    """Run the notebook on a trace; write a page that opens offline."""
     from wastedcores.errors import UsageError
     from wastedcores.report import find_notebook, parameters_of
     from wastedcores.report import report as make

@@ -10,7 +10,9 @@ import typer
 from wastedcores.cli._app import app
 
 EPILOG = """Examples:
+
   wastedcores scenarios
+
   wastedcores scenarios --json
 """
 

@@ -44,7 +44,7 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress bar")] = False,
 ) -> None:
-    """Replay every combination of scenario, kernel, machine, parameters and seed."""
+    """Replay every combination of scenario, kernel, machine and seed."""
     import json
 
     from wastedcores.errors import UsageError
