@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
+from typer.testing import CliRunner
 
-from wastedcores.cli import VERBS
+from wastedcores.cli import VERBS, _register
+from wastedcores.cli._app import app
 
 
 def said(*words: str) -> str:
-    run = subprocess.run(
-        [sys.executable, "-m", "wastedcores", *words],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": "80"},
-    )
+    _register()
+    run = CliRunner().invoke(app, words, env={"COLUMNS": "80"}, prog_name="wastedcores")
+    assert run.exit_code == 0
     return run.stdout
 
 
