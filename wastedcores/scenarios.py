@@ -12,6 +12,9 @@ from wastedcores.errors import UsageError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import recorded
 from wastedcores.workload.builder import Workload
+from wastedcores.workload.hackbench import hackbench
+from wastedcores.workload.spmd import spmd
+from wastedcores.workload.tpch import tpch
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,26 @@ def _as(default: Any, value: Any, scenario: str, name: str) -> Any:
     try:
         if kind is bool:
             return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
+        if kind is tuple:
+            return tuple(int(part) for part in value.split("+"))
         return kind(value)
     except (KeyError, ValueError) as e:
-        words = {bool: "true or false", int: "a whole number", float: "a number"}
+        words = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+            tuple: "whole numbers with + in between",
+        }
         raise UsageError(
-            f"scenario {scenario}: {name}={value!r}; expected {words.get(kind, 'text')}, such as {default}"
+            f"scenario {scenario}: {name}={value!r}; expected {words[kind]}, such as {as_text(default)}"
         ) from e
+
+
+def as_text(value: Any) -> str:
+    """A parameter's value as it is written after ``--set NAME=``."""
+    if isinstance(value, tuple):
+        return "+".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -122,6 +139,27 @@ SCENARIOS: dict[str, Scenario] = {
             "missing_domains",
             {"n": 16},
             considered=True,
+        ),
+        Scenario(
+            "hackbench",
+            "senders and receivers over pipes: thousands of wake-ups (rt-tests' hackbench)",
+            hackbench,
+            "bulldozer8x8",
+        ),
+        Scenario(
+            "tpch",
+            "pools of database workers, each an autogroup, and transient kernel threads (paper 3.3)",
+            tpch,
+            "bulldozer8x8",
+            "overload_on_wakeup",
+        ),
+        Scenario(
+            "spmd",
+            "equal threads that meet at barriers, locks or as a pipeline, as NPB's do (paper 3.2)",
+            spmd,
+            "bulldozer8x8",
+            "group_construction",
+            {"pinned": True},
         ),
         Scenario(
             "recorded-gi",

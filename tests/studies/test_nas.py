@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import WorkloadError
-from wastedcores.studies import nas, published, runs, spmd
+from wastedcores.studies import nas, published, runs
 from wastedcores.studies.runs import machine_named
+from wastedcores.workload import spmd
 
 MS = 1_000_000
 

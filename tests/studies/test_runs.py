@@ -6,8 +6,8 @@ import pytest
 
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.studies import published, runs, sensitivity, tpch
-from wastedcores.studies.databases import database
 from wastedcores.sweep import execute
+from wastedcores.workload.tpch import tpch as database
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,11 @@ def test_groups_of_core_0_are_those_printed():
 
 def test_database__one_barrier_or_one_a_pool():
     machine = runs.machine_named("bulldozer8x8")
-    one = database(machine, 1, pools=tpch.POOLS, together=True, stages=3)
+    one = database(machine, 1, pools=tpch.POOLS, together=True, stages=3, autogroups=False)
+    one = one.program()
     assert one.barriers == (64,)
     assert sum(t.comm.startswith("noise/") for t in one.tasks) == 64
-    three = database(machine, 1, pools=tpch.POOLS, together=False, stages=3, autogroups=True)
+    three = database(machine, 1, pools=tpch.POOLS, together=False, stages=3).program()
     assert three.barriers == tpch.POOLS
     assert len(three.shares) == len(one.shares) + 3
     for pools, stages in (((), 1), ((0, 2), 1), ((2,), 0)):

@@ -22,7 +22,7 @@ def scenarios(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List the scenarios, their machines, fixes and parameters."""
-    from wastedcores.scenarios import SCENARIOS
+    from wastedcores.scenarios import SCENARIOS, as_text
 
     if as_json:
         rows = [
@@ -40,7 +40,7 @@ def scenarios(
     for s in SCENARIOS.values():
         typer.echo(s.name)
         typer.echo(f"  {s.doc}")
-        typer.echo(f"  on {s.machine}; cured by {s.fix}")
-        words = [f"{k}={v}" for k, v in s.parameters().items()]
+        typer.echo(f"  on {s.machine}" + (f"; cured by {s.fix}" if s.fix else ""))
+        words = [f"{k}={as_text(v)}" for k, v in s.parameters().items()]
         for i in range(0, len(words), 5):
             typer.echo(("  --set " if i == 0 else "        ") + " ".join(words[i : i + 5]))

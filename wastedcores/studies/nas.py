@@ -1,7 +1,7 @@
 """NAS parallel benchmarks with and without two of the bugs (paper 3.1, 3.2, 3.4; Tables 1 and 3).
 
 **Model.** A program has work W that its threads share, a serial part S outside the parallel regions, N intervals
-between synchronisations of one kind (``studies/spmd.py``), and, only where the tables ask for it, a price R of memory
+between synchronisations of one kind (``workload/spmd.py``), and, only where the tables ask for it, a price R of memory
 on other nodes: on nodes with mean distance d (SLIT, 10 taken off) the work is W (1 + R d). The time of a run is::
 
     T = S + N * (time of one interval, from a replay)
@@ -29,9 +29,9 @@ import numpy as np
 
 from wastedcores.studies.published import Tables
 from wastedcores.studies.runs import machine_named
-from wastedcores.studies.spmd import SPIN_LIMIT_NS, SPREAD
 from wastedcores.sweep import Run
 from wastedcores.topology.machine import Machine
+from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
 #: how NPB's OpenMP programs wait: ep has no synchronisation, lu polls flags between neighbours, ua has locks
 KINDS = {

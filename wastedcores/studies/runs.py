@@ -13,13 +13,13 @@ from wastedcores.engine import codes
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay import RawReplay, costs_of, simulate
-from wastedcores.studies.databases import database
-from wastedcores.studies.spmd import Spmd, program
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
 from wastedcores.workload.program import Program
 from wastedcores.workload.recorded import recorded_gi, recorded_ms
+from wastedcores.workload.spmd import Spmd, program
+from wastedcores.workload.tpch import tpch as database
 
 #: what a rate is measured over, and what comes before it: threads find their places in the first half second
 SETTLE_NS = 700_000_000
@@ -193,7 +193,7 @@ def tpch(
     autogroups: bool = False,
     tick_ns: int = TICK_NS,
 ) -> dict:
-    """A database's workers (``studies/databases.py``); ``stage_s`` is the time of one stage."""
+    """A database's workers (``workload/tpch.py``); ``stage_s`` is the time of one stage."""
     work = database(
         machine_named(machine),
         seed,
@@ -201,7 +201,7 @@ def tpch(
         together=together,
         stages=stages,
         autogroups=autogroups,
-    )
+    ).program()
     raw = _simulate(work, machine, kernel, seed, tick_ns)
     begin, end = _between(raw, work, "query start", "query end")
     return {

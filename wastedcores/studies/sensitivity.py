@@ -16,9 +16,9 @@ from wastedcores.invariant import check
 from wastedcores.studies import nas, tpch
 from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, changed, run
 from wastedcores.studies.scorecard import calibration
-from wastedcores.studies.spmd import SPIN_LIMIT_NS, SPREAD
 from wastedcores.sweep import Run, sweep
 from wastedcores.trace.io import open_trace
+from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
 #: every parameter is made this much smaller and larger
 STEP = 1.25

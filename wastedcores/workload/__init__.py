@@ -1,4 +1,16 @@
-"""Workloads: tasks as small programs, and the recorded ones."""
+"""Workloads: tasks as small programs, generators of common ones, and the recorded ones.
+
+Interface::
+
+    w = Workload("mine")                        tasks, barriers, locks, semaphores, sessions, hotplug
+    w.task("t", Script().compute(1_000_000))    what a task does, one operation after the other
+    background.add_hogs(w, 2)                   R-like hogs; add_kworkers, add_transients: kernel threads
+    make.add_make(w, jobs=500, parallel=64)     make -j64
+    hackbench.hackbench(machine, seed, groups=10)
+    tpch.tpch(machine, seed, pools=(28, 20, 16))
+    spmd.spmd(machine, seed, kind="pipeline")   NPB-like: barrier, lock, pipeline, none
+    recorded.recorded_gi(machine, seed)         the workloads of the recordings
+"""
 
 from wastedcores.workload.builder import Measure, Script, Workload
 from wastedcores.workload.program import GUEST, Costs, Program, TaskSpec

@@ -32,9 +32,11 @@ def _ns(value: Any, what: str) -> int:
     return value
 
 
-def _mode(name: str) -> int:
+def _mode(name: str, limit_ns: int) -> int:
     if name not in _MODES:
         raise WorkloadError(f"waiting {name!r} is unknown; write one of {', '.join(_MODES)}")
+    if name == "spin_block" and _ns(limit_ns, "spin limit") == 0:
+        return codes.MODE_BLOCK  # no time to spin
     return _MODES[name]
 
 
@@ -131,14 +133,14 @@ class Script:
         return self._add(
             codes.OP_BARRIER,
             number,
-            _mode(how),
+            _mode(how, limit_ns),
             _ns(limit_ns, "spin limit"),
             -1 if deadline_ns is None else deadline_ns,
         )
 
     def lock(self, number: int, how: str, limit_ns: int = 0) -> Script:
         """Take a lock."""
-        return self._add(codes.OP_LOCK, number, _mode(how), _ns(limit_ns, "spin limit"))
+        return self._add(codes.OP_LOCK, number, _mode(how, limit_ns), _ns(limit_ns, "spin limit"))
 
     def unlock(self, number: int) -> Script:
         """Release a lock."""
@@ -150,7 +152,7 @@ class Script:
 
     def wait(self, number: int, how: str = "block", limit_ns: int = 0) -> Script:
         """Lower a semaphore, waiting until that is possible."""
-        return self._add(codes.OP_WAIT, number, _mode(how), _ns(limit_ns, "spin limit"))
+        return self._add(codes.OP_WAIT, number, _mode(how, limit_ns), _ns(limit_ns, "spin limit"))
 
     def fork(self, template: int, session: int | None = None) -> Script:
         """Create a child from a template, in this session or another."""
@@ -196,7 +198,7 @@ class Measure:
     Attributes
     ----------
     name
-        ``make_s``, ``cpus_of_work``, ``s_per_iter`` or ``db_s``.
+        ``make_s``, ``db_s`` or another ending in ``_s``: seconds of the window; ``cpus_of_work``; ``s_per_iter``.
     start, end
         Texts of the marks around the measured window.
     of

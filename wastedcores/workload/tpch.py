@@ -11,28 +11,33 @@ The times are those of the recorded workload ``db64``: stages of 1.8-2.2 ms, noi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Script, Workload
-from wastedcores.workload.program import Program
+from wastedcores.workload.background import MS, add_transients
+from wastedcores.workload.builder import Measure, Script, Workload
 
-MS = 1_000_000
-#: work of one worker in a stage
-STAGE_NS = (1_800_000, 2_200_000)
-#: how long a kernel thread works, and sleeps on average
+#: "a handful of container processes each provide several dozens of worker threads", 64 in all (paper 3.3, footnote 4)
+POOLS = (28, 20, 16)
+#: how long a kernel thread works
 NOISE_NS = (100_000, 500_000)
-NOISE_PERIOD_NS = 40 * MS
+#: the frontend starts a worker
+START_NS = 20_000
 
 
-def database(
+def tpch(
     machine: Machine,
     seed: int,
     *,
-    pools: tuple[int, ...],
-    together: bool,
-    stages: int,
-    autogroups: bool = False,
-) -> Program:
+    pools: Sequence[int] = POOLS,
+    together: bool = True,
+    stages: int = 300,
+    autogroups: bool = True,
+    lo_us: int = 1800,
+    hi_us: int = 2200,
+    noise_period_ms: float = 40.0,
+) -> Workload:
     """One query.
 
     Parameters
@@ -47,29 +52,32 @@ def database(
         How many.
     autogroups
         Whether each container process is in an autogroup of its own, or all are in the root group.
+    lo_us, hi_us
+        Work of one worker in a stage, in us, drawn uniformly.
+    noise_period_ms
+        Mean sleep of a kernel thread, in ms; 0: there are none.
 
     Raises
     ------
     WorkloadError
-        No pool, an empty pool or no stage.
+        No pool, an empty pool or no stage; a time below 0.
     """
     if not pools or min(pools) < 1 or stages < 1:
         raise WorkloadError(
-            f"database: expected pools of workers and stages, got {pools} and {stages}"
+            f"tpch: expected pools of workers and stages, got pools {'+'.join(map(str, pools)) or 'none'} and "
+            f"{stages} stages"
         )
-    w = Workload("database")
-    noise = Script().loop().sleep_exponential(NOISE_PERIOD_NS, 8 * NOISE_PERIOD_NS)
-    noise.compute(*NOISE_NS).end()
-    for cpu in range(machine.cpus):
-        w.task(f"noise/{cpu}", noise, allowed=[cpu], cpu=cpu, daemon=True)
+    w = Workload("tpch", Measure("db_s", "query start", "query end", "worker"))
+    if noise_period_ms:
+        add_transients(w, machine, round(noise_period_ms * MS), *NOISE_NS)
     front = Script().mark("query start")
     everybody = w.barrier(sum(pools)) if together else None
     for workers in pools:
         meet = everybody if everybody is not None else w.barrier(workers)
-        body = Script().loop(stages).compute(*STAGE_NS).barrier(meet, "block").end()
-        worker = w.template("worker", body)
+        body = Script().loop(stages).compute(lo_us * 1000, hi_us * 1000).barrier(meet, "block")
+        worker = w.template("worker", body.end())
         session = w.session() if autogroups else None
-        front.loop(workers).compute(20_000).fork(worker, session).end()
+        front.loop(workers).compute(START_NS).fork(worker, session).end()
     front.wait_children(0).mark("query end")
     w.task("frontend", front, cpu=seed * 7 % machine.cpus, start_ns=200 * MS)
-    return w.program()
+    return w

@@ -1,0 +1,86 @@
+"""What runs on every CPU besides the workload: kernel threads."""
+
+from __future__ import annotations
+
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Script, Workload
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+#: a kworker's work, and the time from one CPU's to the next one's, read off the recorded idle guests
+KWORKER_NS = 8_000
+KWORKER_APART_NS = 12 * MS
+
+
+def add_kworkers(w: Workload, machine: Machine, seed: int, parked: int | None = None) -> None:
+    """Add a kworker per CPU that runs 8 us once a second, as on the recorded idle guests.
+
+    Parameters
+    ----------
+    w
+        Workload to add to; the kworkers are daemons of the root group.
+    machine, seed
+        Where; the seed decides when in a second they run.
+    parked
+        A CPU that goes offline and so has none.
+    """
+    offset = (seed * 0xD1342543DE82EF95 >> 16) % SECOND
+    work = Script().loop().compute(KWORKER_NS).sleep(SECOND).end()
+    for cpu in range(machine.cpus):
+        if cpu != parked:
+            at = (offset + (machine.cpus - 1 - cpu) * KWORKER_APART_NS) % SECOND
+            w.task(f"kworker/{cpu}", work, allowed=[cpu], cpu=cpu, start_ns=at, daemon=True)
+
+
+def add_transients(
+    w: Workload,
+    machine: Machine,
+    period_ns: int,
+    low_ns: int,
+    high_ns: int,
+    comm: str = "noise",
+) -> None:
+    """Add a kernel thread per CPU that runs for a short time now and then, where user threads may be running.
+
+    These are the transient threads of paper 3.3 ("logging or irq handlers"): each makes its CPU busy for less than a
+    millisecond, and what balancing does meanwhile is hard to undo.
+
+    Parameters
+    ----------
+    w, machine
+        Workload to add to, and where.
+    period_ns
+        Mean of the exponentially distributed sleep in between.
+    low_ns, high_ns
+        The work is drawn uniformly from this range.
+    comm
+        Name; the CPU is added.
+
+    Raises
+    ------
+    WorkloadError
+        A time below 0, or the range upside down.
+    """
+    noise = Script().loop().sleep_exponential(period_ns, 8 * period_ns)
+    noise.compute(low_ns, high_ns).end()
+    for cpu in range(machine.cpus):
+        w.task(f"{comm}/{cpu}", noise, allowed=[cpu], cpu=cpu, daemon=True)
+
+
+def add_hogs(w: Workload, count: int, cpu: int = 0, apart_ns: int = 0) -> None:
+    """Add single-threaded programs that never stop computing, like the paper's R (3.1).
+
+    Parameters
+    ----------
+    w
+        Workload to add to. Each hog is a daemon in a session, and so an autogroup, of its own.
+    count
+        How many.
+    cpu, apart_ns
+        Where they are started, and how long after one another. Two that start in the same instant choose the same
+        CPU, because neither shows load yet.
+    """
+    hog = Script().loop().compute(SECOND).end()
+    for i in range(count):
+        session = w.session()
+        w.task(f"R-{i}", hog, session=session, cpu=cpu, start_ns=i * apart_ns, daemon=True)

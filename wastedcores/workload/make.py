@@ -1,0 +1,61 @@
+"""``make -jN``: a parent that keeps up to N short compilers alive (paper 3.1)."""
+
+from __future__ import annotations
+
+from wastedcores.errors import WorkloadError
+from wastedcores.workload.builder import Script, Workload
+
+#: a fork of the recorded make takes this long
+FORK_NS = 48_000
+#: the recorded compilers' user time, and what their exit costs
+COMPILE_NS = (20_000_000, 60_000_000)
+EXIT_NS = 60_000
+
+
+def add_make(
+    w: Workload,
+    jobs: int,
+    parallel: int,
+    compile_ns: tuple[int, int] = COMPILE_NS,
+    *,
+    session: int | None = None,
+    cpu: int = 0,
+    start_ns: int = 0,
+) -> None:
+    """Add ``make -jN`` to a workload; it marks ``make start`` and ``make end``.
+
+    Parameters
+    ----------
+    w
+        Workload to add to.
+    jobs
+        Compilers in all.
+    parallel
+        N: how many of them live at a time.
+    compile_ns
+        Each computes for a time drawn uniformly from this range.
+    session
+        Session (autogroup) of make and its children; None: a new one.
+    cpu, start_ns
+        Where and when make is started.
+
+    Raises
+    ------
+    WorkloadError
+        Less than one job, or less than one at a time.
+    """
+    if jobs < 1 or parallel < 1:
+        raise WorkloadError(
+            f"make: expected at least one job and one at a time, got {jobs} jobs, {parallel} at a time"
+        )
+    low, high = compile_ns
+    compiler = w.template("cc1", Script().compute(low, high).compute(EXIT_NS))
+    make = Script().mark("make start").loop(jobs).compute(FORK_NS).fork(compiler)
+    make.wait_children(parallel - 1).end().wait_children(0).mark("make end")
+    w.task(
+        "make",
+        make,
+        session=w.session() if session is None else session,
+        cpu=cpu,
+        start_ns=start_ns,
+    )

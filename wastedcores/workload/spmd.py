@@ -1,0 +1,263 @@
+"""Programs of many equal threads that wait for each other, as NPB's OpenMP version does.
+
+Four kinds:
+
+* ``none``: every thread has one piece of work (ep);
+* ``barrier``: work, then a barrier (bt, cg, ft, is, mg, sp). libgomp's: a thread that waits spins for a while, then
+  sleeps on a futex;
+* ``lock``: as barrier, and inside each interval every thread once enters a short critical section, two threads to a
+  lock (ua: the locks of its mortar points; neighbouring elements share one);
+* ``pipeline``: sweeps over planes; a thread starts on a plane when its neighbour has finished its part of it, forwards
+  and then backwards, a barrier after each sweep (lu: ``sync_left``/``sync_right``, flags in memory that are polled
+  without any limit, NPB 3.3 LU/ssor.f and syncs.f).
+
+The master forks the others and is thread 0, as under OpenMP; it marks every interval, so rates can be read off a trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wastedcores.errors import WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.background import add_hogs, add_kworkers
+from wastedcores.workload.builder import Measure, Script, Workload
+from wastedcores.workload.program import Program
+
+KINDS = ("none", "barrier", "lock", "pipeline")
+#: libgomp without OMP_WAIT_POLICY polls 300 000 times before it sleeps (config/linux/wait.h: do_spin(), team.c/env.c:
+#: gomp_spin_count_var); a poll is a load, a compare and a pause, about 7 cycles of 2.1 GHz
+SPIN_LIMIT_NS = 1_000_000
+#: threads of one interval differ by up to this part of its length, either way
+SPREAD = 0.01
+#: a critical section of the kind ``lock``
+HOLD_NS = 1_000
+#: what text each interval is marked with
+MARK = "interval"
+
+_SETTLE_NS = 300_000_000
+
+
+@dataclass(frozen=True)
+class Spmd:
+    """One parallel program and where it runs.
+
+    Attributes
+    ----------
+    threads, kind
+        How many, and how they wait for each other.
+    grain_ns
+        Work of one thread in an interval (for a pipeline: on a plane; for none: all of it).
+    planes
+        Planes of a sweep.
+    nodes
+        Nodes it is bound to (``numactl --cpunodebind``); None: anywhere.
+    start_node
+        Where its shell runs.
+    reonline
+        A CPU that goes offline and comes back before; None: none does.
+    hogs
+        Single-threaded programs in sessions of their own that run all the time (the paper's R).
+    spin_ns, spread
+        As :data:`SPIN_LIMIT_NS` and :data:`SPREAD`.
+    intervals
+        How many; None: it goes on for ever. A pipeline has two sweeps in an interval.
+    """
+
+    threads: int
+    kind: str
+    grain_ns: int
+    planes: int = 0
+    nodes: tuple[int, ...] | None = None
+    start_node: int = 1
+    reonline: int | None = None
+    hogs: int = 0
+    spin_ns: int = SPIN_LIMIT_NS
+    spread: float = SPREAD
+    intervals: int | None = None
+
+    @property
+    def start_ns(self) -> int:
+        """When the program is started; before that comes the hotplug, or the hogs find their place."""
+        if self.reonline is not None:
+            return 2 * _SETTLE_NS
+        return _SETTLE_NS if self.hogs else 0
+
+
+def program(spec: Spmd, machine: Machine, seed: int = 1) -> Program:
+    """The workload as flat rows; see :func:`workload`."""
+    return workload(spec, machine, seed).program()
+
+
+def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
+    """One run of the program; with ``intervals`` it measures seconds per interval.
+
+    Parameters
+    ----------
+    spec, machine, seed
+        What, where, and when kernel threads run.
+
+    Raises
+    ------
+    WorkloadError
+        Another kind, no thread, no work, or a node that the machine does not have.
+    """
+    _check(spec)
+    bound = [
+        cpu
+        for cpu, node in enumerate(machine.node_of_cpu)
+        if spec.nodes is None or int(node) in spec.nodes
+    ]
+    home = [cpu for cpu, node in enumerate(machine.node_of_cpu) if int(node) == spec.start_node]
+    if not home or not bound:
+        raise WorkloadError(
+            f"machine {machine.name!r} has no node {spec.start_node if not home else spec.nodes}."
+        )
+    ends = spec.intervals is not None
+    w = Workload("spmd", Measure("s_per_iter", "start", "end", "nas") if ends else None)
+    session = w.session()
+    meet = w.barrier(spec.threads)
+    locks = [w.lock() for _ in range(max(spec.threads // 2, 1))] if spec.kind == "lock" else []
+    edges = 2 * (spec.threads - 1) if spec.kind == "pipeline" else 0
+    flags = [w.semaphore(i % 2) for i in range(2 * edges)]
+    parts = _Parts(spec, meet, locks, flags)
+    master = Script()
+    if spec.nodes is not None:
+        master.affinity(bound)
+    if ends:
+        master.mark("start")
+    for i in range(1, spec.threads):
+        master.fork(w.template("nas", parts.thread(i, Script())))
+    parts.thread(0, master)
+    if ends:
+        master.wait_children(0).mark("end")
+    add_hogs(w, spec.hogs, cpu=home[0])
+    w.task(
+        "nas",
+        master,
+        session=session,
+        allowed=home[:1] if spec.nodes is not None else None,
+        cpu=home[0],
+        start_ns=spec.start_ns,
+    )
+    add_kworkers(w, machine, seed, spec.reonline)
+    if spec.reonline is not None:
+        w.hotplug(0, spec.reonline, False)
+        w.hotplug(_SETTLE_NS, spec.reonline, True)
+    return w
+
+
+def _check(spec: Spmd) -> None:
+    if spec.kind not in KINDS:
+        raise WorkloadError(
+            f"kind {spec.kind!r} of parallel program; there are {', '.join(KINDS)}."
+        )
+    if spec.threads < 1 or spec.grain_ns < 1 or (spec.kind == "pipeline" and spec.planes < 1):
+        raise WorkloadError(
+            f"{spec.kind} program: expected at least one thread, 1 ns of work and, for a pipeline, one plane; got "
+            f"{spec.threads} threads, {spec.grain_ns} ns, {spec.planes} planes."
+        )
+    if spec.intervals is not None and spec.intervals < 1:
+        raise WorkloadError(
+            f"{spec.kind} program of {spec.intervals} intervals; expected 1 or more."
+        )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the threads share: a barrier, locks, and for a pipeline two flags between neighbours and direction."""
+
+    spec: Spmd
+    meet: int
+    locks: list[int]
+    flags: list[int]
+
+    def thread(self, i: int, script: Script) -> Script:
+        """Thread ``i``: for ever (its piece of work once for ``none``), and thread 0 marks."""
+        spec = self.spec
+        if spec.kind == "none":
+            self._work(script)
+            return script.mark(MARK) if i == 0 else script
+        script.loop(spec.intervals)
+        if spec.kind == "pipeline":
+            self._sweep(script, i, back=False)
+            self._sweep(script, i, back=True)
+        else:
+            self._work(script)
+            if spec.kind == "lock":
+                lock = self.locks[i % len(self.locks)]
+                script.lock(lock, "spin_block", spec.spin_ns).compute(HOLD_NS).unlock(lock)
+            self._barrier(script)
+        if i == 0:
+            script.mark(MARK)
+        return script.end()
+
+    def _work(self, script: Script) -> None:
+        grain, spread = self.spec.grain_ns, self.spec.spread
+        script.compute(round(grain * (1 - spread)), round(grain * (1 + spread)))
+
+    def _barrier(self, script: Script) -> None:
+        script.barrier(self.meet, "spin_block", self.spec.spin_ns)
+
+    def _sweep(self, script: Script, i: int, back: bool) -> None:
+        """Thread ``i``'s part of a sweep: one flag between neighbours, so a thread is at most one plane ahead."""
+        n = self.spec.threads
+        before, behind = (i, i - 1) if back else (i - 1, i)
+        base = 2 * (n - 1) if back else 0
+        has_before, has_behind = (i < n - 1, i > 0) if back else (i > 0, i < n - 1)
+        script.loop(self.spec.planes)
+        if has_before:
+            script.wait(self.flags[base + 2 * before], "spin")
+            script.post(self.flags[base + 2 * before + 1])
+        self._work(script)
+        if has_behind:
+            script.wait(self.flags[base + 2 * behind + 1], "spin")
+            script.post(self.flags[base + 2 * behind])
+        script.end()
+        self._barrier(script)
+
+
+def spmd(
+    machine: Machine,
+    seed: int,
+    threads: int = 0,
+    kind: str = "barrier",
+    grain_us: int = 1000,
+    intervals: int = 500,
+    planes: int = 30,
+    hogs: int = 0,
+    pinned: bool = False,
+) -> Workload:
+    """A program of NPB's shape by a few plain parameters, as the scenario ``spmd`` offers it.
+
+    Parameters
+    ----------
+    machine, seed
+        Where, and when kernel threads run.
+    threads
+        How many; 0: one for each CPU it may use.
+    kind, planes, hogs
+        As in :class:`Spmd`.
+    grain_us, intervals
+        Work of a thread between two synchronisations, in us, and how many of these there are.
+    pinned
+        Bound to nodes 1 and 2 and started on node 1, as in the paper's Table 1.
+
+    Raises
+    ------
+    WorkloadError
+        As :func:`workload`.
+    """
+    nodes = (1, 2) if pinned else None
+    inside = sum(nodes is None or int(n) in nodes for n in machine.node_of_cpu)
+    spec = Spmd(
+        threads or inside,
+        kind,
+        grain_us * 1000,
+        planes=planes,
+        nodes=nodes,
+        start_node=min(1, machine.nodes - 1),
+        hogs=hogs,
+        intervals=intervals,
+    )
+    return workload(spec, machine, seed)
