@@ -221,7 +221,7 @@ class Layout:
             (s.G_Y0, self.waits),
             (s.G_TEMPLATE0, self.templates),
             (s.G_STEP0, len(hotplug)),
-            (s.G_SCRATCH, 6),
+            (s.G_SCRATCH, 9),
             (s.G_MASK0, len(self.masks)),
             (s.G_LIST0, _rows(len(lists))),
             (s.G_OP0, len(ops)),
@@ -234,6 +234,7 @@ class Layout:
         for i in starts:
             lists[i] += int(g[s.G_SD0])
         g[s.G_CPUS], g[s.G_GROUPS], g[s.G_TASKS] = n, self.groups, self.tasks
+        g[s.G_SETS] = g[s.G_SCRATCH] + 9
         g[s.G_WORDS] = (n >> s.WORD_SHIFT) + 1
         m = _finish(table(row), g, self.tasks, len(hotplug), log_rows)
         for column, rows in (
@@ -290,13 +291,13 @@ def _rows(elements: int) -> int:
 
 
 def _finish(head: np.ndarray, g: np.ndarray, tasks: int, steps: int, log_rows: int) -> np.ndarray:
-    """Behind the tasks: heap, log, the three sets every function can name."""
+    """Behind the tasks: heap and log."""
     heap = _rows(6 * int(g[s.G_CPUS]) + steps + tasks)
     g[s.G_HEAP0] = len(head)
     g[s.G_LOG0] = len(head) + heap
     g[s.G_LOG_ROOM] = log_rows
-    m = np.concatenate([head, table(heap + _rows(log_rows * s.RECORD) + 3)])
-    m[0, 64:] = g[64:]
+    m = np.concatenate([head, table(heap + _rows(log_rows * s.RECORD))])
+    m[0, s.G_FIRST :] = g[s.G_FIRST :]
     return m
 
 
@@ -309,5 +310,4 @@ def grown(m: np.ndarray, tasks: int, steps: int) -> np.ndarray:
     out = _finish(head, g, tasks, steps, int(g[s.G_LOG_ROOM]))
     start = int(out[0, s.G_HEAP0])
     out[start : start + log - heap] = m[heap:log]
-    out[-3:] = m[-3:]
     return out

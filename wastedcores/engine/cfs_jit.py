@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.engine import queue_jit
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.codes import EV_RESCHED
 from wastedcores.engine.log_jit import log_load, log_nr
@@ -110,7 +111,7 @@ def calc_delta_fair(m, delta, se):
     return calc_delta(delta, 1024, m[se, SE_INV])
 
 
-@inner
+@apart(NOTHING)
 def resched(m, cpu):
     """resched_curr(): by flag here, by IPI elsewhere."""
     if m[cpu, R_NEED] != 0:
@@ -176,7 +177,7 @@ def update_min_vruntime(m, q):
     m[q, Q_MIN_V] = max(m[q, Q_MIN_V], v)
 
 
-@inner
+@apart(NOTHING)
 def update_curr(m, q):
     """update_curr()."""
     curr = m[q, Q_CURR]
@@ -195,7 +196,7 @@ def update_curr(m, q):
 # --- slices, placement --------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(VALUE)
 def sched_slice(m, q, se):
     """sched_slice(): the period counts the leaf queue's entities only."""
     nr = m[q, Q_NR]
@@ -297,7 +298,7 @@ def account_dequeue(m, q, se):
         list_del_task(m, cpu, se)
 
 
-@inner
+@apart(NOTHING)
 def update_cfs_shares(m, q):
     """update_cfs_shares(), calc_cfs_shares(), reweight_entity()."""
     se = m[q, Q_SE]
@@ -343,7 +344,7 @@ def enqueue_entity(m, se, wakeup, waking):
         m[q, Q_ON_LIST] = 1
 
 
-@inner
+@apart(NOTHING)
 def enqueue_task(m, p, wakeup, waking):
     """enqueue_task_fair(), add_nr_running()."""
     se = p
@@ -408,7 +409,7 @@ def dequeue_entity(m, se, sleep):
     update_cfs_shares(m, q)
 
 
-@inner
+@apart(NOTHING)
 def dequeue_task(m, p, sleep):
     """dequeue_task_fair(), sub_nr_running()."""
     task_sleep = sleep
@@ -473,7 +474,7 @@ def pick_next_entity(m, q, curr):
     return se
 
 
-@inner
+@apart(NOTHING)
 def set_next_entity(m, se):
     """set_next_entity()."""
     q = m[se, SE_Q]
@@ -485,7 +486,7 @@ def set_next_entity(m, se):
     m[se, SE_PREV_SUM] = m[se, SE_SUM_EXEC]
 
 
-@inner
+@apart(NOTHING)
 def put_prev_entity(m, se):
     """put_prev_entity()."""
     q = m[se, SE_Q]
@@ -513,7 +514,7 @@ def set_next_task(m, p):
     set_next_entity(m, p)
 
 
-@inner
+@apart(VALUE)
 def pick_task(m, cpu, prev):
     """pick_next_task_fair() with something on the queue; only what differs between prev and next is put and set.
 
@@ -570,7 +571,7 @@ def check_preempt_tick(m, q, curr):
         resched(m, m[q, Q_CPU])
 
 
-@inner
+@apart(NOTHING)
 def task_tick(m, p):
     """task_tick_fair(), entity_tick()."""
     se = p
@@ -586,7 +587,7 @@ def task_tick(m, p):
     log_load(m, m[m[p, SE_Q], Q_CPU])
 
 
-@inner
+@apart(NOTHING)
 def check_preempt(m, cpu, p):
     """check_preempt_curr(), check_preempt_wakeup(): may the woken task ``p`` push the running one out?"""
     curr = m[cpu, R_CURR]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.pelt_jit import update_blocked_load, update_entity_load_avg
 from wastedcores.engine.state import (
@@ -81,7 +82,7 @@ def decay_missed(load, missed, i):
     return load
 
 
-@inner
+@apart(NOTHING)
 def update_cpu_load(m, cpu, load, pending):
     """__update_cpu_load(): the running averages over ``pending`` ticks."""
     m[cpu, R_LOAD0] = load
@@ -146,7 +147,7 @@ def get_cpu_usage(m, cpu):
     return (usage * m[cpu, R_CAP_ORIG]) >> 10
 
 
-@inner
+@apart(VALUE)
 def task_h_load(m, p):
     """task_h_load(), update_cfs_rq_h_load(): what the task adds to its CPU, seen from the root."""
     now = jiffies(m)
@@ -165,7 +166,7 @@ def task_h_load(m, p):
     return m[p, SE_LOAD] * m[q, Q_H_LOAD] // (m[q, Q_RLOAD] + 1)
 
 
-@inner
+@apart(VALUE)
 def effective_load(m, tg, cpu, wl, wg):
     """effective_load(), for groups one level below the root; ``tg`` is the group's number."""
     if tg == 0:
@@ -183,7 +184,7 @@ def effective_load(m, tg, cpu, wl, wg):
     return wl - m[m[q, Q_SE], SE_WEIGHT]
 
 
-@inner
+@apart(NOTHING)
 def update_blocked_averages(m, cpu):
     """update_blocked_averages(): groups first, then the root queue."""
     n = m[0, G_CPUS]

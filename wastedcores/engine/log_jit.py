@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wastedcores.engine._apart import NOTHING, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.codes import (
     LOG_BALANCE,
@@ -31,7 +32,7 @@ from wastedcores.engine.state import (
 )
 
 
-@inner
+@apart(NOTHING)
 def record(m, kind, cpu, pid, other, src, value, op):
     """Append one record; the loop makes sure there is room."""
     i = m[0, G_LOG_N]

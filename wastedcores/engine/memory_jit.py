@@ -5,6 +5,7 @@ from __future__ import annotations
 from wastedcores.engine._jit import inner
 from wastedcores.engine.state import (
     G_LIST0,
+    G_SETS,
     G_WORDS,
     LOW,
     MASK_ACTIVE,
@@ -16,36 +17,42 @@ from wastedcores.engine.state import (
 
 
 @inner
+def row_of(m, mask):
+    """Row of a set: the three sets every function can name have negative names."""
+    return mask if mask >= 0 else m[0, G_SETS] + mask
+
+
+@inner
 def test(m, mask, cpu):
     """Whether ``cpu`` is in the set."""
-    return (m[mask, cpu >> WORD_SHIFT] >> (cpu & WORD_LOW)) & 1 != 0
+    return (m[row_of(m, mask), cpu >> WORD_SHIFT] >> (cpu & WORD_LOW)) & 1 != 0
 
 
 @inner
 def include(m, mask, cpu):
     """Add ``cpu`` to the set."""
-    m[mask, cpu >> WORD_SHIFT] |= 1 << (cpu & WORD_LOW)
+    m[row_of(m, mask), cpu >> WORD_SHIFT] |= 1 << (cpu & WORD_LOW)
 
 
 @inner
 def exclude(m, mask, cpu):
     """Take ``cpu`` out of the set."""
     if test(m, mask, cpu):
-        m[mask, cpu >> WORD_SHIFT] ^= 1 << (cpu & WORD_LOW)
+        m[row_of(m, mask), cpu >> WORD_SHIFT] ^= 1 << (cpu & WORD_LOW)
 
 
 @inner
 def start_from_active(m):
     """Make `cpus` of load_balance the active CPUs."""
     for word in range(m[0, G_WORDS]):
-        m[MASK_LB, word] = m[MASK_ACTIVE, word]
+        m[row_of(m, MASK_LB), word] = m[row_of(m, MASK_ACTIVE), word]
 
 
 @inner
 def is_empty(m, mask):
     """Whether no CPU is in the set."""
     for word in range(m[0, G_WORDS]):  # noqa: SIM110 (numba has no generators here)
-        if m[mask, word] != 0:
+        if m[row_of(m, mask), word] != 0:
             return False
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastedcores.engine._apart import NOTHING, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.state import (
     G_NOW,
@@ -158,7 +159,7 @@ def subtract_blocked(m, q, load):
     m[q, Q_BLOAD] = blocked if blocked > 0 else 0
 
 
-@inner
+@apart(NOTHING)
 def update_entity_load_avg(m, se, update_queue):
     """update_entity_load_avg()."""
     q = m[se, SE_Q]
@@ -182,7 +183,7 @@ def update_entity_load_avg(m, se, update_queue):
         subtract_blocked(m, q, load - m[se, SE_LOAD])
 
 
-@inner
+@apart(NOTHING)
 def update_blocked_load(m, q, force):
     """update_cfs_rq_blocked_load() and __update_cfs_rq_tg_load_contrib()."""
     now = m[0, G_NOW] >> 20

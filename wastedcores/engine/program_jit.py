@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from wastedcores.engine import queue_jit
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.cfs_jit import (
     clear_buddies,
@@ -195,7 +196,7 @@ def draw_exponential(m, p, mean, cap, floor):
 # --- waiting ------------------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(VALUE)
 def begin_wait(m, p, why, y, mode, limit):
     """Spin or block until granted; whether the task blocked."""
     m[p, T_WAIT] = why
@@ -221,7 +222,7 @@ def block(m, p):
     m[0, G_COMPUTING] -= 1
 
 
-@inner
+@apart(NOTHING)
 def grant(m, p, by):
     """What ``p`` waited for has come, through ``by``: a spinner notices, a sleeper joins the wake queue of ``by``."""
     if m[p, T_SPIN] != 0:
@@ -254,7 +255,7 @@ def wake_next(m, p):
     try_to_wake_up(m, first, False)
 
 
-@inner
+@apart(VALUE)
 def barrier(m, p, y, mode, limit, deadline):
     """Arrive at a barrier; whether the task goes on at once."""
     m[y, Y_COUNT] += 1
@@ -286,7 +287,7 @@ def lock(m, p, y, mode, limit):
     return False
 
 
-@inner
+@apart(NOTHING)
 def unlock(m, p, y):
     """Give a lock up: to the first spinner that runs, else wake the first sleeper, who tries again."""
     if m[y, Y_OWNER] != p:
@@ -315,7 +316,7 @@ def unlock(m, p, y):
         other = m[other, T_WNEXT]
 
 
-@inner
+@apart(NOTHING)
 def post(m, p, y, units):
     """Raise a semaphore."""
     for _ in range(units):
@@ -338,7 +339,7 @@ def set_nice(m, p, nice):
     m[p, SE_INV] = item(m, m[0, G_STATIC] + 40 + nice + 20)
 
 
-@inner
+@apart(VALUE)
 def new_task(m, template, parent, group):
     """Fill the next free task row from a template; ``parent`` -1: a top-level task."""
     number = m[0, G_NTASKS]
@@ -389,7 +390,7 @@ def sleep(m, p, length):
     queue_jit.push(m, (p << SHIFT) + T_EV, m[0, G_NOW] + length)
 
 
-@inner
+@apart(NOTHING)
 def exit_task(m, p):
     """do_exit(): tell the parent, leave."""
     cpu = m[0, G_CPU]
@@ -409,7 +410,7 @@ def exit_task(m, p):
     m[0, G_COMPUTING] -= 1
 
 
-@inner
+@apart(NOTHING)
 def fork(m, p, template, group):
     """FORK: a child from a template."""
     child = new_task(m, template, p, group)
@@ -418,7 +419,7 @@ def fork(m, p, template, group):
     fork_task(m, child, cpu, p)
 
 
-@inner
+@apart(VALUE)
 def loop_back(m, p, op):
     """Bottom of a loop: whether to go round again."""
     slot = m[op, 2]
@@ -437,7 +438,7 @@ def loop_back(m, p, op):
     return again
 
 
-@inner
+@apart(VALUE)
 def timed_op(m, p, code, a, b, c):
     """Ops that take or wait for time; whether the program goes on at once."""
     if code == OP_COMPUTE:
@@ -453,7 +454,7 @@ def timed_op(m, p, code, a, b, c):
     return False
 
 
-@inner
+@apart(VALUE)
 def wait_op(m, p, code, op):
     """Ops by which tasks wait for each other; whether the program goes on at once."""
     y = m[0, G_Y0] + m[op, 1]
@@ -477,7 +478,7 @@ def wait_op(m, p, code, op):
     return False
 
 
-@inner
+@apart(VALUE)
 def placement_op(m, p, code, a):
     """AFFINITY, NICE, EXEC, YIELD; whether the program goes on at once."""
     cpu = m[0, G_CPU]
@@ -517,7 +518,7 @@ def placement_op(m, p, code, a):
     return False
 
 
-@inner
+@apart(NOTHING)
 def advance(m, p, delay):
     """Run the program of the task that runs on CPU G_CPU until an op takes time, blocks or moves it.
 
@@ -579,7 +580,7 @@ def advance(m, p, delay):
     m[0, G_CULPRIT] = p
 
 
-@inner
+@apart(NOTHING)
 def run_over(m, cpu):
     """RUN: the running task's stretch has ended."""
     p = m[cpu, R_CURR]

@@ -5,6 +5,7 @@ An event is named by where its three words lie, ``row << SHIFT | column``: time,
 
 from __future__ import annotations
 
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.state import G_HEAP0, G_HEAP_N, G_SEQ, LOW, R_EV, SHIFT
 
@@ -81,7 +82,7 @@ def sift_down(m, i, event):
     put(m, i, event)
 
 
-@inner
+@apart(NOTHING)
 def cancel(m, event):
     """Take a pending event out; nothing if it is not pending."""
     i = m[event >> SHIFT, (event & LOW) + 2] - 1
@@ -99,7 +100,7 @@ def cancel(m, event):
         sift_down(m, i, last)
 
 
-@inner
+@apart(NOTHING)
 def push(m, event, time_ns):
     """Make ``event`` happen at ``time_ns``, instead of when it was to happen before."""
     cancel(m, event)
@@ -111,7 +112,7 @@ def push(m, event, time_ns):
     sift_up(m, i, event)
 
 
-@inner
+@apart(VALUE)
 def pop(m):
     """Take the first event out."""
     event = at(m, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wastedcores.engine import queue_jit
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.balance.stats_jit import ms_to_jiffies
 from wastedcores.engine.balance.v4_1_jit import MIGRATION_COST, load_balance
@@ -86,7 +87,7 @@ def lb_cost(m, sd):
     return m[0, G_LB_BASE] + m[sd, D_WEIGHT] * m[0, G_LB_CPU]
 
 
-@inner
+@apart(NOTHING)
 def rebalance_domains(m, cpu, idle, why):
     """rebalance_domains()."""
     now = jiffies(m)
@@ -128,7 +129,7 @@ def rebalance_domains(m, cpu, idle, why):
         m[cpu, R_NEXT_BALANCE] = next_balance
 
 
-@inner
+@apart(NOTHING)
 def nohz_idle_balance(m, cpu, idle):
     """nohz_idle_balance(): balance on behalf of the other idle CPUs, if kicked."""
     if m[cpu, R_KICK] != 0 and idle == CPU_IDLE:
@@ -194,7 +195,7 @@ def nohz_exit(m, cpu):
         m[0, G_NOHZ_N] -= 1
 
 
-@inner
+@apart(VALUE)
 def nohz_kick_needed(m, cpu):
     """nohz_kick_needed(), at a tick."""
     if m[cpu, R_IDLE_BALANCE] != 0:
@@ -224,7 +225,7 @@ def nohz_kick_needed(m, cpu):
     return False
 
 
-@inner
+@apart(NOTHING)
 def nohz_balancer_kick(m):
     """nohz_balancer_kick(), find_new_ilb(): the first CPU of the mask, if it is idle now; no search further."""
     m[0, G_NOHZ_NEXT] += 1
@@ -236,7 +237,7 @@ def nohz_balancer_kick(m):
             return
 
 
-@inner
+@apart(VALUE)
 def trigger_load_balance(m, cpu):
     """trigger_load_balance(): whether the softirq is to run."""
     m[cpu, R_IDLE_BALANCE] = 1 if idle_cpu(m, cpu) else 0
@@ -251,7 +252,7 @@ def trigger_load_balance(m, cpu):
 # --- new-idle balance -----------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(VALUE)
 def idle_balance(m, cpu):
     """idle_balance(): a CPU that ran out of work looks for some; whether it found any."""
     next_balance = jiffies(m) + m[0, G_HZ]

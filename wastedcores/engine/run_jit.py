@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.engine import queue_jit
-from wastedcores.engine._jit import inner, jit
+from wastedcores.engine._apart import NOTHING, VALUE, apart
+from wastedcores.engine._jit import inner
 from wastedcores.engine.balance.stats_jit import update_group_capacity
 from wastedcores.engine.balance.v4_1_jit import attach_task, detach_task
 from wastedcores.engine.codes import (
@@ -153,7 +154,7 @@ from wastedcores.engine.state import (
 # --- domains ------------------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(NOTHING)
 def shortcuts(m, cpu):
     """update_top_cache_domain()."""
     first = m[cpu, R_SD]
@@ -167,7 +168,7 @@ def shortcuts(m, cpu):
             m[cpu, R_BUSY_SD] = m[sd, D_PARENT]
 
 
-@inner
+@apart(NOTHING)
 def first_capacity(m, cpu, first, number):
     """init_sched_groups_capacity() of one CPU's domains, while no CPU has its domains yet."""
     for sd in range(first, first + number):
@@ -186,7 +187,7 @@ def first_capacity(m, cpu, first, number):
         m[m[group, GR_SGC], C_BUSY] = m[group, GR_N]
 
 
-@inner
+@apart(NOTHING)
 def attach_domains(m, epoch, now):
     """build_sched_domains(), cpu_attach_domain(): every CPU gets the tree of this epoch, with fresh balance state."""
     n = m[0, G_CPUS]
@@ -210,7 +211,7 @@ def attach_domains(m, epoch, now):
         sd_state_idle(m, cpu)
 
 
-@inner
+@apart(NOTHING)
 def tunables(m):
     """get_update_sysctl_factor(), update_max_interval(): the tunables follow the number of CPUs that are up."""
     up = 0
@@ -226,7 +227,7 @@ def tunables(m):
     m[0, G_MAX_INTERVAL] = m[0, G_HZ] * up // 10
 
 
-@inner
+@apart(NOTHING)
 def hotplug(m, step):
     """A CPU goes offline or comes back."""
     cpu = m[m[0, G_STEP0] + step, H_CPU]
@@ -260,7 +261,7 @@ def hotplug(m, step):
 # --- start --------------------------------------------------------------------------------------------------------------
 
 
-@jit
+@apart(VALUE)
 def start_state(m):
     """The machine as it is when the replay begins (docs/replay-semantics.md, section 7)."""
     n = m[0, G_CPUS]
@@ -311,7 +312,7 @@ def np_mod(value, n):
     return np.int64(value % np.uint64(n))
 
 
-@jit
+@apart(NOTHING)
 def add_top(m, template, group, cpu, at_ns):
     """A top-level task that starts on ``cpu`` at ``at_ns`` (engine time)."""
     p = new_task(m, template, -1, group)
@@ -320,7 +321,7 @@ def add_top(m, template, group, cpu, at_ns):
     queue_jit.push(m, (p << SHIFT) + T_EV, at_ns)
 
 
-@jit
+@apart(NOTHING)
 def add_step(m, step, at_ns):
     """A hotplug step at ``at_ns`` (engine time)."""
     m[0, G_TIMERS] += 1
@@ -330,7 +331,7 @@ def add_step(m, step, at_ns):
 # --- the loop -----------------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(NOTHING)
 def timer(m, p):
     """A top-level task starts, or a sleep is over."""
     m[0, G_TIMERS] -= 1
@@ -345,7 +346,7 @@ def timer(m, p):
         try_to_wake_up(m, p, False)
 
 
-@inner
+@apart(VALUE)
 def dispatch(m, event):
     """Handle one event; whether it was a tick."""
     cpu = event >> SHIFT
@@ -385,7 +386,7 @@ def must_schedule(m, cpu):
     return m[cpu, R_NEED] != 0
 
 
-@inner
+@apart(NOTHING)
 def after_event(m, was_tick):
     """Let the CPU whose event it was go on: the switched-in task's program, or the next schedule()."""
     cpu = m[0, G_CPU]
@@ -404,7 +405,7 @@ def after_event(m, was_tick):
             break
 
 
-@jit
+@apart(VALUE)
 def run(m):
     """Simulate until all is done, G_UNTIL is reached, the log is nearly full or something is wrong."""
     m[0, G_STATUS] = ST_RUNNING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wastedcores.engine import queue_jit
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.balance.v4_1_jit import active_balance_step, set_task_rq
 from wastedcores.engine.cfs_jit import (
@@ -147,7 +148,7 @@ def stop_stretch(m, cpu, p):
 # --- placement ----------------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(VALUE)
 def fallback_cpu(m, p, cpu):
     """select_fallback_rq(): an allowed active CPU, those of the node first; -1 if there is none."""
     node = m[cpu, R_NODE]
@@ -165,7 +166,7 @@ def fallback_cpu(m, p, cpu):
     return first
 
 
-@inner
+@apart(VALUE)
 def select_task_rq(m, p, flag, sync):
     """select_task_rq()."""
     cpu = m[p, T_CPU]
@@ -176,7 +177,7 @@ def select_task_rq(m, p, flag, sync):
     return cpu
 
 
-@inner
+@apart(NOTHING)
 def activate_woken(m, p, cpu):
     """ttwu_do_activate(), ttwu_do_wakeup()."""
     m[p, T_STATE] = S_READY
@@ -193,7 +194,7 @@ def activate_woken(m, p, cpu):
         m[cpu, R_IDLE_STAMP] = 0
 
 
-@inner
+@apart(NOTHING)
 def try_to_wake_up(m, p, sync):
     """try_to_wake_up() from the context of CPU G_CPU."""
     here = m[0, G_CPU]
@@ -221,7 +222,7 @@ def try_to_wake_up(m, p, sync):
     m[cpu, R_WAKE] = p
 
 
-@inner
+@apart(NOTHING)
 def ttwu_pending(m, cpu):
     """sched_ttwu_pending(): last in, first out."""
     p = m[cpu, R_WAKE]
@@ -232,7 +233,7 @@ def ttwu_pending(m, cpu):
         p = following
 
 
-@inner
+@apart(NOTHING)
 def fork_task(m, p, cpu, parent):
     """task_fork_fair() on ``cpu``, then wake_up_new_task(); ``parent`` -1: a top-level task starts."""
     m[0, G_COMPUTING] += 1
@@ -257,7 +258,7 @@ def fork_task(m, p, cpu, parent):
     check_preempt(m, dst, p)
 
 
-@inner
+@apart(NOTHING)
 def leave_autogroup(m, p):
     """An exiting task goes back to the root group before its parent hears of it.
 
@@ -306,7 +307,7 @@ def stop_tick(m, cpu):
         nohz_enter(m, cpu)
 
 
-@inner
+@apart(NOTHING)
 def switch_to(m, cpu, prev_pid, state, p):
     """context_switch(); the program of ``p`` goes on in the loop (R_FRESH)."""
     m[cpu, R_CURR] = p
@@ -328,7 +329,7 @@ def switch_to(m, cpu, prev_pid, state, p):
     m[cpu, R_DELAY] = m[0, G_SWITCH]
 
 
-@inner
+@apart(NOTHING)
 def schedule(m, cpu):
     """__schedule()."""
     m[cpu, R_NEED] = 0
@@ -356,7 +357,7 @@ def schedule(m, cpu):
         m[cpu, R_DELAY] = 0
 
 
-@inner
+@apart(VALUE)
 def stopper_begin(m, cpu):
     """The stopper preempts what runs on ``cpu``; the task that ran, -1."""
     prev = m[cpu, R_CURR]
@@ -371,7 +372,7 @@ def stopper_begin(m, cpu):
     return prev
 
 
-@inner
+@apart(NOTHING)
 def stopper_end(m, cpu):
     """The stopper is done: pick what runs next."""
     add_nr_running(m, cpu, -1)
@@ -382,7 +383,7 @@ def stopper_end(m, cpu):
     switch_to(m, cpu, cpu + 1, STATE_S, p)
 
 
-@inner
+@apart(NOTHING)
 def run_stopper(m, cpu):
     """active_load_balance_cpu_stop() in its thread."""
     if m[cpu, R_ACTIVE] == 0:
@@ -397,7 +398,7 @@ def run_stopper(m, cpu):
     stopper_end(m, cpu)
 
 
-@inner
+@apart(NOTHING)
 def move_task(m, p, dst, why):
     """migration_cpu_stop(): push ``p`` (queued or running) from its CPU to ``dst``."""
     src = m[p, T_CPU]
@@ -414,7 +415,7 @@ def move_task(m, p, dst, why):
 # --- tick, IPI ----------------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(NOTHING)
 def tick(m, cpu):
     """tick_sched_timer(): scheduler_tick(), then the SCHED softirq, then perhaps the end of ticking."""
     queue_jit.push(m, cpu_event(EV_TICK, cpu), m[0, G_NOW] + m[0, G_TICK])
@@ -428,7 +429,7 @@ def tick(m, cpu):
         stop_tick(m, cpu)
 
 
-@inner
+@apart(NOTHING)
 def kick(m, cpu):
     """The NOHZ kick arrives (scheduler_ipi(), got_nohz_idle_kick())."""
     if m[cpu, R_KICK] == 0:

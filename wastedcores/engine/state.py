@@ -3,8 +3,7 @@
 Everything the scheduler remembers is a **row** of the table ``m``; a row number is a handle, as a pointer is in the
 kernel: CPU c is row c; then the queues (group g on CPU c at ``m[0, G_Q0] + g*cpus + c``), the group entities likewise
 from G_SE0, task groups, domains, domain groups, capacities, waits, masks, programs, tasks (each with its entity), then
-the heap of future events, the log, three masks that many functions need (rows -1 to -3). -1 is the null handle.
-Globals are the upper half of row 0.
+the heap of future events and the log. -1 is the null handle. Globals are the columns of row 0 from 62 on.
 
 One table, because numba passes every array of a tuple by value and counts references to each: with an array per field,
 or even eight arrays, the engine took 130 s to compile and ran at a third of the speed (measured 2026-11-21).
@@ -215,6 +214,8 @@ Y_KIND, Y_PARTIES, Y_COUNT, Y_HEAD, Y_TAIL, Y_GEN, Y_STOPPED, Y_OWNER = range(8)
 H_EV, _H1, _H2, H_CPU, H_ONLINE = range(5)
 
 # --- globals ----------------------------------------------------------------------------------------------------------
+#: first column of the globals: behind the six events of CPU 0
+G_FIRST = 62
 (
     G_NOW,
     G_SEQ,
@@ -280,9 +281,11 @@ H_EV, _H1, _H2, H_CPU, H_ONLINE = range(5)
     G_LOST,  # records that found no room in the log
     G_MARGIN,  # records one event may write
     G_WORDS,  # words of a set of CPUs
-) = range(64, 128)
+    G_SETS,  # row behind the sets that every function can name
+    G_JIFFY,  # G_NOW // G_TICK
+) = range(G_FIRST, 128)
 
-# sets of CPUs every function can name: the last rows
+# sets of CPUs every function can name: rows before G_SETS
 MASK_LB = -1  # `cpus` of load_balance
 MASK_ACTIVE = -2
 MASK_NOHZ = -3

@@ -188,7 +188,7 @@ def _prepare(
     for i, (column, value) in enumerate(values):
         m[y + i, [s.Y_HEAD, s.Y_TAIL, s.Y_OWNER]] = -1
         m[y + i, column] = value
-    m[s.MASK_ACTIVE] = bits_of(trees[0].cpus)
+    m[m[0, s.G_SETS] + s.MASK_ACTIVE] = bits_of(trees[0].cpus)
     with np.errstate(over="ignore"):
         phase = int(start_state(m))
         for tg, shares in enumerate(program.shares):

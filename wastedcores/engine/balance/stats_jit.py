@@ -5,6 +5,7 @@ A group's statistics are a row of ``STATS``: found by update_sg_lb_stats(), kept
 
 from __future__ import annotations
 
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.codes import (
     CPU_IDLE,
@@ -87,7 +88,7 @@ def ms_to_jiffies(m, ms):
     return (ms * 1_000_000 + m[0, G_TICK] - 1) // m[0, G_TICK]
 
 
-@inner
+@apart(NOTHING)
 def update_group_capacity(m, sd, cpu):
     """update_group_capacity(), update_cpu_capacity(); no RT or interrupt time is taken off."""
     group = m[sd, D_GROUPS]
@@ -124,7 +125,7 @@ def has_capacity(m, st, row, pct):
     return m[st + row, ST_CAP] * 100 > m[st + row, ST_USAGE] * pct
 
 
-@inner
+@apart(VALUE)
 def update_sg_lb_stats(m, sd, group, local, index, st, row, dst):
     """update_sg_lb_stats(); whether a CPU of the group has more than one task."""
     for i in range(13):
@@ -199,7 +200,7 @@ def load_index(m, sd, idle):
     return m[sd, D_IDLE_IDX]
 
 
-@inner
+@apart(NOTHING)
 def update_sd_lb_stats(m, sd, dst, idle, st, out):
     """update_sd_lb_stats(): walk the ring; rows LOCAL and BUSIEST of ``st`` and totals in ``out``."""
     prefer = False
@@ -245,7 +246,7 @@ def update_sd_lb_stats(m, sd, dst, idle, st, out):
         m[0, G_OVERLOAD] = 1 if overload else 0
 
 
-@inner
+@apart(NOTHING)
 def fix_small_imbalance(m, dst, st, out):
     """fix_small_imbalance()."""
     imbn = 2
@@ -274,7 +275,7 @@ def fix_small_imbalance(m, dst, st, out):
         m[out, OUT_IMBALANCE] = lpt
 
 
-@inner
+@apart(NOTHING)
 def calculate_imbalance(m, dst, st, out):
     """calculate_imbalance()."""
     if m[0, G_GI] != GI_NONE:
@@ -306,7 +307,7 @@ def calculate_imbalance(m, dst, st, out):
         fix_small_imbalance(m, dst, st, out)
 
 
-@inner
+@apart(VALUE)
 def find_busiest_group(m, sd, dst, idle, st, out):
     """find_busiest_group(): whether there is one; it and the imbalance are in ``out``."""
     update_sd_lb_stats(m, sd, dst, idle, st, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wastedcores.engine import queue_jit
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.balance.stats_jit import OUT_GROUP, OUT_IMBALANCE, find_busiest_group
 from wastedcores.engine.cfs_jit import check_preempt, dequeue_task, enqueue_task, list_move_tail
@@ -109,7 +110,7 @@ def set_task_rq(m, p, cpu):
     m[p, SE_PARENT] = m[0, G_SE0] + tg * n + cpu if tg > 0 else -1
 
 
-@inner
+@apart(NOTHING)
 def detach_task(m, p, dst, why):
     """detach_task(): off its queue, set_task_cpu()."""
     src = m[p, T_CPU]
@@ -120,7 +121,7 @@ def detach_task(m, p, dst, why):
     set_task_rq(m, p, dst)
 
 
-@inner
+@apart(NOTHING)
 def attach_task(m, p):
     """attach_task()."""
     enqueue_task(m, p, False, False)
@@ -136,7 +137,7 @@ def task_hot(m, p, env):
     return m[0, G_NOW] - m[p, SE_EXEC_START] < MIGRATION_COST
 
 
-@inner
+@apart(VALUE)
 def can_migrate_task(m, p, env):
     """can_migrate_task()."""
     mask = m[p, T_MASK]
@@ -161,7 +162,7 @@ def can_migrate_task(m, p, env):
     return m[m[env, E_SD], D_FAILED] > m[m[env, E_SD], D_TRIES]
 
 
-@inner
+@apart(VALUE)
 def detach_tasks(m, env):
     """detach_tasks(): number of tasks taken off the busiest queue, newest first; E_TASKS holds them, last first."""
     src = m[env, E_SRC]
@@ -203,7 +204,7 @@ def attach_tasks(m, env):
         p = following
 
 
-@inner
+@apart(VALUE)
 def should_we_balance(m, env):
     """should_we_balance(): the first idle CPU of the local group that is in its balance mask, else its balance CPU.
 
@@ -220,7 +221,7 @@ def should_we_balance(m, env):
     return m[group, GR_BAL] == m[env, E_DST]
 
 
-@inner
+@apart(VALUE)
 def find_busiest_queue(m, env, group):
     """find_busiest_queue(): the CPU, -1 if none."""
     busiest = -1
@@ -248,7 +249,7 @@ def low_capacity(m, cpu, sd):
     return m[cpu, R_CAP] * m[sd, D_PCT] < m[cpu, R_CAP_ORIG] * 100
 
 
-@inner
+@apart(VALUE)
 def need_active_balance(m, env):
     """need_active_balance()."""
     sd = m[env, E_SD]
@@ -266,7 +267,7 @@ def need_active_balance(m, env):
     return m[sd, D_FAILED] > m[sd, D_TRIES] + 2
 
 
-@inner
+@apart(VALUE)
 def move_tasks(m, env):
     """Detach and attach rounds of one load_balance(): number moved; -1: all pinned, try again; -2: nothing left."""
     src = m[env, E_SRC]
@@ -302,7 +303,7 @@ def move_tasks(m, env):
     return moved
 
 
-@inner
+@apart(VALUE)
 def start_active_balance(m, env, this_cpu):
     """The end of load_balance() after failures: 1 if the stopper was started, 0 if busy with it, -1 if pinned."""
     src = m[env, E_SRC]
@@ -347,7 +348,7 @@ def out_balanced(m, env, sd, result):
     tune_up(m, env, sd, True)
 
 
-@inner
+@apart(VALUE)
 def load_balance(m, this_cpu, sd, idle, why):
     """load_balance(): tasks moved; -1 if this CPU is not the one to balance (``continue_balancing = 0``)."""
     st = m[0, G_SCRATCH]
@@ -408,7 +409,7 @@ def load_balance(m, this_cpu, sd, idle, why):
     return moved
 
 
-@inner
+@apart(NOTHING)
 def active_balance_step(m, src):
     """active_load_balance_cpu_stop(), without the part of the stopper thread itself."""
     dst = m[src, R_PUSH_CPU]

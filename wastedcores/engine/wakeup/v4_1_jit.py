@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wastedcores.engine._apart import VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.codes import (
     LOOK_IDLEST_CPU,
@@ -83,7 +84,7 @@ def wake_wide(m, p, cpu):
     return m[p, T_FLIPS] > factor and flips > factor * m[p, T_FLIPS]
 
 
-@inner
+@apart(VALUE)
 def wake_affine(m, sd, p, prev, cpu, sync):
     """wake_affine(): does the wakee come to the waker's CPU?"""
     if wake_wide(m, p, cpu):
@@ -104,7 +105,7 @@ def wake_affine(m, sd, p, prev, cpu, sync):
     return here <= there
 
 
-@inner
+@apart(VALUE)
 def select_idle_sibling(m, p, target):
     """select_idle_sibling(): within the LLC, and only wholly idle groups (the Overload-on-Wakeup bug, paper 3.3)."""
     if idle_cpu(m, target):
@@ -135,7 +136,7 @@ def select_idle_sibling(m, p, target):
     return target
 
 
-@inner
+@apart(VALUE)
 def longest_idle_cpu(m, p, prev):
     """The overload-on-wakeup fix as published (paper 3.3): the previous CPU if idle, else the one idle for longest; -1."""
     if m[prev, R_NR] == 0:
@@ -164,7 +165,7 @@ def group_allowed(m, group, mask):
     return False
 
 
-@inner
+@apart(VALUE)
 def find_idlest_group(m, sd, p, this_cpu):
     """find_idlest_group(): -1 to stay."""
     idlest = -1
@@ -195,7 +196,7 @@ def find_idlest_group(m, sd, p, this_cpu):
     return idlest
 
 
-@inner
+@apart(VALUE)
 def find_idlest_cpu(m, group, p, this_cpu, level):
     """find_idlest_cpu(): the most recently idled CPU, else the least loaded."""
     newest = 0
@@ -220,7 +221,7 @@ def find_idlest_cpu(m, group, p, this_cpu, level):
     return idle if idle >= 0 else least
 
 
-@inner
+@apart(VALUE)
 def slow_path(m, p, cpu, sd, flag):
     """The descent through the domains for fork and exec."""
     new_cpu = cpu
@@ -248,7 +249,7 @@ def slow_path(m, p, cpu, sd, flag):
     return new_cpu
 
 
-@inner
+@apart(VALUE)
 def select_task_rq_fair(m, p, prev, flag, cpu, sync):
     """select_task_rq_fair(); ``flag`` is the SD_BALANCE_* asked for, ``cpu`` the one the code runs on."""
     if m[0, G_OOW] != 0:
