@@ -153,7 +153,8 @@ OFFSETS = {
     "OFF_GROUP_NODE": ("task_struct", "se.group_node"),
     "OFF_DELAYED": ("task_struct", "se.sched_delayed"),  # 152e11f6df29, 6.12
     "OFF_RUN_DELAY": ("task_struct", "sched_info.run_delay"),
-    "OFF_EXIT_STATE": ("task_struct", "exit_state"),
+    "OFF_WAKE_ENTRY": ("task_struct", "wake_entry"),
+    "OFF_CSD_FLAGS": ("__call_single_data", "node.u_flags"),
 }
 
 
@@ -185,6 +186,15 @@ class Programs:
         flags.append("-DSWITCH_PREV=%d" % args.index(True))
         if len(args) > 3:
             flags.append("-DSWITCH_STATE=%d" % (3 if args[1] else 1))
+        self.by_csd = all(
+            (
+                self.btf.id_of(_btf.TYPEDEF, "btf_trace_csd_queue_cpu"),
+                self.btf.offset(*OFFSETS["OFF_WAKE_ENTRY"]) is not None,
+                self.btf.offset(*OFFSETS["OFF_CSD_FLAGS"]) is not None,
+            )
+        )
+        if self.by_csd:
+            flags.append("-DBY_CSD=1")
         with Headers(), _Silence(quiet) as said:
             try:
                 text = "\n".join((HERE / s).read_text() for s in sources)

@@ -26,7 +26,7 @@ assert CPU_STATE.size == 128
 PROBES = {
     "nr_running": [("sched_update_nr_running_tp", "on_nr_running")],
     "switch": [("sched_switch", "on_switch")],
-    "wakeup": [("sched_wakeup", "on_wakeup"), ("sched_waking", "on_waking")],
+    "wakeup": [("sched_wakeup", "on_wakeup")],  # and WAKERS
     "wakeup_new": [("sched_wakeup_new", "on_wakeup_new")],
     "migrate": [("sched_migrate_task", "on_migrate")],
     "fork": [("sched_process_fork", "on_fork")],
@@ -37,6 +37,10 @@ PROBES = {
     "load": [("pelt_cfs_tp", "on_load")],
     "affinity": [],  # noticed by on_switch and on_fork
 }
+#: where the waker of a queued wakeup is noted; the first where the kernel has it
+WAKERS = {True: ("csd_queue_cpu", "on_queued"), False: ("sched_waking", "on_waking")}
+#: what every collector's text consists of
+SOURCES = ("ring.c", "schedtrace.c", "snapshot.c")
 DEFAULT = (
     "nr_running",
     "switch",
@@ -49,6 +53,11 @@ DEFAULT = (
     "frequency",
     "affinity",
 )
+
+
+def text(*sources):
+    """A collector's BPF program as it is compiled."""
+    return "\n".join((_bpf.HERE / s).read_text() for s in (*SOURCES, *sources))
 
 
 def power_of_two(n):
@@ -64,7 +73,7 @@ class Recorder:
         events=DEFAULT,
         buffer_mib=8.0,
         overwrite=False,
-        sources=("schedtrace.c",),
+        sources=(),
         defines=(),
         typed=True,
         irq_records=IRQ_RECORDS,
@@ -86,7 +95,7 @@ class Recorder:
             *(["-DWANT_AFFINITY=1"] if "affinity" in self.events else []),
             *defines,
         ]
-        self.programs = _bpf.Programs(sources, flags, typed=typed)
+        self.programs = _bpf.Programs((*SOURCES, *sources), flags, typed=typed)
         p = self.programs
         self.cpu_state = p.mmap("cpus", self.cpus * 128, write=True)
         self.tails = memoryview(p.mmap("tails", self.cpus * 64, write=True)).cast("Q")
@@ -105,6 +114,8 @@ class Recorder:
 
     def start(self, extra=()):
         """Attach everything, record from now on, take the state of every task."""
+        if "wakeup" in self.events:
+            self.programs.raw_tracepoint(*WAKERS[self.programs.by_csd])
         for event in self.events:
             for tracepoint, func in PROBES[event]:
                 self.programs.raw_tracepoint(tracepoint, func)

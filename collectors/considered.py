@@ -171,10 +171,7 @@ def main(argv=None):
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
     a = p.parse_args(argv)
     if a.ebpf:
-        print(
-            (_bpf.HERE / "schedtrace.c").read_text() + (_bpf.HERE / "considered.c").read_text(),
-            end="",
-        )
+        print(_recorder.text("considered.c"), end="")
         return 0
     wanted = [f for f in a.functions.split(",") if f]
     for f in wanted:
@@ -207,7 +204,7 @@ def main(argv=None):
         if len(defines) < len(OFFSETS):
             raise _bpf.CannotLoad("this kernel's type information lacks lb_env or sched_domain")
         r = _recorder.Recorder(
-            _recorder.DEFAULT, a.buffer, sources=("schedtrace.c", "considered.c"), defines=defines
+            _recorder.DEFAULT, a.buffer, sources=("considered.c",), defines=defines
         )
         words = r.mask_words
         llc = r.programs.bcc["llc"]

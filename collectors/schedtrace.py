@@ -120,7 +120,7 @@ def main(argv=None):
     """Entry point."""
     a = parse(argv)
     if a.ebpf:
-        print((_bpf.HERE / "schedtrace.c").read_text(), end="")
+        print(_recorder.text(), end="")
         return 0
     if a.output:
         fd = os.open(a.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)

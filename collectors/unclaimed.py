@@ -167,7 +167,7 @@ class Checker:
             events,
             a.buffer if recording else 0.02,
             overwrite=True,
-            sources=("schedtrace.c", "unclaimed.c"),
+            sources=("unclaimed.c",),
             defines=[*defines, "-DHAVE_CHECKER=1"],
         )
         self.memory = memoryview(r.programs.mmap("check", 256, write=True))
@@ -316,10 +316,7 @@ def main(argv=None):
     """Entry point."""
     a = parse(argv)
     if a.ebpf:
-        print(
-            (_bpf.HERE / "schedtrace.c").read_text() + (_bpf.HERE / "unclaimed.c").read_text(),
-            end="",
-        )
+        print(_recorder.text("unclaimed.c"), end="")
         return 0
     stop = []
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

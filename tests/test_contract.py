@@ -104,7 +104,8 @@ def test_a_collector_is_a_pair_with_an_example_and_prints_its_program_without_ro
         text=True,
         check=True,
     )
-    assert (COLLECTORS / f"{name}.c").read_text() in shown.stdout
+    for part in ("ring", "schedtrace", "snapshot", name):
+        assert (COLLECTORS / f"{part}.c").read_text() in shown.stdout
     helped = subprocess.run(
         [sys.executable, "-B", COLLECTORS / f"{name}.py", "--help"],
         capture_output=True,

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * ring.c - per-CPU rings of 16-byte records, and how a program writes one.
+ *
+ * Constants come by -D from the loader: NCPU, RECORDS and IRQ_RECORDS (powers of two), MASK_WORDS, PIDS, OVERWRITE,
+ * offsets of kernel structures (OFF_*), which events (WANT_*).  Every collector's text begins with this file (bcc looks
+ * for maps and programs in the main text only, not in included files, so the files are joined: see _recorder.py).
+ *
+ * A ring is a slice of one mmapable array. Programs on one CPU can only nest (an interrupt ends before what it
+ * interrupted goes on), so no atomic operation is needed: a program that finds another one at work on its CPU writes
+ * into a second, small ring of that CPU.
+ */
+#include "wastedcores.h"
+
+#define in_order() asm volatile("" ::: "memory")
+#define hide(x) asm volatile("" : "+r"(x)) /* bcc must not rewrite what follows from ctx */
+
+#ifdef TYPED
+#define LOAD(type, p, off) (*(volatile type *)((p) + (off)))
+#else
+#define LOAD(type, p, off) ({ type _v = 0; bpf_probe_read_kernel(&_v, sizeof(_v), (void *)((p) + (off))); _v; })
+#endif
+
+#ifndef F_MMAPABLE
+#define F_MMAPABLE 1024
+#endif
+
+struct wc_cpu {       /* written by the kernel (but for on and t0), two cache lines */
+	u64 head;     /* records written to the main ring */
+	u64 limit;    /* head may go here before the reader's position is looked at again */
+	u64 lost;
+	u64 told;     /* of them already told by WC_LOST */
+	u64 seen;
+	u64 irq_head; /* the second ring */
+	u64 irq_limit;
+	u32 nest;
+	u32 cur;      /* 1 + pid running here, as the last switch said; 0: not known yet */
+	u64 last_load;
+	u64 rq;       /* address of this CPU's runqueue, for the checker */
+	u64 extra;    /* records that are not events of their own: names, masks, WC_LOST */
+	u64 on;       /* record at all; with t0, written by the loader: here, and not in a map of their own, for the */
+	u64 t0;       /* sake of one page less to touch per event */
+	u64 cur_mask; /* folded affinity of the task that runs here, as recorded */
+	u64 spare[2];
+};
+
+struct wc_tail {      /* written by the reader: how far it has read */
+	u64 tail, irq_tail, spare[6];
+};
+
+struct wc_config {
+	u64 t0;
+	u64 spare[7];
+};
+
+struct wc_waker {
+	u32 pid, by_pid, cpu, spare;
+};
+
+struct wc_masks {
+	u32 hash[1024];
+};
+
+BPF_F_TABLE("array", u32, struct wc_cpu, cpus, NCPU, F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct wc_tail, tails, NCPU, F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct wc_config, config, 1, F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct wc_record, ring, NCPU * RECORDS, F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct wc_record, irq_ring, NCPU * IRQ_RECORDS, F_MMAPABLE);
+#define WAKERS 4096
+BPF_F_TABLE("array", u32, struct wc_waker, wakers, WAKERS, 0);
+BPF_F_TABLE("array", u32, struct wc_masks, masks, PIDS / 1024, 0);
+
+#define PID(p) ((u64)((p) & 0x3fffff))
+#define CPU(c) ((u64)((c) & 0x1fff))
+
+struct where {
+	struct wc_cpu *c;
+	u32 cpu;
+	u32 nest;
+	u64 now;      /* w0 without kind and x */
+};
+
+#ifdef HAVE_CHECKER /* unclaimed.c follows */
+static __always_inline void checker_nr(struct where *w, u32 cpu, u32 nr);
+static __always_inline void checker_event(struct where *w);
+static __always_inline void checker_migrate(struct where *w, u32 src, u32 dst, u64 op);
+#endif
+
+/* Begin: find this CPU's state and the time. Every program that gets true must call leave(). */
+static __always_inline int enter(struct where *w)
+{
+	w->cpu = bpf_get_smp_processor_id();
+	w->c = cpus.lookup(&w->cpu);
+	if (!w->c || !w->c->on)
+		return 0;
+	w->nest = w->c->nest;
+	w->c->nest = w->nest + 1;
+	in_order();
+	w->now = (bpf_ktime_get_ns() - w->c->t0) & 0xffffffffffffULL;
+	return 1;
+}
+
+static __always_inline void leave(struct where *w)
+{
+	in_order();
+	w->c->nest = w->nest;
+}
+
+static __always_inline void store(struct where *w, u64 kind_x, u64 w1)
+{
+	struct wc_record *r;
+	u32 k;
+
+	if (w->nest) {
+		k = (w->cpu * IRQ_RECORDS) + (w->c->irq_head & (IRQ_RECORDS - 1));
+		r = irq_ring.lookup(&k);
+	} else {
+		k = (w->cpu * RECORDS) + (w->c->head & (RECORDS - 1));
+		r = ring.lookup(&k);
+	}
+	if (!r)
+		return;
+	r->w0 = w->now | kind_x << 48;
+	r->w1 = w1;
+	in_order();
+	if (w->nest)
+		w->c->irq_head++;
+	else
+		w->c->head++;
+}
+
+/* Room for n records? Streaming never overwrites what the reader has not taken. */
+static __always_inline int room(struct where *w, u32 n)
+{
+#ifndef OVERWRITE
+	struct wc_tail *t;
+
+	if (w->nest) {
+		if (w->c->irq_head + n + 1 > w->c->irq_limit) {
+			t = tails.lookup(&w->cpu);
+			if (!t)
+				return 0;
+			w->c->irq_limit = t->irq_tail + IRQ_RECORDS;
+			if (w->c->irq_head + n + 1 > w->c->irq_limit) {
+				w->c->lost++;
+				return 0;
+			}
+		}
+		w->c->extra += n - 1;
+		return 1;
+	}
+	if (w->c->head + n + 1 > w->c->limit) {
+		t = tails.lookup(&w->cpu);
+		if (!t)
+			return 0;
+		w->c->limit = t->tail + RECORDS;
+		/* after a loss wait for an eighth of the ring: one long gap is worth more than many short ones */
+		if (w->c->head + n + 1 > w->c->limit - (w->c->lost != w->c->told ? RECORDS / 8 : 0)) {
+			w->c->limit = 0;
+			w->c->lost++;
+			return 0;
+		}
+	}
+	if (w->c->lost != w->c->told) {
+		u64 gap = w->c->lost - w->c->told;
+
+		w->c->told = w->c->lost;
+		w->c->extra++;
+		store(w, WC_LOST, gap);
+	}
+#endif
+	w->c->extra += n - 1;
+	return 1;
+}
+
+static __always_inline void put(struct where *w, u64 kind_x, u64 w1)
+{
+	w->c->seen++;
+	if (room(w, 1))
+		store(w, kind_x, w1);
+}
+
+#define KX(kind, x) ((u64)(kind) | (u64)(x) << 5)
+
+static __always_inline u32 task_cpu(u64 p)
+{
+	return LOAD(u32, p, OFF_TASK_CPU);
+}
+
+static __always_inline u32 current_pid(struct wc_cpu *c)
+{
+	if (!c->cur)
+		c->cur = (u32)bpf_get_current_pid_tgid() + 1;
+	return c->cur - 1;
+}
+
+/* Two words of a name, from the task or from a string. */
+static __always_inline void put_named(struct where *w, u64 kind, u64 w1, u64 name)
+{
+	u64 a = 0, b = 0;
+
+	w->c->seen++;
+	if (!room(w, 3))
+		return;
+	bpf_probe_read_kernel(&a, 8, (void *)name);
+	bpf_probe_read_kernel(&b, 8, (void *)(name + 8));
+	store(w, KX(kind, 0), w1);
+	store(w, KX(WC_NAME, 0), a);
+	store(w, KX(WC_NAME, 1), b);
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * snapshot.c - what every task and runqueue is doing when a capture starts, so that nothing is unknown.
+ *
+ * Compiled as one text after ring.c.
+ */
+/* Iterator over all tasks: the state at the start (and the address of every runqueue). */
+struct iter_task {
+	u64 meta;
+	u64 task;
+};
+
+int snapshot(struct iter_task *ctx)
+{
+	u64 meta = ctx->meta, p = ctx->task, cfs = 0, rq = 0, seq = 0, ptr = 0;
+	u32 zero = 0, cpu = 0, on_cpu = 0, nr = 0, curr = 0;
+	struct wc_config *conf = config.lookup(&zero);
+	struct wc_cpu *c;
+	struct {
+		struct wc_task t;
+		u64 mask[MASK_WORDS];
+	} out = {};
+
+	hide(meta);
+	hide(p);
+	if (!p || !conf)
+		return 0;
+	seq = *(volatile u64 *)meta;
+	out.t.ts = bpf_ktime_get_ns() - conf->t0;
+	bpf_probe_read_kernel(&out.t.pid, 4, (void *)(p + OFF_PID));
+	bpf_probe_read_kernel(&out.t.tgid, 4, (void *)(p + OFF_TGID));
+	bpf_probe_read_kernel(&cpu, 4, (void *)(p + OFF_TASK_CPU));
+	bpf_probe_read_kernel(&out.t.prio, 2, (void *)(p + OFF_PRIO));
+	bpf_probe_read_kernel(&out.t.allowed, 4, (void *)(p + OFF_NR_ALLOWED));
+	bpf_probe_read_kernel(&out.t.comm, 16, (void *)(p + OFF_COMM));
+	bpf_probe_read_kernel(&cfs, 8, (void *)(p + OFF_TASK_CFS));
+#ifdef OFF_CFS_RQ
+	bpf_probe_read_kernel(&rq, 8, (void *)(cfs + OFF_CFS_RQ));
+#else
+	rq = cfs - OFF_RQ_CFS;
+#endif
+	bpf_probe_read_kernel(&nr, 4, (void *)(rq + OFF_RQ_NR));
+	bpf_probe_read_kernel(&out.t.state, 1, (void *)(p + OFF_ON_RQ));
+	bpf_probe_read_kernel(&on_cpu, 4, (void *)(p + OFF_ON_CPU));
+	out.t.state = out.t.state ? (on_cpu ? 2 : 1) : 0;
+#ifdef OFF_DELAYED
+	/* asleep but left on the queue until its lag is gone: not waiting (152e11f6df29, 6.12) */
+	{
+		u8 delayed = 0;
+
+		bpf_probe_read_kernel(&delayed, 1, (void *)(p + OFF_DELAYED));
+		if (delayed)
+			out.t.state = 0;
+	}
+#endif
+	out.t.cpu = cpu;
+	out.t.rq_nr = nr;
+	c = cpus.lookup(&cpu);
+	if (c) {
+		u32 rq_cpu = ~0;
+
+		bpf_probe_read_kernel(&rq_cpu, 4, (void *)(rq + OFF_RQ_CPU));
+		if (rq_cpu == cpu)
+			c->rq = rq;
+	}
+	bpf_probe_read_kernel(&ptr, 8, (void *)(p + OFF_CPUS_PTR));
+	for (int i = 0; i < MASK_WORDS; i++)
+		bpf_probe_read_kernel(&out.mask[i], 8, (void *)(ptr + 8 * i));
+	hide(seq);
+	bpf_seq_write((void *)seq, &out, sizeof(out));
+	return 0;
+}
