@@ -117,7 +117,7 @@ _SD = {
 
 
 #: what fits the bits of a row
-MOST_CPUS = s.WIDTH * (s.WORD_LOW + 1)
+MOST_CPUS = s.LIST * (s.WORD_LOW + 1)
 
 
 class Layout:
@@ -247,7 +247,9 @@ class Layout:
                 m[g[column] : g[column] + len(rows)] = rows
         self._link(m, g)
         m[:n, s.R_NODE] = node_of_cpu
-        m[g[s.G_LIST0] : g[s.G_LIST0] + _rows(len(lists))].reshape(-1)[: len(lists)] = lists
+        padded = np.zeros(_rows(len(lists)) * s.LIST, dtype=np.int64)
+        padded[: len(lists)] = lists
+        m[g[s.G_LIST0] : g[s.G_LIST0] + _rows(len(lists)), : s.LIST] = padded.reshape(-1, s.LIST)
         m[g[s.G_OP0] : g[s.G_OP0] + len(ops), : ops.shape[1]] = ops
         for i, (_, cpu, online) in enumerate(hotplug):
             m[g[s.G_STEP0] + i, [s.H_CPU, s.H_ONLINE]] = cpu, int(online)
@@ -287,16 +289,19 @@ def _row(values: dict[int, Any]) -> np.ndarray:
 
 
 def _rows(elements: int) -> int:
-    return -(-elements // s.WIDTH)
+    return -(-elements // s.LIST)
 
 
 def _finish(head: np.ndarray, g: np.ndarray, tasks: int, steps: int, log_rows: int) -> np.ndarray:
     """Behind the tasks: heap and log."""
-    heap = _rows(6 * int(g[s.G_CPUS]) + steps + tasks)
+    room = 2 * (6 * int(g[s.G_CPUS]) + steps + tasks) + 64
+    heap = _rows(4 * (room + 3))
     g[s.G_HEAP0] = len(head)
+    g[s.G_HEAP_ROOM] = room
     g[s.G_LOG0] = len(head) + heap
     g[s.G_LOG_ROOM] = log_rows
-    m = np.concatenate([head, table(heap + _rows(log_rows * s.RECORD))])
+    m = table(len(head) + heap + _rows(log_rows * s.RECORD))
+    m[: len(head)] = head
     m[0, s.G_FIRST :] = g[s.G_FIRST :]
     return m
 

@@ -10,9 +10,8 @@ from wastedcores.engine.pelt_jit import update_blocked_load, update_entity_load_
 from wastedcores.engine.state import (
     G_CPUS,
     G_GROUPS,
-    G_NOW,
+    G_JIFFY,
     G_SE0,
-    G_TICK,
     Q_H_JIFFY,
     Q_H_LOAD,
     Q_H_NR,
@@ -55,7 +54,7 @@ FACTORS = np.array(
 @inner
 def jiffies(m):
     """The present jiffy."""
-    return m[0, G_NOW] // m[0, G_TICK]
+    return m[0, G_JIFFY]
 
 
 @inner

@@ -419,7 +419,7 @@ def fork(m, p, template, group):
     fork_task(m, child, cpu, p)
 
 
-@apart(VALUE)
+@inner
 def loop_back(m, p, op):
     """Bottom of a loop: whether to go round again."""
     slot = m[op, 2]
@@ -438,7 +438,7 @@ def loop_back(m, p, op):
     return again
 
 
-@apart(VALUE)
+@inner
 def timed_op(m, p, code, a, b, c):
     """Ops that take or wait for time; whether the program goes on at once."""
     if code == OP_COMPUTE:

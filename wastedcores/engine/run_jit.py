@@ -31,7 +31,7 @@ from wastedcores.engine.codes import (
 from wastedcores.engine.load_jit import jiffies
 from wastedcores.engine.memory_jit import exclude, include, item, test
 from wastedcores.engine.program_jit import draw, go_on, new_task, run_over, stream
-from wastedcores.engine.queue_jit import cpu_event, pending, time_of
+from wastedcores.engine.queue_jit import cpu_event, pending
 from wastedcores.engine.rebalance_jit import nohz_enter, nohz_exit, sd_state_idle
 from wastedcores.engine.sched_jit import (
     fallback_cpu,
@@ -64,9 +64,9 @@ from wastedcores.engine.state import (
     G_CPUS,
     G_EVENTS,
     G_GROUPS,
-    G_HEAP_N,
     G_HZ,
     G_IRQ,
+    G_JIFFY,
     G_LATENCY,
     G_LIVE,
     G_LOG_N,
@@ -95,6 +95,7 @@ from wastedcores.engine.state import (
     GR_SGC,
     H_CPU,
     H_ONLINE,
+    INFINITE,
     LOW,
     MASK_ACTIVE,
     Q_CPU,
@@ -266,6 +267,7 @@ def start_state(m):
     """The machine as it is when the replay begins (docs/replay-semantics.md, section 7)."""
     n = m[0, G_CPUS]
     m[0, G_NOW] = EPOCH_NS
+    m[0, G_JIFFY] = EPOCH_NS // m[0, G_TICK]
     rng = m[0, G_SCRATCH] + 5
     m[rng, T_RNG] = stream(m[0, G_SEED], -1)
     for cpu in range(n):
@@ -346,7 +348,7 @@ def timer(m, p):
         try_to_wake_up(m, p, False)
 
 
-@apart(VALUE)
+@inner
 def dispatch(m, event):
     """Handle one event; whether it was a tick."""
     cpu = event >> SHIFT
@@ -386,7 +388,7 @@ def must_schedule(m, cpu):
     return m[cpu, R_NEED] != 0
 
 
-@apart(NOTHING)
+@inner
 def after_event(m, was_tick):
     """Let the CPU whose event it was go on: the switched-in task's program, or the next schedule()."""
     cpu = m[0, G_CPU]
@@ -418,17 +420,20 @@ def run(m):
         if m[0, G_LOG_N] + m[0, G_MARGIN] > m[0, G_LOG_ROOM]:
             m[0, G_STATUS] = ST_LOG_FULL
             break
-        if m[0, G_HEAP_N] == 0:
+        now = queue_jit.first_time(m)
+        if now == INFINITE:
             m[0, G_STATUS] = ST_DEADLOCK
             break
-        if time_of(m, queue_jit.at(m, 0)) > m[0, G_UNTIL]:
+        if now > m[0, G_UNTIL]:
             m[0, G_NOW] = m[0, G_UNTIL]
             m[0, G_STATUS] = ST_UNTIL
             break
-        event = queue_jit.pop(m)
-        if time_of(m, event) != m[0, G_NOW]:
-            m[0, G_NOW] = time_of(m, event)
+        if now != m[0, G_NOW]:
+            m[0, G_NOW] = now
             m[0, G_STEPS] = 0
+            if now - m[0, G_JIFFY] * m[0, G_TICK] >= m[0, G_TICK]:
+                m[0, G_JIFFY] = now // m[0, G_TICK]
+        event = queue_jit.pop(m)
         m[0, G_EVENTS] += 1
         after_event(m, dispatch(m, event))
     return m[0, G_STATUS]

@@ -17,8 +17,10 @@ import numpy as np
 
 #: the machine booted this long before the replay begins
 EPOCH_NS = 4_000_000_000
-#: columns of the table; SHIFT and LOW split a number of an element of a list that runs over rows
-WIDTH = 128
+#: columns of the table: not a power of two, or the same column of all rows would share a few lines of the cache
+WIDTH = 136
+#: lists that run over rows use the first 128 columns; SHIFT and LOW split the number of an element
+LIST = 128
 SHIFT = 7
 LOW = 127
 INFINITE = 1 << 62
@@ -53,17 +55,18 @@ WORD_LOW = 31
     T_NUM,
     T_CPU,
     T_TG,
-    T_STATE,
     T_NICE,
-    T_MASK,  # row of the set of CPUs
     T_NALLOWED,
+    T_STATE,  # here begins a line of the cache
     T_PC,
     T_LEFT,  # ns of the present stretch still to run
     T_SPIN,  # 1: spinning
     T_WAIT,  # W_*
-    T_OBJ,  # what it waits for
-    T_WNEXT,  # next in a wait list, wake queue or wake list
     T_KHEAD,  # its wake queue
+    T_STARTED,
+    T_OBJ,  # what it waits for
+    T_MASK,  # row of the set of CPUs
+    T_WNEXT,  # next in a wait list, wake queue or wake list
     T_KTAIL,
     T_PARENT,
     T_CHILDREN,
@@ -73,7 +76,6 @@ WORD_LOW = 31
     T_FLIP_DECAY,
     T_CNEXT,  # neighbours in rq->cfs_tasks
     T_CPREV,
-    T_STARTED,
     T_SLOT0,  # 4 loop counters
     _S1,
     _S2,
@@ -87,26 +89,27 @@ WORD_LOW = 31
     T_TEMPLATE,
     T_LIMIT,  # spin limit of a spin-then-block wait, 0: none
     T_RAN_SPIN,  # ns spun, all waits
-    T_EV,  # its timer: time, sequence, place in the heap + 1 (0: not pending)
+    T_EV,  # its timer: time, sequence (0: not pending), unused
 ) = range(19, 57)
 
 # --- rq ---------------------------------------------------------------------------------------------------------------
 (
     R_CURR,  # running task, -1 idle
     R_NR,  # nr_running
+    R_WAKE,  # head of the wake list
+    R_CAP,
+    R_CAP_ORIG,
+    R_NEED,  # need_resched
     R_LOADW,  # load.weight
     R_LOGGED,  # last load.weight in the log
-    R_THEAD,  # cfs_tasks
-    R_TTAIL,
-    R_NEED,  # need_resched
-    R_LOAD0,
+    R_LOAD0,  # second line of the cache
     _L1,
     _L2,
     _L3,
     _L4,
     R_LAST_TICK,  # last_load_update_tick
-    R_CAP,
-    R_CAP_ORIG,
+    R_THEAD,  # cfs_tasks
+    R_TTAIL,
     R_IDLE_STAMP,
     R_AVG_IDLE,
     R_MAX_IDLE_COST,
@@ -117,7 +120,6 @@ WORD_LOW = 31
     R_ACTIVE,
     R_PUSH_CPU,
     R_STOPPER,  # the stopper is on the queue
-    R_WAKE,  # head of the wake list
     R_SD,  # row of the innermost domain
     R_NSD,
     R_LLC_SD,  # row of sd_llc, -1
@@ -136,26 +138,26 @@ WORD_LOW = 31
     R_START,  # when the present stretch of the running task began
     R_FRESH,  # 1: the running task was just switched in and has not gone on yet
     R_DELAY,  # ns before it does
-    R_EV,  # future events of the CPU by kind: time, sequence, place in the heap + 1 (0: not pending)
+    R_EV,  # future events of the CPU by kind: time, sequence (0: not pending), unused
 ) = range(45)
 # --- cfs_rq -----------------------------------------------------------------------------------------------------------
 (
-    Q_CPU,
-    Q_TG,
-    Q_SE,  # entity in the parent queue, -1 for a root queue
-    Q_WEIGHT,
-    Q_NR,
     Q_H_NR,
-    Q_MIN_V,
+    Q_RLOAD,  # runnable_load_avg
+    Q_ULOAD,  # utilization_load_avg
+    Q_NR,
+    Q_WEIGHT,
     Q_CURR,
+    Q_CPU,
+    Q_SE,  # entity in the parent queue, -1 for a root queue
+    Q_TG,
+    Q_MIN_V,
     Q_NEXT,
     Q_LAST,
     Q_SKIP,
     Q_LEFT,
     Q_RIGHT,
-    Q_RLOAD,  # runnable_load_avg
     Q_BLOAD,  # blocked_load_avg
-    Q_ULOAD,  # utilization_load_avg
     Q_REMOVED,
     Q_DECAYS,
     Q_LAST_DECAY,
@@ -283,7 +285,9 @@ G_FIRST = 62
     G_WORDS,  # words of a set of CPUs
     G_SETS,  # row behind the sets that every function can name
     G_JIFFY,  # G_NOW // G_TICK
-) = range(G_FIRST, 128)
+    G_HEAP_ROOM,  # entries
+    G_HOLE,  # 1: the root of the heap was taken out
+) = range(G_FIRST, G_FIRST + 68)
 
 # sets of CPUs every function can name: rows before G_SETS
 MASK_LB = -1  # `cpus` of load_balance
@@ -294,5 +298,7 @@ RECORD = 8
 
 
 def table(rows: int) -> Any:
-    """A zeroed table of rows."""
-    return np.zeros((rows, WIDTH), dtype=np.int64)
+    """A zeroed table of rows, each of which begins a line of the cache."""
+    words = np.zeros(rows * WIDTH + 8, dtype=np.int64)
+    first = -(words.ctypes.data // 8) % 8
+    return words[first : first + rows * WIDTH].reshape(rows, WIDTH)

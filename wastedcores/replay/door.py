@@ -218,9 +218,9 @@ def _absolute(m: np.ndarray, program: Program, start: Sequence[int]) -> None:
 def _drain(m: np.ndarray) -> np.ndarray:
     """Take the log out."""
     first, n = int(m[0, s.G_LOG0]), int(m[0, s.G_LOG_N])
-    rows = -(-n * s.RECORD // s.WIDTH)
+    rows = -(-n * s.RECORD // s.LIST)
     m[0, s.G_LOG_N] = 0
-    return m[first : first + rows].reshape(-1, s.RECORD)[:n].copy()
+    return m[first : first + rows, : s.LIST].copy().reshape(-1, s.RECORD)[:n]
 
 
 def _with_steps(machine: Machine, program: Program) -> Machine:

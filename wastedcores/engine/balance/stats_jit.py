@@ -128,40 +128,49 @@ def has_capacity(m, st, row, pct):
 @apart(VALUE)
 def update_sg_lb_stats(m, sd, group, local, index, st, row, dst):
     """update_sg_lb_stats(); whether a CPU of the group has more than one task."""
-    for i in range(13):
-        m[st + row, i] = 0
+    total = 0
+    usage = 0
+    running = 0
+    weighted = 0
+    idle = 0
+    least = 1 << 62
+    most = 0
     overload = False
     n = m[0, G_CPUS]
     first = m[group, GR_LIST]
-    m[st + row, ST_MIN] = 1 << 62
     for i in range(first, first + m[group, GR_N]):
         cpu = item(m, i)
         if not test(m, MASK_LB, cpu):
             continue
         load = target_load(m, cpu, index) if local else source_load(m, cpu, index)
-        m[st + row, ST_LOAD] += load
-        m[st + row, ST_MIN] = min(m[st + row, ST_MIN], load)
-        m[st + row, ST_MAX] = max(m[st + row, ST_MAX], load)
-        m[st + row, ST_USAGE] += get_cpu_usage(m, cpu)
-        m[st + row, ST_NR] += m[n + cpu, Q_H_NR]
+        total += load
+        least = min(least, load)
+        most = max(most, load)
+        usage += get_cpu_usage(m, cpu)
+        running += m[n + cpu, Q_H_NR]
         if m[cpu, R_NR] > 1:
             overload = True
-        m[st + row, ST_WEIGHTED] += weighted_cpuload(m, cpu)
+        weighted += weighted_cpuload(m, cpu)
         if idle_cpu(m, cpu):
-            m[st + row, ST_IDLE] += 1
+            idle += 1
     log_considered(m, dst, m[group, GR_MASK], LOOK_STATS, m[sd, D_LEVEL])
     sgc = m[group, GR_SGC]
-    m[st + row, ST_CAP] = m[sgc, C_CAPACITY]
-    m[st + row, ST_AVG] = m[st + row, ST_LOAD] * 1024 // m[st + row, ST_CAP]
-    if m[st + row, ST_NR] > 0:
-        m[st + row, ST_LPT] = m[st + row, ST_WEIGHTED] // m[st + row, ST_NR]
-    m[st + row, ST_WEIGHT] = m[group, GR_N]
+    capacity = m[sgc, C_CAPACITY]
+    weight = m[group, GR_N]
+    s = st + row
+    m[s, ST_LOAD] = total
+    m[s, ST_USAGE] = usage
+    m[s, ST_NR] = running
+    m[s, ST_WEIGHTED] = weighted
+    m[s, ST_IDLE] = idle
+    m[s, ST_CAP] = capacity
+    m[s, ST_AVG] = total * 1024 // capacity
+    m[s, ST_LPT] = weighted // running if running > 0 else 0
+    m[s, ST_WEIGHT] = weight
     # group_is_overloaded()
-    if (
-        m[st + row, ST_NR] > m[st + row, ST_WEIGHT]
-        and m[st + row, ST_CAP] * 100 < m[st + row, ST_USAGE] * m[sd, D_PCT]
-    ):
-        m[st + row, ST_NO_CAP] = 1
+    m[s, ST_NO_CAP] = running > weight and capacity * 100 < usage * m[sd, D_PCT]
+    m[s, ST_MIN] = least
+    m[s, ST_MAX] = most
     group_type(m, st, row, sgc)
     return overload
 
