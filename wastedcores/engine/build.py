@@ -302,6 +302,7 @@ def _finish(head: np.ndarray, g: np.ndarray, tasks: int, steps: int, log_rows: i
     g[s.G_LOG_ROOM] = log_rows
     m = table(len(head) + heap + _rows(log_rows * s.RECORD))
     m[: len(head)] = head
+    m[len(head) : len(head) + heap, : s.LIST : 4] = s.INFINITE
     m[0, s.G_FIRST :] = g[s.G_FIRST :]
     return m
 

@@ -7,7 +7,9 @@ entry behind (the sequence no longer agrees), and a popped root stays as a hole 
 
 from __future__ import annotations
 
-from wastedcores.engine._apart import NOTHING, apart
+import numpy as np
+
+from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.state import (
     G_HEAP0,
@@ -21,7 +23,8 @@ from wastedcores.engine.state import (
     SHIFT,
 )
 
-# an entry has four words (time, sequence, event, none), 32 entries a row; the four children of a node lie side by side
+# an entry has four words (time, sequence, event, none), 32 entries a row; the four children of a node lie side by side,
+# and those behind the last entry are at INFINITE
 SKIP = 3
 PER_ROW_SHIFT = 5
 PER_ROW_LOW = 31
@@ -71,6 +74,18 @@ def sift_up(m, i, time_ns, seq, event):
     put(m, i, time_ns, seq, event)
 
 
+@apart(VALUE)
+def first_of_equals(m, row, column, best):
+    """Which of four children is the first of those of time ``best``."""
+    least = -1
+    for k in range(4):
+        if m[row, column + 4 * k] == best and (
+            least < 0 or m[row, column + 4 * k + 1] < m[row, column + 4 * least + 1]
+        ):
+            least = k
+    return least
+
+
 @inner
 def sift_down(m, i, n, time_ns, seq, event):
     """Put an entry at place ``i`` of ``n`` or below."""
@@ -81,19 +96,30 @@ def sift_down(m, i, n, time_ns, seq, event):
             break
         row = heap + ((child + SKIP) >> PER_ROW_SHIFT)
         column = ((child + SKIP) & PER_ROW_LOW) << 2
-        best = time_ns
-        best_seq = seq
-        least = -1
-        for k in range(min(4, n - child)):
-            other = m[row, column + 4 * k]
-            other_seq = m[row, column + 4 * k + 1]
-            if other < best or (other == best and other_seq < best_seq):
-                best = other
-                best_seq = other_seq
-                least = k
-        if least < 0:
+        # written so that it compiles to moves: which child is the least is anyone's guess
+        t0 = m[row, column]
+        t1 = m[row, column + 4]
+        t2 = m[row, column + 8]
+        t3 = m[row, column + 12]
+        ta = t1 if t1 < t0 else t0
+        a = 1 if t1 < t0 else 0
+        tb = t3 if t3 < t2 else t2
+        b = 3 if t3 < t2 else 2
+        best = tb if tb < ta else ta
+        least = b if tb < ta else a
+        if time_ns < best:
             break
-        put(m, i, best, best_seq, m[row, column + 4 * least + 2])
+        if (
+            np.int64(t0 == best)
+            + np.int64(t1 == best)
+            + np.int64(t2 == best)
+            + np.int64(t3 == best)
+            > 1
+        ):
+            least = first_of_equals(m, row, column, best)
+        if time_ns == best and seq < m[row, column + 4 * least + 1]:
+            break
+        put(m, i, best, m[row, column + 4 * least + 1], m[row, column + 4 * least + 2])
         i = child + least
     put(m, i, time_ns, seq, event)
 
@@ -107,7 +133,9 @@ def fill_hole(m):
     if n > 0:
         row = m[0, G_HEAP0] + ((n + SKIP) >> PER_ROW_SHIFT)
         column = ((n + SKIP) & PER_ROW_LOW) << 2
-        sift_down(m, 0, n, m[row, column], m[row, column + 1], m[row, column + 2])
+        last = m[row, column]
+        m[row, column] = INFINITE
+        sift_down(m, 0, n, last, m[row, column + 1], m[row, column + 2])
 
 
 @apart(NOTHING)
@@ -122,9 +150,11 @@ def sweep(m):
         row = heap + ((i + SKIP) >> PER_ROW_SHIFT)
         column = ((i + SKIP) & PER_ROW_LOW) << 2
         event = m[row, column + 2]
+        time_ns = m[row, column]
+        m[row, column] = INFINITE
         if m[event >> SHIFT, (event & LOW) + 1] == m[row, column + 1]:
             # places in front are free: the kept ones are a heap of their own that grows
-            sift_up(m, kept, m[row, column], m[row, column + 1], event)
+            sift_up(m, kept, time_ns, m[row, column + 1], event)
             kept += 1
     m[0, G_HEAP_N] = kept
 

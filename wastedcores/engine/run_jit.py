@@ -28,9 +28,11 @@ from wastedcores.engine.codes import (
     W_NOTHING,
     WHY_HOTPLUG,
 )
+from wastedcores.engine.draw_jit import draw, stream
+from wastedcores.engine.life_jit import new_task
 from wastedcores.engine.load_jit import jiffies
 from wastedcores.engine.memory_jit import exclude, include, item, test
-from wastedcores.engine.program_jit import draw, go_on, new_task, run_over, stream
+from wastedcores.engine.program_jit import go_on, run_over
 from wastedcores.engine.queue_jit import cpu_event, pending
 from wastedcores.engine.rebalance_jit import nohz_enter, nohz_exit, sd_state_idle
 from wastedcores.engine.sched_jit import (

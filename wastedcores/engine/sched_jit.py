@@ -7,17 +7,11 @@ from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.balance.v4_1_jit import active_balance_step, set_task_rq
 from wastedcores.engine.cfs_jit import (
-    add_nr_running,
     check_preempt,
-    dequeue_task,
-    enqueue_task,
-    init_task_runnable_average,
     pick_task,
-    place_entity,
     put_prev_task,
     set_next_entity,
     task_tick,
-    update_curr,
 )
 from wastedcores.engine.codes import (
     EV_RUN,
@@ -38,6 +32,7 @@ from wastedcores.engine.codes import (
     WHY_FORK,
     WHY_WAKEUP,
 )
+from wastedcores.engine.entity_jit import add_nr_running, dequeue_task, enqueue_task
 from wastedcores.engine.load_jit import (
     catch_up_idle,
     idle_cpu,
@@ -111,6 +106,7 @@ from wastedcores.engine.state import (
     T_WNEXT,
     Y_OWNER,
 )
+from wastedcores.engine.vtime_jit import init_task_runnable_average, place_entity, update_curr
 from wastedcores.engine.waits_jit import leave
 from wastedcores.engine.wakeup.v4_1_jit import record_wakee, select_task_rq_fair
 

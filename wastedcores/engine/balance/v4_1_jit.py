@@ -6,7 +6,7 @@ from wastedcores.engine import queue_jit
 from wastedcores.engine._apart import NOTHING, VALUE, apart
 from wastedcores.engine._jit import inner
 from wastedcores.engine.balance.stats_jit import OUT_GROUP, OUT_IMBALANCE, find_busiest_group
-from wastedcores.engine.cfs_jit import check_preempt, dequeue_task, enqueue_task, list_move_tail
+from wastedcores.engine.cfs_jit import check_preempt
 from wastedcores.engine.codes import (
     CPU_IDLE,
     CPU_NEWLY_IDLE,
@@ -23,6 +23,7 @@ from wastedcores.engine.codes import (
     SD_ASYM_PACKING,
     WHY_ACTIVE,
 )
+from wastedcores.engine.entity_jit import dequeue_task, enqueue_task, list_move_tail
 from wastedcores.engine.load_jit import idle_cpu, task_h_load, weighted_cpuload
 from wastedcores.engine.log_jit import log_balance, log_considered, log_migrate
 from wastedcores.engine.memory_jit import exclude, is_empty, item, start_from_active, test
