@@ -13,6 +13,10 @@ class WastedCoresError(Exception):
     exit_code = 2
 
 
+class ModelWarning(UserWarning):
+    """The answer is that of a model which differs from what was asked for; the message says in what."""
+
+
 class UsageError(WastedCoresError):
     """An option or argument that cannot be meant as given."""
 

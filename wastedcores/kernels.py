@@ -35,6 +35,9 @@ SHORT = {
 }
 OLDEST, NEWEST = (3, 19), (6, 18)
 
+#: the release whose balancing the replay models
+MODELLED = (4, 1)
+
 #: release from which mainline does not need the fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
 #: for balancing by number of tasks instead of average load; wake-up is still confined to the LLC
 MAINLINE = {"group_imbalance": (5, 5), "group_construction": (4, 13), "missing_domains": (4, 9)}
@@ -173,6 +176,21 @@ class KernelModel:
     def generation(self) -> str:
         """Which load balancer: ``v4.1`` (by average load) or ``v5.5`` (by kind of imbalance, 0b0695f2b34a)."""
         return "v5.5" if self.at_least(5, 5) else "v4.1"
+
+    @property
+    def replay_warning(self) -> str | None:
+        """What a replay under this kernel does not model, for its reader; None: nothing of the kind.
+
+        The replay balances, places and accounts as v4.1 does. Of another release before 5.5 only the domains and groups
+        are that release's own: v4.3, for one, computes load differently (9d89c257dfb9).
+        """
+        if self.version[:2] == MODELLED or self.generation != "v4.1":
+            return None
+        base = "v" + ".".join(map(str, self.version))
+        return (
+            f"kernel {self.name}: the replay uses the domains and groups of {base}, but balances, wakes and tracks load "
+            "as v4.1 does; do not read its numbers as those of a real " + base
+        )
 
     @property
     def group_builder(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wastedcores.errors import UsageError
+from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import recorded
 from wastedcores.workload.builder import Workload
@@ -74,35 +74,59 @@ class Scenario:
                     f"scenario {self.name} has no parameter {name!r}{hint} It has {', '.join(known)}."
                 )
             values[name] = _as(known[name], value, self.name, name)
-        return self.make(machine, seed, **values)
+        try:
+            return self.make(machine, seed, **values)
+        except (WorkloadError, ValueError) as e:
+            changed = ", ".join(f"{name}={as_text(values[name])}" for name in given or ())
+            raise WorkloadError(
+                f"scenario {self.name}{f' with {changed}' if changed else ''}: {e}"
+            ) from e
+
+
+#: a count or time in a parameter; above this it is a slip, and what follows would not fit into 64 bits
+MOST = 1_000_000_000
+
+_WORDS = {
+    bool: "true or false",
+    int: f"a whole number from 0 to {MOST}",
+    float: f"a number from 0 to {MOST}",
+    tuple: f"whole numbers from 0 to {MOST} with + in between",
+    str: "text",
+}
 
 
 def _as(default: Any, value: Any, scenario: str, name: str) -> Any:
-    """Bring a value given as text to the type of the default."""
-    if not isinstance(value, str):
-        return value
+    """Bring a value to the type of the default; text is read."""
     kind = type(default)
     try:
-        if kind is bool:
-            return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
-        if kind is tuple:
-            return tuple(int(part) for part in value.split("+"))
-        return kind(value)
-    except (KeyError, ValueError) as e:
-        words = {
-            bool: "true or false",
-            int: "a whole number",
-            float: "a number",
-            tuple: "whole numbers with + in between",
-        }
+        out = _read(kind, value) if isinstance(value, str) else value
+        if kind is tuple and not isinstance(out, str):
+            out = tuple(out)
+        right: Any = {bool: bool, int: int, float: int | float, tuple: int, str: str | int}[kind]
+        for one in out if kind is tuple else (out,):
+            if not isinstance(one, right) or (isinstance(one, bool) and kind is not bool):
+                raise ValueError(one)
+            if kind in (int, float, tuple) and not 0 <= one <= MOST:
+                raise ValueError(one)
+        return out
+    except (KeyError, TypeError, ValueError) as e:
         raise UsageError(
-            f"scenario {scenario}: {name}={value!r}; expected {words[kind]}, such as {as_text(default)}"
+            f"scenario {scenario}: {name}={as_text(value) or repr(value)}; expected {_WORDS[kind]}, such as "
+            f"{as_text(default) or 'none'}"
         ) from e
+
+
+def _read(kind: type, text: str) -> Any:
+    if kind is bool:
+        return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+    if kind is tuple:
+        return tuple(int(part) for part in text.split("+"))
+    return kind(text)
 
 
 def as_text(value: Any) -> str:
     """A parameter's value as it is written after ``--set NAME=``."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return "+".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 

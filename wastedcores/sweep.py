@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from wastedcores import __version__
-from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.errors import ModelWarning, UsageError, WastedCoresError
 
 #: how often a run is given to a new worker when its worker died
 LIVES = 3
@@ -95,14 +96,18 @@ def replay_once(
     Returns
     -------
     dict
+        ``machine_name``, ``warning`` (what the replay does not model of this kernel, see ``replay_warning``),
         ``result`` and its ``result_name``, ``makespan_ns``, ``busy_cpus``, ``idle_while_overloaded`` (share of the
         window), ``events``, ``wall_s``.
     """
     from wastedcores.replay import replay_scenario
 
-    r = replay_scenario(scenario, kernel, machine or None, seed, given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)  # in the row instead of once a process
+        r = replay_scenario(scenario, kernel, machine or None, seed, given)
     return {
         "machine_name": r.machine.name,
+        "warning": r.kernel.replay_warning,
         "result_name": r.result_name,
         "result": r.summary.result,
         "makespan_ns": r.makespan_ns,

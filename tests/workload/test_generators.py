@@ -194,5 +194,5 @@ def test_what_cannot_be_is_refused(make, says, machine):
 def test_pools_are_given_with_a_plus(machine):
     w = scenario("tpch").workload(machine, 1, {"pools": "3+2"})
     assert w.program().barriers == (5,)
-    with pytest.raises(UsageError, match=r"pools='3,2'; expected .* such as 28\+20\+16"):
+    with pytest.raises(UsageError, match=r"pools=3,2; expected .* such as 28\+20\+16"):
         scenario("tpch").workload(machine, 1, {"pools": "3,2"})

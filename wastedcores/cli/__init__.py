@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TextIO
 
 from wastedcores.cli._app import app
-from wastedcores.errors import WastedCoresError
+from wastedcores.errors import ModelWarning, WastedCoresError
 
 #: modules that register verbs, in the order of the help text
 VERBS = (
@@ -40,13 +42,30 @@ def _register() -> None:
             import_module(f"wastedcores.cli.{verb}")
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """One line for a person; without the place in our code."""
+    kind = "warning" if issubclass(category, ModelWarning) else category.__name__
+    print(f"wastedcores: {kind}: {message}", file=sys.stderr)
+
+
 def main() -> None:
     """Entry point of the console script."""
     import typer
 
     _register()
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("once", ModelWarning)
+            warnings.showwarning = _show_warning
+            code = app(standalone_mode=False) or 0
+        sys.exit(code)
     except WastedCoresError as e:
         print(f"wastedcores: {e}", file=sys.stderr)
         sys.exit(e.exit_code)

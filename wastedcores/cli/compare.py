@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,8 +19,18 @@ _EPILOG = """Examples:
 
   wastedcores compare group-imbalance --set jobs=500 --json
 
+  wastedcores compare spmd --kernel v4.1 --kernel v4.1+all_fixes -o cost.html
+
 The first kernel is what the others are measured against. Without --kernel: v4.1 and v4.1 with the scenario's fix.
 """
+
+
+class Kind(StrEnum):
+    """What to draw."""
+
+    costs = "costs"
+    calls = "calls"
+
 
 _ROWS = (
     ("makespan_s", "makespan", "{:.3f} s"),
@@ -40,16 +52,28 @@ def compare(
     kernel: Annotated[
         list[str] | None, typer.Option(help="Linux with fixes; give it twice or more.")
     ] = None,
-    machine: Annotated[str | None, typer.Option(help="Preset; default: the scenario's.")] = None,
+    machine: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE|live", help="Default: the scenario's own.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of every random draw.", min=0)] = 1,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Change a parameter: --set jobs=500.")
     ] = None,
     persist: Annotated[str, typer.Option(help="M: an episode this long is persistent")] = "100ms",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
+    until: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Stop after so much simulated time.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Draw it: .html, .json or .png")
+    ] = None,
+    kind: Annotated[
+        Kind, typer.Option(help="Draw the costs, or the load_balance() calls")
+    ] = Kind.costs,
 ) -> Any:
     """What a bug costs and a fix gains: a scenario, several kernels."""
     from wastedcores.cli._options import duration_ns, print_json
+    from wastedcores.cli._plan import check_writable, planned, settings_of, until_of
     from wastedcores.compare import compare as run_compare
     from wastedcores.errors import UsageError
     from wastedcores.replay import replay_scenario
@@ -61,21 +85,28 @@ def compare(
         raise UsageError(
             f"--kernel {kernels[0]}: expected at least two different kernels to compare"
         )
-    given = {}
-    for text in settings or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--set {text!r}; expected NAME=VALUE, such as jobs=500")
-        given[name] = value
+    given = settings_of(settings)
     persist_ns = duration_ns(persist, "--persist")
+    until_ns = until_of(until)
+    if output is not None:
+        check_writable(output)
+    _, on = planned(scenario, kernels, machine, seed, given)
     runs = {}
     for name in dict.fromkeys(kernels):
         typer.echo(f"replaying {scenario} under {name} ...", err=True)
-        runs[name] = replay_scenario(scenario, name, machine, seed, given, None)
+        runs[name] = replay_scenario(scenario, name, on, seed, given, until_ns)
     result = run_compare(runs, persist_ns=persist_ns)
+    if output is not None:
+        from wastedcores.figures.compare import balance_calls, costs
+        from wastedcores.figures.html import write_figure
+
+        draw = costs if kind is Kind.costs else balance_calls
+        write_figure(draw(result, f"{scenario} on {on.name}, seed {seed}"), output)
+        typer.echo(f"wrote {output}", err=True)
     if as_json:
-        on = next(iter(runs.values())).machine.name
-        print_json(result.to_json() | {"scenario": scenario, "machine": on, "seed": seed})
+        said = {"scenario": scenario, "machine": on.name, "seed": seed}
+        said["warnings"] = [w for r in runs.values() if (w := r.kernel.replay_warning)]
+        print_json(result.to_json() | said)
     else:
         _print(result)
 

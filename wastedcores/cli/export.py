@@ -33,12 +33,16 @@ def export(
 ) -> Any:
     """Write a trace for the Perfetto UI."""
     from wastedcores.cli._open import open_input
+    from wastedcores.cli._plan import check_writable
     from wastedcores.cli.import_ import default_output
     from wastedcores.export import export_perfetto
     from wastedcores.invariant import check
 
+    persist_ns = duration_ns(persist, "--persist")
+    if output is not None:
+        check_writable(output)
     opened = open_input(trace)
-    result = check(opened, persist_ns=duration_ns(persist, "--persist"))
+    result = check(opened, persist_ns=persist_ns)
     path = export_perfetto(opened, output or default_output(trace).with_suffix(".pftrace"), result)
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "verdict": result.verdict})

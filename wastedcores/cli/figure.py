@@ -25,6 +25,14 @@ class Kind(StrEnum):
     worst = "worst"
 
 
+class Reduce(StrEnum):
+    """Which length a pixel of many shows."""
+
+    longest = "longest"
+    last = "last"
+    peak = "peak"
+
+
 _EPILOG = """Examples:
 
   wastedcores figure group-imbalance-buggy -o gi.html
@@ -59,11 +67,11 @@ def figure(
     ] = "100ms",
     palette: Annotated[str, typer.Option(help="safe, or paper: the paper's colours")] = "safe",
     reduce: Annotated[
-        str, typer.Option(help="A pixel shows the longest, last or peak length")
-    ] = "longest",
+        Reduce, typer.Option(help="heatmap: a pixel shows this length of its time")
+    ] = Reduce.longest,
     cpu: Annotated[int | None, typer.Option(help="considered: on behalf of this CPU")] = None,
     op: Annotated[str | None, typer.Option(help="considered: by this kernel function")] = None,
-    width: Annotated[int, typer.Option(help="png: width in pixels")] = 1280,
+    width: Annotated[int, typer.Option(min=200, max=10_000, help="png: width in pixels")] = 1280,
 ) -> None:
     """Draw a trace."""
     from wastedcores.cli._open import open_input
@@ -75,6 +83,7 @@ def figure(
     from wastedcores.figures.theme import palette as known_palette
 
     known_palette(palette)
+    _together(kind, against, cpu, op, out, start, end)
     ask = {"persist_ms": duration_ns(persist, "--persist") / 1e6, "cpus": cpus}
     run = Run.of(open_input(trace), **ask)  # type: ignore[arg-type]
     other = Run.of(open_input(against), **ask) if against else None  # type: ignore[arg-type]
@@ -84,7 +93,7 @@ def figure(
         kind.value,
         _window(run, start, end),
         palette=palette,
-        reduce=reduce,
+        reduce=reduce.value,
         cpu=cpu,
         op=op,
     )
@@ -92,6 +101,31 @@ def figure(
         raise UsageError(f"--kind {kind.value}: {shown.text}")
     write_figure(shown, out, width=width)
     print(out)
+
+
+def _together(
+    kind: Kind,
+    against: Path | None,
+    cpu: int | None,
+    op: str | None,
+    out: Path,
+    start: float | None,
+    end: float | None,
+) -> None:
+    """What can be refused before a large trace is read."""
+    from wastedcores.cli._plan import check_writable
+    from wastedcores.errors import UsageError
+
+    if against and kind not in (Kind.heatmap, Kind.waits):
+        raise UsageError(f"--against is for heatmap and waits; got --kind {kind.value}")
+    if kind is not Kind.considered and (cpu is not None or op):
+        raise UsageError(f"--cpu and --op are for considered; got --kind {kind.value}")
+    for option, seconds in (("--from", start), ("--to", end)):
+        if seconds is not None and not abs(seconds) < 1e9:
+            raise UsageError(f"{option} {seconds:g}: expected seconds, as in the trace")
+    if out.suffix not in (".html", ".json", ".png"):
+        raise UsageError(f"-o {out}: a figure is written as .html, .json or .png; give such a name")
+    check_writable(out)
 
 
 def _window(run: Run, start: float | None, end: float | None) -> tuple[int, int] | None:

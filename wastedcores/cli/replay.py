@@ -25,7 +25,7 @@ def replay(
     scenario: Annotated[str, typer.Argument(help="Name, see `wastedcores scenarios`.")],
     kernel: Annotated[str, typer.Option(help="Linux, with fixes: v4.1+missing_domains.")] = "v4.1",
     machine: Annotated[
-        str | None, typer.Option(help="Preset; default: the scenario's own.")
+        str | None, typer.Option(metavar="NAME|FILE|live", help="Default: the scenario's own.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of every random draw.", min=0)] = 1,
     settings: Annotated[
@@ -34,7 +34,7 @@ def replay(
     ] = None,
     until: Annotated[
         float | None,
-        typer.Option(help="Stop after so many simulated seconds."),
+        typer.Option(metavar="SECONDS", help="Stop after so much simulated time."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -43,22 +43,18 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Replay a scenario; exit 1 if the invariant was broken for long."""
-    from wastedcores.errors import UsageError
+    from wastedcores.cli._plan import check_writable, planned, settings_of, until_of
     from wastedcores.invariant import check
     from wastedcores.replay import replay_scenario
     from wastedcores.trace.parquet import write_parquet
 
-    given = {}
-    for text in settings or []:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--set {text!r}; expected NAME=VALUE, such as jobs=500")
-        given[name] = value
-    if until is not None and until <= 0:
-        raise UsageError(f"--until {until}; expected a number of seconds above 0")
+    given = settings_of(settings)
+    until_ns = until_of(until)
+    if output is not None:
+        check_writable(output)
+    _, on = planned(scenario, [kernel], machine, seed, given)
     typer.echo(f"replaying {scenario} under {kernel} ...", err=True)
-    until_ns = None if until is None else round(until * 1e9)
-    r = replay_scenario(scenario, kernel, machine, seed, given, until_ns)
+    r = replay_scenario(scenario, kernel, on, seed, given, until_ns)
     found = check(r.trace)
     if output is not None:
         write_parquet(r.trace, output)
@@ -77,7 +73,9 @@ def _print(r: object, found: object) -> None:
     )
     typer.echo(f"  window       {data['makespan_ns'] / 1e9:.3f} s")
     if data["result"]:
-        typer.echo(f"  {data['result']['name']:<12} {data['result']['value']:.4f}")
+        value = data["result"]["value"]
+        said = "not finished in this time" if value is None else f"{value:.4f}"
+        typer.echo(f"  {data['result']['name']:<12} {said}")
     typer.echo(f"  busy CPUs    {data['busy_cpus']:.1f}")
     typer.echo("  by node      " + " ".join(f"{b:.1f}" for b in data["busy_per_node"]))
     typer.echo(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,7 +49,9 @@ def sweep(
     """Replay every combination of scenario, kernel, machine and seed."""
     import json
 
+    from wastedcores.cli._plan import check_writable, planned
     from wastedcores.errors import UsageError
+    from wastedcores.kernels import KernelModel
     from wastedcores.sweep import SCENARIO_TASK, grid
     from wastedcores.sweep import sweep as run_all
     from wastedcores.topology.cpulist import parse_cpulist
@@ -64,7 +68,20 @@ def sweep(
                 f"--set {text!r}: expected NAME=VALUE[,VALUE...] with a scenario's parameter."
             )
         axes[name.strip()] = values.split(",")
-    axes["seed"] = parse_cpulist(seeds, "--seeds")
+    try:
+        axes["seed"] = parse_cpulist(seeds)
+    except UsageError:
+        axes["seed"] = []
+    if not axes["seed"]:
+        raise UsageError(f"--seeds {seeds!r}: expected seeds such as 1-20 or 1,5,9")
+    check_writable(out, "--out")
+    names = [name for name in axes if name not in ("scenario", "kernel", "machine", "seed")]
+    for chosen in product(scenarios, axes["machine"], *(axes[name] for name in names)):
+        given = dict(zip(names, chosen[2:], strict=True))
+        planned(chosen[0], axes["kernel"], chosen[1] or None, axes["seed"][0], given)
+    for warning in dict.fromkeys(KernelModel.named(k).replay_warning for k in axes["kernel"]):
+        if warning:
+            print(f"wastedcores: warning: {warning}", file=sys.stderr)
     table = run_all(
         grid(SCENARIO_TASK, axes), out, workers=workers, scheduler=scheduler, progress=not quiet
     )

@@ -131,6 +131,8 @@ class Run:
             )
         # CPUs the trace never speaks of (an nr_running trace of four CPUs of 64) would be empty rows
         wanted = sorted(parse_cpulist(self.cpus)) if self.cpus else range(rq.cpus)
+        if self.cpus and wanted[-1] >= rq.cpus:
+            raise UsageError(f"--cpus: the trace has CPUs 0-{rq.cpus - 1}, not {wanted[-1]}.")
         drawn = [c for c in wanted if states.offsets[c + 1] > states.offsets[c]] or list(wanted)
         return Scene(
             states,

@@ -54,7 +54,7 @@ def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
     """
     if end_ns <= start_ns:
         raise UsageError(
-            f"window {start_ns}..{end_ns} ns: it must end after it starts. Zoom out, or give another --between."
+            f"window {start_ns}..{end_ns} ns: it must end after it starts. Zoom out, or give other ends (--from, --to)."
         )
     cols = int(min(cols, MAX_COLS, end_ns - start_ns))
     # Python's integers: a product of ns and columns can exceed 63 bits

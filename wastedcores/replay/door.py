@@ -13,6 +13,7 @@ from wastedcores.engine import codes
 from wastedcores.engine import state as s
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
+from wastedcores.replay.bounds import MOST_TASKS, check_ends, check_seed, check_until
 from wastedcores.replay.measure import RawReplay
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -63,11 +64,17 @@ def simulate(
     Raises
     ------
     WorkloadError
-        A program that cannot run: see :func:`_explain`.
+        A program that cannot run or never ends, see :func:`_explain`; more than a million tasks.
+    UsageError
+        A seed or an end of time out of range.
     """
     from wastedcores.engine.build import grown
     from wastedcores.engine.run_jit import run
 
+    check_seed(seed)
+    check_until(until_ns)
+    if until_ns is None:
+        check_ends(program)
     m = _prepare(
         program, machine, kernel, seed, costs or costs_of(machine), considered, load, trees
     )
@@ -80,6 +87,11 @@ def simulate(
             status = int(run(m))
         parts.append(_drain(m))
         if status == codes.ST_TASKS_FULL:
+            if m[0, s.G_NTASKS] >= MOST_TASKS:
+                raise WorkloadError(
+                    f"more than {MOST_TASKS} tasks after {(int(m[0, s.G_NOW]) - s.EPOCH_NS) / 1e9:.6f} s of simulated "
+                    "time; fork less"
+                )
             m = grown(m, 2 * int(m[0, s.G_TASKS]) + 64, len(program.hotplug))
         elif status != codes.ST_LOG_FULL:
             break

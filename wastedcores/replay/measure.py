@@ -124,7 +124,10 @@ def summarize(
         at = marks(raw, program)
         start = at.get(measure.start, 0)
         end = at.get(measure.end, raw.end_ns)
-        result = _result(raw, program, measure, (end - start) / 1e9)
+        # seconds are known only when the end was reached; a rate is one also of a part
+        reached = {measure.start, measure.end} <= at.keys()
+        if reached or (measure.start in at and not measure.name.endswith("_s")):
+            result = _result(raw, program, measure, (end - start) / 1e9)
     nodes = np.asarray(machine.node_of_cpu)
     counted = np.isin(nodes, counted_nodes) if counted_nodes else np.ones(machine.cpus, bool)
     return Summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,13 +12,14 @@ import polars as pl
 
 from wastedcores.engine import codes
 from wastedcores.engine import state as s
-from wastedcores.errors import UnknownKernelError
+from wastedcores.errors import ModelWarning, UnknownKernelError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay.door import simulate
 from wastedcores.replay.measure import RawReplay, Summary, summarize
 from wastedcores.replay.trace import to_trace
 from wastedcores.scenarios import scenario
 from wastedcores.topology.machine import Machine
+from wastedcores.topology.source import find_machine
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import Costs, Program
@@ -85,6 +87,7 @@ class Replay:
             "schema": "wastedcores.replay/1",
             "scenario": self.name,
             "kernel": self.kernel.name,
+            "warnings": [w for w in (self.kernel.replay_warning,) if w],
             "machine": self.machine.name,
             "seed": self.seed,
             "makespan_ns": self.makespan_ns,
@@ -116,7 +119,7 @@ def replay(
     workload
         What runs.
     machine, kernel
-        Or their names.
+        Or their names; a machine also as a file or ``live``.
     seed
         Of every random draw: same seed, same bytes.
     until_ns
@@ -132,14 +135,19 @@ def replay(
         A deadlock, a loop without time, an affinity to no online CPU; names the task and the simulated time.
     UnknownKernelError
         Not a kernel of the v4.1 generation.
+    UsageError
+        A seed or an end of time out of range.
+
+    Warns
+    -----
+    ModelWarning
+        A kernel before 5.5 other than v4.1: only its domains are its own, see
+        :attr:`wastedcores.kernels.KernelModel.replay_warning`.
     """
-    machine = Machine.preset(machine) if isinstance(machine, str) else machine
-    kernel = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
-    if kernel.generation != "v4.1":
-        raise UnknownKernelError(
-            f"kernel {kernel.name!r} balances by Linux 5.5's rules, which the replay does not model; "
-            "take one before v5.5, such as v4.1, v4.13 or v5.4"
-        )
+    machine = find_machine(machine).machine if isinstance(machine, str) else machine
+    kernel = check_kernel(kernel)
+    if kernel.replay_warning:
+        warnings.warn(kernel.replay_warning, ModelWarning, stacklevel=2)
     program = workload.program()
     raw = simulate(
         program,
@@ -164,6 +172,23 @@ def replay(
         _balance_table(raw),
         raw,
     )
+
+
+def check_kernel(kernel: KernelModel | str) -> KernelModel:
+    """The kernel, if the replay can stand for it.
+
+    Raises
+    ------
+    UnknownKernelError
+        None of that name, or one that balances by Linux 5.5's rules.
+    """
+    kernel = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
+    if kernel.generation != "v4.1":
+        raise UnknownKernelError(
+            f"kernel {kernel.name!r} balances by Linux 5.5's rules, which the replay does not model; take v4.1 (or, with "
+            "only the domains of its own, another one before v5.5); `wastedcores domains` knows all"
+        )
+    return kernel
 
 
 def _task_table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
@@ -209,7 +234,7 @@ def replay_scenario(
     """
     found = scenario(name)
     where = machine if machine is not None else found.machine
-    on = Machine.preset(where) if isinstance(where, str) else where
+    on = find_machine(where).machine if isinstance(where, str) else where
     r = replay(
         found.workload(on, seed, given), on, kernel, seed, until_ns, considered=found.considered
     )

@@ -44,7 +44,8 @@ def to_trace(
         end_ns=raw.end_ns,
         events=frame.height,
         every_switch=True,
-        provenance={"scenario": name, "seed": str(seed), "kernel": kernel.name},
+        provenance={"scenario": name, "seed": str(seed), "kernel": kernel.name}
+        | ({"warning": kernel.replay_warning} if kernel.replay_warning else {}),
     )
     return Trace(frame.lazy(), header)
 

@@ -24,11 +24,26 @@ _MODES = {"spin": codes.MODE_SPIN, "block": codes.MODE_BLOCK, "spin_block": code
 _MOST_NESTED = 4
 
 
+#: no time of a program is longer: 1000 s of simulated time is where a replay without an end gives up
+LONGEST_NS = 1_000_000_000_000_000
+#: rounds of a loop, units of a semaphore, shares: what fits with room to spare
+MOST = 1_000_000_000_000
+
+#: tasks and templates that one workload can describe
+MOST_SPECS = 100_000
+
+
 def _ns(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST_NS:
         raise WorkloadError(
-            f"{what} is {value!r}; expected a whole number of nanoseconds, 0 or more"
+            f"{what} is {value!r}; expected a whole number of nanoseconds from 0 to 10^15 (11 days)"
         )
+    return value
+
+
+def _count(value: Any, what: str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+        raise WorkloadError(f"{what} is {value!r}; expected a whole number from {least} to 10^12")
     return value
 
 
@@ -97,7 +112,9 @@ class Script:
         """
         if len(self._open) == _MOST_NESTED:
             raise WorkloadError(f"more than {_MOST_NESTED} loops inside each other")
-        if count is not None and (isinstance(count, bool) or count < 1):
+        if count is not None and (
+            isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST
+        ):
             raise WorkloadError(
                 f"a loop of {count!r} rounds; expected 1 or more, or None for no limit"
             )
@@ -135,7 +152,7 @@ class Script:
             number,
             _mode(how, limit_ns),
             _ns(limit_ns, "spin limit"),
-            -1 if deadline_ns is None else deadline_ns,
+            -1 if deadline_ns is None else _ns(deadline_ns, "deadline of a barrier"),
         )
 
     def lock(self, number: int, how: str, limit_ns: int = 0) -> Script:
@@ -148,7 +165,7 @@ class Script:
 
     def post(self, number: int, units: int = 1) -> Script:
         """Raise a semaphore."""
-        return self._add(codes.OP_POST, number, units)
+        return self._add(codes.OP_POST, number, _count(units, "units of a post"))
 
     def wait(self, number: int, how: str = "block", limit_ns: int = 0) -> Script:
         """Lower a semaphore, waiting until that is possible."""
@@ -160,7 +177,7 @@ class Script:
 
     def wait_children(self, most: int = 0) -> Script:
         """Wait until at most so many children live."""
-        return self._add(codes.OP_WAIT_CHILDREN, most)
+        return self._add(codes.OP_WAIT_CHILDREN, _count(most, "children to wait for", 0))
 
     def affinity(self, cpus: Iterable[int]) -> Script:
         """Bind to CPUs from here on."""
@@ -256,14 +273,12 @@ class Workload:
 
     def session(self, shares: int = 1024) -> int:
         """Open a new session: its tasks form an autogroup. 0 is the root group."""
-        self._sessions.append(shares)
+        self._sessions.append(_count(shares, "weight of a session", 2))
         return len(self._sessions) - 1
 
     def barrier(self, parties: int) -> int:
         """Make a barrier."""
-        if parties < 1:
-            raise WorkloadError(f"a barrier of {parties} tasks; expected 1 or more")
-        self._barriers.append(parties)
+        self._barriers.append(_count(parties, "parties of a barrier"))
         return len(self._barriers) - 1
 
     def lock(self) -> int:
@@ -273,7 +288,7 @@ class Workload:
 
     def semaphore(self, value: int = 0) -> int:
         """Make a semaphore."""
-        self._semaphores.append(value)
+        self._semaphores.append(_count(value, "first value of a semaphore", 0))
         return len(self._semaphores) - 1
 
     def template(
@@ -281,6 +296,7 @@ class Workload:
     ) -> int:
         """Make something to fork: the number for :meth:`Script.fork`."""
         cpus = None if allowed is None else frozenset(allowed)
+        self._room(comm, len(self._templates))
         self._templates.append(_Task(comm, script, 0, 0, cpus, 0, 0, daemon))
         return len(self._templates) - 1
 
@@ -300,9 +316,16 @@ class Workload:
         cpus = None if allowed is None else frozenset(allowed)
         if not -20 <= nice <= 19:
             raise WorkloadError(f"task {comm!r}: nice {nice}; it goes from -20 to 19")
-        if isinstance(start_ns, bool) or start_ns < 0:
-            raise WorkloadError(f"task {comm!r}: starts at {start_ns} ns; a time is 0 or more")
+        _ns(start_ns, f"task {comm!r}: its start")
+        self._room(comm, len(self._tasks))
         self._tasks.append(_Task(comm, script, session, nice, cpus, cpu, start_ns, daemon))
+
+    def _room(self, comm: str, have: int) -> None:
+        if have >= MOST_SPECS:
+            raise WorkloadError(
+                f"task {comm!r} would be one of more than {MOST_SPECS} that workload {self.name!r} describes; describe "
+                "fewer, or fork many from one template"
+            )
 
     def hotplug(self, time_ns: int, cpu: int, online: bool) -> None:
         """Take a CPU offline or online during the run."""

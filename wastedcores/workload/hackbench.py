@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Measure, Script, Workload
+from wastedcores.workload.builder import MOST_SPECS, Measure, Script, Workload
 
 #: a pipe has 16 pages (fs/pipe.c: PIPE_DEF_BUFFERS), and 40 messages of 100 bytes are merged into a page
 PIPE_MESSAGES = 640
+#: a sender's program names each receiver of its group
+MOST_FDS = 1000
 #: fork() of a process, as in the recordings
 FORK_NS = 48_000
 
@@ -55,6 +57,10 @@ def hackbench(
     for name, value in (counts | times).items():
         if value < 1:
             raise WorkloadError(f"hackbench: {name}={value}; expected 1 or more")
+    if groups * fds > MOST_SPECS or fds > MOST_FDS:
+        raise WorkloadError(
+            f"hackbench: groups={groups}, fds={fds}; expected fds up to {MOST_FDS} and up to {MOST_SPECS} receivers in all"
+        )
     w = Workload("hackbench", Measure("hackbench_s", "hackbench start", "hackbench end"))
     ready, go = w.semaphore(), w.semaphore()
     main = Script()
