@@ -1,152 +1,192 @@
-"""How fast the engine is; prints one JSON object.
-
-    python benchmarks/bench_replay.py [--cold]
-
-`--cold` measures a first result in fresh processes, without and with the compile cache (minutes on a loaded machine).
-"""
+"""The replay engine: events per second, against SimPy, a large machine, and the first result with and without a cache."""
 
 from __future__ import annotations
 
-import argparse
-import heapq
-import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from statistics import median
 
+from benchmarks.simpy_replay import simpy_replay
+from benchmarks.simpy_skeleton import Skeleton, Task
 from wastedcores.kernels import KernelModel
-from wastedcores.replay import simulate
+from wastedcores.replay import RawReplay, simulate
+from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
 from wastedcores.workload import Script, Workload
+from wastedcores.workload.program import Program
 from wastedcores.workload.recorded import recorded_gi
 
 V41 = KernelModel.named("v4.1")
+MS = 1_000_000
 SECOND = 1_000_000_000
+ROUNDS = 5
 FIRST = (
     "from wastedcores.replay import replay_scenario; "
     "replay_scenario('recorded-gc', machine='bd-paper-16', given={'limit_s': 0.1})"
 )
 
 
-def group_imbalance() -> dict[str, float]:
+def cpu_time(program: Program, machine: Machine, until_ns: int) -> tuple[float, RawReplay]:
+    """CPU seconds of one whole call, building the world included."""
+    began = time.process_time()
+    raw = simulate(program, machine, V41, until_ns=until_ns, load=False)
+    return time.process_time() - began, raw
+
+
+def group_imbalance() -> list[dict]:
     """make -j64 and two R processes on 64 CPUs, 10 simulated seconds, after compilation."""
     m = Machine.preset("bulldozer8x8")
     program = recorded_gi(m, 1, jobs=1_000_000).program()
     simulate(program, m, V41, until_ns=SECOND // 100)
-    walls, events = [], 0
-    for _ in range(5):
+    walls, raw = [], None
+    for _ in range(ROUNDS):
         raw = simulate(program, m, V41, until_ns=10 * SECOND)
         walls.append(raw.wall_s)
-        events = raw.events
-    wall = sorted(walls)[2]
-    return {"wall_s": wall, "best_s": min(walls), "events": events, "events_per_s": events / wall}
+    note = f"{raw.events:,} events; median of {ROUNDS}, least {min(walls):.3f} s" if raw else ""
+    wall = median(walls)
+    return [
+        {
+            "name": "64 CPUs, group imbalance, 10 simulated seconds", "value": wall, "unit": "s", "goal": "< 1",
+            "met": wall < 1, "note": note,
+        }
+    ]  # fmt: skip
 
 
-def ticks_and_switches() -> dict[str, float]:
-    """128 busy tasks on 64 CPUs: ticks, switches and balancing only."""
+def endless(tasks: int, compute_ns: tuple[int, int], sleep_ns: tuple[int, int] | None) -> Program:
+    """Tasks that compute (and sleep) for ever, started round the 64 CPUs, in the root group."""
+    w = Workload("endless", random_phase=False)
+    script = Script().loop().compute(*compute_ns)
+    if sleep_ns is not None:
+        script = script.sleep(*sleep_ns)
+    script = script.end()
+    for i in range(tasks):
+        w.task(f"t{i}", script, cpu=i % 64, session=0, daemon=True)
+    w.task("end", Script().sleep(100 * SECOND))
+    return w.program()
+
+
+def ticks_and_switches() -> list[dict]:
+    """128 busy tasks on 64 CPUs, stretches of 50 us."""
     m = Machine.preset("bulldozer8x8")
-    w = Workload("ticks")
-    for i in range(128):
-        w.task(f"t{i}", Script().loop().compute(50_000).end(), cpu=i % 64, session=0, daemon=True)
-    w.task("end", Script().sleep(5 * SECOND))
-    raw = simulate(w.program(), m, V41, load=False)
-    return {"wall_s": raw.wall_s, "events": raw.events, "events_per_s": raw.events / raw.wall_s}
+    program = endless(128, (50_000, 50_000), None)
+    rates = []
+    for _ in range(ROUNDS):
+        seconds, raw = cpu_time(program, m, 5 * SECOND)
+        rates.append(raw.events / seconds)
+    rate = median(rates) / 1e6
+    return [
+        {
+            "name": "events on one core, 64 CPUs, 128 busy tasks", "value": rate, "unit": "M events/s",
+            "goal": ">= 5", "met": rate >= 5, "note": f"CPU time, median of {ROUNDS}, best {max(rates) / 1e6:.3g}",
+        }
+    ]  # fmt: skip
 
 
-def large() -> dict[str, float]:
+def against_simpy() -> list[dict]:
+    """Ticks, wake-ups and balancing on 64 CPUs in both; CPU time, interleaved."""
+    m = Machine.preset("bulldozer8x8")
+    domains = build_domains(m, V41)
+    rows = []
+    for what, tasks, compute, sleep in (
+        ("128 busy tasks", 128, (2 * MS, 6 * MS), None),
+        ("96 tasks that sleep and wake", 96, (2 * MS, 6 * MS), (1 * MS, 3 * MS)),
+    ):
+        program = endless(tasks, compute, sleep)
+        simulate(program, m, V41, until_ns=MS)
+        same, bare, per_second = [], [], (0, 0, 0)
+        for _ in range(3):
+            engine_s, raw = cpu_time(program, m, 40 * SECOND)
+            rate = raw.events / engine_s
+            peer = simpy_replay(program, m, V41)
+            began = time.process_time()
+            peer.run(SECOND // 5)
+            same.append(rate / (peer.events / (time.process_time() - began)))
+            handled = simulate(program, m, V41, until_ns=SECOND // 5, load=False).events
+            if not 0 <= handled - peer.events <= 1:  # SimPy stops before an event at the very end
+                raise AssertionError(f"not the same events: {handled} and {peer.events}")
+            everyone = frozenset(range(64))
+            skeleton = Skeleton(
+                domains, 64, [Task(compute, sleep, everyone, cpu=i % 64) for i in range(tasks)], 1
+            )
+            began = time.process_time()
+            skeleton.env.run(until=SECOND // 2)
+            bare.append((time.process_time() - began) * 2 / (engine_s / 40))
+            per_second = (raw.events // 40, peer.events * 5, skeleton.events * 2)
+        count = "{:,} | {:,} | {:,}".format(*per_second)
+        rows += [
+            {
+                "name": f"against SimPy, {what}: ticks, switches and balancing event for event the same",
+                "value": median(same), "unit": "x events/s", "goal": ">= 100", "met": median(same) >= 100,
+                "peer": "the reference's handlers as SimPy events",
+                "note": f"events per simulated second, engine, peer, bare skeleton: {count}; median of 3",
+            },
+            {
+                "name": f"against SimPy, {what}: a bare skeleton", "value": median(bare), "unit": "x less CPU time",
+                "goal": "-", "met": None, "peer": "SimPy without load tracking, groups, new-idle balancing, trace",
+                "note": "the same simulated time; the peer does much less than the engine",
+            },
+        ]  # fmt: skip
+    return rows
+
+
+def large() -> list[dict]:
     """1024 CPUs, 10 000 tasks, 1 simulated second; the whole call, building included."""
     m = grid("large", packages=32, nodes_per_package=2, cores_per_llc=8, threads=2)
     w = Workload("large")
     group = w.session()
-    work = Script().loop().compute(2_000_000, 6_000_000).sleep(1_000_000, 3_000_000).end()
+    work = Script().loop().compute(2 * MS, 6 * MS).sleep(1 * MS, 3 * MS).end()
     for i in range(10_000):
         w.task(f"t{i}", work, cpu=i % m.cpus, session=group, daemon=True)
     w.task("end", Script().sleep(SECOND))
     program = w.program()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     raw = simulate(program, m, V41, load=False)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {
-        "cpus": m.cpus, "total_s": time.perf_counter() - began, "engine_s": raw.wall_s, "events": raw.events,
-        "peak_bytes": peak,
-    }  # fmt: skip
+    wall, cpu = time.perf_counter() - began, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return [
+        {
+            "name": "1024 CPUs, 10 000 tasks, 1 simulated second", "value": wall, "unit": "s", "goal": "< 30",
+            "met": wall < 30, "note": f"whole call, {raw.events:,} events; CPU time {cpu:.1f} s",
+        },
+        {
+            "name": "1024 CPUs, 10 000 tasks: peak memory", "value": peak, "unit": "GiB", "goal": "< 2", "met": peak < 2,
+            "note": "of the process that ran all of this",
+        },
+    ]  # fmt: skip
 
 
-def skeleton(seconds: float = 0.5) -> dict[str, float]:
-    """The same tick-and-balance skeleton as a SimPy program (or, without SimPy, on its event loop's heap alone)."""
-    cpus, tick = 64, 4_000_000
-    until = int(seconds * SECOND)
-    nr = [2] * cpus
-    count = 0
-
-    def handle(cpu: int) -> None:
-        nonlocal count
-        count += 1
-        busiest = max(range(cpu & ~7, (cpu & ~7) + 8), key=nr.__getitem__)
-        if nr[busiest] > nr[cpu] + 1:
-            nr[busiest] -= 1
-            nr[cpu] += 1
-
-    try:
-        import simpy
-    except ImportError:
-        name = "heapq"
-        queue = [(cpu * 50, cpu) for cpu in range(cpus)]
-        began = time.perf_counter()
-        while queue and queue[0][0] < until:
-            now, cpu = heapq.heappop(queue)
-            handle(cpu)
-            heapq.heappush(queue, (now + tick, cpu))
-    else:
-        name = "simpy"
-        env = simpy.Environment()
-
-        def ticking(cpu: int):
-            yield env.timeout(cpu * 50)
-            while True:
-                handle(cpu)
-                yield env.timeout(tick)
-
-        for cpu in range(cpus):
-            env.process(ticking(cpu))
-        began = time.perf_counter()
-        env.run(until=until)
-    wall = time.perf_counter() - began
-    return {"with": name, "events": count, "events_per_s": count / wall}
-
-
-def cold() -> dict[str, float]:
-    """From start of a fresh process to the first result."""
-    out = {}
+def first_result() -> list[dict]:
+    """From start of a fresh process to the first result, with an empty and with a full cache."""
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {"WASTEDCORES_CACHE_DIR": folder}
-        for name in ("cold_s", "warm_s"):
+        for name, goal in (("no cache", 30), ("cache", 3)):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             began = time.perf_counter()
             subprocess.run([sys.executable, "-c", FIRST], check=True, env=env)
-            out[name] = time.perf_counter() - began
-    return out
+            wall = time.perf_counter() - began
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            rows.append(
+                {
+                    "name": f"import to first result, {name}", "value": wall, "unit": "s", "goal": f"< {goal}",
+                    "met": wall < goal, "note": f"wall time; CPU time of both compiling processes {cpu:.1f} s",
+                }
+            )  # fmt: skip
+    return rows
 
 
-def main() -> None:
-    """Run all."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cold", action="store_true")
-    args = parser.parse_args()
-    result: dict[str, object] = {
-        "group_imbalance_10s": group_imbalance(),
-        "ticks_and_switches": ticks_and_switches(),
-        "skeleton": skeleton(),
-        "large": large(),
-    }
-    if args.cold:
-        result["first_result"] = cold()
-    result["load_average"] = os.getloadavg()[0]
-    print(json.dumps(result, indent=2))
-
-
-if __name__ == "__main__":
-    main()
+def run() -> list[dict]:
+    """All."""
+    return [
+        *group_imbalance(),
+        *ticks_and_switches(),
+        *against_simpy(),
+        *large(),
+        *first_result(),
+    ]

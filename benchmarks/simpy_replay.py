@@ -1,0 +1,74 @@
+"""The same replay on SimPy: the plain-Python reference's ticks, choices and balancing, its events as SimPy timeouts.
+
+Event for event what the engine does, so both count the same events per second of simulated time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import simpy
+
+from wastedcores.kernels import KernelModel
+from wastedcores.reference import Kernel, Program, Simulation
+from wastedcores.reference.kernel import EPOCH_NS
+from wastedcores.replay.door import costs_of
+from wastedcores.topology.domains import build_domains
+from wastedcores.topology.machine import Machine
+
+
+class SimpyKernel(Kernel):
+    """Future events are timeouts of the environment."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.env = simpy.Environment(EPOCH_NS)
+        self.handler: Any = None
+
+    def push(self, time_ns: int, kind: str, subject: Any) -> None:
+        key = (kind, subject)
+        if kind == "RESCHED" and key in self._pending:
+            return
+        self._pending[key] = self._seq
+        timeout = self.env.timeout(time_ns - self.env.now, (self._seq, kind, subject))
+        timeout.callbacks.append(self._arrives)
+        self._seq += 1
+
+    def _arrives(self, timeout: simpy.Event) -> None:
+        seq, kind, subject = timeout.value
+        if self._pending.get((kind, subject)) == seq:
+            del self._pending[kind, subject]
+            self.handler(kind, subject)
+
+
+class SimpySimulation(Simulation):
+    """The loop is SimPy's."""
+
+    events = 0
+
+    def run(self, until_ns: int) -> None:
+        """For ``until_ns`` of simulated time."""
+        self.k.handler = self.handle
+        self.k.env.run(until=self.start_ns + until_ns)
+
+    def handle(self, kind: str, subject: Any) -> None:
+        """One event, as :meth:`Simulation.run` has it."""
+        k = self.k
+        self.events += 1
+        self._zero_time = 0
+        k.now_ns = k.env.now
+        k.cpu = self._cpu_of(kind, subject)
+        getattr(self, f"_on_{kind.lower()}")(subject)
+        rq = k.rqs[k.cpu]
+        if kind == "TICK" and k.costs.irq_ns and rq.need_resched:
+            k.push(k.now_ns + k.costs.irq_ns, "RESCHED", rq.cpu)
+        else:
+            self._reschedule(rq)
+
+
+def simpy_replay(
+    program: Program, machine: Machine, kernel: KernelModel, seed: int = 1
+) -> SimpySimulation:
+    """Ready to run."""
+    k = SimpyKernel(machine, kernel, [build_domains(machine, kernel)], costs_of(machine))
+    return SimpySimulation(k, program, seed)
