@@ -31,6 +31,7 @@ from wastedcores.errors import ReportError, UsageError
 from wastedcores.figures.page import page
 from wastedcores.figures.reading import RESULTS_MIME
 from wastedcores.resources import notebooks
+from wastedcores.trace.readers._folder import digest, file_digest
 
 DEFAULT_NOTEBOOK = "01_is_my_machine_wasting"
 MANIFEST_SCHEMA = "wastedcores.report/1"
@@ -230,15 +231,12 @@ def _inputs(values: dict[str, Any], known: dict[str, dict[str, str]]) -> dict[st
             value = _default(known[name])
         if value:
             path = fetch(value)
-            digest = hashlib.sha256()
-            with path.open("rb") as f:
-                while block := f.read(1 << 20):
-                    digest.update(block)
+            files = [f for f in path.rglob("*") if f.is_file()] if path.is_dir() else [path]
             found[name] = {
                 "name": str(value),
                 "file": path.absolute(),
-                "bytes": path.stat().st_size,
-                "sha256": digest.hexdigest(),
+                "bytes": sum(f.stat().st_size for f in files),
+                "sha256": digest(files) if path.is_dir() else file_digest(path),
             }
             values.setdefault(name, value)
     return found

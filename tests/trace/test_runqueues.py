@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wastedcores.errors import MissingEventsError
+from wastedcores.invariant import check
 from wastedcores.trace.runqueues import changes, runqueues, waits
 
 
@@ -189,3 +190,32 @@ def test_runqueues__streams_in_small_batches():
     ]
     assert len(small) > len(whole)
     assert pl.concat(small).equals(pl.concat(whole))
+
+
+def test_switch_that_does_not_say_what_it_stops():
+    rows = [
+        switch(100, 0, 0, "R", 7),
+        switch(200, 1, -1, "R", 8),
+        switch(300, 1, 8, "S", 0),
+        wakeup(400, 0, 9),
+        switch(600, 0, 7, "S", 9),
+    ]
+    trace = trace_of(rows, cpus=2)
+    changes = [
+        (int(t), int(c), int(n))
+        for b in runqueues(trace, affinity=False).batches()
+        for t, c, n in zip(*b.runqueues(), strict=True)
+    ]
+    # CPU 1 is unknown until 200, not busy with 8 from the beginning
+    assert [c for c in changes if c[1] == 1] == [(200, 1, 1), (300, 1, 0)]
+    assert check(trace).wall_ns == 200
+
+
+def test_loss_on_a_cpu_unknown_beside_a_fork():
+    rows = [
+        switch(100, 0, 0, "R", 7),
+        {"ts_ns": 150, "kind": "fork", "cpu": 0, "pid": 8, "by_pid": 7},
+        {"ts_ns": 200, "kind": "lost", "value": 3},
+        switch(300, 0, 7, "S", 0),
+    ]
+    assert check(trace_of(rows, cpus=1)).verdict == "unknown"

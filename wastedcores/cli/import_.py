@@ -24,14 +24,17 @@ _EPILOG = """Examples:
 
   perf script --show-lost-events -F +cpu > p.txt; wastedcores import p.txt
 
-The format is found out from the content: ftrace text, trace-cmd report, perf script, perf.data, sched_profiler and
-more, plain or .gz, .xz, .zst. --format is for saying which one you expect.
+The format is found out from the content: ftrace text, trace-cmd report, perf script, perf.data, trace.dat,
+sched_profiler, KUtrace JSON (text plain or .gz, .xz, .zst); SchedLog's rings and systing's Parquet tables by their
+folder. --format is for saying which one you expect.
 """
 
 
 @app.command("import", epilog=_EPILOG)
 def import_(
-    source: Annotated[Path, typer.Argument(help="Trace file of any format")],
+    source: Annotated[
+        Path, typer.Argument(help="Trace file of any format, or a folder of SchedLog or systing")
+    ],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Parquet file to write [SOURCE's name .parquet]"),

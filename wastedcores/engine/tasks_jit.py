@@ -30,6 +30,7 @@ ODD_LEFT_UNSEEN = 4
 N_ODD = 5
 
 CUR_UNKNOWN = -1  # nobody knows what the CPU runs
+CUR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)
 FREE = 0  # mask id of a task that may run anywhere
 BOUND = -1  # mask id of a task that may run on its own CPU only
 
@@ -101,9 +102,10 @@ def infer_start(
 ) -> None:
     """Pass 1: what must have been true before the first event of each CPU and each task.
 
-    A CPU runs what its first switch stops, or the task in whose context its first event happened. A task that is
-    switched in without a wakeup before had been waiting; one that is stopped had been running; one that is woken or
-    forked had not been on a runqueue. ``moved_from`` (pids,) remembers the origin of a migration seen before that.
+    A CPU runs what its first switch stops (pid -1: not known), or the task in whose context its first event happened.
+    A task that is switched in without a wakeup before had been waiting; one that is stopped had been running; one that
+    is woken or forked had not been on a runqueue. ``moved_from`` (pids,) remembers the origin of a migration seen
+    before that.
     """
     for i in range(code.size):
         k = code[i]
@@ -118,7 +120,7 @@ def infer_start(
         if k == SWITCH:
             p, q, c = pid[i], prev_pid[i], cpu[i]
             if s.cur[c] == CUR_UNKNOWN and s.lossy[0] == 0:
-                s.cur[c] = q
+                s.cur[c] = q if q >= 0 else CUR_FROM_SWITCH
             if q > 0 and s.state[q] == T_UNKNOWN:
                 s.state[q] = T_RUNNING
                 s.cpu[q] = c
@@ -161,6 +163,8 @@ def settle_start(s: TaskState, moved_from: I32, start_ns: int) -> None:
     for c in range(s.cur.size):
         if s.cur[c] > 0:
             s.nr[c] += 1
+        elif s.cur[c] == CUR_FROM_SWITCH:
+            s.cur[c] = CUR_UNKNOWN
 
 
 @jit

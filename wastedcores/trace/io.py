@@ -21,10 +21,13 @@ from wastedcores.trace.header import Header
 from wastedcores.trace.parquet import MAGIC, read_parquet, stream_parquet, write_parquet
 from wastedcores.trace.readers import (
     ftrace,
+    kutrace,
     perf_data,
     perf_script,
     sched_profiler,
+    schedlog,
     schedtrace,
+    systing,
     trace_dat,
 )
 from wastedcores.trace.readers._blocks import TextSource, head
@@ -51,6 +54,14 @@ class BinaryFormat(NamedTuple):
     read: Callable[[Any, Facts], Iterator[pl.DataFrame]]
 
 
+class FolderFormat(NamedTuple):
+    """A format of several files in a folder: is this the folder, or a file of it; their source and reader."""
+
+    looks_like: Callable[[Path], bool]
+    source: Callable[[Path], Any]
+    read: Callable[[Any, Facts], Iterator[pl.DataFrame]]
+
+
 #: format -> how to read its text
 READERS = {
     "sched_profiler": TextFormat(
@@ -58,6 +69,7 @@ READERS = {
     ),
     "ftrace": TextFormat(ftrace.looks_like, lines_complete, ftrace.read),
     "perf-script": TextFormat(perf_script.looks_like, lines_complete, perf_script.read),
+    "kutrace": TextFormat(kutrace.looks_like, kutrace.complete, kutrace.read),
 }
 #: format -> how to read its bytes: what it begins with, its source, its reader
 BINARY: dict[str, BinaryFormat] = {
@@ -65,7 +77,12 @@ BINARY: dict[str, BinaryFormat] = {
     "trace.dat": BinaryFormat(trace_dat.MAGIC, trace_dat.Source, trace_dat.read),
     "schedtrace": BinaryFormat(schedtrace.MAGIC, schedtrace.Source, schedtrace.read),
 }
-FORMATS = ("parquet", *READERS, *BINARY)
+#: format -> how to read its files
+FOLDERS: dict[str, FolderFormat] = {
+    "systing": FolderFormat(systing.looks_like, systing.Source, systing.read),
+    "schedlog": FolderFormat(schedlog.looks_like, schedlog.Source, schedlog.read),
+}
+FORMATS = ("parquet", *READERS, *BINARY, *FOLDERS)
 #: Lines at the beginning of a file that have a vote on its format.
 SNIFF_LINES = 200
 
@@ -84,18 +101,20 @@ def sniff(path: Path) -> str:
     Raises
     ------
     TraceFormatError
-        Empty, or nothing this package reads.
+        Empty, or nothing this package reads; a folder without files of one of :data:`FOLDERS`.
     WastedCoresError
-        The file is absent, a folder, or may not be read.
+        The file is absent, or may not be read.
     """
     _check_readable(path)
+    if path.is_dir():
+        return _sniff_folder(path)
     start = head(path)
     if not start:
         raise TraceFormatError(
             f"{path}: the file is empty; expected a trace. Was the recording stopped before it began?"
         )
     if start.startswith(MAGIC):
-        return "parquet"
+        return "systing" if systing.looks_like(path) else "parquet"
     for name, binary in BINARY.items():
         if start.startswith(binary.magic):
             return name
@@ -105,10 +124,23 @@ def sniff(path: Path) -> str:
     )
     if votes:
         return votes.most_common(1)[0][0]
+    if schedlog.looks_like(path):
+        return "schedlog"
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
         f"{path}: not a trace this package reads; it begins with {shown!r}. Expected ftrace text or a trace-cmd "
-        "report, perf script text, sched_profiler text (each plain or .gz, .xz, .zst), or a Parquet file of ours."
+        "report, perf script text, sched_profiler text, KUtrace JSON (each plain or .gz, .xz, .zst), a Parquet file of "
+        "ours, or rings of SchedLog."
+    )
+
+
+def _sniff_folder(path: Path) -> str:
+    for name, folder in FOLDERS.items():
+        if folder.looks_like(path):
+            return name
+    raise TraceFormatError(
+        f"{path}: is a folder, and holds neither rings of SchedLog (files 0, 1, 2, ...) nor Parquet tables of systing "
+        "(sched_slice.parquet). Name a trace file."
     )
 
 
@@ -118,7 +150,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     Parameters
     ----------
     path
-        Our Parquet (opened lazily), or a text trace, plain or compressed. A text trace is read to the end; one of more
+        Our Parquet (opened lazily), or any trace this package knows. Others than ours are read to the end; one of more
         than :data:`MEMORY_EVENTS` events goes through a temporary Parquet file, which is said on stderr.
     format
         One of :data:`FORMATS`; default: found out from the content.
@@ -185,7 +217,7 @@ def import_trace(
 
 
 class _Import:
-    """One pass over one text file."""
+    """One pass over one trace of another format."""
 
     def __init__(
         self,
@@ -195,18 +227,15 @@ class _Import:
         machine: dict[str, Any] | None = None,
     ) -> None:
         self.path, self.kind, self.machine = path, kind, machine
-        self.source = (
-            BINARY[kind].source(path)
-            if kind in BINARY
-            else TextSource(path, READERS[kind].complete)
-        )
+        files = BINARY.get(kind) or FOLDERS.get(kind)
+        self.source = files.source(path) if files else TextSource(path, READERS[kind].complete)
+        self.read = files.read if files else READERS[kind].read
         self.facts = Facts(kind)
         self.seen = Inspector(str(path), cpus)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Event tables of the full schema, in order of time."""
-        read = BINARY[self.kind].read if self.kind in BINARY else READERS[self.kind].read
-        ordered = in_order(self.seen.ranges(read(self.source, self.facts)), self.path)
+        ordered = in_order(self.seen.ranges(self.read(self.source, self.facts)), self.path)
         for frame in self.seen.order(ordered):
             yield conform(frame.drop("line", strict=False), str(self.path))
         if not self.seen.events:
@@ -287,8 +316,6 @@ def _format(path: Path, format: str | None) -> str:
 
 def _check_readable(path: Path) -> None:
     try:
-        if path.is_dir():
-            raise WastedCoresError(f"{path}: is a folder; expected a trace file.")
         path.stat()
     except OSError as e:
         raise WastedCoresError(f"{path}: cannot be opened ({e.strerror}).") from e

@@ -216,7 +216,8 @@ class Runqueues:
                 raise TraceContentError(
                     f"{self.trace.name}: an event that changes a runqueue names no CPU; the file is damaged."
                 )
-            _inside(self.trace.name, [arrays["cpu"], arrays["src_cpu"][~fork]], self.cpus, "CPU")
+            src_cpu = arrays["src_cpu"][arrays["code"] != tj.FORK]
+            _inside(self.trace.name, [arrays["cpu"], src_cpu], self.cpus, "CPU")
             pids = [arrays[p] for p in ("pid", "prev_pid", "by_pid")]
             _inside(self.trace.name, pids, self._pids, "pid")
             yield arrays

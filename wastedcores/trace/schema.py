@@ -185,7 +185,7 @@ COLUMNS: dict[str, ColumnSpec] = {
         ),
         ColumnSpec("comm", pl.Categorical(), "", True, "Name of `pid`."),
         ColumnSpec("prio", pl.Int16(), "", True, "Kernel priority of `pid`: 120 is nice 0."),
-        ColumnSpec("prev_pid", pl.Int32(), "", True, "The task a switch stops."),
+        ColumnSpec("prev_pid", pl.Int32(), "", True, "The task a switch stops; -1: not known."),
         ColumnSpec("prev_comm", pl.Categorical(), "", True, "Name of `prev_pid`."),
         ColumnSpec("prev_prio", pl.Int16(), "", True, "Kernel priority of `prev_pid`."),
         ColumnSpec(

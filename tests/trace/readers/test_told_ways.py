@@ -1,0 +1,135 @@
+"""The same run, told by each recorder, is found to be the same run."""
+
+from __future__ import annotations
+
+import random
+
+import polars as pl
+import pytest
+import told_ways
+from builders import trace_of
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.invariant import check
+from wastedcores.trace.io import import_trace, open_trace
+from wastedcores.trace.readers import schedlog, systing
+from wastedcores.trace.runqueues import waits
+
+SEEDS = range(6)
+
+
+def found(trace) -> dict:
+    result = check(trace)
+    return {
+        "wall": result.wall_ns,
+        "cpu": result.cpu_ns,
+        "thread": result.thread_ns,
+        "busy": result.busy_ns,
+        "idle": result.idle_ns,
+        "waiting": result.waiting_ns,
+        "interval": (result.start_ns, result.end_ns),
+        "episodes": result.episodes.to_dicts(),
+    }
+
+
+@pytest.fixture(params=SEEDS, ids=lambda s: f"seed{s}")
+def run(request) -> told_ways.Run:
+    return told_ways.random_run(request.param)
+
+
+@pytest.fixture
+def truth(run):
+    return trace_of(told_ways.as_events(run), cpus=run.cpus)
+
+
+def test_schedlog(run, truth, tmp_path, monkeypatch):
+    folder = told_ways.as_schedlog(run, tmp_path / "tracer")
+    expected = found(truth)
+    assert expected["wall"] > 0
+    whole = open_trace(folder)
+    assert check(whole).source == "nr_running"
+    # an nr_running trace knows a CPU from its first change on, which here is that first moment's
+    assert found(whole) == expected
+    assert (
+        waits(whole)
+        .select("pid", "cpu", "start_ns", "end_ns")
+        .sort("pid", "start_ns")
+        .equals(waits(truth).select("pid", "cpu", "start_ns", "end_ns").sort("pid", "start_ns"))
+    )
+    monkeypatch.setattr(schedlog, "BATCH_RECORDS", 17)
+    sliced = open_trace(folder)
+    assert sliced.events.collect().equals(whole.events.collect())
+
+
+def test_systing(run, truth, tmp_path, monkeypatch):
+    folder = told_ways.as_systing(run, tmp_path / "systing")
+    whole = open_trace(folder)
+    assert found(whole) == found(truth)
+    monkeypatch.setattr(systing, "BATCH_ROWS", 13)
+    windowed = open_trace(folder)
+    assert windowed.events.collect().equals(whole.events.collect())
+    written = import_trace(folder, tmp_path / "out.parquet")
+    assert found(written) == found(truth)
+
+
+def test_kutrace(run, truth, tmp_path):
+    trace = open_trace(told_ways.as_kutrace(run, tmp_path / "run.json"))
+
+    def who_ran(t) -> pl.DataFrame:
+        return t.only("switch").select("ts_ns", "cpu", "pid").collect().sort("ts_ns", "cpu")
+
+    def who_waited(t) -> list[tuple[int, int, int]]:
+        """Waits by thread, joined where the thread was moved meanwhile."""
+        rows: list[tuple[int, int, int]] = []
+        for pid, start, end in (
+            waits(t).sort("pid", "start_ns").select("pid", "start_ns", "end_ns").rows()
+        ):
+            if rows and rows[-1][0] == pid and rows[-1][2] == start:
+                rows[-1] = (pid, rows[-1][1], end)
+            else:
+                rows.append((pid, start, end))
+        return rows
+
+    mine, theirs = who_ran(trace), who_ran(truth)
+    # the first stay on each CPU has no switch before it in KUtrace's file
+    assert mine.equals(theirs.filter(pl.col("ts_ns") > 1_000_000))
+    ended = [w for w in who_waited(truth) if w in run.waits]
+    assert ended
+    assert [w for w in who_waited(trace) if w in run.waits] == ended
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_is_told_or_harmless(seed, tmp_path):
+    """Bytes changed, cut out and put in: events, or one paragraph that names the file."""
+    chance = random.Random(seed)
+    run = told_ways.random_run(seed, steps=40)
+    told_ways.as_schedlog(run, tmp_path / "rings")
+    told_ways.as_systing(run, tmp_path / "systing")
+    told_ways.as_kutrace(run, tmp_path / "run.json")
+    (tmp_path / "json").mkdir()
+    (tmp_path / "run.json").rename(tmp_path / "json" / "run.json")
+    for folder in ("rings", "systing", "json"):
+        files = sorted((tmp_path / folder).iterdir())
+        victim = chance.choice(files)
+        data = bytearray(victim.read_bytes())
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(data))
+            act = chance.randrange(3)
+            if act == 0:
+                data[at] = chance.randrange(256)
+            elif act == 1:
+                del data[at : at + chance.randint(1, 40)]
+            else:
+                data[at:at] = chance.randbytes(chance.randint(1, 40))
+            data = data or bytearray(b"\0")
+        victim.write_bytes(bytes(data))
+        trace = victim if folder == "json" else tmp_path / folder
+        message = ""
+        try:
+            opened = open_trace(trace)
+            assert opened.events.collect()["ts_ns"].is_sorted()
+            check(opened)
+        except WastedCoresError as e:
+            message = str(e)
+        assert "\n" not in message
+        assert not message or victim.name in message or trace.name in message

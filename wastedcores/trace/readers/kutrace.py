@@ -1,0 +1,374 @@
+"""KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws.
+
+Format: dicksites/KUtrace, postproc/eventtospan3.cc @01e5bd54 (InitialJson, WriteSpanJson2, FinalJson); numbers of events:
+postproc/kutrace_lib.h @16e9e0bc. A span is one line,
+
+    [ ts, duration, cpu, pid, rpcid, event, arg, retval, ipc, "name"],
+
+in seconds of a minute, to 10 ns. Spans of executing code cover all time of every CPU; what is between two of them of
+different threads is a context switch. KUtrace knows no runqueues. It has a thread wait for a CPU (``wait_cpu``) from
+its wakeup, or from where it was preempted, until it runs; on which runqueue it cannot say:
+
+* a preempted thread waits where it was stopped;
+* a woken one on the CPU it runs on next, except where that CPU had been idle for more than :data:`IDLE_NS` of the wait.
+  An idle CPU starts what is on its runqueue sooner, so the thread must have been taken from elsewhere: from the CPU it
+  ran on last.
+
+A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can draw, and are held in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.errors import TraceFormatError
+from wastedcores.trace.readers._blocks import Block, TextSource, split_lines
+from wastedcores.trace.readers._facts import Facts
+
+_SPAN = (
+    r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*(?P<sec>\d+)\.(?P<frac>\d{1,9}), +(?P<dsec>\d+)\.(?P<dfrac>\d{1,9}), "
+    r"(?P<cpu>-?\d+), (?P<pid>-?\d+), (?P<rpc>-?\d+), (?P<event>-?\d+), (?P<arg>-?\d+), (?P<ret>-?\d+), "
+    r"(?P<ipc>-?\d+), \"(?P<name>[^\"]*)\"\],?\s*$"
+)
+_BEGINS = r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*\d"
+_HEAD = r"\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
+
+# kutrace_lib.h: KUTRACE_*
+RUNNABLE, MWAIT, PSTATE, PSTATE2 = 0x206, 0x208, 0x209, 0x21C
+MARK_A, MARK_D = 0x20A, 0x20D
+WAIT_CPU = 0x300 + ord("c") - ord("a")
+TRAP = 0x400  # from here on: code that a CPU executes
+IDLE = 0x10000  # plus the pid: user code
+#: eventtospan3.cc ends with a dummy span at this second
+END_S = 999
+#: eventtospan3.cc starts a wait 10 ns late, and a wakeup itself has 10 ns
+STEP_NS = 10
+#: it leaves waits shorter than this out (kMIN_WAIT_DURATION)
+SHORT_NS = 100
+#: four times the deepest sleep state's exit latency that KUtrace knows (kLatencyTable)
+IDLE_NS = 1_000_000
+
+_SCHEMA = {
+    "ts_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "cpu": pl.Int32,
+    "pid": pl.Int32,
+    "event": pl.Int32,
+    "arg": pl.Int64,
+    "name": pl.String,
+    "line": pl.Int64,
+}
+
+
+def looks_like(line: str) -> bool:
+    """True if this is a span, or the head of the file."""
+    return bool(re.match(_SPAN, line) or re.search(_HEAD, line))
+
+
+def complete(line: str) -> bool:
+    """True if a last line without a newline is whole."""
+    return line.rstrip().endswith(("]}", "],", "]"))
+
+
+def read(source: TextSource, facts: Facts) -> Iterator[pl.DataFrame]:
+    """Yield one event table, in order of time.
+
+    Raises
+    ------
+    TraceFormatError
+        A line among the spans that is none.
+    """
+    parts: list[pl.DataFrame] = []
+    head = ""
+    ended = False
+    for block in source.blocks():
+        if not parts:
+            head += block.data[: 1 << 16].decode("utf-8", "replace")
+        if not ended:
+            spans, ended = _spans(source, block)
+            parts.append(spans)
+    _facts(head, facts)
+    spans = pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)
+    if not ended and spans.height:
+        facts.notes["truncated_last_line"] = (
+            f"the spans stop at line {spans['line'][-1]} without KUtrace's end mark ({END_S}.0)"
+        )
+    if spans.height:
+        yield _events(spans, facts)
+
+
+def _spans(source: TextSource, block: Block) -> tuple[pl.DataFrame, bool]:
+    """The spans of a block of lines, and whether the last span is among them."""
+    lines = split_lines(block).filter(pl.col("text").str.contains(_BEGINS))
+    fields = lines.select(
+        "line", "text", pl.col("text").str.extract_groups(_SPAN).alias("f")
+    ).unnest("f")
+    last = (pl.col("sec").cast(pl.Int64, strict=False) >= END_S) & (pl.col("name") == "")
+    over = fields.select(at=last.arg_max(), any=last.any()).row(0)
+    if over[1]:  # savedview and the like follow
+        fields = fields.head(over[0])
+    bad = fields.filter(pl.col("name").is_null())
+    if bad.height:
+        raise TraceFormatError(
+            f"{source.path}, line {bad['line'][0]}: not a span of KUtrace: {bad['text'][0][-120:]!r}. Expected "
+            '[ts, duration, cpu, pid, rpcid, event, arg, retval, ipc, "name"], with numbers, as eventtospan3 writes it.'
+        )
+
+    def nanoseconds(whole: str, fraction: str) -> pl.Expr:
+        digits = pl.col(fraction).str.pad_end(9, "0").cast(pl.Int64)
+        return pl.col(whole).cast(pl.Int64) * 1_000_000_000 + digits
+
+    big = fields.filter(pl.any_horizontal(pl.col("sec", "dsec").str.len_bytes() > 9))
+    if big.height:
+        raise TraceFormatError(
+            f"{source.path}, line {big['line'][0]}: a time of {big['sec'][0]} s; KUtrace counts the seconds of a minute."
+        )
+    table = fields.select(
+        "line",
+        "name",
+        ts_ns=nanoseconds("sec", "frac"),
+        dur_ns=nanoseconds("dsec", "dfrac"),
+        **{c: pl.col(c).cast(pl.Int64, strict=False) for c in ("cpu", "pid", "event", "arg")},
+    )
+    return table.select(pl.col(c).cast(t, strict=False) for c, t in _SCHEMA.items()), bool(over[1])
+
+
+def _facts(head: str, facts: Facts) -> None:
+    """What stands before the spans."""
+    text, found, _ = head.partition('"events"')
+    try:
+        about = json.loads(text.rstrip().rstrip(",") + "}") if found else {}
+    except ValueError:
+        about = {}
+    facts.kernel_release = about.get("kernelVersion")
+    minute = about.get("tracebase")
+    facts.clock = f"seconds since {minute}" if minute else "seconds of a minute"
+    for key in ("title", "cpuModelName", "hostName"):
+        if about.get(key):
+            facts.notes[key] = str(about[key])
+    facts.notes["placement"] = (
+        "KUtrace knows no runqueues: a woken thread is taken to wait where it ran next (where it ran before, if the "
+        f"next CPU idled for {IDLE_NS / 1e6:.0f} ms of the wait), a preempted one where it was stopped"
+    )
+    facts.notes["pids"] = "KUtrace keeps the last 16 bits of a pid"
+
+
+def _events(spans: pl.DataFrame, facts: Facts) -> pl.DataFrame:
+    runs = _runs(spans)
+    if not runs.height:
+        return pl.DataFrame(schema={"ts_ns": pl.Int64, "kind": pl.String, "line": pl.Int64})
+    runs = _waits(_neighbours(runs), spans)
+    facts.every_switch = True
+    wakeups = _wakeups(spans, runs)
+    unplaced = wakeups.filter(pl.col("cpu").is_null()).height
+    if unplaced:
+        facts.skipped["runnable (of a thread that is never seen to run)"] += unplaced
+    end = runs["end"].max()
+    frames = [
+        _first(runs),
+        _idle_states(spans),
+        wakeups.filter(pl.col("cpu").is_not_null()),
+        _moves(runs),
+        _switches(runs),
+        _frequencies(spans),
+        _marks(spans),
+        pl.DataFrame({"ts_ns": [end], "kind": ["mark"], "text": ["KUtrace: end of the trace"]}),
+    ]
+    table = pl.concat(
+        [f.with_columns(rank=pl.lit(i, pl.Int8)) for i, f in enumerate(frames)],
+        how="diagonal_relaxed",
+    )
+    return table.sort("ts_ns", "rank", maintain_order=True).drop("rank")
+
+
+def _runs(spans: pl.DataFrame) -> pl.DataFrame:
+    """Stays of a thread on a CPU: cpu, pid, start, end (ns), comm, order; pid 0 is idle."""
+    executing = spans.filter(pl.col("event") >= TRAP, pl.col("cpu") >= 0).sort(
+        "cpu", "ts_ns", maintain_order=True
+    )
+    user = (pl.col("event") > IDLE) & (pl.col("event") < 2 * IDLE)
+    changes = (pl.col("pid") != pl.col("pid").shift(1)) | (pl.col("cpu") != pl.col("cpu").shift(1))
+    runs = (
+        executing.with_columns(
+            run=changes.fill_null(True).cum_sum(),
+            comm=pl.when(user).then(pl.col("name").str.replace(r"\.\d+$", "")),
+        )
+        .group_by("run", maintain_order=True)
+        .agg(
+            pl.col("cpu", "pid").first(),
+            pl.col("comm").drop_nulls().first(),
+            start=pl.col("ts_ns").first(),
+            end=(pl.col("ts_ns") + pl.col("dur_ns")).max(),
+            line=pl.col("line").first(),
+        )
+    )
+    # kernel code has no name of its thread; take it from the thread's other stays
+    named = pl.col("comm").forward_fill().backward_fill().over("pid")
+    return runs.sort("start", maintain_order=True).with_columns(
+        comm=pl.when(pl.col("pid") > 0).then(named)
+    )
+
+
+def _neighbours(runs: pl.DataFrame) -> pl.DataFrame:
+    """Add the stay before (was_*) and after (next_*) of the same thread."""
+    before = [pl.col(c).shift(1).over("pid").alias(f"was_{c}") for c in ("cpu", "end")]
+    return runs.with_columns(*before, next_start=pl.col("start").shift(-1).over("pid"))
+
+
+def _waits(runs: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Add to every stay the wait that ended with it: wait_start (null: none), preempted, and where (wait_cpu)."""
+    waits = (
+        spans.filter(pl.col("event") == WAIT_CPU)
+        .select("pid", start=pl.col("ts_ns") + pl.col("dur_ns"), wait_start="ts_ns")
+        .unique(["pid", "start"], keep="first")
+    )
+    runs = runs.join(waits, on=["pid", "start"], how="left", maintain_order="left")
+    since = pl.col("wait_start") - pl.col("was_end")
+    runs = runs.with_columns(preempted=(since <= STEP_NS).fill_null(False))
+    idle = pl.Series(_idle_in(runs))
+    elsewhere = pl.col("preempted") | (idle > IDLE_NS)
+    return runs.with_columns(
+        wait_cpu=pl.when(elsewhere).then(pl.coalesce("was_cpu", "cpu")).otherwise(pl.col("cpu"))
+    )
+
+
+def _idle_in(runs: pl.DataFrame) -> NDArray[np.int64]:
+    """For how long each stay's CPU was idle while the thread waited, in ns."""
+    out = np.zeros(runs.height, np.int64)
+    start, end = runs["start"].to_numpy(), runs["end"].to_numpy()
+    cpu, pid = runs["cpu"].to_numpy(), runs["pid"].to_numpy()
+    since = runs.select(pl.coalesce("wait_start", "start")).to_series().to_numpy()
+    for c in np.unique(cpu):
+        mine = np.flatnonzero(cpu == c)  # in order of time
+        idle = mine[pid[mine] == 0]
+        if not idle.size:
+            continue
+        total = np.concatenate([[0], np.cumsum(end[idle] - start[idle])])
+
+        def until(
+            t: NDArray[np.int64], idle: NDArray[np.intp] = idle, total: NDArray[np.int64] = total
+        ) -> NDArray[np.int64]:
+            k = np.searchsorted(start[idle], t, side="right")
+            last = np.maximum(k - 1, 0)
+            spare = np.maximum(end[idle][last] - t, 0)  # of the stay that t falls into
+            return np.where(k > 0, total[k] - np.where(k > 0, spare, 0), 0)
+
+        out[mine] = until(start[mine]) - until(since[mine])
+    return out
+
+
+def _wakeups(spans: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
+    """Wakeups by ``runnable``; ``cpu`` is null where nothing tells it. Of running threads: none."""
+    woken = spans.filter(pl.col("event") == RUNNABLE).select(
+        "ts_ns", "line", src_cpu="cpu", by_pid="pid", pid=pl.col("arg").cast(pl.Int32, strict=False)
+    )
+    stays = runs.filter(pl.col("pid") > 0).sort("start")
+    woken = woken.filter(pl.col("pid") > 0).sort("ts_ns", maintain_order=True)
+    last = stays.select("pid", "comm", ran_from="start", ran_until="end", ran_on="cpu")
+    woken = woken.join_asof(
+        last, left_on="ts_ns", right_on="ran_from", by="pid", check_sortedness=False
+    )
+    coming = stays.select("pid", runs_at="start", waits_on="wait_cpu", will_be=pl.col("comm"))
+    woken = woken.join_asof(
+        coming,
+        left_on="ts_ns",
+        right_on="runs_at",
+        by="pid",
+        strategy="forward",
+        check_sortedness=False,
+    )
+    asleep = (pl.col("ran_until") <= pl.col("ts_ns")).fill_null(True)
+    return woken.filter(asleep).select(
+        "ts_ns",
+        "line",
+        "pid",
+        "src_cpu",
+        "by_pid",
+        kind=pl.lit("wakeup"),
+        comm=pl.coalesce("comm", "will_be"),
+        cpu=pl.coalesce("waits_on", "ran_on"),
+    )
+
+
+def _moves(runs: pl.DataFrame) -> pl.DataFrame:
+    """A thread that waited on another CPU than it then runs on was moved, at the latest when it starts."""
+    moved = runs.filter(
+        pl.col("wait_start").is_not_null(), pl.col("pid") > 0, pl.col("wait_cpu") != pl.col("cpu")
+    )
+    return moved.select(
+        "line", "pid", "comm", "cpu", ts_ns="start", kind=pl.lit("migrate"), src_cpu="wait_cpu"
+    )
+
+
+def _switches(runs: pl.DataFrame) -> pl.DataFrame:
+    """A switch between two stays on a CPU; the one it stops still wants to run if a wait begins there."""
+    runs = runs.with_columns(
+        next_preempted=pl.col("preempted").shift(-1).over("pid"),
+        next_waits=pl.col("wait_start").is_not_null().shift(-1).over("pid"),
+    )
+    # waits shorter than 100 ns are not in the file
+    at_once = ~pl.col("next_waits") & (pl.col("next_start") - pl.col("end") < SHORT_NS)
+    stays = (pl.col("pid") == 0) | pl.col("next_preempted") | at_once
+    runs = runs.with_columns(
+        left_in=pl.when(stays.fill_null(False)).then(pl.lit("R")).otherwise(pl.lit("S"))
+    )
+    earlier = {"prev_pid": "pid", "prev_comm": "comm", "prev_state": "left_in"}
+    runs = runs.sort("cpu", "start", maintain_order=True).with_columns(
+        pl.col(c).shift(1).over("cpu").alias(name) for name, c in earlier.items()
+    )
+    return runs.filter(pl.col("prev_pid").is_not_null()).select(
+        "line", "cpu", "pid", "comm", *earlier, ts_ns="start", kind=pl.lit("switch")
+    )
+
+
+def _first(runs: pl.DataFrame) -> pl.DataFrame:
+    """What each CPU runs when it is first seen: there may be no switch on it at all."""
+    first = (
+        runs.sort("cpu", "start", maintain_order=True).group_by("cpu", maintain_order=True).first()
+    )
+    idle = pl.col("pid") == 0
+    return first.select(
+        "line",
+        "cpu",
+        ts_ns="start",
+        kind=pl.when(idle).then(pl.lit("cpu_idle")).otherwise(pl.lit("task_state")),
+        pid=pl.when(~idle).then("pid"),
+        comm=pl.when(~idle).then("comm"),
+        prev_state=pl.when(~idle).then(pl.lit("running")),
+        value=pl.when(idle).then(pl.lit(0, pl.Int64)),
+    )
+
+
+def _idle_states(spans: pl.DataFrame) -> pl.DataFrame:
+    """What CPUs sleep in (mwait, with its hint), and when they leave low power."""
+    enter = spans.filter(pl.col("event") == MWAIT).select(
+        "line", "ts_ns", "cpu", value="arg", kind=pl.lit("cpu_idle")
+    )
+    leave = spans.filter(pl.col("event") == IDLE, pl.col("arg") == 1).select(
+        "line",
+        "cpu",
+        ts_ns=pl.col("ts_ns") + pl.col("dur_ns"),
+        value=pl.lit(-1, pl.Int64),
+        kind=pl.lit("cpu_idle"),
+    )
+    return pl.concat([leave.select(enter.columns), enter])
+
+
+def _frequencies(spans: pl.DataFrame) -> pl.DataFrame:
+    """Samples in MHz."""
+    return spans.filter(pl.col("event").is_in([PSTATE, PSTATE2]), pl.col("cpu") >= 0).select(
+        "line", "ts_ns", "cpu", value=pl.col("arg") * 1000, kind=pl.lit("frequency")
+    )
+
+
+def _marks(spans: pl.DataFrame) -> pl.DataFrame:
+    """mark_a to mark_d, by the name that rawtoevent gave them."""
+    return spans.filter(pl.col("event").is_between(MARK_A, MARK_D)).select(
+        "line", "ts_ns", "cpu", "pid", text="name", kind=pl.lit("mark")
+    )

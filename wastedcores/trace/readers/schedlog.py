@@ -1,0 +1,403 @@
+"""SchedLog's rings: one file of 24-byte records per CPU, as ``sched_log dump-raw`` copies them from debugfs.
+
+A record is ``u64 timestamp; s32 pid; s32 event; s32 arg0, arg1``, little-endian (carverdamien/SchedLog,
+kernel/sched/log.h @0a82429c: struct sched_log_tracer_entry); a file is the ring of the CPU it is called by, oldest
+record first, nothing around it (log.c @04d55281: shed_log_tracer_seq_show_raw; tools/sched_log/sched_log @eb6382b4).
+What the fields hold, event by event, is in log.c: sched_log_traced_event_str, and where they are recorded in
+core.c @1161be65 and sched.h @a6c25b92. Runqueue sizes are recorded as they change (add_nr_running, sub_nr_running).
+
+Event numbers differ from version to version. They come from a copy of ``/proc/sched_log_traced_events`` near the rings
+(carverdamien/RecordSchedLog, monitoring/SchedLog/start, keeps one), or are found out: of the known numberings, the one
+under which context switches and runqueue sizes follow from one another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
+from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers._folder import digest
+
+#: struct sched_log_tracer_entry, kernel/sched/log.h
+RECORD = np.dtype(
+    [("ts", "<u8"), ("pid", "<i4"), ("event", "<i4"), ("arg0", "<i4"), ("arg1", "<i4")]
+)
+#: Records decoded at a time.
+BATCH_RECORDS = 1 << 19
+#: PID_MAX_LIMIT, include/linux/threads.h (64 bit)
+_PIDS = 1 << 22
+#: more than any version has events
+_EVENTS = 64
+#: where the rings are below the folder that a recording was written to
+_BELOW = ("", "raw", "tracer", "sched_log/tracer", "tracer-raw", "sched_monitor/tracer-raw")
+_TABLE = "sched_log_traced_events"
+
+_TASKS = ("EXEC", "EXIT", "WAKEUP", "WAKEUP_NEW", "BLOCK", "BLOCK_IO")
+_FUTEX = ("WAIT_FUTEX", "WAKE_FUTEX", "WAKER_FUTEX")
+_BALANCING = ("IDL_BLN_FAIR_BEG", "IDL_BLN_FAIR_END", "PER_BLN_FAIR_BEG", "PER_BLN_FAIR_END")
+#: version -> names of its events by number
+NUMBERINGS: dict[str, tuple[str, ...]] = {
+    "kernel/sched/log.h @0a82429c": (
+        *_TASKS, "FORK", "WAIT_PID", "TICK", "CTX_SWITCH", "MIGRATE", "RQ_SIZE", *_BALANCING, *_FUTEX,
+    ),
+    "kernel/sched/log.h, before WAIT_PID": (
+        *_TASKS, "FORK", "TICK", "CTX_SWITCH", "MIGRATE", "RQ_SIZE", *_FUTEX,
+    ),
+    "carverdamien/SchedDisplay's defaults": (
+        *_TASKS, *_FUTEX, "FORK", "TICK", "CTX_SWITCH", "MIGRATE", "RQ_SIZE", *_BALANCING,
+    ),
+}  # fmt: skip
+
+
+class Ring(NamedTuple):
+    """The records of one CPU's file, mapped."""
+
+    cpu: int
+    path: Path
+    records: NDArray[np.void]
+
+
+@dataclass
+class Source:
+    """The rings of a folder; naming one of them names them all. A "line" is a record."""
+
+    path: Path
+    sha256: str | None = None
+    lines: int = 0
+    cut_line: tuple[int, str] | None = None
+    rings: list[Ring] = field(default_factory=list)
+
+    def open(self) -> list[Ring]:
+        """Map all rings.
+
+        Raises
+        ------
+        TraceFormatError
+            A file that is not a ring, or that is not called by the number of its CPU.
+        """
+        files = ring_files(self.path)
+        if not files:
+            raise TraceFormatError(
+                f"{self.path}: a ring of SchedLog, but not called by the number of its CPU, and nothing in it says "
+                "which CPU that is. Keep the names that `sched_log dump-raw` gives (0, 1, 2, ...)."
+            )
+        self.rings = [
+            Ring(int(f.name), f, self._map(f)) for f in sorted(files, key=lambda f: int(f.name))
+        ]
+        self.lines = sum(r.records.size for r in self.rings)
+        self.sha256 = digest(files)
+        return self.rings
+
+    def _map(self, file: Path) -> NDArray[np.void]:
+        try:
+            size = file.stat().st_size
+            whole = size // RECORD.itemsize
+            if size % RECORD.itemsize:
+                self.cut_line = (
+                    whole + 1,
+                    f"{size % RECORD.itemsize} bytes at the end of {file.name}",
+                )
+            if not whole:
+                return np.zeros(0, RECORD)
+            records: NDArray[np.void] = np.memmap(file, RECORD, "r", shape=(whole,))
+        except (OSError, ValueError) as e:
+            raise WastedCoresError(f"{file}: cannot be mapped ({e}).") from e
+        if not _sane(records[: 1 << 12]):
+            raise TraceFormatError(
+                f"{file}: not a ring of SchedLog; expected {RECORD.itemsize}-byte records of time, pid, event and two "
+                "arguments. Where the kernel offers no raw rings, `sched_log dump-raw` copies text: record with a "
+                "kernel that has debugfs sched_log/tracer/raw."
+            )
+        return records
+
+
+def looks_like(path: Path) -> bool:
+    """True if this is a ring of SchedLog, or a folder of them (also the one above ``sched_log/tracer``)."""
+    try:
+        if not path.is_dir():
+            return _ring_begins(path)
+        return any(_ring_begins(f) for f in ring_files(path))
+    except OSError:
+        return False
+
+
+def ring_files(path: Path) -> list[Path]:
+    """The files called by a number: in the folder, in the known places below it, or beside the file."""
+    places = [path / below for below in _BELOW] if path.is_dir() else [path.parent]
+    if not path.is_dir() and not path.name.isdecimal():
+        return []
+    for place in places:
+        if place.is_dir():
+            files = [f for f in place.iterdir() if f.name.isdecimal() and f.is_file()]
+            if files:
+                return files
+    return []
+
+
+def _ring_begins(file: Path) -> bool:
+    with file.open("rb") as f:
+        raw = f.read(RECORD.itemsize << 10)
+    records = np.frombuffer(raw, RECORD, len(raw) // RECORD.itemsize)
+    return records.size > 1 and bool(records["ts"][-1] > records["ts"][0]) and _sane(records)
+
+
+def _sane(records: NDArray[np.void]) -> bool:
+    """Do these bytes read as records: numbers that can be, following each other in time?"""
+    ts = records["ts"].astype(np.int64)
+    return bool(
+        (ts > 0).all()
+        and (records["event"] >= 0).all()
+        and (records["event"] < _EVENTS).all()
+        and (records["pid"] >= 0).all()
+        and (records["pid"] < _PIDS).all()
+        and (np.diff(ts) > -1_000_000_000).all()
+    )
+
+
+def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
+    """Yield event tables in order of time.
+
+    Raises
+    ------
+    TraceFormatError
+        Not all files are rings, or their events have numbers of a version not known.
+    """
+    rings = [r for r in source.open() if r.records.size]
+    version, names = _numbering(source.path, rings)
+    facts.notes["event_numbers"] = version
+    facts.clock = "local_clock"
+    online = {r.cpu for r in source.rings}
+    if online == set(range(len(online))):  # dump-raw copies those of 0 ... nproc - 1
+        facts.cpus = len(online)
+    _losses(rings, facts)
+    run = _Reading(names, rings, facts)
+    for pieces in _slices(rings):
+        yield run.events(pieces)
+    facts.every_switch = run.blocks and "CTX_SWITCH" in run.seen and not facts.overwritten
+
+
+def _numbering(path: Path, rings: list[Ring]) -> tuple[str, tuple[str, ...]]:
+    """Which event has which number, and how that is known."""
+    here = path if path.is_dir() else path.parent
+    for place in (here, *list(here.absolute().parents)[:2]):
+        for file in sorted(place.glob(f"{_TABLE}*")):
+            return f"from {file.name}", _read_table(file)
+    fits = {version: _fits(names, rings) for version, names in NUMBERINGS.items()}
+    version = max(fits, key=fits.__getitem__)
+    if not fits[version]:
+        ids = sorted(set().union(*(np.unique(r.records["event"]).tolist() for r in rings)))
+        raise TraceFormatError(
+            f"{path}: the event numbers in these rings ({', '.join(map(str, ids))}) mean different things in different "
+            "versions of SchedLog and fit none that is known here. Put that kernel's /proc/sched_log_traced_events "
+            f"beside the rings as {_TABLE}."
+        )
+    return f"those of {version} (they fit; no {_TABLE} beside the rings)", NUMBERINGS[version]
+
+
+def _read_table(file: Path) -> tuple[str, ...]:
+    """The kernel's own table: lines of "number NAME" (log.c: sched_log_traced_events_proc_show)."""
+    names: dict[int, str] = {}
+    for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) < 2 or not words[0].isdecimal() or int(words[0]) >= _EVENTS:
+            raise TraceFormatError(
+                f"{file}, line {number}: expected the number of an event and its name, got {line[:60]!r}. It should "
+                "be a copy of /proc/sched_log_traced_events."
+            )
+        names[int(words[0])] = words[1]
+    return tuple(names.get(i, f"event {i}") for i in range(max(names, default=-1) + 1))
+
+
+def _fits(names: tuple[str, ...], rings: list[Ring]) -> int:
+    """How many records agree with the one before them under a numbering; 0 if a tenth of them do not.
+
+    A context switch stops the task that the one before started; a runqueue had the size that the record before gave it.
+    """
+    good, of = [0, 0], [0, 0]
+    for ring in rings:
+        r = ring.records
+        if int(r["event"].max()) >= len(names):
+            return 0
+        s = r[r["event"] == names.index("CTX_SWITCH")]
+        q = r[r["event"] == names.index("RQ_SIZE")]
+        was = q["arg0"].astype(np.int64) - q["arg1"]
+        good[0] += int((s["arg0"][:-1] == s["pid"][1:]).sum())
+        good[1] += int(((was[1:] == q["arg0"][:-1]) & (q["arg1"][1:] != 0)).sum())
+        of[0] += max(s.size - 1, 0)
+        of[1] += max(q.size - 1, 0)
+    return sum(good) if all(10 * g >= 9 * n for g, n in zip(good, of, strict=True)) else 0
+
+
+def _losses(rings: list[Ring], facts: Facts) -> None:
+    """Find rings that went round: the kernel fills all of a buffer but one record (log.h: __sched_log_trace).
+
+    The buffer has a whole number of MiB (CONFIG_SCHED_LOG_TRACER_BUFFER_SIZE), so a full ring shows by its size. How
+    many records it lost is in the text logs only.
+    """
+    for ring in rings:
+        used = (ring.records.size + 1) * RECORD.itemsize
+        mib = -(-used >> 20)
+        if mib and ring.records.size + 1 == (mib << 20) // RECORD.itemsize:
+            facts.overwritten[ring.cpu] = -1
+            facts.add_lost(ring.cpu, -1)
+    if facts.overwritten:
+        facts.notes["full_rings"] = (
+            f"{len(facts.overwritten)} of {len(rings)} rings are full: their oldest events were overwritten, and only "
+            "the text logs say how many"
+        )
+
+
+def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:
+    """Cut all rings at the same times, about a batch of records in each piece."""
+    if not rings:
+        return
+    low = min(int(r.records["ts"].min()) for r in rings)
+    high = max(int(r.records["ts"].max()) for r in rings) + 1
+    if high >= 1 << 63:
+        raise TraceContentError(
+            f"{rings[0].path.parent}: a time of {high - 1} ns does not fit 63 bits; a ring is damaged."
+        )
+    parts = max(1, sum(r.records.size for r in rings) // BATCH_RECORDS)
+    edges = np.linspace(low, high, parts + 1).astype(np.uint64)
+    edges[-1] = high
+    # other CPUs write wakeups into a ring with their own clock: time may step back a little in it
+    cuts = [np.searchsorted(np.maximum.accumulate(r.records["ts"]), edges) for r in rings]
+    for cut in cuts:
+        cut[0] = 0
+    for i in range(parts):
+        yield [(r, slice(int(c[i]), int(c[i + 1]))) for r, c in zip(rings, cuts, strict=True)]
+
+
+class _Reading:
+    """Decodes pieces of rings; keeps who blocked, and names."""
+
+    def __init__(self, names: tuple[str, ...], rings: list[Ring], facts: Facts) -> None:
+        self.names, self.facts = names, facts
+        self.number = {name: i for i, name in enumerate(names)}
+        self.blocking = [self.number[n] for n in ("BLOCK", "BLOCK_IO") if n in self.number]
+        self.seen: Counter[str] = Counter()
+        self.pending: dict[int, tuple[int, int]] = {}
+        execs = []
+        self.blocks = False
+        for ring in rings:
+            event = ring.records["event"]
+            execs.append(ring.records[event == self.number.get("EXEC", -1)])
+            self.blocks |= bool(np.isin(event, self.blocking).any())
+        self.execs = (
+            _exec_names(np.concatenate(execs)) if execs else _exec_names(np.zeros(0, RECORD))
+        )
+
+    def events(self, pieces: list[tuple[Ring, slice]]) -> pl.DataFrame:
+        """The events of one slice of time, in order."""
+        records = np.concatenate([r.records[s] for r, s in pieces])
+        cpu = np.repeat([r.cpu for r, _ in pieces], [s.stop - s.start for _, s in pieces])
+        line = np.concatenate([np.arange(s.start, s.stop) + 1 for _, s in pieces])
+        state = np.concatenate([self._left_in(r.cpu, r.records[s]) for r, s in pieces])
+        frames = []
+        for number in np.unique(records["event"]).tolist():
+            name = self.names[number] if number < len(self.names) else f"event {number}"
+            at = np.flatnonzero(records["event"] == number)
+            self.seen[name] += at.size
+            columns = self._columns(name, records[at], cpu[at].astype(np.int32), state[at])
+            if columns is None:
+                self.facts.skipped[name] += at.size
+                continue
+            kept = columns.with_columns(
+                ts_ns=pl.Series(records["ts"][at].astype(np.int64)), line=pl.Series(line[at])
+            )
+            # the tick has no frequency where the CPU cannot count cycles
+            frames.append(kept.filter(pl.col("value") > 0) if name == "TICK" else kept)
+        if not frames:
+            return pl.DataFrame(schema={"ts_ns": pl.Int64, "kind": pl.String, "line": pl.Int64})
+        table = pl.concat(frames, how="diagonal_relaxed").sort("ts_ns", "line", maintain_order=True)
+        return self._named(table)
+
+    def _left_in(self, cpu: int, piece: NDArray[np.void]) -> NDArray[np.str_]:
+        """State in which each context switch of one ring leaves its task: blocked since the switch before, or not."""
+        event, pid = piece["event"], piece["pid"]
+        state = np.full(piece.size, "R")
+        switches = np.flatnonzero(event == self.number.get("CTX_SWITCH", -1))
+        blocks = np.flatnonzero(np.isin(event, self.blocking))
+        last = np.searchsorted(blocks, switches) - 1
+        before = np.concatenate([[-1], switches[:-1]]) if switches.size else switches
+        if blocks.size:
+            block = blocks[np.maximum(last, 0)]
+            hit = (last >= 0) & (block > before) & (pid[block] == pid[switches])
+            in_io = event[block] == self.number.get("BLOCK_IO", -1)
+            state[switches[hit]] = np.where(in_io[hit], "D", "S")
+        held = self.pending.pop(cpu, None)
+        if held and switches.size and held[0] == pid[switches[0]] and state[switches[0]] == "R":
+            state[switches[0]] = "D" if held[1] == self.number.get("BLOCK_IO", -1) else "S"
+        if blocks.size and (not switches.size or blocks[-1] > switches[-1]):
+            self.pending[cpu] = (int(pid[blocks[-1]]), int(event[blocks[-1]]))
+        elif held and not switches.size:
+            self.pending[cpu] = held
+        return state
+
+    def _columns(
+        self, name: str, r: NDArray[np.void], cpu: NDArray[np.int32], state: NDArray[np.str_]
+    ) -> pl.DataFrame | None:
+        """What one event tells (log.c: sched_log_traced_event_str); None: the schema has no place for it."""
+        pid, arg0, arg1 = r["pid"], r["arg0"], r["arg1"]
+        if name == "RQ_SIZE":
+            return _table("nr_running", cpu=cpu, nr_running=arg0)
+        if name == "CTX_SWITCH":
+            if not self.blocks:
+                self.facts.notes["switches"] = (
+                    "left out: BLOCK events were not recorded, so who waits and who sleeps is not known"
+                )
+                return None
+            return _table("switch", cpu=cpu, pid=arg0, prev_pid=pid, prev_state=state.tolist())
+        if name in ("WAKEUP", "WAKEUP_NEW"):
+            return _table(name.lower(), cpu=cpu, pid=pid)
+        if name == "MIGRATE":
+            return _table("migrate", cpu=arg1, src_cpu=arg0, pid=pid)
+        if name == "FORK":
+            return _table("fork", cpu=cpu, pid=pid, by_pid=arg0)
+        if name in ("EXEC", "EXIT"):
+            return _table(name.lower(), cpu=cpu, pid=pid)
+        if name == "TICK":  # core.c: my_aperfmperf_get_khz
+            return _table("frequency", cpu=cpu, value=arg1.astype(np.int64))
+        if "_BLN_" in name:
+            return _table("balance", cpu=cpu, pid=pid, op=[name.lower()] * r.size)
+        return None
+
+    def _named(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Add names, as far as an exec before told them."""
+        for who, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("by_pid", "by_comm")):
+            if who in table.columns and self.execs.height:
+                table = table.join_asof(
+                    self.execs.rename({"pid": who, "comm": comm}),
+                    on="ts_ns",
+                    by=who,
+                    check_sortedness=False,
+                )
+        return table
+
+
+def _table(kind: str, **columns: object) -> pl.DataFrame:
+    return pl.DataFrame(columns).with_columns(kind=pl.lit(kind))
+
+
+def _exec_names(execs: NDArray[np.void]) -> pl.DataFrame:
+    """(ts_ns, pid, comm), by time. Of the eight letters, arg0 has the last four (core.c: sched_exec)."""
+    letters = np.stack([execs["arg1"], execs["arg0"]], axis=1).astype("<i4").tobytes()
+    comm = [
+        letters[i : i + 8].split(b"\0")[0].decode("utf-8", "replace")
+        for i in range(0, len(letters), 8)
+    ]
+    return pl.DataFrame(
+        {"ts_ns": execs["ts"].astype(np.int64), "pid": execs["pid"], "comm": comm},
+        schema={"ts_ns": pl.Int64, "pid": pl.Int32, "comm": pl.String},
+    ).sort("ts_ns", maintain_order=True)
