@@ -152,6 +152,13 @@ OFFSETS = {
     "OFF_TASK_CFS": ("task_struct", "se.cfs_rq"),
     "OFF_GROUP_NODE": ("task_struct", "se.group_node"),
     "OFF_DELAYED": ("task_struct", "se.sched_delayed"),  # 152e11f6df29, 6.12
+    "OFF_TASK_LOAD": ("task_struct", "se.avg.load_avg"),
+    "OFF_SE": ("task_struct", "se"),
+    "OFF_SE_PARENT": ("sched_entity", "parent"),
+    "OFF_SE_CFS": ("sched_entity", "cfs_rq"),
+    "OFF_CFS_TG": ("cfs_rq", "tg"),
+    "OFF_TG_LOAD": ("task_group", "load_avg"),
+    "OFF_TG_SHARES": ("task_group", "shares"),
     "OFF_RUN_DELAY": ("task_struct", "sched_info.run_delay"),
     "OFF_WAKE_ENTRY": ("task_struct", "wake_entry"),
     "OFF_CSD_FLAGS": ("__call_single_data", "node.u_flags"),
@@ -173,7 +180,7 @@ class Programs:
         if not Path(_btf.VMLINUX).exists():
             raise CannotLoad("this kernel has no %s (CONFIG_DEBUG_INFO_BTF)." % _btf.VMLINUX)
         self.btf = _btf.Btf()
-        self.fds, self.attached, self.missing, self.links = [], [], [], {}
+        self.fds, self.missing, self.links = [], [], {}
         self.typed = typed and bool(self.btf.id_of(_btf.TYPEDEF, "btf_trace_sched_switch"))
         flags = ["-I" + str(HERE), "-Wno-unused-function", "-DNCPU=%d" % possible(), *defines]
         for macro, (name, *members) in OFFSETS.items():
@@ -266,27 +273,42 @@ class Programs:
         tail = "\n".join(log.decode(errors="replace").strip().splitlines()[-4:])
         raise CannotLoad("the kernel refuses the program %s: %s\n%s" % (func, error.strerror, tail))
 
-    def raw_tracepoint(self, event, func):
-        """Load and attach to a raw tracepoint; False when this kernel does not have it."""
+    def prepare(self, event, func):
+        """Load a program for a raw tracepoint, to be attached later; None when this kernel does not have it."""
+        name = b""
         if self.typed:
             tid = self.btf.id_of(_btf.TYPEDEF, "btf_trace_" + event)
             if not tid:
                 self.missing.append(event)
-                return False
+                return None
             prog = self.load(func, TYPE_TRACING, ATTACH_TRACE_RAW_TP, tid)
-            attr = struct.pack("<QI", 0, prog)  # typed: the name comes from attach_btf_id
         else:
             prog = self.load(func, TYPE_RAW_TRACEPOINT)
-            name = ctypes.create_string_buffer(event.encode())
-            attr = struct.pack("<QI", ctypes.addressof(name), prog)
+            name = event.encode()
+        return event, prog, name
+
+    def attach(self, prepared):
+        """Attach a loaded program; the descriptor that keeps it so, or None. Needs no privilege."""
+        event, prog, name = prepared
+        buf = ctypes.create_string_buffer(name)  # typed: the name comes from attach_btf_id
         try:
-            self.fds.append(bpf(RAW_TRACEPOINT_OPEN, attr))
+            fd = bpf(
+                RAW_TRACEPOINT_OPEN, struct.pack("<QI", ctypes.addressof(buf) if name else 0, prog)
+            )
         except OSError as e:
             if e.errno == errno.ENOENT:
                 self.missing.append(event)
-                return False
+                return None
             raise CannotLoad("cannot attach to the tracepoint %s: %s" % (event, e.strerror)) from e
-        self.attached.append(event)
+        return fd
+
+    def raw_tracepoint(self, event, func):
+        """Load and attach to a raw tracepoint; False when this kernel does not have it."""
+        prepared = self.prepare(event, func)
+        fd = self.attach(prepared) if prepared else None
+        if fd is None:
+            return False
+        self.fds.append(fd)
         return True
 
     def iterate(self, target, func):

@@ -20,6 +20,7 @@ IRQ_RECORDS = 2048
 RECORD = 16
 CPU_STATE = struct.Struct("<7QIIQQQ5Q")  # struct wc_cpu
 ON_AT, T0_AT = 11, 12  # in eights of bytes
+CUR_AT = 60
 assert CPU_STATE.size == 128
 
 #: event -> raw tracepoints and the functions on them
@@ -105,6 +106,7 @@ class Recorder:
             True: memoryview(p.mmap("irq_ring", self.cpus * self.irq_records * RECORD)),
         }
         self.rounds = 0
+        self.prepared, self.links = [], []
         self.t0 = time.monotonic_ns()
         self.config[0] = self.t0
         for cpu in range(self.cpus):
@@ -112,21 +114,40 @@ class Recorder:
         self.tasks = b""
         self.tasks_from = None
 
-    def start(self, extra=()):
-        """Attach everything, record from now on, take the state of every task."""
-        if "wakeup" in self.events:
-            self.programs.raw_tracepoint(*WAKERS[self.programs.by_csd])
-        for event in self.events:
-            for tracepoint, func in PROBES[event]:
-                self.programs.raw_tracepoint(tracepoint, func)
+    def start(self, extra=(), attach=True):
+        """Attach everything (or only load it), record from now on, take the state of every task."""
+        probes = [WAKERS[self.programs.by_csd]] if "wakeup" in self.events else []
+        probes += [probe for event in self.events for probe in PROBES[event]]
+        self.prepared = [p for p in (self.programs.prepare(*probe) for probe in probes) if p]
         for tracepoint, func in extra:
             self.programs.raw_tracepoint(tracepoint, func)
-        self.record(True)
+        if attach:
+            self.attach()
         self.take_snapshot()
+
+    def attach(self):
+        """Attach what start() only loaded, and record."""
+        links = [self.programs.attach(p) for p in self.prepared]
+        self.links = [fd for fd in links if fd is not None]
+        self.record(True)
+
+    def detach(self):
+        """Stop recording; attach() can start it again. What extra programs there are stay."""
+        self.record(False)
+        for fd in self.links:
+            os.close(fd)
+        self.links = []
+
+    def close(self):
+        """Close every program and attachment; the rings stay readable."""
+        self.detach()
+        self.programs.detach()
 
     def record(self, on):
         """Let the programs write, or only pass."""
         for cpu in range(self.cpus):
+            if on:  # what ran here when recording stopped says nothing
+                struct.pack_into("<I", self.cpu_state, cpu * 128 + CUR_AT, 0)
             struct.pack_into("<Q", self.cpu_state, cpu * 128 + 8 * ON_AT, int(on))
 
     def take_snapshot(self):
@@ -271,6 +292,7 @@ class Recorder:
 
     def dump(self, write, seconds=None):
         """A flight recorder's content (frozen meanwhile): the last seconds, as far back as every CPU still has them."""
+        recording = bool(self.links)
         self.record(False)
         time.sleep(0.002)  # programs that have begun finish
         now = time.monotonic_ns() - self.t0
@@ -289,7 +311,7 @@ class Recorder:
             if start != last:
                 views = self._slices(irq, cpu, start, last)
                 write([self.block(EVENTS, (last - start) * RECORD, cpu, start, lost, now), *views])
-        self.record(True)
+        self.record(recording)
         return since
 
     def _time_of(self, irq, cpu, n):

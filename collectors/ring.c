@@ -36,7 +36,7 @@ struct wc_cpu {       /* written by the kernel (but for on and t0), two cache li
 	u32 nest;
 	u32 cur;      /* 1 + pid running here, as the last switch said; 0: not known yet */
 	u64 last_load;
-	u64 rq;       /* address of this CPU's runqueue, for the checker */
+	u64 rq;       /* address of this CPU's runqueue, for the checker (unclaimed.c) */
 	u64 extra;    /* records that are not events of their own: names, masks, WC_LOST */
 	u64 on;       /* record at all; with t0, written by the loader: here, and not in a map of their own, for the */
 	u64 t0;       /* sake of one page less to touch per event */
@@ -79,12 +79,6 @@ struct where {
 	u32 nest;
 	u64 now;      /* w0 without kind and x */
 };
-
-#ifdef HAVE_CHECKER /* unclaimed.c follows */
-static __always_inline void checker_nr(struct where *w, u32 cpu, u32 nr);
-static __always_inline void checker_event(struct where *w);
-static __always_inline void checker_migrate(struct where *w, u32 src, u32 dst, u64 op);
-#endif
 
 /* Begin: find this CPU's state and the time. Every program that gets true must call leave(). */
 static __always_inline int enter(struct where *w)

@@ -65,9 +65,6 @@ int on_nr_running(u64 *ctx)
 	cpu = LOAD(u32, rq, OFF_RQ_CPU);
 	nr = LOAD(u32, rq, OFF_RQ_NR);
 	put(&w, KX(WC_NR_RUNNING, 0), cpu | (nr & 0xffffff) << 16 | (u64)change << 40);
-#ifdef HAVE_CHECKER
-	checker_nr(&w, (u32)cpu, (u32)nr);
-#endif
 	leave(&w);
 	return 0;
 }
@@ -126,7 +123,7 @@ int on_switch(u64 *ctx)
 /*
  * Who wakes. A wakeup that happens in the waker's context needs no note: the waker is who runs here. One that is queued
  * for the wakee's CPU (ttwu_queue_wakelist, kernel/sched/core.c) happens in an interrupt there, so the waker is noted
- * when it is queued: at csd_queue_cpu (68f4ff04dbad, 6.5) or, before that, at every sched_waking, one probe more per
+ * when it is queued: at csd_queue_cpu (bf5a8c26ad7c, 6.5) or, before that, at every sched_waking, one probe more per
  * wakeup.
  */
 static __always_inline void note_waker(struct wc_cpu *c, u32 cpu, u32 pid)
@@ -212,35 +209,36 @@ int on_wakeup_new(u64 *ctx)
 	if (!enter(&w))
 		return 0;
 	woken(&w, p, WC_WAKEUP_NEW);
-#ifdef HAVE_CHECKER
-	checker_event(&w);
-#endif
 	leave(&w);
 	return 0;
+}
+
+/* sched_migrate_task comes before the change (set_task_cpu): the task's state tells who moves it. */
+static __always_inline u64 why_moved(u64 p)
+{
+	u32 state = LOAD(u32, p, OFF_STATE);
+
+	if (state & 0x200) /* TASK_WAKING */
+		return WC_OP_WAKEUP;
+	if (state & 0x800) /* TASK_NEW */
+		return WC_OP_FORK;
+	if (LOAD(u32, p, OFF_ON_RQ) == 2) /* TASK_ON_RQ_MIGRATING: detach_task, move_queued_task */
+		return WC_OP_BALANCE;
+	return WC_OP_OTHER;
 }
 
 int on_migrate(u64 *ctx)
 {
 	struct where w;
-	u64 p = ctx[0], by, op = WC_OP_OTHER;
-	u32 dest = (u32)ctx[1], state;
+	u64 p = ctx[0], by;
+	u32 dest = (u32)ctx[1];
 
 	hide(p);
 	if (!enter(&w))
 		return 0;
-	state = LOAD(u32, p, OFF_STATE);
-	if (state & 0x200) /* TASK_WAKING */
-		op = WC_OP_WAKEUP;
-	else if (state & 0x800) /* TASK_NEW */
-		op = WC_OP_FORK;
-	else if (LOAD(u32, p, OFF_ON_RQ) == 2) /* TASK_ON_RQ_MIGRATING: detach_task, move_queued_task */
-		op = WC_OP_BALANCE;
 	by = current_pid(w.c);
-	put(&w, KX(WC_MIGRATE, (PID(by) >> 16) | op << 6),
+	put(&w, KX(WC_MIGRATE, (PID(by) >> 16) | why_moved(p) << 6),
 	    PID(LOAD(u32, p, OFF_PID)) | CPU(task_cpu(p)) << 22 | CPU(dest) << 35 | PID(by) << 48);
-#ifdef HAVE_CHECKER
-	checker_migrate(&w, task_cpu(p), dest, op);
-#endif
 	leave(&w);
 	return 0;
 }
@@ -307,9 +305,6 @@ int on_exit(u64 *ctx)
 	if (!enter(&w))
 		return 0;
 	put(&w, KX(WC_EXIT, 0), PID(LOAD(u32, p, OFF_PID)) | (u64)(LOAD(u32, p, OFF_PRIO) & 0xff) << 22);
-#ifdef HAVE_CHECKER
-	checker_event(&w);
-#endif
 	leave(&w);
 	return 0;
 }

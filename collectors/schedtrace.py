@@ -192,12 +192,12 @@ def record(a, r, sink, stop, dumps, privileges):
             r.take_snapshot()
             sink.write(r.snapshot_block())
             r.dump(sink.write, a.flight)
-            r.programs.detach()
+            r.close()
         else:
-            r.programs.detach()
+            r.close()
             r.drain(sink.write)
     except OSError as e:
-        r.programs.detach()
+        r.close()
         code = 2
         why = "disk full" if e.errno in (errno.ENOSPC, errno.EDQUOT) else e.strerror
         print(

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * unclaimed.c - the paper's Algorithm 2 in the kernel, with the recorder of schedtrace.c around it.
+ * unclaimed.c - the paper's online sanity checker (section 4.1, Algorithm 2) in the kernel.
  *
  * Every TICK the timer program runs; every S it looks for an idle CPU and a CPU with a waiting thread that the idle one
  * may run (can_steal). If there is such a pair, it looks again at every tick for M; a violation that held at all of
- * these looks but at most one (a kernel thread's blink on the idle CPU is no repair) is raised. A balancing migration to
- * an idle CPU in the meantime is the scheduler repairing it: the suspicion is dropped.
+ * these looks but at most one (a kernel thread's blink on the idle CPU is no repair) is raised.
  *
- * Compiled as one text after schedtrace.c, whose maps and helpers it uses (bcc looks for maps and programs in the main
- * file only, not in included ones).
+ * For M it also watches what the paper watches, "because it is these events that can help the system to recover":
+ *
+ *   migration  balancing gives an idle CPU a thread    -> that CPU is filled
+ *              and takes the last waiting one of a CPU -> that CPU is relieved
+ *   creation   a new thread is put on an idle CPU      -> filled
+ *   exit       the last but one thread of a CPU ends   -> relieved
+ *
+ * A CPU that was filled no longer counts as idle, one that was relieved no longer as overloaded, until the suspicion
+ * ends. The other CPUs' violation goes on: balancing inside one node says nothing about another node. When the looks
+ * find no pair among the rest, the suspicion is dropped at once.
+ *
+ * Compiled as one text after ring.c, schedtrace.c and snapshot.c. The programs that watch are apart from those that
+ * record, so that the checker works while nothing is recorded.
  */
 #define UNKNOWN 0xffffffff
 
@@ -18,7 +28,7 @@ struct wc_check {
 	u64 next_check;
 	u64 suspected_at;	/* 0: nothing suspected */
 	u64 misses;		/* looks since then that found nothing */
-	u64 last_miss;
+	u64 dropped;		/* CPUs filled or relieved since then */
 	u64 checks, suspected, cleared, confirmed;
 	u64 began, confirmed_at;	/* of the last confirmed */
 	u32 idle_cpu, busy_cpu, pid, busy_nr;
@@ -26,7 +36,16 @@ struct wc_check {
 	u64 moves, useless;	/* balancing migrations, and those to a queue at least as loaded */
 	u64 looked;		/* find() calls */
 	u64 truncated;		/* looks that ran out of steps */
-	u64 spare[6];
+	u64 by_move, by_fork, by_exit;	/* CPUs filled or relieved during a suspicion, and by what */
+	u64 recovered;		/* suspicions such events ended */
+	u64 cleared_at;		/* when the last suspicion was dropped */
+	u64 last_look;
+	u64 late;		/* longest time between two looks of the last confirmed suspicion: ticks that came late */
+};
+
+/* Per CPU: the number of the suspicion (wc_check.suspected) in which it was last filled or relieved. */
+struct wc_watched {
+	u32 filled, relieved;
 };
 
 /*
@@ -40,6 +59,7 @@ struct wc_scratch {
 };
 
 BPF_F_TABLE("array", u32, struct wc_check, check, 1, F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct wc_watched, watched, NCPU, 0);
 BPF_F_TABLE("percpu_array", u32, struct wc_scratch, scratch, 1, 0);
 BPF_F_TABLE("array", u32, u32, nr_of, NCPU, F_MMAPABLE);
 
@@ -48,12 +68,14 @@ BPF_F_TABLE("array", u32, u32, nr_of, NCPU, F_MMAPABLE);
 /*
  * Algorithm 2. First all idle CPUs, then the first waiting thread anywhere that one of them may run. Fair tasks only
  * (rq->cfs_tasks; SCHED_EXT and real-time tasks have balancers of their own). The lists are read without their lock:
- * a look may be wrong, a violation needs many.
+ * a look may be wrong, a violation needs many. suspicion: its number, whose filled and relieved CPUs are left out; 0:
+ * there is none.
  */
-static __always_inline int find(struct wc_check *chk)
+static __always_inline int find(struct wc_check *chk, u32 suspicion)
 {
 	u32 zero = 0;
 	volatile struct wc_scratch *s = (volatile struct wc_scratch *)scratch.lookup(&zero);
+	struct wc_watched *seen;
 	struct wc_cpu *c;
 	u64 p, node, head, mask, ptr, rq;
 	u32 nr, on_cpu, online;
@@ -69,7 +91,8 @@ static __always_inline int find(struct wc_check *chk)
 		u32 k = i;
 
 		c = cpus.lookup(&k);
-		if (!c || !c->rq)
+		seen = watched.lookup(&k);
+		if (!c || !c->rq || !seen)
 			continue;
 		online = 1;
 #ifdef OFF_RQ_ONLINE
@@ -79,7 +102,7 @@ static __always_inline int find(struct wc_check *chk)
 		COPY(nr, c->rq + OFF_RQ_NR);
 		if (!online)
 			continue;
-		if (nr == 0) {
+		if (nr == 0 && !(suspicion && seen->filled == suspicion)) {
 			s->idle[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
 			s->n_idle++;
 			chk->idle_cpu = i;
@@ -103,7 +126,8 @@ static __always_inline int find(struct wc_check *chk)
 				return 0;
 			s->cpu = k + 1;
 			c = cpus.lookup(&k);
-			if (!c || !c->rq)
+			seen = watched.lookup(&k);
+			if (!c || !c->rq || !seen || (suspicion && seen->relieved == suspicion))
 				continue;
 			rq = c->rq;
 			nr = 0;
@@ -160,40 +184,60 @@ static __always_inline void suspect(struct wc_check *chk, u64 now)
 {
 	chk->suspected++;
 	chk->misses = 0;
+	chk->dropped = 0;
+	chk->last_look = now;
+	chk->late = 0;
 	chk->suspected_at = now;
 }
 
-static __always_inline void clear(struct wc_check *chk)
+static __always_inline void clear(struct wc_check *chk, u64 now)
 {
 	chk->suspected_at = 0;
+	chk->cleared_at = now;
 	chk->cleared++;
+}
+
+/* Time for the first look of a suspicion? */
+static __always_inline int due(struct wc_check *chk, u64 now)
+{
+	if (chk->event_driven) /* a violation that no event announced, as after the last one was raised */
+		return chk->n_idle > 0 && chk->n_over > 0;
+	if (now < chk->next_check)
+		return 0;
+	chk->next_check += chk->period;
+	if (chk->next_check < now)
+		chk->next_check = now + chk->period;
+	return 1;
 }
 
 int on_timer(void *ctx)
 {
-	u32 zero = 0;
+	u32 zero = 0, watching;
 	struct wc_check *chk = check.lookup(&zero);
 	u64 now = bpf_ktime_get_ns();
 
 	if (!chk || chk->hold)
 		return 0;
-	if (!chk->suspected_at) {
-		if (chk->event_driven || now < chk->next_check)
-			return 0;
-		chk->next_check += chk->period;
-		if (chk->next_check < now)
-			chk->next_check = now + chk->period;
+	watching = chk->suspected_at != 0;
+	if (!watching && !due(chk, now))
+		return 0;
+	if (!watching || chk->event_driven)
 		chk->checks++;
-		if (find(chk))
-			suspect(chk, now);
+	if (watching && now - chk->last_look > chk->late)
+		chk->late = now - chk->last_look;
+	chk->last_look = now;
+	if (!find(chk, watching ? (u32)chk->suspected : 0)) {
+		if (!watching)
+			return 0;
+		chk->misses++;
+		if (chk->dropped)
+			chk->recovered++;
+		if (chk->dropped || chk->misses > 1)
+			clear(chk, now);
 		return 0;
 	}
-	if (chk->event_driven)
-		chk->checks++;
-	if (!find(chk)) {
-		chk->misses++;
-		if (chk->misses > 1)
-			clear(chk);
+	if (!watching) {
+		suspect(chk, now);
 		return 0;
 	}
 	if (now - chk->suspected_at >= chk->persist) {
@@ -206,66 +250,160 @@ int on_timer(void *ctx)
 	return 0;
 }
 
-/* Event-driven: count idle and overloaded CPUs at every change; rq->lock is held, so a CPU's changes are in order. */
-static __always_inline void checker_nr(struct where *w, u32 cpu, u32 nr)
+static __always_inline u32 nr_running(u32 cpu)
 {
-#ifdef EVENT_DRIVEN
-	u32 zero = 0;
-	struct wc_check *chk = check.lookup(&zero);
-	u32 *old = nr_of.lookup(&cpu), was;
+	struct wc_cpu *c = cpus.lookup(&cpu);
+	u32 nr = UNKNOWN;
 
-	if (!chk || !old)
+	if (c && c->rq)
+		COPY(nr, c->rq + OFF_RQ_NR);
+	return nr;
+}
+
+static __always_inline void fill(struct wc_check *chk, u32 cpu, u64 *by)
+{
+	struct wc_watched *seen = watched.lookup(&cpu);
+
+	if (!seen || seen->filled == (u32)chk->suspected)
 		return;
+	seen->filled = (u32)chk->suspected;
+	__sync_fetch_and_add(&chk->dropped, 1);
+	__sync_fetch_and_add(by, 1);
+}
+
+static __always_inline void relieve(struct wc_check *chk, u32 cpu, u64 *by)
+{
+	struct wc_watched *seen = watched.lookup(&cpu);
+
+	if (!seen || seen->relieved == (u32)chk->suspected)
+		return;
+	seen->relieved = (u32)chk->suspected;
+	__sync_fetch_and_add(&chk->dropped, 1);
+	__sync_fetch_and_add(by, 1);
+}
+
+/*
+ * What the root queue's load lost when p was taken off: nothing before 6.1; since e1f078f50478 dequeueing detaches its
+ * load, and the two queues are to be compared as they were before. Inside groups a task counts for its share of the
+ * group's weight (calc_group_shares, kernel/sched/fair.c, without the corrections for groups that are nearly asleep).
+ */
+static __always_inline u64 left_with(u64 p)
+{
+	u64 load = 0;
+#if defined(DETACHED_LOAD) && defined(OFF_TASK_LOAD)
+	load = LOAD(u64, p, OFF_TASK_LOAD);
+#if defined(OFF_SE_PARENT) && defined(OFF_CFS_TG) && defined(OFF_TG_LOAD)
+	u64 se = p + OFF_SE, cfs, parent, group, all, shares;
+
+#pragma unroll
+	for (int depth = 0; depth < 5; depth++) {
+		parent = cfs = group = all = shares = 0;
+		COPY(parent, se + OFF_SE_PARENT);
+		if (!parent)
+			break;
+		COPY(cfs, se + OFF_SE_CFS);
+		COPY(group, cfs + OFF_CFS_TG);
+		COPY(all, group + OFF_TG_LOAD);
+		COPY(shares, group + OFF_TG_SHARES);
+		if (all > load && all)
+			load = (shares >> 10) * load / all;
+		else
+			load = shares >> 10;
+		se = parent;
+	}
+#endif
+#endif
+	return load;
+}
+
+/* sched_migrate_task(p, dest_cpu): p is off the source queue and not yet on the other (detach_task, move_queued_task). */
+int watch_migrate(u64 *ctx)
+{
+	u32 zero = 0, dst = (u32)ctx[1], src;
+	struct wc_check *chk = check.lookup(&zero);
+	u64 p = ctx[0];
+
+	hide(p);
+	if (!chk || why_moved(p) != WC_OP_BALANCE)
+		return 0;
+	src = task_cpu(p);
+	__sync_fetch_and_add(&chk->moves, 1);
+	if (chk->suspected_at) {
+		if (nr_running(dst) == 0)
+			fill(chk, dst, &chk->by_move);
+		if (nr_running(src) == 1)
+			relieve(chk, src, &chk->by_move);
+	}
+#ifdef OFF_CFS_LOAD
+	{
+		struct wc_cpu *from = cpus.lookup(&src), *to = cpus.lookup(&dst);
+		u64 a = 0, b = 0;
+
+		if (!from || !to || !from->rq || !to->rq)
+			return 0;
+		COPY(a, from->rq + OFF_RQ_CFS + OFF_CFS_LOAD);
+		COPY(b, to->rq + OFF_RQ_CFS + OFF_CFS_LOAD);
+		a += left_with(p);
+		if (a <= b)
+			__sync_fetch_and_add(&chk->useless, 1);
+	}
+#endif
+	return 0;
+}
+
+/* sched_wakeup_new(p): p is on its queue. */
+int watch_new(u64 *ctx)
+{
+	u32 zero = 0, cpu;
+	struct wc_check *chk = check.lookup(&zero);
+	u64 p = ctx[0];
+
+	hide(p);
+	if (!chk || !chk->suspected_at)
+		return 0;
+	cpu = task_cpu(p);
+	if (nr_running(cpu) == 1)
+		fill(chk, cpu, &chk->by_fork);
+	return 0;
+}
+
+/* sched_process_exit(p): p still counts on the queue of the CPU it runs on. */
+int watch_exit(u64 *ctx)
+{
+	u32 zero = 0, cpu = bpf_get_smp_processor_id();
+	struct wc_check *chk = check.lookup(&zero);
+
+	if (!chk || !chk->suspected_at)
+		return 0;
+	if (nr_running(cpu) == 2)
+		relieve(chk, cpu, &chk->by_exit);
+	return 0;
+}
+
+/* Event-driven: count idle and overloaded CPUs at every change; rq->lock is held, so a CPU's changes are in order. */
+int watch_nr(u64 *ctx)
+{
+	u64 rq = ctx[0];
+	u32 zero = 0, cpu, nr, was, *old;
+	struct wc_check *chk = check.lookup(&zero);
+
+	hide(rq);
+	cpu = LOAD(u32, rq, OFF_RQ_CPU);
+	nr = LOAD(u32, rq, OFF_RQ_NR);
+	old = nr_of.lookup(&cpu);
+	if (!chk || !old)
+		return 0;
 	was = *old;
 	*old = nr;
 	if (was == nr)
-		return;
-	if (was != UNKNOWN && (was == 0) != (nr == 0))
+		return 0;
+	if ((was == 0) != (nr == 0))
 		__sync_fetch_and_add(&chk->n_idle, nr == 0 ? 1 : -1);
-	if (was != UNKNOWN && (was >= 2) != (nr >= 2))
+	if ((was >= 2 && was != UNKNOWN) != (nr >= 2))
 		__sync_fetch_and_add(&chk->n_over, nr >= 2 ? 1 : -1);
-	if (was == UNKNOWN) {
-		if (nr == 0)
-			__sync_fetch_and_add(&chk->n_idle, 1);
-		if (nr >= 2)
-			__sync_fetch_and_add(&chk->n_over, 1);
-	}
 	if (chk->n_idle > 0 && chk->n_over > 0 && !chk->suspected_at && !chk->hold)
 		suspect(chk, bpf_ktime_get_ns());
-#endif
-}
-
-/* A task was created or ended: it may have been the violation's end, the next tick will tell. */
-static __always_inline void checker_event(struct where *w)
-{
-}
-
-static __always_inline void checker_migrate(struct where *w, u32 src, u32 dst, u64 op)
-{
-	u32 zero = 0, nr = 1;
-	struct wc_check *chk = check.lookup(&zero);
-	struct wc_cpu *from, *to;
-
-	if (!chk || op != WC_OP_BALANCE)
-		return;
-	chk->moves++;
-	to = cpus.lookup(&dst);
-	from = cpus.lookup(&src);
-	if (!from || !to || !from->rq || !to->rq)
-		return;
-	COPY(nr, to->rq + OFF_RQ_NR);
-	if (nr == 0 && chk->suspected_at)
-		clear(chk); /* the scheduler repairs it */
-#ifdef OFF_CFS_LOAD
-	{
-		u64 a = 0, b = 0;
-
-		COPY(a, from->rq + OFF_RQ_CFS + OFF_CFS_LOAD);
-		COPY(b, to->rq + OFF_RQ_CFS + OFF_CFS_LOAD);
-		if (a <= b)
-			chk->useless++;
-	}
-#endif
+	return 0;
 }
 
 /* For the run-delay check: what every task has waited so far. */

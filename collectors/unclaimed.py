@@ -10,28 +10,33 @@
 # idle one. If there is one, it keeps looking for M (default 100 ms); what is still there then is a violation: the last
 # seconds before it (flight recorder) and 20 ms after it are written, and checking goes on.
 #
+# During M it watches migrations, new threads and exits, CPU by CPU: an idle CPU that got a thread and an overloaded one
+# that lost its last waiting thread no longer count; the suspicion is dropped when no other pair is left.
+#
 # Innocent reasons it knows: affinity (respected), short imbalances (M), a task left queued by delayed dequeue.
 # Innocent reasons it cannot know: CPUs kept free on purpose (isolated by cpusets without affinity). Real-time and
 # deadline threads are not looked at.
 #
 # Overhead: measured, see benchmarks/RESULTS.md ("capture"). --before 0 records nothing until a violation is raised and
-# costs least; the flight recorder costs a few per cent on workloads that switch hundreds of thousands of times a second.
+# then 20 ms of it, as the paper's did; that costs least. The flight recorder costs a few per cent on workloads that
+# switch hundreds of thousands of times a second.
 #
 # REQUIRES: Linux 5.8+ with BTF; CAP_BPF and CAP_PERFMON, or root.
 
 import argparse
-import http.server
 import json
 import os
+import platform
 import re
 import select
 import signal
 import struct
 import sys
-import threading
 import time
 
 import _bpf
+import _deficit
+import _metrics
 import _recorder
 
 EXAMPLES = """examples:
@@ -43,7 +48,7 @@ EXAMPLES = """examples:
     unclaimed --deficit --useless     # the paper's two other checks as well
 """
 #: struct wc_check
-CHECK = struct.Struct("<14Q4I2q4Q")
+CHECK = struct.Struct("<14Q4I2q11Q")
 FIELDS = (
     "period",
     "persist",
@@ -52,7 +57,7 @@ FIELDS = (
     "next_check",
     "suspected_at",
     "misses",
-    "last_miss",
+    "dropped",
     "checks",
     "suspected",
     "cleared",
@@ -69,11 +74,22 @@ FIELDS = (
     "useless",
     "looked",
     "truncated",
+    "by_move",
+    "by_fork",
+    "by_exit",
+    "recovered",
+    "cleared_at",
+    "last_look",
+    "late",
 )
+#: what the M watch looks at
+WATCHED = [
+    ("sched_migrate_task", "watch_migrate"),
+    ("sched_wakeup_new", "watch_new"),
+    ("sched_process_exit", "watch_exit"),
+]
 POLL_S = 0.05
 AFTER_S = 0.02
-#: the artefact's second invariant: 200 ms of waiting per second
-DEFICIT = 0.2
 
 
 def seconds(text):
@@ -113,7 +129,7 @@ def parse(argv):
         type=float,
         default=2.0,
         metavar="N",
-        help="flight recorder: seconds kept before a violation (default 2; 0: no recorder)",
+        help="flight recorder: seconds kept before a violation (default 2; 0: record only the 20 ms after)",
     )
     p.add_argument(
         "--buffer", type=float, default=8.0, metavar="MIB", help="ring per CPU (default 8)"
@@ -157,18 +173,20 @@ class Checker:
     def __init__(self, a):
         self.a = a
         self.tick = min(0.01, max(0.001, a.persist / 20))
-        defines = ["-DSTEPS=256", *(["-DEVENT_DRIVEN=1"] if a.event_driven else [])]
+        defines = ["-DSTEPS=256"]
+        release = [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
+        if release >= [6, 1]:
+            defines.append("-DDETACHED_LOAD=1")
         recording = a.before > 0
-        events = _recorder.DEFAULT if recording else ()
-        extra = [("sched_migrate_task", "on_migrate")] if not recording else []
-        if a.event_driven and not recording:
-            extra.append(("sched_update_nr_running_tp", "on_nr_running"))
+        extra = list(WATCHED)
+        if a.event_driven:
+            extra.append(("sched_update_nr_running_tp", "watch_nr"))
         self.r = r = _recorder.Recorder(
-            events,
-            a.buffer if recording else 0.02,
+            _recorder.DEFAULT,
+            a.buffer if recording else min(a.buffer, 1.0),
             overwrite=True,
             sources=("unclaimed.c",),
-            defines=[*defines, "-DHAVE_CHECKER=1"],
+            defines=defines,
         )
         self.memory = memoryview(r.programs.mmap("check", 256, write=True))
         self.nr_of = memoryview(r.programs.mmap("nr_of", r.cpus * 8, write=True)).cast("I")
@@ -179,7 +197,11 @@ class Checker:
         self.put("persist", int(a.persist * 1e9))
         self.put("event_driven", int(a.event_driven))
         self.put("hold", 1)
-        r.start(extra)
+        r.start(extra, attach=recording)
+        if a.event_driven and "sched_update_nr_running_tp" in r.programs.missing:
+            raise _bpf.CannotLoad(
+                "--event-driven needs the tracepoint sched_update_nr_running_tp (Linux 5.9 or later)"
+            )
         if a.deficit:
             self.delays = self._delays()
         if a.event_driven:
@@ -218,22 +240,22 @@ class Checker:
         return {pid: (delay, cpu) for delay, pid, cpu in struct.iter_unpack("<QII", raw)}
 
     def deficit(self, elapsed):
-        """CPUs whose threads waited over 200 ms per second while another's waited a tenth of that."""
+        """CPUs with a run-delay deficit since the last call, and what every CPU's threads waited per second."""
         now = self._delays()
-        per_cpu = dict.fromkeys(_bpf.online(), 0)
-        for pid, (delay, cpu) in now.items():
-            if cpu in per_cpu:
-                per_cpu[cpu] += max(0, delay - self.delays.get(pid, (delay, cpu))[0])
+        share = _deficit.shares(self.delays, now, _bpf.online(), elapsed)
         self.delays = now
-        share = {c: d / 1e9 / elapsed for c, d in per_cpu.items()}
-        bad = [c for c, s in share.items() if s > DEFICIT and min(share.values()) < 0.1 * s]
+        bad = _deficit.deficits(share)
         self.deficits += bool(bad)
         return bad, share
 
     def recording_of(self, began):
-        """The flight recorder as one file in memory."""
-        parts = []
-        r = self.r
+        """What happened around a violation, as one file in memory."""
+        return self._last_seconds(began) if self.recording else self._from_now(began)
+
+    def _last_seconds(self, began):
+        """The flight recorder's content, 20 ms after."""
+        time.sleep(AFTER_S)
+        parts, r = [], self.r
         since = r.dump(
             lambda views: parts.extend(bytes(v) for v in views),
             self.a.before + self.a.persist + AFTER_S + 0.2,
@@ -244,41 +266,30 @@ class Checker:
             [head, *r.snapshot_block(), *parts, *r.counters_block(), *r.end_block(why="violation")]
         )
 
+    def _from_now(self, began):
+        """Nothing was recorded so far: attach, take the state of every task, record for 20 ms, as the paper did."""
+        parts, r = [], self.r
+        started = time.monotonic()
+        r.attach()
+        r.take_snapshot()
+        head = [r.header(violation_ns=began), *r.snapshot_block()]
+        time.sleep(AFTER_S)
+        r.dump(lambda views: parts.extend(bytes(v) for v in views), time.monotonic() - started)
+        r.detach()
+        return b"".join([*head, *parts, *r.counters_block(), *r.end_block(why="violation")])
 
-def metrics_server(where, checker):
-    """Prometheus text format on its own thread."""
-
-    class Page(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            if self.path not in ("/metrics", "/"):
-                self.send_error(404)
-                return
-            s = checker.state()
-            rows = [
-                ("checks", s["checks"], "Looks at the invariant"),
-                ("suspected", s["suspected"], "Looks that found one"),
-                ("confirmed", s["confirmed"], "Violations that lasted M"),
-                ("balance_moves", s["moves"], "Balancing migrations"),
-                ("useless_moves", s["useless"], "of them to a queue at least as loaded"),
-                ("deficits", checker.deficits, "Run-delay deficits"),
-            ]
-            text = "".join(
-                "# HELP wastedcores_%s_total %s\n# TYPE wastedcores_%s_total counter\nwastedcores_%s_total %d\n"
-                % (n, h, n, n, v)
-                for n, v, h in rows
-            ).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def log_message(self, *args):
-            pass
-
-    server = http.server.HTTPServer(where, Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
+    def counts(self):
+        """(name, value, help) of the metrics."""
+        s = self.state()
+        return [
+            ("checks", s["checks"], "Looks at the invariant"),
+            ("suspected", s["suspected"], "Looks that found one"),
+            ("confirmed", s["confirmed"], "Violations that lasted M"),
+            ("recovered", s["recovered"], "Suspicions that a migration, a fork or an exit ended"),
+            ("balance_moves", s["moves"], "Balancing migrations"),
+            ("useless_moves", s["useless"], "of them to a queue at least as loaded"),
+            ("deficits", self.deficits, "Run-delay deficits"),
+        ]
 
 
 def say(a, event, blob=b"", **fields):
@@ -324,7 +335,7 @@ def main(argv=None):
     privileges = _recorder.least_privilege(perf_events=True)
     try:
         checker = Checker(a)
-        server = metrics_server(a.metrics, checker) if a.metrics else None
+        server = _metrics.serve(a.metrics, checker.counts) if a.metrics else None
     except (_bpf.CannotLoad, OSError) as e:
         print("unclaimed: %s" % e, file=sys.stderr)
         return 2
@@ -341,7 +352,7 @@ def main(argv=None):
         watch(a, checker, stop)
     except BrokenPipeError:
         return 2
-    checker.r.programs.detach()
+    checker.r.close()
     return 1 if checker.state()["confirmed"] else 0
 
 
@@ -349,15 +360,18 @@ def watch(a, checker, stop):
     """Wait for the kernel to raise something; dump; go on."""
     started = last_deficit = time.monotonic()
     raised = 0
-    last_ping = started
+    last_ping = last_online = started
+    up = _bpf.online()
     while not stop:
         now = time.monotonic()
         if a.seconds is not None and now - started >= a.seconds:
             break
         if a.until_eof and select.select([0], [], [], 0)[0] and not os.read(0, 4096):
             break
-        if checker.timer_cpu not in _bpf.online():  # its CPU went away, and the timer with it
-            checker.timer_cpu = _bpf.online()[0]
+        if now - last_online >= 1:
+            last_online, up = now, _bpf.online()
+        if checker.timer_cpu not in up:  # its CPU went away, and the timer with it
+            checker.timer_cpu = up[0]
             try:
                 checker.r.programs.timer("on_timer", int(checker.tick * 1e9), checker.timer_cpu)
             except (_bpf.CannotLoad, OSError):
@@ -366,10 +380,7 @@ def watch(a, checker, stop):
         s = checker.state()
         if s["confirmed"] > raised:
             raised = s["confirmed"]
-            blob = b""
-            if checker.recording and raised <= a.evidence:
-                time.sleep(AFTER_S)
-                blob = checker.recording_of(s["began"])
+            blob = checker.recording_of(s["began"]) if raised <= a.evidence else b""
             fields = {
                 "idle_cpu": s["idle_cpu"],
                 "busy_cpu": s["busy_cpu"],
@@ -378,6 +389,8 @@ def watch(a, checker, stop):
                 "began_ns": s["began"],
                 "confirmed_ns": s["confirmed_at"],
                 "lasted_ms": round((s["confirmed_at"] - s["began"]) / 1e6),
+                "cleared_ns": s["cleared_at"],
+                "late_ns": s["late"],
                 "number": raised,
             }
             if a.dir and blob:
@@ -414,6 +427,10 @@ def watch(a, checker, stop):
         truncated=s["truncated"],
         moves=s["moves"],
         useless=s["useless"],
+        recovered=s["recovered"],
+        by_move=s["by_move"],
+        by_fork=s["by_fork"],
+        by_exit=s["by_exit"],
         deficits=checker.deficits,
         events=seen,
         seconds=round(time.monotonic() - started, 3),

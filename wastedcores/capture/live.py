@@ -131,7 +131,7 @@ def live_check(
     output
         Folder for the recording of each confirmed violation (made if absent); None: only the figures are kept.
     before_s
-        Seconds the flight recorder keeps before a violation; 0: do not record.
+        Seconds the flight recorder keeps before a violation; 0: record only the 20 ms after, which costs least.
     most_evidence
         Recordings at most.
     deficit, useless
@@ -150,6 +150,8 @@ def live_check(
         raise UsageError("S and M must be at least 1 ms.")
     if seconds is not None and seconds <= 0:
         raise UsageError(f"seconds {seconds}: expected more than 0.")
+    if not 0 <= before_s <= 600:
+        raise UsageError(f"seconds before a violation {before_s:g}: expected 0 to 600.")
     chosen = choose(backend)
     say = progress or (lambda _: None)
     say(f"checking with {chosen.name} ({chosen.why})")
@@ -271,7 +273,8 @@ def _take(
         say("looking")
     elif event == "end":
         result.seconds = float(message["seconds"])
-        keys = ("cleared", "moves", "useless", "deficits", "truncated")
+        keys = ["cleared", "recovered", "by_move", "by_fork", "by_exit"]
+        keys += ["moves", "useless", "deficits", "truncated"]
         result.other = {k: message[k] for k in keys if k in message}
     elif event == "deficit":
         say(f"run-delay deficit on CPUs {message['cpus']}")
@@ -287,7 +290,14 @@ def _keep(result: LiveCheck, raws: list[Path], say: Callable[[str], None]) -> No
         found = check(trace, persist_ns=result.m_ns)
         if result.worst is None or found.thread_ns > result.worst.thread_ns:
             result.worst = found
-    if result.worst is not None and result.worst.verdict == "clean":
+    if result.worst is None or result.worst.verdict != "clean":
+        return
+    if result.worst.duration_ns < result.m_ns:
+        result.notes.append(
+            "only the moment after a violation was raised was recorded (before 0): shorter than M, so no episode of "
+            "the recording is persistent"
+        )
+    else:
         result.notes.append(
             "the checker's violation is interrupted in the recording by tasks that ran on the idle CPU for a moment; "
             "each of its episodes is shorter than M"

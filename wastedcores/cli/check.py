@@ -70,6 +70,13 @@ def check(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Live: keep each violation's recording"),
     ] = None,
+    before: Annotated[
+        float,
+        typer.Option(
+            metavar="N",
+            help="Live: seconds recorded before a violation; 0: only the 20 ms after (cheapest)",
+        ),
+    ] = 2.0,
     metrics: Annotated[
         str | None, typer.Option(metavar=":PORT", help="Live: Prometheus text on loopback")
     ] = None,
@@ -93,6 +100,7 @@ def check(
             persist=persist,
             event_driven=event_driven,
             output=output,
+            before_s=before,
             metrics=metrics,
             backend=backend,
             deficit=deficit,

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The artefact's second invariant: no CPU's threads wait much while another CPU's hardly wait."""
+
+#: seconds of waiting per second that are too much
+TOO_MUCH = 0.2
+#: another CPU must wait less than this share of it, else the machine is merely full
+HARDLY = 0.1
+
+
+def shares(before, now, cpus, seconds):
+    """Seconds of waiting per second and CPU.
+
+    before, now: pid -> (run delay so far in ns, CPU), as sched_info has them; a task that is new counts from now on.
+    """
+    waited = dict.fromkeys(cpus, 0)
+    for pid, (delay, cpu) in now.items():
+        if cpu in waited:
+            waited[cpu] += max(0, delay - before.get(pid, (delay, cpu))[0])
+    return {cpu: ns / 1e9 / seconds for cpu, ns in waited.items()}
+
+
+def deficits(share):
+    """CPUs whose threads wait too much beside one whose threads hardly wait."""
+    least = min(share.values())
+    return [cpu for cpu, s in share.items() if s > TOO_MUCH and least < HARDLY * s]
