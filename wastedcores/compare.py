@@ -5,6 +5,7 @@ Interface::
     c = compare({"v4.1": replay(...), "v4.1+missing_domains": replay(...)})     or traces, or both
     c.table         a row per run: makespan, result, wasted core time, waits, migrations
     c.balance       a row per run and level: load_balance() calls by result (replays only)
+    c.suggestions   a row per run, module and moment: what the core of a design made of it (replays of designs only)
     c.gain("makespan_s")     how much less than the first run, as a fraction
     c.to_json()     {"schema": "wastedcores.compare/1", ...}
 """
@@ -44,9 +45,12 @@ class Comparison:
     table
         A row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an
         idle and an overloaded CPU), wasted_core_s (integral of min(idle CPUs, waiting threads)), busy_cpus, waits,
-        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, migrations, and a column per kind of migration.
+        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a
+        design's modules), migrations, and a column per kind of migration.
     balance
         Per run, level and kind of idleness: calls, refusals and one column per result; empty without replays.
+    suggestions
+        Per run, module and moment: asked, silent, taken, refused (docs/design-mode.md); empty without designs.
     checks
         The invariant, checked on each run.
     waits
@@ -55,6 +59,7 @@ class Comparison:
 
     table: pl.DataFrame
     balance: pl.DataFrame
+    suggestions: pl.DataFrame
     checks: dict[str, CheckResult]
     waits: dict[str, np.ndarray]
 
@@ -81,7 +86,8 @@ class Comparison:
         runs = []
         for row in self.table.to_dicts():
             calls = self.balance.filter(pl.col("run") == row["run"]).drop("run").to_dicts()
-            runs.append({**row, "balance": calls})
+            asked = self.suggestions.filter(pl.col("run") == row["run"]).drop("run").to_dicts()
+            runs.append({**row, "balance": calls, "suggestions": asked})
         return {"schema": COMPARE_SCHEMA, "runs": runs}
 
 
@@ -110,7 +116,7 @@ def compare(
     """
     if not runs:
         raise UsageError("compare: no run given; pass at least one trace or replay.")
-    rows, balance = [], []
+    rows, balance, asked = [], [], []
     checks: dict[str, CheckResult] = {}
     waits: dict[str, np.ndarray] = {}
     for name, run in runs.items():
@@ -124,15 +130,23 @@ def compare(
                 **_outcome(replayed, result),
                 **_waste(result),
                 **_percentiles(waits[name]),
+                "refused_suggestions": _refused(replayed),
                 **_migrations(trace, result),
             }
         )
         if replayed is not None:
             balance.append(_calls(replayed, name))
+            asked.append(replayed.suggestions.select(pl.lit(name).alias("run"), pl.all()))
     table = pl.DataFrame(rows, infer_schema_length=None).with_columns(
         pl.selectors.integer().fill_null(0)
     )
-    return Comparison(table, pl.concat(balance) if balance else _no_calls(), checks, waits)
+    return Comparison(
+        table,
+        pl.concat(balance) if balance else _no_calls(),
+        pl.concat([_nothing_asked(), *asked]),
+        checks,
+        waits,
+    )
 
 
 def _check(run: Trace | Replay, persist_ns: int, ignore_affinity: bool) -> CheckResult:
@@ -216,6 +230,23 @@ def _migrations(trace: Trace, result: CheckResult) -> dict[str, int]:
     out = {"migrations": int(counts["len"].sum())}
     out.update({f"migrations_{op}": int(n) for op, n in counts.iter_rows() if op is not None})
     return out
+
+
+# --- suggestions of a design's modules --------------------------------------------------------------------------------
+
+
+def _nothing_asked() -> pl.DataFrame:
+    texts = dict.fromkeys(("run", "module", "moment"), pl.String)
+    return pl.DataFrame(
+        schema=texts | dict.fromkeys(("asked", "silent", "taken", "refused"), pl.Int64)
+    )
+
+
+def _refused(run: Replay | None) -> int | None:
+    """Suggestions the core refused; null where nobody is asked."""
+    if run is None or not run.kernel.is_design:
+        return None
+    return int(run.suggestions["refused"].sum())
 
 
 # --- load_balance() calls ---------------------------------------------------------------------------------------------

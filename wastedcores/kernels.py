@@ -15,6 +15,10 @@ Interface::
 "paper" is a fix as the paper's text has it, "patch" as the authors' published patch has it (they differ: the group
 construction patch also lets every CPU balance, the group imbalance patch takes the last group that passes; see
 scheduler-model 13). Names: ``vX.Y`` from v3.19 to v6.18, then ``+fix`` or ``+fix:patch`` repeatedly or ``+all_fixes``.
+
+Beside the history there are designs (paper, section 5): ``core``, a scheduler that keeps every core busy while a thread
+waits, with optimisation modules in the order in which it asks them: ``core+cache_affinity+power``. docs/design-mode.md
+has the rules.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 
@@ -37,6 +42,18 @@ OLDEST, NEWEST = (3, 19), (6, 18)
 
 #: the release whose balancing the replay models
 MODELLED = (4, 1)
+#: the core module's name, and the optimisation modules it can ask: name -> what it suggests (paper, section 5)
+CORE = "core"
+MODULES = {
+    "cache_affinity": "wake a thread on the CPU where it ran last",
+    "waker_locality": "wake a thread on its waker's node, beside it if nothing there is idle",
+    "load_balance": "at ticks, take a thread from the longest queue",
+    "numa": "keep a thread on the node where it started, where its memory is",
+    "contention": "spread threads over the last-level caches",
+    "power": "fill the nodes that are awake and let the others sleep",
+    "wakeup_v4_1": "place as Linux v4.1 does, with the Overload-on-Wakeup bug",
+    "balance_v4_1": "help at going idle as Linux v4.1 does, with its Group Imbalance and domain bugs",
+}
 
 #: release from which mainline does not need the fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
 #: for balancing by number of tasks instead of average load; wake-up is still confined to the LLC
@@ -87,7 +104,7 @@ _GUEST = {
 
 @dataclass(frozen=True)
 class KernelModel:
-    """One Linux kernel, x86-64, as the models need it.
+    """One Linux kernel, x86-64, or one design, as the models need it.
 
     Attributes
     ----------
@@ -99,6 +116,8 @@ class KernelModel:
         None (as released), ``"paper"`` or ``"patch"``.
     sched_debug
         Booted with ``sched_debug``.
+    modules
+        Of a design: the optimisation modules in order; None: a Linux.
     """
 
     name: str
@@ -108,6 +127,7 @@ class KernelModel:
     overload_on_wakeup: str | None = None
     missing_domains: str | None = None
     sched_debug: bool = False
+    modules: tuple[str, ...] | None = None
 
     @classmethod
     def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
@@ -116,18 +136,22 @@ class KernelModel:
         Parameters
         ----------
         name
-            ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``6.1.0-56-amd64``, ``4.1.3-patched``, ...
+            ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``6.1.0-56-amd64``, ``4.1.3-patched``, ...;
+            ``core``, ``core+cache_affinity``, ...
         sched_debug
             Booted with ``sched_debug``.
 
         Raises
         ------
         UnknownKernelError
-            Not a version between 3.19 and 6.18, or not a fix that version can take.
+            Not a version between 3.19 and 6.18, or not a fix that version can take, or not a module.
         """
         base, *parts = _LITERAL.get(name.strip(), name.strip()).split("+")
+        if base == CORE:
+            modules = _modules(parts, name)
+            return cls("+".join((CORE, *modules)), (4, 1), sched_debug=sched_debug, modules=modules)
         version = _version(base, name)
-        fixes: dict[str, str] = {}
+        fixes: dict[str, Any] = {}
         for part in parts:
             fix, _, reading = part.partition(":")
             if reading not in ("", "paper", "patch"):
@@ -166,6 +190,16 @@ class KernelModel:
     def at_least(self, *version: int) -> bool:
         """Tell whether this release is ``version`` or newer."""
         return self.version >= version
+
+    @property
+    def is_design(self) -> bool:
+        """Whether this is the core module with optimisation modules instead of a Linux."""
+        return self.modules is not None
+
+    @property
+    def linux(self) -> KernelModel:
+        """The Linux whose domains a replay is built with: itself; of a design v4.1, which its modules may transcribe."""
+        return KernelModel.named("v4.1", self.sched_debug) if self.is_design else self
 
     @property
     def fixes(self) -> dict[str, str]:
@@ -221,8 +255,29 @@ class KernelModel:
         return self.group_construction == "patch"
 
 
+def _modules(parts: list[str], name: str) -> tuple[str, ...]:
+    """The modules of a design's name, in order."""
+    for i, module in enumerate(parts):
+        if module not in MODULES:
+            near = difflib.get_close_matches(module, MODULES, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise UnknownKernelError(
+                f"kernel {name!r}: unknown module {module!r}{hint}; the core can ask {', '.join(MODULES)}. Fixes belong "
+                "to a Linux (v4.1+all_fixes); your own module goes to the reference (docs/design-mode.md)"
+            )
+        if module in parts[:i]:
+            raise UnknownKernelError(
+                f"kernel {name!r}: module {module!r} is given twice; give each once, in the order the core asks them"
+            )
+    return tuple(parts)
+
+
 def _fix_name(fix: str, name: str) -> str:
     fix = SHORT.get(fix, fix)
+    if fix in MODULES:
+        raise UnknownKernelError(
+            f"kernel {name!r}: {fix} is no fix of a Linux but an optimisation module; write core+{fix}"
+        )
     if fix not in FIXES:
         near = difflib.get_close_matches(fix, FIXES, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
@@ -244,7 +299,7 @@ def _version(base: str, name: str) -> tuple[int, ...]:
     raise UnknownKernelError(
         f"kernel {name!r} is unknown{f' (did you mean {near[0]}?)' if near else ''}; give a "
         f"version from v{'.'.join(map(str, OLDEST))} to v{'.'.join(map(str, NEWEST))}, such as v4.1, v4.12, v6.1, "
-        "with fixes as in v4.1+group_construction"
+        "with fixes as in v4.1+group_construction, or a design such as core+cache_affinity"
     )
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from wastedcores.engine import codes as c
 from wastedcores.engine.build import cpus_of
 from wastedcores.errors import WorkloadError
-from wastedcores.kernels import FIXES, KernelModel
+from wastedcores.kernels import FIXES, MODULES, KernelModel
 from wastedcores.reference import Event, Kernel, Program, Simulation, TaskSpec
 from wastedcores.replay import RawReplay, simulate
+from wastedcores.replay.design import refusal_text, suggestions
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Row
@@ -70,6 +71,11 @@ kernels = st.builds(
         "v4.1" + "".join(f"+{f}:{r}" for f, r in zip(FIXES, readings, strict=True) if r)
     ),
     st.tuples(*[st.sampled_from([None, None, "paper", "patch"])] * len(FIXES)),
+)
+
+#: a design with any modules in any order
+designs = st.lists(st.sampled_from(list(MODULES)), unique=True, max_size=4).map(
+    lambda modules: KernelModel.named("+".join(("core", *modules)))
 )
 
 costs = st.sampled_from(
@@ -213,12 +219,12 @@ def programs(draw, machine: Machine):
 
 
 @st.composite
-def cases(draw) -> Case:
-    """Everything random."""
+def cases(draw, of: st.SearchStrategy[KernelModel] = kernels) -> Case:
+    """Everything random; ``of``: kernels or designs."""
     machine = draw(machines())
     return Case(
         machine,
-        draw(kernels),
+        draw(of),
         draw(programs(machine)),
         draw(costs),
         draw(st.integers(0, 2**31)),
@@ -240,6 +246,8 @@ def by_engine(case: Case) -> tuple[list[tuple], dict, str]:
     except WorkloadError as e:
         return [], {}, str(e)
     calls = {tuple(at): int(raw.counts[tuple(at)]) for at in np.argwhere(raw.counts).tolist()}
+    for row in suggestions(raw.masks, case.kernel).to_dicts():
+        calls |= {(row["module"], row["moment"], a): row[a] for a in c.ANSWERS if row[a]}
     return engine_rows(raw, case.machine.cpus), calls, ""
 
 
@@ -250,6 +258,8 @@ def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
         name = c.LOG_KINDS[kind]
         if name == "considered":
             rows.append((ts, name, cpu, src, value, op, tuple(cpus_of(raw.masks[pid], cpus))))
+        elif kind == c.LOG_REFUSED:
+            rows.append((ts, name, cpu, pid, refusal_text(other, value), src, 0, op))
         else:
             rows.append((ts, name, cpu, pid, other, src, value, op))
     return rows
@@ -258,7 +268,7 @@ def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
 def by_reference(case: Case) -> tuple[list[tuple], dict, str]:
     """The same of the plain-Python reference."""
     steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in case.program.hotplug)
-    trees = domain_events(case.machine.after(steps), case.kernel)
+    trees = domain_events(case.machine.after(steps), case.kernel.linux)
     k = Kernel(case.machine, case.kernel, trees, case.costs, considered=case.considered)
     try:
         Simulation(k, case.program, case.seed).run(case.until_ns)
@@ -268,6 +278,7 @@ def by_reference(case: Case) -> tuple[list[tuple], dict, str]:
         (level, _IDLE[idle], _RESULTS[result]): n
         for (level, idle, result), n in k.balance_calls.items()
     }
+    calls |= dict(k.core.counts) if k.core else {}
     return [_reference_row(e, case.program) for e in k.log], calls, ""
 
 
@@ -276,7 +287,7 @@ def _reference_row(e: Event, program: Program) -> tuple:
     op = _OPS.get(d.get("op"), -1)
     if e.kind == "considered":
         return (e.ts_ns, e.kind, d["cpu"], d["src_cpu"], d["value"], op, d["cpu_mask"])
-    other = d.get("prev_pid", d.get("by_pid", -1))
+    other = d["text"] if op == c.WHY_REFUSED else d.get("prev_pid", d.get("by_pid", -1))
     value = d.get("value", d.get("nr_running", -1))
     if e.kind == "switch":
         value = _STATES[d["prev_state"]]
@@ -303,7 +314,9 @@ def difference(case: Case) -> str:
                 f"event {i} of {len(mine)} | {len(other)}\n{before}\nengine    {a}\nreference {b}"
             )
     if calls != other_calls:
-        keys = sorted(k for k in calls | other_calls if calls.get(k) != other_calls.get(k))
+        keys = sorted(
+            (k for k in calls | other_calls if calls.get(k) != other_calls.get(k)), key=str
+        )
         return "balance calls " + "; ".join(
             f"{k}: engine {calls.get(k, 0)}, reference {other_calls.get(k, 0)}" for k in keys
         )

@@ -21,6 +21,8 @@ _EPILOG = """Examples:
 
   wastedcores compare spmd --kernel v4.1 --kernel v4.1+all_fixes -o cost.html
 
+  wastedcores compare overload-on-wakeup --kernel v4.1 --kernel core+wakeup_v4_1
+
 The first kernel is what the others are measured against. Without --kernel: v4.1 and v4.1 with the scenario's fix.
 """
 
@@ -43,6 +45,7 @@ _ROWS = (
     ("wait_p99_ms", "wait, 99 %", "{:.3f} ms"),
     ("wait_max_ms", "wait, longest", "{:.3f} ms"),
     ("migrations", "migrations", "{:d}"),
+    ("refused_suggestions", "refused suggestions", "{:d}"),
 )
 
 
@@ -117,11 +120,15 @@ def _print(found: Comparison) -> None:
         print(f"({i}) {row['run']}: {row['verdict']}")
     print("\n" + " " * 28 + "".join(f"{f'({i})':>14}" for i in range(len(rows))))
     for key, title, form in _ROWS:
-        if all(row[key] is None for row in rows):
+        designs = found.suggestions.height > 0 or key != "refused_suggestions"
+        if all(row[key] is None for row in rows) or not designs:
             continue
         name = str(rows[0]["result_name"]) if key == "result" else title
         cells = ["-" if row[key] is None else form.format(row[key]) for row in rows]
         print(f"{name:<28}" + "".join(f"{cell:>14}" for cell in cells))
+    _print_suggestions(found)
+    if not found.balance.height:
+        return
     print("\nload_balance() calls, and the share that left things as they were")
     for (level,), part in found.balance.group_by("level", maintain_order=True):
         cells = []
@@ -130,3 +137,16 @@ def _print(found: Comparison) -> None:
             calls, refused = int(mine["calls"].sum()), int(mine["refusals"].sum())
             cells.append(f"{calls} {100 * refused / calls:.0f} %" if calls else "none")
         print(f"  level {level:<20}" + "".join(f"{cell:>14}" for cell in cells))
+
+
+def _print_suggestions(found: Comparison) -> None:
+    """What the cores of designs refused, by module and moment."""
+    some = found.suggestions.filter(found.suggestions["silent"] < found.suggestions["asked"])
+    if not some.height:
+        return
+    print("\nsuggestions of modules at a moment, and how many the core refused")
+    names = found.table["run"].to_list()
+    for row in some.to_dicts():
+        made = row["asked"] - row["silent"]
+        what = f"({names.index(row['run'])}) {row['module']}: {row['moment']}"
+        print(f"  {what:<40}{made:>10}{row['refused']:>10}")

@@ -16,6 +16,8 @@ EPILOG = """Examples:
 
   wastedcores replay recorded-gc --kernel v4.1+group_construction:patch
 
+  wastedcores replay overload-on-wakeup --kernel core+cache_affinity+power
+
   wastedcores replay missing-domains --seed 7 -o trace.parquet --json
 """
 
@@ -23,7 +25,9 @@ EPILOG = """Examples:
 @app.command(epilog=EPILOG)
 def replay(
     scenario: Annotated[str, typer.Argument(help="Name, see `wastedcores scenarios`.")],
-    kernel: Annotated[str, typer.Option(help="Linux, with fixes: v4.1+missing_domains.")] = "v4.1",
+    kernel: Annotated[
+        str, typer.Option(help="Linux with fixes (v4.1+all_fixes), or a design (core+power).")
+    ] = "v4.1",
     machine: Annotated[
         str | None, typer.Option(metavar="NAME|FILE|live", help="Default: the scenario's own.")
     ] = None,
@@ -82,4 +86,10 @@ def _print(r: object, found: object) -> None:
         f"  idle while another overloaded  {100 * data['idle_while_overloaded']:.1f} % of the window"
     )
     typer.echo(f"  invariant    {found.verdict}")  # type: ignore[attr-defined]
+    for row in data["suggestions"]:
+        if row["silent"] < row["asked"]:
+            made = row["asked"] - row["silent"]
+            typer.echo(
+                f"  {row['module']}: {row['moment']}, {made} suggestions, {row['refused']} refused"
+            )
     typer.echo(f"  {data['events']} engine events in {data['wall_s']:.2f} s")

@@ -67,6 +67,11 @@ class Unit:
         """Let callers find the compiled function."""
         llvm.add_symbol(self.symbol, self._compiled.address)
 
+    @property
+    def address(self) -> int:
+        """Of the compiled function, after :func:`prepare`."""
+        return int(self._compiled.address)
+
     def __call__(self, m: np.ndarray, *numbers: int) -> Any:
         """Run on the world ``m``."""
         if self._entry is None:

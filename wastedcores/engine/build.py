@@ -201,6 +201,7 @@ class Layout:
         ops: np.ndarray,
         log_rows: int,
         node_of_cpu: np.ndarray,
+        design_rows: int = 0,
     ) -> np.ndarray:
         """Allocate and link everything; the engine's ``start_state`` does the rest."""
         n = self.cpus
@@ -221,7 +222,8 @@ class Layout:
             (s.G_Y0, self.waits),
             (s.G_TEMPLATE0, self.templates),
             (s.G_STEP0, len(hotplug)),
-            (s.G_SCRATCH, 9),
+            # six scratch rows, the three sets, the core row and what it names
+            (s.G_SCRATCH, 10 + design_rows),
             (s.G_MASK0, len(self.masks)),
             (s.G_LIST0, _rows(len(lists))),
             (s.G_OP0, len(ops)),

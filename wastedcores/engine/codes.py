@@ -70,6 +70,7 @@ LOG_EXIT = 7
 LOG_MARK = 8
 LOG_BALANCE = 9
 LOG_CONSIDERED = 10
+LOG_REFUSED = 11
 LOG_KINDS = [
     "nr_running",
     "load",
@@ -82,6 +83,7 @@ LOG_KINDS = [
     "mark",
     "balance",
     "considered",
+    "balance",
 ]
 
 # why a task moved, who balanced, who looked
@@ -99,6 +101,8 @@ LOOK_STATS = 10
 LOOK_QUEUE = 11
 LOOK_IDLEST_GROUP = 12
 LOOK_IDLEST_CPU = 13
+WHY_HANDOVER = 14
+WHY_REFUSED = 15
 OPS_OF_LOG = [
     "wakeup",
     "fork",
@@ -114,6 +118,8 @@ OPS_OF_LOG = [
     "find_busiest_queue",
     "find_idlest_group",
     "find_idlest_cpu",
+    "handover",
+    "refused",
 ]
 
 # --- how a run ends ---------------------------------------------------------------------------------------------------
@@ -147,6 +153,34 @@ BALANCE_V4_1 = 0
 GI_NONE = 0
 GI_PAPER = 1
 GI_PATCH = 2
+
+# optimisation modules of a design, their answers, and why one is refused (docs/design-mode.md)
+(
+    MOD_CACHE_AFFINITY,
+    MOD_WAKER_LOCALITY,
+    MOD_LOAD_BALANCE,
+    MOD_NUMA,
+    MOD_CONTENTION,
+    MOD_POWER,
+    MOD_WAKEUP_V4_1,
+    MOD_BALANCE_V4_1,
+) = range(8)
+MODULES = [
+    "cache_affinity",
+    "waker_locality",
+    "load_balance",
+    "numa",
+    "contention",
+    "power",
+    "wakeup_v4_1",
+    "balance_v4_1",
+]
+RES_SILENT, RES_TAKEN, RES_REFUSED = range(3)
+ANSWERS = ["silent", "taken", "refused"]
+WASTEFUL, IMPOSSIBLE = range(2)
+REFUSALS = ["a core would stay idle", "not possible"]
+#: moments are the WHY_ codes below this
+MOMENTS = 16
 
 # sched_domain flags, v4.1 (include/linux/sched.h)
 SD_LOAD_BALANCE = 0x1

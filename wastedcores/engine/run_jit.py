@@ -24,10 +24,12 @@ from wastedcores.engine.codes import (
     ST_DONE,
     ST_LOG_FULL,
     ST_RUNNING,
+    ST_TASKS_FULL,
     ST_UNTIL,
     W_NOTHING,
     WHY_HOTPLUG,
 )
+from wastedcores.engine.design.seam_jit import ASK_SETTLE, ask, designed
 from wastedcores.engine.draw_jit import draw, stream
 from wastedcores.engine.life_jit import new_task
 from wastedcores.engine.load_jit import jiffies
@@ -409,12 +411,24 @@ def after_event(m, was_tick):
             break
 
 
+@apart(NOTHING)
+def settle(m, was_tick):
+    """After an event a design hands over what waits in vain, perhaps to the CPU whose event it was."""
+    if m[0, G_STATUS] == ST_RUNNING:
+        ask(m, ASK_SETTLE, 0, 0, 0)
+        after_event(m, was_tick)
+
+
 @apart(VALUE)
 def run(m):
     """Simulate until all is done, G_UNTIL is reached, the log is nearly full or something is wrong."""
+    in_an_event = m[0, G_STATUS] == ST_TASKS_FULL
     m[0, G_STATUS] = ST_RUNNING
-    if m[0, G_EVENTS] > 0:
-        after_event(m, False)  # where a run that was stopped for room goes on
+    design = designed(m)
+    if in_an_event:
+        after_event(m, False)  # a run that was stopped for room goes on
+        if design:
+            settle(m, False)
     while m[0, G_STATUS] == ST_RUNNING:
         if m[0, G_LIVE] == 0:
             m[0, G_STATUS] = ST_DONE
@@ -437,5 +451,8 @@ def run(m):
                 m[0, G_JIFFY] = now // m[0, G_TICK]
         event = queue_jit.pop(m)
         m[0, G_EVENTS] += 1
-        after_event(m, dispatch(m, event))
+        was_tick = dispatch(m, event)
+        after_event(m, was_tick)
+        if design:
+            settle(m, was_tick)
     return m[0, G_STATUS]

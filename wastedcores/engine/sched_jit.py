@@ -32,6 +32,7 @@ from wastedcores.engine.codes import (
     WHY_FORK,
     WHY_WAKEUP,
 )
+from wastedcores.engine.design.seam_jit import ASK_PLACE, ASK_PULL, ASK_TICK, ask, designed
 from wastedcores.engine.entity_jit import add_nr_running, dequeue_task, enqueue_task
 from wastedcores.engine.load_jit import (
     catch_up_idle,
@@ -93,6 +94,7 @@ from wastedcores.engine.state import (
     SE_Q,
     SE_VRUNTIME,
     T_CPU,
+    T_HOME,
     T_KHEAD,
     T_LEFT,
     T_MASK,
@@ -166,7 +168,9 @@ def fallback_cpu(m, p, cpu):
 def select_task_rq(m, p, flag, sync):
     """select_task_rq()."""
     cpu = m[p, T_CPU]
-    if m[p, T_NALLOWED] > 1:
+    if m[p, T_NALLOWED] > 1 and designed(m):
+        cpu = ask(m, ASK_PLACE, p, flag, sync)
+    elif m[p, T_NALLOWED] > 1:
         cpu = select_task_rq_fair(m, p, cpu, flag, m[0, G_CPU], sync)
     if not test(m, m[p, T_MASK], cpu) or not test(m, MASK_ACTIVE, cpu):
         cpu = fallback_cpu(m, p, m[p, T_CPU])
@@ -208,7 +212,8 @@ def try_to_wake_up(m, p, sync):
             m[m[p, SE_Q], Q_REMOVED] += m[p, SE_LOAD]
         m[p, SE_EXEC_START] = 0
         set_task_rq(m, p, cpu)
-    if m[cpu, R_LLC_ID] == m[here, R_LLC_ID]:
+    if m[cpu, R_LLC_ID] == m[here, R_LLC_ID] or designed(m):
+        # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
         activate_woken(m, p, cpu)
         return
     m[p, T_STATE] = S_WAKING
@@ -248,6 +253,7 @@ def fork_task(m, p, cpu, parent):
         log_migrate(m, p, cpu, dst, WHY_FORK)
         set_task_rq(m, p, dst)
     init_task_runnable_average(m, p)
+    m[p, T_HOME] = m[dst, R_NODE]
     m[p, T_STATE] = S_READY
     enqueue_task(m, p, False, False)
     record(m, LOG_WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
@@ -325,6 +331,12 @@ def switch_to(m, cpu, prev_pid, state, p):
     m[cpu, R_DELAY] = m[0, G_SWITCH]
 
 
+@inner
+def find_work(m, cpu):
+    """A CPU ran out of work: whether it has some now."""
+    return ask(m, ASK_PULL, cpu, 0, 0) != 0 if designed(m) else idle_balance(m, cpu) != 0
+
+
 @apart(NOTHING)
 def schedule(m, cpu):
     """__schedule()."""
@@ -336,7 +348,7 @@ def schedule(m, cpu):
         dequeue_task(m, prev, True)
     q = m[0, G_CPUS] + cpu
     p = -1
-    if m[q, Q_NR] > 0 or idle_balance(m, cpu):
+    if m[q, Q_NR] > 0 or find_work(m, cpu):
         p = pick_task(m, cpu, prev)
     elif prev >= 0:
         put_prev_task(m, prev)
@@ -373,7 +385,7 @@ def stopper_end(m, cpu):
     """The stopper is done: pick what runs next."""
     add_nr_running(m, cpu, -1)
     p = -1
-    if m[m[0, G_CPUS] + cpu, Q_NR] > 0 or idle_balance(m, cpu):
+    if m[m[0, G_CPUS] + cpu, Q_NR] > 0 or find_work(m, cpu):
         p = pick_task(m, cpu, -1)
     m[cpu, R_NEED] = 0
     switch_to(m, cpu, cpu + 1, STATE_S, p)
@@ -419,7 +431,10 @@ def tick(m, cpu):
         task_tick(m, m[cpu, R_CURR])
     m[cpu, R_LAST_TICK] = jiffies(m)
     update_cpu_load(m, cpu, weighted_cpuload(m, cpu), 1)
-    if trigger_load_balance(m, cpu):
+    if designed(m):
+        if m[cpu, R_CURR] >= 0:
+            ask(m, ASK_TICK, cpu, 0, 0)
+    elif trigger_load_balance(m, cpu):
         run_rebalance(m, cpu)
     if m[cpu, R_CURR] < 0:
         stop_tick(m, cpu)

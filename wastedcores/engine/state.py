@@ -92,6 +92,9 @@ WORD_LOW = 31
     T_EV,  # its timer: time, sequence (0: not pending), unused
 ) = range(19, 57)
 
+#: node of the CPU where it was placed when it was born; behind the three words of its timer
+T_HOME = 59
+
 # --- rq ---------------------------------------------------------------------------------------------------------------
 (
     R_CURR,  # running task, -1 idle
@@ -288,6 +291,18 @@ G_FIRST = 62
     G_HEAP_ROOM,  # entries
     G_HOLE,  # 1: the root of the heap was taken out
 ) = range(G_FIRST, G_FIRST + 68)
+
+# --- the core row, m[0, G_SETS]: a design's (docs/design-mode.md) ---------------------------------------------------------
+(
+    K_ENTRY,  # address of the compiled core, 0: Linux decides
+    K_SYNC,  # whether the waker of the wake-up in progress is about to sleep
+    K_NODES,
+    K_COUNTS,  # first row of the counts: a row per module, moment by result
+    K_BUSY,  # first row of busy CPUs counted by node or cache
+    K_NEAR,  # first row of the CPUs by nearness: cpus numbers for each CPU
+    K_MODULES,  # how many to ask
+    K_MODULE0,  # their codes, in order
+) = range(8)
 
 # sets of CPUs every function can name: rows before G_SETS
 MASK_LB = -1  # `cpus` of load_balance

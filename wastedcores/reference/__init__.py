@@ -7,10 +7,38 @@ decision is a plain function in :class:`Policies`; replace one and run::
     k.policies.select_idle_sibling = lambda k, p, target: ...
     Simulation(k, program, seed=1).run(until_ns=1_000_000_000)
     k.log
+
+Or write an optimisation module for the core of section 5 of the paper (docs/design-mode.md)::
+
+    class Sticky(Module):
+        name = "sticky"
+
+        def suggest_cpu(self, k, p, waker_cpu, why):
+            return p.cpu
+
+    replay_design(workload, "bd-paper-16", [Sticky(), "load_balance"])
 """
 
+from wastedcores.reference.core import REST, Core, Module
 from wastedcores.reference.kernel import EPOCH_NS, Costs, Event, Kernel, Policies
+from wastedcores.reference.modules import SHIPPED
 from wastedcores.reference.programs import Program, TaskSpec
 from wastedcores.reference.simulation import Simulation
+from wastedcores.reference.trace import replay_design, to_trace
 
-__all__ = ["EPOCH_NS", "Costs", "Event", "Kernel", "Policies", "Program", "Simulation", "TaskSpec"]
+__all__ = [
+    "EPOCH_NS",
+    "REST",
+    "SHIPPED",
+    "Core",
+    "Costs",
+    "Event",
+    "Kernel",
+    "Module",
+    "Policies",
+    "Program",
+    "Simulation",
+    "TaskSpec",
+    "replay_design",
+    "to_trace",
+]

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.reference import balance, fair, nohz, placement
+from wastedcores.reference.core import Core, Module
 from wastedcores.reference.domains import SchedDomain, runtime_domains
+from wastedcores.reference.modules import make_core
 from wastedcores.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
 from wastedcores.topology.domains import Domains
 from wastedcores.topology.machine import Machine
@@ -64,6 +66,8 @@ class Kernel:
         Decisions; None: those of v4.1.
     considered
         Log which CPUs each decision looked at.
+    modules
+        Of a design: optimisation modules, your own or names of shipped ones, instead of those of ``model``.
     """
 
     def __init__(
@@ -74,7 +78,11 @@ class Kernel:
         costs: Costs | None = None,
         policies: Policies | None = None,
         considered: bool = False,
+        modules: Sequence[Module | str] | None = None,
     ) -> None:
+        if modules is not None:
+            names = tuple(m if isinstance(m, str) else m.name for m in modules)
+            model = replace(model, name="+".join(("core", *names)), modules=names)
         self.machine, self.model, self.trees = machine, model, trees
         self.costs = costs or Costs()
         self.policies = policies or Policies()
@@ -107,6 +115,11 @@ class Kernel:
             Task(c + 1, f"migration/{c}", root, frozenset([c]), cpu=c, state="R")
             for c in range(machine.cpus)
         ]
+        #: None in history mode, where Linux decides
+        self.core: Core | None = None
+        if model.modules is not None:
+            self.core = make_core(self, model.modules if modules is None else modules)
+            self.policies.select_task_rq = self.core.select_task_rq
         #: called after every choice of a task: (rq, previous, chosen)
         self.on_switch: Callable[[Rq, Task, Task], None] = lambda rq, prev, task: None
 
@@ -132,6 +145,12 @@ class Kernel:
             tg.se.append(se)
         self.groups.append(tg)
         return tg
+
+    @property
+    def design(self) -> Core:
+        """The core module, for the modules it asks."""
+        assert self.core is not None
+        return self.core
 
     # --- clock and tunables -------------------------------------------------------------------------------------------
 

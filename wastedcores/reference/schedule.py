@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
     """pick_next_task_fair(), v4.1: with a fair ``prev`` only the levels that differ are put and set."""
     while not rq.cfs.nr_running:
-        if not nohz.idle_balance(k, rq):
+        if not (k.core.pull(k, rq) if k.core else nohz.idle_balance(k, rq)):
             if _is_fair(rq, prev):
                 fair.put_prev_task(k, prev)
             return rq.idle_task
@@ -123,7 +123,8 @@ def try_to_wake_up(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
     target = k.select_task_rq(p, p.cpu, "wake", cpu, sync)
     k.log_op = "wakeup"
     k.set_task_cpu(p, target)
-    if k.llc_id[cpu] == k.llc_id[target]:
+    if k.llc_id[cpu] == k.llc_id[target] or k.core:
+        # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
         activate_woken(k, p, cpu)
         return
     wake_list = k.rqs[target].wake_list
@@ -173,6 +174,7 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     k.log_op = "fork"
     k.set_task_cpu(p, target)
     fair.init_task_runnable_average(k, p)
+    p.home_node = int(k.machine.node_of_cpu[target])
     rq = k.rqs[target]
     p.state = "R"
     fair.enqueue_task(k, rq, p)

@@ -120,12 +120,20 @@ class Simulation:
             k.now_ns = time_ns
             k.cpu = self._cpu_of(kind, subject)
             getattr(self, f"_on_{kind.lower()}")(subject)
-            rq = k.rqs[k.cpu]
-            if kind == "TICK" and k.costs.irq_ns and rq.need_resched:
+            self._after(kind)
+            if k.core:
+                k.core.settle(k)
+                self._after(kind)
+
+    def _after(self, kind: str) -> None:
+        """The CPU whose event it was goes on."""
+        k, rq = self.k, self.k.rqs[self.k.cpu]
+        if kind == "TICK" and k.costs.irq_ns:
+            if rq.need_resched:
                 # schedule() runs when the interrupt returns: its clock is later than the tick's
                 k.push(k.now_ns + k.costs.irq_ns, "RESCHED", rq.cpu)
-            else:
-                self._reschedule(rq)
+        else:
+            self._reschedule(rq)
 
     def _cpu_of(self, kind: str, subject: Any) -> int:
         if kind in ("TIMER", "START"):
@@ -184,7 +192,10 @@ class Simulation:
             k.log_weight(rq)
         rq.last_load_update_tick = k.jiffies
         update_cpu_load(rq, weighted_cpuload(rq), 1)
-        nohz.scheduler_tick_balance(k, rq)
+        if k.core is None:
+            nohz.scheduler_tick_balance(k, rq)
+        elif rq.curr is not rq.idle_task:
+            k.core.tick(k, rq)
         if rq.curr is rq.idle_task:
             schedule.stop_tick(k, rq)
 

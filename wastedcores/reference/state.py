@@ -118,6 +118,8 @@ class Task:
     last_wakee: int = -1
     wakee_flips: int = 0
     wakee_flip_decay: int = 0
+    #: node of the CPU it was placed on when it was born
+    home_node: int = 0
     #: whatever the interpreter of programs keeps about the task
     program: Any = None
 

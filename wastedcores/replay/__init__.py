@@ -11,10 +11,11 @@ Interface::
     simulate(program, machine, kernel, ...)                  for flat programs, raw log
 """
 
-from wastedcores.replay.door import _with_steps, costs_of, simulate
+from wastedcores.replay.door import _with_steps, simulate
 from wastedcores.replay.measure import RawReplay, Summary, summarize
 from wastedcores.replay.run import Replay, replay, replay_scenario
 from wastedcores.replay.trace import to_trace
+from wastedcores.workload.program import costs_of
 
 __all__ = [
     "RawReplay",

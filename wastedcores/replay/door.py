@@ -13,11 +13,12 @@ from wastedcores.engine import codes
 from wastedcores.engine import state as s
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
+from wastedcores.replay import design
 from wastedcores.replay.bounds import MOST_TASKS, check_ends, check_seed, check_until
 from wastedcores.replay.measure import RawReplay
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.program import GUEST, Costs, Program, Row, TaskSpec
+from wastedcores.workload.program import Costs, Program, Row, TaskSpec, costs_of
 
 if TYPE_CHECKING:
     from wastedcores.topology.domains import Domains
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 #: a replay without ``until_ns`` gives up after this much simulated time
 PATIENCE_NS = 1_000_000_000_000
 _LOG_ROWS = 1 << 18
-
-
-def costs_of(machine: Machine) -> Costs:
-    """Machine constants: those of the recorder's guest for the ``bd-paper-*`` machines, else the defaults."""
-    return GUEST if machine.name.startswith("bd-paper-") else Costs()
 
 
 def simulate(
@@ -131,7 +127,7 @@ def _prepare(
     from wastedcores.engine.run_jit import add_step, add_top, start_state
 
     if trees is None:
-        trees = domain_events(_with_steps(machine, program), kernel)
+        trees = domain_events(_with_steps(machine, program), kernel.linux)
     cpus = machine.cpus
     layout = Layout(
         cpus,
@@ -152,8 +148,13 @@ def _prepare(
     ops, start = _ops(program, specs, mask_of)
     margin = 20_000 + (400 if considered else 40) * cpus
     m = layout.world(
-        program.hotplug, ops, max(_LOG_ROWS, 4 * margin), np.asarray(machine.node_of_cpu)
+        program.hotplug,
+        ops,
+        max(_LOG_ROWS, 4 * margin),
+        np.asarray(machine.node_of_cpu),
+        design.rows_of(machine, kernel),
     )
+    design.install(m, machine, kernel)
     g = m[0]
     _absolute(m, program, start)
     g[s.G_MARGIN] = margin

@@ -14,6 +14,7 @@ from wastedcores.engine import codes
 from wastedcores.engine import state as s
 from wastedcores.errors import ModelWarning, UnknownKernelError
 from wastedcores.kernels import KernelModel
+from wastedcores.replay.design import suggestions
 from wastedcores.replay.door import simulate
 from wastedcores.replay.measure import RawReplay, Summary, summarize
 from wastedcores.replay.trace import to_trace
@@ -37,6 +38,8 @@ class Replay:
         The workload's result and busy CPUs in its window.
     tasks
         pid, comm, completed_ns (null: still there at the end), units (rounds of the outermost loop).
+    suggestions
+        Of a design: module, moment, asked, silent, taken, refused (docs/design-mode.md); of a Linux no rows.
     balance_calls
         level (entry of the level table, 0 = SMT), idle (idle, busy, newidle), result, calls.
     raw
@@ -53,6 +56,7 @@ class Replay:
     tasks: pl.DataFrame
     balance_calls: pl.DataFrame
     raw: RawReplay
+    suggestions: pl.DataFrame
 
     @property
     def makespan_ns(self) -> int:
@@ -96,6 +100,7 @@ class Replay:
             "busy_per_node": self.busy_per_node,
             "idle_while_overloaded": self.summary.idle_while_overloaded,
             "tasks": tasks,
+            "suggestions": self.suggestions.to_dicts(),
             "events": self.raw.events,
             "wall_s": self.raw.wall_s,
         }
@@ -171,6 +176,7 @@ def replay(
         _task_table(raw, program, machine.cpus),
         _balance_table(raw),
         raw,
+        suggestions(raw.masks, kernel),
     )
 
 

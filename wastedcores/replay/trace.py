@@ -10,6 +10,7 @@ import polars as pl
 from wastedcores.engine import codes
 from wastedcores.engine import state as s
 from wastedcores.kernels import KernelModel
+from wastedcores.replay.design import refusal_text
 from wastedcores.replay.measure import RawReplay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header
@@ -63,13 +64,15 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
 
     task = (
         codes.LOG_SWITCH, codes.LOG_WAKEUP, codes.LOG_WAKEUP_NEW, codes.LOG_MIGRATE, codes.LOG_FORK, codes.LOG_EXIT,
-        codes.LOG_MARK,
+        codes.LOG_MARK, codes.LOG_REFUSED,
     )  # fmt: skip
     by = (codes.LOG_WAKEUP, codes.LOG_WAKEUP_NEW, codes.LOG_FORK)
     src = (
         codes.LOG_WAKEUP, codes.LOG_WAKEUP_NEW, codes.LOG_MIGRATE, codes.LOG_BALANCE, codes.LOG_CONSIDERED,
+        codes.LOG_REFUSED,
     )  # fmt: skip
     pid, prev = where(task, 3), where((codes.LOG_SWITCH,), 4)
+    pid = pid.set(pid < 0, None)  # a suggestion about no thread
     by_pid = where(by, 4)
     kinds = pl.Series(np.array(codes.LOG_KINDS)[kind])
     ops = pl.Series(np.array([*codes.OPS_OF_LOG, ""])[log[:, 7]]).set(
@@ -93,7 +96,7 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
             "by_pid": by_pid,
             "by_comm": comm(by_pid),
             "op": ops,
-            "value": where(values, 6),
+            "value": where(values, 6).set(pl.Series(kind == codes.LOG_REFUSED), 0),
             "cpu_mask": _masks(raw, cpus),
             "text": _texts(raw, program),
         }
@@ -121,4 +124,6 @@ def _texts(raw: RawReplay, program: Program) -> pl.Series:
     out: list[str | None] = [None] * len(raw.log)
     for i in np.flatnonzero(raw.log[:, 1] == codes.LOG_MARK):
         out[i] = program.texts[int(raw.log[i, 6])]
+    for i in np.flatnonzero(raw.log[:, 1] == codes.LOG_REFUSED):
+        out[i] = refusal_text(int(raw.log[i, 4]), int(raw.log[i, 6]))
     return pl.Series(out, dtype=pl.String)

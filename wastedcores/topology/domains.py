@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels as lv
 from wastedcores.topology.groups import Group, GroupBuilder, Ring
@@ -176,7 +177,13 @@ def domain_events(machine: Machine, kernel: KernelModel | str) -> list[Domains]:
 
 
 def _model(kernel: KernelModel | str) -> KernelModel:
-    return kernel if isinstance(kernel, KernelModel) else KernelModel.named(kernel)
+    model = kernel if isinstance(kernel, KernelModel) else KernelModel.named(kernel)
+    if model.is_design:
+        raise UnknownKernelError(
+            f"kernel {model.name!r} is a design: its core looks at all CPUs and has no sched_domains; give the Linux "
+            "whose domains you want, such as v4.1 or v6.1"
+        )
+    return model
 
 
 class _Topology:

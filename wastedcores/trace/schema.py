@@ -118,7 +118,8 @@ EVENTS: dict[str, EventSpec] = {
             ("cpu", "op"),
             ("src_cpu", "pid", "value", "text"),
             "load_balance and its steps; scheduling events of sched_profiler",
-            "`op` moved or tried to move `value` tasks from `src_cpu` to `cpu`.",
+            "`op` moved or tried to move `value` tasks from `src_cpu` to `cpu`; `refused`: a module's suggestion, `text` says "
+            "which (replays of designs).",
         ),
         EventSpec(
             "cpu_idle",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wastedcores.topology.machine import Machine
+
 #: op, a, b, c, d
 Row = tuple[int, int, int, int, int]
 
@@ -80,3 +82,8 @@ class Costs:
 GUEST = Costs(
     irq_ns=4_000, skew_ns=62, ipi_ns=2_000, spin_ns=2_000, lb_base_ns=2_000, lb_cpu_ns=100
 )
+
+
+def costs_of(machine: Machine) -> Costs:
+    """Machine constants: those of the recorder's guest for the ``bd-paper-*`` machines, else the defaults."""
+    return GUEST if machine.name.startswith("bd-paper-") else Costs()
