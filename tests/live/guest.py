@@ -77,7 +77,7 @@ def modules(release: Path) -> list[Path]:
 
 
 def boot(
-    tree: Path, folder: Path, job: str, *, cpus: int = 4, nodes: int = 4, seconds: int = 600
+    tree: Path, folder: Path, job: str, *, cpus: int = 4, nodes: int = 4, seconds: int = 1700
 ) -> str:
     """Run a shell script as root in the guest (its results: /tmp/out); what it printed."""
     root = folder / "initramfs"

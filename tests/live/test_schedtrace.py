@@ -22,10 +22,10 @@ from wastedcores.trace.readers import schedtrace as reader
 SLEEPS = 23  # a prime, so that the count is no accident (bcc, CONTRIBUTING-SCRIPTS.md)
 
 
-def churn(seconds: float) -> None:
-    """Two processes that wake each other as fast as they can."""
+def churn(seconds: float, trips: int = 0) -> None:
+    """Two processes that wake each other as fast as they can: for so long, and so many times at least."""
     subprocess.run(
-        [sys.executable, "-I", "-S", "-c", CHURN, str(seconds)],
+        [sys.executable, "-I", "-S", "-c", CHURN, str(seconds), str(trips)],
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -34,10 +34,10 @@ def churn(seconds: float) -> None:
 CHURN = """
 import os, sys, time
 a, b = os.pipe(), os.pipe()
-end = time.monotonic() + float(sys.argv[1])
+end, trips = time.monotonic() + float(sys.argv[1]), int(sys.argv[2])
 if os.fork():
     n = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or n < trips:
         os.write(a[1], b'x'); os.read(b[0], 1); n += 1
     os.write(a[1], b'q')
     os.wait()
@@ -112,17 +112,22 @@ if child:
 """
 
 
-def test_start_state_names_every_task_and_runqueue(tracer):
-    t = tracer("--seconds", "0.3")
-    assert t.process.wait(30) == 0
-    events = wastedcores.open_trace(t.file).events.collect()
-    found = events.filter(pl.col("kind") == "task_state")
-    # threads of PID 1 are left out: a sandbox's kernel may hide them from BPF iterators (seen on 6.18 virtual machines)
-    tids = {
+def threads() -> set[int]:
+    """Those of PID 1 are left out: a sandbox's kernel may hide them from BPF iterators (seen on 6.18 machines)."""
+    return {
         int(p.name)
         for p in Path("/proc").glob("[0-9]*/task/[0-9]*")
         if p.parts[2] not in ("1", str(os.getpid()))
     } | {os.getpid()}
+
+
+def test_start_state_names_every_task_and_runqueue(tracer):
+    before = threads()
+    t = tracer("--seconds", "0.3")
+    assert t.process.wait(30) == 0
+    tids = before & threads()
+    events = wastedcores.open_trace(t.file).events.collect()
+    found = events.filter(pl.col("kind") == "task_state")
     assert len(set(found["pid"]) & tids) > 0.9 * len(tids)
     assert (
         found.filter(pl.col("pid") == os.getpid())["comm"][0]
@@ -145,7 +150,7 @@ def test_agrees_with_the_kernels_own_tracefs(tracer, root):
         for s in switches:
             s.write_text("1")
         t = tracer()
-        churn(0.5)
+        churn(0.5, trips=3000)
         assert t.end() == 0
         for s in switches:
             s.write_text("0")
@@ -191,8 +196,10 @@ def test_agrees_with_the_kernels_own_tracefs(tracer, root):
 
 def test_loss_is_counted_to_the_event(tracer):
     t = tracer("--buffer", "0.0625")
-    t.process.send_signal(signal.SIGSTOP)  # the reader sleeps, the kernel goes on
-    churn(1.0)
+    t.process.send_signal(
+        signal.SIGSTOP
+    )  # the reader sleeps, the kernel goes on: two rings of 4096 records
+    churn(0, trips=10_000)
     t.process.send_signal(signal.SIGCONT)
     time.sleep(0.3)
     churn(0.2)
@@ -327,7 +334,7 @@ def test_a_thousand_forks_a_second(tracer):
 def test_two_captures_at_once_see_the_same(tracer):
     one = tracer(name="one.wct")
     two = tracer(name="two.wct")
-    churn(0.5)
+    churn(0.5, trips=3000)
     assert two.end() == 0
     assert one.end() == 0
     a, b = wastedcores.open_trace(one.file), wastedcores.open_trace(two.file)
@@ -350,7 +357,7 @@ def test_flight_recorder_keeps_the_last_seconds(tracer):
 
 def test_flight_recorder_too_small_for_the_time_is_complete_from_where_it_starts(tracer):
     t = tracer("--flight", "30", "--buffer", "0.0625")
-    churn(1.0)
+    churn(0, trips=10_000)
     assert t.end() == 0
     trace = wastedcores.open_trace(t.file)
     events = trace.events.filter(pl.col("kind") == "switch").collect()
@@ -412,12 +419,8 @@ def test_capture_runs_a_command(bpf, tmp_path):
 
 def test_tracefs_backend_records_and_leaves_nothing_behind(root, tmp_path):
     before = sorted(Path("/sys/kernel/tracing/instances").iterdir())
-    done = []
-    worker = threading.Thread(target=lambda: (time.sleep(1.0), churn(0.3), done.append(1)))
-    worker.start()
-    trace = capture(tmp_path / "t.parquet", seconds=3, backend="tracefs")
-    worker.join()
-    assert done
+    run = [sys.executable, "-I", "-S", "-c", CHURN, "0", "3000"]
+    trace = capture(tmp_path / "t.parquet", run=run, backend="tracefs")
     kinds = trace.kinds()
     assert kinds["switch"] > 1000
     assert kinds["wakeup"] > 500

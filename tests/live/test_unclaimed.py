@@ -21,7 +21,7 @@ import pytest
 import wastedcores
 from wastedcores.capture import balancing_off, live_check, pile_up
 from wastedcores.capture.backends import bcc_python, command
-from wastedcores.capture.provoke import SETTING, online_again
+from wastedcores.capture.provoke import SETTING, push_work_away
 from wastedcores.resources import collectors
 
 S_NS, M_NS = 1_000_000_000, 100_000_000
@@ -34,21 +34,6 @@ def idle_seconds() -> float:
     return sum(int(x.split()[4]) for x in lines if re.match(r"cpu[1-9]", x)) / os.sysconf(
         "SC_CLK_TCK"
     )
-
-
-def idle_share(seconds: float) -> float:
-    """How idle the other CPUs are, as a sum of shares."""
-    before = idle_seconds()
-    time.sleep(seconds)
-    return (idle_seconds() - before) / seconds
-
-
-def push_work_away(cpu: int = 1) -> None:
-    """Other work of this machine leaves a CPU that goes away; while balancing is off it does not come back."""
-    switch = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
-    if switch.exists() and idle_share(0.1) < 0.95:
-        with online_again(cpu):
-            switch.write_text("0")
 
 
 class Provoked(threading.Thread):
@@ -381,6 +366,7 @@ def test_killed_test_leaves_balancing_on(balancing):
 
 def test_live_json_is_the_object_of_check_and_a_checker(bpf, tmp_path):
     argv = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
+    began = time.monotonic()
     run = subprocess.run(
         [*argv, "check", "--live", "--seconds", "2", "-S", "500ms", "-M", "50ms", "--json"],
         capture_output=True,
@@ -392,7 +378,7 @@ def test_live_json_is_the_object_of_check_and_a_checker(bpf, tmp_path):
     assert out["schema"] == "wastedcores.check/1"
     assert out["checker"]["s_ns"] == 500_000_000
     assert out["checker"]["m_ns"] == 50_000_000
-    assert 3 <= out["checker"]["checks"] <= 6
+    assert 3 <= out["checker"]["checks"] <= (time.monotonic() - began) / 0.5 + 1
     assert out["checker"]["backend"] == "bpf"
     assert {"trace", "persist_ns", "wall_ns", "cpu_ns", "thread_ns", "episodes"} <= set(out)
 
@@ -427,9 +413,10 @@ def test_metrics_are_on_loopback_and_only_when_asked(bpf):
     run = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         port = json.loads(run.stdout.readline())["metrics"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:
-            text = page.read().decode()
-        assert re.search(r"^wastedcores_checks_total \d+$", text, re.MULTILINE)
+        text = ""
+        while not re.search(r"^wastedcores_checks_total [1-9]\d*$", text, re.MULTILINE):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
+                text = page.read().decode()
         assert re.search(r"^wastedcores_useless_moves_total \d+$", text, re.MULTILINE)
         table = Path("/proc/net/tcp").read_text().splitlines()[1:]
         listening = [row.split()[1] for row in table if row.split()[3] == "0A"]

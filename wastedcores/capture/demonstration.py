@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wastedcores.capture.live import LiveCheck, live_check
-from wastedcores.capture.provoke import SETTING, balancing_off, pile_up
+from wastedcores.capture.provoke import SETTING, balancing_off, pile_up, push_work_away
 from wastedcores.errors import CollectorError
 
 
@@ -18,6 +18,7 @@ def demonstrate(
     tasks: int = 3,
     s_ns: int = 1_000_000_000,
     m_ns: int = 100_000_000,
+    alone: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> LiveCheck:
     """Turn load balancing off for ``seconds`` while the online checker looks; put it back whatever happens.
@@ -32,6 +33,8 @@ def demonstrate(
         Busy processes that pile up on CPU 0 meanwhile.
     s_ns, m_ns
         As in :func:`~wastedcores.capture.live.live_check`.
+    alone
+        Push what else runs on CPU 1 off it first, by taking it offline for a moment: a busy machine has no idle CPU.
 
     Raises
     ------
@@ -49,8 +52,11 @@ def demonstrate(
     def provoke() -> None:
         looking.wait()
         try:
-            with balancing_off(), pile_up(tasks, seconds + 1):
-                over.wait(seconds)
+            with balancing_off():
+                if alone:
+                    push_work_away()
+                with pile_up(tasks, seconds + 1):
+                    over.wait(seconds)
         except Exception as e:  # to be raised where the caller can see it
             failures.append(e)
 

@@ -103,3 +103,34 @@ def online_again(cpu: int) -> Iterator[None]:
         assert watchdog.stdin is not None
         watchdog.stdin.close()
         watchdog.wait()
+
+
+def push_work_away(cpu: int = 1, *, sample_s: float = 0.1) -> bool:
+    """Other work of the machine leaves ``cpu`` if it is not idle; did it have to?
+
+    The CPU goes offline and comes back. Within :func:`balancing_off` what left it stays away (until it wakes up where
+    it last slept).
+
+    Raises
+    ------
+    CollectorError
+        Not root, or the CPU cannot go offline.
+    """
+    before = _idle_s(cpu)
+    time.sleep(sample_s)
+    if _idle_s(cpu) - before >= 0.9 * sample_s:
+        return False
+    setting = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
+    try:
+        with online_again(cpu):
+            setting.write_text("0")
+    except OSError as e:
+        raise CollectorError(f"{setting}: {e.strerror}. Taking a CPU offline needs root.") from e
+    return True
+
+
+def _idle_s(cpu: int) -> float:
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith(f"cpu{cpu} "):
+            return int(line.split()[4]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
