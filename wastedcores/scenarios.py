@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from wastedcores.errors import UsageError, WorkloadError
@@ -13,6 +14,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import recorded
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.hackbench import hackbench
+from wastedcores.workload.rtapp import read_rtapp
 from wastedcores.workload.spmd import spmd
 from wastedcores.workload.tpch import tpch
 
@@ -77,6 +79,8 @@ class Scenario:
         try:
             return self.make(machine, seed, **values)
         except (WorkloadError, ValueError) as e:
+            if str(e).startswith((Path(self.name).name, self.name)):
+                raise
             changed = ", ".join(f"{name}={as_text(values[name])}" for name in given or ())
             raise WorkloadError(
                 f"scenario {self.name}{f' with {changed}' if changed else ''}: {e}"
@@ -224,16 +228,29 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
+def rtapp_scenario(path: str) -> Scenario:
+    """A file of rt-app's as a scenario; it says nothing of a machine, so that is the paper's unless another is named."""
+
+    def make(machine: Machine, seed: int, mem_mb_per_s: int = 0, io_mb_per_s: int = 0) -> Workload:
+        return read_rtapp(path, machine, seed, mem_mb_per_s, io_mb_per_s)
+
+    return Scenario(path, f"rt-app's {Path(path).name}", make, "bulldozer8x8")
+
+
 def scenario(name: str) -> Scenario:
-    """Find a scenario.
+    """Find a scenario by name, or make one of an rt-app file (``*.json``).
 
     Raises
     ------
     UsageError
-        Not one of the list.
+        Neither.
     """
+    if name.endswith(".json") or (name not in SCENARIOS and Path(name).is_file()):
+        return rtapp_scenario(name)
     if name not in SCENARIOS:
         near = difflib.get_close_matches(name, SCENARIOS, 1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        raise UsageError(f"scenario {name!r} is unknown.{hint} Known are {', '.join(SCENARIOS)}.")
+        raise UsageError(
+            f"scenario {name!r} is unknown.{hint} Known are {', '.join(SCENARIOS)}, or an rt-app file (.json)."
+        )
     return SCENARIOS[name]

@@ -116,6 +116,9 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
         "post",
         "barrier",
         "nice",
+        "timer",
+        "signal",
+        "condition",
     ]
     kinds += (
         ["yield", "exec", "mark"] + ["affinity"] * (masks > 0) + ["fork", "fork"] * (templates > 0)
@@ -139,6 +142,15 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
         return [(c.OP_POST, 0, 1, 0, 0), (c.OP_WAIT, 0, mode, spin, 0)]
     if kind == "barrier":
         return [(c.OP_BARRIER, 0, mode, spin, -1)]
+    if kind == "timer":
+        return [(c.OP_TIMER, 1, lo, draw(st.integers(0, 1)), 0)]
+    if kind == "signal":
+        return [(c.OP_SIGNAL, 2, draw(st.integers(0, 1)), 0, 0)]
+    if kind == "condition":
+        # work between the two lets signals come in between; the task's own may be lost
+        body = (c.OP_COMPUTE, lo // 2, lo // 2, 0, 0)
+        held = [(c.OP_LOCK, 0, mode, spin, 0), (c.OP_CATCH, 2, 0, 0, 0)]
+        return [*held, (c.OP_UNLOCK, 0, 0, 0, 0), body, (c.OP_WAIT_SIGNAL, 2, mode, spin, 0)]
     if kind == "nice":
         return [(c.OP_NICE, draw(st.integers(-20, 19)), 0, 0, 0)]
     if kind == "yield":
@@ -211,7 +223,7 @@ def programs(draw, machine: Machine):
         masks,
         barriers=(draw(st.integers(1, 3)),),
         locks=1,
-        semaphores=(draw(st.integers(0, 1)),),
+        semaphores=(draw(st.integers(0, 1)), 0, 0),  # a token, a timer, a condition
         texts=("here",),
         hotplug=hotplug,
         random_phase=draw(st.booleans()),

@@ -51,7 +51,9 @@ _ROWS = (
 
 @app.command(epilog=_EPILOG)
 def compare(
-    scenario: Annotated[str, typer.Argument(help="Name, see `wastedcores scenarios`.")],
+    scenario: Annotated[
+        str, typer.Argument(help="Name (see `wastedcores scenarios`), or an rt-app .json.")
+    ],
     kernel: Annotated[
         list[str] | None, typer.Option(help="Linux with fixes; give it twice or more.")
     ] = None,
@@ -98,6 +100,8 @@ def compare(
     for name in dict.fromkeys(kernels):
         typer.echo(f"replaying {scenario} under {name} ...", err=True)
         runs[name] = replay_scenario(scenario, name, on, seed, given, until_ns)
+    for note in next(iter(runs.values())).notes:
+        typer.echo(f"wastedcores: note: {note}", err=True)
     result = run_compare(runs, persist_ns=persist_ns)
     if output is not None:
         from wastedcores.figures.compare import balance_calls, costs
@@ -108,7 +112,7 @@ def compare(
         typer.echo(f"wrote {output}", err=True)
     if as_json:
         said = {"scenario": scenario, "machine": on.name, "seed": seed}
-        said["warnings"] = [w for r in runs.values() if (w := r.kernel.replay_warning)]
+        said["warnings"] = list(dict.fromkeys(w for r in runs.values() for w in r.warnings))
         print_json(result.to_json() | said)
     else:
         _print(result)

@@ -18,13 +18,17 @@ EPILOG = """Examples:
 
   wastedcores replay overload-on-wakeup --kernel core+cache_affinity+power
 
+  wastedcores replay rt-app.json --machine live --until 5
+
   wastedcores replay missing-domains --seed 7 -o trace.parquet --json
 """
 
 
 @app.command(epilog=EPILOG)
 def replay(
-    scenario: Annotated[str, typer.Argument(help="Name, see `wastedcores scenarios`.")],
+    scenario: Annotated[
+        str, typer.Argument(help="Name (see `wastedcores scenarios`), or an rt-app .json.")
+    ],
     kernel: Annotated[
         str, typer.Option(help="Linux with fixes (v4.1+all_fixes), or a design (core+power).")
     ] = "v4.1",
@@ -59,6 +63,8 @@ def replay(
     _, on = planned(scenario, [kernel], machine, seed, given)
     typer.echo(f"replaying {scenario} under {kernel} ...", err=True)
     r = replay_scenario(scenario, kernel, on, seed, given, until_ns)
+    for note in r.notes:
+        typer.echo(f"wastedcores: note: {note}", err=True)
     found = check(r.trace)
     if output is not None:
         write_parquet(r.trace, output)

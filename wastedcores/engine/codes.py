@@ -22,6 +22,10 @@ OP_NICE = 15
 OP_YIELD = 16
 OP_MARK = 17
 OP_EXEC = 18
+OP_SIGNAL = 19
+OP_CATCH = 20
+OP_WAIT_SIGNAL = 21
+OP_TIMER = 22
 
 OP_NAMES = [
     "exit",
@@ -43,6 +47,10 @@ OP_NAMES = [
     "yield",
     "mark",
     "exec",
+    "signal",
+    "catch",
+    "wait_signal",
+    "timer",
 ]
 
 MODE_SPIN = 0

@@ -20,6 +20,7 @@ from wastedcores.engine.codes import (
     OP_MARK,
     OP_NICE,
     OP_POST,
+    OP_SIGNAL,
     OP_SLEEP,
     OP_SLEEP_EXP,
     OP_UNLOCK,
@@ -48,6 +49,7 @@ from wastedcores.engine.sched_jit import (
     select_task_rq,
     start_stretch,
 )
+from wastedcores.engine.signal_jit import signal_op
 from wastedcores.engine.state import (
     G_CPU,
     G_CPUS,
@@ -248,6 +250,8 @@ def advance(m, p, delay):
         elif code == OP_EXIT:
             exit_task(m, p)
             on = False
+        elif code >= OP_SIGNAL:
+            on = signal_op(m, p, op)
         else:
             on = placement_op(m, p, code, m[op, 1])
         if not on:

@@ -87,7 +87,7 @@ WORD_LOW = 31
     _U3,
     T_DONE,  # when it exited
     T_TEMPLATE,
-    T_LIMIT,  # spin limit of a spin-then-block wait, 0: none
+    T_SEEN,  # number of signals of a condition at the last CATCH
     T_RAN_SPIN,  # ns spun, all waits
     T_EV,  # its timer: time, sequence (0: not pending), unused
 ) = range(19, 57)

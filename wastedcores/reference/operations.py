@@ -127,6 +127,41 @@ def wait(sim: Simulation, p: Task, row: Row) -> bool:
     return True
 
 
+def signal(sim: Simulation, p: Task, row: Row) -> bool:
+    """SIGNAL a=condition, b=0 the first waiter, 1 all."""
+    it = sim.semaphores[row[1]]
+    it.signals += 1
+    for _ in range(len(it.waiters) if row[2] else min(1, len(it.waiters))):
+        waiting.grant(sim, it.waiters.pop(0), p)
+    return True
+
+
+def catch(sim: Simulation, p: Task, row: Row) -> bool:
+    """CATCH a=condition: a signal from here on ends the WAIT_SIGNAL that follows, as pthread_cond_wait() promises."""
+    p.program.seen = sim.semaphores[row[1]].signals
+    return True
+
+
+def wait_signal(sim: Simulation, p: Task, row: Row) -> bool:
+    """WAIT_SIGNAL a=condition, b=mode, c=spin limit."""
+    it = sim.semaphores[row[1]]
+    if it.signals == p.program.seen:
+        it.waiters.append(p)
+        waiting.wait(sim, p, ("semaphore", row[1]), row[2], row[3])
+    return True
+
+
+def timer(sim: Simulation, p: Task, row: Row) -> bool:
+    """TIMER a=timer, b=period, c=absolute: rt-app's timer event (src/rt-app.c: run_event())."""
+    it, now = sim.semaphores[row[1]], sim.k.now_ns
+    it.next_ns = (now if it.next_ns is None else it.next_ns) + row[2]
+    if now < it.next_ns:
+        _sleep(sim, p, it.next_ns - now)
+    elif not row[3]:
+        it.next_ns = now
+    return True
+
+
 def fork(sim: Simulation, p: Task, row: Row) -> bool:
     """FORK a=template, b=group or -1."""
     k = sim.k
@@ -225,4 +260,8 @@ HANDLERS: dict[int, Callable[[Simulation, Task, Row], bool | None]] = {
     codes.OP_YIELD: yield_,
     codes.OP_MARK: mark,
     codes.OP_EXEC: exec_,
+    codes.OP_SIGNAL: signal,
+    codes.OP_CATCH: catch,
+    codes.OP_WAIT_SIGNAL: wait_signal,
+    codes.OP_TIMER: timer,
 }

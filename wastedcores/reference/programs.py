@@ -70,6 +70,8 @@ class Run:
     slots: list[int] = field(default_factory=lambda: [0] * 4)
     units: list[int] = field(default_factory=lambda: [0] * 4)
     completed_ns: int | None = None
+    #: signals of a condition at the last CATCH
+    seen: int = 0
 
 
 @dataclass(eq=False, repr=False)
@@ -92,7 +94,9 @@ class Lock:
 
 @dataclass(eq=False, repr=False)
 class Semaphore:
-    """A counter to wait for."""
+    """A counter to wait for; as a condition it counts signals, as a timer it has a next time."""
 
     value: int
     waiters: list[Task] = field(default_factory=list)
+    signals: int = 0
+    next_ns: int | None = None

@@ -26,6 +26,8 @@ _TIMED = {
     codes.OP_WAIT,
     codes.OP_WAIT_CHILDREN,
     codes.OP_FORK,
+    codes.OP_WAIT_SIGNAL,
+    codes.OP_TIMER,
 }
 
 

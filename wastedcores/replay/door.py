@@ -260,6 +260,10 @@ def _ops(
         codes.OP_UNLOCK: locks,
         codes.OP_POST: semaphores,
         codes.OP_WAIT: semaphores,
+        codes.OP_SIGNAL: semaphores,
+        codes.OP_CATCH: semaphores,
+        codes.OP_WAIT_SIGNAL: semaphores,
+        codes.OP_TIMER: semaphores,
     }
     for spec in specs:
         if spec.rows not in seen:

@@ -44,6 +44,8 @@ class Replay:
         level (entry of the level table, 0 = SMT), idle (idle, busy, newidle), result, calls.
     raw
         What the engine left; ``raw.wall_s`` is the time it took, ``raw.events`` what it handled.
+    notes
+        What of the workload's description is not as it would be on a real machine.
     """
 
     name: str
@@ -57,6 +59,12 @@ class Replay:
     balance_calls: pl.DataFrame
     raw: RawReplay
     suggestions: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the reader of the numbers should know: of the kernel, and of the workload's description."""
+        return [w for w in (self.kernel.replay_warning, *self.notes) if w]
 
     @property
     def makespan_ns(self) -> int:
@@ -91,7 +99,7 @@ class Replay:
             "schema": "wastedcores.replay/1",
             "scenario": self.name,
             "kernel": self.kernel.name,
-            "warnings": [w for w in (self.kernel.replay_warning,) if w],
+            "warnings": self.warnings,
             "machine": self.machine.name,
             "seed": self.seed,
             "makespan_ns": self.makespan_ns,
@@ -177,6 +185,7 @@ def replay(
         _balance_table(raw),
         raw,
         suggestions(raw.masks, kernel),
+        workload.notes,
     )
 
 

@@ -9,6 +9,7 @@ Interface::
     hackbench.hackbench(machine, seed, groups=10)
     tpch.tpch(machine, seed, pools=(28, 20, 16))
     spmd.spmd(machine, seed, kind="pipeline")   NPB-like: barrier, lock, pipeline, none
+    rtapp.read_rtapp("file.json", machine)      a workload that was written for rt-app
     recorded.recorded_gi(machine, seed)         the workloads of the recordings
 """
 

@@ -29,6 +29,15 @@ LONGEST_NS = 1_000_000_000_000_000
 #: rounds of a loop, units of a semaphore, shares: what fits with room to spare
 MOST = 1_000_000_000_000
 
+_OF_SEMAPHORES = (
+    codes.OP_POST,
+    codes.OP_WAIT,
+    codes.OP_SIGNAL,
+    codes.OP_CATCH,
+    codes.OP_WAIT_SIGNAL,
+    codes.OP_TIMER,
+)
+
 #: tasks and templates that one workload can describe
 MOST_SPECS = 100_000
 
@@ -171,6 +180,28 @@ class Script:
         """Lower a semaphore, waiting until that is possible."""
         return self._add(codes.OP_WAIT, number, _mode(how, limit_ns), _ns(limit_ns, "spin limit"))
 
+    def signal(self, number: int, everybody: bool = False) -> Script:
+        """Wake who waits for a condition now: the first, or everybody; forgotten if nobody does."""
+        return self._add(codes.OP_SIGNAL, number, int(everybody))
+
+    def wait_signal(
+        self, number: int, how: str = "block", limit_ns: int = 0, lock: int = -1
+    ) -> Script:
+        """Wait for the next signal of a condition; a lock (if one is given) is free meanwhile, as in pthread_cond_wait()."""
+        self._add(codes.OP_CATCH, number)
+        if lock >= 0:
+            self.unlock(lock)
+        self._add(codes.OP_WAIT_SIGNAL, number, _mode(how, limit_ns), _ns(limit_ns, "spin limit"))
+        return self.lock(lock, how, limit_ns) if lock >= 0 else self
+
+    def timer(self, number: int, period_ns: int, absolute: bool = False) -> Script:
+        """Sleep until a period after the timer's last time; the first time is when it is first used.
+
+        A time that is over already is not waited for; unless ``absolute``, the next period counts from now then. A
+        period of 0 sets the timer to now if nobody used it yet.
+        """
+        return self._add(codes.OP_TIMER, number, _ns(period_ns, "period"), int(absolute))
+
     def fork(self, template: int, session: int | None = None) -> Script:
         """Create a child from a template, in this session or another."""
         return self._add(codes.OP_FORK, template, -1 if session is None else session)
@@ -257,12 +288,15 @@ class Workload:
         Nodes whose CPUs count as available to it; None: all.
     random_phase
         Begin anywhere inside a tick.
+    notes
+        What of its description is not as it would be on a real machine.
     """
 
     name: str
     measure: Measure | None = None
     counted_nodes: tuple[int, ...] | None = None
     random_phase: bool = True
+    notes: tuple[str, ...] = ()
     _tasks: list[_Task] = field(default_factory=list)
     _templates: list[_Task] = field(default_factory=list)
     _barriers: list[int] = field(default_factory=list)
@@ -290,6 +324,14 @@ class Workload:
         """Make a semaphore."""
         self._semaphores.append(_count(value, "first value of a semaphore", 0))
         return len(self._semaphores) - 1
+
+    def condition(self) -> int:
+        """Make a condition: a signal that nobody waits for is forgotten."""
+        return self.semaphore()
+
+    def timer(self) -> int:
+        """Make a timer, of one task or shared by several."""
+        return self.semaphore()
 
     def template(
         self, comm: str, script: Script, allowed: Iterable[int] | None = None, daemon: bool = False
@@ -397,7 +439,7 @@ class Workload:
             self._check(comm, "barrier", a, len(self._barriers))
         elif op in (codes.OP_LOCK, codes.OP_UNLOCK):
             self._check(comm, "lock", a, self._locks)
-        elif op in (codes.OP_POST, codes.OP_WAIT):
+        elif op in _OF_SEMAPHORES:
             self._check(comm, "semaphore", a, len(self._semaphores))
         elif op == codes.OP_FORK:
             self._check(comm, "template", a, len(self._templates))
