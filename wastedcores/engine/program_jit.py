@@ -262,7 +262,7 @@ def advance(m, p, delay):
     m[0, G_CULPRIT] = p
 
 
-@apart(NOTHING)
+@inner
 def run_over(m, cpu):
     """RUN: the running task's stretch has ended."""
     p = m[cpu, R_CURR]

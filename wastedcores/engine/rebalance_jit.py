@@ -195,7 +195,7 @@ def nohz_exit(m, cpu):
         m[0, G_NOHZ_N] -= 1
 
 
-@apart(VALUE)
+@inner
 def nohz_kick_needed(m, cpu):
     """nohz_kick_needed(), at a tick."""
     if m[cpu, R_IDLE_BALANCE] != 0:
@@ -237,7 +237,7 @@ def nohz_balancer_kick(m):
             return
 
 
-@apart(VALUE)
+@inner
 def trigger_load_balance(m, cpu):
     """trigger_load_balance(): whether the softirq is to run."""
     m[cpu, R_IDLE_BALANCE] = 1 if idle_cpu(m, cpu) else 0

@@ -125,7 +125,7 @@ def has_capacity(m, st, row, pct):
     return m[st + row, ST_CAP] * 100 > m[st + row, ST_USAGE] * pct
 
 
-@apart(VALUE)
+@inner
 def update_sg_lb_stats(m, sd, group, local, index, st, row, dst):
     """update_sg_lb_stats(); whether a CPU of the group has more than one task."""
     total = 0

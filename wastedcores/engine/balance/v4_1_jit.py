@@ -205,7 +205,7 @@ def attach_tasks(m, env):
         p = following
 
 
-@apart(VALUE)
+@inner
 def should_we_balance(m, env):
     """should_we_balance(): the first idle CPU of the local group that is in its balance mask, else its balance CPU.
 
