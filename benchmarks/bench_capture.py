@@ -29,9 +29,9 @@ from wastedcores.capture.process import Collector
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.readers import schedtrace as reader
 
-TURNS = 25  # of the pipe benchmark: many and short, because single runs are disturbed
+TURNS = 17  # of the pipe benchmark: many and short, because single runs are disturbed
 LOOPS = 50_000
-PAIRS = 15  # of windows with and without the checker
+PAIRS = 9  # of windows with and without the checker
 WINDOW_S = 2.0
 PROVOKED = 5
 THREADS = 10_000
@@ -316,4 +316,8 @@ def run() -> list[dict]:
     """Rows for RESULTS.md."""
     with tempfile.TemporaryDirectory(prefix="wastedcores-bench-") as name:
         folder = Path(name)
-        return [*overhead(folder), *sustained(folder), *checker(folder), *noticing(folder)]
+        rows = []
+        for part in (overhead, sustained, noticing, checker):
+            rows += part(folder)
+            print(f"{part.__name__}: {[r['value'] for r in rows]}", file=sys.stderr, flush=True)
+        return rows
