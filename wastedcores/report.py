@@ -29,7 +29,7 @@ from wastedcores import __version__
 from wastedcores.datasets import fetch
 from wastedcores.errors import ReportError, UsageError
 from wastedcores.figures.page import page
-from wastedcores.figures.reading import RESULTS_MIME
+from wastedcores.figures.shown import RESULTS_MIME
 from wastedcores.resources import notebooks
 from wastedcores.trace.readers._folder import digest, file_digest
 

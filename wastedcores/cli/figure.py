@@ -78,8 +78,8 @@ def figure(
     from wastedcores.cli._options import duration_ns
     from wastedcores.errors import UsageError
     from wastedcores.figures.html import write_figure
-    from wastedcores.figures.reading import Shown
     from wastedcores.figures.run import Run
+    from wastedcores.figures.shown import Shown
     from wastedcores.figures.theme import palette as known_palette
 
     known_palette(palette)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.figures.domains import LEVEL_COLOURS, name_of, online_domains, subtitle
-from wastedcores.figures.reading import Shown
+from wastedcores.figures.shown import Shown
 from wastedcores.figures.theme import CLEAR, GRID, palette, style
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import format_cpulist

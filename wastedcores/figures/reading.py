@@ -1,79 +1,24 @@
-"""What a run says in words and small tables. Every sentence is computed; none is written for one trace.
-
-The objects show themselves in a notebook (HTML) and as plain text elsewhere.
-"""
+"""What a run says in words and small tables. Every sentence is computed; none is written for one trace."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from wastedcores.figures.reading_episodes import main_nodes, nodes_of
 from wastedcores.figures.run import Run
+from wastedcores.figures.shown import Shown, duration, sentence, table
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
-
-#: under which a notebook keeps the numbers of its verdict
-RESULTS_MIME = "application/vnd.wastedcores.results+json"
 
 WORDS = {
     "violations": "cores were wasted",
     "clean": "no persistent waste",
     "unknown": "cannot be decided",
 }
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Text with an HTML face, and what it states as data for programs."""
-
-    text: str
-    html: str
-    data: dict[str, Any] | None = None
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        return {
-            "text/plain": self.text,
-            "text/html": self.html,
-            **({RESULTS_MIME: self.data} if self.data else {}),
-        }
-
-
-def duration(ns: float) -> str:
-    """A length of time with a unit that suits it: ``3.16 s``, ``5.4 ms``, ``12 us``."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if abs(ns) >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def table(frame: pl.DataFrame) -> Shown:
-    """A small table; floats are expected to be rounded already."""
-    head = "".join(f"<th>{escape(c)}</th>" for c in frame.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape('' if v is None else str(v))}</td>" for v in row) + "</tr>"
-        for row in frame.iter_rows()
-    )
-    text = "\n".join(
-        [
-            "  ".join(frame.columns),
-            *("  ".join("" if v is None else str(v) for v in r) for r in frame.iter_rows()),
-        ]
-    )
-    return Shown(
-        text, f'<div class="wc-scroll"><table class="wc-table"><tr>{head}</tr>{body}</table></div>'
-    )
-
-
-def sentence(text: str) -> Shown:
-    """A paragraph."""
-    return Shown(text, f'<p class="wc-reading">{escape(text)}</p>')
 
 
 def claim(run: Run) -> str:
@@ -222,145 +167,6 @@ def repr_machine(run: Run) -> str:
     return f"{m.name}: {m.cpus} CPUs, {m.nodes} NUMA node{'s' if m.nodes != 1 else ''}"
 
 
-def episodes(run: Run, most: int = 8) -> Shown:
-    """The episodes that wasted most."""
-    e = run.result.episodes
-    zero = run.scene.window[0]
-    part = e.sort("wasted_ns", descending=True).head(most)
-    rows = [
-        (
-            f"{(row['start_ns'] - zero) / 1e6:.3f}",
-            duration(row["end_ns"] - row["start_ns"]),
-            "yes" if row["persistent"] else "no",
-            duration(row["wasted_ns"]),
-            format_cpulist(row["idle_cpus"]),
-            format_cpulist(row["overloaded_cpus"]),
-        )
-        for row in part.iter_rows(named=True)
-    ]
-    columns = [
-        "start (ms)",
-        "lasted",
-        "persistent",
-        "core time wasted",
-        "idle at some moment",
-        "overloaded",
-    ]
-    shown = table(pl.DataFrame(rows, schema=columns, orient="row"))
-    rest = e.height - part.height
-    share = int(part["wasted_ns"].sum()) / max(1, int(e["wasted_ns"].sum()))
-    if not e.height:
-        return sentence(
-            "There is no episode: at no moment was a CPU idle while another had a thread waiting."
-        )
-    words = f"The {part.height} costliest of {e.height:,} episodes make {share:.1%} of the core time wasted in all."
-    if not rest:
-        words = f"{e.height} episode{'s' if e.height != 1 else ''} in all."
-    return Shown(f"{shown.text}\n{words}", f'{shown.html}<p class="wc-reading">{escape(words)}</p>')
-
-
-def worst(run: Run) -> Shown:
-    """Where the idle CPUs were in the worst episode, and who waited meanwhile."""
-    row = run.worst
-    if row is None:
-        return sentence("There is no episode to look at.")
-    length = row["end_ns"] - row["start_ns"]
-    detail = run.result.details.filter(pl.col("episode") == row["episode"])
-    kind = "persistent" if row["persistent"] else "short"
-    words = [
-        f"The worst episode ({kind}) lasted {duration(length)} and wasted {duration(row['wasted_ns'])} of core time: "
-        f"{row['wasted_ns'] / length:.1f} CPUs on average could have run a waiting thread."
-    ]
-    if detail.height:
-        words.append(_where(run, detail, length))
-    waiting = run.result.waiting.filter(pl.col("episode") == row["episode"])
-    if waiting.height:
-        by_comm = (
-            waiting.group_by(pl.col("comm").fill_null("?"))
-            .agg(pl.col("wait_ns").sum(), pl.col("pid").n_unique())
-            .sort("wait_ns", "comm", descending=[True, False])
-        )
-        total = int(by_comm["wait_ns"].sum())
-        who = ", ".join(
-            f"{c} ({n} thread{'s' if n > 1 else ''}, {w / total:.0%})"
-            for c, w, n in by_comm.head(3).iter_rows()
-        )
-        words.append(f"Meanwhile threads waited {duration(total)} in all: {who}.")
-    else:
-        words.append("Who waited is not known: the trace names no tasks.")
-    return sentence(" ".join(words))
-
-
-def _where(run: Run, detail: pl.DataFrame, length: int) -> str:
-    """Idle and overloaded time by node, or by CPU where the nodes are not known."""
-    always = sorted(detail.filter(pl.col("idle_ns") >= 0.99 * length)["cpu"].to_list())
-    words = (
-        f"{len(always)} CPUs ({format_cpulist(always)}) were idle all through it." if always else ""
-    )
-    nodes = run.nodes
-    if nodes is None or len({nodes[c] for c in run.result.counted_cpus}) < 2:
-        return words or "No CPU was idle all through it."
-    by_node = _by_node(run, detail)
-    for column, what in (
-        ("idle_ns", "Idle time was on"),
-        ("overloaded_ns", "queued threads were on"),
-    ):
-        names = ", ".join(f"node {n} ({share:.0%})" for n, share in _main(by_node, column))
-        words += f" {what} {names or 'no node in particular'}" + (
-            ";" if column == "idle_ns" else "."
-        )
-    return words.strip()
-
-
-def _by_node(run: Run, detail: pl.DataFrame) -> pl.DataFrame:
-    """Idle and overloaded CPU time of an episode per node."""
-    nodes = run.nodes or ()
-    return (
-        detail.with_columns(
-            node=pl.Series([nodes[c] for c in detail["cpu"].to_list()], dtype=pl.Int64)
-        )
-        .group_by("node")
-        .agg(pl.col("idle_ns").sum(), pl.col("overloaded_ns").sum())
-        .sort("node")
-    )
-
-
-def _main(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
-    """Nodes with at least a tenth of the column's total, the greatest first, and their shares."""
-    total = int(by_node[column].sum())
-    part = by_node.filter(pl.col(column) * 10 >= total, pl.col(column) > 0).sort(
-        column, "node", descending=[True, False]
-    )
-    return [(n, x / total) for n, x in part.select("node", column).iter_rows()]
-
-
-def waited_most(run: Run, most: int = 8) -> Shown:
-    """The threads that waited longest in the worst episode."""
-    row = run.worst
-    waiting = run.result.waiting
-    if row is None or not waiting.height:
-        return sentence(
-            "Who waited is not known: the trace names no tasks, or there is no episode."
-        )
-    part = (
-        waiting.filter(pl.col("episode") == row["episode"])
-        .group_by("pid", pl.col("comm").fill_null("?"))
-        .agg(pl.col("wait_ns").sum(), pl.col("cpu").unique().sort())
-        .sort("wait_ns", "pid", descending=[True, False])
-        .head(most)
-    )
-    length = row["end_ns"] - row["start_ns"]
-    rows = [
-        (c, p, duration(w), f"{w / length:.1%}", format_cpulist(cpus))
-        for p, c, w, cpus in part.iter_rows()
-    ]
-    return table(
-        pl.DataFrame(
-            rows, schema=["thread", "pid", "waited", "of the episode", "on CPUs"], orient="row"
-        )
-    )
-
-
 def waiting_sentence(run: Run, against: Run | None = None) -> Shown:
     """Waiting times in numbers."""
     words = []
@@ -424,8 +230,10 @@ def next_steps(run: Run, name: str) -> Shown:
             )
         )
     if r.verdict == "violations" and row is not None and run.nodes is not None:
-        by_node = _by_node(run, run.result.details.filter(pl.col("episode") == row["episode"]))
-        idle, over = (sorted(n for n, _ in _main(by_node, c)) for c in ("idle_ns", "overloaded_ns"))
+        by_node = nodes_of(run, run.result.details.filter(pl.col("episode") == row["episode"]))
+        idle, over = (
+            sorted(n for n, _ in main_nodes(by_node, c)) for c in ("idle_ns", "overloaded_ns")
+        )
         where = (
             "apart"
             if not set(idle) & set(over)

@@ -6,8 +6,8 @@ from html import escape
 
 from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.explain import Explanation, explain
-from wastedcores.figures.reading import Shown, sentence
 from wastedcores.figures.run import Run
+from wastedcores.figures.shown import Shown, sentence
 
 #: what a finding is called in a sentence
 NAMES = {

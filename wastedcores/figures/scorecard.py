@@ -16,7 +16,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.figures.reading import Shown, sentence, table
+from wastedcores.figures.shown import Shown, sentence, table
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, INK, MUTED, style
 
 #: colour and symbol by kind; told apart without colour by the symbol

@@ -11,8 +11,8 @@ from wastedcores.errors import MissingEventsError
 from wastedcores.figures import reading
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, considered_events
-from wastedcores.figures.reading import Shown, duration
 from wastedcores.figures.run import Run
+from wastedcores.figures.shown import Shown, duration, sentence
 from wastedcores.figures.timelines import runs, timeline
 from wastedcores.figures.waiting import waiting_times
 
@@ -29,7 +29,7 @@ def overview(run: Run, against: Run | None = None, *, palette_name: str = "safe"
 def zoom(run: Run, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure | Shown:
     """The worst episode, or of a long one its worst part."""
     if run.worst is None:
-        return reading.sentence(f"{run.label}: there is no episode to zoom into.")
+        return sentence(f"{run.label}: there is no episode to zoom into.")
     window = run.worst_window(zoom_ms)
     title = f"The worst {duration(window[1] - window[0])} of {run.label}"
     return heatmap(run.scene, window, palette_name=palette_name, title=title)
@@ -44,12 +44,12 @@ def who_ran(
 ) -> go.Figure | Shown:
     """Who ran where in a window; default: the worst part of the worst episode."""
     if window is None and run.worst is None:
-        return reading.sentence(f"{run.label}: there is no episode to look into.")
+        return sentence(f"{run.label}: there is no episode to look into.")
     window = window or run.worst_window(zoom_ms)
     try:
         table = runs(run.trace, *window)
     except MissingEventsError as e:
-        return reading.sentence(str(e))
+        return sentence(str(e))
     title = f"Who ran where: {duration(window[1] - window[0])} of {run.label}"
     return timeline(run.scene, table, window, palette_name=palette_name, title=title)
 
@@ -59,7 +59,7 @@ def waits(run: Run, against: Run | None = None, *, palette_name: str = "safe") -
     lengths = {r.label: r.wait_lengths for r in ([run, against] if against else [run])}
     lengths = {name: w for name, w in lengths.items() if w.size}
     if not lengths:
-        return reading.sentence(
+        return sentence(
             "How long threads waited is not known: the trace names no tasks, or nobody waited."
         )
     total = " against ".join(duration(float(w.sum())) for w in lengths.values())

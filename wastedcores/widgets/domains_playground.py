@@ -13,7 +13,7 @@ import ipywidgets as w
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures.domain_groups import groups_compared, help_sentence, pull_matrix
 from wastedcores.figures.domains import as_widget, domain_areas
-from wastedcores.figures.reading import Shown
+from wastedcores.figures.shown import Shown
 from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains

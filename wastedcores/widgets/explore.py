@@ -13,9 +13,9 @@ from wastedcores.errors import WastedCoresError
 from wastedcores.figures import views
 from wastedcores.figures.heatmaps import REDUCTIONS, heatmap
 from wastedcores.figures.html import live_figure
-from wastedcores.figures.reading import Shown, duration
 from wastedcores.figures.run import Run
 from wastedcores.figures.scene import TimeAxis
+from wastedcores.figures.shown import Shown, duration
 from wastedcores.figures.theme import PALETTES
 
 #: most episodes offered in the list

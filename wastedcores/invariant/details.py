@@ -1,0 +1,133 @@
+"""The longest episodes looked at again: times per CPU, waiting threads, how queues had come to be."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.engine import detail_jit
+from wastedcores.trace.runqueues import Runqueues, comms
+
+#: episodes of which per-CPU times and waiting threads are kept
+_DETAILS = 256
+
+_NO_DETAILS = pl.DataFrame(
+    schema={"episode": pl.Int32, "cpu": pl.Int32, "idle_ns": pl.Int64, "overloaded_ns": pl.Int64}
+)
+_NO_WAITING = pl.DataFrame(
+    schema={
+        "episode": pl.Int32,
+        "pid": pl.Int32,
+        "comm": pl.String,
+        "cpu": pl.Int32,
+        "wait_ns": pl.Int64,
+    }
+)
+_NO_CAUSES = pl.DataFrame(
+    schema={"episode": pl.Int32, "cause": pl.String, "overloaded_ns": pl.Int64}
+)
+#: by code + 1 of wastedcores.engine.tasks_jit
+CAUSES = (
+    "before",
+    "switch",
+    "wakeup",
+    "wakeup_new",
+    "migrate",
+    "fork",
+    "exit",
+    "affinity",
+    "snapshot",
+    "lost",
+    "other",
+)
+
+
+def details(
+    rq: Runqueues, episodes: pl.DataFrame, counted: NDArray[np.uint8]
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Second pass, over the longest episodes only: times per CPU, waiting threads, causes."""
+    if not episodes.height:
+        return _NO_DETAILS, _NO_WAITING, _NO_CAUSES
+    chosen = (
+        episodes.with_row_index("episode")
+        .with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
+        .top_k(_DETAILS, by="length")
+        .sort("start_ns")
+    )
+    starts, ends = chosen["start_ns"].to_numpy().copy(), chosen["end_ns"].to_numpy().copy()
+    number = chosen["episode"].to_numpy()
+    now = np.full(rq.cpus, -1, np.int32)
+    since = np.zeros(rq.cpus, np.int64)
+    idle_ns = np.zeros((starts.size, rq.cpus), np.int64)
+    over_ns = np.zeros((starts.size, rq.cpus), np.int64)
+    cause = np.zeros(rq.cpus, np.int32)
+    cause_ns = np.zeros((starts.size, len(CAUSES)), np.int64)
+    tasks = rq.source == "tasks"
+    parts: list[pl.DataFrame] = []
+    for batch in rq.batches(waits=tasks):
+        ts_ns, cpu, nr, code = batch.with_causes()
+        if not counted.all():
+            ours = counted[cpu] > 0
+            ts_ns, cpu, nr, code = ts_ns[ours], cpu[ours], nr[ours], code[ours]
+        detail_jit.cpu_times(
+            ts_ns, cpu, nr, code, starts, ends, now, since, cause, idle_ns, over_ns, cause_ns
+        )
+        if batch.waits is not None and batch.waits.height:
+            parts.append(_waits_inside(batch.waits, starts, ends))
+            if len(parts) > 64:
+                parts = [_sum_waits(parts)]
+    detail_jit.cpu_times_end(rq.end_ns, starts, ends, now, since, cause, idle_ns, over_ns, cause_ns)
+    keep = ((idle_ns > 0) | (over_ns > 0)) & (counted > 0)
+    row, cpu_index = np.nonzero(keep)
+    times = pl.DataFrame(
+        {
+            "episode": number[row],
+            "cpu": cpu_index,
+            "idle_ns": idle_ns[keep],
+            "overloaded_ns": over_ns[keep],
+        },
+        schema=_NO_DETAILS.schema,
+    )
+    row, column = np.nonzero(cause_ns)
+    causes = pl.DataFrame(
+        {
+            "episode": number[row],
+            "cause": [CAUSES[k] for k in column],
+            "overloaded_ns": cause_ns[row, column],
+        },
+        schema=_NO_CAUSES.schema,
+    )
+    if not parts:
+        return times, _NO_WAITING, causes
+    waiting = _sum_waits(parts).filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
+    waiting = waiting.with_columns(episode=pl.Series(number)[waiting["episode"]].cast(pl.Int32))
+    waiting = waiting.join(comms(rq.trace), on="pid", how="left").select(*_NO_WAITING.columns)
+    return times, waiting.sort("episode", "wait_ns", descending=[False, True]), causes
+
+
+def _sum_waits(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(parts).group_by("episode", "pid", "cpu").agg(pl.col("wait_ns").sum())
+
+
+def _waits_inside(
+    waits: pl.DataFrame, starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> pl.DataFrame:
+    """Cut waits to the episodes they overlap."""
+    begin, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
+    first = np.searchsorted(ends, begin, side="right")
+    last = np.searchsorted(starts, end, side="left")
+    times = np.maximum(last - first, 0)
+    row = np.repeat(np.arange(begin.size), times)
+    episode = np.repeat(first, times) + (
+        np.arange(row.size) - np.repeat(np.cumsum(times) - times, times)
+    )
+    overlap = np.minimum(end[row], ends[episode]) - np.maximum(begin[row], starts[episode])
+    return pl.DataFrame(
+        {
+            "episode": episode.astype(np.int64),
+            "pid": waits["pid"].to_numpy()[row],
+            "cpu": waits["cpu"].to_numpy()[row],
+            "wait_ns": overlap,
+        }
+    )

@@ -1,0 +1,119 @@
+"""All changes of all runqueues through the compiled sweep; the episodes that come out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.engine import sweep_affinity_jit, sweep_jit
+from wastedcores.trace.runqueues import Runqueues
+
+#: episodes written per call into the compiled sweep
+_ROOM = 1 << 16
+#: episodes kept in memory; beyond, the shortest go (totals stay exact, and the result says so)
+_KEEP = 1 << 20
+
+_EPISODES = pl.Schema(
+    {
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "persistent": pl.Boolean(),
+        "wasted_ns": pl.Int64(),
+        "idle_cpus": pl.List(pl.Int32),
+        "overloaded_cpus": pl.List(pl.Int32),
+    }
+)
+
+
+@dataclass
+class Collected:
+    """Episodes as they come out of the sweep."""
+
+    times: list[NDArray[np.int64]] = field(default_factory=list)
+    idle: list[NDArray[np.uint64]] = field(default_factory=list)
+    over: list[NDArray[np.uint64]] = field(default_factory=list)
+    size: int = 0
+
+    def take(self, out: sweep_jit.Episodes, n: int) -> None:
+        """Copy the first ``n`` that a call wrote."""
+        if n:
+            self.times.append(out.times[:n].copy())
+            self.idle.append(out.idle[:n].copy())
+            self.over.append(out.over[:n].copy())
+            self.size += n
+
+    def whole(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint64]]:
+        """Times (start, end, wasted), idle and overloaded CPUs of all."""
+        return np.concatenate(self.times), np.concatenate(self.idle), np.concatenate(self.over)
+
+    def shrink(self, keep: int) -> int:
+        """Keep the longest; returns how many went."""
+        times, idle, over = self.whole()
+        longest = np.sort(np.argsort(times[:, 1] - times[:, 0], kind="stable")[-keep:])
+        went = self.size - longest.size
+        self.times, self.idle, self.over = [times[longest]], [idle[longest]], [over[longest]]
+        self.size = longest.size
+        return went
+
+
+def sweep(
+    rq: Runqueues, state: sweep_jit.SweepState, end_ns: int
+) -> tuple[Collected, int, NDArray[np.bool_]]:
+    """Stream all changes through the compiled sweep; returns episodes, how many were dropped, CPUs ever known."""
+    out = sweep_jit.new_episodes(rq.cpus, _ROOM)
+    collected = Collected()
+    dropped = 0
+    known = np.zeros(rq.cpus, np.bool_)
+    steal = sweep_affinity_jit.new_steal_state(rq.cpus, rq.masks) if rq.affinity else None
+    for batch in rq.batches():
+        known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
+        at = 0
+        while at < batch.ts_ns.size:
+            if steal is not None:
+                at = sweep_affinity_jit.sweep(
+                    state, steal, out, batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, at
+                )
+            else:
+                at = sweep_jit.sweep(state, out, batch.ts_ns, batch.cpu, batch.nr, at)
+            collected.take(out, int(state.scalars[sweep_jit.N_EPISODES]))
+            if collected.size > 2 * _KEEP:
+                dropped += collected.shrink(_KEEP)
+    if steal is not None:
+        sweep_affinity_jit.finish(state, steal, out, end_ns)
+    else:
+        sweep_jit.finish(state, out, end_ns)
+    collected.take(out, int(state.scalars[sweep_jit.N_EPISODES]))
+    if collected.size > _KEEP:
+        dropped += collected.shrink(_KEEP)
+    return collected, dropped, known
+
+
+def _cpu_lists(masks: NDArray[np.uint64], cpus: int) -> pl.Series:
+    """Rows of CPU masks as lists of CPU numbers."""
+    bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")[:, :cpus]
+    row, cpu = np.nonzero(bits)
+    table = pl.DataFrame({"row": row, "cpu": cpu.astype(np.int32)})
+    lists = table.group_by("row", maintain_order=True).agg("cpu")
+    rows = pl.DataFrame({"row": np.arange(masks.shape[0])})
+    return rows.join(lists, on="row", how="left", maintain_order="left")["cpu"].fill_null([])
+
+
+def episode_table(collected: Collected, cpus: int, persist_ns: int) -> pl.DataFrame:
+    """Episodes in order; see :class:`wastedcores.invariant.CheckResult`."""
+    if not collected.size:
+        return pl.DataFrame(schema=_EPISODES)
+    times, idle, over = collected.whole()
+    return pl.DataFrame(
+        {
+            "start_ns": times[:, 0],
+            "end_ns": times[:, 1],
+            "persistent": times[:, 1] - times[:, 0] >= persist_ns,
+            "wasted_ns": times[:, 2],
+            "idle_cpus": _cpu_lists(idle, cpus),
+            "overloaded_cpus": _cpu_lists(over, cpus),
+        },
+        schema=_EPISODES,
+    )
