@@ -159,3 +159,46 @@ def test_duration_ns():
     for wrong in ("", "ms", "-1ms", "1h", "1e3"):
         with pytest.raises(UsageError):
             duration_ns(wrong, "-M")
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Wasted cores on all CPUs before the measured window, in it only on 0 and 1."""
+    marks = [
+        {"ts_ns": t * MS, "kind": "mark", "text": x}
+        for t, x in ((200, "rec: start"), (500, "rec: end"))
+    ]
+    rows = [nr(0, 0, 0), nr(0, 1, 3), nr(0, 2, 0), nr(200 * MS, 2, 1), nr(400 * MS, 0, 1), *marks]
+    named = {"window": "rec: start | rec: end", "counted_cpus": "0-1"}
+    trace = trace_of(rows, cpus=3, provenance=named)
+    return write_parquet(trace, tmp_path / "measured.parquet")
+
+
+def test_check__window_is_what_the_recording_names(run, measured):
+    code, out, _ = run("check", measured, "--window", "--json")
+    found = json.loads(out)
+    asked = run("check", measured, "--between", "rec: start", "rec: end", "--cpus", "0-1", "--json")
+    assert (code, found) == (asked[0], json.loads(asked[1]))
+    assert found["wall_ns"] == 200 * MS
+    assert found["counted_cpus"] == [0, 1]
+    text = run("check", measured, "--window")[1]
+    assert '"rec: start" to "rec: end"' in text
+    assert "hint" not in text
+    # what is asked for goes before what the recording names
+    assert (
+        json.loads(run("check", measured, "--window", "--cpus", "1,2", "--json")[1])["wall_ns"] == 0
+    )
+
+
+def test_check__the_whole_file_unless_asked(run, measured):
+    out = run("check", measured)[1]
+    assert json.loads(run("check", measured, "--json")[1])["wall_ns"] == 400 * MS
+    assert "--window counts what the recording names" in out
+    assert '"rec: start" to "rec: end", CPUs 0-1' in out
+    assert max(map(len, out.splitlines())) < 80
+
+
+def test_check__no_window_to_use(run, wasting):
+    code, _, err = run("check", wasting, "--window")
+    assert code == 2
+    assert "names no measured window" in err

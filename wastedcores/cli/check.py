@@ -13,6 +13,7 @@ from wastedcores.errors import UsageError
 
 if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult
+    from wastedcores.trace.header import Header
 
 EXIT = {"clean": 0, "violations": 1, "unknown": 3}
 
@@ -23,6 +24,8 @@ _EPILOG = """Examples:
   wastedcores check --live --seconds 60 -S 1s -M 100ms -o evidence
 
   wastedcores check perf.txt --json --persist 50ms
+
+  wastedcores check group-construction-buggy --window
 
   wastedcores check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end" --ignore-affinity
 
@@ -47,6 +50,9 @@ def check(
             metavar="START END", help="Window: beginnings of two marks, or two times in seconds"
         ),
     ] = None,
+    window: Annotated[
+        bool, typer.Option("--window", help="Count the window and CPUs that the recording names")
+    ] = False,
     ignore_affinity: Annotated[
         bool, typer.Option("--ignore-affinity", help="Count waiting threads that may not move, too")
     ] = False,
@@ -114,8 +120,11 @@ def check(
     from wastedcores.invariant import check as run_check
     from wastedcores.topology.cpulist import parse_cpulist
 
+    opened = open_input(trace, format)
+    if window:
+        between, cpus = _measured(opened.header, between, cpus)
     result = run_check(
-        open_input(trace, format),
+        opened,
         persist_ns=duration_ns(persist, "--persist"),
         cpus=None if cpus is None else list(parse_cpulist(cpus)),
         between=between,
@@ -125,14 +134,32 @@ def check(
     if as_json:
         print_json(result.to_json())
     else:
-        print(describe(result))
+        print(describe(result, between if window else None))
     raise typer.Exit(EXIT[result.verdict])
 
 
-def describe(result: CheckResult, most: int = 10) -> str:
-    """The text that a person reads, under 80 columns."""
+def _measured(
+    header: Header, between: tuple[str, str] | None, cpus: str | None
+) -> tuple[tuple[str, str] | None, str | None]:
+    """What is asked for, else what the recording names.
+
+    Raises
+    ------
+    UsageError
+        It names neither a window nor CPUs.
+    """
+    window, named = header.measured
+    if window is None and named is None:
+        raise UsageError(
+            "--window: this recording names no measured window. Say which one with --between and --cpus, or leave "
+            "--window out to count all of it."
+        )
+    return between or window, cpus or named
+
+
+def describe(result: CheckResult, window: tuple[str, str] | None = None, most: int = 10) -> str:
+    """The text that a person reads, under 80 columns; ``window``: the recording's own, if that was counted."""
     from wastedcores.topology.cpulist import format_cpulist
-    from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 
     header = result.trace.header
     total = result.duration_ns
@@ -152,13 +179,15 @@ def describe(result: CheckResult, most: int = 10) -> str:
         f"{human_ns(result.persist_ns)} or more",
         f"  affinity       {result.affinity}",
     ]
-    window = header.provenance.get(WINDOW_KEY)
-    if window and result.duration_ns == (header.end_ns or 0) - (header.start_ns or 0):
-        first, _, last = window.partition(" | ")
-        lines.append(f'  hint           the measured window: --between "{first}" "{last}"')
-    named = header.provenance.get(CPUS_KEY)
-    if named and counted == result.cpus:
-        lines.append(f"  hint           the workload may use these only: --cpus {named}")
+    marks, named = header.measured
+    whole = result.duration_ns == (header.end_ns or 0) - (header.start_ns or 0)
+    if window:
+        lines.insert(3, f'  window         "{window[0]}" to "{window[1]}"')
+    elif whole and counted == result.cpus and (marks or named):
+        part = [f'"{marks[0]}" to "{marks[1]}"'] if marks else []
+        part += [f"CPUs {named}"] if named else []
+        lines.append("  hint           --window counts what the recording names, as report does:")
+        lines.append(f"                 {', '.join(part)}")
     if result.silent_cpus:
         lines.append(
             f"  silent CPUs    {_clip(format_cpulist(result.silent_cpus))} (no event; taken as idle)"

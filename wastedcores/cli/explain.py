@@ -48,7 +48,6 @@ def explain(
     from wastedcores.invariant import check
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.topology.machine import Machine
-    from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 
     opened = open_input(trace)
     where = (Machine.live() if machine == "live" else load_machine(machine)) if machine else None
@@ -60,11 +59,8 @@ def explain(
                 [("offline", c) for c in offline or []] + [("online", c) for c in online or []]
             )
     # a recording that names its measured window and the CPUs its workload may use is explained there
-    notes = opened.header.provenance
-    cpus = cpus or notes.get(CPUS_KEY)
-    if between is None and " | " in notes.get(WINDOW_KEY, ""):
-        first, _, last = notes[WINDOW_KEY].partition(" | ")
-        between = (first, last)
+    window, named = opened.header.measured
+    between, cpus = between or window, cpus or named
     result = check(
         opened,
         persist_ns=duration_ns(persist, "--persist"),

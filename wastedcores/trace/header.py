@@ -69,6 +69,12 @@ class Header(BaseModel):
     provenance: dict[str, str] = Field(default_factory=dict)
 
     @property
+    def measured(self) -> tuple[tuple[str, str] | None, str | None]:
+        """The measured window (its two marks) and the CPUs in list format, where the recording names them."""
+        first, found, last = self.provenance.get(WINDOW_KEY, "").partition(" | ")
+        return ((first, last) if found else None), self.provenance.get(CPUS_KEY)
+
+    @property
     def lost_total(self) -> int:
         """Lost events, a loss of unknown size counted as one."""
         return sum(abs(n) for n in self.lost.values())
