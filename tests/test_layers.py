@@ -34,6 +34,7 @@ LAYERS = {
     "wastedcores.compare": 6,
     "wastedcores.figures": 6,
     "wastedcores.figures.compare": 7,
+    "wastedcores.figures.design": 7,
     "wastedcores.studies": 7,
     "wastedcores.widgets": 7,
     "wastedcores.capture": 7,

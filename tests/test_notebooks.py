@@ -24,6 +24,13 @@ SMALL = {
         "limit_s": 0.5,
         "window_ms": [350, 400],
     },
+    "10_design_your_own": {
+        "machine": "bd-paper-16",
+        "jobs": 60,
+        "limit_s": 0.2,
+        "iterations": 10,
+        "threads": 4,
+    },
     "01_is_my_machine_wasting": {
         "trace": "live-balancing-off",
         "against": "live-balancing-on",

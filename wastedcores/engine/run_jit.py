@@ -411,48 +411,41 @@ def after_event(m, was_tick):
             break
 
 
-@apart(NOTHING)
-def settle(m, was_tick):
-    """After an event a design hands over what waits in vain, perhaps to the CPU whose event it was."""
-    if m[0, G_STATUS] == ST_RUNNING:
-        ask(m, ASK_SETTLE, 0, 0, 0)
-        after_event(m, was_tick)
-
-
 @apart(VALUE)
 def run(m):
     """Simulate until all is done, G_UNTIL is reached, the log is nearly full or something is wrong."""
-    in_an_event = m[0, G_STATUS] == ST_TASKS_FULL
+    in_an_event = m[0, G_STATUS] == ST_TASKS_FULL  # where a run that was stopped for room goes on
+    was_tick = False
+    # a design then hands over what waits in vain, perhaps to the CPU whose event it was, so that this goes on again
+    turns = 2 if designed(m) else 1
     m[0, G_STATUS] = ST_RUNNING
-    design = designed(m)
-    if in_an_event:
-        after_event(m, False)  # a run that was stopped for room goes on
-        if design:
-            settle(m, False)
     while m[0, G_STATUS] == ST_RUNNING:
-        if m[0, G_LIVE] == 0:
-            m[0, G_STATUS] = ST_DONE
-            break
-        if m[0, G_LOG_N] + m[0, G_MARGIN] > m[0, G_LOG_ROOM]:
-            m[0, G_STATUS] = ST_LOG_FULL
-            break
-        now = queue_jit.first_time(m)
-        if now == INFINITE:
-            m[0, G_STATUS] = ST_DEADLOCK
-            break
-        if now > m[0, G_UNTIL]:
-            m[0, G_NOW] = m[0, G_UNTIL]
-            m[0, G_STATUS] = ST_UNTIL
-            break
-        if now != m[0, G_NOW]:
-            m[0, G_NOW] = now
-            m[0, G_STEPS] = 0
-            if now - m[0, G_JIFFY] * m[0, G_TICK] >= m[0, G_TICK]:
-                m[0, G_JIFFY] = now // m[0, G_TICK]
-        event = queue_jit.pop(m)
-        m[0, G_EVENTS] += 1
-        was_tick = dispatch(m, event)
-        after_event(m, was_tick)
-        if design:
-            settle(m, was_tick)
+        if not in_an_event:
+            if m[0, G_LIVE] == 0:
+                m[0, G_STATUS] = ST_DONE
+                break
+            if m[0, G_LOG_N] + m[0, G_MARGIN] > m[0, G_LOG_ROOM]:
+                m[0, G_STATUS] = ST_LOG_FULL
+                break
+            now = queue_jit.first_time(m)
+            if now == INFINITE:
+                m[0, G_STATUS] = ST_DEADLOCK
+                break
+            if now > m[0, G_UNTIL]:
+                m[0, G_NOW] = m[0, G_UNTIL]
+                m[0, G_STATUS] = ST_UNTIL
+                break
+            if now != m[0, G_NOW]:
+                m[0, G_NOW] = now
+                m[0, G_STEPS] = 0
+                if now - m[0, G_JIFFY] * m[0, G_TICK] >= m[0, G_TICK]:
+                    m[0, G_JIFFY] = now // m[0, G_TICK]
+            event = queue_jit.pop(m)
+            m[0, G_EVENTS] += 1
+            was_tick = dispatch(m, event)
+        in_an_event = False
+        for turn in range(turns):
+            if turn > 0 and m[0, G_STATUS] == ST_RUNNING:
+                ask(m, ASK_SETTLE, 0, 0, 0)
+            after_event(m, was_tick)
     return m[0, G_STATUS]

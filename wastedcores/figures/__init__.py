@@ -38,6 +38,8 @@ _NAMES = {
     "costs": "compare",
     "balance_calls": "compare",
     "claims": "compare",
+    "suggestions": "design",
+    "refused": "design",
     "spread": "compare",
     "score_dots": "scorecard",
     "score_verdict": "scorecard",
