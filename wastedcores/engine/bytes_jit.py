@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 from numpy.typing import NDArray
 
-from wastedcores.engine._jit import jit
+from wastedcores.engine._jit import lean
 
 #: bytes that must exist after the last one meant
 PADDING = 32
@@ -45,6 +45,24 @@ load32 = _loader(32, types.uint32)
 load16 = _loader(16, types.uint16)
 
 
+def _prefetcher(typingctx: Any, array: Any, index: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = make_array(signature.args[0])(context, builder, args[0]).data
+        place = builder.gep(data, [args[1]])
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, flag, flag, flag])
+        name = "llvm.prefetch.p0i8"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        builder.call(function, [place, flag(0), flag(3), flag(1)])  # to read, keep, data
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp), codegen
+
+
+#: ``prefetch(b, i)``: bring the cache line of ``b[i]`` near; any ``i`` will do, there need not be such a byte
+prefetch: Any = intrinsic(_prefetcher)
+
+
 def word(text: str) -> Word:
     """Make a text of up to 24 bytes ready for :func:`is_word`."""
     raw = text.encode()
@@ -59,7 +77,7 @@ def word(text: str) -> Word:
     return (*parts, len(raw))  # type: ignore[return-value]
 
 
-@jit
+@lean
 def is_word(b: NDArray[np.uint8], i: int, w: Word) -> bool:
     """True if the text ``w`` stands at ``b[i]``."""
     if (load64(b, i) & w[1]) != w[0]:
@@ -71,7 +89,7 @@ def is_word(b: NDArray[np.uint8], i: int, w: Word) -> bool:
     return w[6] <= 16 or (load64(b, i + 16) & w[5]) == w[4]
 
 
-@jit
+@lean
 def line_end(b: NDArray[np.uint8], i: int, size: int) -> int:
     """Place of the first newline from ``i`` on, or ``size``."""
     ones = np.uint64(0x0101010101010101)
@@ -86,7 +104,7 @@ def line_end(b: NDArray[np.uint8], i: int, size: int) -> int:
     return min(i, size)
 
 
-@jit
+@lean
 def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
     """The decimal number at ``i`` and where it ends; (0, i) if there is none, or more than 18 digits."""
     v: Any = 0
@@ -102,7 +120,7 @@ def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
     return v, j
 
 
-@jit
+@lean
 def signed31(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
     """As :func:`number`, with a sign; (0, i) for what does not fit 31 bits."""
     start = i + 1 if b[i] == 45 else i

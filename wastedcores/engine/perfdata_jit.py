@@ -1,7 +1,7 @@
-"""Records of a ``perf.data`` file: find them, then take the scheduler's samples apart, in order of time.
+"""Records of a ``perf.data`` file: find them, put them in order of time, take what stands around the fields.
 
-Formats: include/uapi/linux/perf_event.h (enum perf_event_type, PERF_SAMPLE_*), tools/perf/util/event.h and
-tools/perf/Documentation/perf.data-file-format.txt (6.1). Rows are those of :data:`wastedcores.engine.text_jit.FIELDS`.
+The fields of the events are left to perffields_jit. Formats: include/uapi/linux/perf_event.h (enum perf_event_type,
+PERF_SAMPLE_*), tools/perf/util/event.h and tools/perf/Documentation/perf.data-file-format.txt (6.1).
 """
 
 from __future__ import annotations
@@ -11,28 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.engine._jit import jit
-from wastedcores.engine.bytes_jit import load16, load32, load64
+from wastedcores.engine._jit import lean
+from wastedcores.engine.bytes_jit import load16, load32, load64, prefetch
+from wastedcores.engine.columns_jit import Columns as Columns  # noqa: PLC0414 - in signatures
 from wastedcores.engine.text_jit import (
-    BY_COMM,
-    BY_PID,
-    CODE,
-    COMM,
-    CPU,
-    CTX_CPU,
-    LINE,
     MIGRATE,
-    NO_NAME,
-    NO_PRIO,
-    NONE,
-    PID,
-    PREV_COMM,
-    PREV_PRIO,
-    PREV_STATE,
-    PRIO,
-    SRC_CPU,
-    TS_NS,
-    VALUE,
+    PLACED_WITHIN_NS,
     WAKEUP,
     WAKEUP_NEW,
     WAKING,
@@ -51,45 +35,73 @@ R_AUXTRACE, R_FINISHED_ROUND, R_COMPRESSED, R_COMPRESSED2 = 71, 68, 81, 83
 # event codes beyond those of text_jit
 EXEC, MARK, FREQUENCY = 9, 10, 11
 IGNORED = -1
-#: rows that are no events of the trace
-C_COMM, C_FORK, C_LOST = 20, 21, 22
+#: a record that is lost events; and records that are no events of the trace
+LOST, C_COMM, C_FORK = 12, 20, 21
+N_CODES = 13
 
 #: columns of a layout, offsets from the record's begin (-1: not there); RAW -1: after a call chain at CHAIN
 L_TIME, L_CPU, L_TID, L_RAW, L_CHAIN, L_ID_TIME, L_ID_CPU = range(7)
 N_LAYOUT = 7
+#: more layouts than this do not fit a reference
+MAX_LAYOUTS = 255
 
-#: columns of a field: where it goes (a column of FIELDS, -1: end), offset in the raw data, bytes, type
-F_COLUMN, F_OFFSET, F_SIZE, F_TYPE = range(4)
+#: columns of a field: offset in the raw data, bytes (0: there is no such field), type
+F_OFFSET, F_SIZE, F_TYPE = range(3)
 T_INT, T_COMM, T_DYNAMIC, T_TEXT, T_TAIL = range(5)
-MAX_FIELDS = 10
+MAX_FIELDS = 8
+# places of the fields of a task's events (perf_data.py: _EVENTS)
+TASK_COMM, TASK_PID, TASK_PRIO, TASK_CPU, TASK_SUCCESS = range(5)
+MIGRATE_DEST = 4
+
 #: PID_MAX_LIMIT, include/linux/threads.h
 MAX_PID = 4 * 1024 * 1024
-#: beyond CONFIG_NR_CPUS of any architecture (8192 on x86): a sample that says more is damaged
-MAX_CPU = 65535
+#: The largest CONFIG_NR_CPUS of x86 and powerpc (arch/x86/Kconfig, 6.12): a record that says more is damaged
+MAX_CPUS = 8192
+#: more lost events in one record than any machine makes
+MAX_LOST = 1 << 48
+
+#: so far ahead is memory asked for: the processor by itself stops at the end of a page
+AHEAD_BYTES, AHEAD = 2048, 12
+
+# what is wrong with a record
+OK, TOO_SHORT, COMPRESSED, CUT, BAD_TIME, BAD_FIELDS, BAD_CPU, BAD_PRIO, BAD_LOST, NAMES_FULL = (
+    range(10)
+)
+#: what the clock of a file keeps: newest stamp, newest at the last end of a round, at the one before
+NEWEST, ROUND, SAFE = range(3)
 
 
-@jit
-def _raw(b: U8, at: int, layout: I64) -> int:
+@lean
+def _raw(b: U8, at: Any, size: Any, layouts: I64, layout: Any) -> Any:
     """Place of the raw data's size in the sample at ``at``, or -1."""
-    if layout[L_RAW] >= 0:
-        return at + layout[L_RAW]
-    if layout[L_CHAIN] < 0:
+    raw = layouts[layout, L_RAW]
+    if raw < 0:
+        chain = layouts[layout, L_CHAIN]
+        if chain < 0 or chain + 8 > size:
+            return -1
+        length = np.int64(load64(b, at + chain))
+        if length < 0 or length > size:
+            return -1
+        raw = chain + 8 + 8 * length
+    if raw + 12 > size:
         return -1
-    return at + layout[L_CHAIN] + 8 + 8 * np.int64(load64(b, at + layout[L_CHAIN]))
+    return at + raw
 
 
-@jit
-def _layout_of(b: U8, at: int, ids: U64, which: I32) -> int:
-    """Layout of a sample by its identifier, which comes first when there are several layouts."""
-    if ids.size == 0:
-        return 0
-    k = np.searchsorted(ids, load64(b, at + 8))
-    if k < ids.size and ids[k] == load64(b, at + 8):
-        return which[k]
-    return -1
+@lean
+def _layout_of(identifier: np.uint64, ids: U64, which: I32, dense: bool) -> Any:
+    """Layout of a sample by its identifier.
+
+    ``ids`` are sorted, with ``which`` the layout of each; dense: the lowest only, and ``which`` by distance from it.
+    """
+    if dense:
+        k = np.int64(identifier - ids[0])
+        return which[k] if 0 <= k < which.size else -1
+    k = np.searchsorted(ids, identifier)
+    return which[k] if k < ids.size and ids[k] == identifier else -1
 
 
-@jit
+@lean
 def index(
     b: U8,
     at: int,
@@ -97,84 +109,107 @@ def index(
     layouts: I64,
     ids: U64,
     which: I32,
+    dense: bool,
     codes: NDArray[np.int8],
-    place: I64,
     ts: I64,
-    code: NDArray[np.int8],
+    ref: I64,
+    n: Any,
+    clock: I64,
     counts: I64,
-) -> tuple[int, int, int, int]:
+) -> tuple[int, int, int]:
     """Find the records of interest.
 
     Parameters
     ----------
     at, end
         Where to begin, where the data end.
-    layouts, ids, which
-        (layouts, N_LAYOUT); sorted identifiers and the layout of each, empty if there is only one layout.
+    layouts, ids, which, dense
+        (layouts, N_LAYOUT); and as in :func:`_layout_of`, empty if there is only one layout.
     codes
         (65536,) tracepoint number -> event code, IGNORED: only counted.
-    place, ts, code
-        Filled: offset, time and event code of each; stops when they are full.
+    ts, ref
+        Filled from ``n`` on: time, and ``place << 16 | layout << 8 | code``; stops when they are full.
+    clock
+        NEWEST, ROUND, SAFE: nothing yet to come is older than SAFE (tools/perf/util/ordered-events.c: OE_FLUSH__ROUND).
     counts
         (65536,) samples by tracepoint number, added to.
 
     Returns
     -------
-    n, at, rounds_n, problem
-        How many; where to go on; how many of them lay before the last end of a round (0: none ended); 0, or
-        1: a record that cannot be, at ``at``; 2: a compressed record; 3: cut short.
+    n, at, problem
+        How many now; where to go on, or the record with the problem.
     """
-    n = rounds = 0
     size: Any
-    while at < end and n < place.size:
+    stamp: Any
+    raw: Any
+    newest = clock[NEWEST]
+    tail = layouts[0, L_ID_TIME]
+    problem = OK
+    while at < end and n < ts.size:
         if at + 8 > end:
-            return n, at, rounds, 3
-        kind = load32(b, at)
-        size = np.int64(load16(b, at + 6))
+            problem = CUT
+            break
+        prefetch(b, at + AHEAD_BYTES)
+        head = load64(b, at)
+        kind = head & np.uint64(0xFFFFFFFF)
+        size = np.int64(head >> np.uint64(48))
         if size < 8:
-            return n, at, rounds, 1
+            problem = TOO_SHORT
+            break
         if at + size > end:
-            return n, at, rounds, 3
+            problem = CUT
+            break
         if kind == R_SAMPLE:
-            layout = _layout_of(b, at, ids, which)
-            if (
-                layout >= 0
-                and layouts[layout, L_TIME] >= 0
-                and max(layouts[layout, L_RAW], layouts[layout, L_CHAIN]) + 8 <= size
-            ):
-                raw = _raw(b, at, layouts[layout])
-                if raw > 0 and raw + 12 <= at + size:
-                    number = np.int64(load16(b, raw + 4))
-                    counts[number] += 1
-                    if codes[number] != IGNORED:
-                        place[n], code[n] = at, codes[number]
-                        ts[n] = load64(b, at + layouts[layout, L_TIME])
-                        n += 1
-        elif (kind == R_COMM or kind == R_FORK or kind == R_LOST) and size >= 24 - layouts[
-            0, L_ID_TIME
-        ]:
-            place[n] = at
-            ts[n] = load64(b, at + size + layouts[0, L_ID_TIME]) if layouts[0, L_ID_TIME] else 0
-            code[n] = C_COMM if kind == R_COMM else (C_FORK if kind == R_FORK else C_LOST)
+            layout: Any = 0 if ids.size == 0 else _layout_of(load64(b, at + 8), ids, which, dense)
+            raw = -1
+            if layout >= 0 and layouts[layout, L_TIME] >= 0:
+                raw = _raw(b, at, size, layouts, layout)
+            if raw >= 0:
+                number = np.uintp(load16(b, raw + 4))
+                counts[number] += 1
+                code = np.int64(codes[number])
+                # written in any case, kept if wanted: which is which cannot be foretold, and a wrong guess costs more
+                stamp = np.int64(load64(b, at + layouts[layout, L_TIME]))
+                wanted = code >= 0
+                row = np.uintp(n)
+                ts[row] = stamp
+                ref[row] = at << 16 | layout << 8 | (code & 255)
+                n += wanted
+                newest = max(newest, stamp if wanted else 0)
+                if wanted and stamp < 0:
+                    problem = BAD_TIME
+                    break
+        elif (kind == R_COMM or kind == R_FORK or kind == R_LOST) and size >= 24 - tail:
+            stamp = np.int64(load64(b, at + size + tail)) if tail else 0
+            if stamp < 0:
+                problem = BAD_TIME
+                break
+            newest = max(newest, stamp)
+            ts[n] = stamp
+            ref[n] = at << 16 | (C_COMM if kind == R_COMM else (C_FORK if kind == R_FORK else LOST))
             n += 1
         elif kind == R_FINISHED_ROUND:
-            rounds = n
+            clock[SAFE] = clock[ROUND]
+            clock[ROUND] = newest
         elif kind == R_COMPRESSED or kind == R_COMPRESSED2:
-            return n, at, rounds, 2
+            problem = COMPRESSED
+            break
         elif kind == R_AUXTRACE:  # its data follow the record
             more = np.int64(load64(b, at + 8))
-            if more < 0 or more > end - at - size:
-                return n, at, rounds, 3
+            if size < 16 or more < 0 or more > end - at - size:
+                problem = CUT
+                break
             size += more
         at += size
-    return n, at, rounds, 0
+    clock[NEWEST] = newest
+    return n, at, problem
 
 
 #: (number of bytes that count) -> mask of a load
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 
 
-@jit
+@lean
 def _until_zero(x: np.uint64) -> np.uint64:
     """The bytes of ``x`` below its first zero byte."""
     zero = (x - np.uint64(0x0101010101010101)) & ~x & np.uint64(0x8080808080808080)
@@ -183,9 +218,9 @@ def _until_zero(x: np.uint64) -> np.uint64:
     return x & (((zero & (~zero + np.uint64(1))) >> np.uint64(7)) - np.uint64(1))
 
 
-@jit
-def _comm(b: U8, at: int, room: Any, names: U64) -> int:
-    """Number of the zero-terminated string of at most ``room`` and 16 bytes."""
+@lean
+def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
+    """Number of the zero-terminated string of at most ``room`` and 16 bytes; -2 if the table of names is full."""
     low = _until_zero(load64(b, at) & _MASKS[min(room, 8)])
     high = np.uint64(0)
     if room > 8 and (low >> np.uint64(56)) != 0:
@@ -193,131 +228,162 @@ def _comm(b: U8, at: int, room: Any, names: U64) -> int:
     return intern_words(low, high, names)
 
 
-@jit
-def _int(b: U8, at: int, size: int) -> Any:
-    if size == 4:
-        return np.int64(np.int32(load32(b, at)))
-    if size == 8:
-        return np.int64(load64(b, at))
-    if size == 2:
-        return np.int64(np.int16(load16(b, at)))
-    return np.int64(b[at])
+@lean
+def whole_until(b: U8, ts: I64, ref: I64, n: int, layouts: I64, seen: NDArray[np.bool_]) -> int:
+    """How many of the first ``n`` can be had without tearing a sched_waking from its sched_migrate_task.
+
+    ``seen`` has room for every CPU. Records are in order.
+    """
+    seen[:] = False
+    keep = n
+    i = n - 1
+    while i >= 0 and ts[n - 1] - ts[i] <= PLACED_WITHIN_NS:
+        code = ref[i] & 255
+        if code < LOST:
+            cpu = np.int64(load32(b, (ref[i] >> 16) + layouts[ref[i] >> 8 & 255, L_CPU]))
+            if cpu < seen.size and not seen[cpu]:
+                seen[cpu] = True
+                if code == WAKING:
+                    keep = i
+        i -= 1
+    return keep
 
 
-@jit
-def _take(b: U8, data: int, size: int, fields: I64, row: int, out: I64, names: U64) -> bool:
-    """The fields of one event; False if they lie outside of its data."""
-    for f in range(fields.shape[0]):
-        column = fields[f, F_COLUMN]
-        if column < 0:
-            break
-        at, room, kind = fields[f, F_OFFSET], fields[f, F_SIZE], fields[f, F_TYPE]
-        if at + room > size:
-            return False
-        if kind == T_INT:
-            out[column, row] = _int(b, data + at, room)
-        elif kind == T_COMM:
-            out[column, row] = _comm(b, data + at, room, names)
-        else:  # a string elsewhere in the data: its offset and length, or all that follows
-            if kind == T_TAIL:
-                where, room = at, size - at
-            else:
-                word = load32(b, data + at)
-                where, room = np.int64(word & 0xFFFF), np.int64(word >> 16)
-            if where + room > size:
-                return False
-            if kind == T_DYNAMIC:
-                out[column, row] = _comm(b, data + where, room, names)
-            else:
-                out[column, row] = ((data + where) << 16) | room
-    return True
+@lean
+def int_at(b: U8, at: int) -> Any:
+    """The signed number of 4 bytes at ``at``."""
+    return np.int64(np.int32(load32(b, at)))
 
 
-@jit
-def decode(
+@lean
+def arrange(
     b: U8,
-    order: I64,
-    place: I64,
     ts: I64,
-    code: NDArray[np.int8],
+    ref: I64,
+    i: int,
+    n: int,
+    row: int,
     layouts: I64,
-    ids: U64,
-    which: I32,
     fields: I64,
+    needed: I64,
+    place: bool,
+    last: I64,
     comm_of: I32,
     names: U64,
-    out: I64,
-) -> tuple[int, int]:
-    """Take records apart in the given order.
+    out: Columns,
+    refs: I64,
+    by: I32,
+) -> tuple[int, int, int, int]:
+    """Give every event its row, and fill what does not stand in its fields: time, CPU, who caused it.
 
     Parameters
     ----------
-    order
-        (records,) which of ``place``, ``ts``, ``code``, by time.
-    fields
-        (codes, MAX_FIELDS, 4) of each event code.
+    ts, ref, i, n
+        Records in order; those from ``i`` to ``n`` are taken.
+    row
+        The first free row.
+    fields, needed
+        (N_CODES, MAX_FIELDS, 3), and the bytes of raw data that each event's fields take.
+    place, last
+        Give sched_waking the CPU of the sched_migrate_task that follows (_wakings.py); ``last`` has room for every CPU.
     comm_of
-        (MAX_PID + 1,) name of each thread, NO_NAME: not known yet; carried from call to call.
-    names, out
-        As in :func:`wastedcores.engine.text_jit.scan`; lost records have code C_LOST and their number in VALUE.
+        (MAX_PID + 1,) number of each thread's name plus 1; 0: not known.
+    names
+        The table of names of COMM records.
+    refs, by
+        (rows,) filled: ``place << 16 | code`` of each event's data; number of the name of the thread it happened in,
+        plus 1. The place of a LOST is that of its record.
 
     Returns
     -------
-    rows, bad
-        ``bad`` is the place of a record that is damaged (fields outside of it, or a CPU that cannot be), or -1.
+    i, row, wakings, problem
+        Where it stopped; after the last row; how many sched_waking there were; OK or what is wrong with record ``i``.
     """
-    row = 0
-    for i in range(order.size):
-        k = order[i]
-        at = place[k]
-        what = code[k]
+    wakings = 0
+    if place:
+        last[:] = -1
+    while i < n:
+        r, k = (
+            np.uintp(row),
+            np.uintp(i),
+        )  # no sign: numba need not ask whether to count from the end
+        if i + AHEAD < n:
+            prefetch(b, ref[k + np.uintp(AHEAD)] >> 16)
+            prefetch(b, (ref[k + np.uintp(AHEAD)] >> 16) + 64)
+        at, layout, what = ref[k] >> 16, np.uintp(ref[k] >> 8 & 255), np.uintp(ref[k] & 255)
         size = np.int64(load16(b, at + 6))
         if what == C_COMM:
             tid = np.int64(load32(b, at + 12))
+            name = comm_number(b, at + 16, size - 16, names)
+            if name < 0:
+                return i, row, wakings, NAMES_FULL
             if tid <= MAX_PID:
-                comm_of[tid] = _comm(b, at + 16, size - 16, names)
+                comm_of[tid] = name + 1
+            i += 1
             continue
         if what == C_FORK:
             tid, parent = np.int64(load32(b, at + 16)), np.int64(load32(b, at + 20))
             if tid <= MAX_PID and parent <= MAX_PID:
                 comm_of[tid] = comm_of[parent]
+            i += 1
             continue
-        for c in range(out.shape[0]):
-            out[c, row] = NONE
-        out[COMM, row] = out[PREV_COMM, row] = out[BY_COMM, row] = out[PREV_STATE, row] = NO_NAME
-        out[PRIO, row] = out[PREV_PRIO, row] = NO_PRIO
-        out[LINE, row], out[TS_NS, row], out[CODE, row] = row, ts[k], what
-        if what == C_LOST:
+        if what == LOST:
             id_cpu = layouts[0, L_ID_CPU]
-            out[CPU, row] = np.int64(load32(b, at + size + id_cpu)) if id_cpu else -1
-            if out[CPU, row] > MAX_CPU:
-                return row, at
-            out[CTX_CPU, row] = -1
-            out[VALUE, row] = load64(b, at + 16)
+            if id_cpu:
+                cpu = np.int64(load32(b, at + size + id_cpu))
+                if cpu >= MAX_CPUS:
+                    return i, row, wakings, BAD_CPU
+                out.cpu[r] = cpu + 1
+            if load64(b, at + 16) > np.uint64(MAX_LOST):
+                return i, row, wakings, BAD_LOST
+            out.ts_ns[r], refs[r] = ts[k], at << 16 | LOST
             row += 1
+            i += 1
             continue
-        layout = layouts[_layout_of(b, at, ids, which)]
-        raw = _raw(b, at, layout)
-        cpu = np.int64(load32(b, at + layout[L_CPU]))
-        tid = np.int64(np.int32(load32(b, at + layout[L_TID] + 4)))
-        if cpu > MAX_CPU:
-            return row, at
-        out[CTX_CPU, row] = out[CPU, row] = cpu
-        room = min(np.int64(load32(b, raw)), at + size - raw - 4)
-        if not _take(b, raw + 4, room, fields[what], row, out, names):
-            return row, at
-        name = comm_of[tid] if 0 <= tid <= MAX_PID else NO_NAME
+        raw = _raw(b, at, size, layouts, layout)
+        data = raw + 4
+        room = np.int64(load32(b, raw))
+        if room > at + size - data or needed[what] > room:
+            return i, row, wakings, BAD_FIELDS
+        cpu = np.int64(load32(b, at + layouts[layout, L_CPU]))
+        if cpu >= MAX_CPUS:
+            return i, row, wakings, BAD_CPU
+        tid = np.int64(np.int32(load32(b, at + layouts[layout, L_TID] + 4)))
+        by[r] = comm_of[tid] if 0 <= tid <= MAX_PID else 0
         if what == WAKEUP or what == WAKEUP_NEW or what == WAKING or what == MIGRATE:
-            out[BY_PID, row], out[BY_COMM, row] = tid, name
+            out.by_pid[r] = tid
+            f = fields[what]
             if what != MIGRATE:
-                out[SRC_CPU, row] = cpu
-                if out[VALUE, row] == 0:  # 4.1: success=0, not put on a runqueue
+                if (
+                    f[TASK_SUCCESS, F_SIZE] and int_at(b, data + f[TASK_SUCCESS, F_OFFSET]) == 0
+                ):  # 4.1: success=0, not put on a runqueue
+                    i += 1
                     continue
-        elif what == EXEC:
-            out[COMM, row] = name
-            if out[BY_PID, row] == out[PID, row]:
-                out[BY_PID, row] = NONE
-        elif what == MARK:
-            out[PID, row], out[COMM, row] = tid, name
+                out.src_cpu[r] = cpu
+            if place:
+                pid = int_at(b, data + f[TASK_PID, F_OFFSET])
+                out.pid[r] = pid
+                before = last[cpu]
+                if what == WAKING:
+                    wakings += 1
+                elif (
+                    what == MIGRATE
+                    and before >= 0
+                    and refs[before] & 255 == WAKING
+                    and out.pid[before] == pid
+                    and ts[k] - out.ts_ns[before] <= PLACED_WITHIN_NS
+                ):
+                    to = int_at(b, data + f[MIGRATE_DEST, F_OFFSET])
+                    if to < 0 or to >= MAX_CPUS:
+                        return i, row, wakings, BAD_CPU
+                    out.cpu[before] = to + 1
+        else:
+            out.cpu[r] = cpu
+            if what == MARK:
+                out.pid[r] = tid
+        if place:
+            last[cpu] = row
+        out.ts_ns[r], refs[r] = ts[k], data << 16 | np.int64(what)
         row += 1
-    return row, -1
+        i += 1
+    return i, row, wakings, OK

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.engine._jit import jit
+from wastedcores.engine._jit import jit, lean
 from wastedcores.engine.bytes_jit import Word as Word  # noqa: PLC0414 - in signatures
 from wastedcores.engine.bytes_jit import is_word, line_end, load64, number, signed31, word
 
@@ -151,7 +151,7 @@ _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _FORGOTTEN = word("<...>")
 
 
-@jit
+@lean
 def has_zero(x: np.uint64, n: int) -> bool:
     """True if one of the lowest ``n`` bytes is zero."""
     ones = np.uint64(0x0101010101010101)
@@ -159,7 +159,7 @@ def has_zero(x: np.uint64, n: int) -> bool:
     return ((x - ones) & ~x & highs & _MASKS[n]) != 0
 
 
-@jit
+@lean
 def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
     """Number of a string of up to 16 bytes, zero filled; -2 if the table is full."""
     slots = names.shape[0]
@@ -179,7 +179,14 @@ def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
     return count
 
 
-@jit
+@lean
+def copy_names(names: U64, larger: U64) -> None:
+    """Number all strings of a table in a larger, empty one, in the same order."""
+    for i in range(np.int64(names[names.shape[0] - 1, 3])):
+        intern_words(names[i, 3], names[i, 4], larger)
+
+
+@lean
 def intern(b: U8, i: int, n: int, names: U64) -> Any:
     """Number of the string of ``n`` <= 16 bytes at ``i``; -2 if the table is full or a zero byte is in it."""
     low = load64(b, i) & _MASKS[min(n, 8)]
@@ -189,7 +196,7 @@ def intern(b: U8, i: int, n: int, names: U64) -> Any:
     return intern_words(low, high, names)
 
 
-@jit
+@lean
 def _comm_then(b: U8, i: int, w: Word, names: U64) -> tuple[int, int, int]:
     """A comm at ``i``, ``w`` and a number: (name, number, end), end 0 if it is not so.
 
@@ -203,7 +210,7 @@ def _comm_then(b: U8, i: int, w: Word, names: U64) -> tuple[int, int, int]:
     return NO_NAME, 0, 0
 
 
-@jit
+@lean
 def _field(b: U8, i: int, w: Word) -> tuple[int, int]:
     """``w`` at ``i`` and a number: (number, end), end 0 if it is not so."""
     if i == 0 or not is_word(b, i, w):
@@ -214,7 +221,7 @@ def _field(b: U8, i: int, w: Word) -> tuple[int, int]:
     return v, j
 
 
-@jit
+@lean
 def _stamp(b: U8, i: int) -> tuple[int, int]:
     """``seconds.fraction: `` at ``i``: (ns, end), end 0 if it is not so."""
     sec, j = number(b, i)
@@ -229,14 +236,14 @@ def _stamp(b: U8, i: int) -> tuple[int, int]:
     return sec * 1_000_000_000 + frac, k + 2
 
 
-@jit
+@lean
 def _spaces(b: U8, i: int) -> int:
     while b[i] == 32:
         i += 1
     return i
 
 
-@jit
+@lean
 def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int]:
     """What stands between "[cpu]" and the event's name: (ns, place of the name), place 0 if it is not so."""
     i = _spaces(b, i)
@@ -250,7 +257,7 @@ def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int]:
     return ns, _spaces(b, at) if at else 0
 
 
-@jit
+@lean
 def _envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, int]:
     """(comm begin, comm end, pid, cpu, ns, place of the event's name), the last 0 if the line is not understood.
 
@@ -291,7 +298,7 @@ def _envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, i
     return 0, 0, 0, 0, 0, 0
 
 
-@jit
+@lean
 def _event(b: U8, i: int, perf: bool) -> tuple[int, int]:
     """(code, place of the fields) of the event named at ``i``; code -1 if it is none of ours."""
     if perf:
@@ -330,7 +337,7 @@ def _event(b: U8, i: int, perf: bool) -> tuple[int, int]:
     return code, i + n
 
 
-@jit
+@lean
 def _switch(b: U8, i: int, row: int, out: I64, names: U64) -> int:
     if not is_word(b, i, _PREV_COMM):
         return 0
@@ -360,7 +367,7 @@ def _switch(b: U8, i: int, row: int, out: I64, names: U64) -> int:
     return j
 
 
-@jit
+@lean
 def _task(b: U8, i: int, row: int, out: I64, names: U64) -> int:
     """``comm=... pid=... prio=...``: where it ends, 0 if it is not so."""
     if not is_word(b, i, _COMM):
@@ -376,7 +383,7 @@ def _task(b: U8, i: int, row: int, out: I64, names: U64) -> int:
     return j
 
 
-@jit
+@lean
 def _fork(b: U8, i: int, row: int, out: I64, names: U64) -> int:
     if not is_word(b, i, _COMM):
         return 0
@@ -391,7 +398,7 @@ def _fork(b: U8, i: int, row: int, out: I64, names: U64) -> int:
     return j
 
 
-@jit
+@lean
 def _idle(b: U8, i: int, row: int, out: I64) -> int:
     if not is_word(b, i, _STATE):
         return 0
@@ -405,7 +412,7 @@ def _idle(b: U8, i: int, row: int, out: I64) -> int:
     return j
 
 
-@jit
+@lean
 def _fields(b: U8, i: int, code: int, row: int, out: I64, names: U64) -> int:
     """Take the fields of an event apart: where they end, 0 if they are not in the common spelling."""
     if code == SWITCH:
@@ -434,7 +441,7 @@ def _fields(b: U8, i: int, code: int, row: int, out: I64, names: U64) -> int:
     return j
 
 
-@jit
+@lean
 def _blank(row: int, out: I64) -> None:
     out[PID, row] = NONE
     out[COMM, row] = NO_NAME
@@ -449,7 +456,7 @@ def _blank(row: int, out: I64) -> None:
     out[VALUE, row] = NONE
 
 
-@jit
+@lean
 def _line(
     b: U8, start: int, size: int, perf: bool, row: int, out: I64, names: U64
 ) -> tuple[int, int, int]:
@@ -480,7 +487,7 @@ def _line(
     return code, ns, j
 
 
-@jit
+@lean
 def scan(
     b: U8, size: int, perf: bool, out: I64, slow: Slow, names: U64, counts: I64, waking: bool
 ) -> tuple[int, int, int, int]:
@@ -513,9 +520,9 @@ def scan(
             slow.line[n_slow] = line
             slow.before[n_slow] = before
             slow.next_ts[n_slow] = -1
-            n = end + 1 - start
-            slow.text[n_bytes : n_bytes + n] = b[start : end + 1]
-            n_bytes += n
+            for i in range(start, end + 1):
+                slow.text[n_bytes] = b[i]
+                n_bytes += 1
             n_slow += 1
         else:
             while pending < n_slow:

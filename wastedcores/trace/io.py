@@ -164,7 +164,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     kind = _format(path, format)
     if kind == "parquet":
         return read_parquet(path)
-    run = _Import(path, kind, None)
+    run = _Import(path, kind, None, hashed=False)
     frames = run.frames()
     kept: list[pl.DataFrame] = []
     rows = 0
@@ -225,11 +225,14 @@ class _Import:
         kind: str,
         cpus: Collection[int] | None,
         machine: dict[str, Any] | None = None,
+        *,
+        hashed: bool = True,
     ) -> None:
         self.path, self.kind, self.machine = path, kind, machine
         files = BINARY.get(kind) or FOLDERS.get(kind)
         self.source = files.source(path) if files else TextSource(path, READERS[kind].complete)
         self.read = files.read if files else READERS[kind].read
+        self.source.hashed = hashed
         self.facts = Facts(kind)
         self.seen = Inspector(str(path), cpus)
 
@@ -246,7 +249,7 @@ class _Import:
         facts, seen = self.facts, self.seen
         notes = {
             "source": self.path.name,
-            "source_sha256": self.source.sha256 or "",
+            **({"source_sha256": self.source.sha256} if self.source.sha256 else {}),
             "imported_by": f"wastedcores {__version__}",
             **facts.notes,
             **seen.notes,

@@ -16,6 +16,7 @@ from make_expected import summary
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.readers import perf_data
+from wastedcores.trace.readers._perf_header import state_names
 
 PERF = shutil.which("perf")
 BENCH = ("bench", "sched", "messaging", "-g", "2", "-l", "50")
@@ -103,6 +104,8 @@ def test_same_events_as_perf_script(tmp_path, options):
 def test_chunks_change_nothing(recorded, monkeypatch):
     whole = open_trace(recorded).events.collect()
     monkeypatch.setattr(perf_data, "CHUNK_RECORDS", 1009)
+    monkeypatch.setattr(perf_data, "CHUNK_ROWS", 77)
+    monkeypatch.setattr(perf_data, "TABLE_ROWS", 501)
     assert open_trace(recorded).events.collect().equals(whole)
 
 
@@ -163,8 +166,8 @@ def test_damaged_files_are_refused_in_one_paragraph(recorded, tmp_path):
 
 def test_states_are_printed_as_the_kernel_does():
     old = '{ 1, "S"} , { 2, "D" }'  # 4.1 has no space before some brackets
-    assert perf_data._state_names(old)[0] == "R"
+    assert state_names(old)[0] == "R"
     new = '{ 0x00000001, "S" }, { 0x00000002, "D" }, { 0x00000080, "I" }'
-    names = perf_data._state_names(new)
+    names = state_names(new)
     assert [names[i] for i in (0, 1, 2, 3, 0x80, 0x100)] == ["R", "S", "D", "S|D", "I", "R+"]
     assert np.array_equal(len(names), 512)

@@ -51,7 +51,7 @@ class TextSource:
     Attributes
     ----------
     sha256
-        Of the file as it lies on disk; None until the blocks are consumed.
+        Of the file as it lies on disk, if ``hashed``; None until the blocks are consumed.
     bytes_read, lines
         Decompressed bytes and whole lines handed out so far.
     cut_line
@@ -61,6 +61,7 @@ class TextSource:
 
     path: Path
     complete: Callable[[str], bool] = lambda _: False
+    hashed: bool = False
     sha256: str | None = None
     bytes_read: int = 0
     lines: int = 0
@@ -78,8 +79,8 @@ class TextSource:
             The file cannot be read, or vanished.
         """
         with _open_raw(self.path) as raw:
-            hashing = _HashingReader(raw, self._hash)
-            stream = _decompressor(cast(IO[bytes], hashing), self.path)
+            hashing = cast(IO[bytes], _HashingReader(raw, self._hash)) if self.hashed else raw
+            stream = _decompressor(hashing, self.path)
             rest = b""
             while True:
                 chunk = self._read(stream, size)
@@ -102,9 +103,10 @@ class TextSource:
                 yield Block(rest + b"\n", self.lines + 1, 1)
             elif rest:
                 self.cut_line = (self.lines + 1, rest[-200:].decode("utf-8", "replace"))
-            while hashing.read(1 << 20):  # bytes after the end of a compressed stream
-                pass
-            self.sha256 = self._hash.hexdigest()
+            if self.hashed:
+                while hashing.read(1 << 20):  # bytes after the end of a compressed stream
+                    pass
+                self.sha256 = self._hash.hexdigest()
 
     def _read(self, stream: IO[bytes], size: int) -> bytes:
         try:

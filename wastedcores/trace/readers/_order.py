@@ -51,6 +51,8 @@ def _check(frame: pl.DataFrame, newest: int | None, path: Path) -> int:
     ts = frame["ts_ns"]
     if newest is None:
         newest = int(ts[0])
+    if ts[0] >= newest and ts.is_sorted():
+        return int(ts[-1])
     top = ts.cum_max()
     if newest > top[0]:
         top = pl.select(pl.max_horizontal(pl.lit(top), pl.lit(newest))).to_series()

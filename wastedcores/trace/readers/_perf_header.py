@@ -25,6 +25,10 @@ _IDENTIFIER = 1 << 16
 _SAMPLE_ID_ALL = 1 << 18
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
+#: more than any recording has: 8192 CPUs, and a tracepoint for each of the kernel's
+_MAX_ATTRIBUTES, _MAX_IDS = 1 << 14, 1 << 20
+#: identifiers within this distance are looked up in one step
+_DENSE = 1 << 16
 _CLOCKS = {0: "realtime", 1: "monotonic", 4: "monotonic_raw", 7: "boottime", 11: "tai"}
 
 
@@ -46,6 +50,7 @@ class PerfHeader:
     layouts: np.ndarray
     ids: np.ndarray
     which: np.ndarray
+    dense: bool
     formats: dict[str, Format] = field(default_factory=dict)
     release: str | None = None
     cpus: int | None = None
@@ -74,8 +79,8 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
             f"{path}: its data should reach to byte {data_at + data_size}, the file has {len(data)} (perf writes the "
             "size when it ends). It is cut short or was not closed: `perf inject -i FILE -o NEW` may save it."
         )
-    layouts, ids, which = _attributes(data, (attr_size, attrs_at, attrs_size), path)
-    header = PerfHeader((data_at, data_at + data_size), layouts, ids, which)
+    samples = _attributes(data, (attr_size, attrs_at, attrs_size), path)
+    header = PerfHeader((data_at, data_at + data_size), *samples)
     _features(data, data_at + data_size, bits, header, path)
     return header
 
@@ -88,11 +93,13 @@ def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:
 
 def _attributes(
     data: np.ndarray, where: tuple[int, int, int], path: Path
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Layouts, and which of them a sample has: see :func:`~wastedcores.engine.perfdata_jit.index`."""
     size, at, total = where
-    if size < 64 or size > 1024 or at + total > len(data):
+    if size < 64 or size > 1024 or at + total > len(data) or total // size > _MAX_ATTRIBUTES:
         raise TraceFormatError(
-            f"{path}: event attributes of {size} bytes at byte {at} cannot be read."
+            f"{path}: {total} bytes of event attributes, {size} each, at byte {at}; expected up to {_MAX_ATTRIBUTES} of "
+            "64 to 1024 bytes inside the file. Its head is damaged: record again."
         )
     layouts: list[tuple[int, ...]] = []
     pairs: list[tuple[int, int]] = []
@@ -101,6 +108,11 @@ def _attributes(
         kind, _ = struct.unpack_from("<II", raw, 0)
         sample_type, read_format, flags = struct.unpack_from("<3Q", raw, 24)
         ids_at, ids_size = struct.unpack_from("<2Q", raw, size - 16)
+        if ids_size > 8 * _MAX_IDS or ids_at + ids_size > len(data):
+            raise TraceFormatError(
+                f"{path}: event attribute {i} has {ids_size} bytes of identifiers at byte {ids_at}; expected up to "
+                f"{8 * _MAX_IDS} inside the file. Its head is damaged: record again."
+            )
         layout = _layout(sample_type, read_format, flags) if kind == _TYPE_TRACEPOINT else None
         layout = layout or tuple([-1] * 5 + list(_id_layout(sample_type, flags)))
         if layout not in layouts:
@@ -112,14 +124,21 @@ def _attributes(
             f"{path}: no tracepoint in it was recorded with time, CPU and raw data. Record the scheduler's: "
             "perf sched record, or perf record -a -R -e 'sched:*'."
         )
+    if len(layouts) > pj.MAX_LAYOUTS:
+        raise TraceFormatError(
+            f"{path}: {len(layouts)} kinds of sample; expected {pj.MAX_LAYOUTS} at most. Its head is damaged: record "
+            "again."
+        )
     if len(layouts) == 1:
         pairs = []
     pairs.sort()
-    return (
-        np.array(layouts, np.int64),
-        np.array([p[0] for p in pairs], np.uint64),
-        np.array([p[1] for p in pairs], np.int32),
-    )
+    ids = np.array([p[0] for p in pairs], np.uint64)
+    which = np.array([p[1] for p in pairs], np.int32)
+    if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:
+        return np.array(layouts, np.int64), ids, which, False
+    by_distance = np.full(pairs[-1][0] - pairs[0][0] + 1, -1, np.int32)
+    by_distance[(ids - ids[0]).astype(np.int64)] = which
+    return np.array(layouts, np.int64), ids[:1], by_distance, True
 
 
 def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:
@@ -173,6 +192,11 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
             header.formats = parse_formats(section.decode("utf-8", "replace"))
         elif number == _NRCPUS and len(section) >= 8:
             header.cpus = struct.unpack_from("<2I", section)[1]
+            if header.cpus > pj.MAX_CPUS:
+                raise TraceFormatError(
+                    f"{path}: byte {where + 4}: recorded on a machine of {header.cpus} CPUs, it says; Linux has "
+                    f"{pj.MAX_CPUS} at most. Its head is damaged: record again."
+                )
         elif number == _CLOCKID and len(section) >= 8:
             header.clock = _CLOCKS.get(struct.unpack_from("<Q", section)[0])
         elif number == _RELEASE:
@@ -216,3 +240,28 @@ def parse_formats(text: str) -> dict[str, Format]:
                 fields[words.group(2)] = (kind, int(offset), int(size))
         formats.setdefault(name, Format(name, int(number), fields, print_fmt))
     return formats
+
+
+def state_names(print_fmt: str) -> list[str]:
+    """Every value of prev_state as sched_switch prints it, by number.
+
+    The letters and their bits differ from kernel to kernel; the print format has them, and the bit above them is
+    the "+" of a preempted task (include/trace/events/sched.h: TASK_STATE_MAX up to 4.13, TASK_REPORT_MAX since).
+    """
+    letters = {
+        int(v, 16 if v.startswith("0x") else 10): t
+        for v, t in re.findall(r"\{ *(0x[0-9a-f]{1,9}|\d{1,9}), *\"([^\"]*)\" *\}", print_fmt)
+    }
+    letters.pop(0, None)
+    if not letters or any(v & (v - 1) for v in letters) or max(letters) > 1 << 14:
+        letters = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
+    plus = 2 * max(letters)
+    names = []
+    for value in range(2 * plus):
+        bits = value & (plus - 1)
+        parts = [t for bit, t in letters.items() if bits & bit == bit and bit]
+        rest = bits & ~sum(letters)
+        if rest:
+            parts.append(hex(rest))
+        names.append(("|".join(parts) or "R") + ("+" if value & plus else ""))
+    return names

@@ -11,7 +11,6 @@ import polars as pl
 
 from wastedcores.engine import text_jit as tj
 from wastedcores.engine.bytes_jit import PADDING
-from wastedcores.engine.perfdata_jit import C_LOST, FREQUENCY
 from wastedcores.trace.readers._blocks import Block, split_lines
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
@@ -27,21 +26,14 @@ _KINDS = pl.Series(
         "exit",
         "cpu_idle",
         "wakeup",
-        "mark",
-        "exec",
-        "mark",
-        "frequency",
-    ]
-    # perfdata_jit's codes; those between are no events
-    + ["mark"] * (C_LOST - FREQUENCY - 1)
-    + ["lost"],
+    ],
     dtype=KIND_DTYPE,
 )
 _NUMBERS = ("pid", "prev_pid", "src_cpu", "by_pid", "prio", "prev_prio")
 #: The patterns alone take a second for this much; loading or compiling the scanner takes as long
 WORTHWHILE_BYTES = 12 << 20
 _NO_NAME = 2**32 - 1
-_VALUED = (tj.CPU_IDLE, FREQUENCY, C_LOST)
+_VALUED = (tj.CPU_IDLE,)
 _NUMPY: dict[pl.DataType, Any] = {pl.Int32(): np.int32, pl.Int16(): np.int16}
 _NAMES = ("comm", "prev_comm", "prev_state", "by_comm")
 

@@ -1,0 +1,172 @@
+"""A small perf.data file, byte by byte, so that what is damaged in it is the same in every run.
+
+Layout: tools/perf/Documentation/perf.data-file-format.txt; formats as of a 6.12 kernel.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+
+_COMMON = """	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
+	field:unsigned char common_flags;	offset:2;	size:1;	signed:0;
+	field:unsigned char common_preempt_count;	offset:3;	size:1;	signed:0;
+	field:int common_pid;	offset:4;	size:4;	signed:1;
+
+"""
+_STATES = (
+    'print fmt: "prev_state=%s", __print_flags(REC->prev_state, "|", { 0x00000001, "S" }, { 0x00000002, "D" }, '
+    '{ 0x00000080, "I" })'
+)
+#: name -> (number, fields as (declaration, bytes), print format)
+FORMATS = {
+    "sched_switch": (
+        101,
+        (
+            ("char prev_comm[16]", 16),
+            ("pid_t prev_pid", 4),
+            ("int prev_prio", 4),
+            ("long prev_state", 8),
+            ("char next_comm[16]", 16),
+            ("pid_t next_pid", 4),
+            ("int next_prio", 4),
+        ),
+    ),
+    "sched_waking": (
+        102,
+        (("char comm[16]", 16), ("pid_t pid", 4), ("int prio", 4), ("int target_cpu", 4)),
+    ),
+    "sched_migrate_task": (
+        103,
+        (
+            ("char comm[16]", 16),
+            ("pid_t pid", 4),
+            ("int prio", 4),
+            ("int orig_cpu", 4),
+            ("int dest_cpu", 4),
+        ),
+    ),
+    "sched_process_fork": (
+        104,
+        (
+            ("__data_loc char[] parent_comm", 4),
+            ("pid_t parent_pid", 4),
+            ("__data_loc char[] child_comm", 4),
+            ("pid_t child_pid", 4),
+        ),
+    ),
+    "sched_process_exec": (
+        105,
+        (("__data_loc char[] filename", 4), ("pid_t pid", 4), ("pid_t old_pid", 4)),
+    ),
+    "sched_process_exit": (106, (("char comm[16]", 16), ("pid_t pid", 4), ("int prio", 4))),
+    "cpu_idle": (107, (("u32 state", 4), ("u32 cpu_id", 4))),
+    "print": (108, (("unsigned long ip", 8), ("char buf[]", 0))),
+    "sched_stat_runtime": (109, (("char comm[16]", 16), ("pid_t pid", 4), ("u64 runtime", 8))),
+}
+# IDENTIFIER, TID, TIME, CPU, PERIOD, RAW
+_SAMPLE_TYPE = 1 << 16 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10
+
+
+def _format(name: str) -> str:
+    number, fields = FORMATS[name]
+    text = f"name: {name}\nID: {number}\nformat:\n{_COMMON}"
+    at = 8
+    for declared, size in fields:
+        text += f"\tfield:{declared};\toffset:{at};\tsize:{size};\tsigned:1;\n"
+        at += size
+    return text + "\n" + (_STATES if name == "sched_switch" else 'print fmt: "..."') + "\n\n"
+
+
+def _payload(name: str, *values: bytes | int) -> bytes:
+    number, fields = FORMATS[name]
+    fixed, strings = struct.pack("<HBBi", number, 0, 0, 1), b""
+    tail = 8 + sum(size for _, size in fields)
+    for (declared, size), value in zip(fields, values, strict=True):
+        if declared.startswith("__data_loc"):
+            assert isinstance(value, bytes)
+            fixed += struct.pack("<HH", tail + len(strings), len(value) + 1)
+            strings += value + b"\0"
+        elif isinstance(value, bytes):
+            fixed += value.ljust(size, b"\0")
+        else:
+            fixed += struct.pack({4: "<I", 8: "<Q"}[size], value & (1 << 8 * size) - 1)
+    return fixed + strings
+
+
+def _record(kind: int, body: bytes) -> bytes:
+    body += bytes(-len(body) % 8)
+    return struct.pack("<IHH", kind, 0, len(body) + 8) + body
+
+
+def _sample(ts: int, cpu: int, tid: int, raw: bytes) -> bytes:
+    head = struct.pack("<QIIQIIQ", 7, tid, tid, ts, cpu, 0, 1)
+    return _record(9, head + struct.pack("<I", len(raw)) + raw)
+
+
+def _trailer(ts: int, cpu: int, tid: int) -> bytes:
+    return struct.pack("<IIQIIQ", tid, tid, ts, cpu, 0, 7)
+
+
+def build(rounds: int = 6, cpus: int = 3, seed: int = 1) -> bytes:
+    """A recording of ``rounds`` rounds of perf's buffers: every kind of event, losses, names that change."""
+    rng = random.Random(seed)
+    ts = 10**12
+    data = b""
+    for _ in range(rounds):
+        start = ts
+        for cpu in range(cpus):
+            ts = start + rng.randrange(50)
+            for step in range(12):
+                ts += rng.randrange(1, 400)
+                pid, other = rng.randrange(100, 120), rng.randrange(100, 120)
+                comm, name = b"task-%d" % pid, b"a-longer-name-%d" % (other % 10)
+                events = [
+                    _payload(
+                        "sched_switch", comm, pid, 120, rng.choice((0, 1, 2, 256)), name, other, 19
+                    ),
+                    _payload("sched_waking", name, other, 120, rng.randrange(cpus)),
+                    _payload("sched_stat_runtime", comm, pid, 7),
+                    _payload("cpu_idle", rng.choice((0, 3, -1)), cpu),
+                    _payload("sched_process_fork", comm, pid, comm, 200 + step),
+                    _payload("sched_process_exec", b"/bin/true", pid, pid),
+                    _payload("sched_process_exit", comm, pid, 120),
+                    _payload("print", 0, b"") + b"a mark\n\0",
+                ]
+                data += _sample(ts, cpu, pid, rng.choice(events))
+                if step % 4 == 0:  # woken here, and placed on another CPU
+                    data += _sample(ts + 1, cpu, pid, events[1])
+                    data += _sample(
+                        ts + 2,
+                        cpu,
+                        pid,
+                        _payload("sched_migrate_task", name, other, 120, cpu, (cpu + 1) % cpus),
+                    )
+                    ts += 2
+            body = struct.pack("<II", pid, pid) + b"renamed".ljust(16, b"\0")
+            data += _record(3, body + _trailer(ts + 1, cpu, pid))
+            body = struct.pack("<IIIIQ", 300, pid, 300, pid, ts + 2)
+            data += _record(7, body + _trailer(ts + 2, cpu, pid))
+        data += _record(2, struct.pack("<QQ", 7, 5) + _trailer(ts + 3, cpu, pid))
+        data += _record(68, b"")
+        ts += 1000
+    attribute = struct.pack("<IIQQQQQ", 2, 128, 101, 1, _SAMPLE_TYPE, 0, 1 << 18).ljust(128, b"\0")
+    attributes_at = 104 + 8
+    begin = attributes_at + len(attribute) + 16
+    sections = [
+        b"".join(_format(name).encode() for name in FORMATS),
+        struct.pack("<I", 8) + b"6.12.0\0\0",
+        struct.pack("<II", cpus, cpus),
+    ]
+    at = begin + len(data)
+    table, body = b"", b""
+    for section in sections:
+        table += struct.pack("<QQ", at + 16 * len(sections) + len(body), len(section))
+        body += section
+    head = b"PERFILE2" + struct.pack(
+        "<8Q", 104, 128 + 16, attributes_at, 128 + 16, begin, len(data), 0, 0
+    )
+    head += struct.pack("<4Q", 1 << 1 | 1 << 4 | 1 << 7, 0, 0, 0)
+    return (
+        head + struct.pack("<Q", 7) + attribute + struct.pack("<QQ", 104, 8) + data + table + body
+    )

@@ -1,0 +1,76 @@
+"""Room for the columns of many events, and the table made of them without a copy."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from wastedcores.engine.columns_jit import NULLABLE, Columns, bitmaps
+from wastedcores.trace.readers._arrow import column
+from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
+
+_TYPES: dict[str, Any] = {
+    "ts_ns": np.int64,
+    "kind": np.uint8,
+    "cpu": np.int32,
+    "pid": np.int32,
+    "comm": np.uint32,
+    "prio": np.int16,
+    "prev_pid": np.int32,
+    "prev_comm": np.uint32,
+    "prev_prio": np.int16,
+    "prev_state": np.uint32,
+    "src_cpu": np.int32,
+    "by_pid": np.int32,
+    "by_comm": np.uint32,
+    "value": np.int64,
+    "low": np.uint8,
+    "high": np.uint8,
+}
+_CATEGORIES = [c for c in Columns._fields if c in COLUMNS and COLUMNS[c].dtype == pl.Categorical()]
+#: more than this is asked of the kernel in pages of 2 MiB, which it clears at once
+_HUGE = 4 << 20
+
+
+def zeros(parts: list[tuple[Any, int]]) -> list[np.ndarray]:
+    """Arrays of zeros of (type, length), in memory that nobody touched yet; each has room up to a multiple of 64."""
+    sizes = [(np.dtype(t).itemsize * n + 127) // 64 * 64 for t, n in parts]
+    memory = mmap.mmap(-1, sum(sizes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if sum(sizes) >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    arrays = []
+    at = 0
+    for (kind, n), size in zip(parts, sizes, strict=True):
+        arrays.append(np.frombuffer(memory, kind, n, at))
+        at += size
+    return arrays
+
+
+def room(rows: int) -> Columns:
+    """Columns for so many events, all null."""
+    return Columns(*zeros([(_TYPES[c], rows + 8) for c in Columns._fields]))
+
+
+def table_of(columns: Columns, rows: int) -> pl.DataFrame:
+    """The first ``rows`` events as a table; of what is null throughout there is no column.
+
+    Parameters
+    ----------
+    columns
+        Must not change any more. Names are polars' numbers (_vocabulary.py).
+    """
+    valid = np.empty((16, rows // 8 + 1), np.uint8)
+    counts = np.zeros(16, np.int64)
+    bitmaps(columns.low, columns.high, rows, valid, counts)
+    out = {"ts_ns": pl.Series(columns.ts_ns[:rows]), "kind": pl.Series(columns.kind[:rows])}
+    for bit, name in enumerate(NULLABLE):
+        if counts[bit]:
+            values = getattr(columns, name)[:rows]
+            out[name] = column(values, valid[bit], rows - int(counts[bit]))
+    return pl.DataFrame(out).with_columns(
+        pl.col("kind").cat.to(KIND_DTYPE),
+        *(pl.col(c).cat.to(pl.Categorical()) for c in _CATEGORIES if c in out),
+    )

@@ -1,0 +1,64 @@
+"""Strings that compiled readers number, and polars' numbers of the same strings."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import polars as pl
+
+from wastedcores.engine import text_jit as tj
+from wastedcores.engine.bytes_jit import PADDING
+
+
+class Vocabulary:
+    """polars' own numbers of strings in categorical columns, kept alive."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+        self._kept: list[pl.Series] = []
+        self._lock = threading.Lock()
+
+    def numbers(self, strings: list[str]) -> np.ndarray:
+        """(strings,) uint32."""
+        with self._lock:
+            new = [s for s in dict.fromkeys(strings) if s not in self._of]
+            if new:
+                series = pl.Series(new, dtype=pl.Categorical())
+                self._kept.append(series)
+                self._of.update(zip(new, series.to_physical().to_list(), strict=True))
+            return np.array([self._of[s] for s in strings], np.uint32)
+
+
+class NameTable:
+    """Strings of up to 16 bytes in the order in which one thread met them."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.table = tj.new_names()
+        self._vocabulary = vocabulary
+        self._numbers = np.zeros(0, np.uint32)
+
+    def number(self, name: bytes) -> int:
+        """The number of a name, here."""
+        padded = np.frombuffer(name.ljust(16 + PADDING, b"\0"), np.uint8)
+        return int(tj.intern(padded, 0, len(name), self.table))
+
+    def numbers(self) -> np.ndarray:
+        """What polars numbers them, in order of the numbers here."""
+        known, count = self._numbers.size, tj.names_count(self.table)
+        if count > known:
+            new = [
+                (int(low) | int(high) << 64)
+                .to_bytes(16, "little")
+                .rstrip(b"\0")
+                .decode("utf-8", "replace")
+                for low, high in self.table[known:count, 3:5]
+            ]
+            self._numbers = np.concatenate([self._numbers, self._vocabulary.numbers(new)])
+        return self._numbers
+
+    def grow(self) -> None:
+        """Make room for four times as many."""
+        larger = tj.new_names(4 * self.table.shape[0])
+        tj.copy_names(self.table, larger)
+        self.table = larger
