@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import secrets
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -97,6 +98,7 @@ def stream_parquet(
     """
     path = Path(path)
     failure: list[BaseException] = []
+    stopped = threading.Event()
     facts = _Facts()
 
     def source(
@@ -107,21 +109,15 @@ def stream_parquet(
     ) -> Iterator[pl.DataFrame]:
         try:
             for frame in frames:
+                if stopped.is_set():
+                    return
                 facts.add(frame)
                 yield frame.select(with_columns) if with_columns else frame
         except BaseException as e:  # polars would wrap it: keep the real one
             failure.append(e)
             raise
 
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-    except OSError as e:
-        raise WastedCoresError(
-            f"{path}: cannot write there ({e.strerror}). Choose another place with -o."
-        ) from e
-    part = Path(name)
-    try:
+    def write() -> None:
         register_io_source(source, schema=SCHEMA).sink_parquet(
             part,
             compression="zstd",
@@ -133,9 +129,17 @@ def stream_parquet(
             },
             mkdir=False,
         )
-        umask = os.umask(0)
-        os.umask(umask)
-        part.chmod(0o666 & ~umask)
+
+    # Named before it is there, so that an interrupt at any moment finds what to take away. Written in a thread: an
+    # interrupt inside of polars comes out as any other error, and polars' own threads would create the file once more.
+    part = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+    try:
+        _create(part, path)
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                pool.submit(write).result()
+            finally:
+                stopped.set()
         part.replace(path)
     except BaseException as e:
         part.unlink(missing_ok=True)
@@ -147,6 +151,15 @@ def stream_parquet(
             ) from e
         raise
     return path
+
+
+def _create(part: Path, path: Path) -> None:
+    try:
+        part.touch(exist_ok=False)
+    except OSError as e:
+        raise WastedCoresError(
+            f"{path}: cannot write there ({e.strerror}). Choose another place with -o."
+        ) from e
 
 
 class _Facts:
