@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,18 +133,21 @@ def stream_parquet(
         )
 
     # Named before it is there, so that an interrupt at any moment finds what to take away. Written in a thread: an
-    # interrupt inside of polars comes out as any other error, and polars' own threads would create the file once more.
-    part = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+    # interrupt inside of polars comes out as any other error. In a folder of its own: polars hears of the interrupt, too,
+    # and its threads may create the file after they were told to stop, but not in a folder that is gone.
+    folder = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
+    part = folder / path.name
     try:
-        _create(part, path)
+        _create(folder, path)
         with ThreadPoolExecutor(1) as pool:
             try:
                 pool.submit(write).result()
             finally:
                 stopped.set()
         part.replace(path)
+        folder.rmdir()
     except BaseException as e:
-        part.unlink(missing_ok=True)
+        _remove(folder)
         if failure:
             raise failure[0] from None
         if isinstance(e, (pl.exceptions.PolarsError, OSError)):
@@ -153,13 +158,21 @@ def stream_parquet(
     return path
 
 
-def _create(part: Path, path: Path) -> None:
+def _create(folder: Path, path: Path) -> None:
     try:
-        part.touch(exist_ok=False)
+        folder.mkdir()
     except OSError as e:
         raise WastedCoresError(
             f"{path}: cannot write there ({e.strerror}). Choose another place with -o."
         ) from e
+
+
+def _remove(folder: Path) -> None:
+    for _ in range(100):  # a thread may create a file between the look into the folder and its end
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.01)
 
 
 class _Facts:
