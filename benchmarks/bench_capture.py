@@ -224,7 +224,10 @@ def sustained(folder: Path) -> list[dict]:
             "value": lost,
             "unit": "events",
             "goal": "0 at >= 500 000 events/s",
-            "met": lost == 0 and seen / lasted >= 500_000 and seen == written + lost,
+            # where other work kept the load from reaching the rate, nothing lost says nothing of it
+            "met": seen == written + lost
+            and lost == 0
+            and (True if seen / lasted >= 500_000 else None),
             "note": f"{seen / lasted:,.0f} events/s; in the file {written:,} = {seen:,} counted in the kernel - "
             f"{lost} lost: {seen == written + lost}; the collector used {busy:.1%} of a CPU",
         }
