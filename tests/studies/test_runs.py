@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import TopologyError, WorkloadError
-from wastedcores.studies import published, runs, sensitivity, tpch
-from wastedcores.sweep import execute
-from wastedcores.workload.tpch import tpch as database
+from wastedcores.studies import nas, published, runs, scorecard, sensitivity, tornado, tpch
+from wastedcores.studies.databases import database
+from wastedcores.sweep import Run, execute
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,53 @@ def test_groups_of_core_0_are_those_printed():
 
 def test_database__one_barrier_or_one_a_pool():
     machine = runs.machine_named("bulldozer8x8")
-    one = database(machine, 1, pools=tpch.POOLS, together=True, stages=3, autogroups=False)
-    one = one.program()
+    one = database(machine, 1, pools=tpch.POOLS, together=True, stages=3)
     assert one.barriers == (64,)
     assert sum(t.comm.startswith("noise/") for t in one.tasks) == 64
-    three = database(machine, 1, pools=tpch.POOLS, together=False, stages=3).program()
+    three = database(machine, 1, pools=tpch.POOLS, together=False, stages=3, autogroups=True)
     assert three.barriers == tpch.POOLS
     assert len(three.shares) == len(one.shares) + 3
+    assert sum(f"query start {i}" in three.texts for i in range(3)) == 3
     for pools, stages in (((), 1), ((0, 2), 1), ((2,), 0)):
         with pytest.raises(WorkloadError, match="expected pools"):
             database(machine, 1, pools=pools, together=True, stages=stages)
+
+
+def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():
+    parameters = nas.parameters_from(scorecard.calibration()["nas"])
+    bars = tornado.bars(parameters, seeds=[1])
+    assert {b.id for b in bars} == {
+        *(f"table3.{app}.bug" for app in nas.KINDS),
+        *(
+            f"table2.{w}.{f}.change"
+            for w in ("q18", "full")
+            for f in ("group_imbalance", "overload_on_wakeup", "both")
+        ),
+        "claims.lu_r_speedup",
+        "claims.make_r_gain",
+    }
+    for bar in bars:
+        keys = [
+            frozenset(r.key for runs in s.roles.values() for r in runs)
+            for s in (bar.low, bar.base, bar.high)
+        ]
+        # the serial part is added to the replay's result, and on one node no memory is remote
+        left = {"serial_s", "remote"}
+        assert len(set(keys)) == 3 or bar.parameter in left, (bar.id, bar.parameter)
+
+
+def test_tornado__a_bar_is_the_number_at_both_ends_or_none():
+    run = Run.of("t:f", x=1)
+    ends = [tornado.Setting({"a": [run]}, "v", lambda m, f=f: f * m["a"]) for f in (1, 2, 3)]
+    bar = tornado.Bar("table9.x", "knob", *ends)
+    assert bar.row(lambda runs, column: 10.0) == {
+        "id": "table9.x",
+        "parameter": "knob",
+        "low": 10,
+        "base": 20,
+        "high": 30,
+    }
+    assert bar.row(lambda runs, column: None) is None
 
 
 @pytest.mark.slow
@@ -70,6 +107,27 @@ def test_tpch__a_stage_takes_its_longest_workers_time_where_nobody_is_in_the_way
     assert {k: v for k, v in row.items() if k != "wall_s"} == {
         k: v for k, v in again.items() if k != "wall_s"
     }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+def test_tpch__spread_workers_that_nobody_disturbs_stay_spread():
+    row = runs.tpch(
+        "v4.1", "bulldozer8x8", 1, pools=[28, 20, 16], together=True, stages=50,
+        noise_period_ns=100_000_000_000,
+    )  # fmt: skip
+    # the longest of 64 workers of 1.8-2.2 ms, and waking 63 others one after the other
+    assert 2.15e-3 < row["stage_s"] < 2.4e-3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one compiles the engine
+def test_profiler_events__two_for_each_sleep():
+    given = {"pools": [28, 20, 16], "together": True, "stages": 50}
+    rates = runs.profiler_events("v4.1", "bulldozer8x8", 1, **given)
+    stage_s = runs.tpch("v4.1", "bulldozer8x8", 1, **given)["stage_s"]
+    assert rates["nr_running"] == pytest.approx(2 * 64 / stage_s, rel=0.05)
+    assert rates["considered"] > 0
 
 
 @pytest.mark.slow

@@ -122,6 +122,7 @@ def test_every_published_number_of_the_tables_has_one_row():
     assert kinds["table3.lu.fixed"] == kinds["table1.lu.bug"] == "calibrated"
     assert kinds["table2.q18.none.s"] == "calibrated"
     assert kinds["claims.lu_r_speedup"] == "predicted"
+    assert kinds["claims.event_rate_nr"] == kinds["claims.profiler_rate"] == "predicted"
     predicted = {i for i, k in kinds.items() if k == "predicted"}
     assert predicted.isdisjoint(i for i in kinds if i.startswith("table1."))
     with pytest.raises(UsageError, match="table9"):
@@ -163,8 +164,16 @@ def tables_of_claims():
 def test_tools__no_number_without_a_benchmark(monkeypatch, tmp_path):
     rows = [
         {"name": "bytes per event in flight", "value": 16.0, "unit": "B"},
-        {"name": "checker, S = 1 s, 10000 threads: throughput lost", "value": 0.9, "unit": "%"},
-        {"name": "checker and recorder, S = 1 s, 10000 threads", "value": float("nan")},
+        {
+            "name": "checker, S = 1 s, 10000 threads: CPU time added to their work",
+            "value": 0.9,
+            "unit": "%",
+        },
+        {
+            "name": "checker and recorder, S = 1 s, 10000 threads: CPU time added to their work",
+            "value": float("nan"),
+        },
+        {"name": "a benchmark that got nothing", "value": "-"},
     ]
     results = {"capture": {"machine": "m", "date": "d", "rows": rows}}
     (tmp_path / "results.json").write_text(json.dumps(results))
@@ -176,6 +185,20 @@ def test_tools__no_number_without_a_benchmark(monkeypatch, tmp_path):
     ]
     assert "claims.profile_overhead" in missing
     assert len(missing) == len(tools.MEASURED_BY) - 2
+
+
+@pytest.mark.parametrize(
+    ("met", "expected"), [(True, "not more"), (False, "not more"), (None, "not judgeable")]
+)
+def test_tools__a_benchmark_that_could_not_judge_is_not_read_as_if_it_had(
+    met, expected, monkeypatch, tmp_path
+):
+    name = "checker, S = 1 s, 10000 threads: CPU time added to their work"
+    rows = [{"name": name, "value": -9.9, "unit": "%", "goal": "< 0.5", "met": met}]
+    (tmp_path / "results.json").write_text(json.dumps({"capture": {"rows": rows}}))
+    monkeypatch.setattr(tools, "find", lambda *parts: tmp_path / parts[-1])
+    made, _ = tools.rows(published.load())
+    assert [(r["id"], r["verdict"]) for r in made] == [("claims.checker_overhead", expected)]
 
 
 def result():
@@ -207,11 +230,14 @@ def test_figures_of_the_sensitivity():
         "tornado": [{"id": "table3.cg.bug", "parameter": "intervals", "low": 80.0, "base": 100.0, "high": 130.0}],
         "curves": [{"bug": "missing_domains", "cpus": c, "ratio": c / 8} for c in (8, 16, 64)],
         "tick": [{"id": "table3.cg.bug", "tick_ms": 4, "s": 100.0}],
+        "noise": [{"fix": "both", "period_ms": p, "change": -p / 100} for p in (250, 1000)],
         "checker": [{"recording": "x-buggy", "m_ms": 100, "caught": 0.5, "checks": None}],
     }  # fmt: skip
     bars = fig.tornado(study).data
     assert [round(b.x[0]) for b in bars] == [-20, 30]
+    assert list(bars[0].y) == ["table 3 cg: intervals"]
     assert list(fig.size_curves(study).data[0].y) == [1, 2, 8]
+    assert list(fig.noise_curves(study).data[0].y) == [-2.5, -10]
     assert list(fig.checker_curves(study).data[0].y) == [50]
     assert "100 s" in repr(fig.tick_table(study))
 

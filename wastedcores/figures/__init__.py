@@ -41,6 +41,7 @@ _NAMES = {
     "suggestions": "design",
     "refused": "design",
     "spread": "compare",
+    "noise_curves": "scorecard",
     "score_dots": "scorecard",
     "score_verdict": "scorecard",
     "score_table": "scorecard",

@@ -15,6 +15,8 @@ from wastedcores.sweep import Run
 MACHINE = "bulldozer8x8"
 JOBS = 4000
 TABLE = "lozi2016_claims"
+#: the two sides of the published percentage
+SIDES = {"bug": "v4.1", "fixed": "v4.1+group_imbalance:patch"}
 _RUNS = "wastedcores.studies.runs"
 
 _WHY_GAIN = (
@@ -25,19 +27,17 @@ _WHY_GAIN = (
 )
 
 
+def build(kernel: str, seed: int, **how: float) -> Run:
+    """One replay of the build beside two R, for a sweep; ``how`` as ``runs.make_r`` takes it."""
+    return Run.of(f"{_RUNS}:make_r", kernel=kernel, machine=MACHINE, seed=seed, jobs=JOBS, **how)
+
+
 def entries(tables: Tables, seeds: Sequence[int]) -> list[Entry]:
     """Rows of section 3.1 and of figures 2 and 5."""
-
-    def runs(kernel: str) -> list[Run]:
-        return [
-            Run.of(f"{_RUNS}:make_r", kernel=kernel, machine=MACHINE, seed=s, jobs=JOBS)
-            for s in seeds
-        ]
-
-    bug, fixed, text = (
-        runs(k) for k in ("v4.1", "v4.1+group_imbalance:patch", "v4.1+group_imbalance")
+    bug, fixed, text, every = (
+        [build(kernel, s) for s in seeds]
+        for kernel in (*SIDES.values(), "v4.1+group_imbalance", "v4.1+all_fixes:patch")
     )
-    every = runs("v4.1+all_fixes:patch")
 
     def claim(row: str, **what: object) -> Entry:
         return Entry(

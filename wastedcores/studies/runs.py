@@ -13,13 +13,13 @@ from wastedcores.engine import codes
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay import RawReplay, costs_of, simulate
+from wastedcores.studies.databases import database
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
 from wastedcores.workload.program import Program
 from wastedcores.workload.recorded import recorded_gi, recorded_ms
 from wastedcores.workload.spmd import Spmd, program
-from wastedcores.workload.tpch import tpch as database
 
 #: what a rate is measured over, and what comes before it: threads find their places in the first half second
 SETTLE_NS = 700_000_000
@@ -151,8 +151,16 @@ def busy_cpus(
     return total / max(end_ns - begin_ns, 1)
 
 
-def make_r(kernel: str, machine: str, seed: int, *, jobs: int, tick_ns: int = TICK_NS) -> dict:
-    """``make -jN`` beside two R (paper 3.1), the compilers as the recorded ones: 20-60 ms each.
+def make_r(
+    kernel: str,
+    machine: str,
+    seed: int,
+    *,
+    jobs: int,
+    length: float = 1.0,
+    tick_ns: int = TICK_NS,
+) -> dict:
+    """``make -jN`` beside two R (paper 3.1), the compilers as the recorded ones: 20-60 ms each, times ``length``.
 
     Returns
     -------
@@ -161,7 +169,9 @@ def make_r(kernel: str, machine: str, seed: int, *, jobs: int, tick_ns: int = TI
         of their CPUs unused; ``busy_cpus``.
     """
     where = machine_named(machine)
-    work = recorded_gi(where, seed, jobs=jobs).program()
+    work = recorded_gi(
+        where, seed, jobs=jobs, lo_us=round(20_000 * length), hi_us=round(60_000 * length)
+    ).program()
     raw = _simulate(work, machine, kernel, seed, tick_ns)
     begin, end = _between(raw, work, "make start", "make end")
     # the last second is the tail of the last jobs; figure 2 shows the middle
@@ -192,8 +202,15 @@ def tpch(
     stages: int,
     autogroups: bool = False,
     tick_ns: int = TICK_NS,
+    **how: int,
 ) -> dict:
-    """A database's workers (``workload/tpch.py``); ``stage_s`` is the time of one stage."""
+    """A database's workers (``studies/databases.py``, which takes ``how``).
+
+    Returns
+    -------
+    dict
+        ``stage_s``: time of one stage, mean over the pools; ``busy_cpus``.
+    """
     work = database(
         machine_named(machine),
         seed,
@@ -201,14 +218,50 @@ def tpch(
         together=together,
         stages=stages,
         autogroups=autogroups,
-    ).program()
+        **how,
+    )
     raw = _simulate(work, machine, kernel, seed, tick_ns)
-    begin, end = _between(raw, work, "query start", "query end")
+    spans = _spans(raw, work, len(pools))
+    begin, end = max(b for b, _ in spans), min(e for _, e in spans)
     return {
-        "stage_s": (end - begin) / 1e9 / stages,
+        "stage_s": sum(e - b for b, e in spans) / len(spans) / 1e9 / stages,
         "busy_cpus": busy_cpus(raw, begin, end),
         "events": raw.events,
         "wall_s": raw.wall_s,
+    }
+
+
+def profiler_events(
+    kernel: str, machine: str, seed: int, *, pools: list[int], together: bool, stages: int
+) -> dict:
+    """Events a second that the authors' profiler (paper 4.2) would record of a database.
+
+    Returns
+    -------
+    dict
+        ``nr_running``, ``load`` and ``considered``: each kind's rate in 1/s.
+    """
+    where = machine_named(machine)
+    work = database(where, seed, pools=tuple(pools), together=together, stages=stages)
+    raw = simulate(
+        work,
+        where,
+        KernelModel.named(kernel),
+        seed=seed,
+        costs=replace(costs_of(where), tick_ns=TICK_NS),
+        load=True,
+        considered=True,
+    )
+    spans = _spans(raw, work, len(pools))
+    begin, end = max(b for b, _ in spans), min(e for _, e in spans)
+    inside = raw.log[(raw.log[:, 0] >= begin) & (raw.log[:, 0] < end), 1]
+    kinds = {
+        "nr_running": codes.LOG_NR_RUNNING,
+        "load": codes.LOG_LOAD,
+        "considered": codes.LOG_CONSIDERED,
+    }
+    return {
+        name: int(np.sum(inside == kind)) / ((end - begin) / 1e9) for name, kind in kinds.items()
     }
 
 
@@ -238,6 +291,11 @@ def machine_groups(kernel: str, machine: str, seed: int) -> dict:
     node = where.node_of_cpu
     sets = [sorted({int(node[c]) for c in g.cpus}) for g in top.groups]
     return {"groups": ";".join("{" + ",".join(map(str, nodes)) + "}" for nodes in sets)}
+
+
+def _spans(raw: RawReplay, work: Program, pools: int) -> list[tuple[int, int]]:
+    """When each pool began and ended its query."""
+    return [_between(raw, work, f"query start {i}", f"query end {i}") for i in range(pools)]
 
 
 def _between(raw: RawReplay, work: Program, first: str, last: str) -> tuple[int, int]:

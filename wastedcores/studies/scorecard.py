@@ -126,6 +126,7 @@ def entries(
         elif part == "claims":
             made += make_r.entries(tables, seeds)
             made += nas_rows.lu_beside_r(tables, parameters, seeds)
+            made += tpch.rate_entries(tables, seeds)
         else:
             raise UsageError(f"part {part!r}: there are {', '.join(PARTS)} and all.")
     return made

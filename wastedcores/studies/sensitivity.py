@@ -13,19 +13,18 @@ import polars as pl
 
 from wastedcores.datasets import fetch
 from wastedcores.invariant import check
-from wastedcores.studies import nas, tpch
-from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, changed, run
+from wastedcores.studies import nas, tornado, tpch
+from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, run
 from wastedcores.studies.scorecard import calibration
 from wastedcores.sweep import Run, sweep
 from wastedcores.trace.io import open_trace
-from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
-#: every parameter is made this much smaller and larger
-STEP = 1.25
 SIZES = (2, 4, 8, 16, 32, 64)
 #: programs that stand for their kind in the curves
 CURVE_APP = "cg"
 TICKS_MS = (1, 4, 10)
+#: how often a kernel thread disturbs each of the database's CPUs
+NOISE_PERIODS_MS = (62, 125, 250, 500, 1000, 2000, 4000)
 #: recordings for the checker's S and M
 RECORDINGS = (
     "group-imbalance-buggy",
@@ -50,18 +49,21 @@ def study(
     Returns
     -------
     dict
-        ``tornado`` (id, parameter, low, base, high in seconds), ``curves`` (bug, cpus, ratio bug/fixed),
-        ``tick`` (id, tick_ms, seconds), ``checker`` (recording, m_ms, caught share, checks until seen).
+        ``tornado`` (id, parameter, low, base, high), ``curves`` (bug, cpus, ratio bug/fixed), ``tick`` (id, tick_ms,
+        seconds), ``noise`` (fix, period_ms, change in percent of query 18), ``checker`` (recording, m_ms, caught
+        share, checks until seen).
     """
     parameters = nas.parameters_from(calibration()["nas"])
+    bars = tornado.bars(parameters, seeds)
     plans = {
-        "tornado": _tornado_runs(parameters, seeds),
         "curves": _curve_runs(parameters, seeds),
         "tick": _tick_runs(parameters, seeds),
+        "noise": _noise_runs(range(1, tornado.SMALL_EFFECT_SEEDS + 1)),
     }
     runs = {
         r.key: r for plan in plans.values() for sets in plan.values() for rs in sets for r in rs
     }
+    runs |= {r.key: r for bar in bars for r in bar.runs()}
     table = sweep(
         list(runs.values()),
         folder / "sensitivity.parquet",
@@ -77,13 +79,18 @@ def study(
 
     out = {
         "schema": "wastedcores.sensitivity/1",
-        "step": STEP,
-        "tornado": _tornado_rows(plans["tornado"], parameters, value),
+        "step": tornado.STEP,
+        "tornado": [row for bar in bars if (row := bar.row(value)) is not None],
         "curves": _curve_rows(plans["curves"], value),
         "tick": [
             {"id": f"table3.{app}.bug", "tick_ms": ms, "s": parameters[app].total_s(v)}
             for (app, ms), (runs_,) in plans["tick"].items()
             if (v := value(runs_, "interval_s")) is not None
+        ],
+        "noise": [
+            {"fix": fix, "period_ms": ms, "change": 100 * (b / a - 1)}
+            for (fix, ms), (bug, fixed) in plans["noise"].items()
+            if (a := value(bug, "stage_s")) and (b := value(fixed, "stage_s"))
         ],
         "checker": checker(),
     }
@@ -91,58 +98,6 @@ def study(
     part.write_text(json.dumps(out, indent=1) + "\n")
     part.replace(folder / "sensitivity.json")
     return out
-
-
-_KNOBS = ("work_s", "serial_s", "intervals", "planes", "remote", "spin_ns", "spread")
-
-
-def _tornado_runs(
-    parameters: dict[str, Parameters], seeds: Sequence[int]
-) -> dict[Any, list[list[Run]]]:
-    """Table 3's bug column with one parameter changed and all others as calibrated."""
-    plan: dict[Any, list[list[Run]]] = {}
-    place = PLACES["table3_bug"]
-    for app, p in parameters.items():
-        plan[app, "base"] = [[run(p, place, s) for s in seeds]]
-        for knob in _KNOBS:
-            if knob in ("spin_ns", "spread"):
-                base: float = SPIN_LIMIT_NS if knob == "spin_ns" else SPREAD
-                if p.kind == "none":
-                    continue
-                values = [{knob: type(base)(base * f)} for f in (1 / STEP, STEP)]
-                plan[app, knob] = [[run(p, place, s, **v) for s in seeds] for v in values]  # type: ignore[arg-type]
-            elif getattr(p, knob) and not (knob == "intervals" and p.kind == "none"):
-                plan[app, knob] = [
-                    [run(changed(p, knob, f), place, s) for s in seeds] for f in (1 / STEP, STEP)
-                ]
-    return plan
-
-
-def _tornado_rows(
-    plan: dict[Any, list[list[Run]]], parameters: dict[str, Parameters], value: Any
-) -> list[dict]:
-    rows = []
-    for (app, knob), sets in plan.items():
-        if knob == "base":
-            continue
-        p = parameters[app]
-        base = value(plan[app, "base"][0], "interval_s")
-        ends = []
-        for factor, runs in zip((1 / STEP, STEP), sets, strict=True):
-            q = p if knob in ("spin_ns", "spread") else changed(p, knob, factor)
-            seen = value(runs, "interval_s")
-            ends.append(None if seen is None else q.total_s(seen))
-        if base is not None and None not in ends:
-            rows.append(
-                {
-                    "id": f"table3.{app}.bug",
-                    "parameter": knob,
-                    "low": ends[0],
-                    "base": p.total_s(base),
-                    "high": ends[1],
-                }
-            )
-    return rows
 
 
 def _curve_runs(
@@ -226,6 +181,28 @@ def _tick_runs(
         for app in KINDS
         if KINDS[app] != "none"
         for ms in TICKS_MS
+    }
+
+
+def _noise_runs(seeds: Sequence[int]) -> dict[Any, list[list[Run]]]:
+    """Query 18 with kernel threads that come more often or less."""
+    return {
+        (fix, ms): [
+            [
+                tpch.query(
+                    tpch.FIXES[k],
+                    tpch.MACHINE,
+                    tpch.POOLS,
+                    "q18",
+                    s,
+                    noise_period_ns=ms * 1_000_000,
+                )
+                for s in seeds
+            ]
+            for k in ("none", fix)
+        ]
+        for fix in list(tpch.FIXES)[1:]
+        for ms in NOISE_PERIODS_MS
     }
 
 

@@ -17,12 +17,8 @@ from wastedcores.studies.published import Tables
 #: claim -> beginning of the name of the benchmark's row that measures the same
 MEASURED_BY = {
     "event_bytes": "bytes per event in flight",
-    "checker_overhead": "checker, s = 1 s, 10000 threads",
-    "profile_overhead": "checker and recorder, s = 1 s, 10000 threads",
-    "event_rate_nr": "nr_running events a second",
-    "event_rate_load": "load events a second",
-    "event_rate_considered": "considered events a second",
-    "profiler_rate": "memory written a second",
+    "checker_overhead": "checker, s = 1 s, 10000 threads: cpu time added",
+    "profile_overhead": "checker and recorder, s = 1 s, 10000 threads: cpu time added",
 }
 
 
@@ -44,7 +40,7 @@ def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
             missing.append(f"claims.{claim}")
             continue
         row, suite = hit
-        ours = float(row["value"])
+        ours = _number(row["value"])
         if not math.isfinite(ours):  # the benchmark ran and got no number
             missing.append(f"claims.{claim}")
             continue
@@ -64,8 +60,7 @@ def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
                 "ratio": ours / published if ours > 0 else None,
                 "effect": None,
                 "kind": "measured",
-                # of all of these, less is better; the machines differ, so there is no more to say
-                "verdict": "not more" if ours <= published else "more",
+                "verdict": _verdict(row, ours, published),
                 "seeds": 0,
                 "reason": f"measured on {suite.get('machine', '?')}, {suite.get('date', '?')}; another machine. "
                 f"{row.get('note') or ''}".strip(),
@@ -73,3 +68,21 @@ def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
             }
         )
     return made, missing
+
+
+def _number(value: Any) -> float:
+    """What a benchmark wrote; NaN where it wrote that it got nothing."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _verdict(row: dict[str, Any], ours: float, published: float) -> str:
+    """Of all of these less is better; the machines differ, so there is no more to say.
+
+    A benchmark that has a goal and leaves open whether it was met could not judge: its machine was not quiet.
+    """
+    if "met" in row and row["met"] is None:
+        return "not judgeable"
+    return "not more" if ours <= published else "more"
