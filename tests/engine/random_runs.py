@@ -120,6 +120,7 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
         "signal",
         "condition",
     ]
+    kinds += ["jiffies", "touch", "shared", "session"]
     kinds += (
         ["yield", "exec", "mark"] + ["affinity"] * (masks > 0) + ["fork", "fork"] * (templates > 0)
     )
@@ -137,6 +138,16 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
     if kind == "lock":
         body = (c.OP_COMPUTE, lo // 4, lo // 4, 0, 0)
         return [(c.OP_LOCK, 0, mode, spin, 0), body, (c.OP_UNLOCK, 0, mode, 0, 0)]
+    if kind == "jiffies":
+        ticks = draw(st.integers(0, 2))
+        return [(c.OP_SLEEP_JIFFIES, ticks, draw(st.integers(0, 9)), draw(st.integers(1, 6)), 0)]
+    if kind == "touch":
+        return [(c.OP_TOUCH, 0, 0, 0, 0), (c.OP_COMPUTE, lo // 4, lo // 4, 0, 0)]
+    if kind == "shared":
+        body = (c.OP_COMPUTE, lo // 4, lo // 4, 0, 0)
+        return [(c.OP_LOCK, 0, c.MODE_BLOCK, 0, 1), body, (c.OP_UNLOCK, 0, 0, 0, 1)]
+    if kind == "session":
+        return [(c.OP_SESSION, draw(st.integers(0, groups - 1)), 0, 0, 0)]
     if kind == "post":
         # a token goes out and somebody's comes back, so nobody waits for ever
         return [(c.OP_POST, 0, 1, 0, 0), (c.OP_WAIT, 0, mode, spin, 0)]
@@ -178,6 +189,43 @@ def _rows(draw, masks: int, templates: int, groups: int) -> tuple[Row, ...]:
     return (*rows, (c.OP_EXIT, 0, 0, 0, 0))
 
 
+def _page_counters(draw, cpus: int) -> list[TaskSpec]:
+    """A flusher on each CPU (semaphore 3 + CPU) and their shepherd, both daemons that go round for ever."""
+    period = draw(st.integers(1, 6))
+    offset = draw(st.integers(0, 5))
+    work = (c.OP_COMPUTE, 4_000, 12_000, 0, 0)
+    again = (c.OP_LOOP, 0, 0, -1, -1)
+    ends = (again, (c.OP_EXIT, 0, 0, 0, 0))
+    out = []
+    for cpu in range(cpus):
+        rows = (work, (c.OP_FLUSH, 3 + cpu, offset, period, 0), *ends)
+        at = draw(st.integers(0, 9_000)) * 1000
+        out.append(TaskSpec(f"flush{cpu}", rows, 0, 0, frozenset([cpu]), cpu, at, True))
+    touch = (c.OP_TOUCH, 0, 0, 0, 0)
+    nap = (c.OP_SLEEP_JIFFIES, 0, offset, period, 0)
+    rows = (nap, touch, work, (c.OP_SHEPHERD, 3, 0, 0, 0), *ends)
+    return [*out, TaskSpec("shepherd", rows, 0, 0, None, 0, 0, True)]
+
+
+def _readers(draw, cpus: int) -> list[TaskSpec]:
+    """Daemons that share lock 1, and one that wants it alone."""
+    out = []
+    for i in range(draw(st.integers(2, 4))):
+        shared = int(i > 0)
+        nap = draw(st.integers(1, 60)) * 1000
+        rows = (
+            (c.OP_LOCK, 1, c.MODE_BLOCK, 0, shared),
+            (c.OP_COMPUTE, 5_000, 50_000, 0, 0),
+            (c.OP_UNLOCK, 1, 0, 0, shared),
+            (c.OP_SLEEP, nap, nap + 50_000, 0, 0),
+            (c.OP_LOOP, 0, 0, 200, -1),
+            (c.OP_EXIT, 0, 0, 0, 0),
+        )
+        cpu = draw(st.integers(0, cpus - 1))
+        out.append(TaskSpec(f"reader{i}", rows, 0, 0, None, cpu, 0, True))
+    return out
+
+
 @st.composite
 def programs(draw, machine: Machine):
     """A few tasks, with templates to fork, groups, sets of CPUs, one lock, one barrier, one semaphore, hotplug."""
@@ -216,14 +264,23 @@ def programs(draw, machine: Machine):
                 draw(st.integers(0, 9)) == 0,
             )
         )
+    if draw(st.booleans()):
+        specs += _page_counters(draw, cpus)
+    if draw(st.booleans()):
+        specs += _readers(draw, cpus)
     return Program(
         tuple(specs[templates:]),
         tuple(specs[:templates]),
         shares,
         masks,
         barriers=(draw(st.integers(1, 3)),),
-        locks=1,
-        semaphores=(draw(st.integers(0, 1)), 0, 0),  # a token, a timer, a condition
+        locks=2,
+        semaphores=(
+            draw(st.integers(0, 1)),
+            0,
+            0,
+            *(0,) * cpus,
+        ),  # a token, a timer, a condition, flushers
         texts=("here",),
         hotplug=hotplug,
         random_phase=draw(st.booleans()),

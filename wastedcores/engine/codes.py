@@ -26,6 +26,11 @@ OP_SIGNAL = 19
 OP_CATCH = 20
 OP_WAIT_SIGNAL = 21
 OP_TIMER = 22
+OP_SLEEP_JIFFIES = 23
+OP_TOUCH = 24
+OP_FLUSH = 25
+OP_SHEPHERD = 26
+OP_SESSION = 27
 
 OP_NAMES = [
     "exit",
@@ -51,6 +56,11 @@ OP_NAMES = [
     "catch",
     "wait_signal",
     "timer",
+    "sleep_jiffies",
+    "touch",
+    "flush",
+    "shepherd",
+    "session",
 ]
 
 MODE_SPIN = 0
@@ -155,6 +165,7 @@ W_BARRIER = 2
 W_LOCK = 3
 W_SEM = 4
 W_CHILDREN = 5
+W_JIFFY = 6  # its timer, which fires at a tick
 
 # balance and wake-up code, chosen by the kernel model
 BALANCE_V4_1 = 0

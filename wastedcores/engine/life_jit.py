@@ -19,7 +19,7 @@ from wastedcores.engine.log_jit import pid_of, record
 from wastedcores.engine.memory_jit import item
 from wastedcores.engine.sched_jit import (
     fork_task,
-    leave_autogroup,
+    move_group,
     try_to_wake_up,
 )
 from wastedcores.engine.state import (
@@ -130,7 +130,7 @@ def exit_task(m, p):
     if m[p, T_DAEMON] == 0:
         m[0, G_LIVE] -= 1
     if m[p, T_TG] > 0:
-        leave_autogroup(m, p)
+        move_group(m, p, 0)
     m[cpu, R_KEEP_TICK] = jiffies(m) + m[0, G_IDLE_TICKS]
     parent = m[p, T_PARENT]
     if parent >= 0 and m[parent, T_STATE] != S_DEAD:

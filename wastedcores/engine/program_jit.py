@@ -20,9 +20,12 @@ from wastedcores.engine.codes import (
     OP_MARK,
     OP_NICE,
     OP_POST,
+    OP_SESSION,
     OP_SIGNAL,
     OP_SLEEP,
     OP_SLEEP_EXP,
+    OP_SLEEP_JIFFIES,
+    OP_TOUCH,
     OP_UNLOCK,
     OP_WAIT,
     OP_WAIT_CHILDREN,
@@ -45,6 +48,7 @@ from wastedcores.engine.log_jit import pid_of, record
 from wastedcores.engine.memory_jit import test
 from wastedcores.engine.sched_jit import (
     fallback_cpu,
+    move_group,
     move_task,
     select_task_rq,
     start_stretch,
@@ -79,6 +83,7 @@ from wastedcores.engine.state import (
     T_SPIN,
     T_STARTED,
     T_STATE,
+    T_TG,
     T_UNITS0,
     T_WAIT,
     Y_COUNT,
@@ -94,6 +99,7 @@ from wastedcores.engine.sync_jit import (
     unlock,
     wake_next,
 )
+from wastedcores.engine.vmstat_jit import page_counter_op, round_jiffies, sleep_jiffies
 from wastedcores.engine.vtime_jit import update_curr
 
 MAX_STEPS = 100_000
@@ -141,12 +147,12 @@ def wait_op(m, p, code, op):
     if code == OP_BARRIER:
         return barrier(m, p, y, m[op, 2], m[op, 3], m[op, 4])
     if code == OP_LOCK:
-        done = lock(m, p, y, m[op, 2], m[op, 3])
+        done = lock(m, p, y, m[op, 2], m[op, 3], m[op, 4])
         if not done and m[p, T_SPIN] == 0:
             m[p, T_PC] -= 1  # a woken sleeper tries again
         return done
     if code == OP_UNLOCK:
-        unlock(m, p, y)
+        unlock(m, p, y, m[op, 4])
         return True
     if code == OP_POST:
         post(m, p, y, m[op, 2])
@@ -160,7 +166,7 @@ def wait_op(m, p, code, op):
 
 @apart(VALUE)
 def placement_op(m, p, code, a):
-    """AFFINITY, NICE, EXEC, YIELD; whether the program goes on at once."""
+    """AFFINITY, SESSION, NICE, EXEC, YIELD; whether the program goes on at once."""
     cpu = m[0, G_CPU]
     if code == OP_AFFINITY:
         m[p, T_MASK] = a
@@ -181,6 +187,10 @@ def placement_op(m, p, code, a):
             return True
         move_task(m, p, dst, WHY_EXEC)
         return False
+    if code == OP_SESSION:
+        if a != m[p, T_TG]:
+            move_group(m, p, a)
+        return True
     if code == OP_NICE:
         change = a - m[p, T_NICE]
         dequeue_task(m, p, False)
@@ -250,7 +260,13 @@ def advance(m, p, delay):
         elif code == OP_EXIT:
             exit_task(m, p)
             on = False
-        elif code >= OP_SIGNAL:
+        elif code == OP_SLEEP_JIFFIES:
+            ticks = m[op, 1]
+            sleep_jiffies(m, p, ticks if ticks > 0 else round_jiffies(m, m[op, 2], m[op, 3]))
+            on = False
+        elif code >= OP_TOUCH and code != OP_SESSION:
+            on = page_counter_op(m, p, code, op)
+        elif code >= OP_SIGNAL and code != OP_SESSION:
             on = signal_op(m, p, op)
         else:
             on = placement_op(m, p, code, m[op, 1])

@@ -26,6 +26,7 @@ from wastedcores.engine.codes import (
     ST_RUNNING,
     ST_TASKS_FULL,
     ST_UNTIL,
+    W_JIFFY,
     W_NOTHING,
     WHY_HOTPLUG,
 )
@@ -337,6 +338,13 @@ def add_step(m, step, at_ns):
 # --- the loop -----------------------------------------------------------------------------------------------------------
 
 
+@inner
+def idle_tick(m, cpu):
+    """tick_sched_timer() on a CPU whose tick is stopped: a timer of the wheel brings a whole tick with it."""
+    m[cpu, R_STOPPED] = 0
+    tick(m, cpu)
+
+
 @apart(NOTHING)
 def timer(m, p):
     """A top-level task starts, or a sleep is over."""
@@ -348,6 +356,8 @@ def timer(m, p):
     if m[p, T_STATE] == S_NEW:
         fork_task(m, p, cpu, -1)
     else:
+        if m[p, T_WAIT] == W_JIFFY and m[cpu, R_STOPPED] != 0:
+            idle_tick(m, cpu)
         m[p, T_WAIT] = W_NOTHING
         try_to_wake_up(m, p, False)
 

@@ -91,6 +91,7 @@ from wastedcores.engine.state import (
     SE_DECAY_COUNT,
     SE_EXEC_START,
     SE_LOAD,
+    SE_PARENT,
     SE_Q,
     SE_VRUNTIME,
     T_CPU,
@@ -106,6 +107,7 @@ from wastedcores.engine.state import (
     T_TG,
     T_WAIT,
     T_WNEXT,
+    Y_COUNT,
     Y_OWNER,
 )
 from wastedcores.engine.vtime_jit import init_task_runnable_average, place_entity, update_curr
@@ -261,16 +263,20 @@ def fork_task(m, p, cpu, parent):
 
 
 @apart(NOTHING)
-def leave_autogroup(m, p):
-    """An exiting task goes back to the root group before its parent hears of it.
+def move_group(m, p, group):
+    """The running task goes to another group (core.c: sched_move_task(), v4.1).
 
-    core.c: cpu_cgroup_exit(), sched_move_task(); auto_group.c: task_wants_autogroup() (PF_EXITING), v4.1.
+    setsid() makes it (auto_group.c: autogroup_move_group()), and exit: the task goes back to the root group before
+    its parent hears of it (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
     """
     dequeue_task(m, p, False)
     put_prev_task(m, p)
-    m[p, T_TG] = 0
+    m[p, T_TG] = group
     set_task_rq(m, p, m[p, T_CPU])
-    set_next_entity(m, p)
+    se = p
+    while se >= 0:  # set_curr_task_fair()
+        set_next_entity(m, se)
+        se = m[se, SE_PARENT]
     enqueue_task(m, p, False, False)
 
 
@@ -309,6 +315,12 @@ def stop_tick(m, cpu):
         nohz_enter(m, cpu)
 
 
+@inner
+def lock_free(m, y):
+    """Whether nobody holds the lock, alone or shared."""
+    return m[y, Y_OWNER] < 0 and m[y, Y_COUNT] == 0
+
+
 @apart(NOTHING)
 def switch_to(m, cpu, prev_pid, state, p):
     """context_switch(); the program of ``p`` goes on in the loop (R_FRESH)."""
@@ -319,7 +331,7 @@ def switch_to(m, cpu, prev_pid, state, p):
     if p < 0:
         enter_idle(m, cpu)
         return
-    if m[p, T_SPIN] == 1 and m[p, T_WAIT] == W_LOCK and m[m[p, T_OBJ], Y_OWNER] < 0:
+    if m[p, T_SPIN] == 1 and m[p, T_WAIT] == W_LOCK and lock_free(m, m[p, T_OBJ]):
         # a spinner that gets its CPU back looks at the lock again
         leave(m, m[p, T_OBJ], p)
         m[m[p, T_OBJ], Y_OWNER] = p

@@ -141,8 +141,9 @@ T_HOME = 59
     R_START,  # when the present stretch of the running task began
     R_FRESH,  # 1: the running task was just switched in and has not gone on yet
     R_DELAY,  # ns before it does
+    R_TOUCHED,  # its page counters changed since they were last folded
     R_EV,  # future events of the CPU by kind: time, sequence (0: not pending), unused
-) = range(45)
+) = range(46)
 # --- cfs_rq -----------------------------------------------------------------------------------------------------------
 (
     Q_H_NR,

@@ -32,6 +32,7 @@ from wastedcores.engine.state import (
     T_KTAIL,
     T_LEFT,
     T_OBJ,
+    T_PC,
     T_SPIN,
     T_STATE,
     T_WAIT,
@@ -131,23 +132,39 @@ def barrier(m, p, y, mode, limit, deadline):
 
 
 @inner
-def lock(m, p, y, mode, limit):
+def lock(m, p, y, mode, limit, shared):
     """Take a lock or wait for it; whether the task goes on at once."""
-    if m[y, Y_OWNER] < 0:
-        m[y, Y_OWNER] = p
+    if m[y, Y_OWNER] < 0 and (shared != 0 or m[y, Y_COUNT] == 0):
+        if shared != 0:
+            m[y, Y_COUNT] += 1
+        else:
+            m[y, Y_OWNER] = p
         m[p, T_WAIT] = W_NOTHING
         return True
     begin_wait(m, p, W_LOCK, y, mode, limit)
     return False
 
 
+@inner
+def shares(m, p):
+    """Whether a waiter sleeps in a shared LOCK; a sleeper's program counter is at the LOCK."""
+    return m[p, T_SPIN] == 0 and m[m[p, T_PC], 4] != 0
+
+
 @apart(NOTHING)
-def unlock(m, p, y):
-    """Give a lock up: to the first spinner that runs, else wake the first sleeper, who tries again."""
-    if m[y, Y_OWNER] != p:
+def unlock(m, p, y, shared):
+    """Give a lock up: to the first spinner that runs, else wake the first sleeper, who tries again.
+
+    Sleepers that share it are woken together and have it at once.
+    """
+    if (shared == 0 and m[y, Y_OWNER] != p) or (shared != 0 and m[y, Y_COUNT] == 0):
         m[0, G_STATUS] = ST_BAD_UNLOCK
         m[0, G_CULPRIT] = p
         return
+    if shared != 0:
+        m[y, Y_COUNT] -= 1
+        if m[y, Y_COUNT] > 0:
+            return
     m[y, Y_OWNER] = -1
     other = m[y, Y_HEAD]
     before = -1
@@ -162,12 +179,22 @@ def unlock(m, p, y):
     other = m[y, Y_HEAD]
     before = -1
     while other >= 0:
+        following = m[other, T_WNEXT]
         if m[other, T_SPIN] == 0:
             unlink(m, y, other, before)
+            if not shares(m, other):
+                grant(m, other, p)
+                return
+            # who shares it has it from now on
+            m[y, Y_COUNT] += 1
+            m[other, T_PC] += 1
+            m[other, T_WAIT] = W_NOTHING
             grant(m, other, p)
-            return
-        before = other
-        other = m[other, T_WNEXT]
+            if following < 0 or not shares(m, following):
+                return
+        else:
+            before = other
+        other = following
 
 
 @apart(NOTHING)

@@ -25,7 +25,7 @@ def exit_(sim: Simulation, p: Task, row: Row) -> bool:
     k.emit("exit", pid=p.pid, cpu=p.cpu)
     p.program.completed_ns = k.now_ns
     if p.tg is not k.groups[0]:
-        schedule.leave_autogroup(k, p)
+        schedule.move_group(k, p, k.groups[0])
     k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
     parent = p.program.parent
     if parent is not None and parent.state != "X":
@@ -105,13 +105,13 @@ def barrier(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def lock(sim: Simulation, p: Task, row: Row) -> bool:
-    """LOCK a=id, b=mode, c=spin limit; the counter stays until it is taken."""
-    return waiting.lock(sim, p, row[1], row[2], row[3])
+    """LOCK a=id, b=mode, c=spin limit, d=shared; the counter stays until it is taken."""
+    return waiting.lock(sim, p, row[1], row[2], row[3], bool(row[4]))
 
 
 def unlock(sim: Simulation, p: Task, row: Row) -> bool:
     """UNLOCK a=id."""
-    waiting.unlock(sim, p, row[1])
+    waiting.unlock(sim, p, row[1], bool(row[4]))
     return True
 
 
@@ -194,6 +194,59 @@ def affinity(sim: Simulation, p: Task, row: Row) -> bool | None:
     return None
 
 
+def sleep_jiffies(sim: Simulation, p: Task, row: Row) -> bool:
+    """SLEEP_JIFFIES a=ticks, or 0: to a round number of c=period, b=offset."""
+    _sleep_jiffies(sim, p, row[1] or _round_jiffies(sim, p.cpu, row[2], row[3]))
+    return True
+
+
+def _sleep_jiffies(sim: Simulation, p: Task, ticks: int) -> None:
+    """schedule_timeout(), v4.1: the timer softirq right after this CPU's tick wakes."""
+    k = sim.k
+    at = (k.jiffies + max(ticks, 1)) * k.tick_ns + p.cpu * k.costs.skew_ns + k.costs.irq_ns // 2
+    p.program.waits_for = ("timer", 1)
+    k.push(at, "TIMER", p)
+    sim.block(p)
+
+
+def _round_jiffies(sim: Simulation, cpu: int, offset: int, period: int) -> int:
+    """round_jiffies_relative(), kernel/time/timer.c, v4.1: the CPUs share a second, 3 jiffies apart."""
+    now = sim.k.jiffies + offset
+    at = now + period + 3 * cpu
+    rest = at % period
+    at -= rest
+    if rest >= period // 4:
+        at += period
+    at -= 3 * cpu
+    return at - now if at > now else period
+
+
+def touch(sim: Simulation, p: Task, row: Row) -> bool:
+    """TOUCH: pages come or go, so this CPU's counters differ from the machine's."""
+    sim.k.rqs[p.cpu].touched = True
+    return True
+
+
+def flush(sim: Simulation, p: Task, row: Row) -> bool:
+    """FLUSH a=semaphore, b=offset, c=period: vmstat_update(), mm/vmstat.c, v4.1."""
+    rq = sim.k.rqs[p.cpu]
+    if rq.touched:
+        rq.touched = False
+        _sleep_jiffies(sim, p, _round_jiffies(sim, p.cpu, row[2], row[3]))
+    else:
+        sim.semaphores[row[1]].waiters.append(p)
+        waiting.wait(sim, p, ("semaphore", row[1]), codes.MODE_BLOCK, 0)
+    return True
+
+
+def shepherd(sim: Simulation, p: Task, row: Row) -> bool:
+    """SHEPHERD a=first of a semaphore per CPU: vmstat_shepherd(), mm/vmstat.c, v4.1."""
+    for rq in sim.k.rqs:
+        if rq.touched and sim.semaphores[row[1] + rq.cpu].waiters:
+            waiting.post(sim, p, row[1] + rq.cpu, 1)
+    return True
+
+
 def exec_(sim: Simulation, p: Task, row: Row) -> bool | None:
     """EXEC: sched_exec(), core.c, v4.1."""
     target = sim.k.select_task_rq(p, p.cpu, "exec", p.cpu, False)
@@ -220,6 +273,14 @@ def nice(sim: Simulation, p: Task, row: Row) -> bool:
     fair.enqueue_task(k, rq, p)
     if change:
         k.resched(rq)
+    return True
+
+
+def session(sim: Simulation, p: Task, row: Row) -> bool:
+    """SESSION a=group: setsid()."""
+    tg = sim.k.groups[row[1]]
+    if tg is not p.tg:
+        schedule.move_group(sim.k, p, tg)
     return True
 
 
@@ -264,4 +325,9 @@ HANDLERS: dict[int, Callable[[Simulation, Task, Row], bool | None]] = {
     codes.OP_CATCH: catch,
     codes.OP_WAIT_SIGNAL: wait_signal,
     codes.OP_TIMER: timer,
+    codes.OP_SLEEP_JIFFIES: sleep_jiffies,
+    codes.OP_TOUCH: touch,
+    codes.OP_FLUSH: flush,
+    codes.OP_SHEPHERD: shepherd,
+    codes.OP_SESSION: session,
 }

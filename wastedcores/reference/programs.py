@@ -86,9 +86,10 @@ class Barrier:
 
 @dataclass(eq=False, repr=False)
 class Lock:
-    """One owner."""
+    """One owner, or some who share it."""
 
     owner: Task | None = None
+    readers: int = 0
     waiters: list[Task] = field(default_factory=list)
 
 

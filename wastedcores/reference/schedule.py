@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wastedcores.reference import balance, fair, nohz
-from wastedcores.reference.state import Entity, Rq, Task
+from wastedcores.reference.state import Entity, Rq, Task, TaskGroup
 
 if TYPE_CHECKING:
     from wastedcores.reference.kernel import Kernel
@@ -182,18 +182,20 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     k.check_preempt_curr(rq, p)
 
 
-def leave_autogroup(k: Kernel, p: Task) -> None:
-    """An exiting task goes back to the root group before its parent hears of it.
+def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
+    """The running task goes to another group (sched_move_task(), core.c, v4.1).
 
-    cpu_cgroup_exit(), sched_move_task(), core.c, and task_wants_autogroup(), auto_group.c, v4.1 (PF_EXITING). Without
-    it the sync wake-up of the parent would see a CPU as loaded as before, and not pull the parent there.
+    An exiting task goes back to the root group before its parent hears of it: cpu_cgroup_exit(), core.c, and
+    task_wants_autogroup(), auto_group.c, v4.1 (PF_EXITING). Without it the sync wake-up of the parent would see a CPU as
+    loaded as before, and not pull the parent there. setsid() makes a new autogroup (autogroup_move_group()).
     """
     rq = k.rqs[p.cpu]
     fair.dequeue_task(k, rq, p, sleep=False)
     fair.put_prev_task(k, p)
-    p.tg = k.groups[0]
+    p.tg = tg
     fair.set_task_rq(p, p.cpu)
-    fair.set_next_entity(k, p.se.cfs_rq, p.se)
+    for se in p.se.levels():  # set_curr_task_fair()
+        fair.set_next_entity(k, se.cfs_rq, se)
     fair.enqueue_task(k, rq, p)
 
 

@@ -163,6 +163,11 @@ class Simulation:
         schedule.wake_up_new_task(self.k, p, self.k.cpu, 0)
 
     def _on_timer(self, p: Task) -> None:
+        rq = self.k.rqs[self.k.cpu]
+        if p.program.waits_for == ("timer", 1) and rq.tick_stopped:
+            # a timer of the wheel brings a whole tick with it: tick_sched_timer(), v4.1
+            rq.tick_stopped = False
+            self._tick(rq)
         p.program.waits_for = None
         schedule.try_to_wake_up(self.k, p, self.k.cpu, sync=False)
 
@@ -183,10 +188,13 @@ class Simulation:
             schedule.active_balance(k, rq)
 
     def _on_tick(self, cpu: int) -> None:
-        """scheduler_tick(), v4.1, and the softirq after it."""
-        k, rq = self.k, self.k.rqs[cpu]
         self._check_deadlock()
-        k.push(k.now_ns + k.tick_ns, "TICK", cpu)
+        self._tick(self.k.rqs[cpu])
+
+    def _tick(self, rq: Rq) -> None:
+        """scheduler_tick(), v4.1, and the softirq after it."""
+        k = self.k
+        k.push(k.now_ns + k.tick_ns, "TICK", rq.cpu)
         if rq.curr is not rq.idle_task:
             fair.task_tick(k, rq, rq.curr)
             k.log_weight(rq)

@@ -166,6 +166,8 @@ class Rq:
     push_cpu: int = -1
     #: the migration thread is queued or running (counts in nr_running)
     stopper: bool = False
+    #: page counters of this CPU changed since they were last folded into the machine's
+    touched: bool = False
     wake_list: list[Task] = field(default_factory=list)
     #: domains of this CPU, innermost first
     sd: list[Any] = field(default_factory=list)

@@ -52,26 +52,36 @@ def arrive(sim: Simulation, p: Task, number: int, mode: int, limit: int, deadlin
         barrier.stopped = True
 
 
-def lock(sim: Simulation, p: Task, number: int, mode: int, limit: int) -> bool:
+def lock(sim: Simulation, p: Task, number: int, mode: int, limit: int, shared: bool) -> bool:
     """LOCK: True if taken; a sleeper that was woken tries again."""
     it = sim.locks[number]
-    if it.owner is None:
-        it.owner = p
+    if it.owner is None and (shared or not it.readers):
+        if shared:
+            it.readers += 1
+        else:
+            it.owner = p
         return True
     it.waiters.append(p)
     wait(sim, p, ("lock", number), mode, limit)
     return False
 
 
-def unlock(sim: Simulation, p: Task, number: int) -> None:
-    """UNLOCK: to the first spinner that is on a CPU now, else wake the first sleeper."""
+def unlock(sim: Simulation, p: Task, number: int, shared: bool) -> None:
+    """UNLOCK: to the first spinner that is on a CPU now, else wake the first sleeper, who tries again.
+
+    Sleepers that share it are woken together and have it at once, as readers of a rw_semaphore.
+    """
     it = sim.locks[number]
-    if it.owner is not p:
+    if not it.readers if shared else it.owner is not p:
         owner = it.owner.comm if it.owner else "nobody"
         raise WorkloadError(
             f"task {p.comm!r} (pid {p.pid}) unlocks lock {number} at {(sim.k.now_ns - EPOCH_NS) / 1e9:.6f} s, but "
             f"{owner} holds it; every unlock needs a lock by the same task"
         )
+    if shared:
+        it.readers -= 1
+        if it.readers:
+            return
     it.owner = None
     for waiter in it.waiters:
         if waiter.program.spinning and sim.is_running(waiter):
@@ -80,11 +90,23 @@ def unlock(sim: Simulation, p: Task, number: int) -> None:
             waiter.program.pc += 1
             grant(sim, waiter, p)
             return
-    for waiter in it.waiters:
+    for waiter in it.waiters[:]:
         if not waiter.program.spinning:
+            following = it.waiters[it.waiters.index(waiter) + 1 :]
             it.waiters.remove(waiter)
+            if not _shares(waiter):
+                grant(sim, waiter, p)
+                return
+            it.readers += 1
+            waiter.program.pc += 1
             grant(sim, waiter, p)
-            return
+            if not following or not _shares(following[0]):
+                return
+
+
+def _shares(p: Task) -> bool:
+    """Whether the lock operation ``p`` waits in is a shared one."""
+    return bool(p.program.spec.rows[p.program.pc][4])
 
 
 def spinner_switched_in(sim: Simulation, p: Task) -> None:
@@ -93,7 +115,7 @@ def spinner_switched_in(sim: Simulation, p: Task) -> None:
     if not run.spinning or run.waits_for is None or run.waits_for[0] != "lock":
         return
     it = sim.locks[run.waits_for[1]]
-    if it.owner is None:
+    if it.owner is None and not it.readers:
         it.waiters.remove(p)
         it.owner = p
         run.pc += 1

@@ -264,6 +264,8 @@ def _ops(
         codes.OP_CATCH: semaphores,
         codes.OP_WAIT_SIGNAL: semaphores,
         codes.OP_TIMER: semaphores,
+        codes.OP_FLUSH: semaphores,
+        codes.OP_SHEPHERD: semaphores,
     }
     for spec in specs:
         if spec.rows not in seen:
@@ -295,6 +297,7 @@ _WAITS = {
     codes.W_LOCK: "lock",
     codes.W_SEM: "semaphore",
     codes.W_CHILDREN: "its children",
+    codes.W_JIFFY: "its timer",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.engine import codes
+from wastedcores.engine import codes, state
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay import RawReplay, costs_of, simulate
@@ -179,7 +179,12 @@ def make_r(
     per_node = [
         busy_cpus(raw, begin, middle, where.cpus_of_node(node)) for node in range(where.nodes)
     ]
-    hogs = [where.cpus + 1, where.cpus + 2]
+    specs = (*work.templates, *work.tasks)
+    hogs = [
+        int(number) + 1 + where.cpus
+        for number, template in raw.tasks[:, [state.T_NUM, state.T_TEMPLATE]]
+        if specs[template].comm.startswith("R-")
+    ]
     return {
         "make_s": (end - begin) / 1e9,
         "r_share": sum(_running(raw, pid, begin, end) for pid in hogs) / len(hogs),

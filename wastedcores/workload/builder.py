@@ -36,6 +36,8 @@ _OF_SEMAPHORES = (
     codes.OP_CATCH,
     codes.OP_WAIT_SIGNAL,
     codes.OP_TIMER,
+    codes.OP_FLUSH,
+    codes.OP_SHEPHERD,
 )
 
 #: tasks and templates that one workload can describe
@@ -164,13 +166,19 @@ class Script:
             -1 if deadline_ns is None else _ns(deadline_ns, "deadline of a barrier"),
         )
 
-    def lock(self, number: int, how: str, limit_ns: int = 0) -> Script:
-        """Take a lock."""
-        return self._add(codes.OP_LOCK, number, _mode(how, limit_ns), _ns(limit_ns, "spin limit"))
+    def lock(self, number: int, how: str, limit_ns: int = 0, shared: bool = False) -> Script:
+        """Take a lock; those who share it only wait for who holds it alone (a reader of a rw_semaphore)."""
+        if shared and how != "block":
+            raise WorkloadError(
+                f"a shared lock with waiting {how!r}; who shares a lock can only block"
+            )
+        return self._add(
+            codes.OP_LOCK, number, _mode(how, limit_ns), _ns(limit_ns, "spin limit"), int(shared)
+        )
 
-    def unlock(self, number: int) -> Script:
-        """Release a lock."""
-        return self._add(codes.OP_UNLOCK, number)
+    def unlock(self, number: int, shared: bool = False) -> Script:
+        """Release a lock, as it was taken."""
+        return self._add(codes.OP_UNLOCK, number, 0, 0, int(shared))
 
     def post(self, number: int, units: int = 1) -> Script:
         """Raise a semaphore."""
@@ -214,6 +222,10 @@ class Script:
         """Bind to CPUs from here on."""
         return self._add(codes.OP_AFFINITY, frozenset(cpus))
 
+    def session(self, number: int) -> Script:
+        """setsid(): go on in this session."""
+        return self._add(codes.OP_SESSION, number)
+
     def nice(self, value: int) -> Script:
         """Change the priority."""
         if not -20 <= value <= 19:
@@ -227,6 +239,38 @@ class Script:
     def exec(self) -> Script:
         """Run a new program: the scheduler may move the task (sched_exec())."""
         return self._add(codes.OP_EXEC)
+
+    def sleep_jiffies(self, ticks: int) -> Script:
+        """Sleep on the timer wheel: until the tick of this CPU ``ticks`` from now."""
+        return self._add(codes.OP_SLEEP_JIFFIES, _count(ticks, "sleep in ticks"))
+
+    def sleep_round(self, period: int, offset: int = 0) -> Script:
+        """Sleep for about ``period`` ticks, to a round number of them (round_jiffies_relative()).
+
+        Parameters
+        ----------
+        period
+            Ticks, 1 or more.
+        offset
+            What jiffies were at the start of the replay, modulo ``period``.
+        """
+        return self._add(codes.OP_SLEEP_JIFFIES, 0, offset, _count(period, "period"))
+
+    def touch(self) -> Script:
+        """Take or give back pages: this CPU's page counters change."""
+        return self._add(codes.OP_TOUCH)
+
+    def flush(self, semaphore: int, period: int, offset: int = 0) -> Script:
+        """What vmstat_update() does (mm/vmstat.c, v4.1), for a kworker bound to one CPU.
+
+        If the counters of this CPU changed: fold them and sleep as :meth:`sleep_round` does; else wait for the
+        shepherd at the semaphore.
+        """
+        return self._add(codes.OP_FLUSH, semaphore, offset, _count(period, "period"))
+
+    def shepherd(self, first_semaphore: int) -> Script:
+        """What vmstat_shepherd() does: wake the flushers that wait, one semaphore a CPU, where counters changed."""
+        return self._add(codes.OP_SHEPHERD, first_semaphore)
 
     def mark(self, text: str) -> Script:
         """Write a mark into the trace."""
@@ -441,6 +485,8 @@ class Workload:
             self._check(comm, "lock", a, self._locks)
         elif op in _OF_SEMAPHORES:
             self._check(comm, "semaphore", a, len(self._semaphores))
+        elif op == codes.OP_SESSION:
+            self._check(comm, "session", a, len(self._sessions))
         elif op == codes.OP_FORK:
             self._check(comm, "template", a, len(self._templates))
             if b >= 0:

@@ -10,53 +10,47 @@ from wastedcores.engine import codes
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Measure, Script, Workload
+from wastedcores.workload.guest import FORK_NS, LEAD_NS, MS, SETSID_NS, US, background, recorder_cpu
 
-MS = 1_000_000
 SECOND = 1_000_000_000
 JUMPS = (codes.OP_LOOP, codes.OP_LOOP_BARRIER)
 #: a unit of work of the pure loops
 UNIT_NS = 200_000
+#: between the hogs and the rest
+HOGS_FIRST_NS = 300 * MS
 
 
-def _parent_cpu(machine: Machine, seed: int) -> int:
-    """The CPU the recorder happened to run on: any; follows the seed (splitmix64's multiplier)."""
-    return (seed * 0x9E3779B97F4A7C15 >> 20) % machine.cpus
-
-
-def _kernel_threads(
-    w: Workload,
-    machine: Machine,
-    seed: int,
-    exits: bool = False,
-    rcu_cpu: int = 0,
-    start_ns: int = 0,
-) -> None:
-    """What runs on an idle guest: on each CPU a kworker once a second, and rcu_sched while tasks exit."""
-    offset = (seed * 0xD1342543DE82EF95 >> 16) % SECOND
-    work = Script().loop().compute(8_000).sleep(SECOND).end()
-    for cpu in range(machine.cpus):
-        at = start_ns + (offset + (machine.cpus - 1 - cpu) * 12 * MS) % SECOND
-        w.task(f"kworker/{cpu}", work, allowed=[cpu], cpu=cpu, start_ns=at, daemon=True)
-    # grace periods follow one another while tasks exit; else a few follow the birth of the workload
-    periods = Script().loop(None if exits else 8).compute(4_000).sleep(4 * MS).end()
-    w.task("rcu_sched", periods, cpu=rcu_cpu, start_ns=start_ns, daemon=True)
+def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
+    """R processes, each in a session of its own, a while before the rest."""
+    if not hogs:
+        return shell
+    for i in range(hogs):
+        hog = Script().touch().compute(*SETSID_NS).session(w.session())
+        template = w.template(f"R-{i}", hog.loop().compute(SECOND).end(), daemon=True)
+        shell.compute(*FORK_NS).touch().fork(template)
+    return shell.sleep(HOGS_FIRST_NS)
 
 
 def _create_threads(w: Workload, shell: Script, n: int, body: Script, comm: str) -> Script:
-    """pthread_create() n times, 28 us each as in the recordings.
+    """pthread_create() n times, 20-28 us each as in the recordings.
 
     The new thread's first page faults meet the creator's mmap() for the next stack (mmap_sem): it starts where fork
-    put it, sleeps at once and is woken by the creator, which can pull it into the creator's LLC. Without this the
-    threads would begin where only fork balancing put them.
+    put it, sleeps after a few us and is woken by the creator, which can pull it into the creator's LLC; or the creator
+    sleeps, and is woken on the thread's node. Without this the threads would begin where only fork balancing put them.
     """
     mmap_sem = w.lock()
-    thread = Script().compute(4_000).lock(mmap_sem, "block").compute(2_000).unlock(mmap_sem)
+    thread = Script().touch().compute(1 * US, 3 * US)
+    for _ in range(2):
+        thread.lock(mmap_sem, "block", shared=True).compute(1 * US, 4 * US)
+        thread.unlock(mmap_sem, shared=True).compute(8 * US, 25 * US)
     thread.rows += [
         (op, a + len(thread.rows) if op in JUMPS else a, *rest) for op, a, *rest in body.rows
     ]
-    template = w.template(comm, thread)
-    shell.loop(n).lock(mmap_sem, "block").compute(8_000).unlock(mmap_sem)
-    return shell.compute(20_000).fork(template).end()
+    template = w.template(comm, thread.touch())
+    shell.loop(n).lock(mmap_sem, "block").compute(4 * US, 6 * US).unlock(mmap_sem)
+    shell.compute(500, 1_500).lock(mmap_sem, "block").compute(1 * US, 2 * US).unlock(mmap_sem)
+    shell.compute(8 * US, 12 * US).touch().fork(template).compute(500, 4_500)
+    return shell.end()
 
 
 def _pinned_nodes(machine: Machine) -> list[int]:
@@ -78,16 +72,26 @@ def recorded_gi(
 ) -> Workload:
     """``make -jJ`` of ``jobs`` compilers, each 20-60 ms, beside ``hogs`` R processes (paper 3.1)."""
     w = Workload("recorded-gi", Measure("make_s", "make start", "make end"))
-    cpu = _parent_cpu(machine, seed)
-    hog = Script().loop().compute(SECOND).end()
-    for i in range(hogs):
-        w.task(f"R-{i}", hog, session=w.session(), cpu=cpu, start_ns=48_000 * i, daemon=True)
-    make = w.session()
-    child = w.template("cc1", Script().compute(lo_us * 1000, hi_us * 1000).compute(60_000))
-    script = Script().mark("make start").loop(jobs).compute(48_000).fork(child)
-    script.wait_children((J or machine.cpus) - 1).end().wait_children(0).mark("make end")
-    w.task("make", script, session=make, cpu=cpu, start_ns=300 * MS)
-    _kernel_threads(w, machine, seed, exits=True, rcu_cpu=cpu)
+    cpu = recorder_cpu(machine, seed, "gi")
+    background(w, machine, seed, "gi", cpu, exits=True)
+    child = w.template(
+        "cc1", Script().touch().compute(lo_us * US, hi_us * US).compute(60 * US).touch()
+    )
+    make = (
+        Script()
+        .touch()
+        .compute(*SETSID_NS)
+        .session(w.session())
+        .loop(jobs)
+        .compute(*FORK_NS)
+        .touch()
+        .fork(child)
+    )
+    make.wait_children((J or machine.cpus) - 1).end().wait_children(0).mark("make end")
+    rec = _hogs(w, Script().affinity(range(machine.cpus)), hogs)
+    rec.mark("make start").compute(*FORK_NS).touch().fork(w.template("make", make))
+    rec.wait_children(hogs)
+    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=LEAD_NS)
     return w
 
 
@@ -102,10 +106,10 @@ def recorded_gc(machine: Machine, seed: int, n: int = 0, limit_s: float = 3.0) -
     n = n or len(cpus)
     limit = int(limit_s * SECOND)
     work = Script().loop(until_ns=limit).compute(UNIT_NS).end()
-    shell = Script().mark("threads start").affinity(cpus).compute(20_000)
+    background(w, machine, seed, "gc", cpus[0], exits=False)
+    shell = Script().mark("threads start").affinity(cpus).compute(20 * US)
     _create_threads(w, shell, n, work, "ep").wait_children(0).mark("threads stop")
-    w.task("shell", shell, session=w.session(), allowed=[cpus[0]], cpu=cpus[0])
-    _kernel_threads(w, machine, seed, rcu_cpu=cpus[0])
+    w.task("shell", shell, session=w.session(), allowed=[cpus[0]], cpu=cpus[0], start_ns=LEAD_NS)
     return w
 
 
@@ -117,14 +121,16 @@ def recorded_ms(
     node2 = machine.cpus_of_node(min(2, machine.nodes - 1))
     off = str(hotplug) or str(node2[len(node2) // 2])
     if off != "none":
-        w.hotplug(0, int(off), False)
-        w.hotplug(300 * MS, int(off), True)
+        w.hotplug(LEAD_NS, int(off), False)
+        w.hotplug(LEAD_NS + 300 * MS, int(off), True)
     limit = int(limit_s * SECOND)
-    child = w.template("busy", Script().loop(until_ns=limit).compute(UNIT_NS).end())
+    background(w, machine, seed, "ms", node2[0], exits=False)
+    child = w.template("busy", Script().touch().loop(until_ns=limit).compute(UNIT_NS).end().touch())
     shell = Script().mark("start").affinity(range(machine.cpus))
-    shell.loop(n or machine.cpus).compute(48_000).fork(child).end().wait_children(0).mark("stop")
-    w.task("shell", shell, session=w.session(), allowed=[node2[0]], cpu=node2[0], start_ns=600 * MS)
-    _kernel_threads(w, machine, seed, start_ns=600 * MS, rcu_cpu=node2[0])
+    shell.loop(n or machine.cpus).compute(*FORK_NS).touch().fork(child).end()
+    shell.wait_children(0).mark("stop")
+    start = LEAD_NS + 600 * MS
+    w.task("shell", shell, session=w.session(), allowed=[node2[0]], cpu=node2[0], start_ns=start)
     return w
 
 
@@ -144,29 +150,15 @@ def recorded_lu(
     )
     cpus = _pinned_nodes(machine) if pinned else list(range(machine.cpus))
     n = n or (len(cpus) if pinned else machine.cpus - hogs)
-    start = 300 * MS if hogs else 0
-    parent = cpus[0] if pinned else _parent_cpu(machine, seed)
-    hog = Script().loop().compute(SECOND).end()
-    for i in range(hogs):
-        w.task(f"R-{i}", hog, session=w.session(), cpu=parent, start_ns=48_000 * i, daemon=True)
+    cpu = cpus[0] if pinned else recorder_cpu(machine, seed, "lu")
+    background(w, machine, seed, "lu", cpu, exits=False)
     meet = w.barrier(n)
-    deadline = start + int(limit_s * SECOND)
+    deadline = LEAD_NS + (HOGS_FIRST_NS if hogs else 0) + int(limit_s * SECOND)
     body = Script().loop(iterations, stopped_by=meet).compute(work_us * 1000)
     body.barrier(meet, "spin", deadline_ns=deadline).end()
-    shell = Script().mark("lu start")
-    if pinned:
-        shell.affinity(cpus)
-    shell.compute(20_000)
-    _create_threads(w, shell, n, body, "lu").wait_children(0).mark("lu end")
-    w.task(
-        "shell",
-        shell,
-        session=w.session(),
-        allowed=[cpus[0]] if pinned else None,
-        cpu=parent,
-        start_ns=start,
-    )
-    _kernel_threads(w, machine, seed, start_ns=start, rcu_cpu=parent)
+    shell = _hogs(w, Script().affinity(cpus), hogs).mark("lu start").compute(20 * US)
+    _create_threads(w, shell, n, body, "lu").wait_children(hogs).mark("lu end")
+    w.task("shell", shell, session=w.session(), allowed=[cpu], cpu=cpu, start_ns=LEAD_NS)
     return w
 
 
@@ -186,12 +178,13 @@ def recorded_db(
     group = group or n
     if n % group:
         raise WorkloadError(f"{n} workers do not divide into groups of {group}")
-    start = 200 * MS
+    cpu = recorder_cpu(machine, seed, "db")
+    background(w, machine, seed, "db", cpu, exits=False)
     period = int(noise_period_ms * MS)
     noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
-    for cpu in range(machine.cpus):
-        w.task(f"noise/{cpu}", noise, allowed=[cpu], cpu=cpu, daemon=True)
-    shell = Script().mark("db start")
+    for c in range(machine.cpus):
+        w.task(f"noise/{c}", noise, allowed=[c], cpu=c, start_ns=LEAD_NS, daemon=True)
+    shell = Script().affinity(range(machine.cpus)).mark("db start")
     for _ in range(n // group):
         meet = w.barrier(group)
         body = (
@@ -203,6 +196,5 @@ def recorded_db(
         )
         _create_threads(w, shell, group, body, "db")
     shell.wait_children(0).mark("db end")
-    w.task("rec", shell, cpu=_parent_cpu(machine, seed), start_ns=start)
-    _kernel_threads(w, machine, seed, rcu_cpu=_parent_cpu(machine, seed))
+    w.task("rec", shell, allowed=[cpu], cpu=cpu, start_ns=LEAD_NS + 200 * MS)
     return w

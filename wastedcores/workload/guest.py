@@ -1,0 +1,131 @@
+"""What else runs on the guest of the recordings: kernel threads, and the recorder that starts it all.
+
+Properties of the guest, shared by all its runs and read off the recordings: when its kernel began to count seconds, when
+the recorder came, how long a fork takes. The page counters follow mm/vmstat.c, v4.1: once a second, each CPU whose
+counters changed folds them in a kworker bound to it; a CPU whose counters rest is left to the shepherd, which looks at
+all CPUs once a second and wakes the kworkers of those that changed. Such a kworker is often the only thing that
+runs on an idle CPU of a node, and what lets it pull tasks there (new-idle balancing has no designated CPU).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Script, Workload
+
+US = 1_000
+MS = 1_000_000
+HZ = 250
+TICK_NS = 4 * MS
+#: the kernel threads begin one after the other in this time, before anything else does
+LEAD_NS = 40 * MS
+#: jiffies were a whole number of seconds at this moment of each second of the guest's clock
+WHOLE_SECOND = 230  # ticks: 0.920 s
+#: page counters are folded once a second (sysctl_stat_interval)
+INTERVAL = HZ
+#: a fork, from one to the next
+FORK_NS = (43 * US, 48 * US)
+#: a new process before it is in a session of its own
+SETSID_NS = (50 * US, 70 * US)
+
+
+@dataclass(frozen=True)
+class Boot:
+    """How a guest boots.
+
+    Attributes
+    ----------
+    shepherds
+        CPUs on which the shepherd was found, as often as found there.
+    first_fold
+        Ticks of the guest's clock after which the shepherd first comes: then all CPUs fold.
+    began
+        Ticks of the guest's clock at which each kind of run began.
+    recorder
+        CPUs on which the recorder was found, by kind; any CPU if it was found all over the machine.
+    """
+
+    shepherds: tuple[int, ...]
+    first_fold: int
+    began: dict[str, int]
+    recorder: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+#: 64 CPUs: 2.85 s, 4.04 s, ...; 16 CPUs boot faster
+LARGE = Boot(
+    (2, 2, 2, 63),
+    712,
+    {"gi": 1010, "gc": 1060, "lu": 1060, "ms": 1045, "db": 1010},
+    {"gi": (28, 30, 31)},
+)
+SMALL = Boot((3, 14, 15), 430, {"gi": 682, "gc": 632, "lu": 632, "ms": 612, "db": 580})
+
+
+def boot_of(machine: Machine) -> Boot:
+    """The guest that is nearest in size."""
+    return LARGE if machine.cpus > 32 else SMALL
+
+
+def recorder_cpu(machine: Machine, seed: int, kind: str) -> int:
+    """Where the recorder runs; follows the seed (splitmix64's multiplier)."""
+    chance = seed * 0x9E3779B97F4A7C15 >> 20
+    found = boot_of(machine).recorder.get(kind) or range(machine.cpus)
+    return found[chance % len(found)] % machine.cpus
+
+
+def round_jiffies(now: int, cpu: int, period: int = INTERVAL) -> int:
+    """round_jiffies_relative() of one period, kernel/time/timer.c, v4.1, as the jiffy it leads to."""
+    at = now + period + 3 * cpu
+    rest = at % period
+    at -= rest + 3 * cpu
+    if rest >= period // 4:
+        at += period
+    return at if at > now else now + period
+
+
+def background(
+    w: Workload, machine: Machine, seed: int, kind: str, rcu_cpu: int, exits: bool
+) -> None:
+    """Add the kernel threads of the guest.
+
+    Parameters
+    ----------
+    w
+        Workload to add to; its own tasks begin at ``LEAD_NS``.
+    kind
+        ``gi``, ``gc``, ``ms``, ``lu`` or ``db``: when the run begins in the life of the guest.
+    rcu_cpu
+        Where the recorder runs, and rcu_sched with it.
+    exits
+        Whether grace periods follow one another, as they do while tasks exit; else a few follow the start.
+    """
+    boot = boot_of(machine)
+    # jiffies of the guest when the replay begins, 0 = a whole second
+    began = boot.began[kind] - WHOLE_SECOND
+    now = began - LEAD_NS // TICK_NS
+    chance = (seed * 0xD1342543DE82EF95 >> 16) & 0xFFFFFFFF
+    shepherd = boot.shepherds[chance % len(boot.shepherds)] % machine.cpus
+    fold = boot.first_fold - WHOLE_SECOND
+    fold += (-3 * shepherd - fold) % INTERVAL
+    offset = now % INTERVAL
+    off = [w.semaphore() for _ in range(machine.cpus)]
+    due = [round_jiffies(fold, cpu) for cpu in range(machine.cpus)]
+    # fork balancing prefers the CPU that was busy last, so they begin in the order in which they last ran
+    last = sorted(range(machine.cpus), key=lambda c: due[c] if due[c] <= began else fold)
+    for place, cpu in enumerate(last):
+        at = LEAD_NS * place // machine.cpus
+        ticks = due[cpu] - now - at // TICK_NS
+        script = Script().sleep_jiffies(ticks) if due[cpu] > began else Script().wait(off[cpu])
+        script.loop().compute(4 * US, 12 * US).flush(off[cpu], INTERVAL, offset).end()
+        w.task(f"kworker/{cpu}", script, allowed=[cpu], cpu=cpu, start_ns=at, daemon=True)
+    ticks = (-3 * shepherd - now) % INTERVAL or INTERVAL
+    script = Script().sleep_jiffies(ticks).loop().compute(4 * US, 12 * US).shepherd(off[0])
+    script.sleep_round(INTERVAL, offset).end()
+    w.task(f"kworker/{shepherd}", script, allowed=[shepherd], cpu=shepherd, daemon=True)
+    periods = Script().affinity(range(machine.cpus)).compute(4 * US)
+    periods.sleep_jiffies(LEAD_NS // TICK_NS // 2).loop(
+        None if exits else LEAD_NS // TICK_NS // 2 + 5
+    )
+    periods.compute(4 * US).sleep_jiffies(1).end()
+    w.task("rcu_sched", periods, allowed=[rcu_cpu], cpu=rcu_cpu, daemon=True)
