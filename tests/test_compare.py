@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 
 from wastedcores.compare import REFUSALS, compare
@@ -68,8 +69,14 @@ def test_balance_calls__refusals_and_levels(found, runs):
     table = found.balance
     lost = table.filter(table["run"] == "v4.1")
     kept = table.filter(table["run"] != "v4.1")
-    # only the SMT pair is left of the domains, so nobody asks at any other level
-    assert set(lost["level"]) < set(kept["level"])
+    # before the hotplug idle CPUs ask at every level; after it, while threads run, only the SMT pair is left
+    above = pl.col("level") > 0
+    asked = lost.filter(above, pl.col("idle") != "idle")
+    assert asked.is_empty()
+    assert lost.filter(above)["moved"].sum() == 0
+    assert set(kept.filter(above)["idle"]) == {"busy", "idle", "newidle"}
+    assert kept.filter(above)["moved"].sum() > 0
+    assert lost.filter(above)["calls"].sum() < kept.filter(above)["calls"].sum()
     assert (table["refusals"] == table.select(REFUSALS).sum_horizontal()).all()
     assert table["calls"].sum() == sum(r.balance_calls["calls"].sum() for r in runs.values())
 

@@ -10,7 +10,7 @@ import sys
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from wastedcores.cli._app import app
 from wastedcores.errors import ModelWarning, WastedCoresError
@@ -81,14 +81,25 @@ def main() -> None:
         print(f"wastedcores: {name}{e.strerror or e}.", file=sys.stderr)
         sys.exit(2)
     except Exception as e:
-        if type(e).__module__.startswith(
-            "polars"
-        ):  # a file that vanished or changed while it was read
-            reason = str(e).strip().splitlines()[0]
-            print(f"wastedcores: reading or writing a table failed: {reason}.", file=sys.stderr)
-            sys.exit(2)
+        # a file that vanished or changed while it was read
+        if type(e).__module__.startswith("polars"):
+            _say_of_table(e)
         show = getattr(e, "show", None)  # typer's usage errors print themselves
         if show is None:
             raise
         show()
         sys.exit(getattr(e, "exit_code", 2))
+    except BaseException as e:
+        if type(e).__name__ == "PanicException":  # polars' decoders, of damaged data
+            _say_of_table(e)
+        raise
+
+
+def _say_of_table(e: BaseException) -> NoReturn:
+    reason = str(e).strip().splitlines()[0]
+    print(
+        f"wastedcores: reading or writing a table failed: {reason}. Is the file damaged, or did it change meanwhile? "
+        "Make it again from its source.",
+        file=sys.stderr,
+    )
+    sys.exit(2)
