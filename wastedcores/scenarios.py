@@ -71,7 +71,7 @@ class Scenario:
         for name, value in (given or {}).items():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                hint = f"; did you mean {near[0]}?" if near else "."
                 raise UsageError(
                     f"scenario {self.name} has no parameter {name!r}{hint} It has {', '.join(known)}."
                 )

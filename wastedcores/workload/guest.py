@@ -85,7 +85,13 @@ def round_jiffies(now: int, cpu: int, period: int = INTERVAL) -> int:
 
 
 def background(
-    w: Workload, machine: Machine, seed: int, kind: str, rcu_cpu: int, exits: bool
+    w: Workload,
+    machine: Machine,
+    seed: int,
+    kind: str,
+    rcu_cpu: int,
+    exits: bool,
+    offline: int | None = None,
 ) -> None:
     """Add the kernel threads of the guest.
 
@@ -99,6 +105,10 @@ def background(
         Where the recorder runs, and rcu_sched with it.
     exits
         Whether grace periods follow one another, as they do while tasks exit; else a few follow the start.
+    offline
+        CPU that goes at ``LEAD_NS`` and comes back. vmstat_cpuup_callback(), mm/vmstat.c, v4.1, cancels its work when it
+        goes and leaves it to the shepherd when it is back; migrate_timers(), kernel/time/timer.c, hands the shepherd,
+        were it there, to the CPU that took it offline.
     """
     boot = boot_of(machine)
     # jiffies of the guest when the replay begins, 0 = a whole second
@@ -106,6 +116,8 @@ def background(
     now = began - LEAD_NS // TICK_NS
     chance = (seed * 0xD1342543DE82EF95 >> 16) & 0xFFFFFFFF
     shepherd = boot.shepherds[chance % len(boot.shepherds)] % machine.cpus
+    if shepherd == offline:
+        shepherd = rcu_cpu
     fold = boot.first_fold - WHOLE_SECOND
     fold += (-3 * shepherd - fold) % INTERVAL
     offset = now % INTERVAL
@@ -116,7 +128,8 @@ def background(
     for place, cpu in enumerate(last):
         at = LEAD_NS * place // machine.cpus
         ticks = due[cpu] - now - at // TICK_NS
-        script = Script().sleep_jiffies(ticks) if due[cpu] > began else Script().wait(off[cpu])
+        rests = due[cpu] <= began or cpu == offline
+        script = Script().wait(off[cpu]) if rests else Script().sleep_jiffies(ticks)
         script.loop().compute(4 * US, 12 * US).flush(off[cpu], INTERVAL, offset).end()
         w.task(f"kworker/{cpu}", script, allowed=[cpu], cpu=cpu, start_ns=at, daemon=True)
     ticks = (-3 * shepherd - now) % INTERVAL or INTERVAL

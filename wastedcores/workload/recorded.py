@@ -53,6 +53,19 @@ def _create_threads(w: Workload, shell: Script, n: int, body: Script, comm: str)
     return shell.end()
 
 
+def _hotplug(w: Workload, machine: Machine, cpu: str) -> tuple[int | None, int]:
+    """A CPU goes for 300 ms; 300 ms after it is back the rest begins. Which CPU, and when in ns."""
+    if str(cpu) == "none":
+        return None, LEAD_NS
+    if not str(cpu).isdecimal() or int(cpu) >= machine.cpus:
+        raise WorkloadError(
+            f"machine {machine.name!r} has no CPU {cpu} to take offline, only 0-{machine.cpus - 1}; give one, or none"
+        )
+    w.hotplug(LEAD_NS, int(cpu), False)
+    w.hotplug(LEAD_NS + 300 * MS, int(cpu), True)
+    return int(cpu), LEAD_NS + 600 * MS
+
+
 def _pinned_nodes(machine: Machine) -> list[int]:
     if machine.nodes < 3:
         raise WorkloadError(
@@ -69,11 +82,13 @@ def recorded_gi(
     hogs: int = 2,
     lo_us: int = 20_000,
     hi_us: int = 60_000,
+    hotplug: str = "none",
 ) -> Workload:
     """``make -jJ`` of ``jobs`` compilers, each 20-60 ms, beside ``hogs`` R processes (paper 3.1)."""
     w = Workload("recorded-gi", Measure("make_s", "make start", "make end"))
     cpu = recorder_cpu(machine, seed, "gi")
-    background(w, machine, seed, "gi", cpu, exits=True)
+    off, start = _hotplug(w, machine, hotplug)
+    background(w, machine, seed, "gi", cpu, exits=True, offline=off)
     child = w.template(
         "cc1", Script().touch().compute(lo_us * US, hi_us * US).compute(60 * US).touch()
     )
@@ -91,25 +106,34 @@ def recorded_gi(
     rec = _hogs(w, Script().affinity(range(machine.cpus)), hogs)
     rec.mark("make start").compute(*FORK_NS).touch().fork(w.template("make", make))
     rec.wait_children(hogs)
-    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=LEAD_NS)
+    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=start)
     return w
 
 
-def recorded_gc(machine: Machine, seed: int, n: int = 0, limit_s: float = 3.0) -> Workload:
-    """Two threads a CPU pinned to nodes 1 and 2, created on node 1 (paper 3.2)."""
+def recorded_gc(
+    machine: Machine,
+    seed: int,
+    n: int = 0,
+    limit_s: float = 3.0,
+    pinned: bool = True,
+    hotplug: str = "none",
+) -> Workload:
+    """A thread a CPU pinned to nodes 1 and 2, created on node 1 (paper 3.2)."""
     w = Workload(
         "recorded-gc",
         Measure("cpus_of_work", "threads start", "threads stop", "ep", UNIT_NS),
-        (1, 2),
+        (1, 2) if pinned else None,
     )
-    cpus = _pinned_nodes(machine)
+    cpus = _pinned_nodes(machine) if pinned else list(range(machine.cpus))
+    cpu = cpus[0] if pinned else recorder_cpu(machine, seed, "gc")
     n = n or len(cpus)
     limit = int(limit_s * SECOND)
     work = Script().loop(until_ns=limit).compute(UNIT_NS).end()
-    background(w, machine, seed, "gc", cpus[0], exits=False)
+    off, start = _hotplug(w, machine, hotplug)
+    background(w, machine, seed, "gc", cpu, exits=False, offline=off)
     shell = Script().mark("threads start").affinity(cpus).compute(20 * US)
     _create_threads(w, shell, n, work, "ep").wait_children(0).mark("threads stop")
-    w.task("shell", shell, session=w.session(), allowed=[cpus[0]], cpu=cpus[0], start_ns=LEAD_NS)
+    w.task("shell", shell, session=w.session(), allowed=[cpu], cpu=cpu, start_ns=start)
     return w
 
 
@@ -119,17 +143,15 @@ def recorded_ms(
     """A CPU goes and comes back, then as many busy processes as CPUs start on node 2 (paper 3.4)."""
     w = Workload("recorded-ms", Measure("cpus_of_work", "start", "stop", "busy", UNIT_NS))
     node2 = machine.cpus_of_node(min(2, machine.nodes - 1))
-    off = str(hotplug) or str(node2[len(node2) // 2])
-    if off != "none":
-        w.hotplug(LEAD_NS, int(off), False)
-        w.hotplug(LEAD_NS + 300 * MS, int(off), True)
+    middle = str(node2[len(node2) // 2])
+    off, _ = _hotplug(w, machine, str(hotplug) or middle)
+    start = LEAD_NS + 600 * MS  # also where none goes
     limit = int(limit_s * SECOND)
-    background(w, machine, seed, "ms", node2[0], exits=False)
+    background(w, machine, seed, "ms", node2[0], exits=False, offline=off)
     child = w.template("busy", Script().touch().loop(until_ns=limit).compute(UNIT_NS).end().touch())
     shell = Script().mark("start").affinity(range(machine.cpus))
     shell.loop(n or machine.cpus).compute(*FORK_NS).touch().fork(child).end()
     shell.wait_children(0).mark("stop")
-    start = LEAD_NS + 600 * MS
     w.task("shell", shell, session=w.session(), allowed=[node2[0]], cpu=node2[0], start_ns=start)
     return w
 
@@ -143,6 +165,7 @@ def recorded_lu(
     limit_s: float = 4.0,
     hogs: int = 0,
     pinned: bool = True,
+    hotplug: str = "none",
 ) -> Workload:
     """Threads that spin at a barrier after every ``work_us`` (NAS lu, paper table 1)."""
     w = Workload(
@@ -151,14 +174,15 @@ def recorded_lu(
     cpus = _pinned_nodes(machine) if pinned else list(range(machine.cpus))
     n = n or (len(cpus) if pinned else machine.cpus - hogs)
     cpu = cpus[0] if pinned else recorder_cpu(machine, seed, "lu")
-    background(w, machine, seed, "lu", cpu, exits=False)
+    off, start = _hotplug(w, machine, hotplug)
+    background(w, machine, seed, "lu", cpu, exits=False, offline=off)
     meet = w.barrier(n)
-    deadline = LEAD_NS + (HOGS_FIRST_NS if hogs else 0) + int(limit_s * SECOND)
+    deadline = start + (HOGS_FIRST_NS if hogs else 0) + int(limit_s * SECOND)
     body = Script().loop(iterations, stopped_by=meet).compute(work_us * 1000)
     body.barrier(meet, "spin", deadline_ns=deadline).end()
     shell = _hogs(w, Script().affinity(cpus), hogs).mark("lu start").compute(20 * US)
     _create_threads(w, shell, n, body, "lu").wait_children(hogs).mark("lu end")
-    w.task("shell", shell, session=w.session(), allowed=[cpu], cpu=cpu, start_ns=LEAD_NS)
+    w.task("shell", shell, session=w.session(), allowed=[cpu], cpu=cpu, start_ns=start)
     return w
 
 
@@ -171,6 +195,7 @@ def recorded_db(
     lo_us: int = 1800,
     hi_us: int = 2200,
     noise_period_ms: float = 40.0,
+    hotplug: str = "none",
 ) -> Workload:
     """Workers that meet at a blocking barrier, disturbed by pinned noise (TPC-H, paper 3.3)."""
     w = Workload("recorded-db", Measure("db_s", "db start", "db end", "db"))
@@ -179,11 +204,12 @@ def recorded_db(
     if n % group:
         raise WorkloadError(f"{n} workers do not divide into groups of {group}")
     cpu = recorder_cpu(machine, seed, "db")
-    background(w, machine, seed, "db", cpu, exits=False)
+    off, start = _hotplug(w, machine, hotplug)
+    background(w, machine, seed, "db", cpu, exits=False, offline=off)
     period = int(noise_period_ms * MS)
     noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
     for c in range(machine.cpus):
-        w.task(f"noise/{c}", noise, allowed=[c], cpu=c, start_ns=LEAD_NS, daemon=True)
+        w.task(f"noise/{c}", noise, allowed=[c], cpu=c, start_ns=start, daemon=True)
     shell = Script().affinity(range(machine.cpus)).mark("db start")
     for _ in range(n // group):
         meet = w.barrier(group)
@@ -196,5 +222,5 @@ def recorded_db(
         )
         _create_threads(w, shell, group, body, "db")
     shell.wait_children(0).mark("db end")
-    w.task("rec", shell, allowed=[cpu], cpu=cpu, start_ns=LEAD_NS + 200 * MS)
+    w.task("rec", shell, allowed=[cpu], cpu=cpu, start_ns=start + 200 * MS)
     return w
