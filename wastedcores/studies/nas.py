@@ -6,12 +6,13 @@ on other nodes: on nodes with mean distance d (SLIT, 10 taken off) the work is W
 
     T = S + N * (time of one interval, from a replay)
 
-of a few seconds of the run in its steady state: N is 10^3 to 10^5, and every interval is like the others.
+of a few seconds of the run in its steady state: N is 10^3 to 10^5, and every interval is like the others. Only lu
+beside R finds its places so slowly that it has to be replayed whole.
 
-**Calibrated** from three printed numbers a program: Table 1's two columns and Table 3's *fixed* column. W and S (for
-a pipeline: W and the planes of a sweep, which give its fill and drain) come from the fixed runs, N from what the bug
-adds in Table 1, where 16 threads share 8 CPUs. **Predicted**: Table 3's *bug* column (64 threads share 8 CPUs) and lu
-beside four R. No number of these enters :func:`calibrate`.
+**Calibrated** from three printed numbers a program: Table 1's two columns and Table 3's *fixed* column. W and S come
+from the fixed runs, N from what the bug adds in Table 1, where 16 threads share 8 CPUs. Of lu, planes, rows and N are
+NPB's own for a problem class, so only W and the class are left to find. **Predicted**: Table 3's *bug* column (64
+threads share 8 CPUs) and lu beside four R. No number of these enters :func:`calibrate`.
 
 Table 3's fixed column is replayed with all four patches: with the missing-domains patch alone the replay leaves two
 threads on one CPU for good in most runs (the overload-on-wakeup bug keeps them there), which cg's 5.4 s rule out.
@@ -45,6 +46,10 @@ KINDS = {
     "sp": "barrier",
     "ua": "lock",
 }
+#: lu's cube by problem class: points of an edge, the outer two of which are boundary; iterations of two sweeps each
+#: (NPB 3.3: sys/setparams.c; LU/ssor.f: do k = 2, nz-1; blts.f: omp do schedule(static) over j = 2..ny-1)
+LU_GRIDS = {"A": 64, "B": 102, "C": 162}
+LU_ITERATIONS = 250
 MACHINE = "bulldozer8x8"
 TASK = "wastedcores.studies.runs:spmd"
 #: at least this many intervals: no program of the suite computes longer than this without meeting
@@ -114,7 +119,7 @@ class Parameters:
     intervals
         Barriers (pipeline: planes of all sweeps) of the whole run.
     planes
-        Pipeline: planes of a sweep.
+        Pipeline: planes of a sweep, and rows of a plane: it is a cube.
     remote
         Part by which work grows per unit of SLIT distance.
     """
@@ -156,8 +161,12 @@ def run(
     machine: str = MACHINE,
     spin_ns: int = SPIN_LIMIT_NS,
     spread: float = SPREAD,
+    whole: bool = False,
+    **more: int,
 ) -> Run:
-    """One replay of a program at a place, for a sweep."""
+    """One replay of a program at a place, for a sweep: of its steady state, or of the ``whole`` run."""
+    if whole:
+        more["intervals"] = round(p.intervals / p.per_mark)
     return Run.of(
         TASK,
         kernel=place.kernel,
@@ -167,12 +176,14 @@ def run(
         kind=p.kind,
         grain_ns=p.grain_ns(place, machine_named(machine)),
         planes=p.planes,
+        rows=p.planes,
         nodes=list(place.bound) if place.bound is not None else None,
         start_node=1,
         reonline=place.reonline,
         hogs=place.hogs,
         spin_ns=spin_ns,
         spread=spread,
+        **more,
     )
 
 
@@ -206,72 +217,91 @@ def calibrate(
         for app in KINDS
     }
     # what an interval takes above its share of the work: at first, what two on a CPU must lose
-    extra = {app: dict.fromkeys(SEEN, 0.0) for app in KINDS}
-    for app, kind in KINDS.items():
-        extra[app]["table1_bug"] = {"none": 0.0, "pipeline": 0.015}.get(kind, SPIN_LIMIT_NS / 1e9)
-    best: dict[str, Parameters] = {}
-    ours: dict[str, dict[str, float]] = {}
+    first = {"none": 0.0, "pipeline": 0.015}
+    shapes = [(app, planes) for app in KINDS for planes in _planes(app)]
+    extra = {
+        (app, planes): dict.fromkeys(SEEN, 0.0)
+        | {"table1_bug": first.get(KINDS[app], SPIN_LIMIT_NS / 1e9)}
+        for app, planes in shapes
+    }
+    found: dict[tuple[str, int], Parameters] = {}
+    ours: dict[tuple[str, int], dict[str, float]] = {shape: {} for shape in shapes}
     for _ in range(rounds):
-        best = {app: _fit(app, seen[app], extra[app]) for app in KINDS}
-        todo = [(app, place) for app in KINDS for place in SEEN]
+        for app, planes in shapes:
+            found[app, planes] = _fit(app, planes, seen[app], extra[app, planes])
+        todo = [(shape, place) for shape in shapes for place in SEEN]
         rows = iter(
-            execute([run(best[app], PLACES[place], s) for app, place in todo for s in seeds])
+            execute([run(found[shape], PLACES[place], s) for shape, place in todo for s in seeds])
         )
-        for app, place in todo:
-            p = best[app]
+        for shape, place in todo:
+            p = found[shape]
             interval = median(float(next(rows)["interval_s"]) for _ in seeds)
-            ours.setdefault(app, {})[place] = p.total_s(interval)
-            extra[app][place] = interval / p.per_mark - _plain(p, PLACES[place])
+            ours[shape][place] = p.total_s(interval)
+            extra[shape][place] = interval / p.per_mark - _plain(p, PLACES[place])
+
+    def miss(shape: tuple[str, int]) -> float:
+        return sum(math.log(ours[shape][place] / seen[shape[0]][place]) ** 2 for place in SEEN)
+
+    best = {app: min(((app, planes) for planes in _planes(app)), key=miss) for app in KINDS}
     return {
         app: {
-            "parameters": asdict(best[app]),
+            "parameters": asdict(found[shape]),
             "residuals": {
-                place: round(ours[app][place] / value - 1, 4) for place, value in seen[app].items()
+                place: round(ours[shape][place] / value - 1, 4)
+                for place, value in seen[app].items()
             },
         }
-        for app in KINDS
+        for app, shape in best.items()
     }
 
 
+def _planes(app: str) -> tuple[int, ...]:
+    """Planes that a program may have: those of a problem class; 0: it has none."""
+    return tuple(g - 2 for g in LU_GRIDS.values()) if KINDS[app] == "pipeline" else (0,)
+
+
 def _plain(p: Parameters, place: Place) -> float:
-    """Work of one interval spread over the CPUs; a pipeline's fill and drain counted."""
+    """Work of one interval spread over the CPUs; a pipeline's fill, drain and uneven rows counted."""
     each = p.grain_ns(place, machine_named(MACHINE)) / 1e9 * place.threads / place.cpus
-    return each * (1 + (place.cpus - 1) / p.planes) if p.kind == "pipeline" else each
+    return each * _uneven(p.planes, place.cpus) if p.kind == "pipeline" else each
 
 
-def _fit(app: str, seen: dict[str, float], extra: dict[str, float]) -> Parameters:
+def _uneven(planes: int, cpus: int) -> float:
+    """Time of a plane by that of evenly spread work: the CPUs with most rows lead, the others' come as fill and drain."""
+    most = -(-planes // cpus)
+    return (most + (planes - most) / planes) * cpus / planes
+
+
+def _fit(app: str, planes: int, seen: dict[str, float], extra: dict[str, float]) -> Parameters:
     """Parameters that meet the three times best, without a price of remote memory if that is good enough."""
-    simple, miss = _search(app, seen, extra, remote=False)
-    if miss <= GOOD_FIT or KINDS[app] == "pipeline":
+    simple, miss = _search(app, planes, seen, extra, remote=False)
+    if miss <= GOOD_FIT:
         return simple
-    richer, less = _search(app, seen, extra, remote=True)
+    richer, less = _search(app, planes, seen, extra, remote=True)
     return richer if less < miss / 2 else simple
 
 
 def _search(
-    app: str, seen: dict[str, float], extra: dict[str, float], *, remote: bool
+    app: str, planes: int, seen: dict[str, float], extra: dict[str, float], *, remote: bool
 ) -> tuple[Parameters, float]:
     """Least squares of the logarithms by a grid that closes in; the worst miss beside it.
 
-    The grid spans work, the second parameter (serial part, or planes), intervals and the price of memory. Three numbers
-    cannot tell intervals and price apart: where the price is fitted, the program has as few intervals as any.
+    The grid spans work, serial part, intervals and the price of memory. Three numbers cannot tell intervals and price
+    apart: where the price is fitted, the program has as few intervals as any. A pipeline's intervals are known.
     """
     kind, machine = KINDS[app], machine_named(MACHINE)
     scale = max(seen.values())
-    fewest = 1.0 if kind == "none" else seen["table1_fixed"] / COARSEST_S
-    low = np.array(
-        [
-            np.log(min(seen.values())),
-            np.log(4.0) if kind == "pipeline" else 0.0,
-            np.log(fewest),
-            0.0,
-        ]
-    )
+    if planes:
+        fewest = most = 2.0 * LU_ITERATIONS * planes
+    else:
+        fewest = 1.0 if kind == "none" else seen["table1_fixed"] / COARSEST_S
+        most = fewest if kind == "none" or remote else 1e7
+    low = np.array([np.log(min(seen.values())), 0.0, np.log(fewest), 0.0])
     high = np.array(
         [
             np.log(scale * 64),
-            np.log(2000.0) if kind == "pipeline" else min(seen.values()),
-            np.log(fewest) if kind == "none" or remote else np.log(1e7),
+            0.0 if planes else min(seen.values()),
+            np.log(most),
             0.5 if remote else 0.0,
         ]
     )
@@ -282,31 +312,29 @@ def _search(
         axes = [
             np.linspace(a, b, 9) if b > a else np.array([a]) for a, b in zip(low, high, strict=True)
         ]
-        w, second, n, r = np.meshgrid(*axes, indexing="ij")
+        w, serial, n, r = np.meshgrid(*axes, indexing="ij")
         misses = []
         for place, value in seen.items():
             at = PLACES[place]
             each = np.exp(w) * (1 + r * distance(machine, at.reach)) / at.cpus
-            if kind == "pipeline":
-                ours = each * (1 + (at.cpus - 1) / np.exp(second)) + np.exp(n) * extra[place]
-            else:
-                ours = second + each + np.exp(n) * extra[place]
-            misses.append(np.log(np.maximum(ours, 1e-9) / value))
+            each *= _uneven(planes, at.cpus) if planes else 1
+            misses.append(
+                np.log(np.maximum(serial + each + np.exp(n) * extra[place], 1e-9) / value)
+            )
         error = np.sum(np.square(misses), axis=0)
         at_best = np.unravel_index(np.argmin(error), error.shape)
-        best = np.array([w[at_best], second[at_best], n[at_best], r[at_best]])
+        best = np.array([w[at_best], serial[at_best], n[at_best], r[at_best]])
         worst = max(abs(float(m[at_best])) for m in misses)
         half = (high - low) * 0.35
         low, high = np.maximum(best - half, floor), np.minimum(best + half, ceiling)
-    pipeline = kind == "pipeline"
     return (
         Parameters(
             app,
             kind,
             work_s=float(np.exp(best[0])),
-            serial_s=0.0 if pipeline else float(best[1]),
-            intervals=float(np.exp(best[2])),
-            planes=round(float(np.exp(best[1]))) if pipeline else 0,
+            serial_s=float(best[1]),
+            intervals=fewest if fewest == most else float(np.exp(best[2])),
+            planes=planes,
             remote=float(best[3]),
         ),
         worst,

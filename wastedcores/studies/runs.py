@@ -19,14 +19,16 @@ from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
 from wastedcores.workload.program import Program
 from wastedcores.workload.recorded import recorded_gi, recorded_ms
-from wastedcores.workload.spmd import Spmd, program
+from wastedcores.workload.spmd import MARK, Spmd, program
 
 #: what a rate is measured over, and what comes before it: threads find their places in the first half second
 SETTLE_NS = 700_000_000
 WINDOW_NS = 1_500_000_000
 #: intervals that a rate needs; the window is made longer until it has them
 ENOUGH = 8
-LONGEST_NS = 120_000_000_000
+LONGEST_NS = 400_000_000_000
+#: a whole run that takes longer is measured by what it did until then
+WHOLE_NS = 900_000_000_000
 TICK_NS = 4_000_000
 
 
@@ -85,7 +87,7 @@ def spmd(
     tick_ns: int = TICK_NS,
     **spec: Any,
 ) -> dict:
-    """Rate of a program of many equal threads.
+    """Rate of a program of many equal threads: in its steady state; with ``intervals``, over the whole run.
 
     Returns
     -------
@@ -95,7 +97,7 @@ def spmd(
     Raises
     ------
     WorkloadError
-        No rate after two simulated minutes.
+        No rate after minutes of simulated time.
     """
     if spec.get("nodes") is not None:
         spec["nodes"] = tuple(spec["nodes"])
@@ -105,6 +107,8 @@ def spmd(
         raw = _simulate(work, machine, kernel, seed, tick_ns)
         begin = raw.phase_ns + what.start_ns
         return _row(raw, (raw.end_ns - begin) / 1e9, begin, raw.end_ns)
+    if what.intervals is not None:
+        return _whole(what, work, machine, kernel, seed, tick_ns)
     window = WINDOW_NS
     while True:
         begin = what.start_ns + SETTLE_NS
@@ -125,6 +129,21 @@ def spmd(
         )
     span = int(marks[-1] - marks[0])
     return _row(raw, span / (len(marks) - 1) / 1e9, int(marks[0]), int(marks[-1]))
+
+
+def _whole(
+    what: Spmd, work: Program, machine: str, kernel: str, seed: int, tick_ns: int
+) -> dict[str, Any]:
+    """Mean time of an interval from the program's start to its end, for a program that finds its places slowly."""
+    raw = _simulate(work, machine, kernel, seed, tick_ns, until_ns=what.start_ns + WHOLE_NS)
+    marks = raw.log[raw.log[:, 1] == codes.LOG_MARK]
+    mine = [int(r[0]) for r in marks if work.texts[int(r[6])] == MARK]
+    if not mine:
+        raise WorkloadError(
+            f"{what.kind} program of {what.threads} threads: no interval in {WHOLE_NS / 1e9:.0f} simulated seconds."
+        )
+    begin = raw.phase_ns + what.start_ns
+    return _row(raw, (mine[-1] - begin) / len(mine) / 1e9, begin, mine[-1])
 
 
 def _row(raw: RawReplay, interval_s: float, begin_ns: int, end_ns: int) -> dict:

@@ -125,7 +125,7 @@ def _table3(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> Itera
 def _lu_r(p: Parameters, seeds: Sequence[int]) -> Iterator[Bar]:
     def setting(p: Parameters, options: dict) -> Setting:
         roles = {
-            side: [run(p, PLACES[f"lu_r_{side}"], s, **options) for s in seeds]
+            side: [run(p, PLACES[f"lu_r_{side}"], s, whole=side == "bug", **options) for s in seeds]
             for side in ("bug", "fixed")
         }
         return Setting(roles, "interval_s", lambda m: p.total_s(m["bug"]) / p.total_s(m["fixed"]))

@@ -12,7 +12,13 @@ KWORKER_NS = 8_000
 KWORKER_APART_NS = 12 * MS
 
 
-def add_kworkers(w: Workload, machine: Machine, seed: int, parked: int | None = None) -> None:
+def add_kworkers(
+    w: Workload,
+    machine: Machine,
+    seed: int,
+    parked: int | None = None,
+    period_ns: int = SECOND,
+) -> None:
     """Add a kworker per CPU that runs 8 us once a second, as on the recorded idle guests.
 
     Parameters
@@ -23,12 +29,14 @@ def add_kworkers(w: Workload, machine: Machine, seed: int, parked: int | None = 
         Where; the seed decides when in a second they run.
     parked
         A CPU that goes offline and so has none.
+    period_ns
+        From one run of a kworker to its next.
     """
     offset = (seed * 0xD1342543DE82EF95 >> 16) % SECOND
-    work = Script().loop().compute(KWORKER_NS).sleep(SECOND).end()
+    work = Script().loop().compute(KWORKER_NS).sleep(period_ns).end()
     for cpu in range(machine.cpus):
         if cpu != parked:
-            at = (offset + (machine.cpus - 1 - cpu) * KWORKER_APART_NS) % SECOND
+            at = (offset + (machine.cpus - 1 - cpu) * KWORKER_APART_NS) % period_ns
             w.task(f"kworker/{cpu}", work, allowed=[cpu], cpu=cpu, start_ns=at, daemon=True)
 
 

@@ -6,14 +6,13 @@ the recorder's own processes cost (48 us for a fork, 20 us for a thread) was rea
 
 from __future__ import annotations
 
-from wastedcores.engine import codes
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Measure, Script, Workload
 from wastedcores.workload.guest import FORK_NS, LEAD_NS, MS, SETSID_NS, US, background, recorder_cpu
+from wastedcores.workload.threads import Creation
 
 SECOND = 1_000_000_000
-JUMPS = (codes.OP_LOOP, codes.OP_LOOP_BARRIER)
 #: a unit of work of the pure loops
 UNIT_NS = 200_000
 #: between the hogs and the rest
@@ -32,25 +31,10 @@ def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
 
 
 def _create_threads(w: Workload, shell: Script, n: int, body: Script, comm: str) -> Script:
-    """pthread_create() n times, 20-28 us each as in the recordings.
-
-    The new thread's first page faults meet the creator's mmap() for the next stack (mmap_sem): it starts where fork
-    put it, sleeps after a few us and is woken by the creator, which can pull it into the creator's LLC; or the creator
-    sleeps, and is woken on the thread's node. Without this the threads would begin where only fork balancing put them.
-    """
-    mmap_sem = w.lock()
-    thread = Script().touch().compute(1 * US, 3 * US)
-    for _ in range(2):
-        thread.lock(mmap_sem, "block", shared=True).compute(1 * US, 4 * US)
-        thread.unlock(mmap_sem, shared=True).compute(8 * US, 25 * US)
-    thread.rows += [
-        (op, a + len(thread.rows) if op in JUMPS else a, *rest) for op, a, *rest in body.rows
-    ]
-    template = w.template(comm, thread.touch())
-    shell.loop(n).lock(mmap_sem, "block").compute(4 * US, 6 * US).unlock(mmap_sem)
-    shell.compute(500, 1_500).lock(mmap_sem, "block").compute(1 * US, 2 * US).unlock(mmap_sem)
-    shell.compute(8 * US, 12 * US).touch().fork(template).compute(500, 4_500)
-    return shell.end()
+    """Create n equal threads, one after the other."""
+    creation = Creation(w)
+    template = creation.template(comm, body)
+    return creation.create(shell.loop(n), template).end()
 
 
 def _hotplug(w: Workload, machine: Machine, cpu: str) -> tuple[int | None, int]:

@@ -9,9 +9,11 @@ Four kinds:
   lock (ua: the locks of its mortar points; neighbouring elements share one);
 * ``pipeline``: sweeps over planes; a thread starts on a plane when its neighbour has finished its part of it, forwards
   and then backwards, a barrier after each sweep (lu: ``sync_left``/``sync_right``, flags in memory that are polled
-  without any limit, NPB 3.3 LU/ssor.f and syncs.f).
+  without any limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are dealt out as ``schedule(static)`` does it:
+  where they do not divide, the first threads have one more, and all others wait for these.
 
-The master forks the others and is thread 0, as under OpenMP; it marks every interval, so rates can be read off a trace.
+The master creates the others as pthread_create() does (``threads.py``) and is thread 0, as under OpenMP; it marks every
+interval, so rates can be read off a trace.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from dataclasses import dataclass
 
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.background import add_hogs, add_kworkers
+from wastedcores.workload.background import SECOND, add_hogs, add_kworkers
 from wastedcores.workload.builder import Measure, Script, Workload
 from wastedcores.workload.program import Program
+from wastedcores.workload.threads import Creation
 
 KINDS = ("none", "barrier", "lock", "pipeline")
 #: libgomp without OMP_WAIT_POLICY polls 300 000 times before it sleeps (config/linux/wait.h: do_spin(), team.c/env.c:
@@ -47,9 +50,9 @@ class Spmd:
     threads, kind
         How many, and how they wait for each other.
     grain_ns
-        Work of one thread in an interval (for a pipeline: on a plane; for none: all of it).
-    planes
-        Planes of a sweep.
+        Work of one thread in an interval, mean over the threads (for a pipeline: on a plane; for none: all of it).
+    planes, rows
+        Planes of a sweep, and rows of a plane that the threads share; no rows: every thread has the same work.
     nodes
         Nodes it is bound to (``numactl --cpunodebind``); None: anywhere.
     start_node
@@ -57,7 +60,10 @@ class Spmd:
     reonline
         A CPU that goes offline and comes back before; None: none does.
     hogs
-        Single-threaded programs in sessions of their own that run all the time (the paper's R).
+        Single-threaded programs in sessions of their own that run all the time (the paper's R), started one after
+        the other.
+    kworker_ns
+        How often a kernel thread runs on each CPU.
     spin_ns, spread
         As :data:`SPIN_LIMIT_NS` and :data:`SPREAD`.
     intervals
@@ -68,10 +74,12 @@ class Spmd:
     kind: str
     grain_ns: int
     planes: int = 0
+    rows: int = 0
     nodes: tuple[int, ...] | None = None
     start_node: int = 1
     reonline: int | None = None
     hogs: int = 0
+    kworker_ns: int = SECOND
     spin_ns: int = SPIN_LIMIT_NS
     spread: float = SPREAD
     intervals: int | None = None
@@ -81,7 +89,14 @@ class Spmd:
         """When the program is started; before that comes the hotplug, or the hogs find their place."""
         if self.reonline is not None:
             return 2 * _SETTLE_NS
-        return _SETTLE_NS if self.hogs else 0
+        return _SETTLE_NS * self.hogs
+
+    def grain_of(self, i: int) -> float:
+        """Work of thread ``i`` in an interval, in ns."""
+        if not self.rows:
+            return self.grain_ns
+        each, more = divmod(self.rows, self.threads)
+        return self.grain_ns * self.threads * (each + (i < more)) / self.rows
 
 
 def program(spec: Spmd, machine: Machine, seed: int = 1) -> Program:
@@ -118,7 +133,7 @@ def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
     session = w.session()
     meet = w.barrier(spec.threads)
     locks = [w.lock() for _ in range(max(spec.threads // 2, 1))] if spec.kind == "lock" else []
-    edges = 2 * (spec.threads - 1) if spec.kind == "pipeline" else 0
+    edges = 2 * (min(spec.rows or spec.threads, spec.threads) - 1) if spec.kind == "pipeline" else 0
     flags = [w.semaphore(i % 2) for i in range(2 * edges)]
     parts = _Parts(spec, meet, locks, flags)
     master = Script()
@@ -126,12 +141,13 @@ def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
         master.affinity(bound)
     if ends:
         master.mark("start")
+    creation = Creation(w)
     for i in range(1, spec.threads):
-        master.fork(w.template("nas", parts.thread(i, Script())))
+        creation.create(master, creation.template("nas", parts.thread(i, Script())))
     parts.thread(0, master)
     if ends:
         master.wait_children(0).mark("end")
-    add_hogs(w, spec.hogs, cpu=home[0])
+    add_hogs(w, spec.hogs, cpu=home[0], apart_ns=_SETTLE_NS)
     w.task(
         "nas",
         master,
@@ -140,7 +156,7 @@ def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
         cpu=home[0],
         start_ns=spec.start_ns,
     )
-    add_kworkers(w, machine, seed, spec.reonline)
+    add_kworkers(w, machine, seed, spec.reonline, spec.kworker_ns)
     if spec.reonline is not None:
         w.hotplug(0, spec.reonline, False)
         w.hotplug(_SETTLE_NS, spec.reonline, True)
@@ -176,14 +192,14 @@ class _Parts:
         """Thread ``i``: for ever (its piece of work once for ``none``), and thread 0 marks."""
         spec = self.spec
         if spec.kind == "none":
-            self._work(script)
+            self._work(script, i)
             return script.mark(MARK) if i == 0 else script
         script.loop(spec.intervals)
         if spec.kind == "pipeline":
             self._sweep(script, i, back=False)
             self._sweep(script, i, back=True)
         else:
-            self._work(script)
+            self._work(script, i)
             if spec.kind == "lock":
                 lock = self.locks[i % len(self.locks)]
                 script.lock(lock, "spin_block", spec.spin_ns).compute(HOLD_NS).unlock(lock)
@@ -192,16 +208,22 @@ class _Parts:
             script.mark(MARK)
         return script.end()
 
-    def _work(self, script: Script) -> None:
-        grain, spread = self.spec.grain_ns, self.spec.spread
+    def _work(self, script: Script, i: int) -> None:
+        grain, spread = self.spec.grain_of(i), self.spec.spread
         script.compute(round(grain * (1 - spread)), round(grain * (1 + spread)))
 
     def _barrier(self, script: Script) -> None:
         script.barrier(self.meet, "spin_block", self.spec.spin_ns)
 
     def _sweep(self, script: Script, i: int, back: bool) -> None:
-        """Thread ``i``'s part of a sweep: one flag between neighbours, so a thread is at most one plane ahead."""
-        n = self.spec.threads
+        """Thread ``i``'s part of a sweep: one flag between neighbours, so a thread is at most one plane ahead.
+
+        Threads without a row are not in the line (``mthreadnum``, NPB 3.3 LU/ssor.f); they wait at the barrier.
+        """
+        n = min(self.spec.rows or self.spec.threads, self.spec.threads)
+        if i >= n:
+            self._barrier(script)
+            return
         before, behind = (i, i - 1) if back else (i - 1, i)
         base = 2 * (n - 1) if back else 0
         has_before, has_behind = (i < n - 1, i > 0) if back else (i > 0, i < n - 1)
@@ -209,7 +231,7 @@ class _Parts:
         if has_before:
             script.wait(self.flags[base + 2 * before], "spin")
             script.post(self.flags[base + 2 * before + 1])
-        self._work(script)
+        self._work(script, i)
         if has_behind:
             script.wait(self.flags[base + 2 * behind + 1], "spin")
             script.post(self.flags[base + 2 * behind])
