@@ -16,6 +16,7 @@ LAYERS = {
     "wastedcores": 0,
     "wastedcores.errors": -1,
     "wastedcores.resources": 0,
+    "wastedcores.sources": 0,
     "wastedcores.engine": 0,  # imports nothing of ours: arrays in, arrays out
     "wastedcores.trace": 1,
     "wastedcores.topology.cpulist": 0,

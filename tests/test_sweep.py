@@ -59,6 +59,43 @@ def test_sweep__each_run_once_in_order_and_not_again(tmp_path):
     assert len(log.read_text().splitlines()) == 12
 
 
+def test_sweep__what_other_code_made_is_done_again(tmp_path, monkeypatch):
+    """Runs of an engine that has changed since are neither counted as done nor mixed into the table."""
+    log, out = tmp_path / "log", tmp_path / "t.parquet"
+    runs = grid("sweep_tasks:double", {"x": range(3)}, fixed={"log": str(log)})
+    old, _ = quiet(runs, out, workers=1)
+    keys = [r.key for r in runs]
+    with monkeypatch.context() as patch:
+        patch.setattr("wastedcores.sweep.digest", lambda module: "other")
+        assert not {r.key for r in runs} & set(keys)
+        store = out.with_name("t.parquet.runs")
+        store.mkdir()
+        # a run that the old code had finished when it was interrupted
+        (store / f"{keys[0]}.json").write_text('{"twice": -1, "error": null}')
+        new, notes = quiet(runs, out, workers=1, keep=True)
+    assert notes == []
+    assert len(log.read_text().splitlines()) == 6
+    assert new["twice"].to_list() == old["twice"].to_list() == [0, 2, 4]
+    assert set(new["code"]) == {"other"}
+    assert pl.read_parquet(out).height == 3
+    assert not store.exists()
+
+
+def test_sweep__keeps_other_runs_of_the_same_code_if_asked(tmp_path):
+    log, out = tmp_path / "log", tmp_path / "t.parquet"
+    first = grid("sweep_tasks:double", {"x": range(3)}, fixed={"log": str(log)})
+    second = grid("sweep_tasks:double", {"x": range(2, 6)}, fixed={"log": str(log)})
+    quiet(first, out, workers=1)
+    table, notes = quiet(second, out, workers=1, keep=True)
+    assert notes == ["1 of 4 runs were done earlier"]
+    assert table["x"].to_list() == [2, 3, 4, 5]
+    assert sorted(pl.read_parquet(out)["x"].to_list()) == [0, 1, 2, 3, 4, 5]
+    quiet(first, out, workers=1, keep=True)
+    assert len(log.read_text().splitlines()) == 6
+    quiet(first, out, workers=1)
+    assert pl.read_parquet(out).height == 3
+
+
 def test_sweep__lists_are_arguments_too(tmp_path):
     runs = [Run.of("sweep_tasks:total", numbers=[1, 2, n]) for n in (3, 4)]
     table, _ = quiet(runs, tmp_path / "t.parquet", workers=1)

@@ -3,6 +3,7 @@
 A *run* is a task by name (``"package.module:function"``) and its keyword arguments; the task returns a flat dict of
 plain values, one row of the table. Finished runs are kept one file each in ``OUT.runs/`` until the table is written in
 one go, so a sweep that was interrupted goes on where it was; runs that an earlier table holds are not run again either.
+A run is known by its task, its arguments and the code that it runs (``sources.py``): what other code made is done again.
 Every run is in the table exactly once, in the order given, also when a worker died under it. A run that failed is a
 row with its ``error``, and is tried again next time.
 """
@@ -16,8 +17,9 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
@@ -28,8 +30,8 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from wastedcores import __version__
 from wastedcores.errors import ModelWarning, UsageError, WastedCoresError
+from wastedcores.sources import digest
 
 #: how often a run is given to a new worker when its worker died
 LIVES = 3
@@ -63,9 +65,14 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Name of this run: a hash of task, arguments and package version."""
-        text = json.dumps([__version__, self.task, sorted(self.arguments)], sort_keys=True)
+        """Name of this run: a hash of task, arguments and code."""
+        text = json.dumps([self.code, self.task, sorted(self.arguments)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def code(self) -> str:
+        """Digest of the code that it runs."""
+        return digest(self.task.partition(":")[0])
 
 
 def grid(
@@ -141,6 +148,7 @@ def sweep(
     scheduler: str | None = None,
     progress: bool = True,
     note: Callable[[str], None] | None = None,
+    keep: bool = False,
 ) -> pl.DataFrame:
     """Do every run once and write one Parquet table.
 
@@ -158,11 +166,13 @@ def sweep(
         Show a bar on stderr.
     note
         Called with remarks, such as how many runs were kept; default prints to stderr.
+    keep
+        Whether other runs of an earlier table stay in the file, if the code of these runs made them.
 
     Returns
     -------
     polars.DataFrame
-        ``run`` (the key), the arguments, the task's values, ``error``; one row a run.
+        ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, ``error``; one row a run.
 
     Raises
     ------
@@ -196,7 +206,7 @@ def sweep(
     finally:
         engine.close()
     table = _table([(r, done[r.key]) for r in todo])
-    store.publish(table)
+    store.publish(table, others=store.others(todo) if keep else [])
     return table
 
 
@@ -207,26 +217,33 @@ class _Store:
         self.out = out
         self.folder = out.with_name(out.name + ".runs")
 
+    def _earlier(self) -> list[dict[str, Value]]:
+        """Rows of the table as it is, without failed ones."""
+        if not self.out.exists():
+            return []
+        try:
+            table = pl.read_parquet(self.out)
+        except (pl.exceptions.PolarsError, OSError) as e:
+            raise UsageError(
+                f"{self.out}: expected the table of an earlier sweep, got a file that does not read as Parquet "
+                f"({str(e).splitlines()[0]}). Name another file or remove it."
+            ) from None
+        if not {"run", "error"} <= set(table.columns):
+            raise UsageError(
+                f"{self.out}: expected the table of an earlier sweep (columns run, error), got columns "
+                f"{', '.join(table.columns[:6])}. Name another file."
+            )
+        return table.filter(pl.col("error").is_null()).to_dicts()
+
+    def others(self, runs: Sequence[Run]) -> list[dict[str, Value]]:
+        """Rows of the table that are of other runs, but of the same code."""
+        keys, codes = {r.key for r in runs}, {r.code for r in runs}
+        return [
+            row for row in self._earlier() if row["run"] not in keys and row.get("code") in codes
+        ]
+
     def finished(self, keys: set[str]) -> dict[str, dict[str, Value]]:
-        done: dict[str, dict[str, Value]] = {}
-        if self.out.exists():
-            try:
-                table = pl.read_parquet(self.out)
-            except (pl.exceptions.PolarsError, OSError) as e:
-                raise UsageError(
-                    f"{self.out}: expected the table of an earlier sweep, got a file that does not read as Parquet "
-                    f"({str(e).splitlines()[0]}). Name another file or remove it."
-                ) from None
-            if not {"run", "error"} <= set(table.columns):
-                raise UsageError(
-                    f"{self.out}: expected the table of an earlier sweep (columns run, error), got columns "
-                    f"{', '.join(table.columns[:6])}. Name another file."
-                )
-            done = {
-                row["run"]: row
-                for row in table.to_dicts()
-                if row["run"] in keys and row["error"] is None
-            }
+        done = {str(row["run"]): row for row in self._earlier() if row["run"] in keys}
         for path in self.folder.glob("*.json"):
             if path.stem in keys:
                 try:
@@ -243,10 +260,10 @@ class _Store:
         part.write_text(json.dumps(row))
         part.replace(self.folder / f"{key}.json")
 
-    def publish(self, table: pl.DataFrame) -> None:
+    def publish(self, table: pl.DataFrame, others: list[dict[str, Value]]) -> None:
         self.out.parent.mkdir(parents=True, exist_ok=True)
         part = self.out.with_name(self.out.name + ".part")
-        table.write_parquet(part)
+        (_frame([*table.to_dicts(), *others]) if others else table).write_parquet(part)
         part.replace(self.out)
         for path in self.folder.glob("*"):
             if path.suffix in (".json", ".part"):
@@ -255,13 +272,21 @@ class _Store:
             self.folder.rmdir()
 
 
+#: columns that are not the task's
+_OURS = ("run", "code", "error")
+
+
 def _table(results: list[tuple[Run, dict[str, Value]]]) -> pl.DataFrame:
     """One row a run; columns in the order of first appearance, ``error`` last."""
     rows = []
     for run, row in results:
         given = {k: v for k, v in run.arguments if not isinstance(v, list | tuple | dict)}
-        rest = {k: v for k, v in row.items() if k not in given and k not in ("run", "error")}
-        rows.append({"run": run.key, **given, **rest, "error": row.get("error")})
+        rest = {k: v for k, v in row.items() if k not in given and k not in _OURS}
+        rows.append({"run": run.key, "code": run.code, **given, **rest, "error": row.get("error")})
+    return _frame(rows)
+
+
+def _frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
     names = dict.fromkeys(k for row in rows for k in row if k != "error")
     return pl.DataFrame(
         [{n: row.get(n) for n in (*names, "error")} for row in rows],
@@ -285,9 +310,7 @@ def _here(runs: list[Run], workers: int) -> Generator[tuple[Run, dict[str, Value
         while waiting or under_way:
             if pool is None:
                 pool = ProcessPoolExecutor(
-                    max_workers=min(workers, len(runs)),
-                    mp_context=get_context("spawn"),
-                    initializer=_worker_begins,
+                    max_workers=min(workers, len(runs)), mp_context=get_context("spawn")
                 )
             broken = False
             # the first run alone: it compiles the engine, the other processes find that in the cache
@@ -296,7 +319,8 @@ def _here(runs: list[Run], workers: int) -> Generator[tuple[Run, dict[str, Value
                 while waiting and len(under_way) < most:
                     run = waiting.pop()
                     try:
-                        under_way[pool.submit(execute, run.task, run.arguments)] = run
+                        with _no_ctrl_c():  # what submits also starts processes
+                            under_way[pool.submit(execute, run.task, run.arguments)] = run
                     except BrokenExecutor:
                         waiting.append(run)
                         raise
@@ -324,9 +348,17 @@ def _here(runs: list[Run], workers: int) -> Generator[tuple[Run, dict[str, Value
         _end(pool)
 
 
-def _worker_begins() -> None:
-    """Ctrl-C goes to the whole process group; the parent decides what happens then."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _no_ctrl_c() -> Iterator[None]:
+    """Hold Ctrl-C back; processes started meanwhile never see it, from their first instruction on.
+
+    It goes to the whole process group, and the parent decides what happens then.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(pool: ProcessPoolExecutor | None) -> None:
@@ -359,11 +391,13 @@ def _dask(runs: list[Run], address: str) -> Generator[tuple[Run, dict[str, Value
             "the address that it prints."
         ) from None
     try:
-        versions = {str(v) for v in client.run(_version, on_error="return").values()}
-        if versions - {__version__}:
+        modules = sorted({r.task.partition(":")[0] for r in runs if r.code})
+        here = _installed(modules)
+        there = {str(v) for v in client.run(_installed, modules, on_error="return").values()}
+        if there - {here}:
             raise UsageError(
-                f"the workers at {address} must have wastedcores {__version__} as here, got "
-                f"{', '.join(sorted(versions - {__version__}))}; install the same version there."
+                f"the workers at {address} must have the code of here, wastedcores {here}, got "
+                f"{', '.join(sorted(there - {here}))}; install the same there."
             )
         named = {f"wastedcores-{r.key}-{os.urandom(4).hex()}": r for r in runs}
         futures = [
@@ -393,10 +427,11 @@ def _knock(address: str) -> None:
     socket.create_connection((at.hostname, at.port), timeout=CONNECT_S).close()
 
 
-def _version() -> str:
-    from wastedcores import __version__ as there
+def _installed(modules: list[str]) -> str:
+    """Version and code of the tasks, where it is called."""
+    from wastedcores import __version__ as version
 
-    return there
+    return " ".join([version, *(digest(module) for module in modules)])
 
 
 def _bar(total: int, done: int, show: bool) -> Any:
