@@ -53,12 +53,12 @@ def test_calibrate__does_read_what_it_may(calibrated):
 def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
     """What the command line calls hands over tables without the predicted cells."""
     from wastedcores.errors import DatasetError
-    from wastedcores.studies import scorecard
+    from wastedcores.studies import calibration
 
     seen = []
-    monkeypatch.setattr(scorecard.nas, "calibrate", lambda t, *a, **k: seen.append(t) or {})
-    monkeypatch.setattr(scorecard.tpch, "calibrate", lambda t, *a, **k: seen.append(t) or {})
-    scorecard.calibrate(tmp_path)
+    monkeypatch.setattr(calibration.nas, "calibrate", lambda t, *a, **k: seen.append(t) or {})
+    monkeypatch.setattr(calibration.tpch, "calibrate", lambda t, *a, **k: seen.append(t) or {})
+    calibration.calibrate(tmp_path)
     assert len(seen) == 2
     for tables in seen:
         for table, row, column in (
@@ -111,7 +111,7 @@ def test_run__a_whole_run_of_lu_has_npbs_iterations():
     given = dict(nas.run(p, nas.PLACES["lu_r_bug"], 1, whole=True).arguments)
     assert given["intervals"] == nas.LU_ITERATIONS
     assert given["rows"] == given["planes"] == 100
-    assert "intervals" not in dict(nas.run(p, nas.PLACES["lu_r_bug"], 1).arguments)
+    assert dict(nas.run(p, nas.PLACES["lu_r_bug"], 1).arguments)["intervals"] is None
 
 
 def test_distance__of_the_papers_nodes():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import TopologyError, WorkloadError
-from wastedcores.studies import nas, published, runs, scorecard, sensitivity, tornado, tpch
+from wastedcores.studies import nas, published, runs, sensitivity, tornado, tpch
+from wastedcores.studies.calibration import calibration
 from wastedcores.studies.databases import database
 from wastedcores.sweep import Run, execute
 
@@ -61,7 +62,7 @@ def test_database__one_barrier_or_one_a_pool():
 
 
 def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():
-    parameters = nas.parameters_from(scorecard.calibration()["nas"])
+    parameters = nas.parameters_from(calibration()["nas"])
     bars = tornado.bars(parameters, seeds=[1])
     assert {b.id for b in bars} == {
         *(f"table3.{app}.bug" for app in nas.KINDS),

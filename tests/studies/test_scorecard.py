@@ -9,6 +9,7 @@ import pytest
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures import scorecard as fig
 from wastedcores.studies import nas, published, scorecard, tools
+from wastedcores.studies.calibration import calibration
 from wastedcores.studies.entries import Entry, direction_right, effect, gain, plain, ratio, verdict
 from wastedcores.sweep import Run
 
@@ -92,7 +93,7 @@ def test_entry__other_readings_stand_beside():
 
 
 def test_stored_calibration_is_complete_and_says_how_well_it_fits():
-    stored = scorecard.calibration()
+    stored = calibration()
     assert stored["schema"] == "wastedcores.calibration/1"
     assert stored["date"]
     assert stored["version"]
@@ -108,9 +109,7 @@ def test_stored_calibration_is_complete_and_says_how_well_it_fits():
 
 
 def test_every_published_number_of_the_tables_has_one_row():
-    made = scorecard.entries(
-        scorecard.PARTS, published.load(), scorecard.calibration(), seeds=range(1, 3)
-    )
+    made = scorecard.entries(scorecard.PARTS, published.load(), calibration(), seeds=range(1, 3))
     ids = [e.id for e in made]
     assert len(ids) == len(set(ids))
     assert sum(i.startswith("table1.") for i in ids) == 27
@@ -126,7 +125,7 @@ def test_every_published_number_of_the_tables_has_one_row():
     predicted = {i for i, k in kinds.items() if k == "predicted"}
     assert predicted.isdisjoint(i for i in kinds if i.startswith("table1."))
     with pytest.raises(UsageError, match="table9"):
-        scorecard.entries(["table9"], published.load(), scorecard.calibration(), seeds=[1])
+        scorecard.entries(["table9"], published.load(), calibration(), seeds=[1])
 
 
 def rows():

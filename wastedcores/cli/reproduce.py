@@ -52,25 +52,23 @@ def reproduce(
     import json
     import sys
 
-    from wastedcores.studies import scorecard
+    from wastedcores.studies import calibration, scorecard
 
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "progress": not quiet}
     if calibrate:
-        found = scorecard.calibrate(
+        found = calibration.calibrate(
             out / "calibration", note=lambda t: print(t, file=sys.stderr), **how
         )
-        scorecard.CALIBRATION.write_text(json.dumps(found, indent=1) + "\n")
+        calibration.CALIBRATION.write_text(json.dumps(found, indent=1) + "\n")
         for app_name, entry in found["nas"].items():
             worst = max(entry["residuals"].values(), key=abs)
             print(f"{app_name}: worst residual {worst:+.1%}")
-        print(scorecard.CALIBRATION)
+        print(calibration.CALIBRATION)
         return
     parts = scorecard.PARTS if what == "all" else (what,)
-    result = scorecard.reproduce(parts, out, seeds=range(1, seeds + 1), **how)
-    if what == "all":
-        from wastedcores.studies import sensitivity
-
-        sensitivity.study(out, **how)
+    result = scorecard.reproduce(
+        parts, out, seeds=range(1, seeds + 1), depends=what == "all", **how
+    )
     if as_json:
         print(json.dumps(result))
     else:

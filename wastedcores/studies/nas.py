@@ -32,6 +32,7 @@ from wastedcores.studies.published import Tables
 from wastedcores.studies.runs import machine_named
 from wastedcores.sweep import Run
 from wastedcores.topology.machine import Machine
+from wastedcores.workload.background import SECOND
 from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
 #: how NPB's OpenMP programs wait: ep has no synchronisation, lu polls flags between neighbours, ua has locks
@@ -161,12 +162,10 @@ def run(
     machine: str = MACHINE,
     spin_ns: int = SPIN_LIMIT_NS,
     spread: float = SPREAD,
+    kworker_ns: int = SECOND,
     whole: bool = False,
-    **more: int,
 ) -> Run:
     """One replay of a program at a place, for a sweep: of its steady state, or of the ``whole`` run."""
-    if whole:
-        more["intervals"] = round(p.intervals / p.per_mark)
     return Run.of(
         TASK,
         kernel=place.kernel,
@@ -183,7 +182,8 @@ def run(
         hogs=place.hogs,
         spin_ns=spin_ns,
         spread=spread,
-        **more,
+        kworker_ns=kworker_ns,
+        intervals=round(p.intervals / p.per_mark) if whole else None,
     )
 
 

@@ -3,111 +3,24 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from wastedcores import __version__
-from wastedcores.errors import UsageError, WastedCoresError
-from wastedcores.resources import find
+from wastedcores.errors import UsageError
 from wastedcores.studies import make_r, nas, nas_rows, tools, tpch
+from wastedcores.studies.calibration import calibration, commit
 from wastedcores.studies.entries import Entry, direction_right
-from wastedcores.studies.published import TABLES, Tables, blanked, load
-from wastedcores.sweep import Run, sweep
+from wastedcores.studies.published import TABLES, Tables, load
+from wastedcores.studies.sensitivity import Study
+from wastedcores.sweep import sweep
 
 SCHEMA = "wastedcores.reproduce/1"
 PARTS = ("table1", "table2", "table3", "claims", "walcher")
-CALIBRATION = Path(__file__).with_name("calibration.json")
 #: what the issue of this scorecard calls success of a prediction
 GOOD = 1.5
-
-Note = Callable[[str], None]
-
-
-def calibration(path: Path = CALIBRATION) -> dict[str, Any]:
-    """The stored result of :func:`calibrate`.
-
-    Raises
-    ------
-    UsageError
-        There is none.
-    """
-    if not path.exists():
-        raise UsageError(
-            f"{path}: there is no calibration; make one with wastedcores reproduce --calibrate."
-        )
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
-
-
-def calibrate(
-    folder: Path,
-    *,
-    seeds: Sequence[int] = (1, 2, 3, 4, 5),
-    workers: int | None = None,
-    scheduler: str | None = None,
-    progress: bool = True,
-    note: Note = print,
-) -> dict[str, Any]:
-    """Find the parameters of all programs from the cells that may be seen, and say how well they fit.
-
-    Parameters
-    ----------
-    folder
-        Where the replays are kept, so that a calibration that was interrupted goes on.
-    seeds, workers, scheduler, progress
-        As for :func:`reproduce`.
-    note
-        Is told what happens.
-    """
-    tables = blanked(load())
-    folder.mkdir(parents=True, exist_ok=True)
-    step = 0
-
-    def execute(runs: list[Run]) -> list[dict[str, Any]]:
-        nonlocal step
-        step += 1
-        note(f"calibration, step {step}: {len(runs)} replays")
-        table = sweep(
-            runs,
-            folder / f"calibration-{step}.parquet",
-            workers=workers,
-            scheduler=scheduler,
-            progress=progress,
-        )
-        rows = table.to_dicts()
-        for row in rows:
-            if row["error"] is not None:
-                raise UsageError(f"calibration: a replay of {row['kind']} failed: {row['error']}")
-        return rows
-
-    return {
-        "schema": "wastedcores.calibration/1",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "version": __version__,
-        "commit": commit(),
-        "seeds": list(seeds),
-        "seen": "Table 1 (both columns), Table 3 (fixed column), Table 2 (row none)",
-        "nas": nas.calibrate(tables, execute, seeds=seeds),
-        "tpch": tpch.calibrate(tables, execute, seeds=seeds),
-    }
-
-
-def commit() -> str:
-    """Short name of the commit of a checkout; empty in an installed package."""
-    try:
-        out = subprocess.run(
-            ["git", "-C", str(find("pyproject.toml").parent), "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except (OSError, WastedCoresError):
-        return ""
-    return out.stdout.strip()
 
 
 def entries(
@@ -137,6 +50,7 @@ def reproduce(
     folder: Path,
     *,
     seeds: Sequence[int] = tuple(range(1, 21)),
+    depends: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
     progress: bool = True,
@@ -148,9 +62,12 @@ def reproduce(
     parts
         Of :data:`PARTS`.
     folder
-        Gets ``runs.parquet`` (one line a replay) and ``scorecard.json``; what is in it is not run again.
+        Gets ``runs.parquet`` (one line a replay) and ``scorecard.json`` (see :func:`stem`); replays that are in it, by
+        this very code, are not run again.
     seeds
         Median and 5-95 % range are over these.
+    depends
+        Whether to find out what the predictions depend on, too, and write ``sensitivity.json``.
     workers, scheduler, progress
         As for :func:`wastedcores.sweep.sweep`.
 
@@ -162,13 +79,17 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     tables, calibrated = load(), calibration()
     todo = entries(parts, tables, calibrated, seeds)
-    runs = list({run.key: run for entry in todo for run in entry.runs()}.values())
+    study = Study(calibrated) if depends else None
+    runs = {run.key: run for entry in todo for run in entry.runs()}
+    runs |= {run.key: run for run in (study.runs() if study else ())}
     table = sweep(
-        runs,
+        # whole runs take longest: none of them is left to the end, when other processes have nothing to do
+        sorted(runs.values(), key=lambda r: not dict(r.arguments).get("intervals")),
         folder / "runs.parquet",
         workers=workers,
         scheduler=scheduler,
         progress=progress,
+        keep=True,
     )
     results = {row["run"]: row for row in table.to_dicts()}
     rows = [entry.row(results) for entry in todo]
@@ -188,10 +109,21 @@ def reproduce(
         "summary": summary(rows),
         "not_tried": not_tried(rows, parts, tables, missing),
     }
-    part = folder / "scorecard.json.part"
-    part.write_text(json.dumps(out, indent=1) + "\n")
-    part.replace(folder / "scorecard.json")
+    if study:
+        _write(folder / "sensitivity.json", study.result(results))
+    _write(folder / f"{stem(parts)}.json", out)
     return out
+
+
+def stem(parts: Sequence[str]) -> str:
+    """Name of the file with the rows of these parts, without its ending: all of them are ``scorecard``."""
+    return "scorecard" if set(parts) == set(PARTS) else "-".join(("scorecard", *parts))
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(content, indent=1) + "\n")
+    part.replace(path)
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,8 +13,7 @@ from wastedcores.datasets import fetch
 from wastedcores.invariant import check
 from wastedcores.studies import nas, tornado, tpch
 from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, run
-from wastedcores.studies.scorecard import calibration
-from wastedcores.sweep import Run, sweep
+from wastedcores.sweep import Run
 from wastedcores.trace.io import open_trace
 
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -25,6 +22,8 @@ CURVE_APP = "cg"
 TICKS_MS = (1, 4, 10)
 #: how often a kernel thread disturbs each of the database's CPUs
 NOISE_PERIODS_MS = (62, 125, 250, 500, 1000, 2000, 4000)
+#: and each CPU of lu beside R
+QUIET_PERIODS_S = (0.25, 1, 4, 16, 64)
 #: recordings for the checker's S and M
 RECORDINGS = (
     "group-imbalance-buggy",
@@ -36,68 +35,78 @@ RECORDINGS = (
 M_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-def study(
-    folder: Path,
-    *,
-    seeds: Sequence[int] = (1, 2, 3),
-    workers: int | None = None,
-    scheduler: str | None = None,
-    progress: bool = True,
-) -> dict[str, Any]:
-    """Run all of it and write ``sensitivity.json`` into the folder.
+class Study:
+    """What all of it needs and what comes out.
 
-    Returns
-    -------
-    dict
-        ``tornado`` (id, parameter, low, base, high), ``curves`` (bug, cpus, ratio bug/fixed), ``tick`` (id, tick_ms,
-        seconds), ``noise`` (fix, period_ms, change in percent of query 18), ``checker`` (recording, m_ms, caught
-        share, checks until seen).
+    Parameters
+    ----------
+    calibrated
+        A calibration file's content.
+    seeds
+        Of the bars and curves; small effects have more, see the constants.
     """
-    parameters = nas.parameters_from(calibration()["nas"])
-    bars = tornado.bars(parameters, seeds)
-    plans = {
-        "curves": _curve_runs(parameters, seeds),
-        "tick": _tick_runs(parameters, seeds),
-        "noise": _noise_runs(range(1, tornado.SMALL_EFFECT_SEEDS + 1)),
-    }
-    runs = {
-        r.key: r for plan in plans.values() for sets in plan.values() for rs in sets for r in rs
-    }
-    runs |= {r.key: r for bar in bars for r in bar.runs()}
-    table = sweep(
-        list(runs.values()),
-        folder / "sensitivity.parquet",
-        workers=workers,
-        scheduler=scheduler,
-        progress=progress,
-    )
-    rows = {row["run"]: row for row in table.to_dicts()}
 
-    def value(runs: Sequence[Run], column: str) -> float | None:
-        got = [rows[r.key][column] for r in runs if rows[r.key]["error"] is None]
-        return float(median(got)) if got else None
+    def __init__(self, calibrated: dict[str, Any], seeds: Sequence[int] = (1, 2, 3)) -> None:
+        self._parameters = parameters = nas.parameters_from(calibrated["nas"])
+        self._bars = tornado.bars(parameters, seeds)
+        few = range(1, tornado.SMALL_EFFECT_SEEDS + 1)
+        self._plans: dict[str, dict[Any, list[list[Run]]]] = {
+            "curves": _curve_runs(parameters, seeds),
+            "tick": _tick_runs(parameters, seeds),
+            "noise": _noise_runs(few),
+            "quiet": _quiet_runs(parameters["lu"], few),
+        }
 
-    out = {
-        "schema": "wastedcores.sensitivity/1",
-        "step": tornado.STEP,
-        "tornado": [row for bar in bars if (row := bar.row(value)) is not None],
-        "curves": _curve_rows(plans["curves"], value),
-        "tick": [
-            {"id": f"table3.{app}.bug", "tick_ms": ms, "s": parameters[app].total_s(v)}
-            for (app, ms), (runs_,) in plans["tick"].items()
-            if (v := value(runs_, "interval_s")) is not None
-        ],
-        "noise": [
-            {"fix": fix, "period_ms": ms, "change": 100 * (b / a - 1)}
-            for (fix, ms), (bug, fixed) in plans["noise"].items()
-            if (a := value(bug, "stage_s")) and (b := value(fixed, "stage_s"))
-        ],
-        "checker": checker(),
-    }
-    part = folder / "sensitivity.json.part"
-    part.write_text(json.dumps(out, indent=1) + "\n")
-    part.replace(folder / "sensitivity.json")
-    return out
+    def runs(self) -> list[Run]:
+        """Every replay, those of several figures more than once."""
+        planned = [
+            r for plan in self._plans.values() for sets in plan.values() for rs in sets for r in rs
+        ]
+        return planned + [r for bar in self._bars for r in bar.runs()]
+
+    def result(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """The figures' numbers.
+
+        Parameters
+        ----------
+        rows
+            Run key -> row of the sweep.
+
+        Returns
+        -------
+        dict
+            ``tornado`` (id, parameter, low, base, high), ``curves`` (bug, cpus, ratio bug/fixed), ``tick`` (id,
+            tick_ms, seconds), ``noise`` (fix, period_ms, change in percent of query 18), ``quiet`` (period_s, speedup
+            of lu beside R), ``checker`` (recording, m_ms, caught share, checks until seen).
+        """
+
+        def value(runs: Sequence[Run], column: str) -> float | None:
+            got = [rows[r.key][column] for r in runs if rows[r.key]["error"] is None]
+            return float(median(got)) if got else None
+
+        plans, lu = self._plans, self._parameters["lu"]
+        return {
+            "schema": "wastedcores.sensitivity/1",
+            "step": tornado.STEP,
+            "tornado": [row for bar in self._bars if (row := bar.row(value)) is not None],
+            "curves": _curve_rows(plans["curves"], value),
+            "tick": [
+                {"id": f"table3.{app}.bug", "tick_ms": ms, "s": self._parameters[app].total_s(v)}
+                for (app, ms), (runs_,) in plans["tick"].items()
+                if (v := value(runs_, "interval_s")) is not None
+            ],
+            "noise": [
+                {"fix": fix, "period_ms": ms, "change": 100 * (b / a - 1)}
+                for (fix, ms), (bug, fixed) in plans["noise"].items()
+                if (a := value(bug, "stage_s")) and (b := value(fixed, "stage_s"))
+            ],
+            "quiet": [
+                {"period_s": s, "speedup": lu.total_s(a) / lu.total_s(b)}
+                for s, (bug, fixed) in plans["quiet"].items()
+                if (a := value(bug, "interval_s")) and (b := value(fixed, "interval_s"))
+            ],
+            "checker": checker(),
+        }
 
 
 def _curve_runs(
@@ -203,6 +212,20 @@ def _noise_runs(seeds: Sequence[int]) -> dict[Any, list[list[Run]]]:
         ]
         for fix in list(tpch.FIXES)[1:]
         for ms in NOISE_PERIODS_MS
+    }
+
+
+def _quiet_runs(p: Parameters, seeds: Sequence[int]) -> dict[Any, list[list[Run]]]:
+    """Lu beside R where kernel threads come more often or less; the fixed run is the scorecard's."""
+    return {
+        period_s: [
+            [
+                run(p, PLACES["lu_r_bug"], s, whole=True, kworker_ns=round(period_s * 1e9))
+                for s in seeds
+            ],
+            [run(p, PLACES["lu_r_fixed"], s) for s in seeds],
+        ]
+        for period_s in QUIET_PERIODS_S
     }
 
 
