@@ -30,10 +30,12 @@ def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
     return shell.sleep(HOGS_FIRST_NS)
 
 
-def _create_threads(w: Workload, shell: Script, n: int, body: Script, comm: str) -> Script:
+def _create_threads(
+    w: Workload, shell: Script, n: int, body: Script, comm: str, daemon: bool = False
+) -> Script:
     """Create n equal threads, one after the other."""
     creation = Creation(w)
-    template = creation.template(comm, body)
+    template = creation.template(comm, body, daemon)
     return creation.create(shell.loop(n), template).end()
 
 
@@ -111,12 +113,12 @@ def recorded_gc(
     cpus = _pinned_nodes(machine) if pinned else list(range(machine.cpus))
     cpu = cpus[0] if pinned else recorder_cpu(machine, seed, "gc")
     n = n or len(cpus)
-    limit = int(limit_s * SECOND)
-    work = Script().loop(until_ns=limit).compute(UNIT_NS).end()
+    work = Script().loop().compute(UNIT_NS).end()
     off, start = _hotplug(w, machine, hotplug)
     background(w, machine, seed, "gc", cpu, exits=False, offline=off)
     shell = Script().mark("threads start").affinity(cpus).compute(20 * US)
-    _create_threads(w, shell, n, work, "ep").wait_children(0).mark("threads stop")
+    _create_threads(w, shell, n, work, "ep", daemon=True)
+    shell.sleep(int(limit_s * SECOND)).mark("threads stop")
     w.task("shell", shell, session=w.session(), allowed=[cpu], cpu=cpu, start_ns=start)
     return w
 
@@ -130,12 +132,11 @@ def recorded_ms(
     middle = str(node2[len(node2) // 2])
     off, _ = _hotplug(w, machine, str(hotplug) or middle)
     start = LEAD_NS + 600 * MS  # also where none goes
-    limit = int(limit_s * SECOND)
     background(w, machine, seed, "ms", node2[0], exits=False, offline=off)
-    child = w.template("busy", Script().touch().loop(until_ns=limit).compute(UNIT_NS).end().touch())
+    child = w.template("busy", Script().touch().loop().compute(UNIT_NS).end(), daemon=True)
     shell = Script().mark("start").affinity(range(machine.cpus))
     shell.loop(n or machine.cpus).compute(*FORK_NS).touch().fork(child).end()
-    shell.wait_children(0).mark("stop")
+    shell.sleep(int(limit_s * SECOND)).mark("stop")
     w.task("shell", shell, session=w.session(), allowed=[node2[0]], cpu=node2[0], start_ns=start)
     return w
 

@@ -28,7 +28,7 @@ class Creation:
         self._workload = w
         self._mmap_sem = w.lock()
 
-    def template(self, comm: str, body: Script) -> int:
+    def template(self, comm: str, body: Script, daemon: bool = False) -> int:
         """A thread to create: its first page faults, then its own work, and its stack is given back."""
         thread = Script().touch().compute(1 * _US, 3 * _US)
         for _ in range(2):
@@ -37,7 +37,7 @@ class Creation:
         thread.rows += [
             (op, a + len(thread.rows) if op in _JUMPS else a, *rest) for op, a, *rest in body.rows
         ]
-        return self._workload.template(comm, thread.touch())
+        return self._workload.template(comm, thread.touch(), daemon=daemon)
 
     def create(self, creator: Script, template: int) -> Script:
         """Add one pthread_create() to the creator's script."""

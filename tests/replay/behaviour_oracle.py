@@ -1,0 +1,100 @@
+"""Read the recorded behaviour of real kernels, and replay it: busy threads, and who ends on which node."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from wastedcores.errors import ModelWarning
+from wastedcores.kernels import KernelModel
+from wastedcores.replay import replay
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import Script, Workload
+from wastedcores.workload.guest import LEAD_NS, MS, background
+
+GOLDEN = Path(__file__).parent / "golden"
+FILES = {
+    kernel: GOLDEN / f"behaviour-{kernel}-bd-paper-8x2-pair.json"
+    for kernel in ("4.1.3", "4.1.3-patched", "4.12", "6.1")
+}
+SECOND = 1_000_000_000
+#: what the file's title "after cpu5 offline", "after cpu5 online" did before the "-after" scenarios
+HOTPLUG_CPU = 5
+
+
+def load(kernel):
+    return json.loads(FILES[kernel].read_text())
+
+
+def scenarios(kernel):
+    return {s["scenario"]: s for s in load(kernel)["scenarios"]}
+
+
+def kernel_model(kernel):
+    # the guests were booted with sched_debug, as those of the domains were
+    return KernelModel.named(kernel, sched_debug=True)
+
+
+def machine(case):
+    """The preset, if it is the machine of the file."""
+    m = Machine.preset("bd-paper-16")
+    assert [list(row) for row in m.distance] == case["distance"]
+    assert all(list(m.node_of_cpu) == s["node_of_cpu"] for s in case["scenarios"])
+    return m
+
+
+def wanders(scenario):
+    """Whether threads that share CPUs were seen to change nodes, so that a count of one moment is one of several."""
+    nodes = np.asarray(scenario["node_of_cpu"])
+    seen = np.array([nodes[s["cpus"]] for s in scenario["samples"]])
+    return scenario["n"] > len(scenario["allowed"]) and not (seen == seen[0]).all()
+
+
+def workload(m, scenario, seed):
+    """The threads of one scenario, and when they begin.
+
+    Forks as far apart as the guest's were: these guests ran on a shared host in its own time, so that a fork took
+    from 0.1 to 17 ms (``fork_s``), long enough for threads to be balanced before the last of them exists.
+    """
+    w = Workload(scenario["scenario"])
+    start = LEAD_NS
+    if scenario["scenario"].endswith("-after"):
+        w.hotplug(LEAD_NS, HOTPLUG_CPU, False)
+        w.hotplug(LEAD_NS + 300 * MS, HOTPLUG_CPU, True)
+        start += 600 * MS
+    cpu, n = scenario["start_cpu"], scenario["n"]
+    background(w, m, seed, "ms", cpu, exits=False)
+    busy = w.template("busy", Script().touch().loop().compute(200_000).end())
+    fork = round(scenario["fork_s"] / n * SECOND)
+    shell = Script().touch().affinity(scenario["allowed"]).loop(n)
+    shell.compute(fork * 9 // 10, fork * 11 // 10).touch().fork(busy).end()
+    # it looks at them once a second
+    shell.loop().sleep(SECOND).compute(50_000).end()
+    w.task("shell", shell, session=w.session(), allowed=[cpu], cpu=cpu, start_ns=start)
+    return w, start
+
+
+def per_node(kernel, case, scenario, seed, seconds):
+    """Threads per node after each second of a replay."""
+    m = machine(case)
+    w, start = workload(m, scenario, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        r = replay(w, m, kernel_model(kernel), seed, start + seconds * SECOND + MS, load=False)
+    moves = (
+        r.trace.events.filter(
+            pl.col("comm") == "busy", pl.col("kind").is_in(["migrate", "wakeup_new"])
+        )
+        .select("ts_ns", "pid", "cpu")
+        .collect()
+    )
+    out = []
+    for t in range(1, seconds + 1):
+        now = moves.filter(pl.col("ts_ns") <= r.raw.phase_ns + start + t * SECOND)
+        at = now.group_by("pid").agg(pl.col("cpu").last())["cpu"].to_numpy()
+        out.append(np.bincount(np.asarray(m.node_of_cpu)[at], minlength=m.nodes).tolist())
+    return out
