@@ -1,0 +1,179 @@
+"""Recordings and replays in the same figures, and when they agree."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from wastedcores.errors import DatasetError, TraceFormatError, UsageError
+from wastedcores.studies.agreement import SCHEMA, agrees, as_markdown, committed, compared
+from wastedcores.studies.recordings import KINDS, Figure, Observed, Recording, figures
+from wastedcores.topology.machine import Machine
+
+MACHINE = Machine.preset("bd-paper-16")  # 2 CPUs a node
+
+
+def observed(*events, threads=(1, 2), hogs=(), end=1000):
+    """Events (ts, cpu, pid, kind), in order."""
+    ts, cpu, pid, kind = (np.array(c) for c in zip(*events, strict=True))
+    return Observed(
+        ts, cpu, pid, kind == "switch", kind == "exit", 0, end, threads, hogs, Figure(3.0, "make_s")
+    )
+
+
+def test_threads_per_node_are_means_of_the_end_wherever_they_wait():
+    seen = observed(
+        (0, 2, 1, "wakeup"),
+        (0, 4, 2, "wakeup"),
+        (10, 2, 1, "switch"),
+        (500, 2, 0, "switch"),  # asleep on CPU 2, which is node 1
+        (875, 6, 1, "migrate"),  # node 3 for the second half of the last quarter
+    )
+    at = seen.threads_per_node(np.asarray(MACHINE.node_of_cpu))
+    assert at.tolist() == [0, 0.5, 1, 0.5, 0, 0, 0, 0]
+
+
+def test_a_thread_that_exits_is_gone_though_it_is_switched_to_again():
+    seen = observed(
+        (0, 2, 1, "wakeup"),
+        (0, 4, 2, "wakeup"),
+        (800, 2, 1, "exit"),
+        (810, 0, 1, "migrate"),
+        (820, 0, 1, "switch"),
+    )
+    at = seen.threads_per_node(np.asarray(MACHINE.node_of_cpu))
+    assert at.tolist() == pytest.approx([0, 50 / 250, 1, 0, 0, 0, 0, 0])
+
+
+def test_figures_by_type_of_node_and_without_names_of_nodes():
+    seen = observed(
+        (0, 0, 9, "switch"),  # the hog: node 0
+        (0, 4, 1, "switch"),
+        (0, 5, 2, "switch"),
+        (500, 5, 0, "switch"),
+        hogs=(9,),
+    )
+    found = {name: figure.value for name, figure in figures(seen, "gi", MACHINE).items()}
+    assert found == pytest.approx(
+        {
+            "make_s": 3.0,
+            "busy CPUs": 2.5,
+            "busy CPUs, hog nodes": 1.0,
+            "busy CPUs, other nodes": 1.5 / 7,
+            "threads, hog nodes": 0.0,
+            "threads, other nodes": 2 / 7,
+            "threads, fullest node": 2.0,
+            "threads, emptiest node": 0.0,
+        }
+    )
+    pinned = figures(seen, "gc", MACHINE)
+    assert "threads, hog nodes" in pinned  # a hog decides, whatever the kind
+    assert pinned["busy CPUs"].unit == "busy CPUs"
+
+
+def test_a_hog_that_passed_through_makes_no_hog_node():
+    seen = observed((0, 0, 9, "switch"), (100, 0, 0, "switch"), (100, 2, 9, "switch"), hogs=(9,))
+    found = figures(seen, "lu", MACHINE)
+    assert found["busy CPUs, hog nodes"].value == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "replays", "agree"),
+    [
+        (1.09, [1.0] * 20, True),  # within 10 %
+        (1.11, [1.0] * 20, False),
+        (0.04, [0.0] * 20, True),  # below what is counted
+        (0.06, [0.0] * 20, False),
+        (1.9, [1.0] * 17 + [2.0] * 3, True),  # inside the range
+        (1.9, [1.0] * 19 + [2.0], False),  # one seed of 20 is no range
+    ],
+)
+def test_when_a_figure_agrees(recorded, replays, agree):
+    assert agrees(recorded, replays) is agree
+
+
+def test_times_have_no_floor():
+    assert not agrees(0.0012, [0.001] * 20, floor=0.0)
+
+
+def test_committed_table_says_what_its_own_numbers_say():
+    table = committed()
+    assert table.columns == list(SCHEMA)
+    assert table["seeds"].min() >= 20
+    for r in table.iter_rows(named=True):
+        floor = 0.05 if r["unit"] in ("busy CPUs", "threads") else 0.0
+        close = abs(r["recorded"] - r["median"]) <= max(0.1 * r["median"], floor)
+        # the file keeps 6 digits
+        inside = r["low"] - 1e-6 <= r["recorded"] <= r["high"] + 1e-6
+        assert r["agrees"] == (close or inside), r
+    # every kind of run is there: lu10ms, lu1ms, lu60R4, db16 and db64 by their first letters
+    assert {run[:2] for run in table["run"]} == set(KINDS)
+
+
+def test_page_shows_the_committed_table(request):
+    page = (request.config.rootpath / "docs" / "recorded-vs-replayed.md").read_text()
+    table = committed()
+    assert as_markdown(table) in page
+    assert f"**{table['agrees'].sum()} of {table.height} agree**" in page
+
+
+def test_another_file_is_no_table(tmp_path):
+    (tmp_path / "x.csv").write_text("run,figure\ngi,1\n")
+    with pytest.raises(DatasetError, match=r"x\.csv: expected the table"):
+        committed(tmp_path / "x.csv")
+    with pytest.raises(DatasetError, match="expected the table"):
+        committed(tmp_path / "absent.csv")
+
+
+def test_what_is_no_recording(tmp_path):
+    with pytest.raises(TraceFormatError, match="expected a recording"):
+        Recording.read(tmp_path)
+    (tmp_path / "meta.json").write_text(json.dumps({"scenario": "xx"}))
+    with pytest.raises(TraceFormatError, match="a run of kind 'xx'; known are gi, gc"):
+        Recording.read(tmp_path)
+
+
+def test_parameters_are_the_scenarios(tmp_path):
+    def of(kind, **params):
+        (tmp_path / "meta.json").write_text(json.dumps({"scenario": kind, "params": params}))
+        return Recording.read(tmp_path).parameters
+
+    assert of("gi", jobs="1000", mips="1000") == {"jobs": 1000}
+    assert of("ms", hp="20", start="16") == {"hotplug": "20"}
+    assert of("lu", us="1000", k="500", limit="4", na="-1", n="60", hogs="4") == {
+        "work_us": 1000,
+        "iterations": 500,
+        "limit_s": 4.0,
+        "pinned": False,
+        "n": 60,
+        "hogs": 4,
+    }
+    assert of("db", k="400") == {
+        "iterations": 400,
+        "group": 8,
+        "lo_us": 1000,
+        "hi_us": 3000,
+        "noise_period_ms": 10.0,
+    }
+
+
+def test_recorded_runs_on_16_cpus(shared_dir):
+    guest = shared_dir / "traces" / "guest"
+    found = [Recording.read(guest / f"{n}-16cpu") for n in ("gc-buggy", "gc-sgclit", "ms-buggy")]
+    table = compared(found, range(1, 4), date="today", version="this")
+    assert table.schema == pl.Schema(SCHEMA)
+    assert table["agrees"].all(), table.filter(~pl.col("agrees"))
+    at = {(r["run"], r["figure"]): r["recorded"] for r in table.iter_rows(named=True)}
+    assert at["gc-buggy-16cpu", "threads, node 1"] == 4
+    assert at["gc-sgclit-16cpu", "threads, node 2"] == pytest.approx(2, abs=0.01)
+    assert at["ms-buggy-16cpu", "threads, start node"] == 16
+
+
+def test_a_kernel_that_is_not_modelled(shared_dir):
+    recording = Recording.read(shared_dir / "traces" / "guest" / "gc-6.1-64cpu")
+    assert recording.figures()["threads, node 2"].value == pytest.approx(8, abs=0.1)
+    with pytest.raises(UsageError, match="which the replay does not model"):
+        recording.replayed(1)
