@@ -9,6 +9,7 @@ Interface::
     recording = Recording.read(folder)
     recording.figures()                  {"make_s": Figure(3.21, "s"), "busy CPUs": ..., "threads, hog nodes": ...}
     recording.replayed(seed=1)           Replayed: the same figures, events, seconds in the engine
+    recordings_in(folder)                all that the replay can stand for
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ KINDS = {
         "start n",
         "bt-",
         "busy",
-        {"n": ("n", int), "limit": ("limit_s", float), "hp": ("hotplug", str)},
+        {"n": ("n", int), "limit": ("limit_s", float)},
     ),
     "lu": Kind(
         "lu start",
@@ -182,7 +183,7 @@ def _since(mark: np.ndarray, whose: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(np.where(mark, number, -1)) >= first
 
 
-def figures(seen: Observed, kind: str, machine: Machine) -> dict[str, Figure]:
+def figures(seen: Observed, kind: str, machine: Machine, pinned: bool = True) -> dict[str, Figure]:
     """Everything that is compared, by name.
 
     Parameters
@@ -193,6 +194,8 @@ def figures(seen: Observed, kind: str, machine: Machine) -> dict[str, Figure]:
         ``gi``, ``gc``, ``ms``, ``lu`` or ``db``.
     machine
         Where.
+    pinned
+        Whether threads of ``gc`` and ``lu`` are pinned to nodes 1 and 2.
 
     Returns
     -------
@@ -206,7 +209,7 @@ def figures(seen: Observed, kind: str, machine: Machine) -> dict[str, Figure]:
     per_node = np.bincount(nodes, busy, machine.nodes)
     threads = seen.threads_per_node(nodes)
     hog_cpus = np.flatnonzero(seen.ran(machine.cpus, seen.hogs) > HOG_SHARE)
-    types = _types(kind, set(nodes[hog_cpus].tolist()), machine)
+    types = _types(kind, set(nodes[hog_cpus].tolist()), machine, pinned)
     out = {seen.result.unit: seen.result, "busy CPUs": Figure(float(busy.sum()), "busy CPUs")}
     out |= {
         f"busy CPUs, {t}": Figure(float(per_node[m].mean()), "busy CPUs") for t, m in types.items()
@@ -218,12 +221,12 @@ def figures(seen: Observed, kind: str, machine: Machine) -> dict[str, Figure]:
     return out
 
 
-def _types(kind: str, hog_nodes: set[int], machine: Machine) -> dict[str, np.ndarray]:
+def _types(kind: str, hog_nodes: set[int], machine: Machine, pinned: bool) -> dict[str, np.ndarray]:
     """Name of each type of node -> which nodes, bool (nodes,)."""
     number = np.arange(machine.nodes)
     if hog_nodes:
         special, names = hog_nodes, ("hog nodes", "other nodes")
-    elif kind in ("gc", "lu"):
+    elif kind in ("gc", "lu") and pinned:
         return {"node 1": number == 1, "node 2": number == 2}
     elif kind == "ms":
         special, names = {2}, ("start node", "other nodes")
@@ -305,8 +308,14 @@ class Recording:
         """The recorder's parameters as those of the scenario."""
         given, known = self.meta["params"], KINDS[self.kind].parameters
         out = dict(_DEFAULTS.get(self.kind, {}))
+        known = known | {"hp": ("hotplug", str)}
         out |= {name: to(given[key]) for key, (name, to) in known.items() if key in given}
         return out | ({"pinned": False} if given.get("na") == "-1" else {})
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the threads may run on nodes 1 and 2 only, where the kind of run has that."""
+        return self.parameters.get("pinned", True)
 
     @property
     def result(self) -> Figure:
@@ -349,7 +358,7 @@ class Recording:
             _called(named, HOG),
             self.result,
         )
-        return figures(seen, self.kind, self.machine)
+        return figures(seen, self.kind, self.machine, self.pinned)
 
     def workload(self, seed: int) -> Workload:
         """The recorded workload, for a replay."""
@@ -378,7 +387,25 @@ class Recording:
         q = summarize(raw, program, self.machine, w.measure, w.counted_nodes)
         result = Figure(float(q.result or 0), self.result.unit)
         seen = _observed(raw, program, self.machine, self.kind, (q.start_ns, q.end_ns), result)
-        return Replayed(figures(seen, self.kind, self.machine), raw.events, raw.wall_s)
+        return Replayed(figures(seen, self.kind, self.machine, self.pinned), raw.events, raw.wall_s)
+
+
+def recordings_in(folder: Path | str) -> list[Recording]:
+    """Recordings in the folders of a folder, by name, of kernels that the replay models.
+
+    Raises
+    ------
+    TraceFormatError
+        There is none, or one that cannot be read.
+    """
+    found = [Recording.read(path.parent) for path in sorted(Path(folder).glob("*/meta.json"))]
+    usable = [r for r in found if r.kernel.generation == "v4.1"]
+    if not usable:
+        raise TraceFormatError(
+            f"{folder}: expected folders with meta.json and trace.txt.xz of a 4.1 kernel, found "
+            f"{len(found)} recordings of other kernels."
+        )
+    return usable
 
 
 def _called(named: pl.DataFrame, prefix: str) -> list[int]:
