@@ -414,6 +414,9 @@ def test_capture_runs_a_command(bpf, tmp_path):
     )
     assert trace.header.machine is not None
     assert trace.header.end_ns - trace.header.start_ns > 300_000_000
+    # not the name and hash of a file that is no more
+    assert "time.sleep(0.3)" in trace.header.provenance["source"]
+    assert "source_sha256" not in trace.header.provenance
     assert wastedcores.check(trace).verdict in ("clean", "violations")
 
 

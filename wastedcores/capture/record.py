@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -95,7 +96,9 @@ def capture(
                 raise collector.failure()
             say(f"{collector.failure()} What it wrote until then is kept.")
         say("writing Parquet")
-        return import_trace(raw, output, machine=this_machine())
+        around = f", around: {shlex.join(run)}" if run else ""
+        source = f"captured here with {_SCRIPT[chosen.name]} ({chosen.name}){around}"
+        return import_trace(raw, output, machine=this_machine(), source=source)
     finally:
         raw.unlink(missing_ok=True)
 

@@ -182,6 +182,7 @@ def import_trace(
     format: str | None = None,
     machine: dict[str, Any] | None = None,
     cpus: Collection[int] | None = None,
+    source: str | None = None,
 ) -> Trace:
     """Read a trace of any known format and write it as our Parquet, in one pass and bounded memory.
 
@@ -195,6 +196,8 @@ def import_trace(
         Topology to store in the header (``Machine.to_dict()``).
     cpus
         CPU numbers of that machine; an event on any other is an error.
+    source
+        Where the events came from, for the header; default: name and hash of ``src``.
 
     Returns
     -------
@@ -211,7 +214,7 @@ def import_trace(
             trace = trace.with_header(machine=machine)
         write_parquet(trace, dst)
     else:
-        run = _Import(src, kind, cpus, machine)
+        run = _Import(src, kind, cpus, machine, origin=source)
         stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
 
@@ -227,8 +230,10 @@ class _Import:
         machine: dict[str, Any] | None = None,
         *,
         hashed: bool = True,
+        origin: str | None = None,
     ) -> None:
         self.path, self.kind, self.machine = path, kind, machine
+        self.origin = origin
         files = BINARY.get(kind) or FOLDERS.get(kind)
         self.source = files.source(path) if files else TextSource(path, READERS[kind].complete)
         self.read = files.read if files else READERS[kind].read
@@ -248,8 +253,12 @@ class _Import:
         """What the file turned out to be; complete once :meth:`frames` is exhausted."""
         facts, seen = self.facts, self.seen
         notes = {
-            "source": self.path.name,
-            **({"source_sha256": self.source.sha256} if self.source.sha256 else {}),
+            "source": self.origin or self.path.name,
+            **(
+                {"source_sha256": self.source.sha256}
+                if self.source.sha256 and not self.origin
+                else {}
+            ),
             "imported_by": f"wastedcores {__version__}",
             **facts.notes,
             **seen.notes,

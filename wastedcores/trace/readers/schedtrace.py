@@ -362,7 +362,7 @@ class _Reading:
             notes["missing"] = ", ".join(meta["missing"])
         if self.unseen:
             notes["unseen_switches"] = (
-                f"{self.unseen} switches that must have been were not recorded (this kernel hides some); put in "
+                f"{self.unseen} switches that must have been were not recorded (this kernel hides some); they were put in"
             )
         if meta.get("delayed_dequeue"):
             notes["nr_running"] = (
