@@ -284,7 +284,12 @@ def _keep(result: LiveCheck, raws: list[Path], say: Callable[[str], None]) -> No
     """Recordings to Parquet; the worst of them checked."""
     machine = this_machine()
     for raw in raws:
-        trace = import_trace(raw, raw.with_suffix(".parquet"), machine=machine)
+        trace = import_trace(
+            raw,
+            raw.with_suffix(".parquet"),
+            machine=machine,
+            source="recorded here by unclaimed.py (bpf)",
+        )
         raw.unlink()
         say(f"{trace.name}: {trace.header.events} events")
         found = check(trace, persist_ns=result.m_ns)
