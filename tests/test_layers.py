@@ -15,6 +15,7 @@ PACKAGE = ROOT / "wastedcores"
 LAYERS = {
     "wastedcores": 0,
     "wastedcores.errors": -1,
+    "wastedcores._callable": -1,
     "wastedcores.resources": 0,
     "wastedcores.sources": 0,
     "wastedcores.engine": 0,  # imports nothing of ours: arrays in, arrays out

@@ -32,7 +32,9 @@ __all__ = [*_NAMES, "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        return getattr(import_module(_NAMES[name]), name)
+        module = import_module(_NAMES[name])
+        # a module of that very name can be called (wastedcores/_callable.py)
+        return module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
     raise AttributeError(f"module 'wastedcores' has no attribute {name!r}")
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from wastedcores._callable import make_callable
 from wastedcores.errors import UsageError
 from wastedcores.invariant import PERSIST_NS, CheckResult, check
 from wastedcores.topology.cpulist import parse_cpulist
@@ -283,3 +284,6 @@ def _calls(run: Replay, name: str) -> pl.DataFrame:
         pl.sum_horizontal(REFUSALS).alias("refusals"),
         *[pl.col(c).cast(pl.Int64) for c in _CALLS],
     ).sort("level", "idle")
+
+
+make_callable(__name__)

@@ -26,6 +26,7 @@ import nbformat
 from traitlets.config import Config
 
 from wastedcores import __version__
+from wastedcores._callable import make_callable
 from wastedcores.datasets import fetch
 from wastedcores.errors import ReportError, UsageError
 from wastedcores.figures.page import page
@@ -362,3 +363,6 @@ def _results(executed: nbformat.NotebookNode) -> dict[str, Any]:
         for output in cell.get("outputs", ()):
             found.update(output.get("data", {}).get(RESULTS_MIME, {}))
     return found
+
+
+make_callable(__name__)

@@ -11,6 +11,7 @@ Interface::
     simulate(program, machine, kernel, ...)                  for flat programs, raw log
 """
 
+from wastedcores._callable import make_callable
 from wastedcores.replay.door import _with_steps, simulate
 from wastedcores.replay.measure import RawReplay, Summary, summarize
 from wastedcores.replay.run import Replay, replay, replay_scenario
@@ -29,3 +30,6 @@ __all__ = [
     "summarize",
     "to_trace",
 ]
+
+
+make_callable(__name__)
