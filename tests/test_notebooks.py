@@ -36,6 +36,7 @@ SMALL = {
         "against": "live-balancing-on",
         "persist_ms": 50.0,
     },
+    "09_recorded_and_replayed": {"run": "group-construction-buggy", "figures": ["busy CPUs"]},
     "08_reproduction_scorecard": {"parts": ["walcher"], "seeds": 2},
 }
 

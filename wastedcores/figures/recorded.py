@@ -1,0 +1,180 @@
+"""Recorded runs beside replays of them: the table as a picture, as words and as a table.
+
+Input is the table of :func:`wastedcores.studies.agreement.compared` or ``committed``.
+"""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+import polars as pl
+from plotly.subplots import make_subplots
+
+from wastedcores.errors import UsageError
+from wastedcores.figures.shown import Shown, sentence, table
+from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
+
+#: unit of a row -> its panel; every other unit is a result
+_PANELS = {"busy CPUs": 1, "threads": 2}
+_HEADS = ("the run's own result", "busy CPUs", "threads at the end")
+#: the panels end at so many times what still agrees; marks beyond stand on the edge
+_EDGE = 7.0
+_MINUS = "\u2212"
+
+
+def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "safe") -> go.Figure:
+    """Every recorded figure as a mark over the 5-95 % range of its replays, a band a run.
+
+    Differences from the replays' median, in the size that still agrees: 10 % of the median, or, where that is less, the
+    floor under which busy CPUs and threads are not counted. What disagrees has another colour and another shape.
+    """
+    if not rows.height:
+        raise UsageError("recorded_dots: the table has no row; give one of at least one run.")
+    colours = palette(palette_name)
+    runs = list(dict.fromkeys(rows["run"].to_list()))
+    fig = make_subplots(cols=3, shared_yaxes=True, horizontal_spacing=0.02, subplot_titles=_HEADS)
+    data = rows.with_columns(*_scaled(), _place(runs), _panel())
+    for panel in range(3):
+        mine = data.filter(pl.col("panel") == panel)
+        _ranges(fig, mine, panel + 1, colours.idle)
+        for agree, name, symbol, colour in (
+            (True, "recorded, agrees", "diamond-open", INK),
+            (False, "recorded, does not agree", "x", colours.violation),
+        ):
+            _marks(fig, mine.filter(pl.col("agrees") == agree), panel + 1, name, symbol, colour)
+    for at in range(1, len(runs), 2):
+        fig.add_hrect(y0=at - 0.5, y1=at + 0.5, fillcolor="#f5f6f7", line_width=0, layer="below")
+    fig.add_vrect(x0=-1, x1=1, fillcolor="#dfeee4", line_width=0, layer="below", opacity=0.6)
+    good = int(rows["agrees"].sum())
+    fig = style(
+        fig,
+        title
+        or f"{good} of {rows.height} recorded figures are where replays of the same run put them",
+        f"from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 busy "
+        "CPUs or threads)<br>figures of a run from above as in the table below; a mark on the edge of a panel lies beyond it",
+        height=210 + 30 * len(runs),
+    )
+    fig.update_xaxes(
+        range=[-_EDGE, _EDGE],
+        tickvals=[-5, -3, -1, 1, 3, 5],
+        ticktext=[f"{_MINUS if v < 0 else '+'}{abs(v)}0 %" for v in (-5, -3, -1, 1, 3, 5)],
+        showgrid=True,
+        gridcolor=GRID,
+    )
+    fig.update_xaxes(title_text="distance from the replays' median", col=2)
+    fig.update_yaxes(range=[len(runs) - 0.5, -0.5], tickvals=list(range(len(runs))), ticktext=runs)
+    fig.update_annotations(font={"size": 12, "color": MUTED})
+    return fig.update_layout(margin_l=150)
+
+
+def _seeds(rows: pl.DataFrame) -> int:
+    return int(rows["seeds"].to_numpy().max())
+
+
+def _scaled() -> list[pl.Expr]:
+    """Distances from the median in tolerances; the tolerance is the criterion's."""
+    floor = pl.when(pl.col("unit").is_in(list(_PANELS))).then(0.05).otherwise(1e-12)
+    tolerance = pl.max_horizontal(0.1 * pl.col("median"), floor)
+    return [
+        ((pl.col(c) - pl.col("median")) / tolerance).clip(-_EDGE, _EDGE).alias(f"{c}_at")
+        for c in ("recorded", "low", "high")
+    ]
+
+
+def _panel() -> pl.Expr:
+    return pl.col("unit").replace_strict(_PANELS, default=0, return_dtype=pl.Int64).alias("panel")
+
+
+def _place(runs: list[str]) -> pl.Expr:
+    """Where in its run's band a figure stands: evenly from above, per panel."""
+    order = pl.col("figure").cum_count().over("run", _panel()) - 1
+    count = pl.len().over("run", _panel())
+    run = pl.col("run").replace_strict({r: i for i, r in enumerate(runs)}, return_dtype=pl.Float64)
+    return (run + (order + 0.5) / count * 0.8 - 0.4).alias("y")
+
+
+def _ranges(fig: go.Figure, rows: pl.DataFrame, col: int, colour: str) -> None:
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for low, high, at in rows.select("low_at", "high_at", "y").iter_rows():
+        x += [low, high, None]
+        y += [at, at, None]
+    fig.add_scatter(
+        x=x,
+        y=y,
+        mode="lines",
+        name="replayed, 5-95 %",
+        showlegend=col == 1,
+        legendgroup="range",
+        line={"color": colour, "width": 4},
+        opacity=0.55,
+        hoverinfo="skip",
+        row=1,
+        col=col,
+    )
+
+
+def _marks(
+    fig: go.Figure, rows: pl.DataFrame, col: int, name: str, symbol: str, colour: str
+) -> None:
+    cells = ("run", "figure", "recorded", "median", "low", "high", "unit")
+    if col == 1:  # the legend names both, also where nothing in this panel disagrees
+        fig.add_scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            name=name,
+            legendgroup=name,
+            marker=_look(symbol, colour),
+            row=1,
+            col=1,
+        )
+    fig.add_scatter(
+        x=rows["recorded_at"].to_list(),
+        y=rows["y"].to_list(),
+        mode="markers",
+        name=name,
+        showlegend=False,
+        legendgroup=name,
+        cliponaxis=False,
+        marker=_look(symbol, colour),
+        customdata=rows.select(*cells).rows(),
+        hovertemplate="%{customdata[0]}<br>%{customdata[1]}: recorded %{customdata[2]:.4g}, replayed %{customdata[3]:.4g} "
+        "[%{customdata[4]:.4g}, %{customdata[5]:.4g}] %{customdata[6]}<extra></extra>",
+        row=1,
+        col=col,
+    )
+
+
+def _look(symbol: str, colour: str) -> dict[str, object]:
+    return {"symbol": symbol, "size": 9 if symbol == "x" else 7, "color": colour}
+
+
+def recorded_verdict(rows: pl.DataFrame) -> Shown:
+    """One paragraph: how many figures of how many runs agree, which do not, and what the table was made with."""
+    off = rows.filter(~pl.col("agrees"))
+    which = ", ".join(f"{r} ({f})" for r, f in off.select("run", "figure").iter_rows()) or "none"
+    when, version = rows.select("date", "version").row(0)
+    made = f" Made on {when} with wastedcores {version}." if when else ""
+    text = (
+        f"{rows.height - off.height} of {rows.height} figures of {rows['run'].n_unique()} recorded runs agree with "
+        f"{_seeds(rows)} replays each. Do not agree: {which}."
+    )
+    return sentence(text + made)
+
+
+def recorded_table(rows: pl.DataFrame) -> Shown:
+    """Rows as numbers: run, figure, recorded, replayed, whether they agree."""
+
+    def text(column: str) -> pl.Expr:
+        return pl.col(column).map_elements(lambda v: f"{v:.4g}", return_dtype=pl.String)
+
+    return table(
+        rows.select(
+            "run",
+            "figure",
+            text("recorded").alias("recorded"),
+            text("median").alias("replayed, median"),
+            pl.format("{} to {}", text("low"), text("high")).alias("5-95 %"),
+            pl.when("agrees").then(pl.lit("yes")).otherwise(pl.lit("no")).alias("agrees"),
+        )
+    )
