@@ -23,7 +23,6 @@ from wastedcores._callable import make_callable
 from wastedcores.errors import UsageError
 from wastedcores.invariant import PERSIST_NS, CheckResult, check
 from wastedcores.topology.cpulist import parse_cpulist
-from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 from wastedcores.trace.runqueues import runqueues
 from wastedcores.trace.trace import Trace
 
@@ -103,8 +102,7 @@ def compare(
     Parameters
     ----------
     runs
-        Name -> trace or replay. A window and CPUs that the trace's header names (:data:`WINDOW_KEY`,
-        :data:`CPUS_KEY`) bound what counts.
+        Name -> trace or replay. A window and CPUs that the trace's header names (:attr:`Header.measured`) bound what counts.
     persist_ns
         Episodes of at least this length are persistent.
     ignore_affinity
@@ -152,16 +150,14 @@ def compare(
 
 def _check(run: Trace | Replay, persist_ns: int, ignore_affinity: bool) -> CheckResult:
     trace = run if isinstance(run, Trace) else run.trace
-    named = trace.header.provenance
-    first, _, last = named.get(WINDOW_KEY, "").partition(" | ")
+    window, cpus = trace.header.measured
     if not isinstance(run, Trace):
-        first, last = f"{run.summary.start_ns / 1e9:.9f}", f"{run.summary.end_ns / 1e9:.9f}"
-    cpus = named.get(CPUS_KEY)
+        window = f"{run.summary.start_ns / 1e9:.9f}", f"{run.summary.end_ns / 1e9:.9f}"
     return check(
         trace,
         persist_ns=persist_ns,
         cpus=sorted(parse_cpulist(cpus)) if cpus else None,
-        between=(first, last) if last else None,
+        between=window,
         ignore_affinity=ignore_affinity,
     )
 

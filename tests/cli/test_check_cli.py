@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from builders import nr, trace_of
@@ -202,3 +203,23 @@ def test_check__no_window_to_use(run, wasting):
     code, _, err = run("check", wasting, "--window")
     assert code == 2
     assert "names no measured window" in err
+
+
+def test_check__one_episode_is_not_called_the_1_longest(run, wasting):
+    _, out, _ = run("check", wasting)
+    assert "  the longest (start from the interval's beginning):" in out
+
+
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("run.txt.xz", "run.parquet"),
+        ("perf.data", "perf.parquet"),
+        ("folder/sched_slice.parquet", "sched_slice-trace.parquet"),
+        (".txt", "trace.parquet"),
+    ],
+)
+def test_import__name_of_what_is_written(source, output):
+    from wastedcores.cli.import_ import default_output
+
+    assert default_output(Path(source)) == Path(output)

@@ -12,6 +12,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.replay import replay, replay_scenario, simulate
 from wastedcores.scenarios import SCENARIOS, scenario
 from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import grid
 from wastedcores.trace.schema import check_required
 from wastedcores.workload import Costs, Script, Workload
 
@@ -175,6 +176,25 @@ def test_program_without_time():
 def test_workload_that_cannot_be(make):
     with pytest.raises(WorkloadError):
         make(Workload("bad"))
+
+
+def test_a_machine_with_more_cpus_than_the_engines_sets():
+    large = grid("large", packages=4097)
+    with pytest.raises(UsageError, match=r"'large' has 4097 CPUs; a replay has at most 4096"):
+        replay(busy(1), large)
+
+
+@pytest.mark.parametrize("name", ["recorded-lu", "recorded-gc", "recorded-ms"])
+def test_a_rate_of_nothing_is_no_result(name):
+    # the end comes after the mark that begins the measured window, and before any task of it
+    m = Machine.preset("bd-paper-16")
+    start = replay_scenario(name, machine=m, given={"limit_s": 0.01}).summary.start_ns
+    w = scenario(name).workload(m, 1, {"limit_s": 0.01})
+    phase = simulate(w.program(), m, V41, until_ns=1).phase_ns
+    for later in (0, 1_000, 30_000):
+        r = replay(w, m, until_ns=start - phase + later)
+        assert r.summary.start_ns == start
+        assert r.summary.result is None
 
 
 def test_names_that_do_not_exist():

@@ -209,7 +209,8 @@ def _episode_lines(result: CheckResult, most: int) -> list[str]:
 
     table = result.episodes.with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
     worst = table.top_k(most, by="length").sort("length", descending=True)
-    lines = [f"  the {worst.height} longest (start from the interval's beginning):", ""]
+    which = f"the {worst.height} longest" if worst.height > 1 else "the longest"
+    lines = [f"  {which} (start from the interval's beginning):", ""]
     lines.append("  start        length    wasted    idle CPUs         overloaded CPUs")
     for row in worst.iter_rows(named=True):
         start = human_ns(row["start_ns"] - result.start_ns)

@@ -71,10 +71,12 @@ def import_(
 
 
 def default_output(source: Path) -> Path:
-    """``run.txt.xz`` -> ``run.parquet`` in the current folder."""
+    """``run.txt.xz`` -> ``run.parquet`` in the current folder; another's ``run.parquet`` -> ``run-trace.parquet``."""
     name = source.name
     for suffix in (".gz", ".xz", ".zst", ".txt", ".data", ".dat", ".json"):
         name = name.removesuffix(suffix)
+    if name.endswith(".parquet"):
+        name = name.removesuffix(".parquet") + "-trace"
     return Path(f"{name or 'trace'}.parquet")
 
 

@@ -116,10 +116,6 @@ _SD = {
 }
 
 
-#: what fits the bits of a row
-MOST_CPUS = s.LIST * (s.WORD_LOW + 1)
-
-
 class Layout:
     """Collects rows, sets and lists, then makes the world of them."""
 

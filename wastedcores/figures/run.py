@@ -15,7 +15,6 @@ from wastedcores.figures.states import States
 from wastedcores.invariant import CheckResult, check
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 from wastedcores.trace.runqueues import runqueues
 from wastedcores.trace.trace import Trace
 
@@ -73,16 +72,15 @@ class Run:
             )
         if persist_ms < 0:
             raise UsageError(f"persist_ms={persist_ms}: expected 0 or more.")
-        named = trace.header.provenance
-        if not between and WINDOW_KEY in named:
-            between = named[WINDOW_KEY].split(" | ")
+        window, counted = trace.header.measured
+        between = between or window or ()
         pair = (str(between[0]), str(between[1])) if between else None
         return cls(
             trace,
             label or trace.name.removesuffix(".parquet"),
             round(persist_ms * 1e6),
             pair,
-            cpus or named.get(CPUS_KEY, ""),
+            cpus or counted or "",
             ignore_affinity,
             silent,
         )

@@ -1,4 +1,4 @@
-"""What a replay is not begun with: programs without an end, times and seeds out of range."""
+"""What a replay is not begun with: programs without an end, machines, times and seeds out of range."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastedcores.engine import codes
+from wastedcores.engine import state as s
 from wastedcores.errors import UsageError, WorkloadError
+from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Program, Row
 
+#: a set of CPUs is one row of the engine's table
+MOST_CPUS = s.LIST * (s.WORD_LOW + 1)
 #: a replay has no more tasks than this (1 KiB each)
 MOST_TASKS = 1_000_000
 MOST_SEED = 2**63 - 1
@@ -41,6 +45,21 @@ def check_seed(seed: Any) -> None:
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
         raise UsageError(f"seed {seed!r}; expected a whole number from 0 to 2^63 - 1")
+
+
+def check_cpus(machine: Machine) -> None:
+    """Refuse a machine that the engine's sets of CPUs cannot hold.
+
+    Raises
+    ------
+    UsageError
+        More than :data:`MOST_CPUS` CPUs.
+    """
+    if machine.cpus > MOST_CPUS:
+        raise UsageError(
+            f"machine {machine.name!r} has {machine.cpus} CPUs; a replay has at most {MOST_CPUS}. Take a smaller machine; "
+            "`wastedcores domains` and traces know larger ones"
+        )
 
 
 def check_until(until_ns: Any) -> None:

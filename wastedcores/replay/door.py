@@ -14,7 +14,7 @@ from wastedcores.engine import state as s
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay import design
-from wastedcores.replay.bounds import MOST_TASKS, check_ends, check_seed, check_until
+from wastedcores.replay.bounds import MOST_TASKS, check_cpus, check_ends, check_seed, check_until
 from wastedcores.replay.measure import RawReplay
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -62,12 +62,13 @@ def simulate(
     WorkloadError
         A program that cannot run or never ends, see :func:`_explain`; more than a million tasks.
     UsageError
-        A seed or an end of time out of range.
+        A seed or an end of time out of range, or a machine of more CPUs than the engine's sets hold.
     """
     from wastedcores.engine.build import grown
     from wastedcores.engine.run_jit import run
 
     check_seed(seed)
+    check_cpus(machine)
     check_until(until_ns)
     if until_ns is None:
         check_ends(program)

@@ -139,12 +139,15 @@ def summarize(
     )
 
 
-def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) -> float:
+def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) -> float | None:
+    """The measure's value; None: a rate of nothing, because the replay ended before any task could work."""
     if measure.name.endswith("_s"):
         return seconds
     specs = (*program.templates, *program.tasks)
     mine = [specs[t].comm.startswith(measure.of) for t in raw.tasks[:, s.T_TEMPLATE]]
     units = raw.tasks[mine][:, s.T_UNITS0]
+    if not units.any():
+        return None
     if measure.name == "cpus_of_work":
         return float(units.sum()) * measure.unit_ns / 1e9 / seconds
-    return seconds / max(int(units.max()), 1)
+    return seconds / int(units.max())
