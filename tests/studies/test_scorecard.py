@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+import scorecards
 
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures import scorecard as fig
+from wastedcores.figures import scorecard_rows as rows_of
+from wastedcores.figures import scorecard_tables as tables
+from wastedcores.figures import sensitivity
 from wastedcores.studies import nas, published, scorecard, tools
 from wastedcores.studies.calibration import calibration
 from wastedcores.studies.entries import Entry, direction_right, effect, gain, plain, ratio, verdict
@@ -148,12 +153,12 @@ def test_summary__counts_and_names_the_missed():
 
 
 def test_not_tried__lists_every_claim_without_a_row_with_a_reason():
-    tables = published.load()
-    left = scorecard.not_tried([], ["claims"], tables, ["claims.event_bytes"])
-    claims = sum(len(tables.rows(t)) for t in tables_of_claims())
+    known = published.load()
+    left = scorecard.not_tried([], ["claims"], known, ["claims.event_bytes"])
+    claims = sum(len(known.rows(t)) for t in tables_of_claims())
     assert len(left) == claims
     assert all(item["why"] for item in left)
-    assert scorecard.not_tried([], ["table1"], tables, []) == []
+    assert scorecard.not_tried([], ["table1"], known, []) == []
 
 
 def tables_of_claims():
@@ -200,45 +205,36 @@ def test_tools__a_benchmark_that_could_not_judge_is_not_read_as_if_it_had(
     assert [(r["id"], r["verdict"]) for r in made] == [("claims.checker_overhead", expected)]
 
 
-def result():
-    made = rows()
-    return {
-        "schema": scorecard.SCHEMA,
-        "rows": made,
-        "seeds": 1,
-        "summary": scorecard.summary(made),
-        "not_tried": [],
-    }
-
-
 def test_score_dots__one_hollow_and_one_filled_dot_a_number():
-    figure = fig.score_dots(result())
+    result = scorecards.made_up()
+    figure = fig.score_dots(result)
+    numbers = [r for r in result["rows"] if not isinstance(r["published"], str)]
+    drawn = [r for r in numbers if r["unit"] in ("s", "ratio", "percent") or r["ours"] > 0]
     hollow = [t for t in figure.data if t.marker.symbol == "circle-open"]
-    assert sum(len(t.x) for t in hollow) == 3
-    filled = {t.name: t for t in figure.data if t.marker.symbol != "circle-open"}
-    assert set(filled) == {"ours, predicted", "ours, calibrated"}
-    # a change of -10 % is a speedup of 100/90
-    assert 100 / 90 in list(filled["ours, predicted"].x)
-    assert figure.layout.xaxis.type == "log"
-    assert "50%" in figure.layout.title.text
+    assert sum(len(t.x) for t in hollow) == len(drawn)
+    filled = [t for t in figure.data if t.marker.symbol != "circle-open"]
+    assert sum(len(t.x) for t in filled) == len(drawn)
+    for kind in ("predicted", "calibrated", "measured"):
+        mine = [t for t in filled if t.name == f"ours, {kind}"]
+        assert sum(len(t.x) for t in mine) == sum(r["kind"] == kind for r in drawn)
+        assert sum(t.showlegend is not False for t in mine) == 1
+    # a change of -22.6 % is a speedup of 100/77.4
+    assert pytest.approx(100 / 77.4) in list(hollow[0].x)
+    axes = [figure.layout[a] for a in ("xaxis", "xaxis2", "xaxis3")]
+    assert {a.type for a in axes} == {"log"}
+    assert "98" in figure.layout.title.text or "100" in figure.layout.title.text
 
 
 def test_figures_of_the_sensitivity():
-    study = {
-        "step": 1.25,
-        "tornado": [{"id": "table3.cg.bug", "parameter": "intervals", "low": 80.0, "base": 100.0, "high": 130.0}],
-        "curves": [{"bug": "missing_domains", "cpus": c, "ratio": c / 8} for c in (8, 16, 64)],
-        "tick": [{"id": "table3.cg.bug", "tick_ms": 4, "s": 100.0}],
-        "noise": [{"fix": "both", "period_ms": p, "change": -p / 100} for p in (250, 1000)],
-        "checker": [{"recording": "x-buggy", "m_ms": 100, "caught": 0.5, "checks": None}],
-    }  # fmt: skip
-    bars = fig.tornado(study).data
-    assert [round(b.x[0]) for b in bars] == [-20, 30]
-    assert list(bars[0].y) == ["table 3 cg: intervals"]
-    assert list(fig.size_curves(study).data[0].y) == [1, 2, 8]
-    assert list(fig.noise_curves(study).data[0].y) == [-2.5, -10]
-    assert list(fig.checker_curves(study).data[0].y) == [50]
-    assert "100 s" in repr(fig.tick_table(study))
+    study = scorecards.study()
+    bars = sensitivity.tornado(study).data
+    assert [[round(x) for x in b.x] for b in bars] == [[-20, -20], [30, 30]]
+    assert sorted(bars[0].y) == ["lu beside R: intervals", "table 3 cg: intervals"]
+    assert list(sensitivity.size_curves(study).data[0].y) == [1, 2, 8]
+    assert list(sensitivity.noise_curves(study).data[0].y) == [-2.5, -10]
+    assert list(sensitivity.quiet_curve(study).data[0].y) == [9, 12]
+    assert list(sensitivity.checker_curves(study).data[0].y) == [50]
+    assert "100\u00a0s" in repr(sensitivity.tick_table(study))
 
 
 def test_read__absent_is_empty_and_another_file_is_refused(tmp_path):
@@ -248,7 +244,80 @@ def test_read__absent_is_empty_and_another_file_is_refused(tmp_path):
         fig.read(tmp_path)
 
 
-def test_texts__say_what_was_done():
-    assert "3 published numbers were tried" in repr(fig.score_verdict(result()))
-    assert "t.0" in repr(fig.score_verdict(result()))
-    assert "predicted" in repr(fig.score_table(result()))
+def test_first_screen__counts_what_was_reproduced_and_links_to_the_rest():
+    result = scorecards.made_up(
+        1.6
+    )  # seconds and ratios miss by more than 1.5, and so do most changes
+    shown = tables.score_verdict(result)
+    predicted = [r for r in result["rows"] if r["kind"] == "predicted"]
+    right = [r for r in predicted if r["reproduced"]]
+    assert 0 < len(right) < len(predicted) / 2
+    assert f"<b>{len(right)} of {len(predicted)}</b>" in shown.html
+    wholes = shown.html + tables.score_table(result).html + tables.score_not_tried(result).html
+    wholes += tables.score_table(result, ["calibrated"]).html
+    targets = re.findall(r'href="#([^"]+)"', shown.html)
+    assert len(targets) > 20
+    for target in targets:
+        assert wholes.count(f'id="{target}"') == 1, target
+    ids = re.findall(r' id="([^"]+)"', wholes)
+    assert len(ids) == len(set(ids))
+
+
+def test_tables__say_what_was_done():
+    result = scorecards.made_up()
+    assert "Table 2" in repr(tables.score_verdict(result))
+    assert "measured on" in repr(tables.score_reasons(result, beyond=1.0))
+    text = repr(tables.score_table(result))
+    assert "lu, with the bug (predicted): 2\u202f196\u00a0s, 2\u202f416\u00a0s" in text
+    assert "table1" not in text
+    assert "Table 1" in repr(tables.score_table(result, ["calibrated"]))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (-0.004, "percent", "0\u00a0%"),
+        (-5.62, "percent", "\u22125.6\u00a0%"),
+        (251.4, "percent", "+251.4\u00a0%"),
+        (51723.6, "1/s", "51\u202f724\u00a01/s"),
+        (23.76, "ratio", "23.8\u00d7"),
+        ("{0};{1}", "nodes", "{0}; {1}"),
+        (None, "s", "none"),
+    ],
+)
+def test_text__of_numbers(value, unit, expected):
+    assert rows_of.text(value, unit) == expected
+
+
+def test_every_row_has_a_group_of_its_own_and_a_name_in_it():
+    for group, mine in rows_of.grouped(scorecards.made_up()["rows"]):
+        assert group in rows_of.GROUPS, [r["id"] for r in mine]
+        names = [(rows_of.short(r), r["unit"]) for r in mine]
+        assert len(set(names)) == len(names), names
+
+
+@pytest.mark.parametrize(
+    ("ours", "published_", "unit", "expected"),
+    [
+        (-6.0, -13.0, "percent", False),  # the times are close, the change is half
+        (-9.0, -13.0, "percent", True),
+        (-21.0, -13.0, "percent", False),
+        (-0.001, -7.0, "percent", False),
+        (0.2, -1.0, "percent", True),
+        (8.0, 13.0, "ratio", False),
+        (9.0, 13.0, "ratio", True),
+    ],
+)
+def test_reproduced__is_about_the_size(ours, published_, unit, expected):
+    e, results = entry([ours], unit=unit, published=str(published_))
+    assert e.row(results)["reproduced"] is expected
+
+
+def test_no_effect_where_one_is_published_has_no_direction():
+    e, results = entry([-0.001], unit="percent", published="-7")
+    row = e.row(results)
+    assert row["verdict"] == "no effect"
+    summary = scorecard.summary([row])
+    assert summary["no_effect"] == [row["id"]]
+    assert summary["direction_wrong"] == []
+    assert summary["predicted_reproduced"] == 0

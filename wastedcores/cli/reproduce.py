@@ -102,9 +102,12 @@ def _print(result: dict[str, Any]) -> None:
     if s["predicted_median_error"] is not None:
         print(
             f"predicted: {s['predicted_within_1.5']:.0%} within a factor of 1.5, median error "
-            f"{s['predicted_median_error']:.0%}"
+            f"{s['predicted_median_error']:.0%}; {s['predicted_reproduced']} of {s['predicted']} reproduced, "
+            "changes in percent as such"
         )
     wrong = ", ".join(s["direction_wrong"]) or "none"
+    none = ", ".join(s["no_effect"]) or "none"
+    print(f"no effect where one is published: {none}")
     print(f"direction wrong: {wrong}; failed: {s['failed']}; not tried: {len(result['not_tried'])}")
 
 

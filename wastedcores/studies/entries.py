@@ -14,6 +14,8 @@ from wastedcores.sweep import Run
 
 #: changes below this are no effect
 SMALL_PERCENT = 1.5
+#: within this factor a number is reproduced (what the issue of this scorecard calls success of a prediction)
+GOOD = 1.5
 #: role -> row of the replay with that role, all of one seed
 Rows = Mapping[str, Mapping[str, Any]]
 Value = Callable[[Rows], Any]
@@ -82,6 +84,7 @@ class Entry:
             "effect": None,
             "kind": self.kind,
             "verdict": "failed",
+            "reproduced": False,
             "seeds": len(values),
             "reason": self.reason,
             "beside": {},
@@ -93,6 +96,7 @@ class Entry:
         row["ratio"] = ratio(row["ours"], row["published"], self.unit)
         row["effect"] = effect(row["ours"], row["published"], self.unit)
         row["verdict"] = verdict(row["ours"], row["published"], self.unit)
+        row["reproduced"] = reproduced(row)
         for label, (roles, value) in self.beside.items():
             others, failed = _values(roles, value, results)
             row["beside"][label] = None if failed or not others else _spread(others)["ours"]
@@ -146,20 +150,29 @@ def effect(ours: Any, published: Any, unit: str) -> float | None:
     return float(ours) / float(published)
 
 
+def no_effect(ours: Any, published: Any, unit: str) -> bool:
+    """Whether a change was published and ours is none: it has no direction, whatever its sign."""
+    if unit != "percent" or isinstance(ours, str) or isinstance(published, str):
+        return False
+    return abs(ours) < SMALL_PERCENT <= abs(published)
+
+
 def direction_right(ours: Any, published: Any, unit: str) -> bool:
-    """Whether ours goes the published way: faster, slower, or (under 1.5 percent) neither."""
+    """Whether ours goes the published way: faster, slower, or (under 1.5 percent) neither; none is not the wrong one."""
     if isinstance(ours, str) or isinstance(published, str):
         return bool(ours == published)
     if unit == "percent":
         small = abs(published) < SMALL_PERCENT and abs(ours) < SMALL_PERCENT
-        return small or ours * published > 0
+        return small or no_effect(ours, published, unit) or ours * published > 0
     if unit == "ratio":
         return (ours > 1) == (published > 1)
     return True
 
 
 def verdict(ours: Any, published: Any, unit: str) -> str:
-    """In words: same (within 10 %), close (25 %), within 1.5x, direction only, opposite."""
+    """In words: same (within 10 %), close (25 %), within 1.5x, direction only, no effect, opposite."""
+    if no_effect(ours, published, unit):
+        return "no effect"
     if not direction_right(ours, published, unit):
         return "opposite"
     r = ratio(ours, published, unit)
@@ -170,6 +183,17 @@ def verdict(ours: Any, published: Any, unit: str) -> str:
         if away <= limit:
             return word
     return "direction only"
+
+
+def reproduced(row: Mapping[str, Any]) -> bool:
+    """Whether the number follows in size, not only in direction: within a factor of :data:`GOOD`.
+
+    A change in percent must itself be within that factor of the published change, which is harder than comparing the
+    two times that it stands for; where none was published, there must be none.
+    """
+    if row["verdict"] not in ("same", "close", "within 1.5x"):
+        return False
+    return row["effect"] is None or 1 / GOOD <= row["effect"] <= GOOD
 
 
 def plain(role: str, column: str) -> Value:

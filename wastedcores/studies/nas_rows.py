@@ -38,8 +38,8 @@ _LU_R = (
     "lu60R4-buggy, and lu hardly moves; then kernel threads (here one a second on each CPU) let idle CPUs pull until "
     "57 are busy, and the pairs that are left keep lu slow to its end, so the whole run is replayed. The rarer kernel "
     "threads are, the slower lu stays (curve below); the paper does not say how quiet its machine was. Fixed is with all "
-    "four patches, as the recording lu60R4-alllit: the literal group-imbalance patch alone leaves lu stacked in the "
-    "replay, as it leaves make half stacked in the recordings."
+    "four patches, as the recording lu60R4-alllit. The literal group-imbalance patch alone compares the least load of "
+    "groups of several nodes, which is 0 as long as one of their CPUs idles: lu stays on the node where it began."
 )
 
 

@@ -13,6 +13,7 @@ from wastedcores.datasets import fetch
 from wastedcores.invariant import check
 from wastedcores.studies import nas, tornado, tpch
 from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, run
+from wastedcores.studies.published import load
 from wastedcores.sweep import Run
 from wastedcores.trace.io import open_trace
 
@@ -77,7 +78,7 @@ class Study:
         dict
             ``tornado`` (id, parameter, low, base, high), ``curves`` (bug, cpus, ratio bug/fixed), ``tick`` (id,
             tick_ms, seconds), ``noise`` (fix, period_ms, change in percent of query 18), ``quiet`` (period_s, speedup
-            of lu beside R), ``checker`` (recording, m_ms, caught share, checks until seen).
+            of lu beside R; ``quiet_published``), ``checker`` (recording, m_ms, caught share, checks until seen).
         """
 
         def value(runs: Sequence[Run], column: str) -> float | None:
@@ -105,6 +106,7 @@ class Study:
                 for s, (bug, fixed) in plans["quiet"].items()
                 if (a := value(bug, "interval_s")) and (b := value(fixed, "interval_s"))
             ],
+            "quiet_published": load().number("lozi2016_claims", "lu_r_speedup", "value"),
             "checker": checker(),
         }
 

@@ -46,6 +46,7 @@ def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         published = tables.number("lozi2016_claims", claim, "value")
         unit = tables.text("lozi2016_claims", claim, "unit")
+        word = _verdict(row, ours, published)
         made.append(
             {
                 "id": f"claims.{claim}",
@@ -60,7 +61,8 @@ def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
                 "ratio": ours / published if ours > 0 else None,
                 "effect": None,
                 "kind": "measured",
-                "verdict": _verdict(row, ours, published),
+                "verdict": word,
+                "reproduced": {"not more": True, "more": False}.get(word),
                 "seeds": 0,
                 "reason": f"measured on {suite.get('machine', '?')}, {suite.get('date', '?')}; another machine. "
                 f"{row.get('note') or ''}".strip(),

@@ -14,7 +14,7 @@ from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
 #: every parameter is made this much smaller and larger
 STEP = 1.25
-#: seeds of the bars whose base is an effect of a few percent
+#: seeds of the bars whose base is an effect of a few percent, or differs much by seed
 SMALL_EFFECT_SEEDS = 5
 _PROGRAM = ("work_s", "serial_s", "intervals", "planes", "remote", "spin_ns", "spread")
 _DATABASE = {
@@ -84,7 +84,7 @@ def bars(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> list[Bar
     return [
         *_table3(parameters, seeds),
         *_table2(range(1, SMALL_EFFECT_SEEDS + 1)),
-        *_lu_r(parameters["lu"], seeds),
+        *_lu_r(parameters["lu"], range(1, SMALL_EFFECT_SEEDS + 1)),
         *_make(seeds),
     ]
 
