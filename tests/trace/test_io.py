@@ -327,3 +327,23 @@ def test_perf_text_without_cpu_says_what_to_do(tmp_path):
 def test_runqueue_sizes_no_machine_has(tmp_path):
     refused(write(tmp_path, "   1\t 10 nsecs RQ    0 9999999999\n"), "line 1", "9999999999")
     refused(write(tmp_path, "   1\t 10 nsecs RQ    0   -3\n"), "line 1", "-3")
+
+
+def open_files(folder: Path) -> list[str]:
+    """Files below a folder that this process has open."""
+    return [
+        str(f) for f in map(Path.resolve, Path("/proc/self/fd").iterdir()) if folder in f.parents
+    ]
+
+
+@pytest.mark.parametrize("name", ["trace.txt", "trace.txt.gz"])
+@pytest.mark.parametrize("how", ["open", "import"])
+def test_a_file_is_closed_though_the_error_that_ended_it_is_still_held(tmp_path, name, how):
+    # else it stays open until the error is forgotten, and its finalizer may complain then
+    file = tmp_path / name
+    text = b"   1\t 10 nsecs RQ    0   2\n" * 50 + b"   1\t 20 nsecs RQ    0   -3\n"
+    file.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    with pytest.raises(WastedCoresError) as held:
+        open_trace(file) if how == "open" else import_trace(file, tmp_path / "o.parquet")
+    assert held.value.__traceback__ is not None
+    assert open_files(tmp_path) == []

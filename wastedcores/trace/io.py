@@ -7,7 +7,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from wastedcores.trace.readers import (
 )
 from wastedcores.trace.readers._blocks import TextSource, head
 from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers._held import Held
 from wastedcores.trace.readers._lines import complete as lines_complete
 from wastedcores.trace.readers._order import in_order
 from wastedcores.trace.schema import conform
@@ -165,14 +167,14 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     if kind == "parquet":
         return read_parquet(path)
     run = _Import(path, kind, None, hashed=False)
-    frames = run.frames()
     kept: list[pl.DataFrame] = []
     rows = 0
-    for frame in frames:
-        kept.append(frame)
-        rows += frame.height
-        if rows > MEMORY_EVENTS:
-            return _spill(run, chain(kept, frames))
+    with closing(run.frames()) as frames:
+        for frame in frames:
+            kept.append(frame)
+            rows += frame.height
+            if rows > MEMORY_EVENTS:
+                return _spill(run, chain(kept, frames))
     return Trace(pl.concat(kept).lazy(), run.header(), path)
 
 
@@ -215,7 +217,8 @@ def import_trace(
         write_parquet(trace, dst)
     else:
         run = _Import(src, kind, cpus, machine, origin=source)
-        stream_parquet(run.frames(), run.header, dst)
+        with closing(run.frames()) as frames:
+            stream_parquet(frames, run.header, dst)
     return read_parquet(dst)
 
 
@@ -241,11 +244,15 @@ class _Import:
         self.facts = Facts(kind)
         self.seen = Inspector(str(path), cpus)
 
-    def frames(self) -> Iterator[pl.DataFrame]:
+    def frames(self) -> Generator[pl.DataFrame, None, None]:
         """Event tables of the full schema, in order of time."""
         ordered = in_order(self.seen.ranges(self.read(self.source, self.facts)), self.path)
-        for frame in self.seen.order(ordered):
-            yield conform(frame.drop("line", strict=False), str(self.path))
+        try:
+            for frame in self.seen.order(ordered):
+                yield conform(frame.drop("line", strict=False), str(self.path))
+        finally:
+            if isinstance(self.source, Held):
+                self.source.close()
         if not self.seen.events:
             raise self._nothing()
 

@@ -16,6 +16,7 @@ import polars as pl
 import zstandard
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.readers._held import Held
 
 #: Decompressed bytes that are parsed at a time.
 BLOCK_BYTES = 16 << 20
@@ -45,7 +46,7 @@ class Block:
 
 
 @dataclass
-class TextSource:
+class TextSource(Held):
     """A text file being read once, front to back.
 
     Attributes
@@ -78,7 +79,7 @@ class TextSource:
         WastedCoresError
             The file cannot be read, or vanished.
         """
-        with _open_raw(self.path) as raw:
+        with self.hold(_open_raw(self.path)) as raw:
             hashing = cast(IO[bytes], _HashingReader(raw, self._hash)) if self.hashed else raw
             stream = _decompressor(hashing, self.path)
             rest = b""

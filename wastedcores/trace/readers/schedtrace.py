@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers._held import Held
 from wastedcores.trace.readers._names import Names
 from wastedcores.trace.readers._records import (
     BUILD,
@@ -67,7 +68,7 @@ BATCH_RECORDS = 1 << 19
 
 
 @dataclass
-class Source:
+class Source(Held):
     """The file while it is read; what text readers' sources say of theirs."""
 
     path: Path
@@ -86,7 +87,7 @@ class Source:
         """
         digest = hashlib.sha256()
         try:
-            with self.path.open("rb") as f:
+            with self.hold(self.path.open("rb")) as f:
                 line = f.readline(1 << 20)
                 digest.update(line)
                 self.meta = _header(line, self.path)
