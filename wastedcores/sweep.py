@@ -194,7 +194,10 @@ def sweep(
     engine = _dask(left, scheduler) if scheduler else _here(left, workers or os.cpu_count() or 1)
     try:
         with _bar(len(todo), len(done), progress) as bar:
+            if left:
+                bar.set_description("the first run compiles the engine")
             for run, row in engine:
+                bar.set_description(refresh=False)
                 # a run that comes twice, because its worker was only thought dead, counts once
                 if run.key not in done:
                     done[run.key] = row

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import polars as pl
 import pytest
@@ -25,6 +28,8 @@ def wastedcores(*args, cwd):
     ("args", "says"),
     [
         (("reproduce", "table9"), "part 'table9'"),
+        (("reproduce", "-o", "/dev/null/x"), "the folder cannot be made"),
+        (("reproduce", "walcher", "--seeds", "0"), "greater than or equal to 1"),
         (("sweep", "recorded-lu", "-o", "t.parquet", "--set", "n"), "expected NAME=VALUE"),
         (("sweep", "recorded-lu", "-o", "t.parquet", "--set", "seed=1"), "--set 'seed=1'"),
         (("sweep", "recorded-lu", "-o", "t.parquet", "--seeds", "x-y"), "--seeds"),
@@ -39,6 +44,7 @@ def test_bad_use__is_a_sentence_and_exit_code_2(args, says, tmp_path):
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "reports").exists()
     assert not list(tmp_path.glob("*.parquet"))
 
 
@@ -72,3 +78,50 @@ def test_sweep__of_a_scenario(tmp_path):
     assert "did you mean work_us" in misspelt.stderr
     # seen before anything runs
     assert not (tmp_path / "u.parquet").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # the first run compiles the engine
+def test_reproduce__interrupted_it_goes_on_and_runs_each_replay_once(tmp_path):
+    command = [sys.executable, "-m", "wastedcores", "reproduce", "walcher", "-o", "f", "--seeds"]
+    first = subprocess.Popen(
+        [*command, "12"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        start_new_session=True,
+    )  # fmt: skip
+    store = tmp_path / "f" / "runs.parquet.runs"
+    while not store.is_dir() or len(list(store.glob("*.json"))) < 5:
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGINT)
+    said = first.communicate(timeout=60)[1]
+    assert first.returncode == 130
+    assert "Traceback" not in said
+    kept = {p.name: p.stat().st_mtime_ns for p in store.glob("*.json")}
+    assert 5 <= len(kept) < 96
+    assert f"{len(kept)} of 96 runs are kept" in said
+    second = subprocess.run(
+        [*command, "12", "--json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=280,
+        check=True,
+    )
+    assert f"{len(kept)} of 96 runs were done earlier" in second.stderr
+    assert "96/96" in second.stderr
+    rows = json.loads(second.stdout)["rows"]
+    assert [r["seeds"] for r in rows] == [12] * 4
+    table = pl.read_parquet(tmp_path / "f" / "runs.parquet")
+    assert table["run"].n_unique() == table.height == 96
+    assert table["code"].n_unique() == 1
+    assert {name.removesuffix(".json") for name in kept} <= set(table["run"])
+    third = subprocess.run(
+        [*command, "12", "-q"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=280,
+        check=True,
+    )
+    assert third.stderr == "96 of 96 runs were done earlier\n"
+    assert "p walcher.4.q18.change" in third.stdout

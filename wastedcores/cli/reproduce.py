@@ -19,7 +19,8 @@ _EPILOG = """Examples:
 
   wastedcores reproduce --calibrate
 
-Runs that are done are kept in the folder; the same command goes on where it was.
+Runs that are done are kept in the folder; the same command goes on where it was. Runs of other code are done again.
+Exit code: 0 fine, 2 bad use or a run failed, 130 after Ctrl-C.
 """
 
 
@@ -52,8 +53,19 @@ def reproduce(
     import json
     import sys
 
+    from wastedcores.errors import UsageError
     from wastedcores.studies import calibration, scorecard
 
+    parts = scorecard.PARTS if what == "all" else (what,)
+    if not set(parts) <= set(scorecard.PARTS):
+        raise UsageError(f"part {what!r}: there are {', '.join(scorecard.PARTS)} and all.")
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise UsageError(
+            f"--out {out}: the folder cannot be made ({e.strerror}). Choose another."
+        ) from None
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "progress": not quiet}
     if calibrate:
         found = calibration.calibrate(
@@ -65,7 +77,6 @@ def reproduce(
             print(f"{app_name}: worst residual {worst:+.1%}")
         print(calibration.CALIBRATION)
         return
-    parts = scorecard.PARTS if what == "all" else (what,)
     result = scorecard.reproduce(
         parts, out, seeds=range(1, seeds + 1), depends=what == "all", **how
     )
@@ -83,6 +94,8 @@ def reproduce(
             progress=not quiet,
         )
         print(made.html, file=sys.stderr if as_json else sys.stdout)
+    if result["summary"]["failed"]:
+        raise typer.Exit(2)
 
 
 def _print(result: dict[str, Any]) -> None:

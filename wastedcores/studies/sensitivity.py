@@ -47,7 +47,7 @@ class Study:
         Of the bars and curves; small effects have more, see the constants.
     """
 
-    def __init__(self, calibrated: dict[str, Any], seeds: Sequence[int] = (1, 2, 3)) -> None:
+    def __init__(self, calibrated: dict[str, Any], seeds: Sequence[int] = (1, 2, 3, 4, 5)) -> None:
         self._parameters = parameters = nas.parameters_from(calibrated["nas"])
         self._bars = tornado.bars(parameters, seeds)
         few = range(1, tornado.SMALL_EFFECT_SEEDS + 1)
