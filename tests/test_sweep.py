@@ -81,6 +81,23 @@ def test_sweep__what_other_code_made_is_done_again(tmp_path, monkeypatch):
     assert not store.exists()
 
 
+def test_run__a_file_counts_by_what_is_in_it(tmp_path):
+    workload = tmp_path / "w.json"
+    run = Run.of("m:f", scenario=str(workload), seed=1)
+    absent = run.key
+    workload.write_text("{}")
+    before = run.key
+    assert before != absent
+    assert run.key == before
+    workload.write_text("{ }")
+    assert run.key != before
+    # what a task writes to is no input
+    other = Run.of("m:f", log=str(workload))
+    key = other.key
+    workload.write_text("{  }")
+    assert other.key == key
+
+
 def test_sweep__keeps_other_runs_of_the_same_code_if_asked(tmp_path):
     log, out = tmp_path / "log", tmp_path / "t.parquet"
     first = grid("sweep_tasks:double", {"x": range(3)}, fixed={"log": str(log)})

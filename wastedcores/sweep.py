@@ -21,10 +21,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,6 +43,25 @@ CONNECT_S = 10
 Value = str | int | float | bool | None
 #: the task of a scenario's replay
 SCENARIO_TASK = "wastedcores.sweep:replay_once"
+
+
+#: arguments that may name a file (an rt-app workload, a machine)
+_FILES = ("scenario", "machine")
+
+
+def _content(name: str) -> str:
+    """Digest of a file; empty if there is none of that name."""
+    try:
+        facts = os.stat(name)
+        return _content_of(name, facts.st_mtime_ns, facts.st_size) if S_ISREG(facts.st_mode) else ""
+    except (OSError, ValueError):
+        return ""
+
+
+@lru_cache(maxsize=64)
+def _content_of(name: str, *version: int) -> str:
+    del version  # reads the file again when it has changed
+    return hashlib.sha256(Path(name).read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -65,8 +86,9 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Name of this run: a hash of task, arguments and code."""
-        text = json.dumps([self.code, self.task, sorted(self.arguments)], sort_keys=True)
+        """Name of this run: a hash of task, arguments, code, and the content of files that are arguments."""
+        files = [_content(str(v)) for name, v in self.arguments if name in _FILES]
+        text = json.dumps([self.code, self.task, sorted(self.arguments), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
