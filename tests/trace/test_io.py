@@ -252,7 +252,7 @@ def test_disk_full_leaves_nothing(tmp_path):
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limit[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, limit[1]))
         with pytest.raises(WastedCoresError, match="disk full"):
             import_trace(path, tmp_path / "o.parquet")
     finally:

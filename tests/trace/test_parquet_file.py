@@ -1,0 +1,84 @@
+"""Our Parquet writer: what is read back is what was written, whatever the columns hold."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import polars as pl
+import pytest
+
+from wastedcores.trace import parquet
+from wastedcores.trace.header import Header
+from wastedcores.trace.parquet import read_parquet, stream_parquet
+from wastedcores.trace.schema import KINDS, SCHEMA, conform
+
+HEADER = Header(source_format="test")
+#: values of a column: from a few that are near each other to any that its type has
+VALUES = {
+    "nr_running": lambda r: r.randrange(4),
+    "pid": lambda r: r.choice([r.randrange(-1, 300), r.randrange(1 << 22)]),
+    "prev_pid": lambda r: r.randrange(-(2**31), 2**31),
+    "prio": lambda r: r.randrange(-(2**15), 2**15),
+    "value": lambda r: r.randrange(-(2**63), 2**63) >> r.choice([0, 1, 3, 40, 60]),
+    "comm": lambda r: r.choice(["", "a", "sh", "kworker/0:1", "täsk", "x" * 15]),
+    "text": lambda r: "ä" * r.randrange(4),
+    "cpu_mask": lambda r: r.randbytes(r.randrange(3)),
+}
+
+
+def written(frames: list[pl.DataFrame], path) -> pl.DataFrame:
+    stream_parquet(frames, lambda: HEADER, path)
+    return read_parquet(path).events.collect()
+
+
+def a_table(seed: int) -> pl.DataFrame:
+    """Any times and kinds, any values, columns with none, some or only nulls; a slice, so bitmaps begin anywhere."""
+    r = random.Random(seed)
+    rows, shift = r.choice([1, 7, 8, 9, 129, 700]), r.choice([0, 1, 2, 20, 50])
+    out: dict[str, object] = {
+        "ts_ns": [r.randrange(-(2**63), 2**63) >> shift for _ in range(rows)],
+        "kind": [r.choice(KINDS) for _ in range(rows)],
+    }
+    for name, value in VALUES.items():
+        nulls, few = r.choice([0.0, 0.3, 1.0]), [value(r) for _ in range(r.choice([1, 5, 1000]))]
+        out[name] = [None if r.random() < nulls else r.choice(few) for _ in range(rows)]
+    whole = conform(pl.DataFrame(out, schema={n: SCHEMA[n] for n in out}), "test")
+    return whole.slice(r.randrange(min(rows, 30)), r.choice([1, 100, 700]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_written_is_read(tmp_path, seed):
+    frame = a_table(seed)
+    assert written([frame], tmp_path / "t.parquet").equals(frame)
+    header = read_parquet(tmp_path / "t.parquet").header
+    assert (header.start_ns, header.end_ns) == (frame["ts_ns"].min(), frame["ts_ns"].max())
+    counted = {str(k): n for k, n in frame["kind"].value_counts().iter_rows()}
+    assert header.kinds == {k: counted[k] for k in KINDS if k in counted}
+
+
+def test_row_groups_are_filled_and_keep_the_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "BATCH_ROWS", 100)
+    whole = conform(pl.DataFrame({"ts_ns": range(1234), "kind": ["mark"] * 1234}), "test")
+    cuts = [0, 3, 3, 60, 61, 161, 700, 750, 1234]
+    frames = [whole.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
+    groups = [f.height for f in parquet._row_groups(frames)]
+    assert max(groups) <= 100
+    assert min(groups[:-1]) >= 50
+    assert written(frames, tmp_path / "t.parquet").equals(whole)
+
+
+def test_no_rows(tmp_path):
+    table = conform(pl.DataFrame(schema={"ts_ns": pl.Int64, "kind": pl.String}), "test")
+    assert written([table], tmp_path / "t.parquet").equals(table)
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_statistics_let_readers_skip(tmp_path, lazy):
+    table = conform(pl.DataFrame({"ts_ns": range(1000), "kind": ["mark"] * 1000}), "test")
+    path = tmp_path / "t.parquet"
+    written([table], path)
+    frame = pl.scan_parquet(path) if lazy else pl.read_parquet(path).lazy()
+    assert frame.filter(pl.col("ts_ns").is_between(5, 9)).collect().height == 5
+    assert frame.filter(pl.col("ts_ns") > 5000).collect().height == 0
+    assert frame.filter(pl.col("cpu").is_not_null()).collect().height == 0
