@@ -1,32 +1,25 @@
-"""Records of a ``perf.data`` file: find them, put them in order of time, take what stands around the fields.
+"""Records of a ``perf.data`` file: find them, and take out those that tell names of threads.
 
-The fields of the events are left to perffields_jit. Formats: include/uapi/linux/perf_event.h (enum perf_event_type,
+The events are left to perffields_jit. Formats: include/uapi/linux/perf_event.h (enum perf_event_type,
 PERF_SAMPLE_*), tools/perf/util/event.h and tools/perf/Documentation/perf.data-file-format.txt (6.1).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.engine._jit import lean
 from wastedcores.engine.bytes_jit import load16, load32, load64, prefetch
-from wastedcores.engine.columns_jit import Columns as Columns  # noqa: PLC0414 - in signatures
-from wastedcores.engine.text_jit import (
-    MIGRATE,
-    PLACED_WITHIN_NS,
-    WAKEUP,
-    WAKEUP_NEW,
-    WAKING,
-    intern_words,
-)
+from wastedcores.engine.text_jit import PLACED_WITHIN_NS, WAKING, intern_words
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+U32 = NDArray[np.uint32]
 
 # enum perf_event_type, include/uapi/linux/perf_event.h; 64 and above: tools/perf/util/event.h
 R_LOST, R_COMM, R_FORK, R_SAMPLE, R_LOST_SAMPLES = 2, 3, 7, 9, 13
@@ -64,15 +57,15 @@ MAX_LOST = 1 << 48
 AHEAD_BYTES, AHEAD = 2048, 12
 
 # what is wrong with a record
-OK, TOO_SHORT, COMPRESSED, CUT, BAD_TIME, BAD_FIELDS, BAD_CPU, BAD_PRIO, BAD_LOST, NAMES_FULL = (
-    range(10)
-)
+OK, TOO_SHORT, COMPRESSED, CUT, BAD_TIME, BAD_FIELDS, BAD_CPU, BAD_PRIO, BAD_LOST = range(9)
+#: what is no fault of the record's: the table of names is full, or it has a name that was not known
+NAMES_FULL, NAMES_NEW = 9, 10
 #: what the clock of a file keeps: newest stamp, newest at the last end of a round, at the one before
 NEWEST, ROUND, SAFE = range(3)
 
 
 @lean
-def _raw(b: U8, at: Any, size: Any, layouts: I64, layout: Any) -> Any:
+def raw_at(b: U8, at: Any, size: Any, layouts: I64, layout: Any) -> Any:
     """Place of the raw data's size in the sample at ``at``, or -1."""
     raw = layouts[layout, L_RAW]
     if raw < 0:
@@ -111,6 +104,7 @@ def index(
     which: I32,
     dense: bool,
     codes: NDArray[np.int8],
+    success: I64,
     ts: I64,
     ref: I64,
     n: Any,
@@ -127,6 +121,9 @@ def index(
         (layouts, N_LAYOUT); and as in :func:`_layout_of`, empty if there is only one layout.
     codes
         (65536,) tracepoint number -> event code, IGNORED: only counted.
+    success
+        (16,) by event code: where in its data stands whether a task was put on a runqueue (4.1: success=0, not put,
+        then there was no event); 0: it does not say.
     ts, ref
         Filled from ``n`` on: time, and ``place << 16 | layout << 8 | code``; stops when they are full.
     clock
@@ -163,7 +160,7 @@ def index(
             layout: Any = 0 if ids.size == 0 else _layout_of(load64(b, at + 8), ids, which, dense)
             raw = -1
             if layout >= 0 and layouts[layout, L_TIME] >= 0:
-                raw = _raw(b, at, size, layouts, layout)
+                raw = raw_at(b, at, size, layouts, layout)
             if raw >= 0:
                 number = np.uintp(load16(b, raw + 4))
                 counts[number] += 1
@@ -171,11 +168,14 @@ def index(
                 # written in any case, kept if wanted: which is which cannot be foretold, and a wrong guess costs more
                 stamp = np.int64(load64(b, at + layouts[layout, L_TIME]))
                 wanted = code >= 0
+                newest = max(newest, stamp if wanted else 0)
+                told = success[np.uintp(code & 15)]
+                if told and wanted and raw + 8 + told <= at + size:
+                    wanted = load32(b, raw + 4 + told) != 0
                 row = np.uintp(n)
                 ts[row] = stamp
                 ref[row] = at << 16 | layout << 8 | (code & 255)
                 n += wanted
-                newest = max(newest, stamp if wanted else 0)
                 if wanted and stamp < 0:
                     problem = BAD_TIME
                     break
@@ -249,141 +249,101 @@ def whole_until(b: U8, ts: I64, ref: I64, n: int, layouts: I64, seen: NDArray[np
     return keep
 
 
-@lean
-def int_at(b: U8, at: int) -> Any:
-    """The signed number of 4 bytes at ``at``."""
-    return np.int64(np.int32(load32(b, at)))
+class Comms(NamedTuple):
+    """What threads are called, at every event of a batch.
+
+    Names are polars' numbers plus 1; 0: not known.
+    """
+
+    #: (MAX_PID + 1,) before the batch
+    before: U32
+    #: (MAX_PID + 1,) the latest change of a thread's name within the batch plus 1; 0: none
+    latest: I32
+    #: (changes,) the first event for which it holds, the thread, the name, the change of that thread before plus 1
+    since: I64
+    tid: I32
+    name: U32
+    earlier: I32
 
 
 @lean
-def arrange(
+def comm_at(comms: Comms, tid: Any, event: int) -> Any:
+    """What thread ``tid`` is called at an event, plus 1; 0: not known."""
+    if tid < 0 or tid > MAX_PID:
+        return np.uint32(0)
+    if comms.since.size:
+        change = comms.latest[tid]
+        while change:
+            if comms.since[change - 1] <= event:
+                return comms.name[change - 1]
+            change = comms.earlier[change - 1]
+    return comms.before[np.uintp(tid)]
+
+
+@lean
+def take_comms(
     b: U8,
     ts: I64,
     ref: I64,
     i: int,
     n: int,
-    row: int,
-    layouts: I64,
-    fields: I64,
-    needed: I64,
-    place: bool,
-    last: I64,
-    comm_of: I32,
+    kept: int,
+    now: U32,
     names: U64,
-    out: Columns,
-    refs: I64,
-    by: I32,
+    found: int,
+    out: Comms,
 ) -> tuple[int, int, int, int]:
-    """Give every event its row, and fill what does not stand in its fields: time, CPU, who caused it.
+    """Take the records that tell names out of a batch, and note what they tell.
 
     Parameters
     ----------
     ts, ref, i, n
-        Records in order; those from ``i`` to ``n`` are taken.
-    row
-        The first free row.
-    fields, needed
-        (N_CODES, MAX_FIELDS, 3), and the bytes of raw data that each event's fields take.
-    place, last
-        Give sched_waking the CPU of the sched_migrate_task that follows (_wakings.py); ``last`` has room for every CPU.
-    comm_of
-        (MAX_PID + 1,) number of each thread's name plus 1; 0: not known.
+        Records in order; those from ``i`` to ``n`` are looked at, the others moved to ``kept`` and on.
+    now
+        (MAX_PID + 1,) number of each thread's name plus 1; 0: not known. Kept up to date.
     names
-        The table of names of COMM records.
-    refs, by
-        (rows,) filled: ``place << 16 | code`` of each event's data; number of the name of the thread it happened in,
-        plus 1. The place of a LOST is that of its record.
+        The table of names.
+    found, out
+        Changes so far; filled, but for ``before``, with the numbers of ``names`` plus 1.
 
     Returns
     -------
-    i, row, wakings, problem
-        Where it stopped; after the last row; how many sched_waking there were; OK or what is wrong with record ``i``.
+    i, kept, found, problem
+        Where it stopped, and why: OK or NAMES_FULL.
     """
-    wakings = 0
-    if place:
-        last[:] = -1
     while i < n:
-        r, k = (
-            np.uintp(row),
-            np.uintp(i),
-        )  # no sign: numba need not ask whether to count from the end
-        if i + AHEAD < n:
-            prefetch(b, ref[k + np.uintp(AHEAD)] >> 16)
-            prefetch(b, (ref[k + np.uintp(AHEAD)] >> 16) + 64)
-        at, layout, what = ref[k] >> 16, np.uintp(ref[k] >> 8 & 255), np.uintp(ref[k] & 255)
-        size = np.int64(load16(b, at + 6))
+        what = ref[i] & 255
+        if what != C_COMM and what != C_FORK:
+            ts[kept], ref[kept] = ts[i], ref[i]
+            kept += 1
+            i += 1
+            continue
+        at = ref[i] >> 16
         if what == C_COMM:
             tid = np.int64(load32(b, at + 12))
-            name = comm_number(b, at + 16, size - 16, names)
-            if name < 0:
-                return i, row, wakings, NAMES_FULL
-            if tid <= MAX_PID:
-                comm_of[tid] = name + 1
-            i += 1
-            continue
-        if what == C_FORK:
-            tid, parent = np.int64(load32(b, at + 16)), np.int64(load32(b, at + 20))
-            if tid <= MAX_PID and parent <= MAX_PID:
-                comm_of[tid] = comm_of[parent]
-            i += 1
-            continue
-        if what == LOST:
-            id_cpu = layouts[0, L_ID_CPU]
-            if id_cpu:
-                cpu = np.int64(load32(b, at + size + id_cpu))
-                if cpu >= MAX_CPUS:
-                    return i, row, wakings, BAD_CPU
-                out.cpu[r] = cpu + 1
-            if load64(b, at + 16) > np.uint64(MAX_LOST):
-                return i, row, wakings, BAD_LOST
-            out.ts_ns[r], refs[r] = ts[k], at << 16 | LOST
-            row += 1
-            i += 1
-            continue
-        raw = _raw(b, at, size, layouts, layout)
-        data = raw + 4
-        room = np.int64(load32(b, raw))
-        if room > at + size - data or needed[what] > room:
-            return i, row, wakings, BAD_FIELDS
-        cpu = np.int64(load32(b, at + layouts[layout, L_CPU]))
-        if cpu >= MAX_CPUS:
-            return i, row, wakings, BAD_CPU
-        tid = np.int64(np.int32(load32(b, at + layouts[layout, L_TID] + 4)))
-        by[r] = comm_of[tid] if 0 <= tid <= MAX_PID else 0
-        if what == WAKEUP or what == WAKEUP_NEW or what == WAKING or what == MIGRATE:
-            out.by_pid[r] = tid
-            f = fields[what]
-            if what != MIGRATE:
-                if (
-                    f[TASK_SUCCESS, F_SIZE] and int_at(b, data + f[TASK_SUCCESS, F_OFFSET]) == 0
-                ):  # 4.1: success=0, not put on a runqueue
-                    i += 1
-                    continue
-                out.src_cpu[r] = cpu
-            if place:
-                pid = int_at(b, data + f[TASK_PID, F_OFFSET])
-                out.pid[r] = pid
-                before = last[cpu]
-                if what == WAKING:
-                    wakings += 1
-                elif (
-                    what == MIGRATE
-                    and before >= 0
-                    and refs[before] & 255 == WAKING
-                    and out.pid[before] == pid
-                    and ts[k] - out.ts_ns[before] <= PLACED_WITHIN_NS
-                ):
-                    to = int_at(b, data + f[MIGRATE_DEST, F_OFFSET])
-                    if to < 0 or to >= MAX_CPUS:
-                        return i, row, wakings, BAD_CPU
-                    out.cpu[before] = to + 1
+            size = np.int64(load16(b, at + 6))
+            number = comm_number(b, at + 16, size - 16, names)
+            if number < 0:
+                return i, kept, found, NAMES_FULL
+            name = np.uint32(number + 1)
         else:
-            out.cpu[r] = cpu
-            if what == MARK:
-                out.pid[r] = tid
-        if place:
-            last[cpu] = row
-        out.ts_ns[r], refs[r] = ts[k], data << 16 | np.int64(what)
-        row += 1
+            tid, parent = np.int64(load32(b, at + 16)), np.int64(load32(b, at + 20))
+            name = now[parent] if parent <= MAX_PID else np.uint32(0)
+            if parent > MAX_PID:
+                tid = parent
+        if tid <= MAX_PID:
+            now[tid] = name
+            out.since[found], out.tid[found], out.name[found] = kept, tid, name
+            out.earlier[found] = out.latest[tid]
+            found += 1
+            out.latest[tid] = found
         i += 1
-    return i, row, wakings, OK
+    return i, kept, found, OK
+
+
+@lean
+def forget_comms(comms: Comms) -> None:
+    """The batch is done: what its records told holds from here on."""
+    for change in range(comms.since.size):
+        comms.before[comms.tid[change]] = comms.name[change]
+        comms.latest[comms.tid[change]] = 0

@@ -1,4 +1,4 @@
-"""The fields of the scheduler's tracepoints in ``perf.data``, written into event columns.
+"""Events of ``perf.data``, written into event columns.
 
 Formats: include/trace/events/sched.h and power.h (4.1 to 6.18), by the offsets that the file itself gives.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.engine._jit import lean
-from wastedcores.engine.bytes_jit import load32, load64, prefetch
+from wastedcores.engine.bytes_jit import load16, load32, load64, prefetch
 from wastedcores.engine.columns_jit import (
     HAS_BY_COMM,
     HAS_BY_PID,
@@ -31,17 +31,23 @@ from wastedcores.engine.perfdata_jit import (
     AHEAD,
     BAD_CPU,
     BAD_FIELDS,
+    BAD_LOST,
     BAD_PRIO,
     EXEC,
     F_OFFSET,
     F_SIZE,
     F_TYPE,
     FREQUENCY,
+    L_CPU,
+    L_ID_CPU,
+    L_TID,
     LOST,
     MARK,
     MAX_CPUS,
+    MAX_LOST,
     MIGRATE_DEST,
     NAMES_FULL,
+    NAMES_NEW,
     OK,
     T_COMM,
     T_TAIL,
@@ -49,14 +55,17 @@ from wastedcores.engine.perfdata_jit import (
     TASK_CPU,
     TASK_PID,
     TASK_PRIO,
+    comm_at,
     comm_number,
-    int_at,
+    raw_at,
 )
+from wastedcores.engine.perfdata_jit import Comms as Comms  # noqa: PLC0414 - in signatures
 from wastedcores.engine.text_jit import (
     CPU_IDLE,
     EXIT,
     FORK,
     MIGRATE,
+    PLACED_WITHIN_NS,
     SWITCH,
     WAKEUP,
     WAKEUP_NEW,
@@ -67,7 +76,6 @@ U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _SWITCHED = np.uint8(
     HAS_CPU
@@ -85,7 +93,7 @@ _MOST_PRIO, _LEAST_PRIO = 2**15 - 1, -(2**15)
 
 @lean
 def _int(b: U8, data: int, f: I64) -> Any:
-    return int_at(b, data + f[F_OFFSET])
+    return np.int64(np.int32(load32(b, data + f[F_OFFSET])))
 
 
 @lean
@@ -113,57 +121,101 @@ def _name(b: U8, data: int, f: I64, names: U64) -> int:
 @lean
 def decode(
     b: U8,
-    refs: I64,
-    row: int,
+    ts: I64,
+    ref: I64,
+    i: int,
     end: int,
+    row: int,
+    layouts: I64,
     fields: I64,
+    needed: I64,
     kinds: U8,
+    place: bool,
+    last: I64,
+    comms: Comms,
     names: U64,
+    known: U32,
+    states: U32,
     out: Columns,
     texts: I64,
-) -> tuple[int, int]:
-    """Take the fields of rows ``row`` to ``end`` apart.
+) -> tuple[int, int, int, int]:
+    """Write events ``i`` to ``end`` into the rows from ``row`` on.
 
     Parameters
     ----------
-    refs
-        As :func:`~wastedcores.engine.perfdata_jit.arrange` made them.
-    fields
-        (N_CODES, MAX_FIELDS, 3).
-    kinds
-        (N_CODES,) physical value of each code's kind.
-    names
-        Grows. Name columns get its numbers; see :func:`rename`.
-    out
-        What ``arrange`` left open.
+    ts, ref
+        Events in order of time, as :func:`~wastedcores.engine.perfdata_jit.index` found them.
+    layouts, fields, needed, kinds
+        (layouts, N_LAYOUT); by code: (N_CODES, MAX_FIELDS, 3), the bytes of raw data that the fields take, and the
+        physical value of the kind.
+    place, last
+        Give sched_waking the CPU of the sched_migrate_task that follows (_wakings.py); ```last`` has room for every CPU
+        and is -1, or its last event.
+    names, known
+        The table of names of events, grows; polars' numbers of them, where they are known.
+    states
+        What a prev_state becomes; a power of two of them.
     texts
         (rows,) filled for EXEC and MARK: ``place << 16 | length`` of their text.
 
     Returns
     -------
-    row, problem
-        Where it stopped, and why.
+    i, row, wakings, problem
+        Where it stopped, and why; how many sched_waking there were.
     """
-    while row < end:
-        r = np.uintp(row)  # no sign: numba need not ask whether to count from the end
-        if row + AHEAD < end:
-            prefetch(b, refs[r + np.uintp(AHEAD)] >> 16)
-            prefetch(b, (refs[r + np.uintp(AHEAD)] >> 16) + 64)
-        data, what = refs[r] >> 16, np.uintp(refs[r] & 255)
-        f = fields[what]
+    wakings = 0
+    mask = np.uint32(states.size - 1)
+    while i < end:
+        r, k = (
+            np.uintp(row),
+            np.uintp(i),
+        )  # no sign: numba need not ask whether to count from the end
+        if i + AHEAD < end:
+            prefetch(b, ref[k + np.uintp(AHEAD)] >> 16)
+            prefetch(b, (ref[k + np.uintp(AHEAD)] >> 16) + 64)
+        at, layout, what = ref[k] >> 16, np.uintp(ref[k] >> 8 & 255), np.uintp(ref[k] & 255)
+        size = np.int64(load16(b, at + 6))
+        out.ts_ns[r] = ts[k]
+        out.kind[r] = kinds[what]
         low = np.uint8(0)
         high = np.uint8(0)
+        if what == LOST:
+            id_cpu = layouts[0, L_ID_CPU]
+            if id_cpu:
+                cpu = np.int64(load32(b, at + size + id_cpu))
+                if cpu >= MAX_CPUS:
+                    return i, row, wakings, BAD_CPU
+                out.cpu[r] = cpu
+                low = np.uint8(HAS_CPU)
+            if load64(b, at + 16) > np.uint64(MAX_LOST):
+                return i, row, wakings, BAD_LOST
+            out.value[r] = np.int64(load64(b, at + 16))
+            out.low[r], out.high[r] = low, np.uint8(HAS_VALUE)
+            row += 1
+            i += 1
+            continue
+        raw = raw_at(b, at, size, layouts, layout)
+        data = raw + 4
+        room = np.int64(load32(b, raw))
+        if room > at + size - data or needed[what] > room:
+            return i, row, wakings, BAD_FIELDS
+        cpu = np.int64(load32(b, at + layouts[layout, L_CPU]))
+        if cpu >= MAX_CPUS:
+            return i, row, wakings, BAD_CPU
+        tid = np.int64(np.int32(load32(b, at + layouts[layout, L_TID] + 4)))
+        f = fields[what]
         if what == SWITCH:
             name, prev = _name(b, data, f[4], names), _name(b, data, f[0], names)
-            if name < 0 or prev < 0:
-                return row, (NAMES_FULL if min(name, prev) == -2 else BAD_FIELDS)
+            if max(name, prev) >= known.size or min(name, prev) < 0:
+                return i, row, wakings, _unknown(min(name, prev))
             prio, prev_prio = _int(b, data, f[6]), _int(b, data, f[2])
             if min(prio, prev_prio) < _LEAST_PRIO or max(prio, prev_prio) > _MOST_PRIO:
-                return row, BAD_PRIO
-            out.comm[r], out.prev_comm[r] = name, prev
+                return i, row, wakings, BAD_PRIO
+            out.cpu[r] = cpu
+            out.comm[r], out.prev_comm[r] = known[np.uintp(name)], known[np.uintp(prev)]
             out.prio[r], out.prev_prio[r] = prio, prev_prio
             out.pid[r], out.prev_pid[r] = _int(b, data, f[5]), _int(b, data, f[1])
-            out.prev_state[r] = load32(b, data + f[3, F_OFFSET])
+            out.prev_state[r] = states[np.uintp(load32(b, data + f[3, F_OFFSET]) & mask)]
             low = _SWITCHED
         elif (
             what == WAKEUP
@@ -173,108 +225,89 @@ def decode(
             or what == EXIT
         ):
             name = _name(b, data, f[TASK_COMM], names)
-            if name < 0:
-                return row, (NAMES_FULL if name == -2 else BAD_FIELDS)
+            if name < 0 or name >= known.size:
+                return i, row, wakings, _unknown(name)
             prio = _int(b, data, f[TASK_PRIO])
             if prio < _LEAST_PRIO or prio > _MOST_PRIO:
-                return row, BAD_PRIO
-            out.comm[r], out.prio[r] = name, prio
-            out.pid[r] = _int(b, data, f[TASK_PID])
+                return i, row, wakings, BAD_PRIO
+            pid = _int(b, data, f[TASK_PID])
+            out.comm[r], out.prio[r], out.pid[r] = known[np.uintp(name)], prio, pid
             low = _TASK
+            to = cpu
             if what != EXIT:
-                cpu = _int(b, data, f[TASK_CPU])
-                if cpu < 0 or cpu >= MAX_CPUS:
-                    return row, BAD_CPU
+                source = cpu
+                to = _int(b, data, f[TASK_CPU])
+                if to < 0 or to >= MAX_CPUS:
+                    return i, row, wakings, BAD_CPU
                 if what == MIGRATE:
-                    out.src_cpu[r] = cpu
-                    cpu = _int(b, data, f[MIGRATE_DEST])
-                    if cpu < 0 or cpu >= MAX_CPUS:
-                        return row, BAD_CPU
-                    out.cpu[r] = cpu
-                else:
-                    moved = out.cpu[r]
-                    out.cpu[r] = moved - 1 if moved > 0 else cpu
+                    source = to
+                    to = _int(b, data, f[MIGRATE_DEST])
+                    if to < 0 or to >= MAX_CPUS:
+                        return i, row, wakings, BAD_CPU
+                    if place:
+                        before = last[cpu]
+                        if (
+                            before >= 0
+                            and ref[before] & 255 == WAKING
+                            and out.pid[row - (i - before)] == pid
+                            and ts[k] - ts[before] <= PLACED_WITHIN_NS
+                        ):
+                            out.cpu[row - (i - before)] = to
+                elif what == WAKING:
+                    wakings += 1
+                out.src_cpu[r], out.by_pid[r] = source, tid
                 high = np.uint8(HAS_SRC_CPU | HAS_BY_PID)
+                by = comm_at(comms, tid, i)
+                if by:
+                    out.by_comm[r] = by - np.uint32(1)
+                    high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_BY_COMM)
+            out.cpu[r] = to
         elif what == FORK:
-            name, by = _name(b, data, f[2], names), _name(b, data, f[0], names)
-            if name < 0 or by < 0:
-                return row, (NAMES_FULL if min(name, by) == -2 else BAD_FIELDS)
-            out.comm[r], out.by_comm[r] = name, by
+            name, parent = _name(b, data, f[2], names), _name(b, data, f[0], names)
+            if max(name, parent) >= known.size or min(name, parent) < 0:
+                return i, row, wakings, _unknown(min(name, parent))
+            out.cpu[r] = cpu
+            out.comm[r], out.by_comm[r] = known[name], known[parent]
             out.pid[r], out.by_pid[r] = _int(b, data, f[3]), _int(b, data, f[1])
             low = np.uint8(HAS_CPU | HAS_PID | HAS_COMM)
             high = np.uint8(HAS_BY_PID | HAS_BY_COMM)
         elif what == CPU_IDLE or what == FREQUENCY:
-            cpu = _int(b, data, f[1]) & 0xFFFFFFFF
-            if cpu >= MAX_CPUS:
-                return row, BAD_CPU
+            of = _int(b, data, f[1]) & 0xFFFFFFFF
+            if of >= MAX_CPUS:
+                return i, row, wakings, BAD_CPU
             value = _int(b, data, f[0]) & 0xFFFFFFFF
             if what == CPU_IDLE and value == 0xFFFFFFFF:  # u32 -1: the CPU left its idle state
                 value = -1
-            out.cpu[r], out.value[r] = cpu, value
+            out.cpu[r], out.value[r] = of, value
             low, high = np.uint8(HAS_CPU), np.uint8(HAS_VALUE)
-        elif what == EXEC:
-            at, length = _string(b, data, f[0])
+        elif what == EXEC or what == MARK:
+            where, length = _string(b, data, f[0])
             if length < 0:
-                return row, BAD_FIELDS
-            texts[r] = at << 16 | length
-            pid, old = _int(b, data, f[1]), _int(b, data, f[2])
-            out.pid[r] = pid
+                return i, row, wakings, BAD_FIELDS
+            texts[r] = where << 16 | length
+            out.cpu[r], out.pid[r] = cpu, tid
             low = np.uint8(HAS_CPU | HAS_PID)
-            if old != pid:
-                out.by_pid[r] = old
-                high = np.uint8(HAS_BY_PID)
-        elif what == MARK:
-            at, length = _string(b, data, f[0])
-            if length < 0:
-                return row, BAD_FIELDS
-            texts[r] = at << 16 | length
-            low = np.uint8(HAS_CPU | HAS_PID)
-        elif what == LOST:
-            if out.cpu[r] > 0:
-                out.cpu[r] -= 1
-                low = np.uint8(HAS_CPU)
-            out.value[r] = np.int64(load64(b, data + 16))
-            high = np.uint8(HAS_VALUE)
-        out.kind[r] = kinds[what]
+            if what == EXEC:
+                pid, old = _int(b, data, f[1]), _int(b, data, f[2])
+                out.pid[r] = pid
+                if old != pid:
+                    out.by_pid[r] = old
+                    high = np.uint8(HAS_BY_PID)
+            by = comm_at(comms, tid, i)
+            if by:
+                out.comm[r] = by - np.uint32(1)
+                low = np.uint8(HAS_CPU | HAS_PID | HAS_COMM)
+        if place:
+            last[cpu] = i
         out.low[r], out.high[r] = low, high
         row += 1
-    return row, OK
+        i += 1
+    return i, row, wakings, OK
 
 
 @lean
-def rename(
-    refs: I64, by: I32, row: int, end: int, names: U32, by_names: U32, states: U32, out: Columns
-) -> None:
-    """Put polars' numbers in the place of this reader's.
-
-    Parameters
-    ----------
-    by, by_names
-        (rows,) as :func:`~wastedcores.engine.perfdata_jit.arrange` made them, and what they become.
-    names
-        What the numbers in the name columns become.
-    states
-        What a prev_state becomes; a power of two of them.
-    """
-    mask = np.uint32(states.size - 1)
-    for k in range(row, end):
-        i = np.uintp(k)
-        what = refs[i] & 255
-        if what == SWITCH:
-            out.comm[i] = names[out.comm[i]]
-            out.prev_comm[i] = names[out.prev_comm[i]]
-            out.prev_state[i] = states[out.prev_state[i] & mask]
-        elif what == FORK:
-            out.comm[i] = names[out.comm[i]]
-            out.by_comm[i] = names[out.by_comm[i]]
-        elif what == EXEC or what == MARK:
-            if by[i] > 0:
-                out.comm[i] = by_names[by[i] - 1]
-                out.low[i] |= np.uint8(HAS_COMM)
-        elif what == EXIT:
-            out.comm[i] = names[out.comm[i]]
-        elif what != CPU_IDLE and what != FREQUENCY and what != LOST:
-            out.comm[i] = names[out.comm[i]]
-            if by[i] > 0:
-                out.by_comm[i] = by_names[by[i] - 1]
-                out.high[i] |= np.uint8(HAS_BY_COMM)
+def _unknown(name: int) -> int:
+    """Why a name has no number of polars."""
+    if name == -2:
+        return NAMES_FULL
+    return NAMES_NEW if name >= 0 else BAD_FIELDS

@@ -15,18 +15,18 @@ import polars as pl
 
 from wastedcores.engine import perfdata_jit as pj
 from wastedcores.engine import perffields_jit as pf
-from wastedcores.engine import text_jit as tj
 from wastedcores.engine.bytes_jit import PADDING
 from wastedcores.engine.columns_jit import HAS_CPU
-from wastedcores.engine.order_jit import sort_runs
+from wastedcores.engine.text_jit import SWITCH
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.trace.readers._columns import room, table_of, zeros
 from wastedcores.trace.readers._facts import Facts
-from wastedcores.trace.readers._perf_header import Format, PerfHeader, read_header, state_names
+from wastedcores.trace.readers._perf_events import Events
+from wastedcores.trace.readers._perf_header import PerfHeader, read_header
 from wastedcores.trace.readers._perf_packed import decompress, is_compressed
+from wastedcores.trace.readers._perf_records import Records, ThreadNames
 from wastedcores.trace.readers._vocabulary import NameTable, Vocabulary
 from wastedcores.trace.readers._wakings import NOTE as WAKINGS_NOTE
-from wastedcores.trace.schema import KINDS
 
 #: How a file written by perf record begins
 MAGIC = b"PERFILE2"
@@ -37,53 +37,6 @@ CHUNK_ROWS = 1 << 15
 #: Events of a table
 TABLE_ROWS = 1 << 20
 
-_TASK = ("comm", "pid", "prio")
-_WAKE = (*_TASK, "target_cpu", "success")
-#: event -> (code, fields in the places that perfdata_jit and perffields_jit look for them)
-_EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
-    "sched_switch": (
-        tj.SWITCH,
-        (
-            "prev_comm",
-            "prev_pid",
-            "prev_prio",
-            "prev_state",
-            "next_comm",
-            "next_pid",
-            "next_prio",
-        ),
-    ),
-    "sched_wakeup": (tj.WAKEUP, _WAKE),
-    "sched_wakeup_new": (tj.WAKEUP_NEW, _WAKE),
-    "sched_waking": (tj.WAKING, _WAKE),
-    "sched_migrate_task": (tj.MIGRATE, (*_TASK, "orig_cpu", "dest_cpu")),
-    "sched_process_fork": (tj.FORK, ("parent_comm", "parent_pid", "child_comm", "child_pid")),
-    "sched_process_exit": (tj.EXIT, _TASK),
-    "sched_process_exec": (pj.EXEC, ("filename", "pid", "old_pid")),
-    "cpu_idle": (tj.CPU_IDLE, ("state", "cpu_id")),
-    "cpu_frequency": (pj.FREQUENCY, ("state", "cpu_id")),
-    "print": (pj.MARK, ("buf",)),
-}
-_KINDS = {
-    tj.SWITCH: "switch",
-    tj.WAKEUP: "wakeup",
-    tj.WAKEUP_NEW: "wakeup_new",
-    tj.WAKING: "wakeup",
-    tj.MIGRATE: "migrate",
-    tj.FORK: "fork",
-    tj.EXIT: "exit",
-    tj.CPU_IDLE: "cpu_idle",
-    pj.EXEC: "exec",
-    pj.MARK: "mark",
-    pj.FREQUENCY: "frequency",
-    pj.LOST: "lost",
-}
-#: fields that are strings; all others are numbers
-_STRINGS = {"comm", "prev_comm", "next_comm", "parent_comm", "child_comm", "filename", "buf"}
-#: a ``long``: what is meant is in its lower half
-_LONG = {"prev_state"}
-#: fields that some kernels do not have
-_OPTIONAL = {"success"}
 _PROBLEMS = {
     pj.TOO_SHORT: "a record shorter than its head",
     pj.BAD_TIME: "a record whose time has more than 63 bits",
@@ -122,7 +75,7 @@ class Source:
 
 def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
     """Yield event tables in order of time."""
-    data = source.map()
+    data = mapped = source.map()
     header = read_header(data, source.path)
     facts.kernel_release, facts.cpus, facts.clock = header.release, header.cpus, header.clock
     facts.notes.update(header.notes)
@@ -133,7 +86,7 @@ def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
     with ExitStack() as stack:
         hashing = None
         if source.hashed:
-            hashing = stack.enter_context(ThreadPoolExecutor(1)).submit(source.hash, source.map())
+            hashing = stack.enter_context(ThreadPoolExecutor(1)).submit(source.hash, mapped)
         if is_compressed(data, begin, end):
             plain = stack.enter_context(tempfile.TemporaryFile())
             data, begin, end = decompress(data, begin, end, plain, source.path)
@@ -146,65 +99,19 @@ class _Reader:
     def __init__(self, path: Path, header: PerfHeader, facts: Facts) -> None:
         self.path, self.header, self.facts = path, header, facts
         self.vocabulary = Vocabulary()
-        self.names = NameTable(self.vocabulary)
         self.workers = threading.local()
-        (self.comm_of,) = zeros([(np.int32, pj.MAX_PID + 1)])
-        self.codes = np.full(65536, pj.IGNORED, np.int8)
-        self.fields = np.zeros((pj.N_CODES, pj.MAX_FIELDS, 3), np.int64)
-        self.needed = np.zeros(pj.N_CODES, np.int64)
+        self.events = Events(header.formats, self.vocabulary, path)
+        self.threads = ThreadNames(NameTable(self.vocabulary))
+        self.told: pj.Comms | None = None  # by the batch before, if its records told any names
         self.counts = np.zeros(65536, np.int64)
-        self.kinds = np.zeros(pj.N_CODES, np.uint8)
-        for code, kind in _KINDS.items():
-            self.kinds[code] = KINDS.index(kind)
-        self.states = self.vocabulary.numbers(["R"])
-        self.comm_of[0] = self.names.number(b"swapper") + 1
-        # a sched_waking counts only where there is no sched_wakeup
-        recorded = set(header.formats)
-        self.place = "sched_waking" in recorded and "sched_wakeup" not in recorded
-        for name, format in header.formats.items():
-            if name in _EVENTS and (name != "sched_waking" or self.place):
-                self._learn(format)
-
-    def _learn(self, format: Format) -> None:
-        code, wanted = _EVENTS[format.name]
-        for place, name in enumerate(wanted):
-            if name not in format.fields:
-                if name in _OPTIONAL:
-                    continue
-                raise TraceFormatError(
-                    f"{self.path}: its kernel's {format.name} has no field {name!r} (it has "
-                    f"{', '.join(format.fields)}); this reader needs it."
-                )
-            kind, offset, size = format.fields[name]
-            dynamic = kind.startswith("__data_loc")
-            sizes = (4, 8) if name in _LONG else (4,)
-            if name in _STRINGS:
-                good = size == 4 if dynamic else kind.endswith("]")
-                expected = "a string"
-                tail = name in ("filename", "buf")
-                what = pj.T_DYNAMIC if dynamic else pj.T_TAIL if tail else pj.T_COMM
-            else:
-                good = size in sizes and not kind.endswith("]") and not dynamic
-                expected = f"a number of {' or '.join(map(str, sizes))} bytes"
-                what = pj.T_INT
-            if not good:
-                raise TraceFormatError(
-                    f"{self.path}: field {name!r} of {format.name} is a {kind} of {size} bytes; expected {expected}."
-                )
-            self.fields[code, place] = offset, size, what
-            self.needed[code] = max(self.needed[code], offset + size)
-        self.codes[format.number] = code
-        if format.name == "sched_switch":
-            self.states = self.vocabulary.numbers(state_names(format.print_fmt))
+        self.seen = np.zeros(pj.MAX_CPUS, np.bool_)
 
     def tables(self, data: np.ndarray, begin: int, end: int) -> Iterator[pl.DataFrame]:
         """Records in order of time, as perf does: what is older than the round before last is safe."""
-        header = self.header
+        header, events = self.header, self.events
         at = begin
-        records = _Records()
+        records = Records()
         table: _Table | None = None
-        seen = np.zeros(pj.MAX_CPUS, np.bool_)
-        last = np.zeros(pj.MAX_CPUS, np.int64)
         with ThreadPoolExecutor(2) as pool:
             try:
                 while at < end:
@@ -212,16 +119,16 @@ class _Reader:
                     ts, ref = records.ts, records.ref
                     limit = records.n + CHUNK_RECORDS
                     n, at, problem = pj.index(
-                        data, at, end, header.layouts, header.ids, header.which, header.dense, self.codes,
-                        ts[:limit], ref[:limit], records.n, records.clock, self.counts,
+                        data, at, end, header.layouts, header.ids, header.which, header.dense, events.codes,
+                        events.success, ts[:limit], ref[:limit], records.n, records.clock, self.counts,
                     )  # fmt: skip
                     records.added(n)
                     self._problem(problem, at, end)
                     if problem == pj.CUT:
                         at = end
                     ready = records.ready(at >= end)
-                    if self.place and at < end and ready:
-                        ready = pj.whole_until(data, ts, ref, ready, header.layouts, seen)
+                    if at < end and ready:
+                        ready = self._whole(data, ts, ref, 0, ready)
                     if not ready:
                         continue
                     if table and table.rows + ready > table.size:
@@ -230,7 +137,7 @@ class _Reader:
                     if table is None:
                         likely = int(ready * (end - begin) / (at - begin) * 1.2)
                         table = _Table(max(ready, min(TABLE_ROWS, likely)))
-                    self._arrange(data, records, ready, table, last, pool)
+                    self._submit(data, records, ready, table, pool)
                     records.drop(ready)
                 if table and table.rows:
                     yield self._finished(data, table)
@@ -238,69 +145,86 @@ class _Reader:
                 pool.shutdown(cancel_futures=True)
         self._finish()
 
-    def _arrange(
+    def _whole(self, data: np.ndarray, ts: np.ndarray, ref: np.ndarray, i: int, n: int) -> int:
+        """Where to cut so that no sched_waking is torn from its sched_migrate_task, at ``n`` or before."""
+        if not self.events.place:
+            return n
+        return i + pj.whole_until(data, ts[i:], ref[i:], n - i, self.header.layouts, self.seen)
+
+    def _submit(
         self,
         data: np.ndarray,
-        records: _Records,
-        n: int,
+        records: Records,
+        ready: int,
         table: _Table,
-        last: np.ndarray,
         pool: ThreadPoolExecutor,
     ) -> None:
-        """Give the first ``n`` records their rows, and have their fields taken apart."""
-        i, first = 0, table.rows
+        """Have the first events written into the table, in parts at the same time."""
+        if self.told:  # what is about to change are names that the parts before still look up
+            table.wait()
+            pj.forget_comms(self.told)
+            self.told = None
+        n, comms = records.without_comms(data, ready, self.threads)
+        if comms.since.size:
+            self.told = comms
+        ts, ref = records.ts, records.ref
+        i = 0
+        while i < n:
+            end = min(i + CHUNK_ROWS, n)
+            if end < n:
+                end = self._whole(data, ts, ref, i, end)
+                end = n if end == i else end
+            row = table.rows + i
+            table.work.append(
+                pool.submit(self._decode, data, table, comms, ts[:n], ref[:n], i, end, row)
+            )
+            i = end
+        table.rows += n
+
+    def _decode(
+        self,
+        data: np.ndarray,
+        table: _Table,
+        comms: pj.Comms,
+        ts: np.ndarray,
+        ref: np.ndarray,
+        i: int,
+        end: int,
+        row: int,
+    ) -> None:
+        own, events = self.workers, self.events
+        if not hasattr(own, "names"):
+            own.names, own.last = NameTable(self.vocabulary), np.empty(pj.MAX_CPUS, np.int64)
+        own.last[:] = -1
         while True:
-            i, table.rows, wakings, problem = pj.arrange(
-                data, records.ts, records.ref, i, n, table.rows, self.header.layouts, self.fields, self.needed,
-                self.place, last, self.comm_of, self.names.table, table.columns, table.refs, table.by,
+            i, row, wakings, problem = pf.decode(
+                data, ts, ref, i, end, row, self.header.layouts, events.fields, events.needed, events.kinds,
+                events.place, own.last, comms, own.names.table, own.names.numbers(), events.states,
+                table.columns, table.texts,
             )  # fmt: skip
             if wakings:
                 self.facts.notes["wakeups"] = WAKINGS_NOTE
-            if problem != pj.NAMES_FULL:
+            if problem == pj.NAMES_FULL:
+                own.names.grow()
+            elif problem != pj.NAMES_NEW:
                 break
-            self.names.grow()
-        if problem:
-            self._problem(problem, int(records.ref[i]) >> 16, 0)
-        by_names = self.names.numbers()
-        for row in range(first, table.rows, CHUNK_ROWS):
-            end = min(row + CHUNK_ROWS, table.rows)
-            table.work.append(pool.submit(self._decode, data, table, row, end, by_names))
-
-    def _decode(
-        self, data: np.ndarray, table: _Table, begin: int, end: int, by_names: np.ndarray
-    ) -> None:
-        if not hasattr(self.workers, "names"):
-            self.workers.names = NameTable(self.vocabulary)
-        names = self.workers.names
-        row = begin
-        while True:
-            row, problem = pf.decode(
-                data, table.refs, row, end, self.fields, self.kinds, names.table, table.columns, table.texts
-            )  # fmt: skip
-            if problem != pj.NAMES_FULL:
-                break
-            names.grow()
-        if problem:
-            self._problem(problem, int(table.refs[row]) >> 16, 0)
-        pf.rename(
-            table.refs, table.by, begin, end, names.numbers(), by_names, self.states, table.columns
-        )
+        self._problem(problem, int(ref[i]) >> 16 if problem else 0, 0)
 
     def _finished(self, data: np.ndarray, table: _Table) -> pl.DataFrame:
-        for future in table.work:
-            future.result()
+        table.wait()
         columns, rows = table.columns, table.rows
         frame = table_of(columns, rows)
-        for i in np.flatnonzero(columns.kind[:rows] == self.kinds[pj.LOST]):
+        for i in np.flatnonzero(columns.kind[:rows] == self.events.kinds[pj.LOST]):
             known = columns.low[i] & HAS_CPU
             self.facts.add_lost(int(columns.cpu[i]) if known else -1, int(columns.value[i]))
-        return self._with_texts(frame, data, table.texts[:rows])
+        return self._with_texts(frame, data, table)
 
-    def _with_texts(self, frame: pl.DataFrame, data: np.ndarray, told: np.ndarray) -> pl.DataFrame:
+    def _with_texts(self, frame: pl.DataFrame, data: np.ndarray, table: _Table) -> pl.DataFrame:
         """Add the texts of exec and mark events."""
-        if not np.isin(self.codes, (pj.EXEC, pj.MARK)).any():
+        if not np.isin(self.events.codes, (pj.EXEC, pj.MARK)).any():
             return frame
-        at = np.flatnonzero(told)
+        told, kinds = table.texts, self.events.kinds
+        at = np.flatnonzero(np.isin(table.columns.kind[: table.rows], kinds[[pj.EXEC, pj.MARK]]))
         texts = []
         for word in told[at].tolist():
             raw = data[word >> 16 : (word >> 16) + (word & 0xFFFF)].tobytes().split(b"\0")[0]
@@ -327,10 +251,10 @@ class _Reader:
     def _finish(self) -> None:
         by_number = {f.number: f.name for f in self.header.formats.values()}
         for number in np.flatnonzero(self.counts):
-            code, n = self.codes[number], int(self.counts[number])
+            code, n = self.events.codes[number], int(self.counts[number])
             if code == pj.IGNORED:
                 self.facts.skipped[by_number.get(int(number), f"tracepoint {number}")] += n
-            self.facts.every_switch |= code == tj.SWITCH
+            self.facts.every_switch |= code == SWITCH
 
 
 class _Table:
@@ -339,61 +263,11 @@ class _Table:
     def __init__(self, size: int) -> None:
         self.size, self.rows = size, 0
         self.columns = room(size)
-        self.refs, self.by, self.texts = zeros(
-            [(np.int64, size), (np.int32, size), (np.int64, size)]
-        )
+        (self.texts,) = zeros([(np.int64, size)])
         self.work: list[Future[None]] = []
 
-
-class _Records:
-    """When records are, and where: those in order that may come before later ones, then the new ones."""
-
-    def __init__(self) -> None:
-        self._size = 0
-        self._all = np.empty((2, 0), np.int64)
-        self._first = self._last = 0
-        self._sorted_until = -1
-        self._spare, self._bounds = self._all, self._all[0]
-        self.clock = np.full(3, -1, np.int64)
-
-    @property
-    def ts(self) -> np.ndarray:
-        """Times of the records there are, and of the room after them."""
-        return self._all[0, self._first :]
-
-    @property
-    def ref(self) -> np.ndarray:
-        """As ``ts``: where they are."""
-        return self._all[1, self._first :]
-
-    @property
-    def n(self) -> int:
-        """How many there are."""
-        return self._last - self._first
-
-    def make_room(self, more: int) -> None:
-        """Have room for exactly ``more`` records."""
-        n = self.n
-        if self._last + more > self._size:
-            self._size = 4 * (n + more)
-            fresh = np.empty((2, self._size), np.int64)
-            fresh[:, :n] = self._all[:, self._first : self._last]
-            self._all, self._first, self._last = fresh, 0, n
-            self._spare, self._bounds = np.empty_like(fresh), np.empty(self._size + 1, np.int64)
-
-    def added(self, n: int) -> None:
-        """There are ``n`` now."""
-        self._last = self._first + n
-
-    def ready(self, all_: bool) -> int:
-        """How many, from the first on, nothing to come is older than; they are in order if that is not none."""
-        safe = int(self.clock[pj.SAFE])
-        if not all_ and safe <= self._sorted_until:
-            return 0
-        self._sorted_until = safe
-        sort_runs(self.ts, self.ref, self.n, self._bounds, self._spare)
-        return self.n if all_ else int(self.ts[: self.n].searchsorted(safe, side="right"))
-
-    def drop(self, n: int) -> None:
-        """The first ``n`` are done."""
-        self._first += n
+    def wait(self) -> None:
+        """Have all parts written, or learn what is wrong with one."""
+        for future in self.work:
+            future.result()
+        self.work = []

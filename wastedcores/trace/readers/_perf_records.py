@@ -1,0 +1,111 @@
+"""Where the records of ``perf.data`` are, in order of time; and what they tell of threads' names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wastedcores.engine import perfdata_jit as pj
+from wastedcores.engine.order_jit import sort_runs
+from wastedcores.trace.readers._columns import zeros
+from wastedcores.trace.readers._vocabulary import NameTable
+
+
+class Records:
+    """When records are, and where: those in order that may come before later ones, then the new ones."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._all = np.empty((2, 0), np.int64)
+        self._first = self._last = 0
+        self._sorted_until = -1
+        self._spare, self._bounds = self._all, self._all[0]
+        self.clock = np.full(3, -1, np.int64)
+
+    @property
+    def ts(self) -> np.ndarray:
+        """Times of the records there are, and of the room after them."""
+        return self._all[0, self._first :]
+
+    @property
+    def ref(self) -> np.ndarray:
+        """As ``ts``: where they are."""
+        return self._all[1, self._first :]
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return self._last - self._first
+
+    def make_room(self, more: int) -> None:
+        """Have room for exactly ``more`` records."""
+        n = self.n
+        if self._last + more > self._size:
+            self._size = 4 * (n + more)
+            fresh = np.empty((2, self._size), np.int64)
+            fresh[:, :n] = self._all[:, self._first : self._last]
+            self._all, self._first, self._last = fresh, 0, n
+            self._spare, self._bounds = np.empty_like(fresh), np.empty(self._size + 1, np.int64)
+
+    def added(self, n: int) -> None:
+        """There are ``n`` now."""
+        self._last = self._first + n
+
+    def ready(self, all_: bool) -> int:
+        """How many, from the first on, nothing to come is older than; they are in order if that is not none."""
+        safe = int(self.clock[pj.SAFE])
+        if not all_ and safe <= self._sorted_until:
+            return 0
+        self._sorted_until = safe
+        sort_runs(self.ts, self.ref, self.n, self._bounds, self._spare)
+        return self.n if all_ else int(self.ts[: self.n].searchsorted(safe, side="right"))
+
+    def without_comms(self, data: np.ndarray, n: int, names: ThreadNames) -> tuple[int, pj.Comms]:
+        """Take the records that tell names out of the first ``n``; how many are left, and what they are called."""
+        what = self.ref[:n] & 255
+        comms = names.room(int(np.count_nonzero((what == pj.C_COMM) | (what == pj.C_FORK))))
+        if not comms.since.size:
+            return n, comms
+        i = kept = found = 0
+        while True:
+            i, kept, found, problem = pj.take_comms(
+                data, self.ts, self.ref, i, n, kept, names.now, names.table.table, found, comms
+            )
+            if not problem:
+                return kept, names.settled(comms, found)
+            names.table.grow()
+
+    def drop(self, n: int) -> None:
+        """The first ``n`` are done."""
+        self._first += n
+
+
+class ThreadNames:
+    """What threads are called by the records that tell it."""
+
+    def __init__(self, table: NameTable) -> None:
+        self.table = table
+        self.now, self._before, self._latest = zeros(
+            [(np.uint32, pj.MAX_PID + 1), (np.uint32, pj.MAX_PID + 1), (np.int32, pj.MAX_PID + 1)]
+        )
+        swapper = table.number(b"swapper")
+        self.now[0] = swapper + 1
+        self._before[0] = table.numbers()[swapper] + 1
+
+    def room(self, changes: int) -> pj.Comms:
+        """Names before a batch, and room for so many changes."""
+        since, tid, name, earlier = zeros(
+            [(np.int64, changes), (np.int32, changes), (np.uint32, changes), (np.int32, changes)]
+        )
+        return pj.Comms(self._before, self._latest, since, tid, name, earlier)
+
+    def settled(self, comms: pj.Comms, found: int) -> pj.Comms:
+        """The changes with polars' numbers."""
+        name = comms.name[:found]
+        told = name > 0
+        name[told] = self.table.numbers()[name[told] - 1] + 1
+        return comms._replace(
+            since=comms.since[:found],
+            tid=comms.tid[:found],
+            name=name,
+            earlier=comms.earlier[:found],
+        )
