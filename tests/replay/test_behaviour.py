@@ -4,7 +4,8 @@ The criterion follows from the recording itself. Every replay has to show the re
 first second on; all but one of the 27 scenarios were that stable. In the one (eight threads on the four CPUs of nodes 1
 and 2 under the authors' patches) threads went on changing nodes until the end: with the patch every idle CPU balances for
 the CPUs of its group, also where its group has only one of the two nodes, so threads go to and fro. There the mean number
-of threads is compared, by the criterion of docs/recorded-vs-replayed.md.
+of threads is compared, by the criterion of docs/recorded-vs-replayed.md. That does not make the two alike: in all six
+samples the kernel had two threads on each CPU, a split that the replay shows at some moments only.
 
 Linux 6.1 balances by other rules, which the replay refuses to stand for; of it only the domains are compared.
 """
