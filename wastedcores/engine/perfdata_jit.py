@@ -94,6 +94,19 @@ def _layout_of(identifier: np.uint64, ids: U64, which: I32, dense: bool) -> Any:
     return which[k] if k < ids.size and ids[k] == identifier else -1
 
 
+#: what the kernel maps at a page fault of a file (fault_around_bytes, mm/memory.c)
+_FAULT_AROUND = 1 << 16
+
+
+@lean
+def touch(b: U8, at: int, end: int) -> int:
+    """Have the bytes from ``at`` on mapped; a sum of some of them, so that they are really looked at."""
+    total = 0
+    for i in range(at, min(end, b.size), _FAULT_AROUND):
+        total += b[i]
+    return total
+
+
 @lean
 def index(
     b: U8,
@@ -281,6 +294,16 @@ def comm_at(comms: Comms, tid: Any, event: int) -> Any:
 
 
 @lean
+def comm_records(ref: I64, n: int) -> int:
+    """How many of the first ``n`` records tell names."""
+    count = 0
+    for i in range(n):
+        what = ref[i] & 255
+        count += (what == C_COMM) | (what == C_FORK)
+    return count
+
+
+@lean
 def take_comms(
     b: U8,
     ts: I64,
@@ -314,7 +337,8 @@ def take_comms(
     while i < n:
         what = ref[i] & 255
         if what != C_COMM and what != C_FORK:
-            ts[kept], ref[kept] = ts[i], ref[i]
+            if kept < i:
+                ts[kept], ref[kept] = ts[i], ref[i]
             kept += 1
             i += 1
             continue

@@ -91,9 +91,9 @@ def physical(dtype: pl.DataType) -> int:
     return INT32 if dtype in (pl.Int32, pl.Int16) else BYTE_ARRAY
 
 
-def chunk(series: pl.Series) -> Chunk:
-    """Encode and compress a column."""
-    out = _Writer(series)
+def chunk(series: pl.Series, dtype: pl.DataType) -> Chunk:
+    """Encode and compress a column of the given type of the schema, or of polars' numbers of its categories."""
+    out = _Writer(series, dtype)
     if series.null_count() == series.len():
         out.data_page(_PLAIN, b"")
     elif out.kind == BYTE_ARRAY:
@@ -114,9 +114,8 @@ def _room(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Writer:
-    def __init__(self, series: pl.Series) -> None:
-        self.kind = physical(series.dtype)
-        self.series = series
+    def __init__(self, series: pl.Series, dtype: pl.DataType) -> None:
+        self.kind, self.dtype = physical(dtype), dtype
         self.chunk = Chunk(
             series.name, self.kind, series.len(), series.null_count(), b"", 0, 0, [_RLE], None, None
         )
@@ -159,7 +158,10 @@ class _Writer:
         codes = self.encoded(numbered)
         assert codes is not None
         present, first = codes
-        texts = series.gather(first).to_list()
+        one_each = series.gather(first)
+        if one_each.dtype != self.dtype:
+            one_each = one_each.to_frame().select(pl.first().cat.to(self.dtype)).to_series()
+        texts = one_each.to_list()
         raw = [t.encode() if isinstance(t, str) else t for t in texts]
         self.chunk.low, self.chunk.high = min(raw), max(raw)
         self.dictionary_page(len(raw), b"".join(struct.pack("<I", len(r)) + r for r in raw))

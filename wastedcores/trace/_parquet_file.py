@@ -39,7 +39,7 @@ class ParquetFile:
 
     def add(self, frame: pl.DataFrame) -> list[Chunk]:
         """Write a row group; what it makes of an earlier one comes back, in order of the schema, or nothing."""
-        self._running.append([self._pool.submit(chunk, frame[name]) for name in SCHEMA])
+        self._running.append([self._pool.submit(chunk, frame[n], t) for n, t in SCHEMA.items()])
         return self._settle() if len(self._running) > _IN_FLIGHT else []
 
     def rest(self) -> list[Chunk]:

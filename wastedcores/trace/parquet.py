@@ -87,7 +87,7 @@ def stream_parquet(
     Parameters
     ----------
     frames
-        Tables with the columns of the schema, in order of time.
+        Tables with the columns of the schema, all or none of them numbered, in order of time.
     header
         Called once all frames are consumed.
     path

@@ -10,7 +10,6 @@ import polars as pl
 
 from wastedcores.engine.columns_jit import NULLABLE, Columns, bitmaps
 from wastedcores.trace.readers._arrow import column
-from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
 _TYPES: dict[str, Any] = {
     "ts_ns": np.int64,
@@ -30,7 +29,6 @@ _TYPES: dict[str, Any] = {
     "low": np.uint8,
     "high": np.uint8,
 }
-_CATEGORIES = [c for c in Columns._fields if c in COLUMNS and COLUMNS[c].dtype == pl.Categorical()]
 #: more than this is asked of the kernel in pages of 2 MiB, which it clears at once
 _HUGE = 4 << 20
 
@@ -55,7 +53,7 @@ def room(rows: int) -> Columns:
 
 
 def table_of(columns: Columns, rows: int) -> pl.DataFrame:
-    """The first ``rows`` events as a table; of what is null throughout there is no column.
+    """The first ``rows`` events as a numbered table (schema.py); of what is null throughout there is no column.
 
     Parameters
     ----------
@@ -70,7 +68,4 @@ def table_of(columns: Columns, rows: int) -> pl.DataFrame:
         if counts[bit]:
             values = getattr(columns, name)[:rows]
             out[name] = column(values, valid[bit], rows - int(counts[bit]))
-    return pl.DataFrame(out).with_columns(
-        pl.col("kind").cat.to(KIND_DTYPE),
-        *(pl.col(c).cat.to(pl.Categorical()) for c in _CATEGORIES if c in out),
-    )
+    return pl.DataFrame(out)

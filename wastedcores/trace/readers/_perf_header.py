@@ -255,13 +255,13 @@ def state_names(print_fmt: str) -> list[str]:
     letters.pop(0, None)
     if not letters or any(v & (v - 1) for v in letters) or max(letters) > 1 << 14:
         letters = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
-    plus = 2 * max(letters)
-    names = []
-    for value in range(2 * plus):
-        bits = value & (plus - 1)
-        parts = [t for bit, t in letters.items() if bits & bit == bit and bit]
-        rest = bits & ~sum(letters)
-        if rest:
-            parts.append(hex(rest))
-        names.append(("|".join(parts) or "R") + ("+" if value & plus else ""))
-    return names
+    names, known = [""], 0
+    for bit in (1 << n for n in range(max(letters).bit_length())):
+        letter = letters.get(bit)
+        known |= bit if letter else 0
+        names += [(f"{n}|{letter}" if n else letter) if letter else n for n in names]
+    rest = [value & ~known for value in range(len(names))]
+    if any(rest):
+        names = ["|".join(filter(None, (n, hex(r) if r else ""))) for n, r in zip(names, rest, strict=True)]  # fmt: skip
+    names[0] = "R"
+    return names + [n + "+" for n in names]

@@ -41,10 +41,13 @@ class Records:
         n = self.n
         if self._last + more > self._size:
             self._size = 4 * (n + more)
-            fresh = np.empty((2, self._size), np.int64)
+            ones = self._size
+            fresh, self._spare, bounds = (
+                a.reshape(-1, ones) for a in zeros([(np.int64, k * ones) for k in (2, 2, 2)])
+            )
             fresh[:, :n] = self._all[:, self._first : self._last]
             self._all, self._first, self._last = fresh, 0, n
-            self._spare, self._bounds = np.empty_like(fresh), np.empty(self._size + 1, np.int64)
+            self._bounds = bounds.ravel()
 
     def added(self, n: int) -> None:
         """There are ``n`` now."""
@@ -61,8 +64,7 @@ class Records:
 
     def without_comms(self, data: np.ndarray, n: int, names: ThreadNames) -> tuple[int, pj.Comms]:
         """Take the records that tell names out of the first ``n``; how many are left, and what they are called."""
-        what = self.ref[:n] & 255
-        comms = names.room(int(np.count_nonzero((what == pj.C_COMM) | (what == pj.C_FORK))))
+        comms = names.room(pj.comm_records(self.ref, n))
         if not comms.since.size:
             return n, comms
         i = kept = found = 0

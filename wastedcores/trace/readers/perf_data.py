@@ -36,6 +36,8 @@ CHUNK_RECORDS = 1 << 16
 CHUNK_ROWS = 1 << 15
 #: Events of a table
 TABLE_ROWS = 1 << 20
+#: Bytes that are mapped while those before are looked at: the kernel takes longer to map a page than we to index it
+CHUNK_BYTES = 1 << 24
 
 _PROBLEMS = {
     pj.TOO_SHORT: "a record shorter than its head",
@@ -99,6 +101,7 @@ class _Reader:
     def __init__(self, path: Path, header: PerfHeader, facts: Facts) -> None:
         self.path, self.header, self.facts = path, header, facts
         self.vocabulary = Vocabulary()
+        facts.kept.append(self.vocabulary)
         self.workers = threading.local()
         self.events = Events(header.formats, self.vocabulary, path)
         self.threads = ThreadNames(NameTable(self.vocabulary))
@@ -112,9 +115,13 @@ class _Reader:
         at = begin
         records = Records()
         table: _Table | None = None
-        with ThreadPoolExecutor(2) as pool:
+        mapped = at
+        with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(1) as mapper:
             try:
                 while at < end:
+                    while mapped < min(end, at + CHUNK_BYTES):
+                        mapper.submit(pj.touch, data, mapped, mapped + CHUNK_BYTES)
+                        mapped += CHUNK_BYTES
                     records.make_room(CHUNK_RECORDS)
                     ts, ref = records.ts, records.ref
                     limit = records.n + CHUNK_RECORDS
@@ -142,6 +149,7 @@ class _Reader:
                 if table and table.rows:
                     yield self._finished(data, table)
             finally:
+                mapper.shutdown(cancel_futures=True)
                 pool.shutdown(cancel_futures=True)
         self._finish()
 
