@@ -1,4 +1,4 @@
-"""Records of a ``perf.data`` file: find them, and take out those that tell names of threads.
+"""Records of a ``perf.data`` file: find them, and learn from those that tell names of threads.
 
 The events are left to perffields_jit. Formats: include/uapi/linux/perf_event.h (enum perf_event_type,
 PERF_SAMPLE_*), tools/perf/util/event.h and tools/perf/Documentation/perf.data-file-format.txt (6.1).
@@ -272,7 +272,7 @@ class Comms(NamedTuple):
     before: U32
     #: (MAX_PID + 1,) the latest change of a thread's name within the batch plus 1; 0: none
     latest: I32
-    #: (changes,) the first event for which it holds, the thread, the name, the change of that thread before plus 1
+    #: (changes,) the record since which it holds, the thread, the name, the change of that thread before plus 1
     since: I64
     tid: I32
     name: U32
@@ -280,48 +280,38 @@ class Comms(NamedTuple):
 
 
 @lean
-def comm_at(comms: Comms, tid: Any, event: int) -> Any:
-    """What thread ``tid`` is called at an event, plus 1; 0: not known."""
+def comm_at(comms: Comms, tid: Any, record: int) -> Any:
+    """What thread ``tid`` is called at a record, plus 1; 0: not known."""
     if tid < 0 or tid > MAX_PID:
         return np.uint32(0)
     if comms.since.size:
         change = comms.latest[tid]
         while change:
-            if comms.since[change - 1] <= event:
+            if comms.since[change - 1] <= record:
                 return comms.name[change - 1]
             change = comms.earlier[change - 1]
     return comms.before[np.uintp(tid)]
 
 
 @lean
-def comm_records(ref: I64, n: int) -> int:
-    """How many of the first ``n`` records tell names."""
+def comm_records(ref: I64, i: int, n: int) -> int:
+    """How many of the records from ``i`` to ``n`` tell names."""
     count = 0
-    for i in range(n):
-        what = ref[i] & 255
-        count += (what == C_COMM) | (what == C_FORK)
+    for k in range(i, n):
+        count += ref[k] & 255 >= C_COMM and ref[k] & 255 <= C_FORK
     return count
 
 
 @lean
-def take_comms(
-    b: U8,
-    ts: I64,
-    ref: I64,
-    i: int,
-    n: int,
-    kept: int,
-    now: U32,
-    names: U64,
-    found: int,
-    out: Comms,
-) -> tuple[int, int, int, int]:
-    """Take the records that tell names out of a batch, and note what they tell.
+def learn_comms(
+    b: U8, ref: I64, i: int, n: int, now: U32, names: U64, found: int, out: Comms
+) -> tuple[int, int, int]:
+    """Note what the records of a batch tell about names.
 
     Parameters
     ----------
-    ts, ref, i, n
-        Records in order; those from ``i`` to ``n`` are looked at, the others moved to ``kept`` and on.
+    ref, i, n
+        Records in order; those from ``i`` to ``n`` are looked at.
     now
         (MAX_PID + 1,) number of each thread's name plus 1; 0: not known. Kept up to date.
     names
@@ -331,15 +321,12 @@ def take_comms(
 
     Returns
     -------
-    i, kept, found, problem
+    i, found, problem
         Where it stopped, and why: OK or NAMES_FULL.
     """
     while i < n:
         what = ref[i] & 255
         if what != C_COMM and what != C_FORK:
-            if kept < i:
-                ts[kept], ref[kept] = ts[i], ref[i]
-            kept += 1
             i += 1
             continue
         at = ref[i] >> 16
@@ -348,21 +335,20 @@ def take_comms(
             size = np.int64(load16(b, at + 6))
             number = comm_number(b, at + 16, size - 16, names)
             if number < 0:
-                return i, kept, found, NAMES_FULL
+                return i, found, NAMES_FULL
             name = np.uint32(number + 1)
         else:
             tid, parent = np.int64(load32(b, at + 16)), np.int64(load32(b, at + 20))
             name = now[parent] if parent <= MAX_PID else np.uint32(0)
-            if parent > MAX_PID:
-                tid = parent
+            tid = max(tid, parent) if parent > MAX_PID else tid
         if tid <= MAX_PID:
             now[tid] = name
-            out.since[found], out.tid[found], out.name[found] = kept, tid, name
+            out.since[found], out.tid[found], out.name[found] = i, tid, name
             out.earlier[found] = out.latest[tid]
             found += 1
             out.latest[tid] = found
         i += 1
-    return i, kept, found, OK
+    return i, found, OK
 
 
 @lean

@@ -139,18 +139,18 @@ def decode(
     out: Columns,
     texts: I64,
 ) -> tuple[int, int, int, int]:
-    """Write events ``i`` to ``end`` into the rows from ``row`` on.
+    """Write the events among the records ``i`` to ``end`` into the rows from ``row`` on.
 
     Parameters
     ----------
     ts, ref
-        Events in order of time, as :func:`~wastedcores.engine.perfdata_jit.index` found them.
+        Records in order of time, as :func:`~wastedcores.engine.perfdata_jit.index` found them.
     layouts, fields, needed, kinds
         (layouts, N_LAYOUT); by code: (N_CODES, MAX_FIELDS, 3), the bytes of raw data that the fields take, and the
         physical value of the kind.
     place, last
-        Give sched_waking the CPU of the sched_migrate_task that follows (_wakings.py); ```last`` has room for every CPU
-        and is -1, or its last event.
+        Give sched_waking the CPU of the sched_migrate_task that follows (_wakings.py); ```last`` (2, CPUs) has
+        the record and the row of each CPU's last event, or -1.
     names, known
         The table of names of events, grows; polars' numbers of them, where they are known.
     states
@@ -174,6 +174,9 @@ def decode(
             prefetch(b, ref[k + np.uintp(AHEAD)] >> 16)
             prefetch(b, (ref[k + np.uintp(AHEAD)] >> 16) + 64)
         at, layout, what = ref[k] >> 16, np.uintp(ref[k] >> 8 & 255), np.uintp(ref[k] & 255)
+        if what > LOST:  # no event; it told a name
+            i += 1
+            continue
         size = np.int64(load16(b, at + 6))
         out.ts_ns[r] = ts[k]
         out.kind[r] = kinds[what]
@@ -245,14 +248,14 @@ def decode(
                     if to < 0 or to >= MAX_CPUS:
                         return i, row, wakings, BAD_CPU
                     if place:
-                        before = last[cpu]
+                        before, its_row = last[0, cpu], last[1, cpu]
                         if (
                             before >= 0
                             and ref[before] & 255 == WAKING
-                            and out.pid[row - (i - before)] == pid
+                            and out.pid[its_row] == pid
                             and ts[k] - ts[before] <= PLACED_WITHIN_NS
                         ):
-                            out.cpu[row - (i - before)] = to
+                            out.cpu[its_row] = to
                 elif what == WAKING:
                     wakings += 1
                 out.src_cpu[r], out.by_pid[r] = source, tid
@@ -298,7 +301,7 @@ def decode(
                 out.comm[r] = by - np.uint32(1)
                 low = np.uint8(HAS_CPU | HAS_PID | HAS_COMM)
         if place:
-            last[cpu] = i
+            last[0, cpu], last[1, cpu] = i, row
         out.low[r], out.high[r] = low, high
         row += 1
         i += 1

@@ -185,8 +185,8 @@ def _open_raw(path: Path) -> IO[bytes]:
         raise WastedCoresError(f"{path}: cannot be opened ({e.strerror}).") from e
 
 
-def _decompressor(raw: IO[bytes], path: Path) -> IO[bytes]:
-    buffered = io.BufferedReader(cast(io.RawIOBase, raw), 1 << 20)
+def _decompressor(raw: IO[bytes], path: Path, ahead: int = 1 << 20) -> IO[bytes]:
+    buffered = io.BufferedReader(cast(io.RawIOBase, raw), ahead)
     try:
         magic = buffered.peek(8)[:8]
     except OSError as e:
@@ -203,7 +203,7 @@ def _decompressor(raw: IO[bytes], path: Path) -> IO[bytes]:
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """The first ``size`` decompressed bytes, or as many as can be had."""
     with _open_raw(path) as raw:
-        stream = _decompressor(raw, path)
+        stream = _decompressor(raw, path, size)
         try:
             return stream.read(size)
         except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, gzip.BadGzipFile) as e:

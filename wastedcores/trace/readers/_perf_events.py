@@ -86,13 +86,12 @@ class Events:
         self.kinds = np.zeros(pj.N_CODES, np.uint8)
         for code, kind in _KINDS.items():
             self.kinds[code] = KINDS.index(kind)
-        self.states = vocabulary.numbers(["R"])
+        switch = formats.get("sched_switch")
+        self.states = vocabulary.numbers(state_names(switch.print_fmt) if switch else ["R"])
         self.place = "sched_waking" in formats and "sched_wakeup" not in formats
         for name, format in formats.items():
             if name in _EVENTS and (name != "sched_waking" or self.place):
                 self._learn(format)
-            if name == "sched_switch":
-                self.states = vocabulary.numbers(state_names(format.print_fmt))
 
     def _learn(self, format: Format) -> None:
         code, wanted = _EVENTS[format.name]

@@ -62,20 +62,6 @@ class Records:
         sort_runs(self.ts, self.ref, self.n, self._bounds, self._spare)
         return self.n if all_ else int(self.ts[: self.n].searchsorted(safe, side="right"))
 
-    def without_comms(self, data: np.ndarray, n: int, names: ThreadNames) -> tuple[int, pj.Comms]:
-        """Take the records that tell names out of the first ``n``; how many are left, and what they are called."""
-        comms = names.room(pj.comm_records(self.ref, n))
-        if not comms.since.size:
-            return n, comms
-        i = kept = found = 0
-        while True:
-            i, kept, found, problem = pj.take_comms(
-                data, self.ts, self.ref, i, n, kept, names.now, names.table.table, found, comms
-            )
-            if not problem:
-                return kept, names.settled(comms, found)
-            names.table.grow()
-
     def drop(self, n: int) -> None:
         """The first ``n`` are done."""
         self._first += n
@@ -93,14 +79,29 @@ class ThreadNames:
         self.now[0] = swapper + 1
         self._before[0] = table.numbers()[swapper] + 1
 
-    def room(self, changes: int) -> pj.Comms:
-        """Names before a batch, and room for so many changes."""
-        since, tid, name, earlier = zeros(
-            [(np.int64, changes), (np.int32, changes), (np.uint32, changes), (np.int32, changes)]
+    def learn(self, data: np.ndarray, ref: np.ndarray) -> pj.Comms:
+        """What threads are called at these records, a batch."""
+        n = ref.size
+        changes = pj.comm_records(ref, 0, n)
+        comms = pj.Comms(
+            self._before,
+            self._latest,
+            np.empty(changes, np.int64),
+            np.empty(changes, np.int32),
+            np.empty(changes, np.uint32),
+            np.empty(changes, np.int32),
         )
-        return pj.Comms(self._before, self._latest, since, tid, name, earlier)
+        i = found = 0
+        while changes:
+            i, found, problem = pj.learn_comms(
+                data, ref, i, n, self.now, self.table.table, found, comms
+            )
+            if not problem:
+                return self._settled(comms, found)
+            self.table.grow()
+        return comms
 
-    def settled(self, comms: pj.Comms, found: int) -> pj.Comms:
+    def _settled(self, comms: pj.Comms, found: int) -> pj.Comms:
         """The changes with polars' numbers."""
         name = comms.name[:found]
         told = name > 0

@@ -142,7 +142,7 @@ class _Reader:
                         yield self._finished(data, table)
                         table = None
                     if table is None:
-                        likely = int(ready * (end - begin) / (at - begin) * 1.2)
+                        likely = int(records.n * (end - begin) / (at - begin) * 1.1)
                         table = _Table(max(ready, min(TABLE_ROWS, likely)))
                     self._submit(data, records, ready, table, pool)
                     records.drop(ready)
@@ -172,22 +172,23 @@ class _Reader:
             table.wait()
             pj.forget_comms(self.told)
             self.told = None
-        n, comms = records.without_comms(data, ready, self.threads)
+        ts, ref = records.ts[:ready], records.ref[:ready]
+        comms = self.threads.learn(data, ref)
         if comms.since.size:
             self.told = comms
-        ts, ref = records.ts, records.ref
         i = 0
-        while i < n:
-            end = min(i + CHUNK_ROWS, n)
-            if end < n:
+        while i < ready:
+            end = min(i + CHUNK_ROWS, ready)
+            if end < ready:
                 end = self._whole(data, ts, ref, i, end)
-                end = n if end == i else end
-            row = table.rows + i
+                end = ready if end == i else end
             table.work.append(
-                pool.submit(self._decode, data, table, comms, ts[:n], ref[:n], i, end, row)
+                pool.submit(self._decode, data, table, comms, ts, ref, i, end, table.rows)
             )
+            table.rows += end - i
+            if self.told:
+                table.rows -= pj.comm_records(ref, i, end)
             i = end
-        table.rows += n
 
     def _decode(
         self,
@@ -202,7 +203,7 @@ class _Reader:
     ) -> None:
         own, events = self.workers, self.events
         if not hasattr(own, "names"):
-            own.names, own.last = NameTable(self.vocabulary), np.empty(pj.MAX_CPUS, np.int64)
+            own.names, own.last = NameTable(self.vocabulary), np.empty((2, pj.MAX_CPUS), np.int64)
         own.last[:] = -1
         while True:
             i, row, wakings, problem = pf.decode(
