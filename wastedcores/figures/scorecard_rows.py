@@ -112,4 +112,4 @@ def span(row: dict[str, Any]) -> str:
     low, high = text(row["low"], row["unit"]), text(row["high"], row["unit"])
     if low == high:
         return ""
-    return f"{low.partition(FIRM)[0].removesuffix(TIMES)} to {high}"
+    return f"{low.partition(FIRM)[0].removesuffix(TIMES)}{FIRM}to{FIRM}{high}"
