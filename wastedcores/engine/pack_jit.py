@@ -22,7 +22,7 @@ BLOCK, PART = 128, 32
 
 @jit
 def encode(
-    values: I32, valid: U8, skip: int, lookup: I32, low: int, codes: I32, first: I64
+    values: I32, valid: U8, skip: int, lookup: I32, low: int, codes: I32, first: I32
 ) -> tuple[int, int]:
     """Number the values that are there in the order in which they come first.
 

@@ -7,6 +7,7 @@ Format: https://github.com/apache/parquet-format (README.md, Encodings.md, parqu
 
 from __future__ import annotations
 
+import mmap
 import struct
 import threading
 from dataclasses import dataclass
@@ -106,10 +107,11 @@ def chunk(series: pl.Series, dtype: pl.DataType) -> Chunk:
 def _room(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Memory of the thread for codes and for where they come first, used again and again."""
     if not hasattr(_scratch, "lookup"):
-        _scratch.lookup = np.zeros(_LOOKUP, np.int32)
+        memory = mmap.mmap(-1, 4 * _LOOKUP)  # only what is touched becomes memory, unlike numpy's
+        _scratch.lookup = np.frombuffer(memory, np.int32)
         _scratch.codes = _scratch.first = np.empty(0, np.int32)
     if _scratch.codes.size <= rows:
-        _scratch.codes, _scratch.first = np.empty(rows + 1, np.int32), np.empty(rows, np.int64)
+        _scratch.codes, _scratch.first = np.empty(rows + 1, np.int32), np.empty(rows, np.int32)
     return _scratch.codes, _scratch.first
 
 

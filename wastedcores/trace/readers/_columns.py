@@ -33,11 +33,17 @@ _TYPES: dict[str, Any] = {
 _HUGE = 4 << 20
 
 
-def zeros(parts: list[tuple[Any, int]]) -> list[np.ndarray]:
-    """Arrays of zeros of (type, length), in memory that nobody touched yet; each has room up to a multiple of 64."""
+def zeros(parts: list[tuple[Any, int]], *, sparse: bool = False) -> list[np.ndarray]:
+    """Arrays of zeros of (type, length), in memory that nobody touched yet; each has room up to a multiple of 64.
+
+    Parameters
+    ----------
+    sparse
+        Little of it will be used: only what is touched is to become memory.
+    """
     sizes = [(np.dtype(t).itemsize * n + 127) // 64 * 64 for t, n in parts]
     memory = mmap.mmap(-1, sum(sizes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if sum(sizes) >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+    if sum(sizes) >= _HUGE and not sparse and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     arrays = []
     at = 0

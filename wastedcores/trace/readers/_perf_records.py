@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import numpy as np
 
 from wastedcores.engine import perfdata_jit as pj
@@ -10,26 +12,36 @@ from wastedcores.trace.readers._columns import zeros
 from wastedcores.trace.readers._vocabulary import NameTable
 
 
+class _Room:
+    """Memory for records, and who still looks at what is no longer needed here."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        flat, spare, self.bounds = zeros(
+            [(np.int64, 2 * size), (np.int64, 2 * size), (np.int64, size + 1)], sparse=True
+        )
+        self.all, self.spare = flat.reshape(2, size), spare.reshape(2, size)
+        self.readers: list[Future[None]] = []
+
+
 class Records:
     """When records are, and where: those in order that may come before later ones, then the new ones."""
 
     def __init__(self) -> None:
-        self._size = 0
-        self._all = np.empty((2, 0), np.int64)
+        self._room, self._other = _Room(0), _Room(0)
         self._first = self._last = 0
         self._sorted_until = -1
-        self._spare, self._bounds = self._all, self._all[0]
         self.clock = np.full(3, -1, np.int64)
 
     @property
     def ts(self) -> np.ndarray:
         """Times of the records there are, and of the room after them."""
-        return self._all[0, self._first :]
+        return self._room.all[0, self._first :]
 
     @property
     def ref(self) -> np.ndarray:
         """As ``ts``: where they are."""
-        return self._all[1, self._first :]
+        return self._room.all[1, self._first :]
 
     @property
     def n(self) -> int:
@@ -39,15 +51,20 @@ class Records:
     def make_room(self, more: int) -> None:
         """Have room for exactly ``more`` records."""
         n = self.n
-        if self._last + more > self._size:
-            self._size = 4 * (n + more)
-            ones = self._size
-            fresh, self._spare, bounds = (
-                a.reshape(-1, ones) for a in zeros([(np.int64, k * ones) for k in (2, 2, 2)])
-            )
-            fresh[:, :n] = self._all[:, self._first : self._last]
-            self._all, self._first, self._last = fresh, 0, n
-            self._bounds = bounds.ravel()
+        if self._last + more <= self._room.size:
+            return
+        fresh, old = self._other, self._room
+        if 2 * (n + more) > fresh.size:
+            fresh = _Room(4 * (n + more))
+        for reader in fresh.readers:
+            reader.result()
+        fresh.readers = []
+        fresh.all[:, :n] = old.all[:, self._first : self._last]
+        self._room, self._other, self._first, self._last = fresh, old, 0, n
+
+    def looked_at(self, reader: Future[None]) -> None:
+        """Somebody looks at records that will be dropped, as long as this runs."""
+        self._room.readers.append(reader)
 
     def added(self, n: int) -> None:
         """There are ``n`` now."""
@@ -59,7 +76,7 @@ class Records:
         if not all_ and safe <= self._sorted_until:
             return 0
         self._sorted_until = safe
-        sort_runs(self.ts, self.ref, self.n, self._bounds, self._spare)
+        sort_runs(self.ts, self.ref, self.n, self._room.bounds, self._room.spare)
         return self.n if all_ else int(self.ts[: self.n].searchsorted(safe, side="right"))
 
     def drop(self, n: int) -> None:
@@ -73,7 +90,8 @@ class ThreadNames:
     def __init__(self, table: NameTable) -> None:
         self.table = table
         self.now, self._before, self._latest = zeros(
-            [(np.uint32, pj.MAX_PID + 1), (np.uint32, pj.MAX_PID + 1), (np.int32, pj.MAX_PID + 1)]
+            [(np.uint32, pj.MAX_PID + 1), (np.uint32, pj.MAX_PID + 1), (np.int32, pj.MAX_PID + 1)],
+            sparse=True,
         )
         swapper = table.number(b"swapper")
         self.now[0] = swapper + 1

@@ -182,9 +182,9 @@ class _Reader:
             if end < ready:
                 end = self._whole(data, ts, ref, i, end)
                 end = ready if end == i else end
-            table.work.append(
-                pool.submit(self._decode, data, table, comms, ts, ref, i, end, table.rows)
-            )
+            part = pool.submit(self._decode, data, table, comms, ts, ref, i, end, table.rows)
+            table.work.append(part)
+            records.looked_at(part)
             table.rows += end - i
             if self.told:
                 table.rows -= pj.comm_records(ref, i, end)
