@@ -6,17 +6,21 @@ import gzip
 import hashlib
 import io
 import lzma
+import mmap
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
+import numpy as np
 import polars as pl
 import zstandard
 
+from wastedcores.engine.bytes_jit import PADDING
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers._held import Held
+from wastedcores.trace.readers._memory import pages
 
 #: Decompressed bytes that are parsed at a time.
 BLOCK_BYTES = 16 << 20
@@ -32,17 +36,26 @@ class Block:
 
     Attributes
     ----------
-    data
-        Bytes, ending with a newline.
+    memory
+        uint8: bytes that end with a newline, and zeros that loads may look at (engine/bytes_jit.py: PADDING).
     first_line
         Number of the first line in the file, from 1.
     lines
         How many.
     """
 
-    data: bytes
+    memory: np.ndarray
     first_line: int
     lines: int
+
+    @property
+    def size(self) -> int:
+        """How many bytes."""
+        return self.memory.size - PADDING
+
+    def text(self, most: int | None = None) -> str:
+        """The bytes, or as many of them, as text."""
+        return self.memory[: self.size][:most].tobytes().decode("utf-8", "replace")
 
 
 @dataclass
@@ -84,24 +97,21 @@ class TextSource(Held):
             stream = _decompressor(hashing, self.path)
             rest = b""
             while True:
-                chunk = self._read(stream, size)
-                if not chunk:
+                memory, end = self._read(stream, rest, size)
+                if end == len(rest):
                     break
-                self.bytes_read += len(chunk)
-                cut = chunk.rfind(b"\n") + 1
-                if not cut:
-                    rest += chunk
-                    if len(rest) > MAX_LINE_BYTES:
-                        raise self._not_text()
-                    continue
-                data, rest = rest + chunk[:cut], chunk[cut:]
+                cut = memory.rfind(b"\n", 0, end) + 1
+                rest = memory[cut:end]
                 if len(rest) > MAX_LINE_BYTES:
                     raise self._not_text()
-                block = Block(data, self.lines + 1, data.count(b"\n"))
-                self.lines += block.lines
-                yield block
+                if cut:
+                    block = _block(memory, cut, self.lines + 1)
+                    self.lines += block.lines
+                    yield block
             if rest and self.complete(rest.decode("utf-8", "replace")):
-                yield Block(rest + b"\n", self.lines + 1, 1)
+                memory = pages(len(rest) + 1 + PADDING)
+                memory[: len(rest) + 1] = rest + b"\n"
+                yield _block(memory, len(rest) + 1, self.lines + 1)
             elif rest:
                 self.cut_line = (self.lines + 1, rest[-200:].decode("utf-8", "replace"))
             if self.hashed:
@@ -109,9 +119,18 @@ class TextSource(Held):
                     pass
                 self.sha256 = self._hash.hexdigest()
 
-    def _read(self, stream: IO[bytes], size: int) -> bytes:
+    def _read(self, stream: IO[bytes], rest: bytes, size: int) -> tuple[mmap.mmap, int]:
+        """Fresh memory with ``rest`` and up to ``size`` bytes more, and how many are in it."""
+        end = len(rest)
+        memory = pages(end + size + PADDING)
+        memory[:end] = rest
+        full = end + size
         try:
-            return stream.read(size)
+            with memoryview(memory) as view:
+                while end < full and (n := stream.readinto(view[end:full])):  # type: ignore[attr-defined]
+                    end += n
+                    self.bytes_read += n
+            return memory, end
         except (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, gzip.BadGzipFile) as e:
             raise TraceFormatError(
                 f"{self.path}: the compressed stream ends or breaks after {self.bytes_read} decompressed bytes, line "
@@ -178,6 +197,15 @@ class _ZstdReader(io.RawIOBase):
         return n
 
 
+def _block(memory: mmap.mmap, size: int, first_line: int) -> Block:
+    """The first ``size`` bytes; what follows becomes zeros."""
+    raw = np.frombuffer(memory, np.uint8)[: size + PADDING]
+    raw[size:] = 0
+    step = 1 << 20
+    lines = sum(int(np.count_nonzero(raw[i : i + step] == 10)) for i in range(0, size, step))
+    return Block(raw, first_line, lines)
+
+
 def _open_raw(path: Path) -> IO[bytes]:
     try:
         return open(path, "rb", buffering=0)
@@ -217,8 +245,7 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
 
 def split_lines(block: Block) -> pl.DataFrame:
     """Columns ``line`` (number in the file) and ``text`` (without the line end)."""
-    text = block.data.decode("utf-8", "replace")
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    lines = block.text().replace("\r\n", "\n").removesuffix("\n").split("\n")
     first = block.first_line
     return pl.DataFrame(
         {

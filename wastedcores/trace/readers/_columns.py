@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import polars as pl
 
 from wastedcores.engine.columns_jit import NULLABLE, Columns, bitmaps
 from wastedcores.trace.readers._arrow import column
+from wastedcores.trace.readers._memory import pages
 
 _TYPES: dict[str, Any] = {
     "ts_ns": np.int64,
@@ -29,8 +29,6 @@ _TYPES: dict[str, Any] = {
     "low": np.uint8,
     "high": np.uint8,
 }
-#: more than this is asked of the kernel in pages of 2 MiB, which it clears at once
-_HUGE = 4 << 20
 
 
 def zeros(parts: list[tuple[Any, int]], *, sparse: bool = False) -> list[np.ndarray]:
@@ -42,9 +40,7 @@ def zeros(parts: list[tuple[Any, int]], *, sparse: bool = False) -> list[np.ndar
         Little of it will be used: only what is touched is to become memory.
     """
     sizes = [(np.dtype(t).itemsize * n + 127) // 64 * 64 for t, n in parts]
-    memory = mmap.mmap(-1, sum(sizes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if sum(sizes) >= _HUGE and not sparse and hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
+    memory = pages(sum(sizes), sparse=sparse)
     arrays = []
     at = 0
     for (kind, n), size in zip(parts, sizes, strict=True):

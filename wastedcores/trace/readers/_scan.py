@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 
 from wastedcores.engine import text_jit as tj
-from wastedcores.engine.bytes_jit import PADDING
 from wastedcores.trace.readers._blocks import Block, split_lines
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
@@ -64,20 +63,14 @@ class Scanner:
         """Take a block apart."""
         want_waking = self.waking()
         counts = np.zeros(tj.N_CODES, np.int64)
-        self.used |= len(block.data) >= WORTHWHILE_BYTES
+        raw, size = block.memory, block.size
+        self.used |= size >= WORTHWHILE_BYTES
         if not self.used:
             rest = split_lines(block).with_columns(
                 next_ts=pl.lit(None, dtype=pl.Int64), before=pl.lit(0, dtype=pl.Int64)
             )
             return Scanned(pl.DataFrame(), rest, counts, want_waking)
-        if not hasattr(self._local, "names"):
-            self._local.names = NameTable()
-        names = self._local.names
-        size = len(block.data)
-        raw = np.empty(size + PADDING, np.uint8)
-        raw[:size] = np.frombuffer(block.data, np.uint8)
-        raw[size:] = 0
-        out, slow = tj.new_events(block.lines), tj.new_slow(size, block.lines)
+        names, out, slow = self._room(size, block.lines)
         rows, n_slow, n_bytes, _ = tj.scan(
             raw, size, self.perf, out, slow, names.table, counts, want_waking
         )
@@ -86,12 +79,22 @@ class Scanner:
             {
                 "line": slow.line[:n_slow] + block.first_line,
                 "text": _lines(slow.text[:n_bytes]),
-                "next_ts": slow.next_ts[:n_slow],
+                "next_ts": slow.next_ts[:n_slow].copy(),
                 "before": np.where(before < 0, 0, before + block.first_line),
             }
         ).with_columns(next_ts=pl.when(pl.col("next_ts") >= 0).then("next_ts"))
         events = event_frame(out, rows, names).with_columns(pl.col("line") + block.first_line)
         return Scanned(events, rest, counts, want_waking)
+
+    def _room(self, size: int, lines: int) -> tuple[NameTable, np.ndarray, tj.Slow]:
+        """Names of the thread, and its memory for what is found, used again and again."""
+        own = self._local
+        if not hasattr(own, "names"):
+            own.names, own.size, own.lines = NameTable(), 0, 0
+        if size > own.size or lines > own.lines:
+            own.size, own.lines = max(size, own.size), max(lines * 9 // 8, own.lines)
+            own.out, own.slow = tj.new_events(own.lines), tj.new_slow(own.size, own.lines)
+        return own.names, own.out, own.slow
 
 
 def count(scanned: Scanned, facts: Facts) -> None:

@@ -89,7 +89,7 @@ def read(source: TextSource, facts: Facts) -> Iterator[pl.DataFrame]:
     ended = False
     for block in source.blocks():
         if not parts:
-            head += block.data[: 1 << 16].decode("utf-8", "replace")
+            head += block.text(1 << 16)
         if not ended:
             spans, ended = _spans(source, block)
             parts.append(spans)
