@@ -25,8 +25,8 @@ from wastedcores.workload.spmd import MARK, Spmd, program
 SETTLE_NS = 700_000_000
 WINDOW_NS = 1_500_000_000
 #: intervals that a rate needs; the window is made longer until it has them
-ENOUGH = 8
-LONGEST_NS = 400_000_000_000
+ENOUGH = 24
+LONGEST_NS = 2_000_000_000_000
 #: a whole run that takes longer is measured by what it did until then
 WHOLE_NS = 900_000_000_000
 TICK_NS = 4_000_000
