@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from wastedcores.engine._jit import lean
 from wastedcores.engine.bytes_jit import load16, load32, load64, prefetch
-from wastedcores.engine.text_jit import PLACED_WITHIN_NS, WAKING, intern_words
+from wastedcores.engine.names_jit import intern_words
+from wastedcores.engine.tracepoints import WAKING
+from wastedcores.engine.wakings_jit import PLACED_WITHIN_NS
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
@@ -25,7 +27,7 @@ U32 = NDArray[np.uint32]
 R_LOST, R_COMM, R_FORK, R_SAMPLE, R_LOST_SAMPLES = 2, 3, 7, 9, 13
 R_AUXTRACE, R_FINISHED_ROUND, R_COMPRESSED, R_COMPRESSED2 = 71, 68, 81, 83
 
-# event codes beyond those of text_jit
+# event codes beyond those of tracepoints.py
 EXEC, MARK, FREQUENCY = 9, 10, 11
 IGNORED = -1
 #: a record that is lost events; and records that are no events of the trace

@@ -60,17 +60,17 @@ from wastedcores.engine.perfdata_jit import (
     raw_at,
 )
 from wastedcores.engine.perfdata_jit import Comms as Comms  # noqa: PLC0414 - in signatures
-from wastedcores.engine.text_jit import (
+from wastedcores.engine.tracepoints import (
     CPU_IDLE,
     EXIT,
     FORK,
     MIGRATE,
-    PLACED_WITHIN_NS,
     SWITCH,
     WAKEUP,
     WAKEUP_NEW,
     WAKING,
 )
+from wastedcores.engine.wakings_jit import PLACED_WITHIN_NS
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]

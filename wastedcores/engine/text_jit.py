@@ -8,35 +8,41 @@ include/trace/events/sched.h (4.1 ... 6.18), tools/perf/builtin-script.c:perf_sa
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.engine._jit import jit, lean
+from wastedcores.engine._jit import lean
 from wastedcores.engine.bytes_jit import Word as Word  # noqa: PLC0414 - in signatures
-from wastedcores.engine.bytes_jit import is_word, line_end, load64, number, signed31, word
+from wastedcores.engine.bytes_jit import is_word, line_end, number, signed31, word
+from wastedcores.engine.envelope_jit import envelope, spaces
+from wastedcores.engine.names_jit import COMM_MAX, intern
+from wastedcores.engine.tracepoints import (
+    CPU_IDLE,
+    EXIT,
+    FORK,
+    MIGRATE,
+    STAT_RUNTIME,
+    SWITCH,
+    WAKEUP,
+    WAKEUP_NEW,
+    WAKING,
+)
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-# event codes
-SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, CPU_IDLE, WAKING, STAT_RUNTIME = range(9)
-N_CODES = 9
 #: no such number in this kind of event
 NONE = -(2**31)
 NO_PRIO = -(2**15)
 #: no such name
 NO_NAME = -1
-#: more do not fit 63 bits of nanoseconds
-MAX_SECONDS = 2**63 // 10**9 - 1
-#: longest comm: TASK_COMM_LEN 16 with its zero, include/linux/sched.h
-COMM_MAX = 15
 
 #: Rows of an event table, a column an event. One table instead of an array per field: passing seventeen arrays from
-#: function to function took longer than the parsing. Names are numbers given by :func:`intern`; LINE counts from 0 in
+#: function to function took longer than the parsing. Names are numbers of names_jit; LINE counts from 0 in
 #: the block.
 FIELDS = (
     "line",
@@ -83,20 +89,6 @@ class Slow(NamedTuple):
     line: I64  # from 0
     next_ts: I64  # stamp of the next line taken apart here, or -1
     before: I64  # the last line before that was taken apart here, or -1
-
-
-def new_names(slots: int = 1 << 15) -> U64:
-    """An empty table of strings, (slots, 5); ``slots`` is a power of two, half of them can be used.
-
-    Columns: first 8 bytes of the string in this slot, the other 8, its number plus 1 (0: free); then, by number, the
-    two halves again. The count is in the last row of column 3, which no number reaches.
-    """
-    return np.zeros((slots, 5), np.uint64)
-
-
-def names_count(names: U64) -> int:
-    """How many strings there are."""
-    return int(names[-1, 3])
 
 
 def new_events(lines: int) -> I64:
@@ -146,54 +138,7 @@ _N_EXIT = word("sched_process_exit: ")
 _N_RUNTIME = word("sched_stat_runtime: ")
 _N_IDLE = word("cpu_idle: ")
 
-#: (number of bytes that count) -> mask of a load
-_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _FORGOTTEN = word("<...>")
-
-
-@lean
-def has_zero(x: np.uint64, n: int) -> bool:
-    """True if one of the lowest ``n`` bytes is zero."""
-    ones = np.uint64(0x0101010101010101)
-    highs = np.uint64(0x8080808080808080)
-    return ((x - ones) & ~x & highs & _MASKS[n]) != 0
-
-
-@lean
-def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
-    """Number of a string of up to 16 bytes, zero filled; -2 if the table is full."""
-    slots = names.shape[0]
-    h = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0x9E3779B97F4A7C15)
-    slot = np.int64(h >> np.uint64(40)) & (slots - 1)
-    while names[slot, 2] != 0:
-        if names[slot, 0] == low and names[slot, 1] == high:
-            return np.int64(names[slot, 2]) - 1
-        slot = (slot + 1) & (slots - 1)
-    count = np.int64(names[slots - 1, 3])
-    if count >= slots // 2:
-        return -2
-    names[slot, 0] = names[count, 3] = low
-    names[slot, 1] = names[count, 4] = high
-    names[slot, 2] = count + 1
-    names[slots - 1, 3] = count + 1
-    return count
-
-
-@lean
-def copy_names(names: U64, larger: U64) -> None:
-    """Number all strings of a table in a larger, empty one, in the same order."""
-    for i in range(np.int64(names[names.shape[0] - 1, 3])):
-        intern_words(names[i, 3], names[i, 4], larger)
-
-
-@lean
-def intern(b: U8, i: int, n: int, names: U64) -> Any:
-    """Number of the string of ``n`` <= 16 bytes at ``i``; -2 if the table is full or a zero byte is in it."""
-    low = load64(b, i) & _MASKS[min(n, 8)]
-    high = load64(b, i + 8) & _MASKS[max(n - 8, 0)]
-    if has_zero(low, min(n, 8)) or has_zero(high, max(n - 8, 0)):
-        return -2
-    return intern_words(low, high, names)
 
 
 @lean
@@ -219,83 +164,6 @@ def _field(b: U8, i: int, w: Word) -> tuple[int, int]:
     if j == i + w[6]:
         return 0, 0
     return v, j
-
-
-@lean
-def _stamp(b: U8, i: int) -> tuple[int, int]:
-    """``seconds.fraction: `` at ``i``: (ns, end), end 0 if it is not so."""
-    sec, j = number(b, i)
-    if j == i or j - i > 10 or sec > MAX_SECONDS or b[j] != 46:
-        return 0, 0
-    frac, k = number(b, j + 1)
-    n = k - j - 1
-    if n < 1 or n > 9 or b[k] != 58 or b[k + 1] != 32:
-        return 0, 0
-    for _ in range(9 - n):
-        frac *= 10
-    return sec * 1_000_000_000 + frac, k + 2
-
-
-@lean
-def _spaces(b: U8, i: int) -> int:
-    while b[i] == 32:
-        i += 1
-    return i
-
-
-@lean
-def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int]:
-    """What stands between "[cpu]" and the event's name: (ns, place of the name), place 0 if it is not so."""
-    i = _spaces(b, i)
-    ns, at = _stamp(b, i)
-    if at == 0 and not perf:  # ftrace's flag characters
-        j = i
-        while b[j] > 32 and j - i < 7:
-            j += 1
-        if 4 <= j - i <= 6 and b[j] == 32:
-            ns, at = _stamp(b, _spaces(b, j))
-    return ns, _spaces(b, at) if at else 0
-
-
-@lean
-def _envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, int]:
-    """(comm begin, comm end, pid, cpu, ns, place of the event's name), the last 0 if the line is not understood.
-
-    The comm comes first and may hold anything, so the first "[cpu]" with a whole envelope around it is taken.
-    """
-    first = _spaces(b, start)
-    i = first
-    while b[i] != 10 and i - first < 64:
-        if b[i] != 91:
-            i += 1
-            continue
-        cpu, j = number(b, i + 1)
-        at = ns = 0
-        if i + 1 < j <= i + 5 and b[j] == 93 and b[j + 1] == 32:
-            ns, at = _after_cpu(b, j + 1, perf)
-        if at == 0:
-            i += 1
-            continue
-        # backwards: spaces, the pid, then "-" (ftrace) or spaces (perf)
-        k = i
-        while k > first and b[k - 1] == 32:
-            k -= 1
-        pid_end = k
-        while k > first and 48 <= b[k - 1] <= 57:
-            k -= 1
-        if k == pid_end or pid_end == i or k <= first or pid_end - k > 9:
-            break
-        pid, _ = number(b, k)
-        k -= 1
-        if b[k] != (32 if perf else 45):
-            break
-        if perf:
-            while k > first and b[k - 1] == 32:
-                k -= 1
-        if k - first > COMM_MAX:
-            break
-        return first, k, pid, cpu, ns, at
-    return 0, 0, 0, 0, 0, 0
 
 
 @lean
@@ -461,7 +329,7 @@ def _line(
     b: U8, start: int, size: int, perf: bool, row: int, out: I64, names: U64
 ) -> tuple[int, int, int]:
     """One line: (code, ns, place of its newline), code -1 if it must be looked at elsewhere."""
-    c0, c1, pid, cpu, ns, at = _envelope(b, start, perf)
+    c0, c1, pid, cpu, ns, at = envelope(b, start, perf)
     if at == 0:
         return -1, 0, line_end(b, start, size)
     code, i = _event(b, at, perf)
@@ -469,7 +337,7 @@ def _line(
         return code, ns, line_end(b, at, size)
     _blank(row, out)
     out[CTX_CPU, row] = out[CPU, row] = cpu
-    i = _spaces(b, i)  # trace-cmd fills the name up to a column
+    i = spaces(b, i)  # trace-cmd fills the name up to a column
     j = _fields(b, i, code, row, out, names)
     if b[j] == 13:
         j += 1
@@ -536,47 +404,3 @@ def scan(
         line += 1
         start = end + 1
     return row, n_slow, n_bytes, line
-
-
-#: From sched_waking to the sched_migrate_task of the same try_to_wake_up (kernel/sched/core.c)
-PLACED_WITHIN_NS = 50_000
-
-
-@jit
-def place_wakings(
-    ts_ns: I64,
-    ctx_cpu: I32,
-    pid: I32,
-    waking: NDArray[np.bool_],
-    migrate: NDArray[np.bool_],
-    cpu: I32,
-    cpus: int,
-) -> int:
-    """Give sched_waking events the CPU on which the task was then queued; ``cpu`` changes in place.
-
-    sched_waking names the previous CPU. When try_to_wake_up chooses another, sched_migrate_task is the next event of
-    the waker's CPU. Arrays (events,) in order; CPUs are below ``cpus``.
-
-    Returns
-    -------
-    int
-        How many were placed so.
-    """
-    last = np.full(cpus, -1, np.int64)
-    placed = 0
-    for i in range(ts_ns.size):
-        where = ctx_cpu[i]
-        if where < 0 or where >= cpus:
-            continue
-        k = last[where]
-        if (
-            migrate[i]
-            and k >= 0
-            and waking[k]
-            and pid[k] == pid[i]
-            and ts_ns[i] - ts_ns[k] <= PLACED_WITHIN_NS
-        ):
-            cpu[k] = cpu[i]
-            placed += 1
-        last[where] = i
-    return placed

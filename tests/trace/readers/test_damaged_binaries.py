@@ -11,7 +11,7 @@ import perf_file
 import polars as pl
 import pytest
 
-from wastedcores.engine import text_jit
+from wastedcores.engine import names_jit
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.trace.io import import_trace, open_trace
 from wastedcores.trace.readers import perf_data
@@ -113,8 +113,8 @@ def test_more_names_than_the_table_holds(tmp_path, monkeypatch):
     path = tmp_path / "perf.data"
     path.write_bytes(perf_file.build())
     whole = open_trace(path).events.collect()
-    small = text_jit.new_names
-    monkeypatch.setattr(text_jit, "new_names", lambda slots=4: small(slots))
+    small = names_jit.new_names
+    monkeypatch.setattr(names_jit, "new_names", lambda slots=4: small(slots))
     assert open_trace(path).events.collect().equals(whole)
 
 

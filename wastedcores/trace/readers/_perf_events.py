@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from wastedcores.engine import perfdata_jit as pj
-from wastedcores.engine import text_jit as tj
+from wastedcores.engine import tracepoints as tp
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.readers._perf_header import Format, state_names
 from wastedcores.trace.readers._vocabulary import Vocabulary
@@ -18,7 +18,7 @@ _WAKE = (*_TASK, "target_cpu", "success")
 #: event -> (code, fields in the places that perfdata_jit and perffields_jit look for them)
 _EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "sched_switch": (
-        tj.SWITCH,
+        tp.SWITCH,
         (
             "prev_comm",
             "prev_pid",
@@ -29,26 +29,26 @@ _EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
             "next_prio",
         ),
     ),
-    "sched_wakeup": (tj.WAKEUP, _WAKE),
-    "sched_wakeup_new": (tj.WAKEUP_NEW, _WAKE),
-    "sched_waking": (tj.WAKING, _WAKE),
-    "sched_migrate_task": (tj.MIGRATE, (*_TASK, "orig_cpu", "dest_cpu")),
-    "sched_process_fork": (tj.FORK, ("parent_comm", "parent_pid", "child_comm", "child_pid")),
-    "sched_process_exit": (tj.EXIT, _TASK),
+    "sched_wakeup": (tp.WAKEUP, _WAKE),
+    "sched_wakeup_new": (tp.WAKEUP_NEW, _WAKE),
+    "sched_waking": (tp.WAKING, _WAKE),
+    "sched_migrate_task": (tp.MIGRATE, (*_TASK, "orig_cpu", "dest_cpu")),
+    "sched_process_fork": (tp.FORK, ("parent_comm", "parent_pid", "child_comm", "child_pid")),
+    "sched_process_exit": (tp.EXIT, _TASK),
     "sched_process_exec": (pj.EXEC, ("filename", "pid", "old_pid")),
-    "cpu_idle": (tj.CPU_IDLE, ("state", "cpu_id")),
+    "cpu_idle": (tp.CPU_IDLE, ("state", "cpu_id")),
     "cpu_frequency": (pj.FREQUENCY, ("state", "cpu_id")),
     "print": (pj.MARK, ("buf",)),
 }
 _KINDS = {
-    tj.SWITCH: "switch",
-    tj.WAKEUP: "wakeup",
-    tj.WAKEUP_NEW: "wakeup_new",
-    tj.WAKING: "wakeup",
-    tj.MIGRATE: "migrate",
-    tj.FORK: "fork",
-    tj.EXIT: "exit",
-    tj.CPU_IDLE: "cpu_idle",
+    tp.SWITCH: "switch",
+    tp.WAKEUP: "wakeup",
+    tp.WAKEUP_NEW: "wakeup_new",
+    tp.WAKING: "wakeup",
+    tp.MIGRATE: "migrate",
+    tp.FORK: "fork",
+    tp.EXIT: "exit",
+    tp.CPU_IDLE: "cpu_idle",
     pj.EXEC: "exec",
     pj.MARK: "mark",
     pj.FREQUENCY: "frequency",

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from wastedcores.engine import names_jit as nj
 from wastedcores.engine import text_jit as tj
+from wastedcores.engine import tracepoints as tp
 from wastedcores.trace.readers._blocks import Block, split_lines
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
@@ -32,7 +34,7 @@ _NUMBERS = ("pid", "prev_pid", "src_cpu", "by_pid", "prio", "prev_prio")
 #: The patterns alone take a second for this much; loading or compiling the scanner takes as long
 WORTHWHILE_BYTES = 12 << 20
 _NO_NAME = 2**32 - 1
-_VALUED = (tj.CPU_IDLE,)
+_VALUED = (tp.CPU_IDLE,)
 _NUMPY: dict[pl.DataType, Any] = {pl.Int32(): np.int32, pl.Int16(): np.int16}
 _NAMES = ("comm", "prev_comm", "prev_state", "by_comm")
 
@@ -62,7 +64,7 @@ class Scanner:
     def scan(self, block: Block) -> Scanned:
         """Take a block apart."""
         want_waking = self.waking()
-        counts = np.zeros(tj.N_CODES, np.int64)
+        counts = np.zeros(tp.N_CODES, np.int64)
         raw, size = block.memory, block.size
         self.used |= size >= WORTHWHILE_BYTES
         if not self.used:
@@ -100,23 +102,23 @@ class Scanner:
 def count(scanned: Scanned, facts: Facts) -> None:
     """Note what was seen and not written out."""
     counts = scanned.counts
-    if counts[tj.STAT_RUNTIME]:
-        facts.skipped["sched_stat_runtime"] += int(counts[tj.STAT_RUNTIME])
-    if not scanned.waking and counts[tj.WAKING]:
-        facts.skipped["sched_waking"] += int(counts[tj.WAKING])
-    facts.every_switch |= bool(counts[tj.SWITCH])
+    if counts[tp.STAT_RUNTIME]:
+        facts.skipped["sched_stat_runtime"] += int(counts[tp.STAT_RUNTIME])
+    if not scanned.waking and counts[tp.WAKING]:
+        facts.skipped["sched_waking"] += int(counts[tp.WAKING])
+    facts.every_switch |= bool(counts[tp.SWITCH])
 
 
 class NameTable:
     """Strings that the scanner numbered, as a categorical column to gather from."""
 
     def __init__(self) -> None:
-        self.table = tj.new_names()
+        self.table = nj.new_names()
         self._series = pl.Series([], dtype=pl.Categorical())
 
     def series(self) -> pl.Series:
         """All names, in order of their numbers."""
-        known, count = len(self._series), tj.names_count(self.table)
+        known, count = len(self._series), nj.names_count(self.table)
         if count > known:
             new = [
                 (int(low) | int(high) << 64)
@@ -159,7 +161,7 @@ def event_frame(
         ),
         *(pl.when(pl.col(c) != _NO_NAME).then(c).alias(c) for c in _NAMES),
         kind=pl.lit(_KINDS).gather(pl.col("code").cast(pl.UInt32)),
-        waking=pl.col("code") == tj.WAKING,
+        waking=pl.col("code") == tp.WAKING,
         value=pl.when(pl.col("code").is_in(_VALUED)).then("value"),
     )
     tables = dict.fromkeys(_NAMES, strings) | ({} if states is None else {"prev_state": states})

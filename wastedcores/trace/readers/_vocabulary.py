@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import polars as pl
 
-from wastedcores.engine import text_jit as tj
+from wastedcores.engine import names_jit as nj
 from wastedcores.engine.bytes_jit import PADDING
 
 
@@ -34,18 +34,18 @@ class NameTable:
     """Strings of up to 16 bytes in the order in which one thread met them."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self.table = tj.new_names()
+        self.table = nj.new_names()
         self._vocabulary = vocabulary
         self._numbers = np.zeros(0, np.uint32)
 
     def number(self, name: bytes) -> int:
         """The number of a name, here."""
         padded = np.frombuffer(name.ljust(16 + PADDING, b"\0"), np.uint8)
-        return int(tj.intern(padded, 0, len(name), self.table))
+        return int(nj.intern(padded, 0, len(name), self.table))
 
     def numbers(self) -> np.ndarray:
         """What polars numbers them, in order of the numbers here."""
-        known, count = self._numbers.size, tj.names_count(self.table)
+        known, count = self._numbers.size, nj.names_count(self.table)
         if count > known:
             new = [
                 (int(low) | int(high) << 64)
@@ -59,6 +59,6 @@ class NameTable:
 
     def grow(self) -> None:
         """Make room for four times as many."""
-        larger = tj.new_names(4 * self.table.shape[0])
-        tj.copy_names(self.table, larger)
+        larger = nj.new_names(4 * self.table.shape[0])
+        nj.copy_names(self.table, larger)
         self.table = larger

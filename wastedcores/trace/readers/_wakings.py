@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from wastedcores.engine.text_jit import place_wakings
+from wastedcores.engine.wakings_jit import place_wakings
 from wastedcores.trace.check import MAX_CPUS
 from wastedcores.trace.readers._facts import Facts
 

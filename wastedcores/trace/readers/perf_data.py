@@ -17,7 +17,7 @@ from wastedcores.engine import perfdata_jit as pj
 from wastedcores.engine import perffields_jit as pf
 from wastedcores.engine.bytes_jit import PADDING
 from wastedcores.engine.columns_jit import HAS_CPU
-from wastedcores.engine.text_jit import SWITCH
+from wastedcores.engine.tracepoints import SWITCH
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.trace.readers._columns import room, table_of, zeros
 from wastedcores.trace.readers._facts import Facts

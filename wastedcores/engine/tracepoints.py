@@ -1,0 +1,6 @@
+"""Codes of the events that compiled readers take apart."""
+
+from __future__ import annotations
+
+SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, CPU_IDLE, WAKING, STAT_RUNTIME = range(9)
+N_CODES = 9
