@@ -140,9 +140,12 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
         return [(c.OP_LOCK, 0, mode, spin, 0), body, (c.OP_UNLOCK, 0, mode, 0, 0)]
     if kind == "jiffies":
         ticks = draw(st.integers(0, 2))
-        return [(c.OP_SLEEP_JIFFIES, ticks, draw(st.integers(0, 9)), draw(st.integers(1, 6)), 0)]
+        round_to = (draw(st.integers(0, 9)), draw(st.integers(1, 6)))
+        # mostly the wheel of its own CPU, sometimes one of the first two
+        return [(c.OP_SLEEP_JIFFIES, ticks, *round_to, draw(st.sampled_from((0, 0, 1, 2))))]
     if kind == "touch":
-        return [(c.OP_TOUCH, 0, 0, 0, 0), (c.OP_COMPUTE, lo // 4, lo // 4, 0, 0)]
+        touch = (c.OP_TOUCH, draw(st.integers(0, 1)), 0, 0, 0)
+        return [touch, (c.OP_COMPUTE, lo // 4, lo // 4, 0, 0)]
     if kind == "shared":
         body = (c.OP_COMPUTE, lo // 4, lo // 4, 0, 0)
         return [(c.OP_LOCK, 0, c.MODE_BLOCK, 0, 1), body, (c.OP_UNLOCK, 0, 0, 0, 1)]
@@ -174,7 +177,8 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
         return [(c.OP_AFFINITY, draw(st.integers(0, masks - 1)), 0, 0, 0)]
     child = draw(st.integers(0, templates - 1))
     group = draw(st.integers(-1, groups - 1))
-    return [(c.OP_FORK, child, group, 0, 0), (c.OP_COMPUTE, 30_000, 30_000, 0, 0)]
+    thread = draw(st.integers(0, 1))
+    return [(c.OP_FORK, child, group, thread, 0), (c.OP_COMPUTE, 30_000, 30_000, 0, 0)]
 
 
 @st.composite

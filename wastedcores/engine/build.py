@@ -292,7 +292,7 @@ def _rows(elements: int) -> int:
 
 def _finish(head: np.ndarray, g: np.ndarray, tasks: int, steps: int, log_rows: int) -> np.ndarray:
     """Behind the tasks: heap and log."""
-    room = 2 * (6 * int(g[s.G_CPUS]) + steps + tasks) + 64
+    room = 2 * (7 * int(g[s.G_CPUS]) + steps + tasks) + 64
     heap = _rows(4 * (room + 3))
     g[s.G_HEAP0] = len(head)
     g[s.G_HEAP_ROOM] = room

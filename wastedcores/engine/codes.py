@@ -67,13 +67,14 @@ MODE_SPIN = 0
 MODE_BLOCK = 1
 MODE_SPIN_BLOCK = 2
 
-# --- future events; the id of an event is kind * cpus + cpu for the first six ---------------------------------------------
+# --- future events; the id of an event is kind * cpus + cpu for the first seven -------------------------------------------
 EV_TICK = 0
 EV_RUN = 1
 EV_RESCHED = 2
 EV_TTWU = 3
 EV_KICK = 4
 EV_STOP = 5
+EV_SOFTIRQ = 6
 # then the hotplug steps, then one timer a task
 
 # --- trace records ----------------------------------------------------------------------------------------------------

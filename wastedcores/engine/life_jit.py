@@ -142,9 +142,10 @@ def exit_task(m, p):
 
 
 @apart(NOTHING)
-def fork(m, p, template, group):
-    """FORK: a child from a template."""
+def fork(m, p, template, group, thread):
+    """FORK: a child from a template; a process leaves work for RCU, a thread does not."""
     child = new_task(m, template, p, group)
     cpu = m[0, G_CPU]
-    m[cpu, R_KEEP_TICK] = jiffies(m) + m[0, G_IDLE_TICKS]
+    if thread == 0:
+        m[cpu, R_KEEP_TICK] = jiffies(m) + m[0, G_IDLE_TICKS]
     fork_task(m, child, cpu, p)

@@ -247,7 +247,7 @@ def advance(m, p, delay):
                 m[cpu, R_DELAY] = delay
                 m[0, G_STATUS] = ST_TASKS_FULL
                 return
-            fork(m, p, m[op, 1], m[op, 2])
+            fork(m, p, m[op, 1], m[op, 2], m[op, 3])
         elif code == OP_WAIT_CHILDREN:
             m[p, T_WAIT] = W_NOTHING
             if m[p, T_CHILDREN] > m[op, 1]:
@@ -262,7 +262,8 @@ def advance(m, p, delay):
             on = False
         elif code == OP_SLEEP_JIFFIES:
             ticks = m[op, 1]
-            sleep_jiffies(m, p, ticks if ticks > 0 else round_jiffies(m, m[op, 2], m[op, 3]))
+            ticks = ticks if ticks > 0 else round_jiffies(m, m[op, 2], m[op, 3])
+            sleep_jiffies(m, p, ticks, m[op, 4] - 1 if m[op, 4] > 0 else cpu)
             on = False
         elif code >= OP_TOUCH and code != OP_SESSION:
             on = page_counter_op(m, p, code, op)

@@ -43,6 +43,7 @@ from wastedcores.engine.state import (
     G_CPUS,
     G_HZ,
     G_IPI,
+    G_IRQ,
     G_LB_BASE,
     G_LB_CPU,
     G_MAX_INTERVAL,
@@ -60,6 +61,7 @@ from wastedcores.engine.state import (
     R_CAP_ORIG,
     R_IDLE_BALANCE,
     R_IDLE_STAMP,
+    R_ILB,
     R_IN_MASK,
     R_KICK,
     R_MAX_IDLE_COST,
@@ -87,9 +89,10 @@ def lb_cost(m, sd):
     return m[0, G_LB_BASE] + m[sd, D_WEIGHT] * m[0, G_LB_CPU]
 
 
-@apart(NOTHING)
+@apart(VALUE)
 def rebalance_domains(m, cpu, idle, why):
-    """rebalance_domains()."""
+    """rebalance_domains(); the time it took, ns."""
+    took = 0
     now = jiffies(m)
     next_balance = now + 60 * m[0, G_HZ]
     update = False
@@ -116,7 +119,9 @@ def rebalance_domains(m, cpu, idle, why):
             moved = load_balance(m, cpu, sd, idle, why)
             if moved < 0:
                 going = False
-            elif moved > 0:
+            else:
+                took += lb_cost(m, sd)
+            if moved > 0:
                 idle = CPU_IDLE if idle_cpu(m, cpu) else CPU_NOT_IDLE
             m[sd, D_LAST] = now
             interval = interval_of(m, sd, idle != CPU_IDLE)
@@ -127,33 +132,48 @@ def rebalance_domains(m, cpu, idle, why):
         m[cpu, R_MAX_IDLE_COST] = max(MIGRATION_COST, max_cost)
     if update:
         m[cpu, R_NEXT_BALANCE] = next_balance
+    return took
 
 
 @apart(NOTHING)
-def nohz_idle_balance(m, cpu, idle):
-    """nohz_idle_balance(): balance on behalf of the other idle CPUs, if kicked."""
-    if m[cpu, R_KICK] != 0 and idle == CPU_IDLE:
-        now = jiffies(m)
-        for other in range(m[0, G_CPUS]):
-            if not test(m, MASK_NOHZ, other) or other == cpu or not idle_cpu(m, other):
-                continue
-            if m[cpu, R_NEED] != 0:
-                break
-            if now >= m[other, R_NEXT_BALANCE]:
-                if weighted_cpuload(m, other) == 0:  # update_idle_cpu_load()
-                    catch_up_idle(m, other)
-                rebalance_domains(m, other, CPU_IDLE, WHY_NOHZ)
-            m[cpu, R_NEXT_BALANCE] = min(m[cpu, R_NEXT_BALANCE], m[other, R_NEXT_BALANCE])
-        m[0, G_NOHZ_NEXT] = m[cpu, R_NEXT_BALANCE]
+def nohz_idle_balance(m, cpu):
+    """nohz_idle_balance(): go on balancing on behalf of the other idle CPUs; the last step is for ``cpu`` itself.
+
+    Each CPU takes its time, in which what was started for the one before (active balance) has come about.
+    """
+    for other in range(m[cpu, R_ILB] - 1, m[0, G_CPUS]):
+        if not test(m, MASK_NOHZ, other) or other == cpu or not idle_cpu(m, other):
+            continue
+        if m[cpu, R_NEED] != 0:
+            break
+        took = 0
+        if jiffies(m) >= m[other, R_NEXT_BALANCE]:
+            if weighted_cpuload(m, other) == 0:  # update_idle_cpu_load()
+                catch_up_idle(m, other)
+            took = rebalance_domains(m, other, CPU_IDLE, WHY_NOHZ)
+        m[cpu, R_NEXT_BALANCE] = min(m[cpu, R_NEXT_BALANCE], m[other, R_NEXT_BALANCE])
+        if took > 0:
+            m[cpu, R_ILB] = other + 2
+            queue_jit.push(m, cpu_event(EV_KICK, cpu), m[0, G_NOW] + took)
+            return
+    m[0, G_NOHZ_NEXT] = m[cpu, R_NEXT_BALANCE]
+    m[cpu, R_ILB] = 0
     m[cpu, R_KICK] = 0
+    rebalance_domains(m, cpu, CPU_IDLE, WHY_PERIODIC)
 
 
 @inner
 def run_rebalance(m, cpu):
-    """run_rebalance_domains(), the SCHED softirq."""
+    """run_rebalance_domains(), the SCHED softirq; one that is under way goes on by itself."""
+    if m[cpu, R_ILB] != 0:
+        return
     idle = CPU_IDLE if m[cpu, R_IDLE_BALANCE] != 0 else CPU_NOT_IDLE
-    nohz_idle_balance(m, cpu, idle)
-    rebalance_domains(m, cpu, idle, WHY_PERIODIC)
+    if m[cpu, R_KICK] != 0 and idle == CPU_IDLE:
+        m[cpu, R_ILB] = 1
+        nohz_idle_balance(m, cpu)
+    else:
+        m[cpu, R_KICK] = 0
+        rebalance_domains(m, cpu, idle, WHY_PERIODIC)
 
 
 # --- NOHZ bookkeeping ---------------------------------------------------------------------------------------------------
@@ -233,7 +253,9 @@ def nohz_balancer_kick(m):
         if test(m, MASK_NOHZ, cpu):
             if idle_cpu(m, cpu) and m[cpu, R_KICK] == 0:
                 m[cpu, R_KICK] = 1
-                queue_jit.push(m, cpu_event(EV_KICK, cpu), m[0, G_NOW] + m[0, G_IPI])
+                # its softirq too comes behind the ticks of this jiffy
+                later = max(m[0, G_IPI], m[0, G_IRQ])
+                queue_jit.push(m, cpu_event(EV_KICK, cpu), m[0, G_NOW] + later)
             return
 
 

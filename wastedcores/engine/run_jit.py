@@ -13,6 +13,7 @@ from wastedcores.engine.codes import (
     EV_KICK,
     EV_RESCHED,
     EV_RUN,
+    EV_SOFTIRQ,
     EV_STOP,
     EV_TICK,
     EV_TTWU,
@@ -37,7 +38,12 @@ from wastedcores.engine.load_jit import jiffies
 from wastedcores.engine.memory_jit import exclude, include, item, test
 from wastedcores.engine.program_jit import go_on, run_over
 from wastedcores.engine.queue_jit import cpu_event, pending
-from wastedcores.engine.rebalance_jit import nohz_enter, nohz_exit, sd_state_idle
+from wastedcores.engine.rebalance_jit import (
+    nohz_enter,
+    nohz_exit,
+    run_rebalance,
+    sd_state_idle,
+)
 from wastedcores.engine.sched_jit import (
     fallback_cpu,
     fork_task,
@@ -52,6 +58,7 @@ from wastedcores.engine.sched_jit import (
 )
 from wastedcores.engine.state import (
     C_BUSY,
+    C_NEXT_UPDATE,
     D_CHILD,
     D_FAILED,
     D_FLAGS,
@@ -123,6 +130,7 @@ from wastedcores.engine.state import (
     R_EV,
     R_FRESH,
     R_IDLE_STAMP,
+    R_ILB,
     R_KICK,
     R_LAST_TICK,
     R_LLC_ID,
@@ -139,18 +147,16 @@ from wastedcores.engine.state import (
     R_THEAD,
     R_TTAIL,
     R_WAKE,
-    SE_DECAY_COUNT,
     SE_INV,
-    SE_LAST_UPDATE,
     SE_MYQ,
     SE_PARENT,
-    SE_PERIOD,
     SE_Q,
     SE_WEIGHT,
     SHIFT,
     T_CPU,
     T_EV,
     T_KHEAD,
+    T_OBJ,
     T_RNG,
     T_STATE,
     T_WAIT,
@@ -217,6 +223,16 @@ def attach_domains(m, epoch, now):
         sd_state_idle(m, cpu)
 
 
+@inner
+def booted_capacity(m):
+    """Each CPU has balanced since boot; who built the groups knew only some of their capacities."""
+    for cpu in range(m[0, G_CPUS]):
+        first = m[cpu, R_SD]
+        for sd in range(first, first + m[cpu, R_NSD]):
+            update_group_capacity(m, sd, cpu)
+            m[m[m[sd, D_GROUPS], GR_SGC], C_NEXT_UPDATE] = 0
+
+
 @apart(NOTHING)
 def tunables(m):
     """get_update_sysctl_factor(), update_max_interval(): the tunables follow the number of CPUs that are up."""
@@ -258,7 +274,10 @@ def hotplug(m, step):
             stopper_end(m, cpu)
         queue_jit.cancel(m, cpu_event(EV_TICK, cpu))
         m[cpu, R_STOPPED] = 1
+        queue_jit.cancel(m, cpu_event(EV_KICK, cpu))
+        queue_jit.cancel(m, cpu_event(EV_SOFTIRQ, cpu))
         m[cpu, R_KICK] = 0
+        m[cpu, R_ILB] = 0
         nohz_exit(m, cpu)
     if online != 0 and m[cpu, R_STOPPED] != 0:
         nohz_enter(m, cpu)
@@ -279,6 +298,7 @@ def start_state(m):
         m[cpu, R_CAP] = 1024
         m[cpu, R_CAP_ORIG] = 1024
     attach_domains(m, 0, 0)
+    booted_capacity(m)
     for cpu in range(n):
         for column in (R_CURR, R_THEAD, R_TTAIL, R_WAKE, R_PUSH_CPU):
             m[cpu, column] = -1
@@ -307,9 +327,6 @@ def start_state(m):
                 m[se, SE_PARENT] = -1
                 m[se, SE_WEIGHT] = 1024
                 m[se, SE_INV] = 4194304
-                m[se, SE_DECAY_COUNT] = 1
-                m[se, SE_PERIOD] = 47742 - np_mod(draw(m, rng), 1024)
-                m[se, SE_LAST_UPDATE] = EPOCH_NS - np_mod(draw(m, rng), 1048576)
     return np_mod(draw(m, rng), m[0, G_TICK])
 
 
@@ -349,9 +366,9 @@ def idle_tick(m, cpu):
 def timer(m, p):
     """A top-level task starts, or a sleep is over."""
     m[0, G_TIMERS] -= 1
-    cpu = m[p, T_CPU]
+    cpu = m[p, T_OBJ] if m[p, T_WAIT] == W_JIFFY else m[p, T_CPU]
     if not test(m, MASK_ACTIVE, cpu):
-        cpu = fallback_cpu(m, p, cpu)
+        cpu = fallback_cpu(m, p, m[p, T_CPU])
     m[0, G_CPU] = cpu
     if m[p, T_STATE] == S_NEW:
         fork_task(m, p, cpu, -1)
@@ -387,12 +404,16 @@ def dispatch(m, event):
         kick(m, cpu)
     elif kind == EV_STOP:
         run_stopper(m, cpu)
+    elif kind == EV_SOFTIRQ:
+        run_rebalance(m, cpu)
     return kind == EV_TICK
 
 
 @inner
 def must_schedule(m, cpu):
-    """Whether the CPU is to reschedule now: asked to or its task blocked, and not in the middle of waking others."""
+    """Whether the CPU is to reschedule now: asked to or its task blocked, and not in the middle of something."""
+    if m[cpu, R_ILB] != 0:
+        return False  # the softirq comes first
     curr = m[cpu, R_CURR]
     if curr >= 0:
         if m[curr, T_STATE] != S_READY:

@@ -15,6 +15,7 @@ from wastedcores.engine.cfs_jit import (
 )
 from wastedcores.engine.codes import (
     EV_RUN,
+    EV_SOFTIRQ,
     EV_STOP,
     EV_TICK,
     EV_TTWU,
@@ -48,6 +49,7 @@ from wastedcores.engine.queue_jit import cpu_event
 from wastedcores.engine.rebalance_jit import (
     idle_balance,
     nohz_enter,
+    nohz_idle_balance,
     run_rebalance,
     sd_state_idle,
     trigger_load_balance,
@@ -58,6 +60,7 @@ from wastedcores.engine.state import (
     G_CPUS,
     G_CULPRIT,
     G_IPI,
+    G_IRQ,
     G_NOW,
     G_SKEW,
     G_SPIN,
@@ -78,6 +81,7 @@ from wastedcores.engine.state import (
     R_FRESH,
     R_IDLE_BALANCE,
     R_IDLE_STAMP,
+    R_ILB,
     R_KEEP_TICK,
     R_KICK,
     R_LAST_TICK,
@@ -447,15 +451,19 @@ def tick(m, cpu):
         if m[cpu, R_CURR] >= 0:
             ask(m, ASK_TICK, cpu, 0, 0)
     elif trigger_load_balance(m, cpu):
-        run_rebalance(m, cpu)
+        # every CPU has had its tick of this jiffy when the first gets to its softirq
+        queue_jit.push(m, cpu_event(EV_SOFTIRQ, cpu), m[0, G_NOW] + m[0, G_IRQ])
     if m[cpu, R_CURR] < 0:
         stop_tick(m, cpu)
 
 
 @apart(NOTHING)
 def kick(m, cpu):
-    """The NOHZ kick arrives (scheduler_ipi(), got_nohz_idle_kick())."""
+    """The NOHZ kick arrives (scheduler_ipi(), got_nohz_idle_kick()), or the pass it began goes on."""
     if m[cpu, R_KICK] == 0:
+        return
+    if m[cpu, R_ILB] != 0:
+        nohz_idle_balance(m, cpu)
         return
     if not idle_cpu(m, cpu) or m[cpu, R_NEED] != 0:
         m[cpu, R_KICK] = 0

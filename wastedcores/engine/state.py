@@ -137,7 +137,7 @@ T_HOME = 59
     R_PERIOD,  # rq->avg
     R_RUNNABLE,
     R_LAST_UPDATE,
-    R_MAX_COST_DECAY,
+    R_ILB,  # 1 + the CPU its pass as idle balancer looks at next, 0: no pass under way
     R_START,  # when the present stretch of the running task began
     R_FRESH,  # 1: the running task was just switched in and has not gone on yet
     R_DELAY,  # ns before it does
@@ -221,7 +221,7 @@ H_EV, _H1, _H2, H_CPU, H_ONLINE = range(5)
 
 # --- globals ----------------------------------------------------------------------------------------------------------
 #: first column of the globals: behind the six events of CPU 0
-G_FIRST = 62
+G_FIRST = 65
 (
     G_NOW,
     G_SEQ,

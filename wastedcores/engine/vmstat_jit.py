@@ -10,14 +10,17 @@ from wastedcores.engine.load_jit import jiffies
 from wastedcores.engine.state import (
     G_CPU,
     G_CPUS,
+    G_IDLE_TICKS,
     G_IRQ,
     G_SKEW,
     G_TICK,
     G_TIMERS,
     G_Y0,
+    R_KEEP_TICK,
     R_TOUCHED,
     SHIFT,
     T_EV,
+    T_OBJ,
     T_WAIT,
     Y_HEAD,
 )
@@ -25,11 +28,11 @@ from wastedcores.engine.sync_jit import begin_wait, block, post
 
 
 @apart(NOTHING)
-def sleep_jiffies(m, p, ticks):
-    """schedule_timeout(): block until this CPU's timer softirq finds the jiffy reached, right after its tick."""
-    cpu = m[0, G_CPU]
+def sleep_jiffies(m, p, ticks, cpu):
+    """schedule_timeout(): block until a CPU's timer softirq finds the jiffy reached, right after its tick."""
     at = (jiffies(m) + max(ticks, 1)) * m[0, G_TICK] + cpu * m[0, G_SKEW] + m[0, G_IRQ] // 2
     m[p, T_WAIT] = W_JIFFY
+    m[p, T_OBJ] = cpu
     block(m, p)
     m[0, G_TIMERS] += 1
     queue_jit.push(m, (p << SHIFT) + T_EV, at)
@@ -54,12 +57,14 @@ def page_counter_op(m, p, code, op):
     cpu = m[0, G_CPU]
     if code == OP_TOUCH:
         m[cpu, R_TOUCHED] = 1
+        if m[op, 1] != 0:
+            m[cpu, R_KEEP_TICK] = jiffies(m) + m[0, G_IDLE_TICKS]
         return True
     first = m[0, G_Y0] + m[op, 1]
     if code == OP_FLUSH:
         if m[cpu, R_TOUCHED] != 0:
             m[cpu, R_TOUCHED] = 0
-            sleep_jiffies(m, p, round_jiffies(m, m[op, 2], m[op, 3]))
+            sleep_jiffies(m, p, round_jiffies(m, m[op, 2], m[op, 3]), cpu)
         else:
             begin_wait(m, p, W_SEM, first, MODE_BLOCK, 0)
         return False

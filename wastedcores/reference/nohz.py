@@ -37,8 +37,9 @@ def update_blocked_averages(k: Kernel, rq: Rq) -> None:
                 q.on_list = False
 
 
-def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> None:
-    """One pass over the levels of ``rq``, innermost first (rebalance_domains(), v4.1)."""
+def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> int:
+    """One pass over the levels of ``rq``, innermost first; the time it took, ns (rebalance_domains(), v4.1)."""
+    took = 0
     update_blocked_averages(k, rq)
     next_balance = k.jiffies + 60 * k.hz
     found = need_decay = False
@@ -58,6 +59,8 @@ def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> None:
         interval = balance_interval(k, sd, idle != IDLE)
         if k.jiffies >= sd.last_balance + interval:
             moved, go_on = k.policies.load_balance(k, rq.cpu, sd, idle)
+            if go_on:
+                took += balance_cost(k, sd)
             if moved:
                 idle = IDLE if k.idle_cpu(rq.cpu) else NOT_IDLE
             sd.last_balance = k.jiffies
@@ -69,6 +72,12 @@ def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> None:
         rq.max_idle_balance_cost = max(MIGRATION_COST_NS, max_cost)
     if found:
         rq.next_balance = next_balance
+    return took
+
+
+def balance_cost(k: Kernel, sd: SchedDomain) -> int:
+    """Time of a load_balance() of this level, ns."""
+    return k.costs.lb_base_ns + len(sd.span) * k.costs.lb_cpu_ns
 
 
 def idle_balance(k: Kernel, rq: Rq) -> bool:
@@ -89,7 +98,7 @@ def idle_balance(k: Kernel, rq: Rq) -> bool:
             if sd.has("BALANCE_NEWIDLE"):
                 k.log_op = "newidle"
                 pulled, _ = k.policies.load_balance(k, rq.cpu, sd, NEWLY_IDLE)
-                level_cost = k.costs.lb_base_ns + len(sd.span) * k.costs.lb_cpu_ns
+                level_cost = balance_cost(k, sd)
                 sd.max_newidle_lb_cost = max(sd.max_newidle_lb_cost, level_cost)
                 cost += level_cost
             next_balance = _earlier(k, sd, next_balance)
@@ -120,15 +129,22 @@ def scheduler_tick_balance(k: Kernel, rq: Rq) -> None:
     if nohz_kick_needed(k, rq):
         nohz_balancer_kick(k)
     if softirq:
-        run_rebalance_domains(k, rq)
+        # every CPU has had its tick of this jiffy when the first gets to its softirq
+        k.push(k.now_ns + k.costs.irq_ns, "SOFTIRQ", rq.cpu)
 
 
 def run_rebalance_domains(k: Kernel, rq: Rq) -> None:
-    """The SCHED softirq (run_rebalance_domains(), v4.1): others first, then this CPU."""
+    """The SCHED softirq (run_rebalance_domains(), v4.1): others first, then this CPU; one under way goes on by itself."""
+    if rq.ilb_next is not None:
+        return
     idle = IDLE if rq.idle_balance else NOT_IDLE
-    nohz_idle_balance(k, rq, idle)
-    k.log_op = "periodic"
-    rebalance_domains(k, rq, idle)
+    if idle == IDLE and rq.nohz_balance_kick:
+        rq.ilb_next = 0
+        nohz_idle_balance(k, rq)
+    else:
+        rq.nohz_balance_kick = False
+        k.log_op = "periodic"
+        rebalance_domains(k, rq, idle)
 
 
 def nohz_kick_needed(k: Kernel, rq: Rq) -> bool:
@@ -156,12 +172,16 @@ def nohz_balancer_kick(k: Kernel) -> None:
     if not k.idle_cpu(ilb) or k.rqs[ilb].nohz_balance_kick:
         return
     k.rqs[ilb].nohz_balance_kick = True
-    k.push(k.now_ns + k.costs.ipi_ns, "KICK", ilb)
+    # its softirq too comes behind the ticks of this jiffy
+    k.push(k.now_ns + max(k.costs.ipi_ns, k.costs.irq_ns), "KICK", ilb)
 
 
 def kick_arrives(k: Kernel, rq: Rq) -> None:
-    """scheduler_ipi(), got_nohz_idle_kick(), v4.1."""
+    """scheduler_ipi(), got_nohz_idle_kick(), v4.1; or the pass it began goes on."""
     if not rq.nohz_balance_kick:
+        return
+    if rq.ilb_next is not None:
+        nohz_idle_balance(k, rq)
         return
     if not k.idle_cpu(rq.cpu) or rq.need_resched:
         rq.nohz_balance_kick = False
@@ -170,22 +190,33 @@ def kick_arrives(k: Kernel, rq: Rq) -> None:
     run_rebalance_domains(k, rq)
 
 
-def nohz_idle_balance(k: Kernel, this_rq: Rq, idle: str) -> None:
-    """Balance for every tickless idle CPU (nohz_idle_balance(), v4.1)."""
-    if idle == IDLE and this_rq.nohz_balance_kick:
-        k.log_op = "nohz"
-        for cpu in sorted(k.nohz_idle_cpus):
-            rq = k.rqs[cpu]
-            if rq is this_rq or not k.idle_cpu(cpu):
-                continue
-            if this_rq.need_resched:
-                break
-            if k.jiffies >= rq.next_balance:
-                update_idle_cpu_load(k, rq)
-                rebalance_domains(k, rq, IDLE)
-            this_rq.next_balance = min(this_rq.next_balance, rq.next_balance)
-        k.nohz_next_balance = this_rq.next_balance
+def nohz_idle_balance(k: Kernel, this_rq: Rq) -> None:
+    """Balance for every tickless idle CPU, then for this one (nohz_idle_balance(), v4.1).
+
+    Each CPU takes its time, in which what was started for the one before (active balance) has come about.
+    """
+    assert this_rq.ilb_next is not None
+    for cpu in sorted(c for c in k.nohz_idle_cpus if c >= this_rq.ilb_next):
+        rq = k.rqs[cpu]
+        if rq is this_rq or not k.idle_cpu(cpu):
+            continue
+        if this_rq.need_resched:
+            break
+        took = 0
+        if k.jiffies >= rq.next_balance:
+            update_idle_cpu_load(k, rq)
+            k.log_op = "nohz"
+            took = rebalance_domains(k, rq, IDLE)
+        this_rq.next_balance = min(this_rq.next_balance, rq.next_balance)
+        if took:
+            this_rq.ilb_next = cpu + 1
+            k.push(k.now_ns + took, "KICK", this_rq.cpu)
+            return
+    k.nohz_next_balance = this_rq.next_balance
+    this_rq.ilb_next = None
     this_rq.nohz_balance_kick = False
+    k.log_op = "periodic"
+    rebalance_domains(k, this_rq, IDLE)
 
 
 def update_idle_cpu_load(k: Kernel, rq: Rq) -> None:

@@ -163,14 +163,15 @@ def timer(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def fork(sim: Simulation, p: Task, row: Row) -> bool:
-    """FORK a=template, b=group or -1."""
+    """FORK a=template, b=group or -1, c=1: a thread, which leaves RCU nothing to do."""
     k = sim.k
     spec = sim.program.templates[row[1]]
     tg = p.tg if row[2] < 0 else k.groups[row[2]]
     allowed = p.allowed if spec.allowed is None else spec.allowed
     child = sim._new_task(spec, p, tg, p.nice, allowed)
     p.program.children += 1
-    k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
+    if not row[3]:
+        k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
     schedule.wake_up_new_task(k, child, p.cpu, p.pid)
     return True
 
@@ -195,16 +196,17 @@ def affinity(sim: Simulation, p: Task, row: Row) -> bool | None:
 
 
 def sleep_jiffies(sim: Simulation, p: Task, row: Row) -> bool:
-    """SLEEP_JIFFIES a=ticks, or 0: to a round number of c=period, b=offset."""
-    _sleep_jiffies(sim, p, row[1] or _round_jiffies(sim, p.cpu, row[2], row[3]))
+    """SLEEP_JIFFIES a=ticks, or 0: to a round number of c=period, b=offset; d=1 + CPU of the wheel, or 0: this one."""
+    wheel = row[4] - 1 if row[4] else p.cpu
+    _sleep_jiffies(sim, p, row[1] or _round_jiffies(sim, p.cpu, row[2], row[3]), wheel)
     return True
 
 
-def _sleep_jiffies(sim: Simulation, p: Task, ticks: int) -> None:
-    """schedule_timeout(), v4.1: the timer softirq right after this CPU's tick wakes."""
+def _sleep_jiffies(sim: Simulation, p: Task, ticks: int, wheel: int) -> None:
+    """schedule_timeout(), v4.1: the timer softirq right after the tick of the wheel's CPU wakes."""
     k = sim.k
-    at = (k.jiffies + max(ticks, 1)) * k.tick_ns + p.cpu * k.costs.skew_ns + k.costs.irq_ns // 2
-    p.program.waits_for = ("timer", 1)
+    at = (k.jiffies + max(ticks, 1)) * k.tick_ns + wheel * k.costs.skew_ns + k.costs.irq_ns // 2
+    p.program.waits_for = ("wheel", wheel)
     k.push(at, "TIMER", p)
     sim.block(p)
 
@@ -222,8 +224,11 @@ def _round_jiffies(sim: Simulation, cpu: int, offset: int, period: int) -> int:
 
 
 def touch(sim: Simulation, p: Task, row: Row) -> bool:
-    """TOUCH: pages come or go, so this CPU's counters differ from the machine's."""
-    sim.k.rqs[p.cpu].touched = True
+    """TOUCH: pages come or go, so this CPU's counters differ from the machine's; a=1: RCU has work here (call_rcu())."""
+    k = sim.k
+    k.rqs[p.cpu].touched = True
+    if row[1]:
+        k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
     return True
 
 
@@ -232,7 +237,7 @@ def flush(sim: Simulation, p: Task, row: Row) -> bool:
     rq = sim.k.rqs[p.cpu]
     if rq.touched:
         rq.touched = False
-        _sleep_jiffies(sim, p, _round_jiffies(sim, p.cpu, row[2], row[3]))
+        _sleep_jiffies(sim, p, _round_jiffies(sim, p.cpu, row[2], row[3]), p.cpu)
     else:
         sim.semaphores[row[1]].waiters.append(p)
         waiting.wait(sim, p, ("semaphore", row[1]), codes.MODE_BLOCK, 0)

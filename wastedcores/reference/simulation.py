@@ -60,18 +60,16 @@ class Simulation:
         """docs/replay-semantics.md, section 7."""
         k = self.k
         k.attach_domains(k.trees[0], 0)
+        for rq in k.rqs:
+            for sd in rq.sd:
+                # each CPU has balanced since boot; who built the groups knew only some of their capacities
+                k.update_group_capacity(sd, rq.cpu)
+                sd.groups[0].sgc.next_update = 0
         rng = Random(self.seed, -1)
         for rq in k.rqs:
             rq.idle_stamp = 1 + rng.draw() % (EPOCH_NS - 1)
             rq.tick_stopped = True
             nohz.nohz_balance_enter_idle(k, rq)
-        for tg in k.groups[1:]:
-            for rq in k.rqs:
-                se = tg.se[rq.cpu]
-                assert se is not None
-                se.avg_period = 47742 - rng.draw() % 1024
-                se.last_update = EPOCH_NS - rng.draw() % 1048576
-                se.decay_count = 1
         if self.program.random_phase:
             self.start_ns += rng.draw() % k.tick_ns
         for spec in self.program.tasks:
@@ -137,7 +135,8 @@ class Simulation:
 
     def _cpu_of(self, kind: str, subject: Any) -> int:
         if kind in ("TIMER", "START"):
-            cpu = subject.cpu
+            waits_for = subject.program.waits_for
+            cpu = waits_for[1] if waits_for and waits_for[0] == "wheel" else subject.cpu
             return cpu if cpu in self.k.active else self.k.fallback_cpu(subject)
         return self.program.hotplug[subject][1] if kind == "HOTPLUG" else int(subject)
 
@@ -145,7 +144,8 @@ class Simulation:
         return all(t.state == "X" for t in self.tasks if not t.program.daemon)
 
     def _reschedule(self, rq: Rq) -> None:
-        while rq.need_resched and not self._in_section(rq.curr):
+        # the softirq of an idle balancer comes first
+        while rq.need_resched and rq.ilb_next is None and not self._in_section(rq.curr):
             schedule.schedule(self.k, rq)
 
     @staticmethod
@@ -164,7 +164,7 @@ class Simulation:
 
     def _on_timer(self, p: Task) -> None:
         rq = self.k.rqs[self.k.cpu]
-        if p.program.waits_for == ("timer", 1) and rq.tick_stopped:
+        if p.program.waits_for[0] == "wheel" and rq.tick_stopped:
             # a timer of the wheel brings a whole tick with it: tick_sched_timer(), v4.1
             rq.tick_stopped = False
             self._tick(rq)
@@ -179,6 +179,9 @@ class Simulation:
 
     def _on_kick(self, cpu: int) -> None:
         nohz.kick_arrives(self.k, self.k.rqs[cpu])
+
+    def _on_softirq(self, cpu: int) -> None:
+        nohz.run_rebalance_domains(self.k, self.k.rqs[cpu])
 
     def _on_stop(self, cpu: int) -> None:
         k, rq = self.k, self.k.rqs[cpu]
@@ -239,7 +242,10 @@ class Simulation:
                 schedule.run_stopper(k, rq, lambda: self._empty(rq))
             k.cancel("TICK", cpu)
             rq.tick_stopped = True
+            k.cancel("KICK", cpu)
+            k.cancel("SOFTIRQ", cpu)
             rq.nohz_balance_kick = False
+            rq.ilb_next = None
             k.nohz_idle_cpus.discard(cpu)
 
     def _empty(self, rq: Rq) -> None:
@@ -327,7 +333,7 @@ class Simulation:
                 continue
             if run.wake_queue or t.state == "waking" or (t.state == "S" and run.waits_for is None):
                 return
-            if t.state == "S" and run.waits_for[0] == "timer":
+            if t.state == "S" and run.waits_for[0] in ("timer", "wheel"):
                 return
             if t.state == "R" and not run.spinning:
                 return

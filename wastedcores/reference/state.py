@@ -162,6 +162,8 @@ class Rq:
     #: jiffy up to which an idle CPU keeps ticking (RCU)
     keep_tick: int = 0
     nohz_balance_kick: bool = False
+    #: the CPU that its pass as idle balancer looks at next
+    ilb_next: int | None = None
     active_balance: bool = False
     push_cpu: int = -1
     #: the migration thread is queued or running (counts in nr_running)

@@ -82,6 +82,22 @@ def check_until(until_ns: Any) -> None:
         )
 
 
+def check_wheels(program: Program, cpus: int) -> None:
+    """Refuse a sleep on the timer wheel of a CPU that the machine does not have.
+
+    Raises
+    ------
+    WorkloadError
+        Names the task and the CPU.
+    """
+    for spec in (*program.tasks, *program.templates):
+        for row in spec.rows:
+            if row[0] == codes.OP_SLEEP_JIFFIES and row[4] > cpus:
+                raise WorkloadError(
+                    f"task {spec.comm!r} sleeps on the timer wheel of CPU {row[4] - 1}; the machine has CPUs 0 to {cpus - 1}"
+                )
+
+
 def check_ends(program: Program) -> None:
     """Refuse a program that would go on for ever; for a replay that has no end of its own.
 

@@ -14,7 +14,14 @@ from wastedcores.engine import state as s
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay import design
-from wastedcores.replay.bounds import MOST_TASKS, check_cpus, check_ends, check_seed, check_until
+from wastedcores.replay.bounds import (
+    MOST_TASKS,
+    check_cpus,
+    check_ends,
+    check_seed,
+    check_until,
+    check_wheels,
+)
 from wastedcores.replay.measure import RawReplay
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -130,6 +137,7 @@ def _prepare(
     if trees is None:
         trees = domain_events(_with_steps(machine, program), kernel.linux)
     cpus = machine.cpus
+    check_wheels(program, cpus)
     layout = Layout(
         cpus,
         len(program.shares),

@@ -210,9 +210,9 @@ class Script:
         """
         return self._add(codes.OP_TIMER, number, _ns(period_ns, "period"), int(absolute))
 
-    def fork(self, template: int, session: int | None = None) -> Script:
-        """Create a child from a template, in this session or another."""
-        return self._add(codes.OP_FORK, template, -1 if session is None else session)
+    def fork(self, template: int, session: int | None = None, thread: bool = False) -> Script:
+        """Create a child from a template, in this session or another; a thread leaves nothing to do for RCU."""
+        return self._add(codes.OP_FORK, template, -1 if session is None else session, int(thread))
 
     def wait_children(self, most: int = 0) -> Script:
         """Wait until at most so many children live."""
@@ -240,9 +240,13 @@ class Script:
         """Run a new program: the scheduler may move the task (sched_exec())."""
         return self._add(codes.OP_EXEC)
 
-    def sleep_jiffies(self, ticks: int) -> Script:
-        """Sleep on the timer wheel: until the tick of this CPU ``ticks`` from now."""
-        return self._add(codes.OP_SLEEP_JIFFIES, _count(ticks, "sleep in ticks"))
+    def sleep_jiffies(self, ticks: int, wheel: int | None = None) -> Script:
+        """Sleep on the timer wheel: until the tick of this CPU, or of the CPU ``wheel``, ``ticks`` from now.
+
+        A softirq of the wheel's CPU wakes the task, as the task that runs there would.
+        """
+        at = 0 if wheel is None else 1 + _count(wheel, "CPU of a timer wheel", 0)
+        return self._add(codes.OP_SLEEP_JIFFIES, _count(ticks, "sleep in ticks"), d=at)
 
     def sleep_round(self, period: int, offset: int = 0) -> Script:
         """Sleep for about ``period`` ticks, to a round number of them (round_jiffies_relative()).
@@ -256,9 +260,12 @@ class Script:
         """
         return self._add(codes.OP_SLEEP_JIFFIES, 0, offset, _count(period, "period"))
 
-    def touch(self) -> Script:
-        """Take or give back pages: this CPU's page counters change."""
-        return self._add(codes.OP_TOUCH)
+    def touch(self, rcu: bool = False) -> Script:
+        """Take or give back pages: this CPU's page counters change.
+
+        With ``rcu`` something is freed after a grace period (call_rcu()): until then the CPU ticks although it is idle.
+        """
+        return self._add(codes.OP_TOUCH, int(rcu))
 
     def flush(self, semaphore: int, period: int, offset: int = 0) -> Script:
         """What vmstat_update() does (mm/vmstat.c, v4.1), for a kworker bound to one CPU.

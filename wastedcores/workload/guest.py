@@ -24,6 +24,9 @@ LEAD_NS = 40 * MS
 WHOLE_SECOND = 230  # ticks: 0.920 s
 #: page counters are folded once a second (sysctl_stat_interval)
 INTERVAL = HZ
+#: a grace period is asked for this long before the first thread is created, and takes this many jiffies
+ASKED_NS = 12 * US
+GRACE_JIFFIES = 5
 #: a fork, from one to the next
 FORK_NS = (43 * US, 48 * US)
 #: a new process before it is in a session of its own
@@ -41,25 +44,58 @@ class Boot:
     first_fold
         Ticks of the guest's clock after which the shepherd first comes: then all CPUs fold.
     began
-        Ticks of the guest's clock at which each kind of run began.
+        Ticks of the guest's clock at which each kind of run began, as often as found: kernels with more fixes took
+        longer to boot on 64 CPUs.
+    phase
+        When the recorder began, after the last tick, us: earliest and latest, by kind. It waits for ticks (grace
+        periods, sleeps) and then does the same work each time, so it does not begin anywhere inside a tick.
     recorder
-        CPUs on which the recorder was found, by kind; any CPU if it was found all over the machine.
+        CPUs on which the recorder was found (rcu_sched, if it has gone), as often as found there, by kind; any CPU if
+        it was found all over the machine.
     """
 
     shepherds: tuple[int, ...]
     first_fold: int
-    began: dict[str, int]
+    began: dict[str, tuple[int, ...]]
+    phase: dict[str, tuple[int, int]]
     recorder: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
+#: after an offline and an online, whose time follows no tick
+ANY_PHASE = (0, 3_999)
 #: 64 CPUs: 2.85 s, 4.04 s, ...; 16 CPUs boot faster
 LARGE = Boot(
     (2, 2, 2, 63),
     712,
-    {"gi": 1010, "gc": 1060, "lu": 1060, "ms": 1045, "db": 1010},
-    {"gi": (28, 30, 31)},
+    {
+        "gi": (1010, 1010, 1172),
+        "gc": (1010,),
+        "lu": (1010,) * 7 + (1163,),
+        "ms": (1045,),
+        "db": (1010, 1163, 1166),
+    },
+    {
+        "gi": (3_782, 3_786),
+        "gc": (-16, 28),
+        "lu": (-7, 36),
+        "ms": ANY_PHASE,
+        "db": (1_801, 2_095),
+    },
+    {"gi": (28, 30, 31), "gc": (16, 22, 28), "lu": (16, 16, 16, 28, 30)},
 )
-SMALL = Boot((3, 14, 15), 430, {"gi": 682, "gc": 632, "lu": 632, "ms": 612, "db": 580})
+SMALL = Boot(
+    (3, 14, 15),
+    430,
+    {"gi": (682, 647), "gc": (582, 657), "lu": (582, 580), "ms": (612, 651), "db": (580,)},
+    {
+        "gi": (3_454, 3_456),
+        "gc": (3_628, 3_640),
+        "lu": (3_637, 3_665),
+        "ms": ANY_PHASE,
+        "db": (3_965, 3_971),
+    },
+    {"gc": (5, 6), "lu": (5, 6)},
+)
 
 
 def boot_of(machine: Machine) -> Boot:
@@ -72,6 +108,13 @@ def recorder_cpu(machine: Machine, seed: int, kind: str) -> int:
     chance = seed * 0x9E3779B97F4A7C15 >> 20
     found = boot_of(machine).recorder.get(kind) or range(machine.cpus)
     return found[chance % len(found)] % machine.cpus
+
+
+def start_ns(machine: Machine, seed: int, kind: str) -> int:
+    """When the recorder comes, from the start of the replay: behind the kernel threads, at its phase of a tick."""
+    earliest, latest = (us * US for us in boot_of(machine).phase[kind])
+    chance = (seed * 0xD1342543DE82EF95 >> 24) & 0xFFFFFFFF
+    return LEAD_NS + earliest + chance % (latest - earliest + 1)
 
 
 def round_jiffies(now: int, cpu: int, period: int = INTERVAL) -> int:
@@ -89,8 +132,8 @@ def background(
     machine: Machine,
     seed: int,
     kind: str,
-    rcu_cpu: int,
-    exits: bool,
+    cpu: int,
+    first_ns: int = 0,
     offline: int | None = None,
 ) -> None:
     """Add the kernel threads of the guest.
@@ -101,44 +144,51 @@ def background(
         Workload to add to; its own tasks begin at ``LEAD_NS``.
     kind
         ``gi``, ``gc``, ``ms``, ``lu`` or ``db``: when the run begins in the life of the guest.
-    rcu_cpu
-        Where the recorder runs, and rcu_sched with it.
-    exits
-        Whether grace periods follow one another, as they do while tasks exit; else a few follow the start.
+    cpu
+        Where what is recorded begins.
+    first_ns
+        When it begins: the next tick of that CPU asks for a grace period (rcu_gp_kthread_wake()), and wakes rcu_sched
+        where it last ran, with the recorder; a few more jiffies end it. 0: grace periods follow one another all the
+        time, as they do while tasks exit.
     offline
-        CPU that goes at ``LEAD_NS`` and comes back. vmstat_cpuup_callback(), mm/vmstat.c, v4.1, cancels its work when it
+        CPU that goes and comes back. vmstat_cpuup_callback(), mm/vmstat.c, v4.1, cancels its work when it
         goes and leaves it to the shepherd when it is back; migrate_timers(), kernel/time/timer.c, hands the shepherd,
         were it there, to the CPU that took it offline.
     """
     boot = boot_of(machine)
     # jiffies of the guest when the replay begins, 0 = a whole second
-    began = boot.began[kind] - WHOLE_SECOND
+    found = boot.began[kind]
+    began = found[(seed * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF) % len(found)] - WHOLE_SECOND
     now = began - LEAD_NS // TICK_NS
     chance = (seed * 0xD1342543DE82EF95 >> 16) & 0xFFFFFFFF
     shepherd = boot.shepherds[chance % len(boot.shepherds)] % machine.cpus
     if shepherd == offline:
-        shepherd = rcu_cpu
+        shepherd = cpu
     fold = boot.first_fold - WHOLE_SECOND
     fold += (-3 * shepherd - fold) % INTERVAL
     offset = now % INTERVAL
     off = [w.semaphore() for _ in range(machine.cpus)]
-    due = [round_jiffies(fold, cpu) for cpu in range(machine.cpus)]
+    due = [round_jiffies(fold, c) for c in range(machine.cpus)]
     # fork balancing prefers the CPU that was busy last, so they begin in the order in which they last ran
     last = sorted(range(machine.cpus), key=lambda c: due[c] if due[c] <= began else fold)
-    for place, cpu in enumerate(last):
+    for place, c in enumerate(last):
         at = LEAD_NS * place // machine.cpus
-        ticks = due[cpu] - now - at // TICK_NS
-        rests = due[cpu] <= began or cpu == offline
-        script = Script().wait(off[cpu]) if rests else Script().sleep_jiffies(ticks)
-        script.loop().compute(4 * US, 12 * US).flush(off[cpu], INTERVAL, offset).end()
-        w.task(f"kworker/{cpu}", script, allowed=[cpu], cpu=cpu, start_ns=at, daemon=True)
+        ticks = due[c] - now - at // TICK_NS
+        rests = due[c] <= began or c == offline
+        script = Script().wait(off[c]) if rests else Script().sleep_jiffies(ticks)
+        script.loop().compute(4 * US, 12 * US).flush(off[c], INTERVAL, offset).end()
+        w.task(f"kworker/{c}", script, allowed=[c], cpu=c, start_ns=at, daemon=True)
     ticks = (-3 * shepherd - now) % INTERVAL or INTERVAL
     script = Script().sleep_jiffies(ticks).loop().compute(4 * US, 12 * US).shepherd(off[0])
     script.sleep_round(INTERVAL, offset).end()
     w.task(f"kworker/{shepherd}", script, allowed=[shepherd], cpu=shepherd, daemon=True)
     periods = Script().affinity(range(machine.cpus)).compute(4 * US)
-    periods.sleep_jiffies(LEAD_NS // TICK_NS // 2).loop(
-        None if exits else LEAD_NS // TICK_NS // 2 + 5
-    )
+    if first_ns:
+        at = recorder_cpu(machine, seed, kind)
+        # what asks for it comes just before the first event
+        periods.sleep_jiffies(-(-(first_ns - ASKED_NS) // TICK_NS), wheel=cpu).loop(GRACE_JIFFIES)
+    else:
+        at = cpu
+        periods.sleep_jiffies(LEAD_NS // TICK_NS // 2).loop()
     periods.compute(4 * US).sleep_jiffies(1).end()
-    w.task("rcu_sched", periods, allowed=[rcu_cpu], cpu=rcu_cpu, daemon=True)
+    w.task("rcu_sched", periods, allowed=[at], cpu=at, daemon=True)

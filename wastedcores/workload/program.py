@@ -80,7 +80,13 @@ class Costs:
 
 #: the recorder's guest: lockstep rounds of 4 us, 1000 million instructions per second
 GUEST = Costs(
-    irq_ns=4_000, skew_ns=62, ipi_ns=2_000, spin_ns=2_000, lb_base_ns=2_000, lb_cpu_ns=100
+    irq_ns=4_000,
+    skew_ns=62,
+    ipi_ns=2_000,
+    spin_ns=2_000,
+    lb_base_ns=2_000,
+    lb_cpu_ns=100,
+    idle_ticks=2,
 )
 
 

@@ -44,4 +44,9 @@ class Creation:
         creator.lock(self._mmap_sem, "block").compute(4 * _US, 6 * _US).unlock(self._mmap_sem)
         creator.compute(500, 1_500)
         creator.lock(self._mmap_sem, "block").compute(1 * _US, 2 * _US).unlock(self._mmap_sem)
-        return creator.compute(8 * _US, 12 * _US).touch().fork(template).compute(500, 4_500)
+        return (
+            creator.compute(8 * _US, 12 * _US)
+            .touch()
+            .fork(template, thread=True)
+            .compute(500, 4_500)
+        )
