@@ -386,6 +386,7 @@ def stopper_begin(m, cpu):
     """The stopper preempts what runs on ``cpu``; the task that ran, -1."""
     prev = m[cpu, R_CURR]
     add_nr_running(m, cpu, 1)
+    record(m, LOG_WAKEUP, cpu, cpu + 1, pid_of(m, prev), cpu, -1, -1)
     if prev >= 0:
         stop_stretch(m, cpu, prev)
         put_prev_task(m, prev)

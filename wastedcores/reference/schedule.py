@@ -206,6 +206,7 @@ def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
     """The migration thread takes the CPU, does ``work()`` in no time and leaves (kernel/stop_machine.c, v4.1)."""
     prev = rq.curr
     k.add_nr_running(rq, 1)
+    k.emit("wakeup", cpu=rq.cpu, pid=k.stoppers[rq.cpu].pid, src_cpu=rq.cpu, by_pid=prev.pid)
     if prev is not rq.idle_task:
         fair.put_prev_task(k, prev)
     stopper = k.stoppers[rq.cpu]
