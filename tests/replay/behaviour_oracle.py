@@ -61,13 +61,14 @@ def workload(m, scenario, seed):
     from 0.1 to 17 ms (``fork_s``), long enough for threads to be balanced before the last of them exists.
     """
     w = Workload(scenario["scenario"])
-    start = LEAD_NS
+    start, offline = LEAD_NS, None
     if scenario["scenario"].endswith("-after"):
         w.hotplug(LEAD_NS, HOTPLUG_CPU, False)
         w.hotplug(LEAD_NS + 300 * MS, HOTPLUG_CPU, True)
-        start += 600 * MS
+        start, offline = LEAD_NS + 600 * MS, HOTPLUG_CPU
     cpu, n = scenario["start_cpu"], scenario["n"]
-    background(w, m, seed, "ms", cpu, exits=False)
+    # where and when rcu_sched ran in these guests was not recorded, so it does not
+    background(w, m, seed, "ms", cpu, None, offline)
     busy = w.template("busy", Script().touch().loop().compute(200_000).end())
     fork = round(scenario["fork_s"] / n * SECOND)
     shell = Script().touch().affinity(scenario["allowed"]).loop(n)

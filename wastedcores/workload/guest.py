@@ -78,7 +78,7 @@ LARGE = Boot(
         "ms": ANY_PHASE,
         "db": (1_801, 2_095),
     },
-    {"gi": (28, 30, 31), "gc": (16, 22, 28), "lu": (0, 16, 16, 16, 26, 28, 30)},
+    {"gi": (28, 30, 31), "gc": (16, 22, 28), "lu": (0, 16, 16, 16, 26, 28, 30), "ms": (24,)},
 )
 SMALL = Boot(
     (3, 14, 15),
@@ -92,7 +92,7 @@ SMALL = Boot(
         "ms": ANY_PHASE,
         "db": (3_965, 3_971),
     },
-    {"gc": (5, 6), "lu": (5, 6)},
+    {"gc": (5, 6), "lu": (5, 6), "ms": (0, 6)},
 )
 
 
@@ -131,7 +131,7 @@ def background(
     seed: int,
     kind: str,
     cpu: int,
-    first_ns: int = 0,
+    first_ns: int | None = 0,
     offline: int | None = None,
 ) -> None:
     """Add the kernel threads of the guest.
@@ -147,7 +147,7 @@ def background(
     first_ns
         When it begins: the next tick of that CPU asks for a grace period (rcu_gp_kthread_wake()), and wakes rcu_sched
         where it last ran, with the recorder; a few more jiffies end it. 0: grace periods follow one another all the
-        time, as they do while tasks exit.
+        time, as they do while tasks exit. None: no grace period is asked for.
     offline
         CPU that goes and comes back. vmstat_cpuup_callback(), mm/vmstat.c, v4.1, cancels its work when it
         goes and leaves it to the shepherd when it is back; migrate_timers(), kernel/time/timer.c, hands the shepherd,
@@ -183,6 +183,8 @@ def background(
     script = Script().sleep_jiffies(ticks).loop().compute(4 * US, 12 * US).shepherd(off[0])
     script.sleep_round(INTERVAL, offset).end()
     w.task(f"kworker/{shepherd}", script, allowed=[shepherd], cpu=shepherd, daemon=True)
+    if first_ns is None:
+        return
     periods = Script().affinity(range(machine.cpus)).compute(4 * US)
     if first_ns:
         at = recorder_cpu(machine, seed, kind)
