@@ -14,7 +14,7 @@ from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay import RawReplay, costs_of, simulate
 from wastedcores.studies.databases import database
-from wastedcores.topology.domains import build_domains
+from wastedcores.topology.domains import Domains, build_domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
 from wastedcores.workload.program import Program
@@ -25,7 +25,7 @@ from wastedcores.workload.spmd import MARK, Spmd, program
 SETTLE_NS = 700_000_000
 WINDOW_NS = 1_500_000_000
 #: intervals that a rate needs; the window is made longer until it has them
-ENOUGH = 24
+ENOUGH = 16
 LONGEST_NS = 2_000_000_000_000
 #: a whole run that takes longer is measured by what it did until then
 WHOLE_NS = 900_000_000_000
@@ -73,8 +73,25 @@ def _simulate(
 ) -> RawReplay:
     where = machine_named(machine)
     costs = replace(costs_of(where), tick_ns=tick_ns)
+    steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in work.hotplug)
     return simulate(
-        work, where, KernelModel.named(kernel), seed=seed, costs=costs, load=False, **how
+        work,
+        where,
+        KernelModel.named(kernel),
+        seed=seed,
+        costs=costs,
+        load=False,
+        trees=_trees(machine, kernel, steps),
+        **how,
+    )
+
+
+@lru_cache(maxsize=32)
+def _trees(machine: str, kernel: str, steps: tuple[tuple[str, int], ...]) -> list[Domains]:
+    """Domains at boot and after each hotplug step, built once a process: the same for every seed."""
+    where = machine_named(machine)
+    return domain_events(
+        replace(where, hotplug=where.hotplug + steps), KernelModel.named(kernel).linux
     )
 
 
@@ -109,18 +126,23 @@ def spmd(
         return _row(raw, (raw.end_ns - begin) / 1e9, begin, raw.end_ns)
     if what.intervals is not None:
         return _whole(what, work, machine, kernel, seed, tick_ns)
-    window = WINDOW_NS
+    window = float(WINDOW_NS)
     while True:
         begin = what.start_ns + SETTLE_NS
-        raw = _simulate(work, machine, kernel, seed, tick_ns, until_ns=until_ns or begin + window)
+        raw = _simulate(
+            work, machine, kernel, seed, tick_ns, until_ns=until_ns or begin + round(window)
+        )
         marks = raw.log[raw.log[:, 1] == codes.LOG_MARK, 0]
         marks = marks[marks >= raw.phase_ns + begin]
         if len(marks) > ENOUGH or until_ns:
             break
-        window *= 4
+        tried, window = window, 4 * window
+        if len(marks) > 2:  # as long as they seem to take, and a quarter more
+            length = float(marks[-1] - marks[0]) / (len(marks) - 1)
+            window = max(1.25 * (ENOUGH + 1) * length, 1.25 * tried)
         if window > LONGEST_NS:
             raise WorkloadError(
-                f"{what.kind} program of {what.threads} threads: {len(marks)} intervals in {window / 4e9:.0f} "
+                f"{what.kind} program of {what.threads} threads: {len(marks)} intervals in {tried / 1e9:.0f} "
                 f"simulated seconds, expected more than {ENOUGH}; is its grain ({what.grain_ns} ns) too long?"
             )
     if len(marks) < 2:
