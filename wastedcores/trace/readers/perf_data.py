@@ -21,6 +21,7 @@ from wastedcores.engine.tracepoints import SWITCH
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.trace.readers._columns import room, table_of, zeros
 from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers._memory import let_go
 from wastedcores.trace.readers._perf_events import Events
 from wastedcores.trace.readers._perf_header import PerfHeader, read_header
 from wastedcores.trace.readers._perf_packed import decompress, is_compressed
@@ -92,7 +93,8 @@ def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
         if is_compressed(data, begin, end):
             plain = stack.enter_context(tempfile.TemporaryFile())
             data, begin, end = decompress(data, begin, end, plain, source.path)
-        yield from reader.tables(data, begin, end)
+        over = None if source.hashed or data is not mapped else mapped
+        yield from reader.tables(data, begin, end, over)
         if hashing:
             hashing.result()
 
@@ -109,8 +111,13 @@ class _Reader:
         self.counts = np.zeros(65536, np.int64)
         self.seen = np.zeros(pj.MAX_CPUS, np.bool_)
 
-    def tables(self, data: np.ndarray, begin: int, end: int) -> Iterator[pl.DataFrame]:
-        """Records in order of time, as perf does: what is older than the round before last is safe."""
+    def tables(
+        self, data: np.ndarray, begin: int, end: int, over: np.ndarray | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """Records in order of time, as perf does: what is older than the round before last is safe.
+
+        ``over`` is a mapped file that is done with once all records are read.
+        """
         header, events = self.header, self.events
         at = begin
         records = Records()
@@ -147,6 +154,9 @@ class _Reader:
                     self._submit(data, records, ready, table, pool)
                     records.drop(ready)
                 if table and table.rows:
+                    table.wait()
+                    if over is not None:
+                        mapper.submit(let_go, over)
                     yield self._finished(data, table)
             finally:
                 mapper.shutdown(cancel_futures=True)
