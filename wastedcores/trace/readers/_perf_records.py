@@ -48,11 +48,15 @@ class Records:
         """How many there are."""
         return self._last - self._first
 
-    def make_room(self, more: int) -> None:
-        """Have room for exactly ``more`` records."""
+    def room(self, more: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Times and places with room for exactly ``more`` records, and how many are to stay before them."""
         n = self.n
-        if self._last + more <= self._room.size:
-            return
+        if self._last + more > self._room.size:
+            self._move(n, more)
+        limit = self._last + more
+        return self._room.all[0, :limit], self._room.all[1, :limit], self._last
+
+    def _move(self, n: int, more: int) -> None:
         fresh, old = self._other, self._room
         if 2 * (n + more) > fresh.size:
             fresh = _Room(4 * (n + more))
@@ -66,13 +70,15 @@ class Records:
         """Somebody looks at records that will be dropped, as long as this runs."""
         self._room.readers.append(reader)
 
-    def added(self, n: int) -> None:
-        """There are ``n`` now."""
-        self._last = self._first + n
+    def found(self, last: int) -> None:
+        """Up to here there are records now, in what :meth:`room` gave."""
+        self._last = last
 
-    def ready(self, all_: bool) -> int:
-        """How many, from the first on, nothing to come is older than; they are in order if that is not none."""
-        safe = int(self.clock[pj.SAFE])
+    def ready(self, safe: int, all_: bool) -> int:
+        """How many, from the first on, nothing to come is older than; they are in order if that is not none.
+
+        ``safe`` is what the clock said when the last of them was found.
+        """
         if not all_ and safe <= self._sorted_until:
             return 0
         self._sorted_until = safe

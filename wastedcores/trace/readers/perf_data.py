@@ -118,29 +118,33 @@ class _Reader:
 
         ``over`` is a mapped file that is done with once all records are read.
         """
-        header, events = self.header, self.events
         at = begin
         records = Records()
         table: _Table | None = None
         mapped = at
-        with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(1) as mapper:
+        with (
+            ThreadPoolExecutor(2) as pool,
+            ThreadPoolExecutor(1) as mapper,
+            ThreadPoolExecutor(1) as finder,
+        ):
             try:
+                found = finder.submit(
+                    self._find, data, at, end, records, *records.room(CHUNK_RECORDS)
+                )
                 while at < end:
                     while mapped < min(end, at + CHUNK_BYTES):
                         mapper.submit(pj.touch, data, mapped, mapped + CHUNK_BYTES)
                         mapped += CHUNK_BYTES
-                    records.make_room(CHUNK_RECORDS)
-                    ts, ref = records.ts, records.ref
-                    limit = records.n + CHUNK_RECORDS
-                    n, at, problem = pj.index(
-                        data, at, end, header.layouts, header.ids, header.which, header.dense, events.codes,
-                        events.success, ts[:limit], ref[:limit], records.n, records.clock, self.counts,
-                    )  # fmt: skip
-                    records.added(n)
+                    last, at, problem, safe = found.result()
+                    records.found(last)
                     self._problem(problem, at, end)
                     if problem == pj.CUT:
                         at = end
-                    ready = records.ready(at >= end)
+                    if at < end:  # the next ones are looked for while these are put in order
+                        more = records.room(CHUNK_RECORDS)
+                        found = finder.submit(self._find, data, at, end, records, *more)
+                    ts, ref = records.ts, records.ref
+                    ready = records.ready(safe, at >= end)
                     if at < end and ready:
                         ready = self._whole(data, ts, ref, 0, ready)
                     if not ready:
@@ -159,9 +163,28 @@ class _Reader:
                         mapper.submit(let_go, over)
                     yield self._finished(data, table)
             finally:
+                finder.shutdown(cancel_futures=True)
                 mapper.shutdown(cancel_futures=True)
                 pool.shutdown(cancel_futures=True)
         self._finish()
+
+    def _find(
+        self,
+        data: np.ndarray,
+        at: int,
+        end: int,
+        records: Records,
+        ts: np.ndarray,
+        ref: np.ndarray,
+        n: int,
+    ) -> tuple[int, int, int, int]:
+        """Find the next records: up to which row, where to go on, what is wrong there, what is safe now."""
+        header, events = self.header, self.events
+        n, at, problem = pj.index(
+            data, at, end, header.layouts, header.ids, header.which, header.dense, events.codes,
+            events.success, ts, ref, n, records.clock, self.counts,
+        )  # fmt: skip
+        return n, at, problem, int(records.clock[pj.SAFE])
 
     def _whole(self, data: np.ndarray, ts: np.ndarray, ref: np.ndarray, i: int, n: int) -> int:
         """Where to cut so that no sched_waking is torn from its sched_migrate_task, at ``n`` or before."""
