@@ -28,7 +28,7 @@ WINDOW_NS = 1_500_000_000
 ENOUGH = 16
 LONGEST_NS = 2_000_000_000_000
 #: a whole run that takes longer is measured by what it did until then
-WHOLE_NS = 900_000_000_000
+WHOLE_NS = 400_000_000_000
 TICK_NS = 4_000_000
 
 

@@ -23,6 +23,7 @@ CURVE_APP = "cg"
 TICKS_MS = (1, 4, 10)
 #: how often a kernel thread disturbs each of the database's CPUs
 NOISE_PERIODS_MS = (62, 125, 250, 500, 1000, 2000, 4000)
+NOISE_SEEDS = 10
 #: and each CPU of lu beside R
 QUIET_PERIODS_S = (0.25, 1, 4, 16, 64)
 #: recordings for the checker's S and M
@@ -54,7 +55,7 @@ class Study:
         self._plans: dict[str, dict[Any, list[list[Run]]]] = {
             "curves": _curve_runs(parameters, seeds),
             "tick": _tick_runs(parameters, seeds),
-            "noise": _noise_runs(few),
+            "noise": _noise_runs(range(1, NOISE_SEEDS + 1)),
             "quiet": _quiet_runs(parameters["lu"], few),
         }
 
