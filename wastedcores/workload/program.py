@@ -80,6 +80,7 @@ class Costs:
 
 #: the recorder's guest: lockstep rounds of 4 us, 1000 million instructions per second
 GUEST = Costs(
+    wake_ns=800,
     irq_ns=4_000,
     skew_ns=62,
     ipi_ns=2_000,
