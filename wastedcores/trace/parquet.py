@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 from pydantic import ValidationError
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
-from wastedcores.trace._chunks import Chunk
-from wastedcores.trace._parquet_file import MAGIC as MAGIC  # noqa: PLC0414 - asked for from here
-from wastedcores.trace._parquet_file import ParquetFile
 from wastedcores.trace.header import Header
-from wastedcores.trace.schema import COLUMNS, KINDS, SCHEMA, SCHEMA_VERSION
+from wastedcores.trace.schema import COLUMNS, SCHEMA, SCHEMA_VERSION, named
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
+MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
 
 
@@ -99,62 +99,64 @@ def stream_parquet(
         The folder is absent or not writable, or the disk is full.
     """
     path = Path(path)
+    failure: list[BaseException] = []
+    stopped = threading.Event()
     facts = _Facts()
-    # Named before it is there, so that an interrupt at any moment finds what to take away.
+
+    def source(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,
+        n_rows: int | None,
+        batch_size: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        try:
+            for frame in frames:
+                if stopped.is_set():
+                    return
+                whole = named(frame.lazy()).collect()
+                facts.add(whole)
+                yield whole.select(with_columns) if with_columns else whole
+        except BaseException as e:  # polars would wrap it: keep the real one
+            failure.append(e)
+            raise
+
+    def write() -> None:
+        register_io_source(source, schema=SCHEMA).sink_parquet(
+            part,
+            compression="zstd",
+            compression_level=1,
+            row_group_size=BATCH_ROWS,
+            maintain_order=True,
+            metadata=lambda _: {
+                HEADER_KEY: header().model_copy(update=facts.update()).model_dump_json()
+            },
+            mkdir=False,
+        )
+
+    # Named before it is there, so that an interrupt at any moment finds what to take away. Written in a thread: an
+    # interrupt inside of polars comes out as any other error. In a folder of its own: polars hears of the interrupt, too,
+    # and its threads may create the file after they were told to stop, but not in a folder that is gone.
     folder = path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
     part = folder / path.name
     try:
         _create(folder, path)
-        with _writing(path):
-            out = part.open(
-                "wb", buffering=0
-            )  # with a buffer, closing it would write, and fail, again
-        with out, ParquetFile(out) as file:
-            for frame in _row_groups(frames):
-                facts.add(frame)
-                with _writing(path):
-                    facts.know(file.add(frame))
-            with _writing(path):
-                while chunks := file.rest():
-                    facts.know(chunks)
-            kept = header().model_copy(update=facts.update()).model_dump_json()
-            with _writing(path):
-                file.finish({HEADER_KEY: kept})
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                pool.submit(write).result()
+            finally:
+                stopped.set()
         part.replace(path)
         folder.rmdir()
-    except BaseException:
+    except BaseException as e:
         _remove(folder)
+        if failure:
+            raise failure[0] from None
+        if isinstance(e, (pl.exceptions.PolarsError, OSError)):
+            raise WastedCoresError(
+                f"{path}: writing failed ({_first_line(e)}). Nothing was left behind; is the disk full?"
+            ) from e
         raise
     return path
-
-
-def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Put small tables together and take large ones apart: half to one :data:`BATCH_ROWS` rows, but for the last."""
-    held: list[pl.DataFrame] = []
-    rows = 0
-    for frame in frames:
-        at = 0
-        while at < frame.height:
-            if 2 * rows >= BATCH_ROWS and rows + frame.height - at > BATCH_ROWS:
-                yield pl.concat(held)
-                held, rows = [], 0
-            taken = frame.slice(at, BATCH_ROWS - rows)
-            held.append(taken)
-            rows += taken.height
-            at += taken.height
-    if held:
-        yield pl.concat(held)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Say what went wrong with the file."""
-    try:
-        yield
-    except (pl.exceptions.PolarsError, OSError) as e:
-        raise WastedCoresError(
-            f"{path}: writing failed ({_first_line(e)}). Nothing was left behind; is the disk full?"
-        ) from e
 
 
 def _create(folder: Path, path: Path) -> None:
@@ -175,37 +177,36 @@ def _remove(folder: Path) -> None:
 
 
 class _Facts:
-    """Learnt on the way: what every later reader would otherwise scan the whole file for."""
+    """Counted on the way: what every later reader would otherwise scan the whole file for."""
 
     def __init__(self) -> None:
-        self.kinds = np.zeros(len(KINDS), np.int64)
+        self.kinds: Counter[str] = Counter()
         self.start_ns: int | None = None
         self.end_ns: int | None = None
         self.cpu = -1
         self.pid = -1
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Count a table's events."""
-        self.kinds += np.bincount(frame["kind"].to_physical().to_numpy(), minlength=len(KINDS))
-
-    def know(self, chunks: list[Chunk]) -> None:
-        """Take what encoding a row group's columns told."""
-        for c in chunks:
-            if not isinstance(c.low, int) or not isinstance(c.high, int):
-                continue
-            if c.name == "ts_ns":
-                self.start_ns = c.low if self.start_ns is None else min(self.start_ns, c.low)
-                self.end_ns = c.high if self.end_ns is None else max(self.end_ns, c.high)
-            elif c.name in ("cpu", "src_cpu"):
-                self.cpu = max(self.cpu, c.high)
-            elif c.name in ("pid", "prev_pid", "by_pid"):
-                self.pid = max(self.pid, c.high)
+        if not frame.height:
+            return
+        for kind, n in frame["kind"].value_counts().iter_rows():
+            self.kinds[str(kind)] += n
+        start, end, cpu, pid = frame.select(
+            start=pl.col("ts_ns").min(),
+            end=pl.col("ts_ns").max(),
+            cpu=pl.max_horizontal(pl.col("cpu").max(), pl.col("src_cpu").max()),
+            pid=pl.max_horizontal(*(pl.col(p).max() for p in ("pid", "prev_pid", "by_pid"))),
+        ).row(0)
+        self.start_ns = start if self.start_ns is None else min(self.start_ns, start)
+        self.end_ns = end if self.end_ns is None else max(self.end_ns, end)
+        self.cpu = max(self.cpu, -1 if cpu is None else cpu)
+        self.pid = max(self.pid, -1 if pid is None else pid)
 
     def update(self) -> dict[str, object]:
         """Fields of the header."""
         return {
-            "kinds": {k: int(n) for k, n in zip(KINDS, self.kinds, strict=True) if n},
-            "events": int(self.kinds.sum()),
+            "kinds": dict(self.kinds),
+            "events": self.kinds.total(),
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,
             "highest_cpu": self.cpu,
