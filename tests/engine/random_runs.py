@@ -141,8 +141,8 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
     if kind == "jiffies":
         ticks = draw(st.integers(0, 2))
         round_to = (draw(st.integers(0, 9)), draw(st.integers(1, 6)))
-        # mostly the wheel of its own CPU, sometimes one of the first two
-        return [(c.OP_SLEEP_JIFFIES, ticks, *round_to, draw(st.sampled_from((0, 0, 1, 2))))]
+        # mostly the wheel of its own CPU, sometimes that of CPU 0, which every machine has
+        return [(c.OP_SLEEP_JIFFIES, ticks, *round_to, draw(st.sampled_from((0, 0, 1))))]
     if kind == "touch":
         touch = (c.OP_TOUCH, draw(st.integers(0, 1)), 0, 0, 0)
         return [touch, (c.OP_COMPUTE, lo // 4, lo // 4, 0, 0)]
