@@ -152,8 +152,12 @@ def test_affinity_to_an_offline_cpu():
 
 
 def test_program_without_time():
+    # also one that says more in its single event than there is room for in the log
     w = Workload("spin")
-    w.task("loop", Script().loop().nice(0).end())
+    script = Script().loop()
+    for _ in range(8):
+        script = script.nice(0)
+    w.task("loop", script.end())
     with pytest.raises(WorkloadError, match=r"'loop' .* loops without time"):
         replay(w, "bd-paper-16")
 

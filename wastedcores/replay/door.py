@@ -14,6 +14,7 @@ from wastedcores.engine import state as s
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.replay import design
+from wastedcores.replay._log import Log
 from wastedcores.replay.bounds import (
     MOST_TASKS,
     check_cpus,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 #: a replay without ``until_ns`` gives up after this much simulated time
 PATIENCE_NS = 1_000_000_000_000
-_LOG_ROWS = 1 << 18
+#: room for rows of the log in the engine's table, where they stay in the processor's cache
+_LOG_ROWS = 1 << 16
 
 
 def simulate(
@@ -84,12 +86,12 @@ def simulate(
     )
     phase = int(m[0, s.G_T_START]) - s.EPOCH_NS
     m[0, s.G_UNTIL] = s.EPOCH_NS + phase + (PATIENCE_NS if until_ns is None else until_ns)
-    parts: list[np.ndarray] = []
+    log = Log()
     began = time.perf_counter()
     while True:
         with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
             status = int(run(m))
-        parts.append(_drain(m))
+        log.add(*_drain(m))
         if status == codes.ST_TASKS_FULL:
             if m[0, s.G_NTASKS] >= MOST_TASKS:
                 raise WorkloadError(
@@ -100,15 +102,15 @@ def simulate(
         elif status != codes.ST_LOG_FULL:
             break
     wall_s = time.perf_counter() - began
-    if m[0, s.G_LOST]:
-        raise AssertionError(f"the log was too small for one event: {m[0, s.G_LOST]} records lost")
     if status not in (codes.ST_DONE, codes.ST_UNTIL) or (
         status == codes.ST_UNTIL and until_ns is None
     ):
         raise _explain(m, status, program, machine)
+    if m[0, s.G_LOST]:
+        raise AssertionError(f"the log was too small for one event: {m[0, s.G_LOST]} records lost")
     t0, n = int(m[0, s.G_T0]), int(m[0, s.G_NTASKS])
     return RawReplay(
-        np.concatenate(parts),
+        log.whole(),
         m[: int(m[0, s.G_T0])],
         m[t0 : t0 + n].copy(),
         _counts(m),
@@ -237,12 +239,12 @@ def _absolute(m: np.ndarray, program: Program, start: Sequence[int]) -> None:
     ops[ops[:, 0] == codes.OP_AFFINITY, 1] += m[0, s.G_MASK0]
 
 
-def _drain(m: np.ndarray) -> np.ndarray:
-    """Take the log out."""
+def _drain(m: np.ndarray) -> tuple[np.ndarray, int]:
+    """Take the log out: where it lies until the engine goes on, and how many records it has."""
     first, n = int(m[0, s.G_LOG0]), int(m[0, s.G_LOG_N])
     rows = -(-n * s.RECORD // s.LIST)
     m[0, s.G_LOG_N] = 0
-    return m[first : first + rows, : s.LIST].copy().reshape(-1, s.RECORD)[:n]
+    return m[first : first + rows, : s.LIST], n
 
 
 def _with_steps(machine: Machine, program: Program) -> Machine:
