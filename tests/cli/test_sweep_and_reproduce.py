@@ -99,14 +99,14 @@ def test_reproduce__interrupted_it_goes_on_and_runs_each_replay_once(tmp_path):
     kept = {p.name: p.stat().st_mtime_ns for p in store.glob("*.json")}
     assert 5 <= len(kept) < 96
     assert f"{len(kept)} of 96 runs are kept" in said
-    second = subprocess.run(
-        [*command, "12", "--json"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=280,
-        check=True,
-    )
+
+    def again(option: str) -> subprocess.CompletedProcess[str]:
+        argv = [*command, "12", option]
+        return subprocess.run(
+            argv, capture_output=True, text=True, cwd=tmp_path, timeout=280, check=True
+        )
+
+    second = again("--json")
     assert f"{len(kept)} of 96 runs were done earlier" in second.stderr
     assert "96/96" in second.stderr
     rows = json.loads(second.stdout)["rows"]
@@ -115,13 +115,6 @@ def test_reproduce__interrupted_it_goes_on_and_runs_each_replay_once(tmp_path):
     assert table["run"].n_unique() == table.height == 96
     assert table["code"].n_unique() == 1
     assert {name.removesuffix(".json") for name in kept} <= set(table["run"])
-    third = subprocess.run(
-        [*command, "12", "-q"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=280,
-        check=True,
-    )
+    third = again("-q")
     assert third.stderr == "96 of 96 runs were done earlier\n"
     assert "p walcher.4.q18.change" in third.stdout

@@ -71,7 +71,7 @@ def test_no_rows(tmp_path):
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_statistics_let_readers_skip(tmp_path, lazy):
+def test_what_statistics_may_skip_is_found(tmp_path, lazy):
     table = conform(pl.DataFrame({"ts_ns": range(1000), "kind": ["mark"] * 1000}), "test")
     path = tmp_path / "t.parquet"
     written([table], path)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from wastedcores.errors import TraceContentError
-from wastedcores.trace.schema import named
 
 #: The largest CONFIG_NR_CPUS that x86 and powerpc allow (arch/x86/Kconfig: NR_CPUS_RANGE_END, 6.12).
 MAX_CPUS = 8192
@@ -104,9 +103,8 @@ class Inspector:
         else:
             return
         if bad.height:
-            kind = named(bad.head(1).lazy()).collect()["kind"][0]
             raise TraceContentError(
-                f"{self._at(bad)}: an event of kind {kind} names CPU {bad[column][0]}, but {expected}. Is "
+                f"{self._at(bad)}: an event of kind {bad['kind'][0]!s} names CPU {bad[column][0]}, but {expected}. Is "
                 "it the topology of another machine, or is the line damaged?"
             )
 

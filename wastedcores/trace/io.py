@@ -36,7 +36,7 @@ from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.readers._held import Held
 from wastedcores.trace.readers._lines import complete as lines_complete
 from wastedcores.trace.readers._order import in_order
-from wastedcores.trace.schema import conform, named
+from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 
 
@@ -175,7 +175,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
             rows += frame.height
             if rows > MEMORY_EVENTS:
                 return _spill(run, chain(kept, frames))
-    return Trace(named(pl.concat(kept).lazy()).collect().lazy(), run.header(), path)
+    return Trace(pl.concat(kept).lazy(), run.header(), path)
 
 
 def import_trace(
@@ -245,11 +245,11 @@ class _Import:
         self.seen = Inspector(str(path), cpus)
 
     def frames(self) -> Generator[pl.DataFrame, None, None]:
-        """Event tables of the full schema, some readers' numbered, in order of time."""
+        """Event tables of the full schema, in order of time."""
         ordered = in_order(self.seen.ranges(self.read(self.source, self.facts)), self.path)
         try:
             for frame in self.seen.order(ordered):
-                yield conform(frame.drop("line", strict=False), str(self.path), numbered=True)
+                yield conform(frame.drop("line", strict=False), str(self.path))
         finally:
             if isinstance(self.source, Held):
                 self.source.close()

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.header import Header
-from wastedcores.trace.schema import COLUMNS, SCHEMA, SCHEMA_VERSION, named
+from wastedcores.trace.schema import COLUMNS, SCHEMA, SCHEMA_VERSION
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
 MAGIC = b"PAR1"
@@ -87,7 +87,7 @@ def stream_parquet(
     Parameters
     ----------
     frames
-        Tables with the columns of the schema, all or none of them numbered, in order of time.
+        Tables with the columns of the schema, in order of time.
     header
         Called once all frames are consumed.
     path
@@ -113,9 +113,8 @@ def stream_parquet(
             for frame in frames:
                 if stopped.is_set():
                     return
-                whole = named(frame.lazy()).collect()
-                facts.add(whole)
-                yield whole.select(with_columns) if with_columns else whole
+                facts.add(frame)
+                yield frame.select(with_columns) if with_columns else frame
         except BaseException as e:  # polars would wrap it: keep the real one
             failure.append(e)
             raise

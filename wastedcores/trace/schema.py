@@ -7,7 +7,6 @@ columns its :class:`EventSpec` names; all others are null and cost next to nothi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -233,37 +232,8 @@ def empty() -> pl.DataFrame:
     return pl.DataFrame(schema=SCHEMA)
 
 
-def is_numbered(frame: pl.DataFrame | pl.LazyFrame) -> bool:
-    """True if a table has polars' numbers of categories in the place of all categories.
-
-    Some readers make such tables: polars looks up each number when it is to stand for a category again, and only as long
-    as somebody holds the category.
-    """
-    return frame.collect_schema().get("kind") == pl.UInt8
-
-
-def named(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Categories again in the place of a table's numbers."""
-    if not is_numbered(frame):
-        return frame
-    have = frame.collect_schema()
-    return frame.with_columns(
-        pl.col(c.name).cat.to(c.dtype)
-        for c in COLUMNS.values()
-        if c.dtype in _NUMBERS and c.name in have
-    )
-
-
-_NUMBERS: dict[pl.DataType, Any] = {KIND_DTYPE: pl.UInt8, pl.Categorical(): pl.UInt32}
-
-
-def conform(frame: pl.DataFrame, where: str, *, numbered: bool = False) -> pl.DataFrame:
+def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
     """Bring a table that has some of the columns to the full schema; missing columns become null.
-
-    Parameters
-    ----------
-    numbered
-        Leave a table numbered that is.
 
     Raises
     ------
@@ -280,18 +250,15 @@ def conform(frame: pl.DataFrame, where: str, *, numbered: bool = False) -> pl.Da
     for name in ("ts_ns", "kind"):
         if name not in frame.columns:
             raise TraceFormatError(f"{where}: column {name!r} is missing; every event needs it.")
-    types: dict[str, Any] = dict(SCHEMA)
-    if is_numbered(frame):
-        types = {name: _NUMBERS.get(dtype, dtype) for name, dtype in types.items()}
     try:
         out = frame.select(
             [
-                (pl.col(name) if name in frame.columns else pl.lit(None)).cast(dtype).alias(name)
-                for name, dtype in types.items()
+                (pl.col(c.name) if c.name in frame.columns else pl.lit(None))
+                .cast(c.dtype)
+                .alias(c.name)
+                for c in COLUMNS.values()
             ]
         )
-        if not numbered:
-            out = named(out.lazy()).collect()
     except pl.exceptions.PolarsError as e:
         raise TraceFormatError(f"{where}: a value does not fit the trace schema: {e}") from e
     for name in ("ts_ns", "kind"):

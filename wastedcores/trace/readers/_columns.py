@@ -10,6 +10,7 @@ import polars as pl
 from wastedcores.engine.columns_jit import NULLABLE, Columns, bitmaps
 from wastedcores.trace.readers._arrow import column
 from wastedcores.trace.readers._memory import pages
+from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
 _TYPES: dict[str, Any] = {
     "ts_ns": np.int64,
@@ -29,6 +30,7 @@ _TYPES: dict[str, Any] = {
     "low": np.uint8,
     "high": np.uint8,
 }
+_CATEGORIES = [c for c in Columns._fields if c in COLUMNS and COLUMNS[c].dtype == pl.Categorical()]
 
 
 def zeros(parts: list[tuple[Any, int]], *, sparse: bool = False) -> list[np.ndarray]:
@@ -55,7 +57,7 @@ def room(rows: int) -> Columns:
 
 
 def table_of(columns: Columns, rows: int) -> pl.DataFrame:
-    """The first ``rows`` events as a numbered table (schema.py); of what is null throughout there is no column.
+    """The first ``rows`` events as a table; of what is null throughout there is no column.
 
     Parameters
     ----------
@@ -70,4 +72,7 @@ def table_of(columns: Columns, rows: int) -> pl.DataFrame:
         if counts[bit]:
             values = getattr(columns, name)[:rows]
             out[name] = column(values, valid[bit], rows - int(counts[bit]))
-    return pl.DataFrame(out)
+    return pl.DataFrame(out).with_columns(
+        pl.col("kind").cat.to(KIND_DTYPE),
+        *(pl.col(c).cat.to(pl.Categorical()) for c in _CATEGORIES if c in out),
+    )

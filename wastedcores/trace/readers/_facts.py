@@ -25,8 +25,6 @@ class Facts:
         None as long as neither was seen.
     notes
         Anything else worth keeping; goes to the header's provenance.
-    kept
-        What numbered tables (schema.py) need to live as long as they do.
     """
 
     source_format: str
@@ -39,7 +37,6 @@ class Facts:
     notes: dict[str, str] = field(default_factory=dict)
     every_switch: bool = False
     waking: bool | None = None
-    kept: list[object] = field(default_factory=list)
 
     def add_lost(self, cpu: int, n: int) -> None:
         """Count a loss of ``n`` events (-1: unknown number) on ``cpu`` (-1: unknown CPU)."""

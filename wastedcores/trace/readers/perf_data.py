@@ -103,7 +103,6 @@ class _Reader:
     def __init__(self, path: Path, header: PerfHeader, facts: Facts) -> None:
         self.path, self.header, self.facts = path, header, facts
         self.vocabulary = Vocabulary()
-        facts.kept.append(self.vocabulary)
         self.workers = threading.local()
         self.events = Events(header.formats, self.vocabulary, path)
         self.threads = ThreadNames(NameTable(self.vocabulary))
