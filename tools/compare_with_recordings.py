@@ -57,6 +57,10 @@ A figure agrees if the recorded value is within 10 % of the
 median of the replays (or within {FLOOR} busy CPUs or threads), or inside their 5-95 % range:
 **{ok} of {table.height} agree**.
 
+Where a guest's run begins (the recorder's CPU, the phase of the tick, how long the boot took, which kernel threads are
+due) was read off these same recordings, for each workload and size, not for each run and not for each fix: for that part
+the table is no test. Recordings that were not seen may agree less.
+
 The recordings are one run each; replays differ by seed. 'hog nodes' are those where an R process
 runs, 'node 1' and 'node 2' those the threads are pinned to. `busy CPUs` are means over the measured window, in all or a node
 of that type. `threads` is who ends on which node: the workload's threads (running, waiting or asleep) a node of that type,

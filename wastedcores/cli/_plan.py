@@ -65,7 +65,7 @@ def planned(
     WastedCoresError
         What cannot be replayed, of any kind.
     """
-    from wastedcores.replay import _with_steps
+    from wastedcores.replay import with_steps
     from wastedcores.replay.bounds import check_seed
     from wastedcores.replay.run import check_kernel
     from wastedcores.scenarios import scenario as find
@@ -76,7 +76,7 @@ def planned(
         check_kernel(kernel)
     check_seed(seed)
     on = find_machine(found.machine if machine is None else machine).machine
-    _with_steps(on, found.workload(on, seed, given).program())
+    with_steps(on, found.workload(on, seed, given).program())
     return found, on
 
 

@@ -12,7 +12,7 @@ Interface::
 """
 
 from wastedcores._callable import make_callable
-from wastedcores.replay.door import _with_steps, simulate
+from wastedcores.replay.door import simulate, with_steps
 from wastedcores.replay.measure import RawReplay, Summary, summarize
 from wastedcores.replay.run import Replay, replay, replay_scenario
 from wastedcores.replay.trace import to_trace
@@ -22,13 +22,13 @@ __all__ = [
     "RawReplay",
     "Replay",
     "Summary",
-    "_with_steps",
     "costs_of",
     "replay",
     "replay_scenario",
     "simulate",
     "summarize",
     "to_trace",
+    "with_steps",
 ]
 
 

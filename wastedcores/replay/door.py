@@ -137,7 +137,7 @@ def _prepare(
     from wastedcores.engine.run_jit import add_step, add_top, start_state
 
     if trees is None:
-        trees = domain_events(_with_steps(machine, program), kernel.linux)
+        trees = domain_events(with_steps(machine, program), kernel.linux)
     cpus = machine.cpus
     check_wheels(program, cpus)
     layout = Layout(
@@ -247,7 +247,8 @@ def _drain(m: np.ndarray) -> tuple[np.ndarray, int]:
     return m[first : first + rows, : s.LIST], n
 
 
-def _with_steps(machine: Machine, program: Program) -> Machine:
+def with_steps(machine: Machine, program: Program) -> Machine:
+    """The machine with the program's hotplug steps behind its own."""
     steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in program.hotplug)
     return replace(machine, hotplug=machine.hotplug + steps)
 

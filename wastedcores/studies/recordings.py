@@ -28,7 +28,7 @@ from wastedcores.engine import codes
 from wastedcores.engine import state as s
 from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.kernels import KernelModel
-from wastedcores.replay import RawReplay, _with_steps, simulate, summarize
+from wastedcores.replay import RawReplay, simulate, summarize, with_steps
 from wastedcores.scenarios import scenario
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
@@ -367,7 +367,7 @@ class Recording:
     @cached_property
     def _trees(self) -> list[Domains]:
         """Domains at boot and after each hotplug step; the same for every seed."""
-        return domain_events(_with_steps(self.machine, self.workload(1).program()), self.kernel)
+        return domain_events(with_steps(self.machine, self.workload(1).program()), self.kernel)
 
     def replayed(self, seed: int) -> Replayed:
         """Figures of a replay.
