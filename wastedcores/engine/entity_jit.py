@@ -11,6 +11,7 @@ from wastedcores.engine.pelt_jit import (
     update_entity_load_avg,
 )
 from wastedcores.engine.state import (
+    G_NOW,
     G_OVERLOAD,
     Q_CPU,
     Q_CURR,
@@ -27,6 +28,7 @@ from wastedcores.engine.state import (
     Q_TG,
     Q_TG_CONTRIB,
     Q_WEIGHT,
+    R_CLOCK,
     R_LOADW,
     R_NR,
     R_THEAD,
@@ -211,6 +213,7 @@ def enqueue_task(m, p, wakeup, waking):
         update_entity_load_avg(m, se, True)
         se = m[se, SE_PARENT]
     cpu = m[m[p, SE_Q], Q_CPU]
+    m[cpu, R_CLOCK] = m[0, G_NOW]
     log_load(m, cpu)
     add_nr_running(m, cpu, 1)
 
@@ -281,5 +284,6 @@ def dequeue_task(m, p, sleep):
         update_entity_load_avg(m, se, True)
         se = m[se, SE_PARENT]
     cpu = m[m[p, SE_Q], Q_CPU]
+    m[cpu, R_CLOCK] = m[0, G_NOW]
     log_load(m, cpu)
     add_nr_running(m, cpu, -1)

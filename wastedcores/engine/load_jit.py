@@ -11,6 +11,7 @@ from wastedcores.engine.state import (
     G_CPUS,
     G_GROUPS,
     G_JIFFY,
+    G_NOW,
     G_SE0,
     Q_H_JIFFY,
     Q_H_LOAD,
@@ -24,6 +25,7 @@ from wastedcores.engine.state import (
     Q_ULOAD,
     Q_WEIGHT,
     R_CAP_ORIG,
+    R_CLOCK,
     R_CURR,
     R_LAST_TICK,
     R_LOAD0,
@@ -187,6 +189,7 @@ def effective_load(m, tg, cpu, wl, wg):
 def update_blocked_averages(m, cpu):
     """update_blocked_averages(): groups first, then the root queue."""
     n = m[0, G_CPUS]
+    m[cpu, R_CLOCK] = m[0, G_NOW]
     for tg in range(1, m[0, G_GROUPS]):
         q = n * (1 + tg) + cpu
         if m[q, Q_ON_LIST] != 0:

@@ -93,11 +93,12 @@ from wastedcores.engine.sync_jit import (
     GRANTED,
     barrier,
     begin_wait,
+    begin_wake,
     block,
+    end_wake,
     lock,
     post,
     unlock,
-    wake_next,
 )
 from wastedcores.engine.vmstat_jit import page_counter_op, round_jiffies, sleep_jiffies
 from wastedcores.engine.vtime_jit import update_curr
@@ -221,11 +222,12 @@ def advance(m, p, delay):
         if m[0, G_STATUS] != ST_RUNNING:
             return
         if m[p, T_KHEAD] >= 0:
+            begin_wake(m, p)
             if m[0, G_WAKE] > 0:
                 m[p, T_LEFT] = m[0, G_WAKE]
                 start_stretch(m, cpu, p, delay)
                 return
-            wake_next(m, p)
+            end_wake(m, p)
             continue
         m[0, G_STEPS] += 1
         op = m[p, T_PC]
@@ -295,7 +297,7 @@ def run_over(m, cpu):
         m[p, T_SPIN] = 0
         m[p, T_WAIT] = W_NOTHING
     if m[p, T_KHEAD] >= 0:
-        wake_next(m, p)
+        end_wake(m, p)
     advance(m, p, 0)
 
 

@@ -76,6 +76,7 @@ from wastedcores.engine.state import (
     Q_REMOVED,
     R_ACTIVE,
     R_AVG_IDLE,
+    R_CLOCK,
     R_CURR,
     R_DELAY,
     R_FRESH,
@@ -203,6 +204,13 @@ def activate_woken(m, p, cpu):
 @apart(NOTHING)
 def try_to_wake_up(m, p, sync):
     """try_to_wake_up() from the context of CPU G_CPU."""
+    choose_cpu(m, p, sync)
+    queue_woken(m, p)
+
+
+@apart(NOTHING)
+def choose_cpu(m, p, sync):
+    """The first part of try_to_wake_up(): where the task is to run."""
     here = m[0, G_CPU]
     m[0, G_COMPUTING] += 1
     old = m[p, T_CPU]
@@ -218,11 +226,24 @@ def try_to_wake_up(m, p, sync):
             m[m[p, SE_Q], Q_REMOVED] += m[p, SE_LOAD]
         m[p, SE_EXEC_START] = 0
         set_task_rq(m, p, cpu)
+    m[p, T_STATE] = S_WAKING
+
+
+@apart(NOTHING)
+def queue_woken(m, p):
+    """The second part, ttwu_queue(): on the runqueue, or on the wake list of a CPU that shares no cache with this one."""
+    here = m[0, G_CPU]
+    cpu = m[p, T_CPU]
+    if not test(m, MASK_ACTIVE, cpu):
+        # it went offline meanwhile
+        up = fallback_cpu(m, p, cpu)
+        log_migrate(m, p, cpu, up, WHY_WAKEUP)
+        set_task_rq(m, p, up)
+        cpu = up
     if m[cpu, R_LLC_ID] == m[here, R_LLC_ID] or designed(m):
         # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
         activate_woken(m, p, cpu)
         return
-    m[p, T_STATE] = S_WAKING
     if m[cpu, R_WAKE] < 0:
         queue_jit.push(m, cpu_event(EV_TTWU, cpu), m[0, G_NOW] + m[0, G_IPI])
     m[p, T_WNEXT] = m[cpu, R_WAKE]
@@ -246,6 +267,7 @@ def fork_task(m, p, cpu, parent):
     m[0, G_COMPUTING] += 1
     set_task_rq(m, p, cpu)
     q = m[p, SE_Q]
+    m[cpu, R_CLOCK] = m[0, G_NOW]
     update_curr(m, q)
     curr = m[q, Q_CURR]
     m[p, SE_VRUNTIME] = m[curr, SE_VRUNTIME] if curr >= 0 else 0
@@ -357,6 +379,7 @@ def find_work(m, cpu):
 def schedule(m, cpu):
     """__schedule()."""
     m[cpu, R_NEED] = 0
+    m[cpu, R_CLOCK] = m[0, G_NOW]
     prev = m[cpu, R_CURR]
     state = STATE_R
     if prev >= 0 and m[prev, T_STATE] != S_READY:
@@ -385,6 +408,7 @@ def schedule(m, cpu):
 def stopper_begin(m, cpu):
     """The stopper preempts what runs on ``cpu``; the task that ran, -1."""
     prev = m[cpu, R_CURR]
+    m[cpu, R_CLOCK] = m[0, G_NOW]
     add_nr_running(m, cpu, 1)
     record(m, LOG_WAKEUP, cpu, cpu + 1, pid_of(m, prev), cpu, -1, -1)
     if prev >= 0:
@@ -444,6 +468,7 @@ def move_task(m, p, dst, why):
 def tick(m, cpu):
     """tick_sched_timer(): scheduler_tick(), then the SCHED softirq, then perhaps the end of ticking."""
     queue_jit.push(m, cpu_event(EV_TICK, cpu), m[0, G_NOW] + m[0, G_TICK])
+    m[cpu, R_CLOCK] = m[0, G_NOW]
     if m[cpu, R_CURR] >= 0:
         task_tick(m, m[cpu, R_CURR])
     m[cpu, R_LAST_TICK] = jiffies(m)

@@ -144,6 +144,8 @@ T_HOME = 59
     R_TOUCHED,  # its page counters changed since they were last folded
     R_EV,  # future events of the CPU by kind: time, sequence (0: not pending), unused
 ) = range(46)
+#: its clock (update_rq_clock()): when it was last read, not now; the unused word of its first event
+R_CLOCK = R_EV + 2
 # --- cfs_rq -----------------------------------------------------------------------------------------------------------
 (
     Q_H_NR,

@@ -14,9 +14,10 @@ from wastedcores.engine.codes import (
     W_NOTHING,
 )
 from wastedcores.engine.sched_jit import (
+    choose_cpu,
+    queue_woken,
     start_stretch,
     stop_stretch,
-    try_to_wake_up,
 )
 from wastedcores.engine.state import (
     G_COMPUTING,
@@ -101,13 +102,20 @@ def grant(m, p, by):
 
 
 @inner
-def wake_next(m, p):
-    """Wake the first of the task's wake queue."""
+def begin_wake(m, p):
+    """Begin to wake the first of the task's wake queue: a CPU is chosen."""
     first = m[p, T_KHEAD]
-    m[p, T_KHEAD] = m[first, T_WNEXT]
     if m[first, T_WAIT] != W_LOCK:
         m[first, T_WAIT] = W_NOTHING
-    try_to_wake_up(m, first, False)
+    choose_cpu(m, first, False)
+
+
+@inner
+def end_wake(m, p):
+    """It is on its queue and leaves the wake queue."""
+    first = m[p, T_KHEAD]
+    m[p, T_KHEAD] = m[first, T_WNEXT]
+    queue_woken(m, first)
 
 
 @apart(VALUE)

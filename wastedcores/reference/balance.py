@@ -292,7 +292,9 @@ def task_hot(k: Kernel, env: Env, p: Task) -> bool:
     q = p.se.cfs_rq
     if k.rqs[env.dst_cpu].nr_running and (q.next is p.se or q.last is p.se):
         return True
-    return k.now_ns - p.se.exec_start < MIGRATION_COST_NS
+    # load_balance() did not update the clock of the source before Linux 4.11, so a task that did not run since that CPU
+    # last looked at its clock stays as hot as it was then, to the next tick if nothing else happens there
+    return k.rqs[env.src_cpu].clock_ns - p.se.exec_start < MIGRATION_COST_NS
 
 
 def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:

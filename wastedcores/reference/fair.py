@@ -161,7 +161,8 @@ def dequeue_entity(k: Kernel, se: Entity, sleep: bool) -> None:
 
 
 def enqueue_task(k: Kernel, rq: Rq, p: Task, wakeup: bool = False, waking: bool = False) -> None:
-    """enqueue_task_fair() and add_nr_running()."""
+    """enqueue_task(), enqueue_task_fair() and add_nr_running()."""
+    rq.clock_ns = k.now_ns
     levels = p.se.levels()
     i = 0
     while i < len(levels) and not levels[i].on_rq:
@@ -178,7 +179,8 @@ def enqueue_task(k: Kernel, rq: Rq, p: Task, wakeup: bool = False, waking: bool 
 
 
 def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool) -> None:
-    """dequeue_task_fair() and sub_nr_running()."""
+    """dequeue_task(), dequeue_task_fair() and sub_nr_running()."""
+    rq.clock_ns = k.now_ns
     levels = p.se.levels()
     task_sleep = sleep
     i = 0

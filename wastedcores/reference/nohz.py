@@ -25,6 +25,7 @@ def balance_interval(k: Kernel, sd: SchedDomain, busy: bool) -> int:
 
 def update_blocked_averages(k: Kernel, rq: Rq) -> None:
     """Decay what the sleepers of each group left on this CPU (update_blocked_averages(), v4.1)."""
+    rq.clock_ns = k.now_ns
     for tg in (*k.groups[1:], k.groups[0]):
         q = tg.cfs_rq[rq.cpu]
         if not q.on_list:

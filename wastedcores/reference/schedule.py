@@ -71,6 +71,7 @@ def _switch_entities(k: Kernel, prev: Entity, se: Entity) -> None:
 def schedule(k: Kernel, rq: Rq) -> None:
     """__schedule(), v4.1."""
     rq.need_resched = False
+    rq.clock_ns = k.now_ns
     prev = rq.curr
     if prev.state in ("S", "X") and prev.on_rq:
         fair.dequeue_task(k, rq, prev, sleep=True)
@@ -115,6 +116,12 @@ def stop_tick(k: Kernel, rq: Rq) -> None:
 
 def try_to_wake_up(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
     """try_to_wake_up(), v4.1, executed on ``cpu``."""
+    choose_cpu(k, p, cpu, sync)
+    queue_woken(k, p, cpu)
+
+
+def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
+    """The first part of try_to_wake_up(): where the task is to run."""
     waker = k.current(cpu)
     p.se.vruntime -= p.se.cfs_rq.min_vruntime  # task_waking_fair()
     if waker is not k.rqs[cpu].idle_task:
@@ -123,6 +130,16 @@ def try_to_wake_up(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
     target = k.select_task_rq(p, p.cpu, "wake", cpu, sync)
     k.log_op = "wakeup"
     k.set_task_cpu(p, target)
+
+
+def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
+    """The second part, ttwu_queue(): on the runqueue, or on the wake list of a CPU that shares no cache with ``cpu``."""
+    if p.cpu not in k.active:
+        # it went offline meanwhile
+        gone, up = p.cpu, k.fallback_cpu(p)
+        k.emit("migrate", pid=p.pid, cpu=up, src_cpu=gone, op="wakeup")
+        fair.set_task_rq(p, up)
+    target = p.cpu
     if k.llc_id[cpu] == k.llc_id[target] or k.core:
         # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
         activate_woken(k, p, cpu)
@@ -165,6 +182,7 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     """task_fork_fair() and wake_up_new_task(), v4.1, executed on ``cpu``."""
     fair.set_task_rq(p, cpu)
     queue = p.se.cfs_rq
+    k.rqs[cpu].clock_ns = k.now_ns
     fair.update_curr(k, queue)
     p.se.vruntime = queue.curr.vruntime if queue.curr is not None else 0
     fair.place_entity(k, queue, p.se, initial=True)
@@ -205,6 +223,7 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
 def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
     """The migration thread takes the CPU, does ``work()`` in no time and leaves (kernel/stop_machine.c, v4.1)."""
     prev = rq.curr
+    rq.clock_ns = k.now_ns
     k.add_nr_running(rq, 1)
     k.emit("wakeup", cpu=rq.cpu, pid=k.stoppers[rq.cpu].pid, src_cpu=rq.cpu, by_pid=prev.pid)
     if prev is not rq.idle_task:

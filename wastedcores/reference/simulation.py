@@ -198,6 +198,7 @@ class Simulation:
         """scheduler_tick(), v4.1, and the softirq after it."""
         k = self.k
         k.push(k.now_ns + k.tick_ns, "TICK", rq.cpu)
+        rq.clock_ns = k.now_ns
         if rq.curr is not rq.idle_task:
             fair.task_tick(k, rq, rq.curr)
             k.log_weight(rq)
@@ -219,7 +220,7 @@ class Simulation:
             self.block(p)
         else:
             if run.wake_queue:
-                schedule.try_to_wake_up(self.k, run.wake_queue.pop(0), cpu, sync=False)
+                schedule.queue_woken(self.k, run.wake_queue.pop(0), cpu)
             self._go_on(p, 0)
 
     def _on_hotplug(self, step: int) -> None:
@@ -308,9 +309,10 @@ class Simulation:
             self.start_stretch(p, extra)
 
     def _wake_some(self, p: Task) -> None:
-        """The next of the wake queue is woken after wake_ns."""
+        """The next of the wake queue: a CPU is chosen now, and wake_ns later the task is on its queue."""
         run = p.program
         if self.k.costs.wake_ns:
+            schedule.choose_cpu(self.k, run.wake_queue[0], p.cpu, sync=False)
             run.left = self.k.costs.wake_ns
         else:
             schedule.try_to_wake_up(self.k, run.wake_queue.pop(0), p.cpu, sync=False)

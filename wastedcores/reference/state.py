@@ -145,6 +145,8 @@ class Rq:
     nr_running: int = 0
     #: sum of the weights in the root queue (rq->load.weight)
     load_weight: int = 0
+    #: its clock (update_rq_clock()): when it was last read, not now
+    clock_ns: int = 0
     #: all queued tasks, newest first (rq->cfs_tasks)
     cfs_tasks: list[Task] = field(default_factory=list)
     online: bool = True

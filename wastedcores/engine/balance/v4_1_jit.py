@@ -63,6 +63,7 @@ from wastedcores.engine.state import (
     R_ACTIVE,
     R_CAP,
     R_CAP_ORIG,
+    R_CLOCK,
     R_CURR,
     R_NR,
     R_NSD,
@@ -131,11 +132,15 @@ def attach_task(m, p):
 
 @inner
 def task_hot(m, p, env):
-    """task_hot(): it ran within the last half millisecond."""
+    """task_hot(): it ran within half a millisecond of when the source last read its clock.
+
+    load_balance() did not update that clock before Linux 4.11: a task stays as hot as it was then, to the next tick of the
+    source if nothing else happens there.
+    """
     q = m[p, SE_Q]
     if m[m[env, E_DST], R_NR] > 0 and (m[q, Q_NEXT] == p or m[q, Q_LAST] == p):
         return True
-    return m[0, G_NOW] - m[p, SE_EXEC_START] < MIGRATION_COST
+    return m[m[env, E_SRC], R_CLOCK] - m[p, SE_EXEC_START] < MIGRATION_COST
 
 
 @apart(VALUE)
