@@ -62,10 +62,10 @@ def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
 
 
 @lean
-def copy_names(names: U64, larger: U64) -> None:
-    """Number all strings of a table in a larger, empty one, in the same order."""
-    for i in range(np.int64(names[names.shape[0] - 1, 3])):
-        intern_words(names[i, 3], names[i, 4], larger)
+def intern_all(halves: U64, names: U64) -> None:
+    """Number strings, (strings, 2) by their halves, in a table that has room for them, in their order."""
+    for i in range(halves.shape[0]):
+        intern_words(halves[i, 0], halves[i, 1], names)
 
 
 @lean

@@ -52,7 +52,7 @@ class Inspector:
                 if column in frame.columns and frame.height:
                     self._cpu_range(frame, column)
             for column in _PIDS:
-                if column in frame.columns and frame.height:
+                if column in frame.columns and frame.height and frame.schema[column] != pl.Int32:
                     self._pid_range(frame, column)
             if "nr_running" in frame.columns and frame.height:
                 self._size_range(frame)

@@ -1,4 +1,4 @@
-"""Arrays of numbers handed to polars as they are, with a bitmap of what is null.
+"""Arrays of numbers, and bitmaps, handed to polars as they are.
 
 polars takes numpy arrays without copying, but not with nulls. The Arrow C data interface carries both
 (https://arrow.apache.org/docs/format/CDataInterface.html).
@@ -74,20 +74,19 @@ _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 class _Column:
-    def __init__(self, values: np.ndarray, valid: np.ndarray, nulls: int) -> None:
+    def __init__(
+        self, values: np.ndarray, valid: np.ndarray | None, nulls: int, length: int, kind: bytes
+    ) -> None:
         self.values, self.valid, self.nulls = values, valid, nulls
+        self.length, self.kind = length, kind
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        buffers = (ctypes.c_void_p * 2)(self.valid.ctypes.data, self.values.ctypes.data)
-        self.schema = _Schema(
-            format=_FORMATS[self.values.dtype.name],
-            name=b"",
-            flags=_NULLABLE,
-            release=_release_schema,
-        )
+        valid = None if self.valid is None else self.valid.ctypes.data
+        buffers = (ctypes.c_void_p * 2)(valid, self.values.ctypes.data)
+        self.schema = _Schema(format=self.kind, name=b"", flags=_NULLABLE, release=_release_schema)
         number = next(_numbers)
         self.array = _Array(
-            length=self.values.size,
+            length=self.length,
             null_count=self.nulls,
             n_buffers=2,
             buffers=buffers,
@@ -117,4 +116,16 @@ def column(values: np.ndarray, valid: np.ndarray, nulls: int) -> pl.Series:
     assert valid.size * 8 >= values.size
     if nulls == 0:
         return pl.Series(values)
-    return pl.Series(_Column(values, valid, nulls))
+    return pl.Series(_Column(values, valid, nulls, values.size, _FORMATS[values.dtype.name]))
+
+
+def bits(bitmap: np.ndarray, n: int) -> pl.Series:
+    """The first ``n`` bits as a Boolean series, without a copy: they must not change any more.
+
+    Parameters
+    ----------
+    bitmap
+        uint8, lowest bit first; at least one byte for every 8 bits.
+    """
+    assert bitmap.size * 8 >= n
+    return pl.Series(_Column(bitmap, None, 0, n, b"b"))

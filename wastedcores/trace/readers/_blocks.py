@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import lzma
-import mmap
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import zstandard
 from wastedcores.engine.bytes_jit import PADDING
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers._held import Held
-from wastedcores.trace.readers._memory import pages
+from wastedcores.trace.readers._memory import used
 
 #: Decompressed bytes that are parsed at a time.
 BLOCK_BYTES = 16 << 20
@@ -100,8 +99,8 @@ class TextSource(Held):
                 memory, end = self._read(stream, rest, size)
                 if end == len(rest):
                     break
-                cut = memory.rfind(b"\n", 0, end) + 1
-                rest = memory[cut:end]
+                cut = _after_last_newline(memory, end)
+                rest = memory[cut:end].tobytes()
                 if len(rest) > MAX_LINE_BYTES:
                     raise self._not_text()
                 if cut:
@@ -109,8 +108,8 @@ class TextSource(Held):
                     self.lines += block.lines
                     yield block
             if rest and self.complete(rest.decode("utf-8", "replace")):
-                memory = pages(len(rest) + 1 + PADDING)
-                memory[: len(rest) + 1] = rest + b"\n"
+                memory = used(len(rest) + 1 + PADDING)
+                memory[: len(rest) + 1] = np.frombuffer(rest + b"\n", np.uint8)
                 yield _block(memory, len(rest) + 1, self.lines + 1)
             elif rest:
                 self.cut_line = (self.lines + 1, rest[-200:].decode("utf-8", "replace"))
@@ -119,14 +118,14 @@ class TextSource(Held):
                     pass
                 self.sha256 = self._hash.hexdigest()
 
-    def _read(self, stream: IO[bytes], rest: bytes, size: int) -> tuple[mmap.mmap, int]:
-        """Fresh memory with ``rest`` and up to ``size`` bytes more, and how many are in it."""
+    def _read(self, stream: IO[bytes], rest: bytes, size: int) -> tuple[np.ndarray, int]:
+        """Memory with ``rest`` and up to ``size`` bytes more, and how many are in it."""
         end = len(rest)
-        memory = pages(end + size + PADDING)
-        memory[:end] = rest
+        memory = used(end + size + PADDING)
+        memory[:end] = np.frombuffer(rest, np.uint8)
         full = end + size
         try:
-            with memoryview(memory) as view:
+            with memoryview(memory) as view:  # type: ignore[arg-type]
                 while end < full and (n := stream.readinto(view[end:full])):  # type: ignore[attr-defined]
                     end += n
                     self.bytes_read += n
@@ -197,9 +196,20 @@ class _ZstdReader(io.RawIOBase):
         return n
 
 
-def _block(memory: mmap.mmap, size: int, first_line: int) -> Block:
+def _after_last_newline(memory: np.ndarray, end: int) -> int:
+    """Where the last whole line of the first ``end`` bytes ends; 0 if there is none."""
+    step = 1 << 16
+    for at in range(end, 0, -step):
+        begin = max(at - step, 0)
+        found = memory[begin:at].tobytes().rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+    return 0
+
+
+def _block(memory: np.ndarray, size: int, first_line: int) -> Block:
     """The first ``size`` bytes; what follows becomes zeros."""
-    raw = np.frombuffer(memory, np.uint8)[: size + PADDING]
+    raw = memory[: size + PADDING]
     raw[size:] = 0
     step = 1 << 20
     lines = sum(int(np.count_nonzero(raw[i : i + step] == 10)) for i in range(0, size, step))

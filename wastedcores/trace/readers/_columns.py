@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from wastedcores.engine.columns_jit import NULLABLE, Columns, bitmaps
-from wastedcores.trace.readers._arrow import column
-from wastedcores.trace.readers._memory import pages
+from wastedcores.trace.readers._arrow import bits, column
+from wastedcores.trace.readers._crew import Crew, Job
+from wastedcores.trace.readers._memory import populate, used
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
 _TYPES: dict[str, Any] = {
@@ -33,46 +35,72 @@ _TYPES: dict[str, Any] = {
 _CATEGORIES = [c for c in Columns._fields if c in COLUMNS and COLUMNS[c].dtype == pl.Categorical()]
 
 
-def zeros(parts: list[tuple[Any, int]], *, sparse: bool = False) -> list[np.ndarray]:
-    """Arrays of zeros of (type, length), in memory that nobody touched yet; each has room up to a multiple of 64.
+def arrays(
+    parts: list[tuple[Any, int]], memory: Callable[[int], np.ndarray] = used
+) -> list[np.ndarray]:
+    """Arrays of (type, length) side by side; each has room up to a multiple of 64.
 
     Parameters
     ----------
-    sparse
-        Little of it will be used: only what is touched is to become memory.
+    memory
+        Gives it: what is in the arrays is what that says (_memory.py).
     """
     sizes = [(np.dtype(t).itemsize * n + 127) // 64 * 64 for t, n in parts]
-    memory = pages(sum(sizes), sparse=sparse)
-    arrays = []
+    raw = memory(sum(sizes))
+    found = []
     at = 0
     for (kind, n), size in zip(parts, sizes, strict=True):
-        arrays.append(np.frombuffer(memory, kind, n, at))
+        found.append(raw[at : at + size].view(kind)[:n])
         at += size
-    return arrays
+    return found
 
 
 def room(rows: int) -> Columns:
-    """Columns for so many events, all null."""
-    return Columns(*zeros([(_TYPES[c], rows + 8) for c in Columns._fields]))
+    """Columns for so many events, with anything in them; :func:`make_ready` comes before the first event."""
+    return Columns(*arrays([(_TYPES[c], rows + 8) for c in Columns._fields]))
 
 
-def table_of(columns: Columns, rows: int) -> pl.DataFrame:
+def make_ready(columns: Columns) -> None:
+    """Have memory made of it where there is none yet, and zeros where something must be even if it is null."""
+    for name in columns._fields:
+        values: np.ndarray = getattr(columns, name)
+        if name != "value":  # mostly nothing will be in it
+            populate(values)
+        if name in _CATEGORIES or name in ("low", "high"):
+            values[:] = 0
+
+
+def table_of(columns: Columns, rows: int, crew: Crew) -> pl.DataFrame:
     """The first ``rows`` events as a table; of what is null throughout there is no column.
 
     Parameters
     ----------
     columns
         Must not change any more. Names are polars' numbers (_vocabulary.py).
+    crew
+        Has polars look at the numbers of categories, one column each.
     """
+    out: dict[str, Any] = {"ts_ns": pl.Series(columns.ts_ns[:rows])}
+    out["kind"] = crew.submit(_categories, columns.kind[:rows], KIND_DTYPE, None)
     valid = np.empty((16, rows // 8 + 1), np.uint8)
     counts = np.zeros(16, np.int64)
     bitmaps(columns.low, columns.high, rows, valid, counts)
-    out = {"ts_ns": pl.Series(columns.ts_ns[:rows]), "kind": pl.Series(columns.kind[:rows])}
     for bit, name in enumerate(NULLABLE):
-        if counts[bit]:
-            values = getattr(columns, name)[:rows]
-            out[name] = column(values, valid[bit], rows - int(counts[bit]))
-    return pl.DataFrame(out).with_columns(
-        pl.col("kind").cat.to(KIND_DTYPE),
-        *(pl.col(c).cat.to(pl.Categorical()) for c in _CATEGORIES if c in out),
+        values, nulls = getattr(columns, name)[:rows], rows - int(counts[bit])
+        if nulls == rows:
+            continue
+        if name in _CATEGORIES:
+            there = bits(valid[bit], rows) if nulls else None
+            out[name] = crew.submit(_categories, values, pl.Categorical(), there)
+        else:
+            out[name] = column(values, valid[bit], nulls)
+    crew.finish(job for job in out.values() if isinstance(job, Job))
+    return pl.DataFrame({c: s.result() if isinstance(s, Job) else s for c, s in out.items()})
+
+
+def _categories(values: np.ndarray, dtype: Any, there: pl.Series | None) -> pl.Series:
+    """What polars numbers so. It looks at every number, twice as long if it is told before which are null."""
+    categories = pl.Series(values).cat.to(dtype)
+    return (
+        categories if there is None else categories.zip_with(there, pl.Series([None], dtype=dtype))
     )

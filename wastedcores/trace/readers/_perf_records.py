@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import numpy as np
 
 from wastedcores.engine import perfdata_jit as pj
 from wastedcores.engine.order_jit import sort_runs
-from wastedcores.trace.readers._columns import zeros
+from wastedcores.trace.readers._columns import arrays
+from wastedcores.trace.readers._crew import Crew, Job
+from wastedcores.trace.readers._memory import sparse
 from wastedcores.trace.readers._vocabulary import NameTable
 
 
@@ -17,11 +17,11 @@ class _Room:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        flat, spare, self.bounds = zeros(
-            [(np.int64, 2 * size), (np.int64, 2 * size), (np.int64, size + 1)], sparse=True
+        flat, spare, self.bounds = arrays(
+            [(np.int64, 2 * size), (np.int64, 2 * size), (np.int64, size + 1)]
         )
         self.all, self.spare = flat.reshape(2, size), spare.reshape(2, size)
-        self.readers: list[Future[None]] = []
+        self.readers: list[Job] = []
 
 
 class Records:
@@ -60,13 +60,12 @@ class Records:
         fresh, old = self._other, self._room
         if 2 * (n + more) > fresh.size:
             fresh = _Room(4 * (n + more))
-        for reader in fresh.readers:
-            reader.result()
+        Crew.finish(fresh.readers)
         fresh.readers = []
         fresh.all[:, :n] = old.all[:, self._first : self._last]
         self._room, self._other, self._first, self._last = fresh, old, 0, n
 
-    def looked_at(self, reader: Future[None]) -> None:
+    def looked_at(self, reader: Job) -> None:
         """Somebody looks at records that will be dropped, as long as this runs."""
         self._room.readers.append(reader)
 
@@ -95,9 +94,9 @@ class ThreadNames:
 
     def __init__(self, table: NameTable) -> None:
         self.table = table
-        self.now, self._before, self._latest = zeros(
+        self.now, self._before, self._latest = arrays(
             [(np.uint32, pj.MAX_PID + 1), (np.uint32, pj.MAX_PID + 1), (np.int32, pj.MAX_PID + 1)],
-            sparse=True,
+            sparse,
         )
         swapper = table.number(b"swapper")
         self.now[0] = swapper + 1

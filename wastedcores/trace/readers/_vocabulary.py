@@ -33,10 +33,19 @@ class Vocabulary:
 class NameTable:
     """Strings of up to 16 bytes in the order in which one thread met them."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, known: np.ndarray | None = None) -> None:
+        """As told by :meth:`halves` of another one, or empty."""
         self.table = nj.new_names()
         self._vocabulary = vocabulary
         self._numbers = np.zeros(0, np.uint32)
+        if known is not None:
+            while 2 * len(known) >= self.table.shape[0]:
+                self.grow()
+            nj.intern_all(known, self.table)
+
+    def halves(self) -> np.ndarray:
+        """(names, 2) uint64: their first 8 bytes and their last, a copy."""
+        return self.table[: nj.names_count(self.table), 3:5].copy()
 
     def number(self, name: bytes) -> int:
         """The number of a name, here."""
@@ -60,5 +69,5 @@ class NameTable:
     def grow(self) -> None:
         """Make room for four times as many."""
         larger = nj.new_names(4 * self.table.shape[0])
-        nj.copy_names(self.table, larger)
+        nj.intern_all(self.halves(), larger)
         self.table = larger

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from wastedcores.engine.bytes_jit import PADDING
 from wastedcores.engine.columns_jit import HAS_CPU
 from wastedcores.engine.tracepoints import SWITCH
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
-from wastedcores.trace.readers._columns import room, table_of, zeros
+from wastedcores.trace.readers._columns import arrays, make_ready, room, table_of
+from wastedcores.trace.readers._crew import Crew, Job
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.readers._memory import let_go
 from wastedcores.trace.readers._perf_events import Events
@@ -37,8 +39,8 @@ CHUNK_RECORDS = 1 << 16
 CHUNK_ROWS = 1 << 15
 #: Events of a table
 TABLE_ROWS = 1 << 20
-#: Bytes that are mapped while those before are looked at: the kernel takes longer to map a page than we to index it
-CHUNK_BYTES = 1 << 24
+#: Bytes that are mapped while there is nothing else to do: the kernel takes a third of the time that we take to look
+AHEAD_BYTES = 1 << 28
 
 _PROBLEMS = {
     pj.TOO_SHORT: "a record shorter than its head",
@@ -63,10 +65,12 @@ class Source:
     def map(self) -> np.ndarray:
         """Bytes of the file, and :data:`PADDING` more that may be looked at."""
         try:
-            data = np.asarray(np.memmap(self.path, np.uint8, "r"))
+            mapped = np.memmap(self.path, np.uint8, "r")
         except (OSError, ValueError) as e:
             raise WastedCoresError(f"{self.path}: cannot be mapped ({e}).") from e
-        return data
+        # read ahead; and at the end the kernel need not note of every page that it was looked at (vma_has_recency)
+        mapped._mmap.madvise(mmap.MADV_SEQUENTIAL)  # type: ignore[attr-defined]
+        return np.asarray(mapped)
 
     def hash(self, data: np.ndarray) -> None:
         """Note the file's SHA-256."""
@@ -106,6 +110,7 @@ class _Reader:
         self.workers = threading.local()
         self.events = Events(header.formats, self.vocabulary, path)
         self.threads = ThreadNames(NameTable(self.vocabulary))
+        self.names: np.ndarray | None = None  # of the threads there were when perf began
         self.told: pj.Comms | None = None  # by the batch before, if its records told any names
         self.counts = np.zeros(65536, np.int64)
         self.seen = np.zeros(pj.MAX_CPUS, np.bool_)
@@ -120,70 +125,45 @@ class _Reader:
         at = begin
         records = Records()
         table: _Table | None = None
-        mapped = at
-        with (
-            ThreadPoolExecutor(2) as pool,
-            ThreadPoolExecutor(1) as mapper,
-            ThreadPoolExecutor(1) as finder,
-        ):
-            try:
-                found = finder.submit(
-                    self._find, data, at, end, records, *records.room(CHUNK_RECORDS)
-                )
-                while at < end:
-                    while mapped < min(end, at + CHUNK_BYTES):
-                        mapper.submit(pj.touch, data, mapped, mapped + CHUNK_BYTES)
-                        mapped += CHUNK_BYTES
-                    last, at, problem, safe = found.result()
-                    records.found(last)
-                    self._problem(problem, at, end)
-                    if problem == pj.CUT:
-                        at = end
-                    if at < end:  # the next ones are looked for while these are put in order
-                        more = records.room(CHUNK_RECORDS)
-                        found = finder.submit(self._find, data, at, end, records, *more)
-                    ts, ref = records.ts, records.ref
-                    ready = records.ready(safe, at >= end)
-                    if at < end and ready:
-                        ready = self._whole(data, ts, ref, 0, ready)
-                    if not ready:
-                        continue
-                    if table and table.rows + ready > table.size:
-                        yield self._finished(data, table)
-                        table = None
-                    if table is None:
-                        likely = int(records.n * (end - begin) / (at - begin) * 1.1)
-                        table = _Table(max(ready, min(TABLE_ROWS, likely)))
-                    self._submit(data, records, ready, table, pool)
-                    records.drop(ready)
-                if table and table.rows:
-                    table.wait()
-                    if over is not None:
-                        mapper.submit(let_go, over)
-                    yield self._finished(data, table)
-            finally:
-                finder.shutdown(cancel_futures=True)
-                mapper.shutdown(cancel_futures=True)
-                pool.shutdown(cancel_futures=True)
+        with Crew() as crew:
+            crew.submit(pj.touch, data, begin, min(end, begin + AHEAD_BYTES))
+            while at < end:
+                at, safe = self._find(data, at, end, records)
+                if table is None:
+                    table = self._table(records.n, (end - begin) / (at - begin), crew)
+                ready = records.ready(safe, at >= end)
+                if at < end and ready:
+                    ready = self._whole(data, records.ts, records.ref, 0, ready)
+                if not ready:
+                    continue
+                if table.rows + ready > table.size:
+                    if table.rows:
+                        yield self._finished(data, table, crew)
+                    table = _Table(max(ready, TABLE_ROWS), crew)
+                self._submit(data, records, ready, table, crew)
+                records.drop(ready)
+            if table and table.rows:
+                crew.finish(table.work)
+                if over is not None:
+                    crew.submit(let_go, over)
+                yield self._finished(data, table, crew)
         self._finish()
 
-    def _find(
-        self,
-        data: np.ndarray,
-        at: int,
-        end: int,
-        records: Records,
-        ts: np.ndarray,
-        ref: np.ndarray,
-        n: int,
-    ) -> tuple[int, int, int, int]:
-        """Find the next records: up to which row, where to go on, what is wrong there, what is safe now."""
+    def _find(self, data: np.ndarray, at: int, end: int, records: Records) -> tuple[int, int]:
+        """Find the next records; where to go on, and up to which time nothing is to come any more."""
         header, events = self.header, self.events
+        ts, ref, n = records.room(CHUNK_RECORDS)
         n, at, problem = pj.index(
             data, at, end, header.layouts, header.ids, header.which, header.dense, events.codes,
             events.success, ts, ref, n, records.clock, self.counts,
         )  # fmt: skip
-        return n, at, problem, int(records.clock[pj.SAFE])
+        records.found(n)
+        self._problem(problem, at, end)
+        return (end if problem == pj.CUT else at), int(records.clock[pj.SAFE])
+
+    def _table(self, found: int, times: float, crew: Crew) -> _Table:
+        """Room for as many as all will probably be, made ready while the next are looked for."""
+        return _Table(min(TABLE_ROWS, int(found * times * 1.1)), crew)
 
     def _whole(self, data: np.ndarray, ts: np.ndarray, ref: np.ndarray, i: int, n: int) -> int:
         """Where to cut so that no sched_waking is torn from its sched_migrate_task, at ``n`` or before."""
@@ -197,24 +177,27 @@ class _Reader:
         records: Records,
         ready: int,
         table: _Table,
-        pool: ThreadPoolExecutor,
+        crew: Crew,
     ) -> None:
         """Have the first events written into the table, in parts at the same time."""
         if self.told:  # what is about to change are names that the parts before still look up
-            table.wait()
+            crew.finish(table.work)
             pj.forget_comms(self.told)
             self.told = None
+        table.made.result()
         ts, ref = records.ts[:ready], records.ref[:ready]
         comms = self.threads.learn(data, ref)
         if comms.since.size:
             self.told = comms
+        if self.names is None:
+            self.names = self.threads.table.halves()
         i = 0
         while i < ready:
             end = min(i + CHUNK_ROWS, ready)
             if end < ready:
                 end = self._whole(data, ts, ref, i, end)
                 end = ready if end == i else end
-            part = pool.submit(self._decode, data, table, comms, ts, ref, i, end, table.rows)
+            part = crew.submit(self._decode, data, table, comms, ts, ref, i, end, table.rows)
             table.work.append(part)
             records.looked_at(part)
             table.rows += end - i
@@ -235,7 +218,8 @@ class _Reader:
     ) -> None:
         own, events = self.workers, self.events
         if not hasattr(own, "names"):
-            own.names, own.last = NameTable(self.vocabulary), np.empty((2, pj.MAX_CPUS), np.int64)
+            own.names = NameTable(self.vocabulary, self.names)
+            own.last = np.empty((2, pj.MAX_CPUS), np.int64)
         own.last[:] = -1
         while True:
             i, row, wakings, problem = pf.decode(
@@ -251,10 +235,10 @@ class _Reader:
                 break
         self._problem(problem, int(ref[i]) >> 16 if problem else 0, 0)
 
-    def _finished(self, data: np.ndarray, table: _Table) -> pl.DataFrame:
-        table.wait()
+    def _finished(self, data: np.ndarray, table: _Table, crew: Crew) -> pl.DataFrame:
+        crew.finish(table.work)
         columns, rows = table.columns, table.rows
-        frame = table_of(columns, rows)
+        frame = table_of(columns, rows, crew)
         for i in np.flatnonzero(columns.kind[:rows] == self.events.kinds[pj.LOST]):
             known = columns.low[i] & HAS_CPU
             self.facts.add_lost(int(columns.cpu[i]) if known else -1, int(columns.value[i]))
@@ -301,14 +285,9 @@ class _Reader:
 class _Table:
     """Rows being filled."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, crew: Crew) -> None:
         self.size, self.rows = size, 0
         self.columns = room(size)
-        (self.texts,) = zeros([(np.int64, size)])
-        self.work: list[Future[None]] = []
-
-    def wait(self) -> None:
-        """Have all parts written, or learn what is wrong with one."""
-        for future in self.work:
-            future.result()
-        self.work = []
+        (self.texts,) = arrays([(np.int64, size)])
+        self.made = crew.submit(make_ready, self.columns)
+        self.work: list[Job] = []
