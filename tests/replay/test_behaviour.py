@@ -4,9 +4,9 @@ The criterion follows from the recording itself. Every replay has to show the re
 first second on; all but one of the 27 scenarios were that stable. In the one (eight threads on the four CPUs of nodes 1
 and 2 under the authors' patches) threads went on changing CPUs until the end, from CPU 2 to 4 and back: with the patch
 every idle CPU balances for the CPUs of its group, also where its group has only one of the two nodes, and what may not run
-on it goes to the first CPU of the group that is allowed (LBF_DST_PINNED). In the replay the way back often comes in the next pass only,
-16 ms later; in the kernel's six samples it had always come. There the number of samples with two threads on each CPU and
-the mean number of threads are compared, by the criterion of docs/recorded-vs-replayed.md.
+on it goes to the first CPU of the group that is allowed (LBF_DST_PINNED). In the replay the way back often comes in the
+next pass only, 16 ms later; in the kernel's six samples it had always come. There the number of samples with two threads
+on each CPU and the mean number of threads are compared, by the criterion of docs/recorded-vs-replayed.md.
 
 Linux 6.1 balances by other rules, which the replay refuses to stand for; of it only the domains are compared.
 """
