@@ -24,11 +24,14 @@ def in_order(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.DataFram
     """
     held: list[pl.DataFrame] = []
     newest: int | None = None
-    for frame in frames:
-        if not frame.height:
-            continue
+    coming = iter(frame for frame in frames if frame.height)
+    frame = next(coming, None)
+    while frame is not None:
         newest = _check(frame, newest, path)
         held.append(frame)
+        frame = next(coming, None)
+        if frame is None:
+            break
         if held[0]["ts_ns"][0] >= newest - SLACK_NS and sum(f.height for f in held) < 1 << 22:
             continue
         table = _sorted(held)

@@ -56,12 +56,10 @@ class NameTable:
         """What polars numbers them, in order of the numbers here."""
         known, count = self._numbers.size, nj.names_count(self.table)
         if count > known:
+            raw = self.table[known:count, 3:5].tobytes()
             new = [
-                (int(low) | int(high) << 64)
-                .to_bytes(16, "little")
-                .rstrip(b"\0")
-                .decode("utf-8", "replace")
-                for low, high in self.table[known:count, 3:5]
+                raw[at : at + 16].rstrip(b"\0").decode("utf-8", "replace")
+                for at in range(0, len(raw), 16)
             ]
             self._numbers = np.concatenate([self._numbers, self._vocabulary.numbers(new)])
         return self._numbers

@@ -83,14 +83,16 @@ class Source:
 def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
     """Yield event tables in order of time."""
     data = mapped = source.map()
-    header = read_header(data, source.path)
-    facts.kernel_release, facts.cpus, facts.clock = header.release, header.cpus, header.clock
-    facts.notes.update(header.notes)
-    begin, end = header.data
-    if end + PADDING > len(data):  # nearly always features follow
-        data = np.concatenate([data, np.zeros(PADDING, np.uint8)])
-    reader = _Reader(source.path, header, facts)
     with ExitStack() as stack:
+        crew = stack.enter_context(Crew())
+        crew.submit(pj.touch, data, 0, AHEAD_BYTES)
+        header = read_header(data, source.path)
+        facts.kernel_release, facts.cpus, facts.clock = header.release, header.cpus, header.clock
+        facts.notes.update(header.notes)
+        begin, end = header.data
+        if end + PADDING > len(data):  # nearly always features follow
+            data = np.concatenate([data, np.zeros(PADDING, np.uint8)])
+        reader = _Reader(source.path, header, facts)
         hashing = None
         if source.hashed:
             hashing = stack.enter_context(ThreadPoolExecutor(1)).submit(source.hash, mapped)
@@ -98,7 +100,7 @@ def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
             plain = stack.enter_context(tempfile.TemporaryFile())
             data, begin, end = decompress(data, begin, end, plain, source.path)
         over = None if source.hashed or data is not mapped else mapped
-        yield from reader.tables(data, begin, end, over)
+        yield from reader.tables(data, begin, end, crew, over)
         if hashing:
             hashing.result()
 
@@ -116,7 +118,7 @@ class _Reader:
         self.seen = np.zeros(pj.MAX_CPUS, np.bool_)
 
     def tables(
-        self, data: np.ndarray, begin: int, end: int, over: np.ndarray | None = None
+        self, data: np.ndarray, begin: int, end: int, crew: Crew, over: np.ndarray | None = None
     ) -> Iterator[pl.DataFrame]:
         """Records in order of time, as perf does: what is older than the round before last is safe.
 
@@ -125,45 +127,55 @@ class _Reader:
         at = begin
         records = Records()
         table: _Table | None = None
-        with Crew() as crew:
-            crew.submit(pj.touch, data, begin, min(end, begin + AHEAD_BYTES))
-            while at < end:
-                at, safe = self._find(data, at, end, records)
-                if table is None:
-                    table = self._table(records.n, (end - begin) / (at - begin), crew)
-                ready = records.ready(safe, at >= end)
-                if at < end and ready:
-                    ready = self._whole(data, records.ts, records.ref, 0, ready)
-                if not ready:
-                    continue
-                if table.rows + ready > table.size:
-                    if table.rows:
-                        yield self._finished(data, table, crew)
-                    table = _Table(max(ready, TABLE_ROWS), crew)
-                self._submit(data, records, ready, table, crew)
-                records.drop(ready)
-            if table and table.rows:
-                crew.finish(table.work)
-                if over is not None:
-                    crew.submit(let_go, over)
-                yield self._finished(data, table, crew)
+        found = crew.submit(self._find, data, at, end, records, *records.room(CHUNK_RECORDS))
+        while at < end:
+            last, at, problem, safe = found.result()
+            records.found(last)
+            self._problem(problem, at, end)
+            if problem == pj.CUT:
+                at = end
+            if at < end:  # whoever has nothing to do looks for the next ones
+                more = records.room(CHUNK_RECORDS)
+                found = crew.submit(self._find, data, at, end, records, *more)
+            if table is None:  # room for as many as all will probably be
+                likely = records.n * (end - begin) / max(at - begin, 1) * 1.1
+                table = _Table(min(TABLE_ROWS, int(likely)), crew)
+            ts, ref = records.ts, records.ref
+            ready = records.ready(safe, at >= end)
+            if at < end and ready:
+                ready = self._whole(data, ts, ref, 0, ready)
+            if not ready:
+                continue
+            if table.rows + ready > table.size:
+                if table.rows:
+                    yield self._finished(data, table, crew)
+                table = _Table(max(ready, TABLE_ROWS), crew)
+            self._submit(data, records, ready, table, crew)
+            records.drop(ready)
+        if table and table.rows:
+            crew.finish(table.work)
+            if over is not None:
+                crew.submit(let_go, over)
+            yield self._finished(data, table, crew)
         self._finish()
 
-    def _find(self, data: np.ndarray, at: int, end: int, records: Records) -> tuple[int, int]:
-        """Find the next records; where to go on, and up to which time nothing is to come any more."""
+    def _find(
+        self,
+        data: np.ndarray,
+        at: int,
+        end: int,
+        records: Records,
+        ts: np.ndarray,
+        ref: np.ndarray,
+        n: int,
+    ) -> tuple[int, int, int, int]:
+        """Find the next records: up to which row, where to go on, what is wrong there, what is safe now."""
         header, events = self.header, self.events
-        ts, ref, n = records.room(CHUNK_RECORDS)
         n, at, problem = pj.index(
             data, at, end, header.layouts, header.ids, header.which, header.dense, events.codes,
             events.success, ts, ref, n, records.clock, self.counts,
         )  # fmt: skip
-        records.found(n)
-        self._problem(problem, at, end)
-        return (end if problem == pj.CUT else at), int(records.clock[pj.SAFE])
-
-    def _table(self, found: int, times: float, crew: Crew) -> _Table:
-        """Room for as many as all will probably be, made ready while the next are looked for."""
-        return _Table(min(TABLE_ROWS, int(found * times * 1.1)), crew)
+        return n, at, problem, int(records.clock[pj.SAFE])
 
     def _whole(self, data: np.ndarray, ts: np.ndarray, ref: np.ndarray, i: int, n: int) -> int:
         """Where to cut so that no sched_waking is torn from its sched_migrate_task, at ``n`` or before."""
