@@ -31,6 +31,8 @@ HOGS_FIRST_NS = 300 * MS
 SHELL_FIRST_NS = 200 * MS
 #: the noise alone, before the workers
 NOISE_FIRST_NS = 200 * MS
+#: from one noise thread to the next, as threads are created
+NOISE_NS = 25 * US
 #: setsid(), sched_setaffinity() of the shell; a tick later it would be the recorder's phase no more
 SHELL_NS = 60 * US
 #: fork, SHELL_NS, the stopper that moves the shell, a switch
@@ -238,11 +240,14 @@ def recorded_db(
     background(w, machine, seed, "db", cpu, start + NOISE_FIRST_NS, off)
     period = int(noise_period_ms * MS)
     noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
+    # what creates the workers was forked too, before the noise: on kernels with the group construction bug onto node 1, as
+    # recorded, from where fork balancing does not reach every node; it creates the noise first (pids 356 and 357 to 420)
+    forked = start - machine.cpus * NOISE_NS
     for c in range(machine.cpus):
-        w.task(f"noise/{c}", noise, allowed=[c], cpu=c, start_ns=start, daemon=True)
-    # what creates the workers was forked too: on kernels with the group construction bug onto node 1, as recorded, from where
-    # fork balancing does not reach every node
-    shell = Script().touch().affinity(range(machine.cpus)).sleep(NOISE_FIRST_NS)
+        at = forked + (c + 1) * NOISE_NS
+        w.task(f"noise/{c}", noise, allowed=[c], cpu=c, start_ns=at, daemon=True)
+    shell = Script().touch().affinity(range(machine.cpus))
+    shell.compute(machine.cpus * NOISE_NS).sleep(NOISE_FIRST_NS)
     shell.touch(rcu=True).mark("db start")
     for _ in range(n // group):
         meet = w.barrier(group)
@@ -257,5 +262,5 @@ def recorded_db(
     shell.wait_children(0).mark("db end")
     rec = Script().affinity(range(machine.cpus)).compute(FORK_NS[0]).touch()
     rec.fork(w.template("shell", shell)).wait_children(0)
-    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=start - FORK_NS[0])
+    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=forked - FORK_NS[0])
     return w
