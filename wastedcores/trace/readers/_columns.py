@@ -10,7 +10,7 @@ import polars as pl
 
 from wastedcores.engine.columns_jit import NULLABLE, Columns, bitmaps
 from wastedcores.trace.readers._arrow import bits, column
-from wastedcores.trace.readers._crew import Crew, Job
+from wastedcores.trace.readers._crew import Crew
 from wastedcores.trace.readers._memory import populate, used
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
@@ -32,6 +32,8 @@ _TYPES: dict[str, Any] = {
     "low": np.uint8,
     "high": np.uint8,
 }
+#: column -> the one it shares memory with: a switch has these and no other event has, so at one of both there is null
+_SHARED = {"by_pid": "prev_pid", "by_comm": "prev_comm"}
 _CATEGORIES = [c for c in Columns._fields if c in COLUMNS and COLUMNS[c].dtype == pl.Categorical()]
 
 
@@ -57,12 +59,16 @@ def arrays(
 
 def room(rows: int) -> Columns:
     """Columns for so many events, with anything in them; :func:`make_ready` comes before the first event."""
-    return Columns(*arrays([(_TYPES[c], rows + 8) for c in Columns._fields]))
+    own = [c for c in Columns._fields if c not in _SHARED]
+    found = dict(zip(own, arrays([(_TYPES[c], rows + 8) for c in own]), strict=True))
+    return Columns(*(found[_SHARED.get(c, c)] for c in Columns._fields))
 
 
 def make_ready(columns: Columns) -> None:
     """Have memory made of it where there is none yet, and zeros where something must be even if it is null."""
     for name in columns._fields:
+        if name in _SHARED:
+            continue
         values: np.ndarray = getattr(columns, name)
         if name != "value":  # mostly nothing will be in it
             populate(values)
@@ -80,27 +86,30 @@ def table_of(columns: Columns, rows: int, crew: Crew) -> pl.DataFrame:
     crew
         Has polars look at the numbers of categories, one column each.
     """
-    out: dict[str, Any] = {"ts_ns": pl.Series(columns.ts_ns[:rows])}
-    out["kind"] = crew.submit(_categories, columns.kind[:rows], KIND_DTYPE, None)
+    kind = crew.submit(_categories, columns.kind[:rows], KIND_DTYPE)
     valid = np.empty((16, rows // 8 + 1), np.uint8)
     counts = np.zeros(16, np.int64)
     bitmaps(columns.low, columns.high, rows, valid, counts)
-    for bit, name in enumerate(NULLABLE):
-        values, nulls = getattr(columns, name)[:rows], rows - int(counts[bit])
-        if nulls == rows:
+    there = {name: bit for bit, name in enumerate(NULLABLE) if counts[bit]}
+    named = {
+        memory: crew.submit(_categories, getattr(columns, memory)[:rows], pl.Categorical())
+        for memory in {_SHARED.get(name, name) for name in there}
+        if memory in _CATEGORIES
+    }
+    crew.finish([kind, *named.values()])
+    out = {"ts_ns": pl.Series(columns.ts_ns[:rows]), "kind": kind.result()}
+    for name, bit in there.items():
+        nulls = rows - int(counts[bit])
+        if name not in _CATEGORIES:
+            out[name] = column(getattr(columns, name)[:rows], valid[bit], nulls)
             continue
-        if name in _CATEGORIES:
-            there = bits(valid[bit], rows) if nulls else None
-            out[name] = crew.submit(_categories, values, pl.Categorical(), there)
-        else:
-            out[name] = column(values, valid[bit], nulls)
-    crew.finish(job for job in out.values() if isinstance(job, Job))
-    return pl.DataFrame({c: s.result() if isinstance(s, Job) else s for c, s in out.items()})
+        out[name] = named[_SHARED.get(name, name)].result()
+        if nulls:
+            none = pl.Series([None], dtype=pl.Categorical())
+            out[name] = out[name].zip_with(bits(valid[bit], rows), none)
+    return pl.DataFrame(out)
 
 
-def _categories(values: np.ndarray, dtype: Any, there: pl.Series | None) -> pl.Series:
-    """What polars numbers so. It looks at every number, twice as long if it is told before which are null."""
-    categories = pl.Series(values).cat.to(dtype)
-    return (
-        categories if there is None else categories.zip_with(there, pl.Series([None], dtype=dtype))
-    )
+def _categories(values: np.ndarray, dtype: Any) -> pl.Series:
+    """What polars numbers so. It looks at every number, twice as long if it knows which are null."""
+    return pl.Series(values).cat.to(dtype)

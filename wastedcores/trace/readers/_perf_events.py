@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,13 @@ _LONG = {"prev_state"}
 _OPTIONAL = {"success"}
 
 
+@lru_cache(maxsize=16)
+def _state_numbers(print_fmt: str) -> tuple[Vocabulary, np.ndarray]:
+    """polars' numbers of all a kernel's prev_states, 512 mostly, and what keeps them alive."""
+    vocabulary = Vocabulary()
+    return vocabulary, vocabulary.numbers(state_names(print_fmt))
+
+
 class Events:
     """The events of a file.
 
@@ -77,7 +85,7 @@ class Events:
         A sched_waking counts, since there is no sched_wakeup.
     """
 
-    def __init__(self, formats: dict[str, Format], vocabulary: Vocabulary, path: Path) -> None:
+    def __init__(self, formats: dict[str, Format], path: Path) -> None:
         self.path = path
         self.codes = np.full(65536, pj.IGNORED, np.int8)
         self.success = np.zeros(16, np.int64)
@@ -87,7 +95,7 @@ class Events:
         for code, kind in _KINDS.items():
             self.kinds[code] = KINDS.index(kind)
         switch = formats.get("sched_switch")
-        self.states = vocabulary.numbers(state_names(switch.print_fmt) if switch else ["R"])
+        self.states = _state_numbers(switch.print_fmt if switch else "")[1]
         self.place = "sched_waking" in formats and "sched_wakeup" not in formats
         for name, format in formats.items():
             if name in _EVENTS and (name != "sched_waking" or self.place):

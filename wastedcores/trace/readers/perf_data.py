@@ -110,7 +110,7 @@ class _Reader:
         self.path, self.header, self.facts = path, header, facts
         self.vocabulary = Vocabulary()
         self.workers = threading.local()
-        self.events = Events(header.formats, self.vocabulary, path)
+        self.events = Events(header.formats, path)
         self.threads = ThreadNames(NameTable(self.vocabulary))
         self.names: np.ndarray | None = None  # of the threads there were when perf began
         self.told: pj.Comms | None = None  # by the batch before, if its records told any names
