@@ -25,6 +25,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
+from wastedcores.engine._entry import EntryCompiler
 from wastedcores.engine._jit import CACHE_FOLDER, config
 from wastedcores.engine._table import table_type
 
@@ -58,7 +59,11 @@ class Unit:
         config.CACHE_DIR = str(CACHE_FOLDER or before)
         try:
             self._compiled = numba.cfunc(
-                self.signature, cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy"
+                self.signature,
+                cache=CACHE_FOLDER is not None,
+                pipeline_class=EntryCompiler,
+                nogil=True,
+                error_model="numpy",
             )(self.__wrapped__)
         finally:
             config.CACHE_DIR = before

@@ -208,6 +208,9 @@ class Layout:
         starts = [len(lists) + 3 * i for i in range(n * len(self.epochs))]
         for epoch in self.epochs:
             lists += epoch
+        # powers of two: a CPU has at most two ticks in the ring, one of them left behind
+        runs = 1 << (n - 1).bit_length()
+        ticks = 4 * runs
         sizes = (
             (s.G_Q0, n * self.groups),
             (s.G_SE0, n * self.groups),
@@ -222,9 +225,12 @@ class Layout:
             (s.G_SCRATCH, 10 + design_rows),
             (s.G_MASK0, len(self.masks)),
             (s.G_LIST0, _rows(len(lists))),
+            (s.G_TICKS0, _rows(4 * ticks)),
+            (s.G_RUNS0, _rows(2 * runs)),
             (s.G_OP0, len(ops)),
             (s.G_T0, self.tasks),
         )
+        g[s.G_TICKS_LOW], g[s.G_RUNS] = ticks - 1, runs
         row = n
         for column, size in sizes:
             g[column] = row
@@ -244,6 +250,11 @@ class Layout:
             if rows:
                 m[g[column] : g[column] + len(rows)] = rows
         self._link(m, g)
+        # nothing is to happen; the place before the ring's first is in the past
+        m[g[s.G_TICKS0] : g[s.G_RUNS0], : s.LIST : 4] = s.INFINITE
+        m[g[s.G_TICKS0] + ((4 * (ticks - 1)) >> s.SHIFT), (4 * (ticks - 1)) & s.LOW] = 0
+        nodes = m[g[s.G_RUNS0] : g[s.G_OP0], : s.LIST]
+        nodes[:] = s.INFINITE + (np.arange(nodes.size).reshape(nodes.shape) << 12)
         m[:n, s.R_NODE] = node_of_cpu
         padded = np.zeros(_rows(len(lists)) * s.LIST, dtype=np.int64)
         padded[: len(lists)] = lists

@@ -1,39 +1,54 @@
-"""Future events in the order (time, sequence): a heap of four children a node.
+"""Future events in the order (time, sequence), in three queues by what is known of them.
 
-An event is named by where its three words lie, ``row << SHIFT | column``: time, sequence, unused. The heap holds copies of
-time and sequence, so that comparing touches the heap only, and it is lazy twice: a cancelled or moved event leaves its old
-entry behind (the sequence no longer agrees), and a popped root stays as a hole for the next push to fill.
+- Ticks lie in a **ring**: each CPU's next one is a tick away, so what is put in last comes last.
+- The ends of stretches, one a CPU, play a **tournament**: each node of a binary tree has the earlier of its two children, so
+  a new time is a walk from the CPU's leaf to the root that asks nothing that a processor would have to guess.
+- All else, and a tick that is out of turn, is in a **heap** of four children a node (``heap_jit``).
+
+An event is named by where its two words lie, ``row << SHIFT | column``: time and sequence, 0 if it is not pending. The queues
+are lazy: an event that was cancelled or moved leaves its old entry behind, which is noticed when it comes to the front.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from wastedcores.engine._apart import NOTHING, VALUE, apart
+from wastedcores.engine._apart import NOTHING, apart
 from wastedcores.engine._jit import inner
+from wastedcores.engine.codes import EV_RUN, EV_TICK
+from wastedcores.engine.heap_jit import HEAP_ROOT, fill_hole, heap_push
 from wastedcores.engine.state import (
     G_HEAP0,
-    G_HEAP_N,
-    G_HEAP_ROOM,
     G_HOLE,
+    G_RUNS,
+    G_RUNS0,
     G_SEQ,
+    G_TICKS0,
+    G_TICKS_HEAD,
+    G_TICKS_LOW,
+    G_TICKS_TAIL,
     INFINITE,
     LOW,
     R_EV,
     SHIFT,
 )
 
-# an entry has four words (time, sequence, event, none), 32 entries a row; the four children of a node lie side by side,
-# and those behind the last entry are at INFINITE
-SKIP = 3
-PER_ROW_SHIFT = 5
-PER_ROW_LOW = 31
+TICK_AT = R_EV + 2 * EV_TICK
+RUN_AT = R_EV + 2 * EV_RUN
+# a place of the ring has four words (time, sequence, CPU, none), 32 places a row; behind the last is one at INFINITE
+TICK_SHIFT = 5
+TICK_LOW = 31
+# a node of the tournament is one word, time << CPU_BITS | CPU, 128 nodes a row; the root is node 1, the leaves are the last
+# half. No time before the end of a replay needs more bits (bounds.LONGEST_NS), no CPU either (bounds.MOST_CPUS).
+CPU_BITS = 12
+CPU_LOW = 4095
+LAST_NS = (1 << 50) - 1
+# where the next event is
+FROM_HEAP, FROM_RUNS, FROM_TICKS, FROM_NOWHERE = range(4)
 
 
 @inner
 def cpu_event(kind, cpu):
     """The event of this kind of a CPU."""
-    return (cpu << SHIFT) + R_EV + 3 * kind
+    return (cpu << SHIFT) + R_EV + 2 * kind
 
 
 @inner
@@ -49,155 +64,168 @@ def cancel(m, event):
 
 
 @inner
-def put(m, i, time_ns, seq, event):
-    """Place ``i`` of the heap gets an entry."""
-    row = m[0, G_HEAP0] + ((i + SKIP) >> PER_ROW_SHIFT)
-    column = ((i + SKIP) & PER_ROW_LOW) << 2
-    m[row, column] = time_ns
-    m[row, column + 1] = seq
-    m[row, column + 2] = event
-
-
-@inner
-def sift_up(m, i, time_ns, seq, event):
-    """Put an entry at place ``i`` or above."""
-    heap = m[0, G_HEAP0]
-    while i > 0:
-        parent = (i - 1) >> 2
-        row = heap + ((parent + SKIP) >> PER_ROW_SHIFT)
-        column = ((parent + SKIP) & PER_ROW_LOW) << 2
-        other = m[row, column]
-        if other < time_ns or (other == time_ns and m[row, column + 1] < seq):
-            break
-        put(m, i, other, m[row, column + 1], m[row, column + 2])
-        i = parent
-    put(m, i, time_ns, seq, event)
-
-
-@apart(VALUE)
-def first_of_equals(m, row, column, best):
-    """Which of four children is the first of those of time ``best``."""
-    least = -1
-    for k in range(4):
-        if m[row, column + 4 * k] == best and (
-            least < 0 or m[row, column + 4 * k + 1] < m[row, column + 4 * least + 1]
-        ):
-            least = k
-    return least
-
-
-@inner
-def sift_down(m, i, n, time_ns, seq, event):
-    """Put an entry at place ``i`` of ``n`` or below."""
-    heap = m[0, G_HEAP0]
-    while True:
-        child = 4 * i + 1
-        if child >= n:
-            break
-        row = heap + ((child + SKIP) >> PER_ROW_SHIFT)
-        column = ((child + SKIP) & PER_ROW_LOW) << 2
-        # written so that it compiles to moves: which child is the least is anyone's guess
-        t0 = m[row, column]
-        t1 = m[row, column + 4]
-        t2 = m[row, column + 8]
-        t3 = m[row, column + 12]
-        ta = t1 if t1 < t0 else t0
-        a = 1 if t1 < t0 else 0
-        tb = t3 if t3 < t2 else t2
-        b = 3 if t3 < t2 else 2
-        best = tb if tb < ta else ta
-        least = b if tb < ta else a
-        if time_ns < best:
-            break
-        if (
-            np.int64(t0 == best)
-            + np.int64(t1 == best)
-            + np.int64(t2 == best)
-            + np.int64(t3 == best)
-            > 1
-        ):
-            least = first_of_equals(m, row, column, best)
-        if time_ns == best and seq < m[row, column + 4 * least + 1]:
-            break
-        put(m, i, best, m[row, column + 4 * least + 1], m[row, column + 4 * least + 2])
-        i = child + least
-    put(m, i, time_ns, seq, event)
-
-
-@inner
-def fill_hole(m):
-    """The last entry takes the place of the root that was popped."""
-    m[0, G_HOLE] = 0
-    n = m[0, G_HEAP_N] - 1
-    m[0, G_HEAP_N] = n
-    if n > 0:
-        row = m[0, G_HEAP0] + ((n + SKIP) >> PER_ROW_SHIFT)
-        column = ((n + SKIP) & PER_ROW_LOW) << 2
-        last = m[row, column]
-        m[row, column] = INFINITE
-        sift_down(m, 0, n, last, m[row, column + 1], m[row, column + 2])
-
-
-@apart(NOTHING)
-def sweep(m):
-    """Drop the entries that events have left behind."""
-    if m[0, G_HOLE] != 0:
-        fill_hole(m)
-    heap = m[0, G_HEAP0]
-    n = m[0, G_HEAP_N]
-    kept = 0
-    for i in range(n):
-        row = heap + ((i + SKIP) >> PER_ROW_SHIFT)
-        column = ((i + SKIP) & PER_ROW_LOW) << 2
-        event = m[row, column + 2]
-        time_ns = m[row, column]
-        m[row, column] = INFINITE
-        if m[event >> SHIFT, (event & LOW) + 1] == m[row, column + 1]:
-            # places in front are free: the kept ones are a heap of their own that grows
-            sift_up(m, kept, time_ns, m[row, column + 1], event)
-            kept += 1
-    m[0, G_HEAP_N] = kept
+def number(m):
+    """The next sequence number."""
+    seq = m[0, G_SEQ] + 1
+    m[0, G_SEQ] = seq
+    return seq
 
 
 @apart(NOTHING)
 def push(m, event, time_ns):
-    """Make ``event`` happen at ``time_ns``, instead of when it was to happen before."""
-    seq = m[0, G_SEQ] + 1
-    m[0, G_SEQ] = seq
+    """Make ``event``, neither a tick nor the end of a stretch, happen at ``time_ns``, instead of when it was to before."""
+    seq = number(m)
     m[event >> SHIFT, event & LOW] = time_ns
     m[event >> SHIFT, (event & LOW) + 1] = seq
-    n = m[0, G_HEAP_N]
-    if m[0, G_HOLE] != 0:
-        m[0, G_HOLE] = 0
-        sift_down(m, 0, n, time_ns, seq, event)
-        return
-    if n >= m[0, G_HEAP_ROOM]:
-        sweep(m)
-        n = m[0, G_HEAP_N]
-    m[0, G_HEAP_N] = n + 1
-    sift_up(m, n, time_ns, seq, event)
+    heap_push(m, time_ns, seq, event)
+
+
+# --- ticks ----------------------------------------------------------------------------------------------------------------
 
 
 @inner
-def first_time(m):
-    """When the next event is to happen; INFINITE if there is none. The root is that event then."""
+def push_tick(m, cpu, time_ns):
+    """CPU ``cpu`` ticks at ``time_ns``."""
+    seq = number(m)
+    m[cpu, TICK_AT] = time_ns
+    m[cpu, TICK_AT + 1] = seq
+    tail = m[0, G_TICKS_TAIL]
+    low = m[0, G_TICKS_LOW]
+    last = (tail - 1) & low
+    if (
+        tail - m[0, G_TICKS_HEAD] >= low
+        or m[m[0, G_TICKS0] + (last >> TICK_SHIFT), (last & TICK_LOW) << 2] > time_ns
+    ):
+        heap_push(m, time_ns, seq, (cpu << SHIFT) + TICK_AT)
+        return
+    m[0, G_TICKS_TAIL] = tail + 1
+    place = tail & low
+    row = m[0, G_TICKS0] + (place >> TICK_SHIFT)
+    column = (place & TICK_LOW) << 2
+    m[row, column] = time_ns
+    m[row, column + 1] = seq
+    m[row, column + 2] = cpu
+    place = (tail + 1) & low
+    m[m[0, G_TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2] = INFINITE
+
+
+# --- ends of stretches ----------------------------------------------------------------------------------------------------
+
+
+@inner
+def settle(m, cpu, key):
+    """The tournament with this key of a CPU."""
+    tree = m[0, G_RUNS0]
+    node = m[0, G_RUNS] + cpu
+    while node > 1:
+        row = tree + (node >> SHIFT)
+        m[row, node & LOW] = key
+        other = m[row, (node & LOW) ^ 1]
+        step = other - key
+        if (other ^ key) >> CPU_BITS == 0:
+            if m[other & CPU_LOW, RUN_AT + 1] > m[key & CPU_LOW, RUN_AT + 1]:
+                step = 0
+        else:
+            step &= step >> 63  # the lesser of the two, without a jump that nobody could predict
+        key += step
+        node >>= 1
+    m[tree, 1] = key
+
+
+@apart(NOTHING)
+def push_run(m, cpu, time_ns):
+    """The stretch that CPU ``cpu`` runs ends at ``time_ns``."""
+    m[cpu, RUN_AT] = time_ns
+    m[cpu, RUN_AT + 1] = number(m)
+    settle(m, cpu, (min(time_ns, LAST_NS) << CPU_BITS) + cpu)
+
+
+@apart(NOTHING)
+def forget_run(m, cpu):
+    """The CPU's entry, which its event has left behind, goes to the end, where no two keys have the same time."""
+    settle(m, cpu, INFINITE + (cpu << CPU_BITS))
+
+
+# --- the next event -------------------------------------------------------------------------------------------------------
+
+
+@inner
+def first(m):
+    """Where the next event is: FROM_*; entries that events have left behind are dropped."""
     heap = m[0, G_HEAP0]
-    column = SKIP << 2
     while True:
         if m[0, G_HOLE] != 0:
             fill_hole(m)
-        if m[0, G_HEAP_N] == 0:
-            return INFINITE
-        event = m[heap, column + 2]
-        if m[event >> SHIFT, (event & LOW) + 1] == m[heap, column + 1]:
-            return m[heap, column]
-        m[0, G_HOLE] = 1
+        place = m[0, G_TICKS_HEAD] & m[0, G_TICKS_LOW]
+        tick_row = m[0, G_TICKS0] + (place >> TICK_SHIFT)
+        tick_column = (place & TICK_LOW) << 2
+        tick_ns = m[tick_row, tick_column]
+        key = m[m[0, G_RUNS0], 1]
+        run_ns = key >> CPU_BITS if key < INFINITE else INFINITE
+        run_cpu = key & CPU_LOW
+        source = FROM_HEAP
+        first_ns = m[heap, HEAP_ROOT]
+        earlier = run_ns < first_ns
+        if run_ns == first_ns:
+            earlier = m[run_cpu, RUN_AT + 1] < m[heap, HEAP_ROOT + 1]
+        first_ns = run_ns if earlier else first_ns
+        source = FROM_RUNS if earlier else source
+        earlier = tick_ns < first_ns
+        if tick_ns == first_ns:
+            if first_ns >= INFINITE:
+                return FROM_NOWHERE
+            seq = m[heap, HEAP_ROOT + 1] if source == FROM_HEAP else m[run_cpu, RUN_AT + 1]
+            earlier = m[tick_row, tick_column + 1] < seq
+        source = FROM_TICKS if earlier else source
+        if source == FROM_TICKS:
+            if m[m[tick_row, tick_column + 2], TICK_AT + 1] == m[tick_row, tick_column + 1]:
+                return source
+            m[0, G_TICKS_HEAD] += 1
+        elif source == FROM_RUNS:
+            if m[run_cpu, RUN_AT + 1] != 0:
+                return source
+            forget_run(m, run_cpu)
+        else:
+            event = m[heap, HEAP_ROOT + 2]
+            if m[event >> SHIFT, (event & LOW) + 1] == m[heap, HEAP_ROOT + 1]:
+                return source
+            m[0, G_HOLE] = 1
 
 
 @inner
-def pop(m):
-    """Take out the event that ``first_time`` found."""
+def time_of(m, source):
+    """When the next event is to happen, which :func:`first` found at ``source``."""
+    if source == FROM_TICKS:
+        place = m[0, G_TICKS_HEAD] & m[0, G_TICKS_LOW]
+        return m[m[0, G_TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2]
+    if source == FROM_RUNS:
+        return m[m[0, G_RUNS0], 1] >> CPU_BITS
+    return m[m[0, G_HEAP0], HEAP_ROOT]
+
+
+@inner
+def take_tick(m):
+    """Take the next event, a tick, out of the ring; its CPU."""
+    head = m[0, G_TICKS_HEAD]
+    m[0, G_TICKS_HEAD] = head + 1
+    place = head & m[0, G_TICKS_LOW]
+    cpu = m[m[0, G_TICKS0] + (place >> TICK_SHIFT), ((place & TICK_LOW) << 2) + 2]
+    m[cpu, TICK_AT + 1] = 0
+    return cpu
+
+
+@inner
+def take_run(m):
+    """Take the next event, the end of a stretch; its CPU. The entry stays: mostly the next stretch begins at once."""
+    cpu = m[m[0, G_RUNS0], 1] & CPU_LOW
+    m[cpu, RUN_AT + 1] = 0
+    return cpu
+
+
+@inner
+def take(m):
+    """Take the next event out of the heap."""
     m[0, G_HOLE] = 1
-    event = m[m[0, G_HEAP0], (SKIP << 2) + 2]
+    event = m[m[0, G_HEAP0], HEAP_ROOT + 2]
     cancel(m, event)
     return event

@@ -12,7 +12,6 @@ from wastedcores.engine.balance.v4_1_jit import attach_task, detach_task
 from wastedcores.engine.codes import (
     EV_KICK,
     EV_RESCHED,
-    EV_RUN,
     EV_SOFTIRQ,
     EV_STOP,
     EV_TICK,
@@ -37,7 +36,18 @@ from wastedcores.engine.life_jit import new_task
 from wastedcores.engine.load_jit import jiffies
 from wastedcores.engine.memory_jit import exclude, include, item, test
 from wastedcores.engine.program_jit import go_on, run_over
-from wastedcores.engine.queue_jit import cpu_event, pending
+from wastedcores.engine.queue_jit import (
+    FROM_NOWHERE,
+    FROM_RUNS,
+    FROM_TICKS,
+    cpu_event,
+    first,
+    pending,
+    take,
+    take_run,
+    take_tick,
+    time_of,
+)
 from wastedcores.engine.rebalance_jit import (
     nohz_enter,
     nohz_exit,
@@ -107,7 +117,6 @@ from wastedcores.engine.state import (
     GR_SGC,
     H_CPU,
     H_ONLINE,
-    INFINITE,
     LOW,
     MASK_ACTIVE,
     Q_CPU,
@@ -380,8 +389,17 @@ def timer(m, p):
 
 
 @inner
+def ticked(m, cpu):
+    """TICK."""
+    m[0, G_CPU] = cpu
+    tick(m, cpu)
+    if m[0, G_COMPUTING] == 0 and m[0, G_TIMERS] == 0:
+        m[0, G_STATUS] = ST_DEADLOCK
+
+
+@apart(VALUE)
 def dispatch(m, event):
-    """Handle one event; whether it was a tick."""
+    """Handle an event of the heap; whether it was a tick."""
     cpu = event >> SHIFT
     if cpu >= m[0, G_CPUS]:
         if cpu >= m[0, G_T0]:
@@ -390,14 +408,10 @@ def dispatch(m, event):
             m[0, G_CPU] = m[cpu, H_CPU]
             hotplug(m, cpu - m[0, G_STEP0])
         return False
-    kind = ((event & LOW) - R_EV) // 3
+    kind = ((event & LOW) - R_EV) >> 1
     m[0, G_CPU] = cpu
     if kind == EV_TICK:
-        tick(m, cpu)
-        if m[0, G_COMPUTING] == 0 and m[0, G_TIMERS] == 0:
-            m[0, G_STATUS] = ST_DEADLOCK
-    elif kind == EV_RUN:
-        run_over(m, cpu)
+        ticked(m, cpu)
     elif kind == EV_TTWU:
         ttwu_pending(m, cpu)
     elif kind == EV_KICK:
@@ -407,6 +421,20 @@ def dispatch(m, event):
     elif kind == EV_SOFTIRQ:
         run_rebalance(m, cpu)
     return kind == EV_TICK
+
+
+@inner
+def handle(m, source):
+    """Handle the next event, which is at ``source``; whether it was a tick."""
+    if source == FROM_TICKS:
+        ticked(m, take_tick(m))
+        return True
+    if source == FROM_RUNS:
+        cpu = take_run(m)
+        m[0, G_CPU] = cpu
+        run_over(m, cpu)
+        return False
+    return dispatch(m, take(m)) != 0
 
 
 @inner
@@ -458,10 +486,11 @@ def run(m):
             if m[0, G_LOG_N] + m[0, G_MARGIN] > m[0, G_LOG_ROOM]:
                 m[0, G_STATUS] = ST_LOG_FULL
                 break
-            now = queue_jit.first_time(m)
-            if now == INFINITE:
+            source = first(m)
+            if source == FROM_NOWHERE:
                 m[0, G_STATUS] = ST_DEADLOCK
                 break
+            now = time_of(m, source)
             if now > m[0, G_UNTIL]:
                 m[0, G_NOW] = m[0, G_UNTIL]
                 m[0, G_STATUS] = ST_UNTIL
@@ -471,9 +500,8 @@ def run(m):
                 m[0, G_STEPS] = 0
                 if now - m[0, G_JIFFY] * m[0, G_TICK] >= m[0, G_TICK]:
                     m[0, G_JIFFY] = now // m[0, G_TICK]
-            event = queue_jit.pop(m)
             m[0, G_EVENTS] += 1
-            was_tick = dispatch(m, event)
+            was_tick = handle(m, source)
         in_an_event = False
         for turn in range(turns):
             if turn > 0 and m[0, G_STATUS] == ST_RUNNING:

@@ -130,11 +130,10 @@ def start_stretch(m, cpu, p, delay):
     """The running task goes on for T_LEFT ns after ``delay``; RUN tells when that is over."""
     begin = m[0, G_NOW] + delay
     m[cpu, R_START] = begin
-    event = cpu_event(EV_RUN, cpu)
     if m[p, T_LEFT] < INFINITE:
-        queue_jit.push(m, event, begin + m[p, T_LEFT])
+        queue_jit.push_run(m, cpu, begin + m[p, T_LEFT])
     else:
-        queue_jit.cancel(m, event)
+        queue_jit.cancel(m, cpu_event(EV_RUN, cpu))
 
 
 @inner
@@ -322,7 +321,7 @@ def leave_idle(m, cpu):
     if m[cpu, R_STOPPED] != 0:
         m[cpu, R_STOPPED] = 0
         catch_up_idle(m, cpu)
-        queue_jit.push(m, cpu_event(EV_TICK, cpu), next_tick(m, cpu))
+        queue_jit.push_tick(m, cpu, next_tick(m, cpu))
 
 
 @inner
@@ -467,7 +466,7 @@ def move_task(m, p, dst, why):
 @apart(NOTHING)
 def tick(m, cpu):
     """tick_sched_timer(): scheduler_tick(), then the SCHED softirq, then perhaps the end of ticking."""
-    queue_jit.push(m, cpu_event(EV_TICK, cpu), m[0, G_NOW] + m[0, G_TICK])
+    queue_jit.push_tick(m, cpu, m[0, G_NOW] + m[0, G_TICK])
     m[cpu, R_CLOCK] = m[0, G_NOW]
     if m[cpu, R_CURR] >= 0:
         task_tick(m, m[cpu, R_CURR])
