@@ -173,6 +173,7 @@ def decode(
         if i + AHEAD < end:
             prefetch(b, ref[k + np.uintp(AHEAD)] >> 16)
             prefetch(b, (ref[k + np.uintp(AHEAD)] >> 16) + 64)
+            prefetch(b, (ref[k + np.uintp(AHEAD)] >> 16) + 128)
         at, layout, what = ref[k] >> 16, np.uintp(ref[k] >> 8 & 255), np.uintp(ref[k] & 255)
         if what > LOST:  # no event; it told a name
             i += 1

@@ -65,7 +65,7 @@ _OPTIONAL = {"success"}
 
 @lru_cache(maxsize=16)
 def _state_numbers(print_fmt: str) -> tuple[Vocabulary, np.ndarray]:
-    """polars' numbers of all a kernel's prev_states, 512 mostly, and what keeps them alive."""
+    """What polars numbers all a kernel's prev_states, 512 mostly, and what keeps them alive."""
     vocabulary = Vocabulary()
     return vocabulary, vocabulary.numbers(state_names(print_fmt))
 
