@@ -29,7 +29,7 @@ from wastedcores.capture.process import Collector
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.readers import schedtrace as reader
 
-TURNS = 25  # of the pipe benchmark: many and short, because single runs are disturbed
+TURNS = 60  # of the pipe benchmark: many and short, because single runs are disturbed
 LOOPS = 100_000
 PAIRS = 21  # of windows with and without the checker
 WINDOW_S = 2.0
