@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from wastedcores.engine import codes
@@ -48,6 +49,27 @@ def test_quantum_of_two_is_16_ms_when_schedule_is_later_than_the_tick():
     # as recorded: schedule()'s clock is some us after the tick's, so 12 ms are not yet over at the third tick
     got = quanta("bulldozer8x8", 2, Costs(irq_ns=4_000))
     assert {round(q / MS) for q in got[2:]} == {16}
+
+
+def test_a_wake_up_looks_before_the_one_just_woken_has_arrived():
+    # overload_on_wakeup patch: CPU 4 counts as idle while the IPI for q is under way, so p, whose CPU is busy, is sent
+    # there too; it is queued wake_ns after that, and by then q runs
+    w = Workload("two wake-ups", random_phase=False)
+    meet = w.barrier(3)
+    for cpu in (1, 2, 3, 6, 7):
+        w.task(f"hog/{cpu}", Script().compute(20 * MS), allowed=[cpu], cpu=cpu)
+    w.task("noise", Script().compute(10 * MS), allowed=[5], cpu=5, start_ns=3 * MS)
+    for name, cpu, ms in (("q", 4, 1), ("p", 5, 2)):
+        w.task(name, Script().compute(ms * MS).barrier(meet, "block").compute(MS), cpu=cpu)
+    w.task("waker", Script().compute(5 * MS).barrier(meet, "block"), allowed=[0], cpu=0)
+    costs = Costs(wake_ns=800, ipi_ns=700, switch_ns=0)
+    machine = grid("two nodes", packages=2, cores_per_llc=4)
+    r = replay(w, machine, "v4.1+overload_on_wakeup:patch", costs=costs)
+    woken = r.trace.only("wakeup").collect().filter(pl.col("comm").is_in(["p", "q"]))
+    assert woken.select("ts_ns", "cpu", "comm").rows() == [
+        (5_001_500, 4, "q"),
+        (5_002_300, 4, "p"),
+    ]
 
 
 @pytest.mark.parametrize(("tasks", "contribution"), [(2, 511), (8, 127), (60, 17)])

@@ -15,6 +15,7 @@ from wastedcores.reference import (
     TaskSpec,
     arithmetic,
     balance,
+    fair,
     load,
     nohz,
     placement,
@@ -300,6 +301,22 @@ def test_group_construction__nodes_1_2_and_4_have_nobody_to_pull_from():
         node for node in range(8) if all(8 * node in g.cpus for g in k.rqs[8 * node].sd[-1].groups)
     ]
     assert alone == [1, 2, 4]
+
+
+def test_a_task_stays_as_hot_as_it_was_when_its_cpu_last_read_the_clock():
+    k = kernel(machine(2))
+    source, p = k.rqs[0], Task(99, "p", k.groups[0], frozenset(range(2)), cpu=0)
+    fair.set_task_rq(p, 0)
+    slept = k.now_ns
+    p.se.exec_start = slept
+    k.now_ns = slept + 300_000
+    fair.enqueue_task(k, source, p)
+    env = Env(k.rqs[1].sd[-1], 1, NEWLY_IDLE, set(k.active), None, src_cpu=0)
+    k.now_ns = slept + 3 * MS
+    # load_balance() of v4.1 does not update the source's clock; whatever happens on the source does
+    assert balance.task_hot(k, env, p)
+    nohz.update_blocked_averages(k, source)
+    assert not balance.task_hot(k, env, p)
 
 
 # --- section 6: placement ---------------------------------------------------------------------------------------------
