@@ -150,42 +150,40 @@ class Layout:
         """The domains of one rebuild; ``arrays``: DomainArrays."""
         a = arrays
         sets = [a.set_cpus[a.set_ptr[i] : a.set_ptr[i + 1]] for i in range(len(a.set_ptr) - 1)]
-        spans = [self._list(cpus) for cpus in sets]
-        masks = [self.mask(cpus) for cpus in sets]
-        c0, sd0 = len(self.c), len(self.sd)
+        spans = np.array([self._list(cpus) for cpus in sets], dtype=np.int64).reshape(-1, 2)
+        masks = np.array([self.mask(cpus) for cpus in sets], dtype=np.int64)
+        c0, gr0, sd0 = (sum(len(rows) for rows in part) for part in (self.c, self.gr, self.sd))
         _, first_of = np.unique(a.group_sgc, return_index=True)
-        for first in first_of:
-            self.c.append(_row({s.C_CAPACITY: 1024 * int(a.group_weight[first])}))
-        rings = []
-        for r in range(len(a.ring_ptr) - 1):
-            rings.append((len(self.gr), int(a.ring_ptr[r + 1] - a.ring_ptr[r])))
-            for g in a.ring_group[a.ring_ptr[r] : a.ring_ptr[r + 1]]:
-                start, number = spans[a.group_span[g]]
-                balance_start, balance_number = spans[a.group_mask[g]]
-                self.gr.append(
-                    _row(
-                        {
-                            s.GR_LIST: start,
-                            s.GR_N: number,
-                            s.GR_MASK: masks[a.group_span[g]],
-                            s.GR_BLIST: balance_start,
-                            s.GR_BN: balance_number,
-                            s.GR_SGC: c0 + a.group_sgc[g],
-                            s.GR_BAL: a.group_balance_cpu[g],
-                        }
-                    )
-                )
+        self.c.append(_rows_of(len(first_of), {s.C_CAPACITY: 1024 * a.group_weight[first_of]}))
+        ring = a.ring_group
+        span = a.group_span[ring]
+        balance = a.group_mask[ring]
+        groups = {
+            s.GR_LIST: spans[span, 0],
+            s.GR_N: spans[span, 1],
+            s.GR_MASK: masks[span],
+            s.GR_BLIST: spans[balance, 0],
+            s.GR_BN: spans[balance, 1],
+            s.GR_SGC: c0 + a.group_sgc[ring],
+            s.GR_BAL: a.group_balance_cpu[ring],
+        }
+        self.gr.append(_rows_of(len(ring), groups))
+        rows = np.arange(len(a.domain_cpu))
+        # a CPU's domains lie one behind the other, innermost first
+        inner = np.isin(rows, a.cpu_ptr[:-1])
+        outer = np.isin(rows + 1, a.cpu_ptr[1:])
+        domains = {column: getattr(a, name) for column, name in _SD.items()} | {
+            s.D_LEVEL: a.domain_index,
+            s.D_MASK: masks[a.domain_span],
+            s.D_GROUPS: gr0 + a.ring_ptr[a.domain_ring],
+            s.D_NGROUPS: np.diff(a.ring_ptr)[a.domain_ring],
+            s.D_CHILD: np.where(inner, -1, sd0 + rows - 1),
+            s.D_PARENT: np.where(outer, -1, sd0 + rows + 1),
+        }
+        self.sd.append(_rows_of(len(rows), domains))
         per_cpu: list[int] = []
         for cpu in range(self.cpus):
             first, last = int(a.cpu_ptr[cpu]), int(a.cpu_ptr[cpu + 1])
-            for i in range(first, last):
-                row = _row({column: getattr(a, name)[i] for column, name in _SD.items()})
-                row[s.D_LEVEL] = a.domain_index[i]
-                row[s.D_MASK] = masks[a.domain_span[i]]
-                row[s.D_GROUPS], row[s.D_NGROUPS] = rings[a.domain_ring[i]]
-                row[s.D_CHILD] = sd0 + i - 1 if i > first else -1
-                row[s.D_PARENT] = sd0 + i + 1 if i + 1 < last else -1
-                self.sd.append(row)
             llc = int(a.sd_llc[cpu])
             llc_id = int(sets[a.domain_span[llc]][0]) if llc >= 0 else cpu
             per_cpu += [sd0 + first, last - first, llc_id]
@@ -215,9 +213,9 @@ class Layout:
             (s.G_Q0, n * self.groups),
             (s.G_SE0, n * self.groups),
             (s.G_TG0, self.groups),
-            (s.G_SD0, len(self.sd)),
-            (s.G_GR0, len(self.gr)),
-            (s.G_C0, len(self.c)),
+            (s.G_SD0, sum(map(len, self.sd))),
+            (s.G_GR0, sum(map(len, self.gr))),
+            (s.G_C0, sum(map(len, self.c))),
             (s.G_Y0, self.waits),
             (s.G_TEMPLATE0, self.templates),
             (s.G_STEP0, len(hotplug)),
@@ -245,10 +243,11 @@ class Layout:
             (s.G_SD0, self.sd),
             (s.G_GR0, self.gr),
             (s.G_C0, self.c),
-            (s.G_MASK0, self.masks),
+            (s.G_MASK0, [self.masks]),
         ):
-            if rows:
-                m[g[column] : g[column] + len(rows)] = rows
+            if any(map(len, rows)):
+                every = np.concatenate(rows)
+                m[g[column] : g[column] + len(every)] = every
         self._link(m, g)
         # nothing is to happen; the place before the ring's first is in the past
         m[g[s.G_TICKS0] : g[s.G_RUNS0], : s.LIST : 4] = s.INFINITE
@@ -266,8 +265,8 @@ class Layout:
 
     def _link(self, m: np.ndarray, g: np.ndarray) -> None:
         """Numbers counted from the start of a section become rows of the table."""
-        sd = slice(int(g[s.G_SD0]), int(g[s.G_SD0]) + len(self.sd))
-        gr = slice(int(g[s.G_GR0]), int(g[s.G_GR0]) + len(self.gr))
+        sd = slice(int(g[s.G_SD0]), int(g[s.G_GR0]))
+        gr = slice(int(g[s.G_GR0]), int(g[s.G_C0]))
         for column in (s.D_CHILD, s.D_PARENT):
             values = m[sd, column]
             m[sd, column] = np.where(values >= 0, values + g[s.G_SD0], -1)
@@ -290,11 +289,11 @@ def cpus_of(row: np.ndarray, cpus: int) -> list[int]:
     return [c for c in range(cpus) if (int(row[c >> s.WORD_SHIFT]) >> (c & s.WORD_LOW)) & 1]
 
 
-def _row(values: dict[int, Any]) -> np.ndarray:
-    row = np.zeros(s.WIDTH, dtype=np.int64)
-    for column, value in values.items():
-        row[column] = value
-    return row
+def _rows_of(number: int, values: dict[int, Any]) -> np.ndarray:
+    out = np.zeros((number, s.WIDTH), dtype=np.int64)
+    for column, of_each in values.items():
+        out[:, column] = of_each
+    return out
 
 
 def _rows(elements: int) -> int:

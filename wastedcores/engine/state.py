@@ -29,7 +29,8 @@ INFINITE = 1 << 62
 WORD_SHIFT = 5
 WORD_LOW = 31
 
-# A line of the cache has eight columns. What a tick reads of an entity, a queue and a CPU lies in two lines of each.
+# A line of the cache has eight columns. What a tick reads of an entity or a queue lies in two lines, of a
+# CPU in three.
 
 # --- sched_entity and sched_avg (also the first columns of a task) ---------------------------------------------------------
 (
@@ -100,18 +101,18 @@ WORD_LOW = 31
 # --- rq ---------------------------------------------------------------------------------------------------------------
 (
     R_CURR,  # running task, -1 idle
+    R_NR,  # nr_running
+    R_WAKE,  # head of the wake list
     R_NEED,  # need_resched
     R_NEXT_BALANCE,
-    R_BUSY_SD,  # row of sd_busy, -1
-    R_NOHZ_IDLE,  # sd_busy->nohz_idle
-    R_IN_MASK,  # in nohz.idle_cpus_mask
+    R_FRESH,  # 1: the running task was just switched in and has not gone on yet
     R_EV,  # future events of the CPU by kind, seven: time, sequence (0: not pending)
 ) = range(7)
 (
-    R_NR,  # nr_running
-    R_WAKE,  # head of the wake list
     R_START,  # when the present stretch of the running task began
-    R_FRESH,  # 1: the running task was just switched in and has not gone on yet
+    R_SD,  # row of the innermost domain
+    R_CAP,
+    R_DELAY,  # ns before it goes on
     R_LAST_TICK,  # last_load_update_tick; here begins a line of the cache
     R_LOAD0,
     _L1,
@@ -120,12 +121,12 @@ WORD_LOW = 31
     _L4,
     R_IDLE_BALANCE,
     R_NSD,
-    R_SD,  # row of the innermost domain
     R_CLOCK,  # its clock (update_rq_clock()): when it was last read, not now
-    R_CAP,
+    R_BUSY_SD,  # row of sd_busy, -1
+    R_NOHZ_IDLE,  # sd_busy->nohz_idle
+    R_IN_MASK,  # in nohz.idle_cpus_mask
     R_CAP_ORIG,
     R_ILB,  # 1 + the CPU its pass as idle balancer looks at next, 0: no pass under way
-    R_DELAY,  # ns before it goes on
     R_STOPPED,  # tick stopped
     R_LOADW,  # load.weight
     R_LOGGED,  # last load.weight in the log
