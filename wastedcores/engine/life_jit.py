@@ -17,11 +17,7 @@ from wastedcores.engine.draw_jit import stream
 from wastedcores.engine.load_jit import jiffies
 from wastedcores.engine.log_jit import pid_of, record
 from wastedcores.engine.memory_jit import item
-from wastedcores.engine.sched_jit import (
-    fork_task,
-    move_group,
-    try_to_wake_up,
-)
+from wastedcores.engine.sched_jit import move_group
 from wastedcores.engine.state import (
     G_COMPUTING,
     G_CPU,
@@ -60,6 +56,7 @@ from wastedcores.engine.state import (
     WIDTH,
 )
 from wastedcores.engine.sync_jit import block
+from wastedcores.engine.wake_jit import fork_task, try_to_wake_up
 
 
 @inner

@@ -46,13 +46,7 @@ from wastedcores.engine.entity_jit import clear_buddies, dequeue_task, enqueue_t
 from wastedcores.engine.life_jit import exit_task, fork, set_nice, sleep
 from wastedcores.engine.log_jit import pid_of, record
 from wastedcores.engine.memory_jit import test
-from wastedcores.engine.sched_jit import (
-    fallback_cpu,
-    move_group,
-    move_task,
-    select_task_rq,
-    start_stretch,
-)
+from wastedcores.engine.sched_jit import move_group, move_task
 from wastedcores.engine.signal_jit import signal_op
 from wastedcores.engine.state import (
     G_CPU,
@@ -89,6 +83,7 @@ from wastedcores.engine.state import (
     Y_COUNT,
     Y_STOPPED,
 )
+from wastedcores.engine.stretch_jit import start_stretch
 from wastedcores.engine.sync_jit import (
     GRANTED,
     barrier,
@@ -102,6 +97,7 @@ from wastedcores.engine.sync_jit import (
 )
 from wastedcores.engine.vmstat_jit import page_counter_op, round_jiffies, sleep_jiffies
 from wastedcores.engine.vtime_jit import update_curr
+from wastedcores.engine.wake_jit import fallback_cpu, select_task_rq
 
 MAX_STEPS = 100_000
 

@@ -1,4 +1,4 @@
-"""The core: wake-up, fork, schedule, tick, stopper (kernel/sched/core.c, v4.1; docs/replay-semantics.md, sections 3 and 5)."""
+"""The core: schedule, stopper, tick (kernel/sched/core.c, v4.1; docs/replay-semantics.md, sections 3 and 5)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,16 @@ from wastedcores.engine.cfs_jit import (
     task_tick,
 )
 from wastedcores.engine.codes import (
-    EV_RUN,
     EV_SOFTIRQ,
     EV_STOP,
     EV_TICK,
-    EV_TTWU,
-    LOG_FORK,
     LOG_SWITCH,
     LOG_WAKEUP,
-    LOG_WAKEUP_NEW,
     S_DEAD,
     S_READY,
-    S_WAKING,
-    SD_BALANCE_FORK,
-    SD_BALANCE_WAKE,
-    ST_NO_CPU,
     W_LOCK,
-    WHY_FORK,
-    WHY_WAKEUP,
 )
-from wastedcores.engine.design.seam_jit import ASK_PLACE, ASK_PULL, ASK_TICK, ask, designed
+from wastedcores.engine.design.seam_jit import ASK_PULL, ASK_TICK, ask, designed
 from wastedcores.engine.entity_jit import add_nr_running, dequeue_task, enqueue_task
 from wastedcores.engine.load_jit import (
     catch_up_idle,
@@ -43,8 +33,6 @@ from wastedcores.engine.load_jit import (
     weighted_cpuload,
 )
 from wastedcores.engine.log_jit import log_migrate, pid_of, record
-from wastedcores.engine.memory_jit import test
-from wastedcores.engine.pelt_jit import synchronize_decay
 from wastedcores.engine.queue_jit import cpu_event
 from wastedcores.engine.rebalance_jit import (
     idle_balance,
@@ -56,235 +44,45 @@ from wastedcores.engine.rebalance_jit import (
 )
 from wastedcores.engine.state import (
     G_COMPUTING,
-    G_CPU,
     G_CPUS,
-    G_CULPRIT,
-    G_IPI,
     G_IRQ,
     G_NOW,
     G_SKEW,
     G_SPIN,
-    G_STATUS,
     G_SWITCH,
     G_TICK,
     G_WAKE,
     INFINITE,
-    MASK_ACTIVE,
-    Q_CURR,
-    Q_MIN_V,
     Q_NR,
-    Q_REMOVED,
     R_ACTIVE,
-    R_AVG_IDLE,
     R_CLOCK,
     R_CURR,
     R_DELAY,
     R_FRESH,
     R_IDLE_BALANCE,
-    R_IDLE_STAMP,
     R_ILB,
     R_KEEP_TICK,
     R_KICK,
     R_LAST_TICK,
-    R_LLC_ID,
-    R_MAX_IDLE_COST,
     R_NEED,
-    R_NODE,
-    R_START,
     R_STOPPED,
-    R_WAKE,
-    SE_DECAY_COUNT,
     SE_EXEC_START,
-    SE_LOAD,
     SE_PARENT,
-    SE_Q,
-    SE_VRUNTIME,
     T_CPU,
-    T_HOME,
     T_KHEAD,
     T_LEFT,
-    T_MASK,
-    T_NALLOWED,
     T_OBJ,
-    T_RAN_SPIN,
     T_SPIN,
     T_STATE,
     T_TG,
     T_WAIT,
-    T_WNEXT,
     Y_COUNT,
     Y_OWNER,
 )
-from wastedcores.engine.vtime_jit import init_task_runnable_average, place_entity, update_curr
+from wastedcores.engine.stretch_jit import stop_stretch
 from wastedcores.engine.waits_jit import leave
-from wastedcores.engine.wakeup.v4_1_jit import record_wakee, select_task_rq_fair
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
-
-
-# --- stretches of running -----------------------------------------------------------------------------------------------
-
-
-@inner
-def start_stretch(m, cpu, p, delay):
-    """The running task goes on for T_LEFT ns after ``delay``; RUN tells when that is over."""
-    begin = m[0, G_NOW] + delay
-    m[cpu, R_START] = begin
-    if m[p, T_LEFT] < INFINITE:
-        queue_jit.push_run(m, cpu, begin + m[p, T_LEFT])
-    else:
-        queue_jit.cancel(m, cpu_event(EV_RUN, cpu))
-
-
-@inner
-def stop_stretch(m, cpu, p):
-    """The running task is interrupted: what it ran is taken off T_LEFT."""
-    queue_jit.cancel(m, cpu_event(EV_RUN, cpu))
-    ran = m[0, G_NOW] - m[cpu, R_START]
-    if ran > 0:
-        if m[p, T_SPIN] != 0:
-            m[p, T_RAN_SPIN] += ran
-        if m[p, T_LEFT] < INFINITE:
-            m[p, T_LEFT] -= ran
-    m[p, T_LEFT] = max(m[p, T_LEFT], 0)
-
-
-# --- placement ----------------------------------------------------------------------------------------------------------
-
-
-@apart(VALUE)
-def fallback_cpu(m, p, cpu):
-    """select_fallback_rq(): an allowed active CPU, those of the node first; -1 if there is none."""
-    node = m[cpu, R_NODE]
-    first = -1
-    for c in range(m[0, G_CPUS]):
-        if test(m, MASK_ACTIVE, c) and test(m, m[p, T_MASK], c):
-            if m[c, R_NODE] == node:
-                return c
-            if first < 0:
-                first = c
-    if first < 0:
-        m[0, G_STATUS] = ST_NO_CPU
-        m[0, G_CULPRIT] = p
-        return cpu
-    return first
-
-
-@apart(VALUE)
-def select_task_rq(m, p, flag, sync):
-    """select_task_rq()."""
-    cpu = m[p, T_CPU]
-    if m[p, T_NALLOWED] > 1 and designed(m):
-        cpu = ask(m, ASK_PLACE, p, flag, sync)
-    elif m[p, T_NALLOWED] > 1:
-        cpu = select_task_rq_fair(m, p, cpu, flag, m[0, G_CPU], sync)
-    if not test(m, m[p, T_MASK], cpu) or not test(m, MASK_ACTIVE, cpu):
-        cpu = fallback_cpu(m, p, m[p, T_CPU])
-    return cpu
-
-
-@apart(NOTHING)
-def activate_woken(m, p, cpu):
-    """ttwu_do_activate(), ttwu_do_wakeup()."""
-    m[p, T_STATE] = S_READY
-    enqueue_task(m, p, True, True)
-    check_preempt(m, cpu, p)
-    here = m[0, G_CPU]
-    record(m, LOG_WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, R_CURR]), here, -1, -1)
-    if m[cpu, R_IDLE_STAMP] != 0:
-        delta = m[0, G_NOW] - m[cpu, R_IDLE_STAMP]
-        # update_avg(): C shifts negative numbers arithmetically
-        m[cpu, R_AVG_IDLE] += (delta - m[cpu, R_AVG_IDLE]) >> 3
-        most = 2 * m[cpu, R_MAX_IDLE_COST]
-        m[cpu, R_AVG_IDLE] = min(m[cpu, R_AVG_IDLE], most)
-        m[cpu, R_IDLE_STAMP] = 0
-
-
-@apart(NOTHING)
-def try_to_wake_up(m, p, sync):
-    """try_to_wake_up() from the context of CPU G_CPU."""
-    choose_cpu(m, p, sync)
-    queue_woken(m, p)
-
-
-@apart(NOTHING)
-def choose_cpu(m, p, sync):
-    """The first part of try_to_wake_up(): where the task is to run."""
-    here = m[0, G_CPU]
-    m[0, G_COMPUTING] += 1
-    old = m[p, T_CPU]
-    m[p, SE_VRUNTIME] -= m[m[p, SE_Q], Q_MIN_V]
-    record_wakee(m, m[here, R_CURR], p)
-    cpu = select_task_rq(m, p, SD_BALANCE_WAKE, sync)
-    if cpu != old:
-        log_migrate(m, p, old, cpu, WHY_WAKEUP)
-        # migrate_task_rq_fair(): leave the blocked load behind
-        if m[p, SE_DECAY_COUNT] != 0:
-            decays = synchronize_decay(m, p)
-            m[p, SE_DECAY_COUNT] = -decays
-            m[m[p, SE_Q], Q_REMOVED] += m[p, SE_LOAD]
-        m[p, SE_EXEC_START] = 0
-        set_task_rq(m, p, cpu)
-    m[p, T_STATE] = S_WAKING
-
-
-@apart(NOTHING)
-def queue_woken(m, p):
-    """The second part, ttwu_queue(): on the runqueue, or on the wake list of a CPU that shares no cache with this one."""
-    here = m[0, G_CPU]
-    cpu = m[p, T_CPU]
-    if not test(m, MASK_ACTIVE, cpu):
-        # it went offline meanwhile
-        up = fallback_cpu(m, p, cpu)
-        log_migrate(m, p, cpu, up, WHY_WAKEUP)
-        set_task_rq(m, p, up)
-        cpu = up
-    if m[cpu, R_LLC_ID] == m[here, R_LLC_ID] or designed(m):
-        # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
-        activate_woken(m, p, cpu)
-        return
-    if m[cpu, R_WAKE] < 0:
-        queue_jit.push(m, cpu_event(EV_TTWU, cpu), m[0, G_NOW] + m[0, G_IPI])
-    m[p, T_WNEXT] = m[cpu, R_WAKE]
-    m[cpu, R_WAKE] = p
-
-
-@apart(NOTHING)
-def ttwu_pending(m, cpu):
-    """sched_ttwu_pending(): last in, first out."""
-    p = m[cpu, R_WAKE]
-    m[cpu, R_WAKE] = -1
-    while p >= 0:
-        following = m[p, T_WNEXT]
-        activate_woken(m, p, cpu)
-        p = following
-
-
-@apart(NOTHING)
-def fork_task(m, p, cpu, parent):
-    """task_fork_fair() on ``cpu``, then wake_up_new_task(); ``parent`` -1: a top-level task starts."""
-    m[0, G_COMPUTING] += 1
-    set_task_rq(m, p, cpu)
-    q = m[p, SE_Q]
-    m[cpu, R_CLOCK] = m[0, G_NOW]
-    update_curr(m, q)
-    curr = m[q, Q_CURR]
-    m[p, SE_VRUNTIME] = m[curr, SE_VRUNTIME] if curr >= 0 else 0
-    place_entity(m, q, p, True)
-    m[p, SE_VRUNTIME] -= m[q, Q_MIN_V]
-    pid = pid_of(m, p)
-    by = pid_of(m, parent)
-    record(m, LOG_FORK, cpu, pid, by, -1, -1, -1)
-    dst = select_task_rq(m, p, SD_BALANCE_FORK, False)
-    if dst != cpu:
-        log_migrate(m, p, cpu, dst, WHY_FORK)
-        set_task_rq(m, p, dst)
-    init_task_runnable_average(m, p)
-    m[p, T_HOME] = m[dst, R_NODE]
-    m[p, T_STATE] = S_READY
-    enqueue_task(m, p, False, False)
-    record(m, LOG_WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
-    check_preempt(m, dst, p)
 
 
 @apart(NOTHING)
@@ -303,9 +101,6 @@ def move_group(m, p, group):
         set_next_entity(m, se)
         se = m[se, SE_PARENT]
     enqueue_task(m, p, False, False)
-
-
-# --- schedule -----------------------------------------------------------------------------------------------------------
 
 
 @inner

@@ -13,12 +13,6 @@ from wastedcores.engine.codes import (
     W_LOCK,
     W_NOTHING,
 )
-from wastedcores.engine.sched_jit import (
-    choose_cpu,
-    queue_woken,
-    start_stretch,
-    stop_stretch,
-)
 from wastedcores.engine.state import (
     G_COMPUTING,
     G_CULPRIT,
@@ -46,7 +40,9 @@ from wastedcores.engine.state import (
     Y_STOPPED,
     Y_TAIL,
 )
+from wastedcores.engine.stretch_jit import start_stretch, stop_stretch
 from wastedcores.engine.waits_jit import append, unlink
+from wastedcores.engine.wake_jit import choose_cpu, queue_woken
 
 # T_SPIN: 0 not spinning, 1 waiting, 2 granted: runs out its last spin_ns
 GRANTED = 2

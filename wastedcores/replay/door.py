@@ -134,7 +134,7 @@ def _prepare(
 ) -> np.ndarray:
     """Everything as arrays, in the state of docs/replay-semantics.md, section 7."""
     from wastedcores.engine.build import Layout, bits_of
-    from wastedcores.engine.run_jit import add_step, add_top, start_state
+    from wastedcores.engine.start_jit import add_step, add_top, start_state
 
     if trees is None:
         trees = domain_events(with_steps(machine, program), kernel.linux)
