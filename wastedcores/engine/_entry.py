@@ -3,7 +3,7 @@
 numba makes a C callback of two functions: an entry that asks whether the other, which it may not inline, failed, and reports
 that to Python. It also leaves every helper callable by others, so each goes on saying whether it failed. The engine's functions
 cannot fail, a tick goes through ten of them, and nobody else calls their helpers: the body moves into the entry, and what is
-linked in is known to be called from here only. A tenth to a sixth of the time of an event (measured 2026-11-21).
+linked in is known to be called from here only. Without this an event took 17 to 23 % longer (measured 2026-11-21).
 """
 
 from __future__ import annotations

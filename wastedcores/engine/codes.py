@@ -67,7 +67,7 @@ MODE_SPIN = 0
 MODE_BLOCK = 1
 MODE_SPIN_BLOCK = 2
 
-# --- future events; the id of an event is kind * cpus + cpu for the first seven -------------------------------------------
+# --- future events of a CPU, in the order of their words from R_EV on -----------------------------------------------------
 EV_TICK = 0
 EV_RUN = 1
 EV_RESCHED = 2
@@ -75,7 +75,7 @@ EV_TTWU = 3
 EV_KICK = 4
 EV_STOP = 5
 EV_SOFTIRQ = 6
-# then the hotplug steps, then one timer a task
+# besides: a hotplug step (H_EV) and the timer of a task (T_EV)
 
 # --- trace records ----------------------------------------------------------------------------------------------------
 LOG_NR_RUNNING = 0
