@@ -225,8 +225,12 @@ def run(m):
             m[0, G_EVENTS] += 1
             was_tick = handle(m, source)
         in_an_event = False
-        for turn in range(turns):
-            if turn > 0 and m[0, G_STATUS] == ST_RUNNING:
-                ask(m, ASK_SETTLE, 0, 0, 0)
+        turn = turns
+        while True:
             after_event(m, was_tick)
+            turn -= 1
+            if turn == 0:
+                break
+            if m[0, G_STATUS] == ST_RUNNING:
+                ask(m, ASK_SETTLE, 0, 0, 0)
     return m[0, G_STATUS]
