@@ -9,6 +9,7 @@ import ctypes
 import mmap
 import threading
 import weakref
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,4 +88,9 @@ def populate(array: np.ndarray) -> None:
 def _madvise(array: np.ndarray, advice: int) -> None:
     begin = array.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
     size = ctypes.c_size_t(array.ctypes.data + array.nbytes - begin)
-    ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), size, advice)
+    _libc().madvise(ctypes.c_void_p(begin), size, advice)
+
+
+@lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
