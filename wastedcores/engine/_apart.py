@@ -25,7 +25,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
-from wastedcores.engine._entry import EntryCompiler
+from wastedcores.engine._entry import options
 from wastedcores.engine._jit import CACHE_FOLDER, config
 from wastedcores.engine._table import table_type
 
@@ -61,9 +61,9 @@ class Unit:
             self._compiled = numba.cfunc(
                 self.signature,
                 cache=CACHE_FOLDER is not None,
-                pipeline_class=EntryCompiler,
                 nogil=True,
                 error_model="numpy",
+                **options(),
             )(self.__wrapped__)
         finally:
             config.CACHE_DIR = before
