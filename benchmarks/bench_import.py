@@ -121,7 +121,7 @@ def run() -> list[dict]:
         ("writing the rows as Parquet alone, by polars", "write", None),
         ("import of perf script text", "text", 5.0),
     ]
-    table = [
+    rows = [
         {
             "name": name,
             "value": median["perf"] / median[key],
@@ -133,7 +133,7 @@ def run() -> list[dict]:
         }
         for name, key, goal in speedups
     ]
-    table.append(
+    rows.append(
         {
             "name": "memory of a text import",
             "value": rss / 2**20,
@@ -143,4 +143,4 @@ def run() -> list[dict]:
             "note": f"peak RSS, {size / 2**30:.1f} GiB of text in {took:.1f} s",
         }
     )
-    return table
+    return rows

@@ -9,8 +9,6 @@ from numba.core import types
 
 from wastedcores.engine._entry import options
 
-pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
-
 
 def test_the_installed_numba_is_known() -> None:
     """The benchmarks' figures are of this; a new numba has to be looked at."""
