@@ -19,7 +19,7 @@ report: $(STAMP) ## main job on the bundled recording of the group-imbalance bug
 	@$(BIN)/wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/group-imbalance
 
 test: $(STAMP)   ## the test suite (root-only and browser tests run where they can)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not live"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "not live"
 	@$(BIN)/python -m pytest -m live   # alone: they leave a CPU idle on purpose and look at the whole machine
 
 lab: $(STAMP)    ## JupyterLab on the notebooks

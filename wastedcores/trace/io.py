@@ -45,7 +45,7 @@ class TextFormat(NamedTuple):
 
     looks_like: Callable[[str], bool]
     complete: Callable[[str], bool]
-    read: Callable[[TextSource, Facts], Iterator[pl.DataFrame]]
+    read: Callable[[TextSource, Facts], Generator[pl.DataFrame, None, None]]
 
 
 class BinaryFormat(NamedTuple):
@@ -53,7 +53,7 @@ class BinaryFormat(NamedTuple):
 
     magic: bytes
     source: Callable[[Path], Any]
-    read: Callable[[Any, Facts], Iterator[pl.DataFrame]]
+    read: Callable[[Any, Facts], Generator[pl.DataFrame, None, None]]
 
 
 class FolderFormat(NamedTuple):
@@ -61,7 +61,7 @@ class FolderFormat(NamedTuple):
 
     looks_like: Callable[[Path], bool]
     source: Callable[[Path], Any]
-    read: Callable[[Any, Facts], Iterator[pl.DataFrame]]
+    read: Callable[[Any, Facts], Generator[pl.DataFrame, None, None]]
 
 
 #: format -> how to read its text
@@ -130,9 +130,9 @@ def sniff(path: Path) -> str:
         return "schedlog"
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
-        f"{path}: not a trace this package reads; it begins with {shown!r}. Expected ftrace text or a trace-cmd "
-        "report, perf script text, sched_profiler text, KUtrace JSON (each plain or .gz, .xz, .zst), a Parquet file of "
-        "ours, or rings of SchedLog."
+        f"{path}: not a trace this package reads; it begins with {shown!r}. Expected perf.data, trace.dat, a "
+        "capture of ours, Parquet of ours or systing's, rings of SchedLog, or text: ftrace's, trace-cmd report's, perf "
+        "script's, sched_profiler's, KUtrace's JSON (plain or .gz, .xz, .zst)."
     )
 
 
@@ -246,11 +246,13 @@ class _Import:
 
     def frames(self) -> Generator[pl.DataFrame, None, None]:
         """Event tables of the full schema, in order of time."""
-        ordered = in_order(self.seen.ranges(self.read(self.source, self.facts)), self.path)
+        reading = self.read(self.source, self.facts)
+        ordered = in_order(self.seen.ranges(reading), self.path)
         try:
             for frame in self.seen.order(ordered):
                 yield conform(frame.drop("line", strict=False), str(self.path))
-        finally:
+        finally:  # an error that is still held would keep it open (_held.py)
+            reading.close()
             if isinstance(self.source, Held):
                 self.source.close()
         if not self.seen.events:

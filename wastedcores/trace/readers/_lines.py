@@ -14,7 +14,7 @@ from wastedcores.trace.check import MAX_CPUS
 from wastedcores.trace.readers._blocks import TextSource
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.readers._payload import KIND_OF, clean_comm, parse_payloads
-from wastedcores.trace.readers._pipeline import ordered_map
+from wastedcores.trace.readers._pipeline import OrderedMap
 from wastedcores.trace.readers._scan import Scanner, count, merge
 from wastedcores.trace.readers._wakings import settle_wakings
 
@@ -55,7 +55,7 @@ def read_lines(source: TextSource, facts: Facts, dialect: Dialect) -> Iterator[p
     state = _State()
     scanner = Scanner(perf=dialect.perf, waking=lambda: facts.waking is not False)
     last_fast = 0
-    for scanned in ordered_map(scanner.scan, source.blocks()):
+    for scanned in source.hold(OrderedMap(scanner.scan, source.blocks())):
         fast, rest = scanned.events, scanned.rest
         count(scanned, facts)
         if rest.height:

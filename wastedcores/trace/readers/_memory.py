@@ -28,6 +28,7 @@ class _Shelf:
 
     def __init__(self) -> None:
         self._kept: list[mmap.mmap] = []
+        self._bytes = 0
         self._lock = threading.RLock()  # the collector of garbage may put while its thread takes
 
     def take(self, size: int) -> mmap.mmap | None:
@@ -38,13 +39,15 @@ class _Shelf:
                 return None
             best = min(fit, key=len)
             self._kept.remove(best)
+            self._bytes -= len(best)
             return best
 
     def put(self, memory: mmap.mmap) -> None:
         with self._lock:
             self._kept.append(memory)
-            while sum(map(len, self._kept)) > _KEPT_BYTES:
-                self._kept.pop(0)
+            self._bytes += len(memory)
+            while self._bytes > _KEPT_BYTES:
+                self._bytes -= len(self._kept.pop(0))
 
 
 _shelf = _Shelf()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import polars as pl
 
@@ -38,6 +38,6 @@ def looks_like(line: str) -> bool:
     return bool(re.match(rf"# tracer:|cpus=\d+\s*$|{ENVELOPE}", line))
 
 
-def read(source: TextSource, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Yield event tables (schema columns and ``line``) in file order."""
     yield from read_lines(source, facts, DIALECT)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 import polars as pl
@@ -76,7 +76,7 @@ def complete(line: str) -> bool:
     return line.rstrip().endswith(("]}", "],", "]"))
 
 
-def read(source: TextSource, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Yield one event table, in order of time.
 
     Raises

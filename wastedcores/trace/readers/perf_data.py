@@ -6,7 +6,7 @@ import hashlib
 import mmap
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -80,7 +80,7 @@ class Source:
         self.sha256 = digest.hexdigest()
 
 
-def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Yield event tables in order of time."""
     data = mapped = source.map()
     with ExitStack() as stack:

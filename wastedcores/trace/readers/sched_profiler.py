@@ -8,7 +8,7 @@ profiler was started later than the change) is found in the columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -86,7 +86,7 @@ class _State:
     kinds: dict[str, int] = field(default_factory=dict)
 
 
-def read(source: TextSource, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Yield event tables (schema columns and ``line``) in file order."""
     state = _State()
     for block in source.blocks():

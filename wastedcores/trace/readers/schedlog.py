@@ -14,7 +14,7 @@ under which context switches and runqueue sizes follow from one another.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -163,7 +163,7 @@ def _sane(records: NDArray[np.void]) -> bool:
     )
 
 
-def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Yield event tables in order of time.
 
     Raises

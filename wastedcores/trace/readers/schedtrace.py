@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -131,7 +131,7 @@ def _header(line: bytes, path: Path) -> dict[str, Any]:
     return meta
 
 
-def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Event tables, each in order of time, overlapping its neighbours by what a drain of all CPUs takes.
 
     Parameters

@@ -11,7 +11,7 @@ What ran on a CPU before its first slice is not in the tables: the CPU is unknow
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -125,7 +125,7 @@ def _scan(file: Path, columns: tuple[str, ...]) -> pl.LazyFrame:
     return table.select(columns)
 
 
-def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Yield event tables in order of time, a window of it each.
 
     Raises

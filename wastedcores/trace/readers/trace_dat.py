@@ -6,7 +6,8 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -25,7 +26,7 @@ class Source(TextSource):
     """A trace.dat file; ``sha256`` is that of the file itself, lines are those of the report."""
 
 
-def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
+def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
     """Yield event tables (schema columns and ``line``) in the order of the report.
 
     Raises
@@ -54,8 +55,8 @@ def read(source: Source, facts: Facts) -> Iterator[pl.DataFrame]:
             raise TraceFormatError(
                 f"{source.path}: trace-cmd report cannot read it: {said or 'no reason given'}."
             )
-        report = TextSource(text, complete)
-        yield from ftrace.read(report, facts)
+        with closing(TextSource(text, complete)) as report:
+            yield from ftrace.read(report, facts)
     source.lines = report.lines
     with source.path.open("rb") as file:
         source.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
