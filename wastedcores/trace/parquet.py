@@ -101,7 +101,16 @@ def stream_parquet(
     path = Path(path)
     failure: list[BaseException] = []
     stopped = threading.Event()
+    reading = threading.Lock()
+    coming = iter(frames)
     facts = _Facts()
+
+    def following() -> pl.DataFrame | None:
+        with reading:
+            frame = None if stopped.is_set() else next(coming, None)
+            if frame is not None:
+                facts.add(frame)
+            return frame
 
     def source(
         with_columns: list[str] | None,
@@ -110,10 +119,7 @@ def stream_parquet(
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
         try:
-            for frame in frames:
-                if stopped.is_set():
-                    return
-                facts.add(frame)
+            while (frame := following()) is not None:
                 yield frame.select(with_columns) if with_columns else frame
         except BaseException as e:  # polars would wrap it: keep the real one
             failure.append(e)
@@ -144,6 +150,8 @@ def stream_parquet(
                 pool.submit(write).result()
             finally:
                 stopped.set()
+                with reading:  # polars may return while one of its threads is still at it
+                    pass
         part.replace(path)
         folder.rmdir()
     except BaseException as e:
