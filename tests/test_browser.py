@@ -9,10 +9,14 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import scorecards
 
+from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.picture import browser
+from wastedcores.figures.scene import Scene
+from wastedcores.figures.states import States
 from wastedcores.report import report
 from wastedcores.resources import notebooks
 
@@ -72,6 +76,35 @@ def test_report_first_screen_has_verdict_numbers_and_picture(page):
             chrome.js("document.querySelector('.wc-violations').getBoundingClientRect().top") < 300
         )
         assert bottom < 900
+
+
+def test_report_numbers_of_two_runs_are_seen_at_once(page):
+    from chromium import Chromium
+
+    with Chromium(1100, 900) as chrome:
+        chrome.open(page.as_uri())
+        chrome.until("document.querySelectorAll('.wc-numbers').length")
+        assert chrome.js("document.querySelectorAll('.wc-numbers .wc-badge').length") == 2
+        table = "document.querySelector('.wc-scroll:has(.wc-numbers)')"
+        assert chrome.js(f"{table}.scrollWidth <= {table}.clientWidth")
+
+
+def test_times_late_in_a_trace_are_in_the_unit_of_the_axis(tmp_path):
+    from chromium import Chromium
+
+    at, end = 20_975 * 10**6, 30 * 10**9
+    ts = np.array([0, 0, at + 40 * 10**6], np.int64)
+    told = [(ts, np.array([0, 1, 0], np.int32), np.array([2, 0, 1], np.int32))]
+    late = Scene(States.collect(told, 2, 0, end), cpus=(0, 1))
+    file = tmp_path / "late.html"
+    heatmap(late, (at, at + 10**8), title="late").write_html(file)
+    with Chromium() as chrome:
+        chrome.open(file.as_uri())
+        ticks = "[...document.querySelectorAll('.x3tick text')].map(t => t.textContent)"
+        chrome.until(f"{ticks}.length > 2")
+        said = chrome.js(ticks)
+        assert all(re.fullmatch(r"(20,9[789]\d|21,0[0-7]\d)(\.\d+)?", t) for t in said), said
+        assert chrome.errors == []
 
 
 def test_report_on_a_phone_does_not_scroll_sideways(page):

@@ -130,7 +130,7 @@ def _figure(
         fig.update_xaxes(
             range=[lo, hi],
             matches="x" if n > 1 else None,
-            title=axis.title,
+            **axis.labels,
             title_standoff=6,
             row=3,
             col=col,
@@ -240,7 +240,7 @@ def load_heatmap(
                 "title": {"text": "load of the<br>runqueue", "font": {"size": 11}},
                 "thickness": 14,
             },
-            hovertemplate=f"%{{y}}, %{{x:.6~g}} {axis.unit}<br>mean load %{{z:.0f}}<extra></extra>",
+            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>mean load %{{z:.0f}}<extra></extra>",
             name="load",
         ),
         row=1,
@@ -248,7 +248,7 @@ def load_heatmap(
     )
     panels.cpu_axis(fig, scene, 1, 1)
     panels.add_marks(fig, scene, axis, (start, end), row=1, col=1)
-    fig.update_xaxes(range=[float(axis.at(start)), float(axis.at(end))], title=axis.title)
+    fig.update_xaxes(range=[float(axis.at(start)), float(axis.at(end))], **axis.labels)
     subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)
     tall = height or int(np.clip(180 + 5 * len(scene.cpus), 300, 560))
     return style(fig, title, "<br>".join(p for p in (subtitle, scene.loss) if p), tall)

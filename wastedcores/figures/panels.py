@@ -101,7 +101,7 @@ def add_tasks(
             colorscale=task_scale(colours),
             showscale=bar is not None,
             colorbar=bar or None,
-            hovertemplate=f"%{{y}}, %{{x:.6~g}} {axis.unit}<br>{says} %{{z}}, peak %{{customdata}}"
+            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>{says} %{{z}}, peak %{{customdata}}"
             " threads<extra></extra>",
             name="threads per runqueue",
         ),
@@ -154,7 +154,7 @@ def add_band(
                 (1, colours.violation),
             ],
             showscale=False,
-            hovertemplate=f"%{{x:.6~g}} {axis.unit}: %{{text}}<extra></extra>",
+            hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{text}}<extra></extra>",
             name="episodes",
         ),
         row=row,
@@ -194,7 +194,7 @@ def add_strip(
                 name=name,
                 legendgroup=name,
                 showlegend=col == 1,
-                hovertemplate=f"%{{x:.6~g}} {axis.unit}: %{{y:.1f}} {name}<extra></extra>",
+                hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} {name}<extra></extra>",
             ),
             row=row,
             col=col,

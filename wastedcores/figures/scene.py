@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -99,6 +100,11 @@ class TimeAxis:
         return (np.asarray(ts_ns, dtype=float) - self.zero_ns) / self.ns
 
     @property
-    def title(self) -> str:
-        """Label of the axis."""
-        return f"time ({self.unit})"
+    def labels(self) -> dict[str, Any]:
+        """Title of the axis, and numbers in that unit, however late in the trace: not 20.975k."""
+        return {"title": f"time ({self.unit})", "exponentformat": "none", "separatethousands": True}
+
+    @property
+    def digits(self) -> str:
+        """How a time is written (d3-format): to the microsecond, to the nanosecond where that is the unit."""
+        return ",.6~f" if self.unit == "s" else ",.3~f"

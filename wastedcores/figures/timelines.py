@@ -190,7 +190,7 @@ def timeline(
             zmax=n - 1.5,
             colorscale=scale,
             showscale=False,
-            hovertemplate=f"%{{y}}, %{{x:.6~g}} {axis.unit}<br>%{{text}}<extra></extra>",
+            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{text}}<extra></extra>",
             name="running task",
         ),
         row=1,
@@ -212,7 +212,7 @@ def timeline(
                     marker={"symbol": "square", "size": 10, "color": colour},
                 )
             )
-    fig.update_xaxes(range=[float(axis.at(window[0])), float(axis.at(window[1]))], title=axis.title)
+    fig.update_xaxes(range=[float(axis.at(window[0])), float(axis.at(window[1]))], **axis.labels)
     subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)
     tall = height or int(np.clip(200 + 6 * len(scene.cpus), 320, 600))
     style(fig, title, "<br>".join(p for p in (subtitle, scene.loss) if p), tall)
