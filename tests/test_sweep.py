@@ -66,7 +66,7 @@ def test_sweep__what_other_code_made_is_done_again(tmp_path, monkeypatch):
     old, _ = quiet(runs, out, workers=1)
     keys = [r.key for r in runs]
     with monkeypatch.context() as patch:
-        patch.setattr("wastedcores.sweep.digest", lambda module: "other")
+        patch.setattr("wastedcores.sweep.run.digest", lambda module: "other")
         assert not {r.key for r in runs} & set(keys)
         store = out.with_name("t.parquet.runs")
         store.mkdir()
@@ -148,7 +148,7 @@ def test_sweep__a_run_that_always_kills_its_process_is_an_error_row(tmp_path):
 
 
 def test_sweep__refuses_what_it_cannot_mean(tmp_path, monkeypatch):
-    monkeypatch.setattr("wastedcores.sweep.CONNECT_S", 1)
+    monkeypatch.setattr("wastedcores.sweep.cluster.CONNECT_S", 1)
     run = Run.of("sweep_tasks:picky", x=2)
     with pytest.raises(UsageError, match="two runs are equal"):
         quiet([run, run], tmp_path / "t.parquet")

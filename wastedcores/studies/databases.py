@@ -18,8 +18,9 @@ from __future__ import annotations
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.background import MS, add_transients
-from wastedcores.workload.builder import Script, Workload
+from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import Program
+from wastedcores.workload.script import Script
 
 #: middle of the work of one worker in a stage; workers differ by a tenth either way
 STAGE_NS = 2 * MS

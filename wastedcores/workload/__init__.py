@@ -13,7 +13,8 @@ Interface::
     recorded.recorded_gi(machine, seed)         the workloads of the recordings
 """
 
-from wastedcores.workload.builder import Measure, Script, Workload
+from wastedcores.workload.builder import Measure, Workload
 from wastedcores.workload.program import GUEST, Costs, Program, TaskSpec
+from wastedcores.workload.script import Script
 
 __all__ = ["GUEST", "Costs", "Measure", "Program", "Script", "TaskSpec", "Workload"]

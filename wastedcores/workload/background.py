@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Script, Workload
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
 
 MS = 1_000_000
 SECOND = 1_000_000_000

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Script, Workload
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
 
 US = 1_000
 MS = 1_000_000

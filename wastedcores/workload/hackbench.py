@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import MOST_SPECS, Measure, Script, Workload
+from wastedcores.workload.builder import MOST_SPECS, Measure, Workload
+from wastedcores.workload.script import Script
 
 #: a pipe has 16 pages (fs/pipe.c: PIPE_DEF_BUFFERS), and 40 messages of 100 bytes are merged into a page
 PIPE_MESSAGES = 640

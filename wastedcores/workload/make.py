@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wastedcores.errors import WorkloadError
-from wastedcores.workload.builder import Script, Workload
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
 
 #: a fork of the recorded make takes this long
 FORK_NS = 48_000

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Measure, Script, Workload
+from wastedcores.workload.builder import Measure, Workload
 from wastedcores.workload.guest import (
     FORK_NS,
     MS,
@@ -20,6 +20,7 @@ from wastedcores.workload.guest import (
     recorder_cpu,
     start_ns,
 )
+from wastedcores.workload.script import Script
 from wastedcores.workload.threads import Creation
 
 SECOND = 1_000_000_000

@@ -20,9 +20,10 @@ from typing import Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Script, Workload
+from wastedcores.workload.builder import Workload
 from wastedcores.workload.rtapp_events import Shared, add_event, event_of
 from wastedcores.workload.rtapp_json import Pairs, parse
+from wastedcores.workload.script import Script
 
 #: pthread_create() as in the recordings of threads
 CREATE_NS = 28_000

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wastedcores.errors import WorkloadError
-from wastedcores.workload.builder import Script, Workload
+from wastedcores.workload.builder import Workload
 from wastedcores.workload.rtapp_json import Pairs
+from wastedcores.workload.script import Script
 
 #: an event's key begins with one of these; whatever follows makes keys differ (run, run2, lock_a)
 EVENTS = (

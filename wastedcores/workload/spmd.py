@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.background import SECOND, add_hogs, add_kworkers
-from wastedcores.workload.builder import Measure, Script, Workload
+from wastedcores.workload.builder import Measure, Workload
 from wastedcores.workload.program import Program
+from wastedcores.workload.script import Script
 from wastedcores.workload.threads import Creation
 
 KINDS = ("none", "barrier", "lock", "pipeline")

@@ -9,7 +9,8 @@ where only fork balancing put them. Times (20-28 us a thread) were read off the 
 from __future__ import annotations
 
 from wastedcores.engine import codes
-from wastedcores.workload.builder import Script, Workload
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
 
 _US = 1_000
 _JUMPS = (codes.OP_LOOP, codes.OP_LOOP_BARRIER)

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.background import MS, add_transients
-from wastedcores.workload.builder import Measure, Script, Workload
+from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.script import Script
 
 #: "a handful of container processes each provide several dozens of worker threads", 64 in all (paper 3.3, footnote 4)
 POOLS = (28, 20, 16)

@@ -1,0 +1,102 @@
+"""Do every run once and write one table."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from wastedcores.errors import UsageError
+from wastedcores.sweep.cluster import on_cluster
+from wastedcores.sweep.processes import on_processes
+from wastedcores.sweep.run import Run
+from wastedcores.sweep.store import Store, table_of
+
+
+def sweep(
+    runs: Iterable[Run],
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    progress: bool = True,
+    note: Callable[[str], None] | None = None,
+    keep: bool = False,
+) -> pl.DataFrame:
+    """Do every run once and write one Parquet table.
+
+    Parameters
+    ----------
+    runs
+        What to do, without two equal ones.
+    out
+        The table. Its runs are not done again if it exists, nor those in ``OUT.runs/``.
+    workers
+        Processes on this machine; default one a CPU.
+    scheduler
+        Address of a Dask scheduler (``tcp://host:8786``) whose workers can import this package.
+    progress
+        Show a bar on stderr.
+    note
+        Called with remarks, such as how many runs were kept; default prints to stderr.
+    keep
+        Whether other runs of an earlier table stay in the file, if the code of these runs made them.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, ``error``; one row a run.
+
+    Raises
+    ------
+    UsageError
+        Two equal runs, no run, no scheduler at the address, or a cluster with another version.
+    """
+    todo = list(runs)
+    keys = [r.key for r in todo]
+    if not todo or len(set(keys)) != len(keys):
+        raise UsageError(
+            "sweep: " + ("two runs are equal; leave one out." if todo else "there is no run.")
+        )
+    say = note or (lambda text: print(text, file=sys.stderr))
+    store = Store(Path(out))
+    done = store.finished(set(keys))
+    if done:
+        say(f"{len(done)} of {len(todo)} runs were done earlier")
+    left = [r for r in todo if r.key not in done]
+    engine = (
+        on_cluster(left, scheduler)
+        if scheduler
+        else on_processes(left, workers or os.cpu_count() or 1)
+    )
+    try:
+        with _bar(len(todo), len(done), progress) as bar:
+            if left:
+                bar.set_description("the first run compiles the engine")
+            for run, row in engine:
+                bar.set_description(refresh=False)
+                # a run that comes twice, because its worker was only thought dead, counts once
+                if run.key not in done:
+                    done[run.key] = row
+                    store.keep(run.key, row)
+                    bar.update()
+    except KeyboardInterrupt:
+        say(f"{len(done)} of {len(todo)} runs are kept in {store.folder}; the same command goes on")
+        raise
+    finally:
+        engine.close()
+    table = table_of([(r, done[r.key]) for r in todo])
+    store.publish(table, others=store.others(todo) if keep else [])
+    return table
+
+
+def _bar(total: int, done: int, show: bool) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(
+        total=total, initial=done, unit="run", file=sys.stderr, disable=not show, dynamic_ncols=True
+    )
