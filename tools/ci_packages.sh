@@ -1,6 +1,7 @@
 #!/bin/sh
 # Distribution packages that no wheel carries and that some tests use; only as root on Debian/Ubuntu, otherwise those
 # tests skip and say why. chromium: real-browser checks. linux-perf: perf script as the importer's peer.
+# trace-cmd: what reads trace.dat.
 # python3-bpfcc, linux-headers: the collectors (the headers may be of another kernel: every kernel structure comes from
 # BTF, and the collectors show the tree to bcc themselves, so nothing is linked under /lib/modules).
 # stress-ng, sysbench: loads under which the online checker must stay silent.
@@ -9,6 +10,7 @@ set -eu
 want=""
 command -v chromium >/dev/null || want="$want chromium"
 command -v perf >/dev/null || want="$want linux-perf"
+command -v trace-cmd >/dev/null || want="$want trace-cmd"
 command -v stress-ng >/dev/null || want="$want stress-ng"
 command -v sysbench >/dev/null || want="$want sysbench"
 /usr/bin/python3 -c 'import bcc' 2>/dev/null || want="$want python3-bpfcc"

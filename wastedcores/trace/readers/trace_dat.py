@@ -17,6 +17,7 @@ from wastedcores.trace.readers import ftrace
 from wastedcores.trace.readers._blocks import TextSource
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.readers._lines import complete
+from wastedcores.trace.readers._trace_cmd import Told, prepare, tell
 
 #: trace-cmd.dat(5): the first ten bytes
 MAGIC = b"\x17\x08\x44tracing"
@@ -45,7 +46,8 @@ def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
         text = Path(folder) / "report.txt"
         with text.open("wb") as out:
             run = subprocess.run(
-                [program, "report", "-t", "-i", str(source.path.resolve())],
+                # without plugins: they print states their own way, and leave out what the kernel prints
+                [program, "report", "-t", "-N", "-i", str(source.path.resolve())],
                 stdout=out,
                 stderr=subprocess.PIPE,
                 check=False,
@@ -55,9 +57,32 @@ def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
             raise TraceFormatError(
                 f"{source.path}: trace-cmd report cannot read it: {said or 'no reason given'}."
             )
+        told = tell(program, source.path)
+        name, text = _choose(told, text, facts)
+        buffer = told.buffers[name]
+        facts.kernel_release, facts.clock = told.kernel_release, buffer.clock
+        facts.overwritten.update(buffer.overrun)
         with closing(TextSource(text, complete)) as report:
             yield from ftrace.read(report, facts)
+        # the report says where some were lost, the kernel how many
+        for cpu, n in (buffer.overrun + buffer.dropped).items():
+            facts.lost[cpu] = n
     source.lines = report.lines
     with source.path.open("rb") as file:
         source.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     facts.source_format = "trace.dat"
+
+
+def _choose(told: Told, report: Path, facts: Facts) -> tuple[str, Path]:
+    """Name of the buffer that is read, and its report."""
+    (name, *several) = told.buffers
+    if not several and not told.buffers[name].overrun:
+        return name, report
+    chosen = report.with_name("buffer.txt")
+    name, events = prepare(report, told, chosen)
+    if several:
+        facts.notes["buffer"] = name or "the top one"
+    others = [f"{n or 'the top one'} ({k} events)" for n, k in events.items() if n != name]
+    if others:
+        facts.notes["buffers_left_out"] = ", ".join(others)
+    return name, chosen

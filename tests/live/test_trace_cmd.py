@@ -1,0 +1,152 @@
+"""A real trace.dat by a real trace-cmd, beside the kernel's own text of the same buffer."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from wastedcores.errors import TraceFormatError
+from wastedcores.invariant import check
+from wastedcores.trace.io import open_trace, sniff
+
+INSTANCES = Path("/sys/kernel/tracing/instances")
+EVENTS = (
+    *("sched/sched_" + e for e in ("switch", "wakeup", "wakeup_new", "waking", "migrate_task")),
+    *("sched/sched_process_" + e for e in ("fork", "exec", "exit")),
+    "power/cpu_idle",
+)
+
+
+class Instance:
+    """A buffer of our own. `trace-cmd record` wants the function tracer, which not every kernel gives."""
+
+    def __init__(self, name: str, kib: int = 8192, overwrite: bool = True, events=EVENTS) -> None:
+        self.path = INSTANCES / name
+        self.path.mkdir()
+        (self.path / "trace_clock").write_text("mono")
+        (self.path / "buffer_size_kb").write_text(str(kib))
+        (self.path / "options" / "overwrite").write_text(str(int(overwrite)))
+        for event in events:
+            (self.path / "events" / event / "enable").write_text("1")
+
+    def stop(self) -> None:
+        (self.path / "tracing_on").write_text("0")
+
+    def counted(self, what: str) -> dict[int, int]:
+        """What the kernel counted, on CPUs where it is not 0."""
+        found = {}
+        for stats in self.path.glob("per_cpu/cpu*/stats"):
+            n = int(re.search(rf"^{what}: (\d+)", stats.read_text(), re.MULTILINE)[1])
+            found[int(stats.parent.name[3:])] = n
+        return {c: n for c, n in found.items() if n}
+
+
+@pytest.fixture
+def instances(root):
+    """Make instances; they are gone afterwards. trace-cmd takes away what it extracts."""
+    if not INSTANCES.is_dir() or shutil.which("trace-cmd") is None:
+        pytest.skip("needs tracefs and trace-cmd (tools/ci_packages.sh)")
+    made = []
+
+    def make(name, **options):
+        made.append(Instance(f"wastedcores_{name}", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.path.exists():
+            one.path.rmdir()
+
+
+def some_work() -> None:
+    work = "for i in $(seq 60); do /bin/true | /bin/cat & done; wait"
+    subprocess.run(["sh", "-c", work], check=True)
+
+
+def extract(path: Path, *names: str) -> Path:
+    which = [word for name in names for word in ("-B", name)]
+    subprocess.run(["trace-cmd", "extract", *which, "-o", path], check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture
+def recorded(instances, tmp_path):
+    """Text and trace.dat of one buffer."""
+    own = instances("all")
+    some_work()
+    own.stop()
+    text = tmp_path / "trace.txt"
+    text.write_text((own.path / "trace").read_text())
+    return text, extract(tmp_path / "trace.dat", own.path.name)
+
+
+def test_trace_dat_holds_what_the_kernels_text_holds(recorded):
+    text, dat = (open_trace(path) for path in recorded)
+    assert sniff(recorded[1]) == dat.header.source_format == "trace.dat"
+    expected, got = text.events.collect(), dat.events.collect()
+    assert got.height > 1000
+    assert {"switch", "wakeup", "wakeup_new", "fork", "exec", "exit"} <= set(
+        got["kind"].cast(pl.String)
+    )
+    assert text.header.lost == dat.header.lost == {}
+    assert dat.header.kernel_release == platform.release()
+    assert dat.header.clock == "mono"
+    # nanoseconds there, microseconds here
+    assert (got["ts_ns"] - expected["ts_ns"]).abs().max() <= 1000
+    assert (got["ts_ns"] % 1000).max() > 0
+    names = sorted(set(got.columns) - {"ts_ns"})
+    order = ["cpu", "ts_ns"]
+    assert (
+        got.sort(order, maintain_order=True)
+        .select(names)
+        .equals(expected.sort(order, maintain_order=True).select(names))
+    )
+
+
+def test_trace_dat_cut_short_is_refused_in_one_paragraph(recorded, tmp_path):
+    whole = recorded[1].read_bytes()
+    cut = tmp_path / "cut.dat"
+    cut.write_bytes(whole[: len(whole) // 8])
+    with pytest.raises(TraceFormatError) as caught:
+        open_trace(cut)
+    assert "\n" not in str(caught.value)
+    assert "trace-cmd report cannot read it" in str(caught.value)
+
+
+def test_of_several_buffers_one_is_read_and_the_others_are_named(instances, tmp_path):
+    much = instances("much", events=EVENTS)
+    little = instances("a_little_and_a_longer_name", events=EVENTS[:1])
+    some_work()
+    much.stop()
+    little.stop()
+    switches = (little.path / "trace").read_text().count(" sched_switch: ")
+    told = (much.path / "trace").read_text()
+    trace = open_trace(extract(tmp_path / "two.dat", little.path.name, much.path.name))
+    assert trace.header.provenance["buffer"] == much.path.name
+    left_out = trace.header.provenance["buffers_left_out"]
+    assert left_out == f"{little.path.name} ({switches} events)"
+    kinds = trace.events.collect()["kind"].cast(pl.String)
+    assert (kinds == "switch").sum() == told.count(" sched_switch: ")
+    names = trace.events.collect()["by_comm"].cast(pl.String).drop_nulls()
+    assert names.str.len_bytes().max() <= 15
+
+
+@pytest.mark.parametrize(("overwrite", "what"), [(True, "overrun"), (False, "dropped events")])
+def test_what_found_no_room_is_counted_as_the_kernel_does(instances, tmp_path, overwrite, what):
+    small = instances("small", kib=8, overwrite=overwrite, events=EVENTS[:4])
+    some_work()
+    small.stop()
+    counted = small.counted(what)
+    assert counted
+    trace = open_trace(extract(tmp_path / "small.dat", small.path.name))
+    assert trace.header.lost == counted
+    assert trace.header.overwritten == (counted if overwrite else {})
+    assert check(trace).verdict == "unknown"
+    # what was overwritten lies before the first event that is there: nothing is lost after it
+    assert trace.events.filter(pl.col("kind") == "lost").collect().height == 0

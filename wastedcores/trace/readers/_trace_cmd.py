@@ -1,0 +1,136 @@
+"""What trace-cmd says of a trace.dat besides its events, and whose events its report prints.
+
+A file may hold several buffers: the top one and ftrace instances (`trace-cmd record -B`). A report prints them mixed, each
+line behind the name of its buffer (trace-cmd's tracecmd/trace-read.c, 3.1: print_handle_file): the same event may be in it
+once a buffer.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+#: "Linux HOST RELEASE MACHINE", as trace-cmd keeps it
+_UNAME = re.compile(r"\[Option UNAME,.*\]\n\S+ \S+ (\S+) \S+\n")
+_CLOCK = re.compile(r"\[Option TRACECLOCK,.*\]\n.*?\[([\w-]+)\]")
+_BUFFER = re.compile(r'^"(.*)" \[name\]\n"([\w-]*)" \[clock\]', re.MULTILINE)
+#: what the kernel counted (per_cpu/cpuN/stats), behind the name of the buffer unless it is the top one's
+_COUNTED = re.compile(
+    r"^Buffer: (?P<name>.+)$|^CPU: (?P<cpu>\d+)$|^overrun: (?P<overrun>\d+)$|^dropped events: (?P<dropped>\d+)$",
+    re.MULTILINE,
+)
+_LOSS = re.compile(rb"CPU:(\d+) \[.*EVENTS")
+_ON = re.compile(rb"\[(\d+)\] +\d+\.\d+: ")
+_EVENT = re.compile(rb"\] +\d+\.\d+: +sched_")
+
+
+@dataclass
+class Buffer:
+    """One buffer of the file.
+
+    Attributes
+    ----------
+    clock
+        None if the file does not say.
+    overrun, dropped
+        Events per CPU that later ones overwrote, and that found the buffer full.
+    """
+
+    clock: str | None = None
+    overrun: Counter[int] = field(default_factory=Counter)
+    dropped: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass
+class Told:
+    """What ``trace-cmd dump`` tells; nothing where it is too old to.
+
+    Attributes
+    ----------
+    buffers
+        By name; that of the top one is empty.
+    """
+
+    kernel_release: str | None
+    buffers: dict[str, Buffer]
+
+
+def tell(program: str, path: Path) -> Told:
+    """Ask for the options of a file."""
+    run = subprocess.run(
+        [program, "dump", "-i", str(path.resolve()), "--options"], capture_output=True, check=False
+    )
+    text = run.stdout.decode("utf-8", "replace") if run.returncode == 0 else ""
+    uname, clock = _UNAME.search(text), _CLOCK.search(text)
+    buffers = {"": Buffer(clock and clock[1])}
+    buffers.update((name, Buffer(used or None)) for name, used in _BUFFER.findall(text))
+    name, cpu = "", 0
+    for found in _COUNTED.finditer(text):
+        if found["name"] is not None:
+            name = found["name"]
+            buffers.setdefault(name, Buffer())
+        elif found["cpu"]:
+            cpu = int(found["cpu"])
+        elif found["overrun"]:
+            buffers[name].overrun[cpu] += int(found["overrun"])
+        else:
+            buffers[name].dropped[cpu] += int(found["dropped"])
+    for buffer in buffers.values():
+        buffer.overrun, buffer.dropped = +buffer.overrun, +buffer.dropped  # without zeros
+    return Told(uname and uname[1], buffers)
+
+
+def prepare(report: Path, told: Told, out: Path) -> tuple[str, Counter[str]]:
+    """Write the lines of the buffer with the most events of the scheduler, without what marks its beginning as a loss.
+
+    Returns
+    -------
+    name
+        Of that buffer.
+    events
+        How many each buffer has, without those that have none.
+    """
+    names = list(told.buffers)
+    with report.open("rb") as lines:
+        events = Counter(n for n, line in _by_buffer(lines, names) if _EVENT.search(line))
+    name = events.most_common(1)[0][0] if events else ""
+    with report.open("rb") as lines, out.open("wb") as kept:
+        own = (line for n, line in _by_buffer(lines, names) if n == name)
+        kept.writelines(_from_the_first(own, told.buffers[name].overrun))
+    return name, events
+
+
+def _by_buffer(report: IO[bytes], names: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Lines of a report, each with the name of its buffer and without it in front."""
+    if len(names) == 1:
+        yield from ((names[0], line) for line in report)
+        return
+    width = max(len(n.encode()) for n in names) + 2
+    prefixes = {(n.encode() + b": ").rjust(width) if n else b" " * width: n for n in names}
+    name, loss = "", False
+    for line in report:
+        # a loss and the event after it are printed as one: the second line has no name
+        known = None if loss else prefixes.get(line[:width])
+        own = line
+        if known is not None:
+            name, own = known, line[width:]
+        loss = bool(_LOSS.match(own))
+        yield name, own
+
+
+def _from_the_first(lines: Iterator[bytes], overrun: Counter[int]) -> Iterator[bytes]:
+    """Without losses before a CPU's first event where events were overwritten: that is where the recording begins."""
+    begun: set[int] = set()
+    for line in lines:
+        if found := _LOSS.match(line):
+            cpu = int(found[1])
+            if overrun[cpu] and cpu not in begun:
+                continue
+        elif len(begun) < len(overrun) and (found := _ON.search(line)):
+            begun |= {int(found[1])} & overrun.keys()
+        yield line
