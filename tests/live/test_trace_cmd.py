@@ -109,6 +109,14 @@ def test_trace_dat_holds_what_the_kernels_text_holds(recorded):
     )
 
 
+def test_a_report_with_names_of_buffers_is_refused(recorded, tmp_path):
+    text = tmp_path / "report.txt"
+    with text.open("wb") as out:
+        subprocess.run(["trace-cmd", "report", "-i", recorded[1]], stdout=out, check=True)
+    with pytest.raises(TraceFormatError, match=r"line 2: .*wastedcores_all: .*Name the trace\.dat"):
+        open_trace(text)
+
+
 def test_trace_dat_cut_short_is_refused_in_one_paragraph(recorded, tmp_path):
     whole = recorded[1].read_bytes()
     cut = tmp_path / "cut.dat"

@@ -101,6 +101,8 @@ def _read_rest(
     # more seconds than 63 bits of nanoseconds hold: no stamp
     good = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS).fill_null(False)
     events, other = fields.filter(good), fields.filter(~good)
+    if not dialect.perf:
+        _refuse_buffers(path, events)
     events = _stamped(events)
     lost = _lost(other, events, facts, dialect)
     other = other.filter(~pl.col("line").is_in(lost["line"].implode()))
@@ -132,6 +134,19 @@ def _read_rest(
     if events.height:
         state.event_line, state.event_name = events["line"][-1], str(events["name"][-1])
     return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
+
+
+def _refuse_buffers(path: Path, events: pl.DataFrame) -> None:
+    """The name of a buffer before a task's, which has 15 bytes at most: the same event may come once a buffer."""
+    named = events.filter(
+        (pl.col("comm").str.len_bytes() > 16) & pl.col("comm").str.contains(r"^\S.*: ")
+    )
+    if named.height:
+        raise TraceFormatError(
+            f"{path}, line {named['line'][0]}: {_short(named['comm'][0])!r} is a task with the name of a buffer before "
+            "it: the report of a trace.dat with several buffers, in which an event may come once a buffer. Name the "
+            "trace.dat itself (with trace-cmd 2.9 or later): of it, one buffer is read."
+        )
 
 
 def _stamped(events: pl.DataFrame) -> pl.DataFrame:
