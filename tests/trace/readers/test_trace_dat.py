@@ -71,6 +71,19 @@ Buffer: a b
 CPU: 1
 overrun: 0
 dropped events: 5
+
+		[Option BUFFER, 23 bytes]
+1142750 [offset]
+"" [name]
+"local" [clock]
+		[Option BUFFER, 23 bytes]
+1142750 [offset]
+"c" [name]
+"boot" [clock]
+		[Option BUFFER, 23 bytes]
+1142750 [offset]
+"d" [name]
+"local" [clock]
 """
 
 
@@ -83,6 +96,8 @@ def test_what_a_file_tells_of_its_buffers(tmp_path):
     assert told.buffers == {
         "": Buffer("mono", Counter({0: 7})),
         "a b": Buffer(None, Counter(), Counter({1: 5})),
+        "c": Buffer("boot"),
+        "d": Buffer(),  # trace-cmd's word where it does not know
     }
     program.write_text("#!/bin/sh\nexit 1\n")  # too old to dump
     assert tell(str(program), tmp_path / "t.dat") == Told(None, {"": Buffer()})

@@ -18,7 +18,7 @@ from typing import IO
 #: "Linux HOST RELEASE MACHINE", as trace-cmd keeps it
 _UNAME = re.compile(r"\[Option UNAME,.*\]\n\S+ \S+ (\S+) \S+\n")
 _CLOCK = re.compile(r"\[Option TRACECLOCK,.*\]\n.*?\[([\w-]+)\]")
-_BUFFER = re.compile(r'^"(.*)" \[name\]\n"([\w-]*)" \[clock\]', re.MULTILINE)
+_BUFFER = re.compile(r'^"(.*)" \[name\]\n"([\w-]+)" \[clock\]', re.MULTILINE)
 #: what the kernel counted (per_cpu/cpuN/stats), behind the name of the buffer unless it is the top one's
 _COUNTED = re.compile(
     r"^Buffer: (?P<name>.+)$|^CPU: (?P<cpu>\d+)$|^overrun: (?P<overrun>\d+)$|^dropped events: (?P<dropped>\d+)$",
@@ -68,7 +68,9 @@ def tell(program: str, path: Path) -> Told:
     text = run.stdout.decode("utf-8", "replace") if run.returncode == 0 else ""
     uname, clock = _UNAME.search(text), _CLOCK.search(text)
     buffers = {"": Buffer(clock and clock[1])}
-    buffers.update((name, Buffer(used or None)) for name, used in _BUFFER.findall(text))
+    for name, said in _BUFFER.findall(text):
+        if name:  # "local" is also what trace-cmd writes where it was not told a clock; of the top one it asked the kernel
+            buffers[name] = Buffer(said if said != "local" else None)
     name, cpu = "", 0
     for found in _COUNTED.finditer(text):
         if found["name"] is not None:
