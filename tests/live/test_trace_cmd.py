@@ -127,7 +127,7 @@ def test_trace_dat_cut_short_is_refused_in_one_paragraph(recorded, tmp_path):
 
 
 def test_of_several_buffers_one_is_read_and_the_others_are_named(instances, tmp_path):
-    much = instances("much", events=EVENTS)
+    much = instances("much")
     little = instances("a_little_and_a_longer_name", events=EVENTS[:1])
     some_work()
     much.stop()

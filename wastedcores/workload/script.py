@@ -52,41 +52,34 @@ class Script:
         self.rows.append((op, a, b, c, d))
         return self
 
+    def _drawn(self, op: int, what: str, low_ns: int, high_ns: int | None) -> Script:
+        high_ns = low_ns if high_ns is None else high_ns
+        if whole_ns(high_ns, f"{what} time") < whole_ns(low_ns, f"{what} time"):
+            raise WorkloadError(
+                f"{what} between {low_ns} and {high_ns} ns: the second must not be smaller"
+            )
+        return self._add(op, low_ns, high_ns)
+
+    def _exponential(self, op: int, mean_ns: int, cap_ns: int, floor_ns: int) -> Script:
+        return self._add(
+            op, whole_ns(mean_ns, "mean"), whole_ns(cap_ns, "cap"), whole_ns(floor_ns, "floor")
+        )
+
     def compute(self, low_ns: int, high_ns: int | None = None) -> Script:
         """Use the CPU for a time, drawn uniformly if two are given."""
-        high_ns = low_ns if high_ns is None else high_ns
-        if whole_ns(high_ns, "compute time") < whole_ns(low_ns, "compute time"):
-            raise WorkloadError(
-                f"compute between {low_ns} and {high_ns} ns: the second must not be smaller"
-            )
-        return self._add(codes.OP_COMPUTE, low_ns, high_ns)
+        return self._drawn(codes.OP_COMPUTE, "compute", low_ns, high_ns)
 
     def compute_exponential(self, mean_ns: int, cap_ns: int, floor_ns: int = 0) -> Script:
         """Use the CPU for an exponentially distributed time, cut at both ends."""
-        return self._add(
-            codes.OP_COMPUTE_EXP,
-            whole_ns(mean_ns, "mean"),
-            whole_ns(cap_ns, "cap"),
-            whole_ns(floor_ns, "floor"),
-        )
+        return self._exponential(codes.OP_COMPUTE_EXP, mean_ns, cap_ns, floor_ns)
 
     def sleep(self, low_ns: int, high_ns: int | None = None) -> Script:
         """Sleep for a time, drawn uniformly if two are given."""
-        high_ns = low_ns if high_ns is None else high_ns
-        if whole_ns(high_ns, "sleep time") < whole_ns(low_ns, "sleep time"):
-            raise WorkloadError(
-                f"sleep between {low_ns} and {high_ns} ns: the second must not be smaller"
-            )
-        return self._add(codes.OP_SLEEP, low_ns, high_ns)
+        return self._drawn(codes.OP_SLEEP, "sleep", low_ns, high_ns)
 
     def sleep_exponential(self, mean_ns: int, cap_ns: int, floor_ns: int = 0) -> Script:
         """Sleep for an exponentially distributed time, cut at both ends."""
-        return self._add(
-            codes.OP_SLEEP_EXP,
-            whole_ns(mean_ns, "mean"),
-            whole_ns(cap_ns, "cap"),
-            whole_ns(floor_ns, "floor"),
-        )
+        return self._exponential(codes.OP_SLEEP_EXP, mean_ns, cap_ns, floor_ns)
 
     def loop(
         self, count: int | None = None, until_ns: int | None = None, stopped_by: int | None = None

@@ -10,7 +10,7 @@ import pytest
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.io import open_trace, sniff
 from wastedcores.trace.readers import trace_dat
-from wastedcores.trace.readers._trace_cmd import Buffer, Told, prepare, tell
+from wastedcores.trace.readers._trace_cmd import Buffer, Told, split, tell
 
 
 def test_without_trace_cmd_the_message_says_what_to_install(tmp_path, monkeypatch):
@@ -106,7 +106,7 @@ def test_what_a_file_tells_of_its_buffers(tmp_path):
 def test_lines_of_one_buffer(tmp_path):
     """A loss and the event after it are printed as one, so the event has no name in front."""
     event = "          a-1  [00{}] 5.00000000{}: sched_switch: {}\n"
-    report, out = tmp_path / "report", tmp_path / "out"
+    report = tmp_path / "report"
     report.write_text(
         "cpus=2\n"
         "long: CPU:0 [EVENTS DROPPED]\n" + event.format(0, 1, "long")
@@ -116,9 +116,10 @@ def test_lines_of_one_buffer(tmp_path):
         + "long: CPU:0 [2 EVENTS DROPPED]\n" + event.format(0, 5, "long")
         + "      CPU:1 [EVENTS DROPPED]\n" + event.format(1, 6, "top")
     )  # fmt: skip
-    told = Told(None, {"": Buffer(), "s": Buffer(), "long": Buffer(overrun=Counter({0: 9}))})
-    assert prepare(report, told, out) == ("long", {"long": 3, "": 2, "s": 1})
-    assert out.read_text() == (
+    buffers = {"": Buffer(), "s": Buffer(), "long": Buffer(overrun=Counter({0: 9}))}
+    name, lines, events = split(report, buffers)
+    assert (name, events) == ("long", {"long": 3, "": 2, "s": 1})
+    assert lines.read_text() == (
         event.format(0, 1, "long")
         + event.format(1, 4, "long")
         + "CPU:0 [2 EVENTS DROPPED]\n"

@@ -145,7 +145,7 @@ def _refuse_buffers(path: Path, events: pl.DataFrame) -> None:
         raise TraceFormatError(
             f"{path}, line {named['line'][0]}: {_short(named['comm'][0])!r} is a task with the name of a buffer before "
             "it: the report of a trace.dat with several buffers, in which an event may come once a buffer. Name the "
-            "trace.dat itself (with trace-cmd 2.9 or later): of it, one buffer is read."
+            "trace.dat itself, of which one buffer is read if trace-cmd knows `dump`."
         )
 
 

@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -87,24 +88,28 @@ def tell(program: str, path: Path) -> Told:
     return Told(uname and uname[1], buffers)
 
 
-def prepare(report: Path, told: Told, out: Path) -> tuple[str, Counter[str]]:
-    """Write the lines of the buffer with the most events of the scheduler, without what marks its beginning as a loss.
+def split(report: Path, buffers: dict[str, Buffer]) -> tuple[str, Path, Counter[str]]:
+    """Take a report apart by buffers, without what marks the beginning of one as a loss; the report itself is gone.
 
     Returns
     -------
-    name
-        Of that buffer.
+    name, lines
+        The buffer with the most events of the scheduler, and the file with its lines.
     events
         How many each buffer has, without those that have none.
     """
-    names = list(told.buffers)
-    with report.open("rb") as lines:
-        events = Counter(n for n, line in _by_buffer(lines, names) if _EVENT.search(line))
-    name = events.most_common(1)[0][0] if events else ""
-    with report.open("rb") as lines, out.open("wb") as kept:
-        own = (line for n, line in _by_buffer(lines, names) if n == name)
-        kept.writelines(_from_the_first(own, told.buffers[name].overrun))
-    return name, events
+    files = {name: report.with_name(f"buffer-{i}.txt") for i, name in enumerate(buffers)}
+    events: Counter[str] = Counter()
+    with ExitStack() as stack:
+        whole = stack.enter_context(report.open("rb"))
+        out = {name: stack.enter_context(file.open("wb")) for name, file in files.items()}
+        for name, line in _from_the_first(_by_buffer(whole, list(buffers)), buffers):
+            out[name].write(line)
+            if _EVENT.search(line):
+                events[name] += 1
+    report.unlink()
+    name = max(buffers, key=lambda n: events[n])
+    return name, files[name], events
 
 
 def _by_buffer(report: IO[bytes], names: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -125,14 +130,15 @@ def _by_buffer(report: IO[bytes], names: list[str]) -> Iterator[tuple[str, bytes
         yield name, own
 
 
-def _from_the_first(lines: Iterator[bytes], overrun: Counter[int]) -> Iterator[bytes]:
+def _from_the_first(
+    lines: Iterator[tuple[str, bytes]], buffers: dict[str, Buffer]
+) -> Iterator[tuple[str, bytes]]:
     """Without losses before a CPU's first event where events were overwritten: that is where the recording begins."""
-    begun: set[int] = set()
-    for line in lines:
+    to_begin = {(name, cpu) for name, buffer in buffers.items() for cpu in buffer.overrun}
+    for name, line in lines:
         if found := _LOSS.match(line):
-            cpu = int(found[1])
-            if overrun[cpu] and cpu not in begun:
+            if (name, int(found[1])) in to_begin:
                 continue
-        elif len(begun) < len(overrun) and (found := _ON.search(line)):
-            begun |= {int(found[1])} & overrun.keys()
-        yield line
+        elif to_begin and (found := _ON.search(line)):
+            to_begin.discard((name, int(found[1])))
+        yield name, line

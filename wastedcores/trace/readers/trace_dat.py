@@ -17,7 +17,7 @@ from wastedcores.trace.readers import ftrace
 from wastedcores.trace.readers._blocks import TextSource
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.readers._lines import complete
-from wastedcores.trace.readers._trace_cmd import Told, prepare, tell
+from wastedcores.trace.readers._trace_cmd import Told, split, tell
 
 #: trace-cmd.dat(5): the first ten bytes
 MAGIC = b"\x17\x08\x44tracing"
@@ -78,8 +78,7 @@ def _choose(told: Told, report: Path, facts: Facts) -> tuple[str, Path]:
     (name, *several) = told.buffers
     if not several and not told.buffers[name].overrun:
         return name, report
-    chosen = report.with_name("buffer.txt")
-    name, events = prepare(report, told, chosen)
+    name, chosen, events = split(report, told.buffers)
     if several:
         facts.notes["buffer"] = name or "the top one"
     others = [f"{n or 'the top one'} ({k} events)" for n, k in events.items() if n != name]
