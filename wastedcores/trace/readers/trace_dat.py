@@ -55,7 +55,8 @@ def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
         if run.returncode or not text.stat().st_size:
             said = " ".join(run.stderr.decode("utf-8", "replace").split())[:300]
             raise TraceFormatError(
-                f"{source.path}: trace-cmd report cannot read it: {said or 'no reason given'}."
+                f"{source.path}: trace-cmd report cannot read it: {said or 'no reason given'}. If the file is cut short or "
+                "damaged, copy or record it again."
             )
         told = tell(program, source.path)
         name, text = _choose(told, text, facts)
