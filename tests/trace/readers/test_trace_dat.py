@@ -10,7 +10,7 @@ import pytest
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.io import open_trace, sniff
 from wastedcores.trace.readers import trace_dat
-from wastedcores.trace.readers._trace_cmd import Buffer, Told, split, tell
+from wastedcores.trace.readers._trace_cmd import Buffer, Told, from_the_first, split, tell
 
 
 def test_without_trace_cmd_the_message_says_what_to_install(tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_lines_of_one_buffer(tmp_path):
     buffers = {"": Buffer(), "s": Buffer(), "long": Buffer(overrun=Counter({0: 9}))}
     name, lines, events = split(report, buffers)
     assert (name, events) == ("long", {"long": 3, "": 2, "s": 1})
-    assert lines.read_text() == (
+    assert from_the_first(lines, buffers[name].overrun).read_text() == (
         event.format(0, 1, "long")
         + event.format(1, 4, "long")
         + "CPU:0 [2 EVENTS DROPPED]\n"

@@ -8,9 +8,10 @@ once a buffer.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,7 +90,7 @@ def tell(program: str, path: Path) -> Told:
 
 
 def split(report: Path, buffers: dict[str, Buffer]) -> tuple[str, Path, Counter[str]]:
-    """Take a report apart by buffers, without what marks the beginning of one as a loss; the report itself is gone.
+    """Take a report apart by buffers, each without the names in front; the report itself is gone.
 
     Returns
     -------
@@ -103,7 +104,7 @@ def split(report: Path, buffers: dict[str, Buffer]) -> tuple[str, Path, Counter[
     with ExitStack() as stack:
         whole = stack.enter_context(report.open("rb"))
         out = {name: stack.enter_context(file.open("wb")) for name, file in files.items()}
-        for name, line in _from_the_first(_by_buffer(whole, list(buffers)), buffers):
+        for name, line in _by_buffer(whole, list(buffers)):
             out[name].write(line)
             if _EVENT.search(line):
                 events[name] += 1
@@ -112,11 +113,28 @@ def split(report: Path, buffers: dict[str, Buffer]) -> tuple[str, Path, Counter[
     return name, files[name], events
 
 
+def from_the_first(report: Path, overrun: Iterable[int]) -> Path:
+    """The report without losses before the first event of CPUs on which events were overwritten; itself it is gone.
+
+    That is where their recording begins. Where all have begun, the rest is copied as it is.
+    """
+    to_begin = set(overrun)
+    begun = report.with_name("begun.txt")
+    with report.open("rb") as whole, begun.open("wb") as out:
+        while to_begin and (line := whole.readline()):
+            if found := _LOSS.match(line):
+                if int(found[1]) in to_begin:
+                    continue
+            elif found := _ON.search(line):
+                to_begin.discard(int(found[1]))
+            out.write(line)
+        shutil.copyfileobj(whole, out)
+    report.unlink()
+    return begun
+
+
 def _by_buffer(report: IO[bytes], names: list[str]) -> Iterator[tuple[str, bytes]]:
     """Lines of a report, each with the name of its buffer and without it in front."""
-    if len(names) == 1:
-        yield from ((names[0], line) for line in report)
-        return
     width = max(len(n.encode()) for n in names) + 2
     prefixes = {(n.encode() + b": ").rjust(width) if n else b" " * width: n for n in names}
     name, loss = "", False
@@ -128,17 +146,3 @@ def _by_buffer(report: IO[bytes], names: list[str]) -> Iterator[tuple[str, bytes
             name, own = known, line[width:]
         loss = bool(_LOSS.match(own))
         yield name, own
-
-
-def _from_the_first(
-    lines: Iterator[tuple[str, bytes]], buffers: dict[str, Buffer]
-) -> Iterator[tuple[str, bytes]]:
-    """Without losses before a CPU's first event where events were overwritten: that is where the recording begins."""
-    to_begin = {(name, cpu) for name, buffer in buffers.items() for cpu in buffer.overrun}
-    for name, line in lines:
-        if found := _LOSS.match(line):
-            if (name, int(found[1])) in to_begin:
-                continue
-        elif to_begin and (found := _ON.search(line)):
-            to_begin.discard((name, int(found[1])))
-        yield name, line

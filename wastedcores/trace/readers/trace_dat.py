@@ -17,7 +17,7 @@ from wastedcores.trace.readers import ftrace
 from wastedcores.trace.readers._blocks import TextSource
 from wastedcores.trace.readers._facts import Facts
 from wastedcores.trace.readers._lines import complete
-from wastedcores.trace.readers._trace_cmd import Told, split, tell
+from wastedcores.trace.readers._trace_cmd import Told, from_the_first, split, tell
 
 #: trace-cmd.dat(5): the first ten bytes
 MAGIC = b"\x17\x08\x44tracing"
@@ -76,13 +76,12 @@ def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
 
 def _choose(told: Told, report: Path, facts: Facts) -> tuple[str, Path]:
     """Name of the buffer that is read, and its report."""
-    (name, *several) = told.buffers
-    if not several and not told.buffers[name].overrun:
-        return name, report
-    name, chosen, events = split(report, told.buffers)
-    if several:
+    name = next(iter(told.buffers))
+    if len(told.buffers) > 1:
+        name, report, events = split(report, told.buffers)
         facts.notes["buffer"] = name or "the top one"
-    others = [f"{n or 'the top one'} ({k} events)" for n, k in events.items() if n != name]
-    if others:
-        facts.notes["buffers_left_out"] = ", ".join(others)
-    return name, chosen
+        others = [f"{n or 'the top one'} ({k} events)" for n, k in events.items() if n != name]
+        if others:
+            facts.notes["buffers_left_out"] = ", ".join(others)
+    overrun = told.buffers[name].overrun
+    return name, from_the_first(report, overrun) if overrun else report
