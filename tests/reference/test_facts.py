@@ -19,9 +19,10 @@ from wastedcores.reference import (
     load,
     nohz,
     placement,
+    stats,
 )
-from wastedcores.reference.balance import IDLE, NEWLY_IDLE, NOT_IDLE, Env
 from wastedcores.reference.state import Task
+from wastedcores.reference.stats import IDLE, NEWLY_IDLE, NOT_IDLE, Env
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 
@@ -222,16 +223,16 @@ def two_nodes() -> Kernel:
 
 def attempt(k: Kernel, cpu: int, idle: str):
     env = Env(k.rqs[cpu].sd[-1], cpu, idle, set(k.active), None)
-    return balance.find_busiest_group(k, env), env
+    return stats.find_busiest_group(k, env), env
 
 
 def test_group_imbalance__an_idle_cpu_sees_a_balanced_machine(two_nodes):
-    local, busiest, average = balance.update_sd_lb_stats(
+    local, busiest, average = stats.update_sd_lb_stats(
         two_nodes, Env(two_nodes.rqs[3].sd[-1], 3, IDLE, set(two_nodes.active), None)
     )
     assert (local.avg_load, busiest.avg_load) == (222, 53)
     assert local.capacity == 4712
-    assert busiest.type == balance.OVERLOADED
+    assert busiest.type == stats.OVERLOADED
     assert attempt(two_nodes, 3, IDLE)[0] is None
     assert average > 53
 
@@ -259,10 +260,10 @@ def test_the_second_level_of_the_bug__the_pair_of_r_hides_other_queues(two_nodes
     run_on(k, 1, [15])
     run_on(k, 2, [15, 15])
     env = Env(k.rqs[4].sd[-2], 4, IDLE, set(k.active), None)
-    busiest = balance.find_busiest_group(k, env)
+    busiest = stats.find_busiest_group(k, env)
     assert busiest is not None
     assert busiest.group.cpus == [0, 1]
-    queue = balance.find_busiest_queue(k, env, busiest.group)
+    queue = stats.find_busiest_queue(k, env, busiest.group)
     assert queue is None or queue.nr_running == 1
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.reference import balance, fair, nohz, placement
+from wastedcores.reference import balance, fair, nohz, placement, stats
 from wastedcores.reference.core import Core, Module
 from wastedcores.reference.domains import SchedDomain, runtime_domains
 from wastedcores.reference.modules import make_core
@@ -37,9 +37,9 @@ class Policies:
     longest_idle_cpu: Callable[..., int] = placement.longest_idle_cpu
     load_balance: Callable[..., tuple[int, bool]] = balance.load_balance
     should_we_balance: Callable[..., bool] = balance.should_we_balance
-    find_busiest_group: Callable[..., Any] = balance.find_busiest_group
-    calculate_imbalance: Callable[..., int] = balance.calculate_imbalance
-    find_busiest_queue: Callable[..., Rq | None] = balance.find_busiest_queue
+    find_busiest_group: Callable[..., Any] = stats.find_busiest_group
+    calculate_imbalance: Callable[..., int] = stats.calculate_imbalance
+    find_busiest_queue: Callable[..., Rq | None] = stats.find_busiest_queue
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from wastedcores.reference import balance, nohz, placement
+from wastedcores.reference import nohz, placement, stats
 from wastedcores.reference.core import REST, Core, Module
 from wastedcores.reference.state import MIGRATION_COST_NS, Task
 
@@ -167,11 +167,11 @@ class BalanceV41(Module):
         for sd in rq.sd:
             if not sd.has("BALANCE_NEWIDLE"):
                 continue
-            env = balance.Env(sd, cpu, balance.NEWLY_IDLE, set(k.active), None)
-            busiest = balance.find_busiest_group(k, env)
+            env = stats.Env(sd, cpu, stats.NEWLY_IDLE, set(k.active), None)
+            busiest = stats.find_busiest_group(k, env)
             if busiest is None or busiest.group is None:
                 continue
-            src = balance.find_busiest_queue(k, env, busiest.group)
+            src = stats.find_busiest_queue(k, env, busiest.group)
             if src is not None and src.nr_running > 1:
                 return src.cpu
         return REST

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wastedcores.reference import pelt
-from wastedcores.reference.balance import IDLE, NEWLY_IDLE, NOT_IDLE, check_cpu_capacity
 from wastedcores.reference.load import update_cpu_load, weighted_cpuload
 from wastedcores.reference.state import MIGRATION_COST_NS, Rq
+from wastedcores.reference.stats import IDLE, NEWLY_IDLE, NOT_IDLE, check_cpu_capacity
 
 if TYPE_CHECKING:
     from wastedcores.reference.domains import SchedDomain
