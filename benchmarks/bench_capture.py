@@ -27,7 +27,7 @@ from wastedcores.capture import choose, demonstrate
 from wastedcores.capture.backends import command
 from wastedcores.capture.process import Collector
 from wastedcores.trace.io import import_trace
-from wastedcores.trace.readers import schedtrace as reader
+from wastedcores.trace.readers.schedtrace import reader
 
 TURNS = 40  # of the pipe benchmark: many and short, because single runs are disturbed
 LOOPS = 100_000

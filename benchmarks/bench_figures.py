@@ -16,7 +16,7 @@ _FIRST = """
 import time, json, sys
 begin = time.perf_counter()
 from wastedcores.trace.io import open_trace
-from wastedcores.figures.run import Run
+from wastedcores.analysis.run import Run
 from wastedcores.figures.views import overview
 run = Run.of(open_trace(sys.argv[1]))
 size = len(overview(run).to_json())

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from wastedcores.engine import sweep_jit
+from wastedcores.invariant import sweep_jit
 
 CPUS = 64
 

@@ -13,20 +13,20 @@ from statistics import median
 from benchmarks.simpy_replay import simpy_replay
 from benchmarks.simpy_skeleton import Skeleton, Task
 from wastedcores.kernels import KernelModel
-from wastedcores.replay import RawReplay, simulate
+from wastedcores.simulator import RawReplay, simulate
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
 from wastedcores.workload import Script, Workload
 from wastedcores.workload.program import Program
-from wastedcores.workload.recorded import recorded_gi
+from wastedcores.workload.recorded.workloads import recorded_gi
 
 V41 = KernelModel.named("v4.1")
 MS = 1_000_000
 SECOND = 1_000_000_000
 ROUNDS = 5
 FIRST = (
-    "from wastedcores.replay import replay_scenario; "
+    "from wastedcores.simulator import replay_scenario; "
     "replay_scenario('recorded-gc', machine='bd-paper-16', given={'limit_s': 0.1})"
 )
 

@@ -10,9 +10,9 @@ from typing import Any
 import simpy
 
 from wastedcores.kernels import KernelModel
-from wastedcores.reference import Kernel, Program, Simulation
-from wastedcores.reference.kernel import EPOCH_NS
-from wastedcores.replay.door import costs_of
+from wastedcores.simulator.reference import Kernel, Program, Simulation
+from wastedcores.simulator.reference.kernel import EPOCH_NS
+from wastedcores.simulator.simulate import costs_of
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 

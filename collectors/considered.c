@@ -7,7 +7,7 @@
  */
 #include <uapi/linux/ptrace.h>
 
-/* wastedcores/trace/readers/schedtrace.py: FUNCTIONS */
+/* wastedcores/trace/readers/schedtrace/reader.py: FUNCTIONS */
 enum function {
 	SELECT_IDLE_SIBLING,
 	FIND_BUSIEST_GROUP,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The contract between the collectors and the package: what a record is.  tests/test_contract.py reads this file and
- * compares it with wastedcores/trace/readers/schedtrace.py.
+ * The contract between the collectors and the package: what a record is.  tests/collectors/test_contract.py reads this file and
+ * compares it with wastedcores/trace/readers/schedtrace/reader.py.
  *
  * A file is one line of JSON (the header), then blocks: struct wc_block and its payload.
  */

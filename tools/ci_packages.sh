@@ -20,7 +20,7 @@ if [ ! -e "/lib/modules/$(uname -r)/build" ] && ! ls -d /usr/src/linux-headers-*
         *) want="$want linux-headers-$(dpkg --print-architecture)" ;;
     esac
 fi
-# the older-kernel guest of tests/live/test_guest.py: half a gigabyte, so only where the slow tests are wanted
+# the older-kernel guest of tests/live/test_considered.py: half a gigabyte, so only where the slow tests are wanted
 if [ "${WASTEDCORES_SLOW:-0}" = 1 ]; then
     command -v qemu-system-x86_64 >/dev/null || want="$want qemu-system-x86"
     command -v busybox >/dev/null || want="$want busybox-static"

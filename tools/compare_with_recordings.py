@@ -2,7 +2,7 @@
 
     python tools/compare_with_recordings.py SHARED/traces/guest [--seeds 20] [--only RUN ...] [-o FOLDER]
 
-What is compared, and when it agrees: wastedcores/studies/recordings.py and agreement.py. ``-o`` writes both files there
+What is compared, and when it agrees: wastedcores/studies/recorded/recordings.py and agreement.py. ``-o`` writes both files there
 instead (for a look at changes, or at other recordings).
 """
 
@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import wastedcores
-from wastedcores.studies.agreement import FILE, FLOOR, as_markdown, compared
-from wastedcores.studies.recordings import LAST, recordings_in
+from wastedcores.studies.recorded.agreement import FILE, FLOOR, as_markdown, compared
+from wastedcores.studies.recorded.recordings import LAST, recordings_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = "recorded-vs-replayed.md"
@@ -68,7 +68,7 @@ mean of the last {LAST:.0%} of the window; 'fullest' and 'emptiest' node need no
 
 {as_markdown(table)}
 Samples of who was where on four kernels (4.1.3, the same patched, 4.12, 6.1; `tests/replay/golden`) are held to equality by
-`tests/replay/test_behaviour.py`, which also says for which one that is no question of equality, and that 6.1 is not modelled.
+`tests/simulator/test_behaviour.py`, which also says for which one that is no question of equality, and that 6.1 is not modelled.
 """
     outputs = (ROOT / "docs" / PAGE, ROOT / "datasets" / FILE)
     if args.output is not None:

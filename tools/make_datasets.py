@@ -18,7 +18,7 @@ from pathlib import Path
 
 import polars as pl
 
-from wastedcores.figures.run import Run
+from wastedcores.analysis.run import Run
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import CPUS_KEY, KERNEL_KEY, WINDOW_KEY

@@ -20,11 +20,11 @@ _NAMES = {
     "Machine": "wastedcores.topology.machine",
     "build_domains": "wastedcores.topology.domains",
     "KernelModel": "wastedcores.kernels",
-    "report": "wastedcores.report",
-    "fetch": "wastedcores.datasets",
-    "replay": "wastedcores.replay",
-    "replay_scenario": "wastedcores.replay",
-    "compare": "wastedcores.compare",
+    "report": "wastedcores.reports.notebook",
+    "fetch": "wastedcores.trace.datasets",
+    "replay": "wastedcores.simulator",
+    "replay_scenario": "wastedcores.simulator",
+    "compare": "wastedcores.analysis.compare",
 }
 
 __all__ = [*_NAMES, "__version__"]
@@ -32,9 +32,7 @@ __all__ = [*_NAMES, "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
-        module = import_module(_NAMES[name])
-        # a module of that very name can be called (wastedcores/_callable.py)
-        return module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
+        return getattr(import_module(_NAMES[name]), name)
     raise AttributeError(f"module 'wastedcores' has no attribute {name!r}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from typed import typed
+from support.typed import typed
 
 WRONG = [
     ("sweep nosuch -o x.parquet", "scenario 'nosuch' is unknown"),

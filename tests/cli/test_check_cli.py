@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import nr, trace_of
+from support.builders import nr, trace_of
 
 from wastedcores.cli import main
 from wastedcores.cli._options import duration_ns

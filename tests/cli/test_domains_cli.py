@@ -7,12 +7,10 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-GOLDEN = Path(__file__).resolve().parents[1] / "topology" / "golden"
+from support import DOMAIN_GOLDEN as GOLDEN
 
 
 def run(*args):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from wastedcores.cli import main
-from wastedcores.report import _inputs
+from wastedcores.reports.notebook import _inputs
 from wastedcores.trace.io import open_trace
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from wastedcores.figures.picture import browser
+from wastedcores.reports.screenshot import browser
 
 
 def call(*arguments, cwd=None):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from typed import typed
+from support.typed import typed
 
 from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.kernels import KernelModel
-from wastedcores.replay import replay
-from wastedcores.scenarios import SCENARIOS, as_text
+from wastedcores.simulator import replay
 from wastedcores.trace.io import open_trace
 from wastedcores.workload import Script, Workload
+from wastedcores.workload.scenarios import SCENARIOS, as_text
 
 SMALL = ("--machine", "bd-paper-16", "--set", "jobs=10")
 WRONG = [

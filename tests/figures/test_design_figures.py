@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from wastedcores.compare import compare
+from wastedcores.analysis.compare import compare
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures.design import refused, suggestions
-from wastedcores.replay import replay_scenario
+from wastedcores.simulator import replay_scenario
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from wastedcores.analysis.scene import Scene, TimeAxis, by_node
+from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import theme, views
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, unpack_masks
-from wastedcores.figures.scene import Scene, TimeAxis, by_node
-from wastedcores.figures.states import States
 from wastedcores.figures.timelines import runs, task_class, timeline
 from wastedcores.figures.waiting import waiting_times
 from wastedcores.trace.header import Header
@@ -222,7 +222,7 @@ def test_time_axis__unit_by_width(width, unit):
 
 
 def test_views__say_what_a_trace_cannot_answer():
-    from wastedcores.figures.run import Run
+    from wastedcores.analysis.run import Run
 
     rows = {
         "ts_ns": [0, 10, 20],

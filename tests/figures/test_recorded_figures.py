@@ -7,7 +7,7 @@ import pytest
 
 from wastedcores import figures as fg
 from wastedcores.errors import UsageError
-from wastedcores.studies.agreement import SCHEMA, committed
+from wastedcores.studies.recorded.agreement import SCHEMA, committed
 
 
 def row(run, figure, unit, recorded, median, low, high, agrees):

@@ -6,18 +6,15 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
+from support import guest
 
 import wastedcores
 from wastedcores.capture.backends import command
-from wastedcores.resources import collectors
-
-sys.path.insert(0, str(Path(__file__).parent))
-import guest
+from wastedcores.files import collectors
 
 SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"
 

@@ -22,7 +22,7 @@ import wastedcores
 from wastedcores.capture import balancing_off, live_check, pile_up
 from wastedcores.capture.backends import bcc_python, command
 from wastedcores.capture.provoke import SETTING, push_work_away
-from wastedcores.resources import collectors
+from wastedcores.files import collectors
 
 S_NS, M_NS = 1_000_000_000, 100_000_000
 SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"

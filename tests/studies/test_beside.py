@@ -6,7 +6,7 @@ import pytest
 
 import wastedcores as wc
 from wastedcores.errors import DatasetError, UsageError
-from wastedcores.studies.beside import beside, windows
+from wastedcores.studies.recorded.beside import beside, windows
 
 
 def test_bundled_recording_beside_its_replay():

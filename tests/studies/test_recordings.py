@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
-from wastedcores.studies.agreement import SCHEMA, agrees, as_markdown, committed, compared
-from wastedcores.studies.recordings import KINDS, Figure, Observed, Recording, figures
+from wastedcores.studies.recorded.agreement import SCHEMA, agrees, as_markdown, committed, compared
+from wastedcores.studies.recorded.recordings import KINDS, Figure, Observed, Recording, figures
 from wastedcores.topology.machine import Machine
 
 MACHINE = Machine.preset("bd-paper-16")  # 2 CPUs a node

@@ -6,17 +6,17 @@ import json
 import re
 
 import pytest
-import scorecards
+from support import scorecards
 
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures import scorecard as fig
-from wastedcores.figures import scorecard_rows as rows_of
-from wastedcores.figures import scorecard_tables as tables
 from wastedcores.figures import sensitivity
 from wastedcores.studies import nas, published, scorecard, tools
 from wastedcores.studies.calibration import calibration
 from wastedcores.studies.entries import Entry, direction_right, effect, gain, plain, ratio, verdict
 from wastedcores.sweep import Run
+from wastedcores.words import scorecard as tables
+from wastedcores.words import scorecard_rows as rows_of
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import domain_naive as naive
 import numpy as np
 import pytest
-from domain_machines import KERNELS, machines, machines_after_hotplug
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import domain_naive as naive
+from support.domain_machines import KERNELS, machines, machines_after_hotplug
 
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels as lv

@@ -6,9 +6,10 @@ import json
 
 import numpy as np
 import pytest
-from domain_machines import machines_after_hotplug
-from domain_oracle import GOLDEN, load
 from hypothesis import given
+from support import DOMAIN_GOLDEN as GOLDEN
+from support.domain_machines import machines_after_hotplug
+from support.domain_oracle import load
 
 from wastedcores.errors import TopologyError, UsageError
 from wastedcores.topology.cpulist import format_cpulist, parse_cpulist

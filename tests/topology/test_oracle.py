@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from domain_oracle import GOLDEN, first_difference, load, model_events
+from support import DOMAIN_GOLDEN as GOLDEN
+from support.domain_oracle import first_difference, load, model_events
 
 KERNELS = ("4.1.3", "4.1.3-nodebug", "4.1.3-patched", "4.12", "6.1")
 

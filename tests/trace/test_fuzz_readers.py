@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.trace.io import open_trace
-from wastedcores.trace.readers import _scan
+from wastedcores.trace.readers.text import scan
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 TEXTS = [f.read_bytes() for f in GOLDEN]
@@ -44,7 +44,7 @@ def survive(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     for scan_from in (0, 1 << 40):
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(_scan, "WORTHWHILE_BYTES", scan_from)
+            monkeypatch.setattr(scan, "WORTHWHILE_BYTES", scan_from)
             message = ""
             try:
                 trace = open_trace(path)

@@ -27,7 +27,7 @@ from wastedcores.errors import (
 from wastedcores.trace import io, parquet
 from wastedcores.trace.header import Header
 from wastedcores.trace.io import import_trace, open_trace, sniff
-from wastedcores.trace.readers import _blocks
+from wastedcores.trace.readers.support import blocks
 from wastedcores.trace.schema import SCHEMA
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -138,7 +138,7 @@ def test_time_back_by_microseconds_is_put_in_order(tmp_path):
 
 def test_equal_stamps_keep_the_order_of_the_file(tmp_path, monkeypatch):
     text = switches(4000, step_us=0, cpus=1000)
-    monkeypatch.setattr(_blocks.TextSource.blocks, "__defaults__", (10_000,))
+    monkeypatch.setattr(blocks.TextSource.blocks, "__defaults__", (10_000,))
     got = open_trace(write(tmp_path, text)).events.collect()
     assert got["cpu"].to_list() == [i % 1000 for i in range(4000)]
 

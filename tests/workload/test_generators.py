@@ -7,17 +7,17 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from wastedcores.engine import codes
-from wastedcores.engine import state as s
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.replay import replay, simulate
-from wastedcores.scenarios import scenario
+from wastedcores.simulator import replay, simulate
+from wastedcores.simulator.engine.world import codes
+from wastedcores.simulator.engine.world import state as s
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
 from wastedcores.workload.hackbench import hackbench
 from wastedcores.workload.make import COMPILE_NS, EXIT_NS, FORK_NS, add_make
+from wastedcores.workload.scenarios import scenario
 from wastedcores.workload.spmd import Spmd, spmd, workload
 from wastedcores.workload.tpch import tpch
 

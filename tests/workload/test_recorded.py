@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import WorkloadError
-from wastedcores.replay import replay_scenario
-from wastedcores.scenarios import scenario
+from wastedcores.simulator import replay_scenario
 from wastedcores.topology.machine import Machine
+from wastedcores.workload.scenarios import scenario
 
 SMALL = {
     "recorded-gi": {"jobs": 32, "lo_us": 2_000, "hi_us": 4_000},

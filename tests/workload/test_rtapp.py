@@ -13,16 +13,16 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
-from typed import typed
+from support.typed import typed
 
-from wastedcores.engine import codes
-from wastedcores.engine import state as s
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.replay import replay, simulate
+from wastedcores.simulator import replay, simulate
+from wastedcores.simulator.engine.world import codes
+from wastedcores.simulator.engine.world import state as s
 from wastedcores.topology.machine import Machine
-from wastedcores.workload import Costs
-from wastedcores.workload.rtapp import rtapp
+from wastedcores.workload import Costs, ops
+from wastedcores.workload.rtapp.reader import rtapp
 
 V41 = KernelModel.named("v4.1")
 BARE = Costs(switch_ns=0, wake_ns=0, spin_ns=0)
@@ -261,7 +261,7 @@ def test_priority_taskgroup_and_fork():
     w = rtapp(json.dumps({"tasks": tasks}), SMALL)
     program = w.program()
     assert len(program.shares) == 3  # root, rt-app's session, /tg1
-    assert any(row[:2] == (codes.OP_NICE, 5) for t in program.templates for row in t.rows)
+    assert any(row[:2] == (ops.OP_NICE, 5) for t in program.templates for row in t.rows)
     ran = cpu_time(w)
     assert ran["child"] == [700 * US] * 2
     assert ran["other-1"] == [50 * US]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from wastedcores.errors import CollectorError, UsageError
-from wastedcores.resources import collectors
+from wastedcores.files import collectors
 
 #: Names of the ways to capture, best first.
 BACKENDS = ("bpf", "tracefs")

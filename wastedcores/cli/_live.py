@@ -54,7 +54,7 @@ def _report(result: LiveCheck, output: Path) -> str | None:
     """A page about the worst violation, in the folder of its recordings; its path."""
     if not result.confirmed or result.worst is None or result.worst.trace.path is None:
         return None
-    from wastedcores.report import report
+    from wastedcores.reports.notebook import report
 
     made = report(
         str(result.worst.trace.path),

@@ -19,6 +19,6 @@ def open_input(name: Path, format: str | None = None) -> Trace:
 
     if name.exists() or len(name.parts) > 1 or "." in name.name:
         return open_trace(name) if format is None else open_trace(name, format=format)
-    from wastedcores.datasets import fetch
+    from wastedcores.trace.datasets import fetch
 
     return open_trace(fetch(str(name)))

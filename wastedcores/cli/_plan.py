@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wastedcores.scenarios import Scenario
     from wastedcores.topology.machine import Machine
+    from wastedcores.workload.scenarios import Scenario
 
 
 def settings_of(texts: Sequence[str] | None) -> dict[str, str]:
@@ -65,11 +65,11 @@ def planned(
     WastedCoresError
         What cannot be replayed, of any kind.
     """
-    from wastedcores.replay import with_steps
-    from wastedcores.replay.bounds import check_seed
-    from wastedcores.replay.run import check_kernel
-    from wastedcores.scenarios import scenario as find
+    from wastedcores.simulator import with_steps
+    from wastedcores.simulator.limits import check_seed
+    from wastedcores.simulator.replay import check_kernel
     from wastedcores.topology.source import find_machine
+    from wastedcores.workload.scenarios import scenario as find
 
     found = find(scenario)
     for kernel in kernels:

@@ -11,7 +11,7 @@ import typer
 from wastedcores.cli._app import app
 
 if TYPE_CHECKING:
-    from wastedcores.compare import Comparison
+    from wastedcores.analysis.compare import Comparison
 
 _EPILOG = """Examples:
 
@@ -77,12 +77,12 @@ def compare(
     ] = Kind.costs,
 ) -> Any:
     """What a bug costs and a fix gains: a scenario, several kernels."""
+    from wastedcores.analysis.compare import compare as run_compare
     from wastedcores.cli._options import duration_ns, print_json
     from wastedcores.cli._plan import check_writable, planned, settings_of, until_of
-    from wastedcores.compare import compare as run_compare
     from wastedcores.errors import UsageError
-    from wastedcores.replay import replay_scenario
-    from wastedcores.scenarios import scenario as find
+    from wastedcores.simulator import replay_scenario
+    from wastedcores.workload.scenarios import scenario as find
 
     found = find(scenario)
     kernels = kernel or ["v4.1", f"v4.1+{found.fix}" if found.fix else "v4.1+all_fixes"]
@@ -105,7 +105,7 @@ def compare(
     result = run_compare(runs, persist_ns=persist_ns)
     if output is not None:
         from wastedcores.figures.compare import balance_calls, costs
-        from wastedcores.figures.html import write_figure
+        from wastedcores.reports.html import write_figure
 
         draw = costs if kind is Kind.costs else balance_calls
         write_figure(draw(result, f"{scenario} on {on.name}, seed {seed}"), output)

@@ -28,7 +28,7 @@ def data(
 ) -> None:
     """List the data sets, or fetch one and print its path."""
     from wastedcores.cli._options import print_json
-    from wastedcores.datasets import fetch, registry
+    from wastedcores.trace.datasets import fetch, registry
 
     if name is not None:
         path = fetch(name).absolute()
@@ -50,7 +50,7 @@ def data(
 
 def _row(entry: object) -> dict:
     """What is known of a data set without fetching it."""
-    from wastedcores.datasets import Entry, fetch
+    from wastedcores.trace.datasets import Entry, fetch
     from wastedcores.trace.parquet import read_parquet
 
     assert isinstance(entry, Entry)

@@ -27,8 +27,8 @@ def doctor(
     """What works on this machine, and what mends the rest."""
     from dataclasses import asdict
 
+    from wastedcores.capture.doctor import examine, family
     from wastedcores.cli._options import print_json
-    from wastedcores.doctor import examine, family
 
     here = family()
     found = examine()

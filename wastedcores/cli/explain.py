@@ -41,10 +41,10 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
 ) -> Any:
     """Why CPUs stayed idle: domains, how overload began, which bug."""
+    from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.cli._open import open_input
     from wastedcores.cli._options import duration_ns
     from wastedcores.cli.import_ import load_machine
-    from wastedcores.explain import explain as run_explain
     from wastedcores.invariant import check
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.topology.machine import Machine

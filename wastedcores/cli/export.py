@@ -35,8 +35,8 @@ def export(
     from wastedcores.cli._open import open_input
     from wastedcores.cli._plan import check_writable
     from wastedcores.cli.import_ import default_output
-    from wastedcores.export import export_perfetto
     from wastedcores.invariant import check
+    from wastedcores.reports.perfetto import export_perfetto
 
     persist_ns = duration_ns(persist, "--persist")
     if output is not None:

@@ -11,7 +11,7 @@ import typer
 from wastedcores.cli._app import app
 
 if TYPE_CHECKING:
-    from wastedcores.figures.run import Run
+    from wastedcores.analysis.run import Run
 
 
 class Kind(StrEnum):
@@ -74,13 +74,13 @@ def figure(
     width: Annotated[int, typer.Option(min=200, max=10_000, help="png: width in pixels")] = 1280,
 ) -> None:
     """Draw a trace."""
+    from wastedcores.analysis.run import Run
     from wastedcores.cli._open import open_input
     from wastedcores.cli._options import duration_ns
     from wastedcores.errors import UsageError
-    from wastedcores.figures.html import write_figure
-    from wastedcores.figures.run import Run
-    from wastedcores.figures.shown import Shown
     from wastedcores.figures.theme import palette as known_palette
+    from wastedcores.reports.html import write_figure
+    from wastedcores.words.shown import Shown
 
     known_palette(palette)
     _together(kind, against, cpu, op, out, start, end)
@@ -151,7 +151,7 @@ def _draw(
 ):
     from wastedcores.figures import views
     from wastedcores.figures.heatmaps import heatmap, side_by_side
-    from wastedcores.figures.reading import claim, claim_pair
+    from wastedcores.words.findings import claim, claim_pair
 
     if kind == "heatmap" and other is not None:
         title = claim_pair(run, other)

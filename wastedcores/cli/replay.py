@@ -53,7 +53,7 @@ def replay(
     """Replay a scenario; exit 1 if the invariant was broken for long."""
     from wastedcores.cli._plan import check_writable, planned, settings_of, until_of
     from wastedcores.invariant import check
-    from wastedcores.replay import replay_scenario
+    from wastedcores.simulator import replay_scenario
     from wastedcores.trace.parquet import write_parquet
 
     given = settings_of(settings)

@@ -43,8 +43,8 @@ def report(
 ) -> None:
     """Run the notebook on a trace; write a page that opens offline."""
     from wastedcores.errors import UsageError
-    from wastedcores.report import find_notebook, parameters_of
-    from wastedcores.report import report as make
+    from wastedcores.reports.notebook import find_notebook, parameters_of
+    from wastedcores.reports.notebook import report as make
 
     if list_parameters:
         for name, p in parameters_of(find_notebook(notebook)).items():

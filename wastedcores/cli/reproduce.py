@@ -85,7 +85,7 @@ def reproduce(
     else:
         _print(result)
     if page and what == "all":
-        from wastedcores.report import report
+        from wastedcores.reports.notebook import report
 
         made = report(
             notebook="08_reproduction_scorecard",

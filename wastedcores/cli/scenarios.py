@@ -22,7 +22,7 @@ def scenarios(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """List the scenarios, their machines, fixes and parameters."""
-    from wastedcores.scenarios import SCENARIOS, as_text
+    from wastedcores.workload.scenarios import SCENARIOS, as_text
 
     if as_json:
         rows = [

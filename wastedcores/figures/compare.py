@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from wastedcores.compare import REFUSALS, Comparison
+from wastedcores.analysis.compare import REFUSALS, Comparison
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
 _SHOWN = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import polars as pl
 
-from wastedcores.compare import Comparison
+from wastedcores.analysis.compare import Comparison
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures.theme import GRID, INK, palette, style
 from wastedcores.trace.trace import Trace

@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.figures.domains import LEVEL_COLOURS, name_of, online_domains, subtitle
-from wastedcores.figures.shown import Shown
 from wastedcores.figures.theme import CLEAR, GRID, palette, style
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import format_cpulist
@@ -18,6 +17,7 @@ from wastedcores.topology.domains import Domain, Domains, build_domains
 from wastedcores.topology.levels import bits_of
 from wastedcores.topology.lint import lint
 from wastedcores.topology.machine import Machine
+from wastedcores.words.shown import Shown
 
 LOCAL, REMOTE = "#c9ced4", "#2a7156"
 

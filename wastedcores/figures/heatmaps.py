@@ -6,9 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
-from wastedcores.figures.scene import Scene, TimeAxis
 from wastedcores.figures.theme import hatch, palette, style
 
 REDUCTIONS = ("longest", "last", "peak")

@@ -6,10 +6,10 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
+from wastedcores.analysis.scene import Scene, TimeAxis
+from wastedcores.analysis.states import pixel_edges
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures.heatmaps import heatmap
-from wastedcores.figures.scene import Scene, TimeAxis
-from wastedcores.figures.states import pixel_edges
 from wastedcores.figures.theme import CLEAR, palette
 from wastedcores.trace.trace import Trace
 

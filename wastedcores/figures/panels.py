@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from wastedcores.figures.scene import Scene, TimeAxis
-from wastedcores.figures.states import Bins
+from wastedcores.analysis.scene import Scene, TimeAxis
+from wastedcores.analysis.states import Bins
 from wastedcores.figures.theme import (
     CLEAR,
     GRID,
@@ -122,7 +122,7 @@ def add_band(
     col: int,
 ) -> None:
     """One row: where episodes lie. Persistent ones at full strength, short ones by the share of the pixel they fill."""
-    from wastedcores.engine.binning_jit import bin_cover
+    from wastedcores.analysis.binning_jit import bin_cover
 
     width = np.diff(bins.edges).astype(float)
     shares = []

@@ -1,6 +1,6 @@
 """Recorded runs beside replays of them: the table as a picture, as words and as a table.
 
-Input is the table of :func:`wastedcores.studies.agreement.compared` or ``committed``.
+Input is the table of :func:`wastedcores.studies.recorded.agreement.compared` or ``committed``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from wastedcores.errors import UsageError
-from wastedcores.figures.shown import Shown, sentence, table
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
+from wastedcores.words.shown import Shown, sentence, table
 
 #: unit of a row -> its panel; every other unit is a result
 _PANELS = {"busy CPUs": 1, "threads": 2}

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.figures.scorecard_rows import MINUS, grouped, short, text
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, INK, style
+from wastedcores.words.scorecard_rows import MINUS, grouped, short, text
 
 #: colour and symbol by kind; told apart without colour by the symbol
 KINDS = {

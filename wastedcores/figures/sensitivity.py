@@ -11,9 +11,9 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from wastedcores.figures.scorecard_rows import text
-from wastedcores.figures.shown import Shown, table
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, style
+from wastedcores.words.scorecard_rows import text
+from wastedcores.words.shown import Shown, table
 
 _TIMES = "\u00d7"
 _CLAIMS = {"claims.lu_r_speedup": "lu beside R", "claims.make_r_gain": "make beside R"}

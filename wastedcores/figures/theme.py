@@ -19,8 +19,6 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, 
 INK = "#22262b"
 MUTED = "#5c6670"
 GRID = "#e3e6e9"
-#: columns a heat map sends to the browser at most
-MAX_COLS = 2000
 
 
 @dataclass(frozen=True)

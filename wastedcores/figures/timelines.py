@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
+from wastedcores.analysis.scene import Scene, TimeAxis
+from wastedcores.analysis.states import pixel_edges
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
-from wastedcores.figures.scene import Scene, TimeAxis
-from wastedcores.figures.states import pixel_edges
 from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, OTHER_CLASS, palette, style
 from wastedcores.trace.trace import Trace
 
@@ -145,7 +145,7 @@ def timeline(
     plotly.graph_objects.Figure
         One heat map; colour = class of task by its comm, idle as in every figure; hover names task and pid.
     """
-    from wastedcores.engine.binning_jit import bin_owner
+    from wastedcores.analysis.binning_jit import bin_owner
 
     colours = palette(palette_name)
     edges = pixel_edges(*window, cols)

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from wastedcores.analysis.run import Run
 from wastedcores.errors import MissingEventsError
-from wastedcores.figures import reading
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, considered_events
-from wastedcores.figures.run import Run
-from wastedcores.figures.shown import Shown, duration, sentence
 from wastedcores.figures.timelines import runs, timeline
 from wastedcores.figures.waiting import waiting_times
+from wastedcores.words import findings
+from wastedcores.words.shown import Shown, duration, sentence
 
 
 def overview(run: Run, against: Run | None = None, *, palette_name: str = "safe") -> go.Figure:
     """The whole trace; with a second run, the two side by side on one time axis."""
     if against is None:
-        return heatmap(run.scene, palette_name=palette_name, title=reading.claim(run))
+        return heatmap(run.scene, palette_name=palette_name, title=findings.claim(run))
     return side_by_side(
-        run.scene, against.scene, palette_name=palette_name, title=reading.claim_pair(run, against)
+        run.scene, against.scene, palette_name=palette_name, title=findings.claim_pair(run, against)
     )
 
 

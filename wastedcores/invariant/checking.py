@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.engine import sweep_jit
 from wastedcores.errors import UsageError
+from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.details import details as look_closer
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
-from wastedcores.trace.runqueues import Runqueues, runqueues
+from wastedcores.runqueues.runqueues import Runqueues, runqueues
 from wastedcores.trace.trace import Trace
 
 #: M of the paper, section 4.1: violations shorter than this are the balancer's to repair
@@ -42,7 +42,7 @@ def check(
     ignore_affinity
         Treat every waiting thread as movable.
     silent
-        See :func:`wastedcores.trace.runqueues.runqueues`.
+        See :func:`wastedcores.runqueues.runqueues.runqueues`.
 
     Raises
     ------

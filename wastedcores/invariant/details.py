@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.engine import detail_jit
-from wastedcores.trace.runqueues import Runqueues, comms
+from wastedcores.invariant import detail_jit
+from wastedcores.runqueues.runqueues import Runqueues, comms
 
 #: episodes of which per-CPU times and waiting threads are kept
 _DETAILS = 256
@@ -27,7 +27,7 @@ _NO_WAITING = pl.DataFrame(
 _NO_CAUSES = pl.DataFrame(
     schema={"episode": pl.Int32, "cause": pl.String, "overloaded_ns": pl.Int64}
 )
-#: by code + 1 of wastedcores.engine.tasks_jit
+#: by code + 1 of wastedcores.runqueues.tasks_jit
 CAUSES = (
     "before",
     "switch",

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.engine import sweep_affinity_jit, sweep_jit
-from wastedcores.trace.runqueues import Runqueues
+from wastedcores.invariant import sweep_affinity_jit, sweep_jit
+from wastedcores.runqueues.runqueues import Runqueues
 
 #: episodes written per call into the compiled sweep
 _ROOM = 1 << 16

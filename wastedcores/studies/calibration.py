@@ -11,7 +11,7 @@ from typing import Any
 
 from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
-from wastedcores.resources import find
+from wastedcores.files import find
 from wastedcores.studies import nas, tpch
 from wastedcores.studies.published import blanked, load
 from wastedcores.sweep import Run, sweep

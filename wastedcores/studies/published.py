@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wastedcores.errors import DatasetError
-from wastedcores.resources import find
+from wastedcores.files import find
 
 #: file stem -> (columns that name a row, columns with numbers)
 TABLES = {

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.engine import codes, state
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.replay import RawReplay, costs_of, simulate
+from wastedcores.simulator import RawReplay, costs_of, simulate
+from wastedcores.simulator.engine.world import codes, state
 from wastedcores.studies.databases import database
 from wastedcores.topology.domains import Domains, build_domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
 from wastedcores.workload.program import Program
-from wastedcores.workload.recorded import recorded_gi, recorded_ms
+from wastedcores.workload.recorded.workloads import recorded_gi, recorded_ms
 from wastedcores.workload.spmd import MARK, Spmd, program
 
 #: what a rate is measured over, and what comes before it: threads find their places in the first half second

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from wastedcores.datasets import fetch
 from wastedcores.invariant import check
 from wastedcores.studies import nas, tornado, tpch
 from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, run
 from wastedcores.studies.published import load
 from wastedcores.sweep import Run
+from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
 
 SIZES = (2, 4, 8, 16, 32, 64)

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.resources import find
+from wastedcores.files import find
 from wastedcores.studies.published import Tables
 
 #: claim -> beginning of the name of the benchmark's row that measures the same

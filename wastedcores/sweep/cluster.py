@@ -8,7 +8,7 @@ from collections.abc import Generator
 from urllib.parse import urlsplit
 
 from wastedcores.errors import UsageError
-from wastedcores.sources import digest
+from wastedcores.sweep.code import digest
 from wastedcores.sweep.run import Run, Value, execute
 
 #: seconds to wait for a scheduler

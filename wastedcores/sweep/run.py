@@ -16,7 +16,7 @@ from stat import S_ISREG
 from typing import Any
 
 from wastedcores.errors import ModelWarning, UsageError, WastedCoresError
-from wastedcores.sources import digest
+from wastedcores.sweep.code import digest
 
 Value = str | int | float | bool | None
 #: the task of a scenario's replay
@@ -107,7 +107,7 @@ def replay_once(
         ``result`` and its ``result_name``, ``makespan_ns``, ``busy_cpus``, ``idle_while_overloaded`` (share of the
         window), ``events``, ``wall_s``.
     """
-    from wastedcores.replay import replay_scenario
+    from wastedcores.simulator import replay_scenario
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)  # in the row instead of once a process

@@ -17,25 +17,18 @@ import polars as pl
 
 from wastedcores import __version__
 from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
-from wastedcores.trace.check import Inspector
 from wastedcores.trace.header import Header
+from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, read_parquet, stream_parquet, write_parquet
-from wastedcores.trace.readers import (
-    ftrace,
-    kutrace,
-    perf_data,
-    perf_script,
-    sched_profiler,
-    schedlog,
-    schedtrace,
-    systing,
-    trace_dat,
-)
-from wastedcores.trace.readers._blocks import TextSource, head
-from wastedcores.trace.readers._facts import Facts
-from wastedcores.trace.readers._held import Held
-from wastedcores.trace.readers._lines import complete as lines_complete
-from wastedcores.trace.readers._order import in_order
+from wastedcores.trace.readers import kutrace, sched_profiler, schedlog, systing
+from wastedcores.trace.readers.perf_data import reader as perf_data
+from wastedcores.trace.readers.schedtrace import reader as schedtrace
+from wastedcores.trace.readers.support.blocks import TextSource, head
+from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.held import Held
+from wastedcores.trace.readers.support.order import in_order
+from wastedcores.trace.readers.text import ftrace, perf_script, trace_dat
+from wastedcores.trace.readers.text.lines import complete as lines_complete
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 

@@ -13,13 +13,13 @@ import ipywidgets as w
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures.domain_groups import groups_compared, help_sentence, pull_matrix
 from wastedcores.figures.domains import as_widget, domain_areas
-from wastedcores.figures.shown import Shown
 from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
+from wastedcores.words.shown import Shown
 
 #: "no CPU" in the menus; ipywidgets takes None for nothing selected
 NONE = -1

@@ -9,14 +9,14 @@ from typing import Any
 
 import ipywidgets as w
 
+from wastedcores.analysis.run import Run
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures import views
 from wastedcores.figures.heatmaps import REDUCTIONS, heatmap
-from wastedcores.figures.html import live_figure
-from wastedcores.figures.run import Run
-from wastedcores.figures.scene import TimeAxis
-from wastedcores.figures.shown import Shown, duration
 from wastedcores.figures.theme import PALETTES
+from wastedcores.reports.html import live_figure
+from wastedcores.words.shown import Shown, duration
 
 #: most episodes offered in the list
 EPISODES = 50

@@ -16,20 +16,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from wastedcores.engine import codes
 from wastedcores.errors import WorkloadError
+from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row, TaskSpec
 from wastedcores.workload.script import Script, whole, whole_ns
 
 _OF_SEMAPHORES = (
-    codes.OP_POST,
-    codes.OP_WAIT,
-    codes.OP_SIGNAL,
-    codes.OP_CATCH,
-    codes.OP_WAIT_SIGNAL,
-    codes.OP_TIMER,
-    codes.OP_FLUSH,
-    codes.OP_SHEPHERD,
+    ops.OP_POST,
+    ops.OP_WAIT,
+    ops.OP_SIGNAL,
+    ops.OP_CATCH,
+    ops.OP_WAIT_SIGNAL,
+    ops.OP_TIMER,
+    ops.OP_FLUSH,
+    ops.OP_SHEPHERD,
 )
 
 #: tasks and templates that one workload can describe
@@ -226,21 +226,21 @@ class Workload:
         texts: dict[str, int],
     ) -> Row:
         op, a, b, c, d = row
-        if op == codes.OP_AFFINITY:
+        if op == ops.OP_AFFINITY:
             if not a:
                 raise WorkloadError(f"task {comm!r}: bound to no CPU at all")
             a = masks.setdefault(a, len(masks))
-        elif op == codes.OP_MARK:
+        elif op == ops.OP_MARK:
             a = texts.setdefault(a, len(texts))
-        elif op == codes.OP_BARRIER:
+        elif op == ops.OP_BARRIER:
             self._check(comm, "barrier", a, len(self._barriers))
-        elif op in (codes.OP_LOCK, codes.OP_UNLOCK):
+        elif op in (ops.OP_LOCK, ops.OP_UNLOCK):
             self._check(comm, "lock", a, self._locks)
         elif op in _OF_SEMAPHORES:
             self._check(comm, "semaphore", a, len(self._semaphores))
-        elif op == codes.OP_SESSION:
+        elif op == ops.OP_SESSION:
             self._check(comm, "session", a, len(self._sessions))
-        elif op == codes.OP_FORK:
+        elif op == ops.OP_FORK:
             self._check(comm, "template", a, len(self._templates))
             if b >= 0:
                 self._check(comm, "session", b, len(self._sessions))

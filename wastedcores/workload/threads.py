@@ -8,12 +8,12 @@ where only fork balancing put them. Times (20-28 us a thread) were read off the 
 
 from __future__ import annotations
 
-from wastedcores.engine import codes
+from wastedcores.workload import ops
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script
 
 _US = 1_000
-_JUMPS = (codes.OP_LOOP, codes.OP_LOOP_BARRIER)
+_JUMPS = (ops.OP_LOOP, ops.OP_LOOP_BARRIER)
 
 
 class Creation:

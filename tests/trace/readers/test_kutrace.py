@@ -6,13 +6,13 @@ import gzip
 from pathlib import Path
 
 import pytest
-from told_ways import kutrace_json, span
+from support.told_ways import kutrace_json, span
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.invariant import check
+from wastedcores.runqueues.runqueues import waits
 from wastedcores.trace.io import open_trace, sniff
-from wastedcores.trace.readers import _blocks
-from wastedcores.trace.runqueues import waits
+from wastedcores.trace.readers.support import blocks
 
 US = 1000
 T0 = 49_418_307_340
@@ -190,7 +190,7 @@ def test_blocks_and_compression(tmp_path, monkeypatch):
     )
     packed.write_bytes(gzip.compress((head + first + tail).encode()))
     assert open_trace(packed).events.collect().equals(whole)
-    monkeypatch.setattr(_blocks.TextSource.blocks, "__defaults__", (200,))
+    monkeypatch.setattr(blocks.TextSource.blocks, "__defaults__", (200,))
     assert open_trace(file).events.collect().equals(whole)
 
 

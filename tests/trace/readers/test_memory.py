@@ -8,14 +8,14 @@ import threading
 import numpy as np
 import pytest
 
-from wastedcores.trace.readers import _memory
-from wastedcores.trace.readers._crew import Crew
+from wastedcores.trace.readers.support import memory
+from wastedcores.trace.readers.support.crew import Crew
 
 
 @pytest.fixture(autouse=True)
-def empty(monkeypatch: pytest.MonkeyPatch) -> _memory._Shelf:
-    shelf = _memory._Shelf()
-    monkeypatch.setattr(_memory, "_shelf", shelf)
+def empty(monkeypatch: pytest.MonkeyPatch) -> memory._Shelf:
+    shelf = memory._Shelf()
+    monkeypatch.setattr(memory, "_shelf", shelf)
     return shelf
 
 
@@ -24,39 +24,39 @@ def where(array: np.ndarray) -> int:
 
 
 def test_memory_comes_back_when_nothing_looks_at_it() -> None:
-    first = _memory.used(1 << 20)
+    first = memory.used(1 << 20)
     at, part = where(first), first[100:200].view(np.int32)
     del first
-    second = _memory.used(1 << 20)
+    second = memory.used(1 << 20)
     assert where(second) != at, "a part of it is still looked at"
     del part
-    assert where(_memory.used(1 << 20)) == at
+    assert where(memory.used(1 << 20)) == at
 
 
 def test_much_larger_memory_is_not_given_for_little() -> None:
-    at = where(_memory.used(1 << 22))
-    assert where(_memory.used(1 << 20)) != at
-    assert where(_memory.used((1 << 21) + 1)) == at
+    at = where(memory.used(1 << 22))
+    assert where(memory.used(1 << 20)) != at
+    assert where(memory.used((1 << 21) + 1)) == at
 
 
 def test_no_more_than_so_much_is_kept(
-    empty: _memory._Shelf, monkeypatch: pytest.MonkeyPatch
+    empty: memory._Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_memory, "_KEPT_BYTES", 3 << 20)
-    several = [_memory.used(1 << 20) for _ in range(5)]
+    monkeypatch.setattr(memory, "_KEPT_BYTES", 3 << 20)
+    several = [memory.used(1 << 20) for _ in range(5)]
     del several
     assert sum(map(len, empty._kept)) == 3 << 20
 
 
 def test_populated_memory_keeps_what_is_in_it() -> None:
-    array = _memory.used(1 << 20)
+    array = memory.used(1 << 20)
     array[:] = 7
-    _memory.populate(array[5000:90000])
+    memory.populate(array[5000:90000])
     assert (array == 7).all()
 
 
 def test_sparse_memory_is_zero() -> None:
-    assert not _memory.sparse(1 << 20).any()
+    assert not memory.sparse(1 << 20).any()
 
 
 def test_the_owner_of_a_crew_does_what_nobody_began() -> None:

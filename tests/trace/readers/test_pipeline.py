@@ -8,12 +8,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import perf_file
 import pytest
+from support import perf_file
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.trace.io import import_trace
-from wastedcores.trace.readers._pipeline import OrderedMap
+from wastedcores.trace.readers.support.pipeline import OrderedMap
 
 SWITCH = (
     "  a-1  [000] d... {sec}.000000: sched_switch: "

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-import told_ways
+from support import told_ways
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.invariant import check

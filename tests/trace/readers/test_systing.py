@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import told_ways
+from support import told_ways
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.invariant import check

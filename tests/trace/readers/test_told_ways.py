@@ -6,14 +6,14 @@ import random
 
 import polars as pl
 import pytest
-import told_ways
-from builders import trace_of
+from support import told_ways
+from support.builders import trace_of
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
+from wastedcores.runqueues.runqueues import waits
 from wastedcores.trace.io import import_trace, open_trace
 from wastedcores.trace.readers import schedlog, systing
-from wastedcores.trace.runqueues import waits
 
 SEEDS = range(6)
 

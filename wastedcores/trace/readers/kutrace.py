@@ -28,8 +28,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError
-from wastedcores.trace.readers._blocks import Block, TextSource, split_lines
-from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers.support.blocks import Block, TextSource, split_lines
+from wastedcores.trace.readers.support.facts import Facts
 
 _SPAN = (
     r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*(?P<sec>\d+)\.(?P<frac>\d{1,9}), +(?P<dsec>\d+)\.(?P<dfrac>\d{1,9}), "

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError
-from wastedcores.trace.readers._blocks import Block, TextSource, split_lines
-from wastedcores.trace.readers._facts import Facts
+from wastedcores.trace.readers.support.blocks import Block, TextSource, split_lines
+from wastedcores.trace.readers.support.facts import Facts
 
 #: tab and leading space are the state lines' and the fork's, "# " begins the authors' considered cores
 LINE = r"^(?P<state>[-\d ]*?)(?P<mark># |\t ?|  *)(?P<ts>\d+) nsecs (?P<kind>[A-Z_]+)(?P<args>(?: +[0-9a-f-]+)*) *$"

@@ -24,8 +24,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
-from wastedcores.trace.readers._facts import Facts
-from wastedcores.trace.readers._folder import digest
+from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.folder import digest
 
 #: struct sched_log_tracer_entry, kernel/sched/log.h
 RECORD = np.dtype(

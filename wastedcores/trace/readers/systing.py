@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
-from wastedcores.trace.readers._facts import Facts
-from wastedcores.trace.readers._folder import digest
+from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.folder import digest
 
 #: Rows of all tables that are decoded at a time, on average.
 BATCH_ROWS = 1 << 20

@@ -1,0 +1,142 @@
+"""Several runs side by side: the table, the balance calls, the command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from wastedcores.analysis.compare import REFUSALS, compare
+from wastedcores.errors import UsageError
+from wastedcores.simulator import replay_scenario
+
+KERNELS = ("v4.1", "v4.1+missing_domains")
+
+
+@pytest.fixture(scope="module")
+def runs():
+    given = {"n": 4, "limit_s": 0.4}
+    return {k: replay_scenario("missing-domains", k, "bd-paper-16", 1, given) for k in KERNELS}
+
+
+@pytest.fixture(scope="module")
+def found(runs):
+    return compare(runs)
+
+
+def test_the_bug_costs_core_time_and_waits(found):
+    bug, fix = found.table.to_dicts()
+    assert bug["run"] == "v4.1"
+    assert bug["verdict"] == "violations"
+    assert fix["verdict"] == "clean"
+    # four threads on two CPUs for 0.4 s: two CPUs' worth was to be had
+    assert 0.7 < bug["wasted_core_s"] < 0.9
+    assert fix["wasted_core_s"] < 0.1
+    assert bug["wait_max_ms"] > 12
+    assert found.waits["v4.1"].sum() > 10 * found.waits[KERNELS[1]].sum()
+
+
+def test_waits_are_what_the_switches_say(found, runs):
+    # a thread's time from wake-up, fork or preemption to its next run, taken from the raw events one by one
+    trace = runs["v4.1"].trace
+    check = found.checks["v4.1"]
+    ready: dict[int, int] = {}
+    lengths = []
+    for row in trace.only("switch", "wakeup", "wakeup_new").collect().iter_rows(named=True):
+        if row["kind"] != "switch":
+            ready.setdefault(row["pid"], row["ts_ns"])
+            continue
+        if row["pid"] in ready:
+            lengths.append((ready.pop(row["pid"]), row["ts_ns"]))
+        if row["prev_pid"] and row["prev_state"] == "R":
+            ready[row["prev_pid"]] = row["ts_ns"]
+    # who still waits when the trace ends has waited until then
+    lengths += [(a, trace.header.end_ns) for a in ready.values()]
+    inside = [b - a for a, b in lengths if b > check.start_ns and a < check.end_ns]
+    mine = found.waits["v4.1"]
+    mine = mine[mine > 0]
+    long = sorted(n for n in inside if n > 1_000_000)
+    assert sorted(mine[mine > 1_000_000].tolist()) == pytest.approx(long, abs=0)
+    assert len(long) > 20
+
+
+def test_migrations_by_reason_add_up(found):
+    for row in found.table.to_dicts():
+        assert row["migrations"] == sum(n for k, n in row.items() if k.startswith("migrations_"))
+
+
+def test_balance_calls__refusals_and_levels(found, runs):
+    table = found.balance
+    lost = table.filter(table["run"] == "v4.1")
+    kept = table.filter(table["run"] != "v4.1")
+    # before the hotplug CPUs ask at every level; after it, while threads run, only the SMT pair is left: nothing above it
+    # is asked any more that was not asked already when the threads began
+    above = pl.col("level") > 0
+    before = replay_scenario(
+        "missing-domains", "v4.1", "bd-paper-16", 1, {"n": 4, "limit_s": 0.4}, until_ns=600_000_000
+    )
+    asked = before.balance_calls.filter(above)["calls"].sum()
+    assert asked > 0
+    assert lost.filter(above)["calls"].sum() == asked
+    assert lost.filter(above)["moved"].sum() == 0
+    assert set(kept.filter(above)["idle"]) == {"busy", "idle", "newidle"}
+    assert kept.filter(above)["moved"].sum() > 0
+    assert lost.filter(above)["calls"].sum() < kept.filter(above)["calls"].sum()
+    assert (table["refusals"] == table.select(REFUSALS).sum_horizontal()).all()
+    assert table["calls"].sum() == sum(r.balance_calls["calls"].sum() for r in runs.values())
+
+
+def test_traces_compare_without_a_replay(runs):
+    found = compare({k: r.trace for k, r in runs.items()})
+    assert found.balance.height == 0
+    assert found.table["result"].to_list() == [None, None]
+    assert found.table["wasted_core_s"][0] > 10 * found.table["wasted_core_s"][1]
+
+
+def test_gain(found):
+    gain = found.gain("wasted_core_s")
+    assert gain["v4.1"] == 0
+    assert 0.9 < gain[KERNELS[1]] <= 1
+    with pytest.raises(UsageError, match="no column 'wasted'"):
+        found.gain("wasted")
+
+
+def test_nothing_to_compare():
+    with pytest.raises(UsageError, match="no run given"):
+        compare({})
+
+
+def test_command(capsys):
+    import wastedcores.cli as cli
+    from wastedcores.cli.compare import compare as command
+
+    assert "compare" in cli.VERBS
+    given = ["n=4", "limit_s=0.2"]
+    command("missing-domains", list(KERNELS), "bd-paper-16", 1, given, "100ms", True)
+    data = json.loads(capsys.readouterr().out)
+    assert data["schema"] == "wastedcores.compare/1"
+    assert [r["run"] for r in data["runs"]] == list(KERNELS)
+    assert all(
+        {"level", "idle", "calls", "refusals"} <= set(row) for row in data["runs"][1]["balance"]
+    )
+    command("missing-domains", list(KERNELS), "bd-paper-16", 1, given, "100ms", False)
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) < 80
+    assert "cpus_of_work" in text
+    with pytest.raises(UsageError, match="at least two"):
+        command("missing-domains", ["v4.1"], "bd-paper-16", 1, [], "100ms", False)
+
+
+def test_figures_of_a_comparison(found):
+    from wastedcores import figures as fg
+
+    bars = fg.costs(found).data
+    assert bars[0].y[0] == found.table["makespan_s"][0]
+    stacked = {t.name: np.array(t.y).sum() for t in fg.balance_calls(found).data}
+    assert stacked["balanced"] == found.balance["balanced"].sum()
+    assert list(fg.claims([("a", "b", "c")]).data[0].cells["values"][2]) == ["c"]
+    dots = fg.spread({"x": [1.0, 2.0]}, {"x": 1.5}).data
+    assert list(dots[0].x) == [1.0, 2.0]
+    assert list(dots[1].x) == [1.5]

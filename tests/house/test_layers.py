@@ -1,0 +1,144 @@
+"""Lower layers never import higher ones; the special libraries stay where they belong."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+PACKAGE = ROOT / "wastedcores"
+
+#: longest matching prefix wins
+LAYERS = {
+    "wastedcores": 0,
+    "wastedcores.errors": -1,
+    "wastedcores.files": 0,
+    "wastedcores.jit": 0,
+    "wastedcores.topology.cpulist": 0,
+    "wastedcores.topology.machine": 1,
+    "wastedcores.topology.presets": 1,
+    "wastedcores.topology.describe": 1,
+    "wastedcores.topology.sysfs": 1,
+    "wastedcores.kernels": 1,
+    "wastedcores.topology": 2,
+    "wastedcores.trace": 1,
+    "wastedcores.runqueues": 2,
+    "wastedcores.invariant": 3,
+    "wastedcores.workload": 3,
+    "wastedcores.simulator": 4,
+    "wastedcores.analysis": 5,
+    "wastedcores.words": 6,
+    "wastedcores.figures": 7,
+    "wastedcores.reports": 8,
+    "wastedcores.sweep": 6,
+    "wastedcores.studies": 8,
+    "wastedcores.widgets": 9,
+    "wastedcores.capture": 9,
+    "wastedcores.cli": 10,
+    "wastedcores.__main__": 11,
+}
+
+#: modules of constants that compiled code may read
+CONSTANTS = {"wastedcores.workload.ops", "wastedcores.trace.readers.support.tracepoints"}
+
+#: library -> where it may be imported
+ONLY_IN = {
+    "numba": ("wastedcores.jit",),
+    "plotly": ("wastedcores.figures", "wastedcores.reports"),
+    "ipywidgets": ("wastedcores.widgets",),
+    "papermill": ("wastedcores.reports",),
+    "typer": ("wastedcores.cli",),
+    "perfetto": ("wastedcores.reports.perfetto",),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer(module: str) -> int:
+    while module not in LAYERS:
+        module = module.rpartition(".")[0]
+    return LAYERS[module]
+
+
+def imports(path: Path) -> list[str]:
+    names = []
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):  # what only annotations need is not imported when the program runs
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            base = node.module or ""
+            submodules = [f"{base}.{a.name}" for a in node.names]
+            names += [
+                s
+                if (ROOT / Path(*s.split("."))).with_suffix(".py").exists()
+                or (ROOT / Path(*s.split("."))).is_dir()
+                else base
+                for s in submodules
+            ]
+    return names
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_module_imports_only_lower_layers(path):
+    me = module_name(path)
+    for name in imports(path):
+        if name.split(".")[0] != "wastedcores" or name == "wastedcores":
+            continue
+        same_place = name.split(".")[1] == me.split(".")[1]
+        assert layer(name) < layer(me) or (same_place and layer(name) <= layer(me)), (
+            f"{me} imports {name}"
+        )
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_special_libraries_stay_where_they_belong(path):
+    me = module_name(path)
+    for name in imports(path):
+        for library, places in ONLY_IN.items():
+            if library == "numba" and me.endswith("_jit"):  # compiled code lies beside its caller
+                continue
+            if name.split(".")[0] == library:
+                assert me.startswith(places), f"{me} imports {library}"
+
+
+def test_compiled_code_takes_arrays_and_knows_no_objects():
+    """What is compiled imports numpy, numba, other compiled code and plain constants."""
+    engine = set((PACKAGE / "simulator" / "engine").rglob("*.py"))
+    for path in sorted(engine | set(PACKAGE.rglob("*_jit.py"))):
+        for name in imports(path):
+            assert (
+                name.split(".")[0] in {"numpy", "numba", "llvmlite"} | sys.stdlib_module_names
+                or name.endswith("_jit")
+                or name.startswith(("wastedcores.jit.", "wastedcores.simulator.engine"))
+                or name in CONSTANTS
+            ), f"{path}: {name}"
+
+
+def test_every_package_module_has_a_layer():
+    tops = {module_name(p).split(".")[1] for p in FILES if module_name(p) != "wastedcores"}
+    listed = {m.split(".")[1] for m in LAYERS if m != "wastedcores"}
+    assert tops <= listed, f"add to LAYERS: {sorted(tops - listed)}"
+
+
+def test_nobody_imports_collectors_and_they_import_nobody():
+    for path in FILES:
+        assert not any(n.split(".")[0] == "collectors" for n in imports(path)), path
+    for path in (ROOT / "collectors").glob("*.py"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            beside = (ROOT / "collectors" / f"{top}.py").exists()
+            assert top in sys.stdlib_module_names or top == "bcc" or beside, f"{path}: {name}"

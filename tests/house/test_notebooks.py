@@ -1,0 +1,104 @@
+"""Notebooks are thin, stripped, and run to the end in a fresh kernel."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import nbformat
+import pytest
+
+from wastedcores.files import notebooks
+from wastedcores.reports.notebook import checked, parameters_of
+
+NOTEBOOKS = sorted(p for p in notebooks().rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+
+#: notebook -> parameters that make it small; one that is not named runs with its own defaults
+SMALL = {
+    "04_group_imbalance": {"machine": "bd-paper-16", "jobs": 100},
+    "05_group_construction": {"machine": "bd-paper-16", "iterations": 15, "seeds": 3},
+    "06_overload_on_wakeup": {"machine": "bd-paper-16", "iterations": 20},
+    "07_missing_domains": {
+        "machine": "bd-paper-16",
+        "threads": 4,
+        "limit_s": 0.5,
+        "window_ms": [350, 400],
+    },
+    "10_design_your_own": {
+        "machine": "bd-paper-16",
+        "jobs": 60,
+        "limit_s": 0.2,
+        "iterations": 10,
+        "threads": 4,
+    },
+    "01_is_my_machine_wasting": {
+        "trace": "live-balancing-off",
+        "against": "live-balancing-on",
+        "persist_ms": 50.0,
+    },
+    "09_recorded_and_replayed": {"run": "group-construction-buggy", "figures": ["busy CPUs"]},
+    "08_reproduction_scorecard": {"parts": ["walcher"], "seeds": 2},
+}
+
+
+def ids(path):
+    return path.stem
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
+def test_notebook_is_stripped_and_has_one_parameters_cell(path):
+    nb = nbformat.read(path, as_version=4)
+    nbformat.validate(nb)
+    for cell in nb.cells:
+        assert not cell.get("outputs"), "strip the outputs"
+        assert cell.get("execution_count") is None
+    tagged = [c for c in nb.cells if "parameters" in c.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    for line in tagged[0].source.splitlines():
+        assert re.match(r"\w+: \w[\w\[\], ]* = .*  # \S", line), f"typed and commented: {line}"
+    assert nb.cells[0].cell_type == "markdown"
+    assert nb.cells[0].source.startswith("# ")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
+def test_notebook_is_thin(path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type != "code":
+            continue
+        assert len(cell.source.splitlines()) <= 12, cell.source
+        assert not re.search(r"^\s*[!%]|/(home|root|tmp|work)/", cell.source, re.MULTILINE), (
+            cell.source
+        )
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 3, f"def {node.name} is longer than 3 lines"
+            private = isinstance(node, ast.Attribute) and node.attr.startswith("_")
+            assert not private, f"{node.attr}: public names only"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
+def test_notebook_runs_in_a_fresh_kernel(path, tmp_path):
+    import papermill
+    from traitlets.config import Config
+
+    values = checked(path, SMALL.get(path.stem, {}))
+    out = tmp_path / "out.ipynb"
+    papermill.execute_notebook(
+        str(path),
+        str(out),
+        parameters=values,
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(tmp_path),
+        config=Config({"KernelManager": {"transport": "ipc"}}),
+    )
+    kinds = {
+        kind
+        for cell in nbformat.read(out, as_version=4).cells
+        for output in cell.get("outputs", ())
+        for kind in output.get("data", {})
+    }
+    assert "application/vnd.plotly.v1+json" in kinds
+    if "interactive" in parameters_of(path):
+        assert "application/vnd.jupyter.widget-view+json" in kinds

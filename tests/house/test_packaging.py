@@ -1,0 +1,47 @@
+"""environment.yml, pyproject.toml and requirements.lock say the same."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import yaml
+from support import ROOT
+
+#: conda-forge calls these packages otherwise
+CONDA_NAMES = {"build": "python-build"}
+
+
+def pyproject():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_environment_agrees_with_pyproject():
+    project = pyproject()
+    wanted = {f"python{project['requires-python']}"}
+    for dep in project["dependencies"] + project["optional-dependencies"]["dev"]:
+        name, rest = re.fullmatch(r"([a-z0-9-]+)(.*)", dep).groups()
+        wanted.add(CONDA_NAMES.get(name, name) + rest)
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    listed = {d for d in environment["dependencies"] if isinstance(d, str)} - {"pip"}
+    (by_pip,) = (d["pip"] for d in environment["dependencies"] if isinstance(d, dict))
+    # conda hands these lines to pip as a requirements file, where a line takes no options of pip's command
+    assert by_pip.pop() == "-e ."
+    assert listed | set(by_pip) == wanted
+    assert not listed & set(by_pip)
+
+
+def test_lock_pins_every_dependency_and_names_no_index():
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^\s]+", line) for line in lines), (
+        "only name==version lines"
+    )
+    pinned = {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in lines}
+    project = pyproject()
+    for dep in project["dependencies"] + project["optional-dependencies"]["dev"]:
+        assert re.match(r"[a-z0-9-]+", dep).group() in pinned, dep
+
+
+def test_the_unrelated_bcc_package_is_never_a_dependency():
+    for file in ("pyproject.toml", "requirements.lock", "environment.yml"):
+        assert not re.search(r"^\W*bcc\b", (ROOT / file).read_text(), re.MULTILINE), file

@@ -1,0 +1,210 @@
+"""The core module of a design never leaves a core idle while a thread waits that it could run (paper, section 5)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.random_runs import cases, designs, difference
+
+from wastedcores.errors import UnknownKernelError, WorkloadError
+from wastedcores.invariant import check
+from wastedcores.kernels import MODULES, KernelModel
+from wastedcores.simulator.reference import REST, SHIPPED, Kernel, Module, Simulation, replay_design
+from wastedcores.topology.domains import build_domains, domain_events
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import Script, Workload
+
+MS = 1_000_000
+CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def wasted(k):
+    """An idle CPU, a thread that waits although it may run there, and where; or None."""
+    for idle in sorted(k.active):
+        if k.rqs[idle].nr_running:
+            continue
+        for rq in k.rqs:
+            waiting = [p for p in rq.cfs_tasks if p is not rq.curr and idle in p.allowed]
+            if rq.nr_running > 1 and waiting:
+                return idle, waiting[0].comm, rq.cpu
+    return None
+
+
+class Watched(Simulation):
+    """Looks at the whole machine between any two events."""
+
+    events = 0
+
+    def _finished(self):
+        self.events += 1
+        assert wasted(self.k) is None, f"{self.k.now_ns}: {wasted(self.k)}"
+        return super()._finished()
+
+
+class Contrary(Module):
+    """Suggests the longest queue, to stay idle, and what cannot be."""
+
+    name = "contrary"
+
+    def suggest_cpu(self, k, p, waker_cpu, why):
+        return max(range(len(k.rqs)), key=lambda c: k.rqs[c].nr_running) if p.pid % 3 else 10_000
+
+    def suggest_source(self, k, cpu):
+        return REST if cpu % 2 else -77
+
+    def suggest_pull(self, k, cpu):
+        return -1
+
+
+def run(case, modules):
+    """The reference's kernel after a watched run; what the program does wrong is not our business."""
+    steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in case.program.hotplug)
+    trees = domain_events(case.machine.after(steps), case.kernel.linux)
+    k = Kernel(case.machine, case.kernel, trees, case.costs, modules=modules)
+    sim = Watched(k, case.program, case.seed)
+    with suppress(WorkloadError):
+        sim.run(case.until_ns)
+    assert sim.events > 0
+    return k
+
+
+@settings(
+    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
+)
+@given(cases(designs), st.booleans())
+def test_no_core_is_idle_while_a_thread_waits_that_it_could_run(case, contrary):
+    run(case, [Contrary(), *case.kernel.modules] if contrary else case.kernel.modules)
+
+
+@settings(
+    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
+)
+@given(cases(designs))
+def test_engine_equals_reference(case):
+    assert not (text := difference(case)), text
+
+
+def test_the_rule_is_broken_without_the_core():
+    """The same watch finds Linux v4.1 breaking it, so it can see."""
+    machine = Machine.preset("bd-paper-16")
+    k = Kernel(machine, KernelModel.named("v4.1"), domain_events(machine, "v4.1"))
+    with pytest.raises(AssertionError, match="'t"):
+        Watched(k, pile().program(), 1).run(1_000 * MS)
+
+
+def pile(threads=20):
+    """Threads that sleep and wake on few CPUs of one node."""
+    w = Workload("pile")
+    for i in range(threads):
+        body = Script().loop(20).compute(MS).sleep(MS // 2, 3 * MS).end()
+        w.task(f"t{i}", body, cpu=i % 4)
+    return w
+
+
+def refusals(trace):
+    frame = trace.only("balance").collect()
+    return frame.filter(frame["op"].cast(str) == "refused")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_shipped_module_can_be_asked(name):
+    trace, k = replay_design(pile(), "bd-paper-16", [name])
+    assert SHIPPED[name].name == name
+    assert k.model.name == f"core+{name}"
+    assert trace.header.kernel_release == f"core+{name}"
+    assert check(trace).wall_ns == 0
+    refused = refusals(trace)
+    told = sum(n for (_, _, result), n in k.core.counts.items() if result == "refused")
+    assert refused.height == told
+    assert set(refused["text"].str.split(":").list.first()) <= {name}
+
+
+def test_a_wrong_module_is_refused_and_the_next_is_asked():
+    class Home(Module):
+        """Everybody to CPU 0."""
+
+        name = "home"
+
+        def suggest_cpu(self, k, p, waker_cpu, why):
+            return 0
+
+    trace, k = replay_design(pile(), "bd-paper-16", [Home(), "cache_affinity"])
+    refused = refusals(trace)
+    assert (
+        k.core.counts["home", "wakeup", "refused"]
+        == refused.filter(refused["text"] == "home: wakeup, a core would stay idle").height
+        > 0
+    )
+    assert k.core.counts["home", "wakeup", "taken"] > 0
+    assert k.core.counts["cache_affinity", "wakeup", "taken"] > 0
+    assert check(trace).wall_ns == 0
+
+
+def test_impossible_suggestions_are_refused():
+    class Nowhere(Module):
+        name = "nowhere"
+
+        def suggest_cpu(self, k, p, waker_cpu, why):
+            return 99 if p.pid % 2 else 3  # no such CPU; not allowed there
+
+    w = Workload("pinned")
+    for i in range(4):
+        w.task(f"t{i}", Script().loop(3).compute(MS).sleep(MS).end(), cpu=0, allowed=[0, 1, 2])
+    trace, k = replay_design(w, "bd-paper-16", [Nowhere()])
+    assert set(refusals(trace)["text"].to_list()) == {
+        "nowhere: fork, not possible", "nowhere: wakeup, not possible",
+    }  # fmt: skip
+    assert not any(result == "taken" for _, _, result in k.core.counts)
+
+
+def test_an_idle_core_takes_the_thread_of_the_nearest_queue():
+    """Six threads start on CPU 0 of an idle machine: each runs at once, on the nearest CPUs."""
+    w = Workload("pile")
+    for i in range(6):
+        w.task(f"t{i}", Script().compute(5 * MS), cpu=0)
+    trace, _ = replay_design(w, "bd-paper-16")
+    born = trace.only("wakeup_new").collect()
+    assert born["cpu"].to_list() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_thread_that_is_preempted_is_handed_to_an_idle_core_at_once():
+    """One of two threads on CPU 0 may run on CPU 1; whenever the other one runs, it goes there."""
+    w = Workload("two")
+    w.task("bound", Script().compute(200 * MS), cpu=0, allowed=[0])
+    w.task(
+        "free",
+        Script().compute(1).affinity([0]).compute(20 * MS).affinity([0, 1]).compute(200 * MS),
+        cpu=0,
+    )
+    trace, _ = replay_design(w, "bd-paper-16", ["load_balance"])
+    moves = trace.only("migrate").collect()
+    assert moves["op"].cast(str).to_list()[-1] == "handover"
+    assert check(trace, ignore_affinity=True).wall_ns > 0  # while it was bound to CPU 0
+
+
+def test_names():
+    k = KernelModel.named("core+power+cache_affinity")
+    assert (k.name, k.modules, k.is_design) == (
+        "core+power+cache_affinity", ("power", "cache_affinity"), True,
+    )  # fmt: skip
+    assert KernelModel.named("core").modules == ()
+    assert k.linux.name == "v4.1"
+    assert not k.linux.is_design
+    assert KernelModel.named("v4.1").linux == KernelModel.named("v4.1")
+    for wrong, said in (
+        ("core+powr", "did you mean power"),
+        ("core+power+power", "given twice"),
+        ("core+all_fixes", "Fixes belong"),
+        ("v4.1+power", r"write core\+power"),
+    ):
+        with pytest.raises(UnknownKernelError, match=said):
+            KernelModel.named(wrong)
+    with pytest.raises(UnknownKernelError, match="has no sched_domains"):
+        build_domains(Machine.preset("bd-paper-16"), "core")
+
+
+def test_reference_and_names_ship_the_same_modules():
+    assert set(SHIPPED) == set(MODULES)

@@ -1,0 +1,110 @@
+"""What must hold in any replay, tried on random machines, kernels and programs, stopped at random times."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from support.random_runs import Case, cases
+
+from wastedcores.errors import WorkloadError
+from wastedcores.simulator import RawReplay, simulate
+from wastedcores.simulator.engine.world import codes as c
+from wastedcores.simulator.engine.world import state as s
+
+CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def run(case: Case) -> RawReplay | None:
+    """The compiled engine's replay; None if the program cannot run to its end."""
+    try:
+        return simulate(
+            case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
+            costs=case.costs, considered=case.considered,
+        )  # fmt: skip
+    except WorkloadError:
+        return None
+
+
+def queued(raw: RawReplay, cpu: int) -> list[int]:
+    """Numbers of the tasks in rq->cfs_tasks of a CPU when the replay ended."""
+    first = len(raw.masks)
+    out = []
+    row = int(raw.masks[cpu, s.R_THEAD])
+    while row >= 0:
+        out.append(row - first)
+        row = int(raw.tasks[row - first, s.T_CNEXT])
+        assert len(out) <= len(raw.tasks), "the list goes in a circle"
+    return out
+
+
+@settings(
+    max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
+)
+@given(cases())
+def test_a_task_is_on_one_runqueue_if_it_can_run_and_on_none_if_not(case):
+    raw = run(case)
+    if raw is None:
+        return
+    lists = [queued(raw, cpu) for cpu in range(case.machine.cpus)]
+    places = Counter(number for tasks in lists for number in tasks)
+    for number, row in enumerate(raw.tasks):
+        ready = row[s.T_STATE] == c.S_READY
+        assert places[number] == int(ready)
+        assert not ready or number in lists[row[s.T_CPU]]
+    changes = raw.log[raw.log[:, 1] == c.LOG_NR_RUNNING]
+    for cpu, tasks in enumerate(lists):
+        assert raw.masks[cpu, s.R_NR] == len(tasks)
+        last = changes[changes[:, 2] == cpu]
+        assert (int(last[-1, 6]) if len(last) else 0) == len(tasks), "the trace says so too"
+
+
+@settings(
+    max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
+)
+@given(cases())
+def test_time_never_goes_back_and_cpu_time_is_somebodys(case):
+    raw = run(case)
+    if raw is None:
+        return
+    log = raw.log
+    assert (np.diff(log[:, 0]) >= 0).all()
+    cpus = case.machine.cpus
+    on: dict[int, int] = defaultdict(int)
+    since: dict[int, int] = {}
+    ran: dict[int, int] = defaultdict(int)
+    busy = 0
+    for ts, _, cpu, pid, prev, *_ in log[log[:, 1] == c.LOG_SWITCH].tolist():
+        assert on[cpu] == prev, "a CPU switches away from what it ran"
+        assert pid == 0 or pid not in on.values(), "a task runs on one CPU at a time"
+        if prev:
+            ran[prev] += ts - since[cpu]
+            busy += ts - since[cpu]
+        on[cpu], since[cpu] = pid, ts
+    for cpu, pid in on.items():
+        if pid:
+            ran[pid] += raw.end_ns - since[cpu]
+            busy += raw.end_ns - since[cpu]
+    # CPU-seconds: what CPUs were busy for is what the scheduler charged to tasks, to the nanosecond once they ended
+    charged = 0
+    for row in raw.tasks:
+        mine = ran.get(int(row[s.T_NUM]) + 1 + cpus, 0)
+        sum_exec = int(row[s.SE_SUM_EXEC])
+        charged += mine
+        assert sum_exec <= mine
+        if row[s.T_STATE] in (c.S_DEAD, c.S_SLEEPING):
+            assert sum_exec == mine
+    assert charged == busy, "the stopper takes no time"
+
+
+@settings(
+    max_examples=20, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
+)
+@given(cases())
+def test_same_seed_same_bytes(case):
+    one, two = run(case), run(case)
+    assert (one is None) == (two is None)
+    if one is not None and two is not None:
+        assert one.log.tobytes() == two.log.tobytes()
+        assert one.tasks.tobytes() == two.tasks.tobytes()

@@ -1,0 +1,14 @@
+"""Helpers of the tests: oracles, random cases, builders of files, drivers of a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+#: text traces and what must be read from them
+TRACE_GOLDEN = TESTS / "trace" / "golden"
+#: domains that booted kernels printed
+DOMAIN_GOLDEN = TESTS / "topology" / "golden"
+#: who ran where on booted kernels
+BEHAVIOUR_GOLDEN = TESTS / "simulator" / "golden"

@@ -1,0 +1,98 @@
+"""Read oracle cases and say where a model differs from them, readably."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from wastedcores.kernels import KernelModel
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.domains import domain_events
+from wastedcores.topology.machine import Machine
+
+
+def steps(case):
+    """[("offline", 5), ("online", 5)] from the events' titles."""
+    words = [e["when"].split() for e in case["events"][1:]]
+    return [(w[2], int(w[1].removeprefix("cpu"))) for w in words]
+
+
+def model_events(case):
+    kernel = KernelModel.named(case["kernel"], sched_debug=case["sched_debug"])
+    return domain_events(Machine.from_dict(case).after(steps(case)), kernel)
+
+
+def first_difference(case, events=None):
+    """None, or one paragraph: event, CPU, domain, what the kernel printed, what the model says."""
+    events = model_events(case) if events is None else events
+    where = f"{case['kernel']} {case['name']}"
+    if len(events) != len(case["events"]):
+        return f"{where}: {len(case['events'])} events in the file, {len(events)} modelled"
+    for theirs, ours in zip(case["events"], events, strict=True):
+        at = f"{where}, {theirs['when']}"
+        if theirs["when"] != ours.when:
+            return f"{at}: modelled as {ours.when!r}"
+        if theirs["domains"]:
+            found = _domains(at, theirs["domains"], ours)
+        else:
+            found = _spans(at, theirs["schedstat"], ours)
+        if found:
+            return found
+    return None
+
+
+def _spans(at, schedstat, ours):
+    for cpu, spans in schedstat.items():
+        mine = [d.cpus for d in ours.of(int(cpu))]
+        if mine != spans:
+            return f"{at}, cpu {cpu}: kernel has spans {_lists(spans)}, model {_lists(mine)}"
+    return None
+
+
+def _domains(at, by_cpu, ours):
+    printed = ours.to_dict()
+    if set(printed) != set(by_cpu):
+        return f"{at}: CPUs {sorted(by_cpu)} in the file, {sorted(printed)} modelled"
+    sgcs = {}
+    for cpu, theirs in by_cpu.items():
+        names = [d["level"] for d in theirs]
+        mine = [d["level"] for d in printed[cpu]]
+        if names != mine:
+            return f"{at}, cpu {cpu}: kernel has levels {names}, model {mine}"
+        for k, (want, got) in enumerate(zip(theirs, printed[cpu], strict=True)):
+            here = f"{at}, cpu {cpu}, domain {k} ({want['level']})"
+            if want["span"] != got["span"]:
+                return f"{here}: kernel spans {format_cpulist(want['span'])}, model {format_cpulist(got['span'])}"
+            spans = [g["span"] for g in want["groups"]], [g["span"] for g in got["groups"]]
+            if spans[0] != spans[1]:
+                return f"{here}: kernel has groups {_lists(spans[0])}, model {_lists(spans[1])}"
+            found = _details(here, want, got, ours.of(int(cpu))[k], sgcs)
+            if found:
+                return found
+    return None
+
+
+def _details(here, want, got, domain, sgcs):
+    if want.get("flags") is not None and want["flags"] != domain.flags:
+        return f"{here}: kernel has flags {want['flags']:#x}, model {domain.flags:#x}"
+    for j, (a, b, group) in enumerate(
+        zip(want["groups"], got["groups"], domain.groups, strict=True)
+    ):
+        if a["mask"] != b["mask"]:
+            return f"{here}, group {j}: kernel has mask {a['mask']}, model {b['mask']}"
+        if "bal" in a and a["bal"] != group.balance_cpu:
+            return f"{here}, group {j}: kernel balances on {a['bal']}, model {group.balance_cpu}"
+        if "id" in a and a["id"] != group.sgc[1]:
+            return f"{here}, group {j}: kernel has sgc {a['id']}, model {group.sgc}"
+        # same capacity object in the kernel, same in the model
+        if "sgc" in a and sgcs.setdefault(a["sgc"], group.sgc) != group.sgc:
+            return f"{here}, group {j}: kernel shares sgc {a['sgc']}, model has {sgcs[a['sgc']]} and {group.sgc}"
+    return None
+
+
+def _lists(spans):
+    return " ".join("{" + format_cpulist(s) + "}" for s in spans)
+
+
+def load(path):
+    return json.loads(Path(path).read_text())

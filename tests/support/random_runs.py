@@ -1,0 +1,406 @@
+"""Random small machines and programs, and both replays of them as comparable rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from wastedcores.errors import WorkloadError
+from wastedcores.kernels import FIXES, MODULES, KernelModel
+from wastedcores.simulator import RawReplay, simulate
+from wastedcores.simulator.design import refusal_text, suggestions
+from wastedcores.simulator.engine.world import codes as c
+from wastedcores.simulator.layout import cpus_of
+from wastedcores.simulator.reference import Event, Kernel, Program, Simulation, TaskSpec
+from wastedcores.topology.domains import domain_events
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import ops
+from wastedcores.workload.program import Costs, Row
+
+MS = 1_000_000
+_OPS = {name: i for i, name in enumerate(c.OPS_OF_LOG)}
+_STATES = {"R": 0, "S": 1, "X": 2}
+_IDLE = {name: i for i, name in enumerate(c.IDLE_NAMES)}
+_RESULTS = {name: i for i, name in enumerate(c.RESULTS)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What both replays get."""
+
+    machine: Machine
+    kernel: KernelModel
+    program: Program
+    costs: Costs
+    seed: int
+    until_ns: int
+    considered: bool
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def machines(draw):
+    """1 to 16 CPUs on 1 to 5 nodes, SMT or not, one or two nodes a package, some distance table."""
+    nodes = draw(st.integers(1, 5))
+    per_node = draw(st.sampled_from([n for n in (1, 2, 3, 4, 8) if n * nodes <= 16]))
+    smt = draw(st.sampled_from([1, 2])) if per_node % 2 == 0 else 1
+    in_package = draw(st.sampled_from([1, 2]))
+    cpus = nodes * per_node
+    distance = [[10] * nodes for _ in range(nodes)]
+    for i in range(nodes):
+        for j in range(i):
+            distance[i][j] = distance[j][i] = draw(st.sampled_from([16, 20, 22, 31]))
+    node_of_cpu = [cpu // per_node for cpu in range(cpus)]
+    return Machine.from_dict(
+        {
+            "name": "random",
+            "cpus": cpus,
+            "node_of_cpu": node_of_cpu,
+            "distance": distance,
+            "package_of_cpu": [n // in_package for n in node_of_cpu],
+            "core_of_cpu": [cpu // smt for cpu in range(cpus)],
+        }
+    )
+
+
+kernels = st.builds(
+    lambda readings: KernelModel.named(
+        "v4.1" + "".join(f"+{f}:{r}" for f, r in zip(FIXES, readings, strict=True) if r)
+    ),
+    st.tuples(*[st.sampled_from([None, None, "paper", "patch"])] * len(FIXES)),
+)
+
+#: a design with any modules in any order
+designs = st.lists(st.sampled_from(list(MODULES)), unique=True, max_size=4).map(
+    lambda modules: KernelModel.named("+".join(("core", *modules)))
+)
+
+costs = st.sampled_from(
+    [
+        Costs(),
+        Costs(
+            irq_ns=4_000, skew_ns=62, ipi_ns=2_000, spin_ns=2_000, lb_base_ns=2_000, lb_cpu_ns=100
+        ),
+        Costs(irq_ns=0, skew_ns=0, wake_ns=0, switch_ns=0, idle_ticks=2),
+        Costs(tick_ns=1_000_000, skew_ns=3, ipi_ns=1, wake_ns=7, spin_ns=0, idle_ticks=1),
+    ]
+)
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def _time(lo_us: int, hi_us: int) -> st.SearchStrategy[tuple[int, int]]:
+    return st.tuples(st.integers(lo_us, hi_us), st.integers(0, 3_000)).map(
+        lambda t: (t[0] * 1000, (t[0] + t[1]) * 1000)
+    )
+
+
+modes = st.sampled_from([(ops.MODE_SPIN, 0), (ops.MODE_BLOCK, 0), (ops.MODE_SPIN_BLOCK, 300_000)])
+
+
+@st.composite
+def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
+    """One thing a task does; leaves locks free."""
+    kinds = [
+        "compute",
+        "compute",
+        "compute",
+        "exp",
+        "sleep",
+        "sleep_exp",
+        "lock",
+        "post",
+        "barrier",
+        "nice",
+        "timer",
+        "signal",
+        "condition",
+    ]
+    kinds += ["jiffies", "touch", "shared", "session"]
+    kinds += (
+        ["yield", "exec", "mark"] + ["affinity"] * (masks > 0) + ["fork", "fork"] * (templates > 0)
+    )
+    kind = draw(st.sampled_from(kinds))
+    lo, hi = draw(_time(50, 9_000))
+    mode, spin = draw(modes)
+    if kind == "compute":
+        return [(ops.OP_COMPUTE, lo, hi, 0, 0)]
+    if kind == "exp":
+        return [(ops.OP_COMPUTE_EXP, lo, hi, 1_000, 0)]
+    if kind == "sleep":
+        return [(ops.OP_SLEEP, lo, hi, 0, 0)]
+    if kind == "sleep_exp":
+        return [(ops.OP_SLEEP_EXP, lo, hi, 1_000, 0)]
+    if kind == "lock":
+        body = (ops.OP_COMPUTE, lo // 4, lo // 4, 0, 0)
+        return [(ops.OP_LOCK, 0, mode, spin, 0), body, (ops.OP_UNLOCK, 0, mode, 0, 0)]
+    if kind == "jiffies":
+        ticks = draw(st.integers(0, 2))
+        round_to = (draw(st.integers(0, 9)), draw(st.integers(1, 6)))
+        # mostly the wheel of its own CPU, sometimes that of CPU 0, which every machine has
+        return [(ops.OP_SLEEP_JIFFIES, ticks, *round_to, draw(st.sampled_from((0, 0, 1))))]
+    if kind == "touch":
+        touch = (ops.OP_TOUCH, draw(st.integers(0, 1)), 0, 0, 0)
+        return [touch, (ops.OP_COMPUTE, lo // 4, lo // 4, 0, 0)]
+    if kind == "shared":
+        body = (ops.OP_COMPUTE, lo // 4, lo // 4, 0, 0)
+        return [(ops.OP_LOCK, 0, ops.MODE_BLOCK, 0, 1), body, (ops.OP_UNLOCK, 0, 0, 0, 1)]
+    if kind == "session":
+        return [(ops.OP_SESSION, draw(st.integers(0, groups - 1)), 0, 0, 0)]
+    if kind == "post":
+        # a token goes out and somebody's comes back, so nobody waits for ever
+        return [(ops.OP_POST, 0, 1, 0, 0), (ops.OP_WAIT, 0, mode, spin, 0)]
+    if kind == "barrier":
+        return [(ops.OP_BARRIER, 0, mode, spin, -1)]
+    if kind == "timer":
+        return [(ops.OP_TIMER, 1, lo, draw(st.integers(0, 1)), 0)]
+    if kind == "signal":
+        return [(ops.OP_SIGNAL, 2, draw(st.integers(0, 1)), 0, 0)]
+    if kind == "condition":
+        # work between the two lets signals come in between; the task's own may be lost
+        body = (ops.OP_COMPUTE, lo // 2, lo // 2, 0, 0)
+        held = [(ops.OP_LOCK, 0, mode, spin, 0), (ops.OP_CATCH, 2, 0, 0, 0)]
+        return [*held, (ops.OP_UNLOCK, 0, 0, 0, 0), body, (ops.OP_WAIT_SIGNAL, 2, mode, spin, 0)]
+    if kind == "nice":
+        return [(ops.OP_NICE, draw(st.integers(-20, 19)), 0, 0, 0)]
+    if kind == "yield":
+        return [(ops.OP_YIELD, 0, 0, 0, 0), (ops.OP_COMPUTE, 20_000, 20_000, 0, 0)]
+    if kind == "exec":
+        return [(ops.OP_EXEC, 0, 0, 0, 0)]
+    if kind == "mark":
+        return [(ops.OP_MARK, 0, 0, 0, 0)]
+    if kind == "affinity":
+        return [(ops.OP_AFFINITY, draw(st.integers(0, masks - 1)), 0, 0, 0)]
+    child = draw(st.integers(0, templates - 1))
+    group = draw(st.integers(-1, groups - 1))
+    thread = draw(st.integers(0, 1))
+    return [(ops.OP_FORK, child, group, thread, 0), (ops.OP_COMPUTE, 30_000, 30_000, 0, 0)]
+
+
+@st.composite
+def _rows(draw, masks: int, templates: int, groups: int) -> tuple[Row, ...]:
+    body = [
+        row for _ in range(draw(st.integers(1, 4))) for row in draw(_step(masks, templates, groups))
+    ]
+    body.append((ops.OP_COMPUTE, 10_000, 10_000, 0, 0))
+    rows = [
+        *body,
+        (ops.OP_LOOP, 0, 0, draw(st.integers(1, 6)), draw(st.sampled_from([-1, 60 * MS]))),
+    ]
+    if templates and draw(st.booleans()):
+        rows.append((ops.OP_WAIT_CHILDREN, draw(st.integers(0, 1)), 0, 0, 0))
+    return (*rows, (ops.OP_EXIT, 0, 0, 0, 0))
+
+
+def _page_counters(draw, cpus: int) -> list[TaskSpec]:
+    """A flusher on each CPU (semaphore 3 + CPU) and their shepherd, both daemons that go round for ever."""
+    period = draw(st.integers(1, 6))
+    offset = draw(st.integers(0, 5))
+    work = (ops.OP_COMPUTE, 4_000, 12_000, 0, 0)
+    again = (ops.OP_LOOP, 0, 0, -1, -1)
+    ends = (again, (ops.OP_EXIT, 0, 0, 0, 0))
+    out = []
+    for cpu in range(cpus):
+        rows = (work, (ops.OP_FLUSH, 3 + cpu, offset, period, 0), *ends)
+        at = draw(st.integers(0, 9_000)) * 1000
+        out.append(TaskSpec(f"flush{cpu}", rows, 0, 0, frozenset([cpu]), cpu, at, True))
+    touch = (ops.OP_TOUCH, 0, 0, 0, 0)
+    nap = (ops.OP_SLEEP_JIFFIES, 0, offset, period, 0)
+    rows = (nap, touch, work, (ops.OP_SHEPHERD, 3, 0, 0, 0), *ends)
+    return [*out, TaskSpec("shepherd", rows, 0, 0, None, 0, 0, True)]
+
+
+def _readers(draw, cpus: int) -> list[TaskSpec]:
+    """Daemons that share lock 1, and one that wants it alone."""
+    out = []
+    for i in range(draw(st.integers(2, 4))):
+        shared = int(i > 0)
+        nap = draw(st.integers(1, 60)) * 1000
+        rows = (
+            (ops.OP_LOCK, 1, ops.MODE_BLOCK, 0, shared),
+            (ops.OP_COMPUTE, 5_000, 50_000, 0, 0),
+            (ops.OP_UNLOCK, 1, 0, 0, shared),
+            (ops.OP_SLEEP, nap, nap + 50_000, 0, 0),
+            (ops.OP_LOOP, 0, 0, 200, -1),
+            (ops.OP_EXIT, 0, 0, 0, 0),
+        )
+        cpu = draw(st.integers(0, cpus - 1))
+        out.append(TaskSpec(f"reader{i}", rows, 0, 0, None, cpu, 0, True))
+    return out
+
+
+@st.composite
+def programs(draw, machine: Machine):
+    """A few tasks, with templates to fork, groups, sets of CPUs, one lock, one barrier, one semaphore, hotplug."""
+    cpus = machine.cpus
+    cpu_sets = st.frozensets(st.integers(0, cpus - 1), min_size=1)
+    hotplug = ()
+    if cpus > 1 and draw(st.booleans()):
+        cpu = draw(st.integers(1, cpus - 1))
+        down = draw(st.integers(0, 20)) * MS
+        hotplug = ((down, cpu, False), (down + draw(st.integers(1, 20)) * MS, cpu, True))
+        # somewhere to go while it is away
+        cpu_sets = cpu_sets.map(lambda s: s | {0})
+    masks = tuple(draw(st.lists(cpu_sets, max_size=2)))
+    groups = draw(st.integers(1, 4))
+    templates = draw(st.integers(0, 2))
+    shares = (
+        1024,
+        *draw(
+            st.lists(
+                st.sampled_from([1024, 1024, 335, 3121]), min_size=groups - 1, max_size=groups - 1
+            )
+        ),
+    )
+    specs = []
+    for i in range(templates + draw(st.integers(1, 5))):
+        template = i < templates
+        specs.append(
+            TaskSpec(
+                f"t{i}",
+                draw(_rows(len(masks), 0 if template else templates, groups)),
+                draw(st.integers(0, groups - 1)),
+                0 if template else draw(st.sampled_from([0, 0, 5, -5, 19, -20])),
+                draw(st.one_of(st.none(), cpu_sets)),
+                0 if template else draw(st.integers(0, cpus - 1)),
+                0 if template else draw(st.integers(0, 10_000)) * 1000,
+                draw(st.integers(0, 9)) == 0,
+            )
+        )
+    if draw(st.booleans()):
+        specs += _page_counters(draw, cpus)
+    if draw(st.booleans()):
+        specs += _readers(draw, cpus)
+    return Program(
+        tuple(specs[templates:]),
+        tuple(specs[:templates]),
+        shares,
+        masks,
+        barriers=(draw(st.integers(1, 3)),),
+        locks=2,
+        semaphores=(
+            draw(st.integers(0, 1)),
+            0,
+            0,
+            *(0,) * cpus,
+        ),  # a token, a timer, a condition, flushers
+        texts=("here",),
+        hotplug=hotplug,
+        random_phase=draw(st.booleans()),
+    )
+
+
+@st.composite
+def cases(draw, of: st.SearchStrategy[KernelModel] = kernels) -> Case:
+    """Everything random; ``of``: kernels or designs."""
+    machine = draw(machines())
+    return Case(
+        machine,
+        draw(of),
+        draw(programs(machine)),
+        draw(costs),
+        draw(st.integers(0, 2**31)),
+        draw(st.integers(20, 120)) * MS,
+        draw(st.booleans()),
+    )
+
+
+# --- both replays as rows ---------------------------------------------------------------------------------------------
+
+
+def by_engine(case: Case) -> tuple[list[tuple], dict, str]:
+    """Events and balance calls of the compiled engine; its error instead if it has one."""
+    try:
+        raw = simulate(
+            case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
+            costs=case.costs, considered=case.considered,
+        )  # fmt: skip
+    except WorkloadError as e:
+        return [], {}, str(e)
+    calls = {tuple(at): int(raw.counts[tuple(at)]) for at in np.argwhere(raw.counts).tolist()}
+    for row in suggestions(raw.masks, case.kernel).to_dicts():
+        calls |= {(row["module"], row["moment"], a): row[a] for a in c.ANSWERS if row[a]}
+    return engine_rows(raw, case.machine.cpus), calls, ""
+
+
+def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
+    """Its log as tuples."""
+    rows = []
+    for ts, kind, cpu, pid, other, src, value, op in raw.log.tolist():
+        name = c.LOG_KINDS[kind]
+        if name == "considered":
+            rows.append((ts, name, cpu, src, value, op, tuple(cpus_of(raw.masks[pid], cpus))))
+        elif kind == c.LOG_REFUSED:
+            rows.append((ts, name, cpu, pid, refusal_text(other, value), src, 0, op))
+        else:
+            rows.append((ts, name, cpu, pid, other, src, value, op))
+    return rows
+
+
+def by_reference(case: Case) -> tuple[list[tuple], dict, str]:
+    """The same of the plain-Python reference."""
+    steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in case.program.hotplug)
+    trees = domain_events(case.machine.after(steps), case.kernel.linux)
+    k = Kernel(case.machine, case.kernel, trees, case.costs, considered=case.considered)
+    try:
+        Simulation(k, case.program, case.seed).run(case.until_ns)
+    except WorkloadError as e:
+        return [], {}, str(e)
+    calls = {
+        (level, _IDLE[idle], _RESULTS[result]): n
+        for (level, idle, result), n in k.balance_calls.items()
+    }
+    calls |= dict(k.core.counts) if k.core else {}
+    return [_reference_row(e, case.program) for e in k.log], calls, ""
+
+
+def _reference_row(e: Event, program: Program) -> tuple:
+    d = dict(e.columns)
+    op = _OPS.get(d.get("op"), -1)
+    if e.kind == "considered":
+        return (e.ts_ns, e.kind, d["cpu"], d["src_cpu"], d["value"], op, d["cpu_mask"])
+    other = d["text"] if op == c.WHY_REFUSED else d.get("prev_pid", d.get("by_pid", -1))
+    value = d.get("value", d.get("nr_running", -1))
+    if e.kind == "switch":
+        value = _STATES[d["prev_state"]]
+    if e.kind == "mark":
+        value = program.texts.index(d["text"])
+    return (
+        e.ts_ns, e.kind, d.get("cpu", -1), d.get("pid", -1), other, d.get("src_cpu", -1), value, op,
+    )  # fmt: skip
+
+
+def difference(case: Case) -> str:
+    """Empty if both replays agree event for event; else the first event that differs, with what came before."""
+    mine, calls, error = by_engine(case)
+    other, other_calls, other_error = by_reference(case)
+    if error or other_error:
+        same = _kind_of(error) == _kind_of(other_error)
+        return "" if same else f"engine: {error or 'fine'}\nreference: {other_error or 'fine'}"
+    for i in range(max(len(mine), len(other))):
+        a = mine[i] if i < len(mine) else None
+        b = other[i] if i < len(other) else None
+        if a != b:
+            before = "\n".join(f"  {row}" for row in mine[max(0, i - 12) : i])
+            return (
+                f"event {i} of {len(mine)} | {len(other)}\n{before}\nengine    {a}\nreference {b}"
+            )
+    if calls != other_calls:
+        keys = sorted(
+            (k for k in calls | other_calls if calls.get(k) != other_calls.get(k)), key=str
+        )
+        return "balance calls " + "; ".join(
+            f"{k}: engine {calls.get(k, 0)}, reference {other_calls.get(k, 0)}" for k in keys
+        )
+    return ""
+
+
+def _kind_of(error: str) -> str:
+    """What an error is about, without its wording."""
+    words = ("deadlock", "no online CPU", "unlocks", "without time")
+    return next((w for w in words if w in error), error)

@@ -1,0 +1,56 @@
+"""Small files of every format, written for this test, against what a person checked line by line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+import zstandard
+from support import TRACE_GOLDEN as GOLDEN
+from support.make_expected import summary
+
+from wastedcores.trace.io import import_trace, open_trace
+
+FILES = sorted(GOLDEN.glob("*.txt"))
+
+
+def expected(file: Path) -> dict:
+    return json.loads(file.with_suffix(".json").read_text())
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_reader_gives_the_checked_events(file):
+    assert summary(open_trace(file)) == expected(file)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress, None]
+)
+def test_compression_and_parquet_change_nothing(file, pack, tmp_path):
+    # the name says nothing: the content decides
+    copy = tmp_path / "some.file"
+    copy.write_bytes(pack(file.read_bytes()) if pack else file.read_bytes())
+    import_trace(copy, tmp_path / "out.parquet")
+    again = import_trace(tmp_path / "out.parquet", tmp_path / "again.parquet")
+    for trace in (open_trace(tmp_path / "out.parquet"), again):
+        got, want = summary(trace), expected(file)
+        assert got["events"] == want["events"]
+        assert got["header"] == want["header"]
+
+
+def test_two_compressed_streams_in_one_file_are_one_text(tmp_path):
+    text = (GOLDEN / "perf_script.txt").read_bytes()
+    cut = text.index(b"\n", 900) + 1
+    for pack in (gzip.compress, lzma.compress, zstandard.ZstdCompressor().compress):
+        (tmp_path / "two").write_bytes(pack(text[:cut]) + pack(text[cut:]))
+        assert open_trace(tmp_path / "two").header.events == 8
+
+
+def test_windows_line_ends_change_nothing(tmp_path):
+    for file in FILES:
+        (tmp_path / file.name).write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+        assert summary(open_trace(tmp_path / file.name))["events"] == expected(file)["events"]

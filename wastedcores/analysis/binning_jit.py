@@ -1,0 +1,178 @@
+"""State changes to pixels: what each CPU's runqueue held in every column of a heat map.
+
+Changes are kept per CPU (``index_by_cpu``), so a zoom costs one binary search per CPU plus the changes inside the
+window. Times are exact integers; a pixel ``k`` of ``cols`` covers ``[edge(k), edge(k+1))`` with
+``edge(k) = start + (end - start) * k // cols``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wastedcores.jit.compile import jit
+
+#: runqueue lengths that have a colour of their own: 0, 1, 2, 3, 4, 5 or more
+CLASSES = 6
+
+
+@jit
+def index_by_cpu(ts, cpu, nr, n_cpus):
+    """Group changes by CPU, order of time kept.
+
+    Parameters
+    ----------
+    ts, cpu, nr
+        int64, int32, int32 of one length, ordered by time. Rows of CPUs outside ``[0, n_cpus)`` are dropped.
+
+    Returns
+    -------
+    ts_out, nr_out, offsets
+        CPU ``c`` has rows ``offsets[c]:offsets[c + 1]``.
+    """
+    offsets = np.zeros(n_cpus + 1, np.int64)
+    for i in range(cpu.size):
+        if 0 <= cpu[i] < n_cpus:
+            offsets[cpu[i] + 1] += 1
+    for c in range(n_cpus):
+        offsets[c + 1] += offsets[c]
+    at = offsets[:-1].copy()
+    ts_out = np.empty(offsets[n_cpus], np.int64)
+    nr_out = np.empty(offsets[n_cpus], np.int32)
+    for i in range(cpu.size):
+        c = cpu[i]
+        if 0 <= c < n_cpus:
+            ts_out[at[c]] = ts[i]
+            nr_out[at[c]] = nr[i]
+            at[c] += 1
+    return ts_out, nr_out, offsets
+
+
+@jit
+def bin_states(ts, nr, offsets, cpus, edges):
+    """Reduce runqueue lengths to pixels.
+
+    Parameters
+    ----------
+    ts, nr, offsets
+        From :func:`index_by_cpu`; ``nr`` -1 is unknown, as is the time before a CPU's first change.
+    cpus : int64 (rows,)
+        Which CPUs, in order of the rows wanted.
+    edges : int64 (cols + 1,)
+        Pixel borders in ns, rising.
+
+    Returns
+    -------
+    longest : int8 (rows, cols)
+        Class that held longest (0..5, 5 is "5 or more"); -1 where nothing is known.
+    last, peak : int32 (rows, cols)
+        Length at the pixel's end, and the longest seen in it; -1 unknown.
+    mean : float64 (rows, cols)
+        Time-weighted mean over the known part; NaN unknown.
+    idle, waiting, known : float64 (cols,)
+        CPU ns with nobody running, thread ns queued behind another, CPU ns known, summed over the rows.
+    """
+    rows, cols = cpus.size, edges.size - 1
+    longest = np.full((rows, cols), -1, np.int8)
+    last = np.full((rows, cols), -1, np.int32)
+    peak = np.full((rows, cols), -1, np.int32)
+    mean = np.zeros((rows, cols))
+    idle, waiting, known = np.zeros(cols), np.zeros(cols), np.zeros(cols)
+    held = np.zeros((cols, CLASSES), np.int64)
+    start, end = edges[0], edges[cols]
+    for r in range(rows):
+        lo, hi = offsets[cpus[r]], offsets[cpus[r] + 1]
+        held[:, :] = 0
+        i = lo + np.searchsorted(ts[lo:hi], start, side="right")
+        state = nr[i - 1] if i > lo else -1
+        a, k = start, 0
+        # pixels narrower than 1 ns have equal borders: the caller sees to it that there are none
+        while True:
+            b = ts[i] if i < hi and ts[i] < end else end
+            slot = state if state < CLASSES else CLASSES - 1
+            while b > a:
+                # the part of [a, b) inside pixel k; a border belongs to the pixel after it
+                cut = edges[k + 1] if edges[k + 1] < b else b
+                d = cut - a
+                if state >= 0:
+                    held[k, slot] += d
+                    mean[r, k] += d * state
+                    peak[r, k] = max(peak[r, k], state)
+                a = cut
+                if cut == edges[k + 1]:
+                    last[r, k] = state
+                    k += 1
+            if i >= hi or ts[i] >= end:
+                break
+            state = nr[i]
+            i += 1
+        for c in range(cols):
+            total = 0
+            most = 0
+            for s in range(CLASSES):
+                total += held[c, s]
+                if held[c, s] > most:
+                    most = held[c, s]
+                    longest[r, c] = s
+            # waiting = sum of max(nr - 1, 0) over time = sum of nr minus the time with anybody running
+            known[c] += total
+            idle[c] += held[c, 0]
+            waiting[c] += mean[r, c] - (total - held[c, 0])
+            mean[r, c] = mean[r, c] / total if total > 0 else np.nan
+    return longest, last, peak, mean, idle, waiting, known
+
+
+@jit
+def bin_owner(intervals, edges, n_rows):
+    """Which interval covers most of each pixel.
+
+    Parameters
+    ----------
+    intervals : int64 (4, n)
+        Start, end, owner, row of each; not overlapping within a row, ordered by (row, start).
+    edges : int64 (cols + 1,)
+        Pixel borders in ns.
+
+    Returns
+    -------
+    int64 (n_rows, cols)
+        Index of the interval whose ``owner`` covers most of the pixel; -1: none.
+    """
+    start, end, owner, row = intervals
+    cols = edges.size - 1
+    out = np.full((n_rows, cols), -1, np.int64)
+    best = np.zeros((n_rows, cols), np.int64)
+    run_owner = np.full((n_rows, cols), -1, np.int64)
+    run_time = np.zeros((n_rows, cols), np.int64)
+    for i in range(start.size):
+        r, a, b = row[i], max(start[i], edges[0]), min(end[i], edges[cols])
+        if b <= a:
+            continue
+        k = np.searchsorted(edges, a, side="right") - 1
+        while k < cols and edges[k] < b:
+            d = min(b, edges[k + 1]) - max(a, edges[k])
+            # consecutive intervals of one task add up; a task that comes back after another starts anew
+            if run_owner[r, k] != owner[i]:
+                run_owner[r, k] = owner[i]
+                run_time[r, k] = 0
+            run_time[r, k] += d
+            if run_time[r, k] > best[r, k]:
+                best[r, k] = run_time[r, k]
+                out[r, k] = i
+            k += 1
+    return out
+
+
+@jit
+def bin_cover(start, end, edges):
+    """Nanoseconds of each pixel covered by the intervals ``[start, end)`` (int64, not overlapping)."""
+    cols = edges.size - 1
+    out = np.zeros(cols, np.int64)
+    for i in range(start.size):
+        a, b = max(start[i], edges[0]), min(end[i], edges[cols])
+        if b <= a:
+            continue
+        k = np.searchsorted(edges, a, side="right") - 1
+        while k < cols and edges[k] < b:
+            out[k] += min(b, edges[k + 1]) - max(a, edges[k])
+            k += 1
+    return out

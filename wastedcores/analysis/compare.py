@@ -1,0 +1,281 @@
+"""Several runs of one workload side by side: what did the bug cost, what did the fix gain.
+
+Interface::
+
+    c = compare({"v4.1": replay(...), "v4.1+missing_domains": replay(...)})     or traces, or both
+    c.table         a row per run: makespan, result, wasted core time, waits, migrations
+    c.balance       a row per run and level: load_balance() calls by result (replays only)
+    c.suggestions   a row per run, module and moment: what the core of a design made of it (replays of designs only)
+    c.gain("makespan_s")     how much less than the first run, as a fraction
+    c.to_json()     {"schema": "wastedcores.compare/1", ...}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from wastedcores.errors import UsageError
+from wastedcores.invariant import PERSIST_NS, CheckResult, check
+from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from wastedcores.simulator import Replay
+
+COMPARE_SCHEMA = "wastedcores.compare/1"
+#: percentiles of the time from runnable to running
+PERCENTILES = (50, 90, 99)
+#: results of load_balance() that left the imbalance as it was
+REFUSALS = ("not_designated", "balanced", "no_queue", "pinned", "failed")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What :func:`compare` found.
+
+    Attributes
+    ----------
+    table
+        A row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an
+        idle and an overloaded CPU), wasted_core_s (integral of min(idle CPUs, waiting threads)), busy_cpus, waits,
+        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a
+        design's modules), migrations, and a column per kind of migration.
+    balance
+        Per run, level and kind of idleness: calls, refusals and one column per result; empty without replays.
+    suggestions
+        Per run, module and moment: asked, silent, taken, refused (docs/design-mode.md); empty without designs.
+    checks
+        The invariant, checked on each run.
+    waits
+        Run -> lengths of all waits in ns.
+    """
+
+    table: pl.DataFrame
+    balance: pl.DataFrame
+    suggestions: pl.DataFrame
+    checks: dict[str, CheckResult]
+    waits: dict[str, np.ndarray]
+
+    def gain(self, column: str) -> dict[str, float]:
+        """How much less each run has in a column than the first one, as a fraction of the first.
+
+        Raises
+        ------
+        UsageError
+            No such column, or it is no number.
+        """
+        if column not in self.table.columns or not self.table[column].dtype.is_numeric():
+            numbers = [c for c in self.table.columns if self.table[c].dtype.is_numeric()]
+            raise UsageError(f"compare: no column {column!r}; there are {', '.join(numbers)}.")
+        values = self.table[column].to_list()
+        first = values[0]
+        return {
+            run: (1 - v / first if first and v is not None else 0.0)
+            for run, v in zip(self.table["run"], values, strict=True)
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``wastedcores compare --json`` prints."""
+        runs = []
+        for row in self.table.to_dicts():
+            calls = self.balance.filter(pl.col("run") == row["run"]).drop("run").to_dicts()
+            asked = self.suggestions.filter(pl.col("run") == row["run"]).drop("run").to_dicts()
+            runs.append({**row, "balance": calls, "suggestions": asked})
+        return {"schema": COMPARE_SCHEMA, "runs": runs}
+
+
+def compare(
+    runs: Mapping[str, Trace | Replay],
+    *,
+    persist_ns: int = PERSIST_NS,
+    ignore_affinity: bool = False,
+) -> Comparison:
+    """Compare runs of one workload, the first one being what the others are measured against.
+
+    Parameters
+    ----------
+    runs
+        Name -> trace or replay. A window and CPUs that the trace's header names (:attr:`Header.measured`) bound what counts.
+    persist_ns
+        Episodes of at least this length are persistent.
+    ignore_affinity
+        Count threads that may not run on the idle CPU too.
+
+    Raises
+    ------
+    UsageError
+        No run.
+    """
+    if not runs:
+        raise UsageError("compare: no run given; pass at least one trace or replay.")
+    rows, balance, asked = [], [], []
+    checks: dict[str, CheckResult] = {}
+    waits: dict[str, np.ndarray] = {}
+    for name, run in runs.items():
+        trace = run if isinstance(run, Trace) else run.trace
+        result = checks[name] = _check(run, persist_ns, ignore_affinity)
+        waits[name] = _waits(trace, result)
+        replayed = None if isinstance(run, Trace) else run
+        rows.append(
+            {
+                "run": name,
+                **_outcome(replayed, result),
+                **_waste(result),
+                **_percentiles(waits[name]),
+                "refused_suggestions": _refused(replayed),
+                **_migrations(trace, result),
+            }
+        )
+        if replayed is not None:
+            balance.append(_calls(replayed, name))
+            asked.append(replayed.suggestions.select(pl.lit(name).alias("run"), pl.all()))
+    table = pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.selectors.integer().fill_null(0)
+    )
+    return Comparison(
+        table,
+        pl.concat(balance) if balance else _no_calls(),
+        pl.concat([_nothing_asked(), *asked]),
+        checks,
+        waits,
+    )
+
+
+def _check(run: Trace | Replay, persist_ns: int, ignore_affinity: bool) -> CheckResult:
+    trace = run if isinstance(run, Trace) else run.trace
+    window, cpus = trace.header.measured
+    if not isinstance(run, Trace):
+        window = f"{run.summary.start_ns / 1e9:.9f}", f"{run.summary.end_ns / 1e9:.9f}"
+    return check(
+        trace,
+        persist_ns=persist_ns,
+        cpus=sorted(parse_cpulist(cpus)) if cpus else None,
+        between=window,
+        ignore_affinity=ignore_affinity,
+    )
+
+
+def _outcome(run: Replay | None, result: CheckResult) -> dict[str, Any]:
+    if run is None:
+        return {"makespan_s": result.duration_ns / 1e9, "result": None, "result_name": None}
+    return {
+        "makespan_s": run.makespan_ns / 1e9,
+        "result": run.summary.result,
+        "result_name": run.result_name,
+    }
+
+
+def _waste(result: CheckResult) -> dict[str, Any]:
+    return {
+        "verdict": result.verdict,
+        "persistent_episodes": int(result.episodes["persistent"].sum() or 0),
+        "wasted_s": result.wall_ns / 1e9,
+        "wasted_core_s": result.thread_ns / 1e9,
+        "busy_cpus": result.mean(result.busy_ns),
+    }
+
+
+def _waits(trace: Trace, result: CheckResult) -> np.ndarray:
+    """Lengths in ns of all waits for a CPU that begin or end inside the window."""
+    if "switch" not in trace.kinds():
+        return np.zeros(0, dtype=np.int64)
+    # runqueue lengths alone do not say who waits: leave them out, so that the tasks' own events are followed
+    tasks = Trace(trace.events.filter(pl.col("kind") != "nr_running"), trace.header)
+    rq = runqueues(tasks, affinity=False)
+    parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None and b.waits.height]
+    if not parts:
+        return np.zeros(0, dtype=np.int64)
+    # a thread that is moved while it waits goes on waiting: one wait, on the CPU where it ends
+    table = pl.concat(parts).sort("pid", "start_ns")
+    begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
+        pl.col("start_ns") != pl.col("end_ns").shift(1)
+    )
+    table = table.group_by(begins.fill_null(True).cum_sum().alias("wait"), maintain_order=True).agg(
+        pl.col("cpu", "end_ns").last(), pl.col("start_ns").first()
+    )
+    table = table.filter(
+        pl.col("end_ns") > result.start_ns,
+        pl.col("start_ns") < result.end_ns,
+        pl.col("cpu").is_in(result.counted_cpus),
+    )
+    return (table["end_ns"] - table["start_ns"]).to_numpy()
+
+
+def _percentiles(waits: np.ndarray) -> dict[str, Any]:
+    known = waits.size > 0
+    out: dict[str, Any] = {"waits": int(waits.size)}
+    for p in PERCENTILES:
+        out[f"wait_p{p}_ms"] = float(np.percentile(waits, p)) / 1e6 if known else None
+    out["wait_max_ms"] = float(waits.max()) / 1e6 if known else None
+    return out
+
+
+def _migrations(trace: Trace, result: CheckResult) -> dict[str, int]:
+    """Moves inside the window, all and by reason where the trace tells it."""
+    inside = trace.only("migrate").filter(
+        pl.col("ts_ns").is_between(result.start_ns, result.end_ns),
+        pl.col("cpu") != pl.col("src_cpu"),
+    )
+    counts = inside.group_by(pl.col("op").cast(pl.String)).len().collect().sort("op")
+    out = {"migrations": int(counts["len"].sum())}
+    out.update({f"migrations_{op}": int(n) for op, n in counts.iter_rows() if op is not None})
+    return out
+
+
+# --- suggestions of a design's modules --------------------------------------------------------------------------------
+
+
+def _nothing_asked() -> pl.DataFrame:
+    texts = dict.fromkeys(("run", "module", "moment"), pl.String)
+    return pl.DataFrame(
+        schema=texts | dict.fromkeys(("asked", "silent", "taken", "refused"), pl.Int64)
+    )
+
+
+def _refused(run: Replay | None) -> int | None:
+    """Suggestions the core refused; null where nobody is asked."""
+    if run is None or not run.kernel.is_design:
+        return None
+    return int(run.suggestions["refused"].sum())
+
+
+# --- load_balance() calls ---------------------------------------------------------------------------------------------
+
+_CALLS = ("not_designated", "balanced", "no_queue", "pinned", "failed", "active", "moved")
+
+
+def _no_calls() -> pl.DataFrame:
+    return pl.DataFrame(
+        schema={
+            "run": pl.String,
+            "level": pl.Int64,
+            "idle": pl.String,
+            **dict.fromkeys(("calls", "refusals", *_CALLS), pl.Int64),
+        }
+    )
+
+
+def _calls(run: Replay, name: str) -> pl.DataFrame:
+    """A row per level and kind of idleness; balance_calls has one per result."""
+    out = _no_calls()
+    if not run.balance_calls.height:
+        return out
+    wide = run.balance_calls.with_columns(pl.col("calls").cast(pl.Int64)).pivot(
+        on="result", index=["level", "idle"], values="calls", aggregate_function="sum"
+    )
+    missing = [pl.lit(0, pl.Int64).alias(c) for c in _CALLS if c not in wide.columns]
+    wide = wide.with_columns(missing).fill_null(0)
+    return wide.select(
+        pl.lit(name).alias("run"),
+        pl.col("level").cast(pl.Int64),
+        pl.col("idle").cast(pl.String),
+        pl.sum_horizontal(_CALLS).alias("calls"),
+        pl.sum_horizontal(REFUSALS).alias("refusals"),
+        *[pl.col(c).cast(pl.Int64) for c in _CALLS],
+    ).sort("level", "idle")

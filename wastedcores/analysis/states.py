@@ -1,0 +1,146 @@
+"""Runqueue lengths over time, kept so that any window can be reduced to pixels at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastedcores.errors import UsageError
+
+#: columns a heat map sends to the browser at most
+MAX_COLS = 2000
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A window of :class:`States` reduced to pixels.
+
+    Attributes
+    ----------
+    edges
+        int64 (cols + 1,), ns.
+    cpus
+        int64 (rows,).
+    longest, last, peak, mean
+        (rows, cols): length that held longest (0..5, 5 is "5 or more"), at the end, the greatest, time-weighted
+        mean; -1 (mean: NaN) where unknown.
+    idle, waiting, known
+        (cols,): mean number of idle CPUs, of threads queued behind another, and of CPUs whose state is known.
+    """
+
+    edges: np.ndarray
+    cpus: np.ndarray
+    longest: np.ndarray
+    last: np.ndarray
+    peak: np.ndarray
+    mean: np.ndarray
+    idle: np.ndarray
+    waiting: np.ndarray
+    known: np.ndarray
+
+    @property
+    def centres(self) -> np.ndarray:
+        """Middle of each pixel, ns (float)."""
+        return (self.edges[:-1] + self.edges[1:]) / 2
+
+
+def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
+    """Borders of at most ``cols`` pixels of at least one ns over a window, int64.
+
+    Raises
+    ------
+    UsageError
+        The window is empty or ends before it starts.
+    """
+    if end_ns <= start_ns:
+        raise UsageError(
+            f"window {start_ns}..{end_ns} ns: it must end after it starts. Zoom out, or give other ends (--from, --to)."
+        )
+    cols = int(min(cols, MAX_COLS, end_ns - start_ns))
+    # Python's integers: a product of ns and columns can exceed 63 bits
+    return np.array(
+        [start_ns + (end_ns - start_ns) * k // cols for k in range(cols + 1)], dtype=np.int64
+    )
+
+
+@dataclass(frozen=True)
+class States:
+    """Changes of one number per CPU (runqueue length, load), indexed by CPU.
+
+    Attributes
+    ----------
+    ts, values, offsets
+        As :func:`wastedcores.analysis.binning_jit.index_by_cpu` returns them; value -1 is unknown.
+    start_ns, end_ns
+        The interval the states describe.
+    """
+
+    ts: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    start_ns: int
+    end_ns: int
+
+    @classmethod
+    def collect(
+        cls,
+        batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]],
+        n_cpus: int,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+    ) -> States:
+        """Gather streamed changes (ts_ns, cpu, value), ordered by time, as ``runqueues.changes`` gives them."""
+        from wastedcores.analysis.binning_jit import index_by_cpu
+
+        parts = [
+            (ts.astype(np.int64, copy=False), cpu.astype(np.int32), value.astype(np.int32))
+            for ts, cpu, value in batches
+        ]
+        if not parts:
+            parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))]
+        ts, cpu, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+        del parts
+        first = int(ts[0]) if start_ns is None and ts.size else int(start_ns or 0)
+        final = int(ts[-1]) if end_ns is None and ts.size else int(end_ns or first + 1)
+        by_cpu, lengths, offsets = index_by_cpu(ts, cpu, values, n_cpus)
+        return cls(by_cpu, lengths, offsets, first, max(final, first + 1))
+
+    @property
+    def n_cpus(self) -> int:
+        """CPUs the index has room for."""
+        return self.offsets.size - 1
+
+    def bin(
+        self,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        cols: int = 1000,
+        cpus: Sequence[int] | None = None,
+    ) -> Bins:
+        """Reduce a window to at most ``cols`` pixels for the given CPUs, in that order.
+
+        Raises
+        ------
+        UsageError
+            Empty window, or a CPU that is not there.
+        """
+        from wastedcores.analysis.binning_jit import bin_states
+
+        edges = pixel_edges(
+            self.start_ns if start_ns is None else int(start_ns),
+            self.end_ns if end_ns is None else int(end_ns),
+            cols,
+        )
+        rows = np.arange(self.n_cpus) if cpus is None else np.asarray(list(cpus), dtype=np.int64)
+        if rows.size and (rows.min() < 0 or rows.max() >= self.n_cpus):
+            bad = int(rows.max() if rows.max() >= self.n_cpus else rows.min())
+            raise UsageError(f"CPU {bad}: this trace has CPUs 0-{self.n_cpus - 1}.")
+        longest, last, peak, mean, idle, waiting, known = bin_states(
+            self.ts, self.values, self.offsets, rows.astype(np.int64), edges
+        )
+        width = np.diff(edges).astype(float)
+        return Bins(
+            edges, rows, longest, last, peak, mean, idle / width, waiting / width, known / width
+        )

@@ -1,0 +1,307 @@
+"""What works on this machine, and the exact command that mends what does not.
+
+A check is a function of no argument that returns a :class:`Finding`; add one to ``CHECKS``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: families of distributions by the ID or ID_LIKE of /etc/os-release
+FAMILIES = {
+    "debian": ("debian", "ubuntu"),
+    "fedora": ("fedora", "rhel", "centos"),
+    "arch": ("arch",),
+}
+TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Outcome of one check.
+
+    Attributes
+    ----------
+    name
+        What was looked at.
+    state
+        ``ok``, ``missing`` (a command can mend it) or ``limited`` (works in part, or cannot be mended here).
+    says
+        What was found.
+    needed_for
+        What does not work without it.
+    fix
+        Family of distributions -> command; ``any`` stands for all.
+    """
+
+    name: str
+    state: str
+    says: str
+    needed_for: str = ""
+    fix: dict[str, str] = field(default_factory=dict)
+
+    def command(self, family: str) -> str:
+        """The command for this family of distributions; empty if there is none."""
+        return self.fix.get(family, self.fix.get("any", ""))
+
+
+def family(os_release: Path = Path("/etc/os-release")) -> str:
+    """``debian``, ``fedora``, ``arch``, or ``any`` where it cannot be told."""
+    words: set[str] = set()
+    if os_release.exists():
+        for line in os_release.read_text().splitlines():
+            key, _, value = line.partition("=")
+            if key in ("ID", "ID_LIKE"):
+                words |= set(value.strip('"').split())
+    return next((name for name, ids in FAMILIES.items() if words & set(ids)), "any")
+
+
+def check_python() -> Finding:
+    """Python; an older one than 3.11 does not get this far."""
+    return Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
+
+
+def check_libraries() -> Finding:
+    """The libraries whose versions decide speed and numbers."""
+    have, absent = [], []
+    for name in ("numpy", "numba", "polars", "plotly", "anywidget", "jupyterlab", "papermill"):
+        try:
+            have.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            absent.append(name)
+    if absent:
+        return Finding(
+            "libraries",
+            "missing",
+            f"absent: {', '.join(absent)}",
+            "reports, notebooks",
+            {"any": "make setup"},
+        )
+    return Finding("libraries", "ok", ", ".join(have))
+
+
+def check_browser() -> Finding:
+    """Chromium, for pictures of figures and the browser tests."""
+    from wastedcores.reports.screenshot import browser
+
+    path = browser()
+    if path:
+        return Finding("browser", "ok", path)
+    fix = {
+        "debian": "sudo apt-get install chromium",
+        "fedora": "sudo dnf install chromium",
+        "arch": "sudo pacman -S chromium",
+    }
+    return Finding(
+        "browser",
+        "missing",
+        "no chromium",
+        "wastedcores figure -o x.png; reports need no browser",
+        fix,
+    )
+
+
+def check_perf() -> Finding:
+    """The perf tool, one way to record a trace."""
+    path = shutil.which("perf")
+    fix = {
+        "debian": "sudo apt-get install linux-perf   # Ubuntu: linux-tools-$(uname -r)",
+        "fedora": "sudo dnf install perf",
+        "arch": "sudo pacman -S perf",
+    }
+    if path is None:
+        return Finding("perf", "missing", "not installed", "perf sched record", fix)
+    done = _run([path, "--version"])
+    if done is None or done.returncode:
+        says = (done.stderr.strip().splitlines() or ["fails"])[0] if done else "does not answer"
+        return Finding("perf", "missing", f"{path}: {says}", "perf sched record", fix)
+    return Finding("perf", "ok", f"{done.stdout.strip()} ({path})")
+
+
+def check_tracefs() -> Finding:
+    """The kernel's trace files."""
+    mounted = next((p for p in TRACEFS if Path(p, "events").is_dir()), None)
+    if mounted:
+        sched = Path(mounted, "events/sched/sched_switch")
+        if not sched.is_dir():
+            return Finding(
+                "tracefs", "limited", f"{mounted}, but no sched events in this kernel", "recording"
+            )
+        return Finding("tracefs", "ok", f"{mounted}, sched events there")
+    if os.geteuid() != 0 and Path(TRACEFS[0]).exists():
+        return Finding(
+            "tracefs",
+            "limited",
+            "only root may look",
+            "recording",
+            {"any": "sudo ls /sys/kernel/tracing/events/sched"},
+        )
+    mount = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
+    return Finding(
+        "tracefs", "missing", "not mounted", "recording with ftrace or perf", {"any": mount}
+    )
+
+
+def check_rights() -> Finding:
+    """Whether this user may trace."""
+    if os.geteuid() == 0:
+        return Finding("rights", "ok", "root")
+    level = _read("/proc/sys/kernel/perf_event_paranoid") or "?"
+    return Finding(
+        "rights",
+        "limited",
+        f"not root; perf_event_paranoid is {level}",
+        "recording (reading traces and making reports need no rights)",
+        {"any": "sudo wastedcores capture …   # or: sudo perf sched record"},
+    )
+
+
+def check_btf() -> Finding:
+    """Type information of the running kernel, which BPF collectors need where headers are absent."""
+    if Path("/sys/kernel/btf/vmlinux").exists():
+        return Finding("kernel BTF", "ok", "/sys/kernel/btf/vmlinux")
+    return Finding(
+        "kernel BTF",
+        "limited",
+        "this kernel was built without CONFIG_DEBUG_INFO_BTF",
+        "BPF collectors without headers",
+    )
+
+
+def check_headers() -> Finding:
+    """Headers that bcc compiles against; of any kernel, because the collectors take structures from BTF."""
+    from wastedcores.capture import headers
+
+    found, where = headers()
+    if found:
+        return Finding("kernel headers", "ok", where)
+    fix = {
+        "debian": "sudo apt-get install linux-headers-amd64   # Ubuntu: linux-headers-generic",
+        "fedora": "sudo dnf install kernel-devel",
+        "arch": "sudo pacman -S linux-headers",
+    }
+    return Finding("kernel headers", "missing", where, "BPF collectors", fix)
+
+
+def check_capture() -> Finding:
+    """Which backends can capture here."""
+    from wastedcores.capture import probe
+
+    backends = probe()
+    says = "; ".join(f"{b.name}: {'works' if b.works else b.why}" for b in backends)
+    if backends[0].works:
+        return Finding("capture", "ok", says)
+    works = any(b.works for b in backends)
+    need = "the cheap collectors and the online checker" if works else "capture, check --live"
+    fix = {"any": backends[0].fix} if backends[0].fix else {}
+    return Finding("capture", "missing" if fix else "limited", says, need, fix)
+
+
+def check_event_kinds() -> Finding:
+    """What can be recorded on this kernel."""
+    from wastedcores.capture import event_kinds
+
+    kinds = event_kinds()
+    absent = [k for k, here in kinds.items() if not here]
+    says = f"{len(kinds) - len(absent)} of {len(kinds)} kinds"
+    if not absent:
+        return Finding("event kinds", "ok", says)
+    return Finding(
+        "event kinds", "limited", f"{says}; not here: {', '.join(absent)}", "those kinds"
+    )
+
+
+def check_bcc() -> Finding:
+    """Find bcc of the distribution's own Python; the project of that name on the package index is something else."""
+    fix = {
+        "debian": "sudo apt-get install python3-bpfcc bpfcc-tools",
+        "fedora": "sudo dnf install bcc python3-bcc",
+        "arch": "sudo pacman -S bcc bcc-tools python-bcc",
+    }
+    if not Path(SYSTEM_PYTHON).exists():
+        return Finding("bcc", "missing", f"no {SYSTEM_PYTHON}", "BPF collectors", fix)
+    done = _run([SYSTEM_PYTHON, "-c", "import bcc; bcc.BPF; print(bcc.__version__)"])
+    if done is None or done.returncode:
+        return Finding("bcc", "missing", f"{SYSTEM_PYTHON} has none", "BPF collectors", fix)
+    return Finding("bcc", "ok", f"{done.stdout.strip()} for {SYSTEM_PYTHON}")
+
+
+def check_cpus() -> Finding:
+    """CPUs and nodes: with one CPU there is nothing to waste."""
+    cpus = os.cpu_count() or 1
+    nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
+    state = "ok" if cpus > 1 else "limited"
+    return Finding(
+        "CPUs",
+        state,
+        f"{cpus} CPUs, {nodes} NUMA node{'s' if nodes != 1 else ''}, Linux {platform.release()}",
+    )
+
+
+def check_cpuset() -> Finding:
+    """The switch that turns load balancing off, for the live demonstration."""
+    knob = Path("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance")
+    if knob.exists():
+        return Finding("cpuset v1", "ok", f"{knob} = {knob.read_text().strip()}")
+    return Finding(
+        "cpuset v1",
+        "limited",
+        "no cgroup-v1 cpuset hierarchy",
+        "tools/record_live_pair.py (a real violation on demand)",
+    )
+
+
+CHECKS: list[Callable[[], Finding]] = [
+    check_python,
+    check_libraries,
+    check_cpus,
+    check_browser,
+    check_rights,
+    check_tracefs,
+    check_perf,
+    check_btf,
+    check_headers,
+    check_bcc,
+    check_capture,
+    check_event_kinds,
+    check_cpuset,
+]
+
+
+def examine() -> list[Finding]:
+    """Run every check; one that fails itself is a finding, too."""
+    found = []
+    for check in CHECKS:
+        try:
+            found.append(check())
+        except OSError as e:
+            found.append(
+                Finding(
+                    check.__name__.removeprefix("check_"), "limited", f"could not be looked at: {e}"
+                )
+            )
+    return found
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """The command's outcome; None if it cannot run or hangs."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

@@ -1,1 +1,0 @@
-"""Load balancers, one file per kernel generation."""

@@ -1,1 +1,0 @@
-"""Placement of waking and new tasks, one file per kernel generation."""

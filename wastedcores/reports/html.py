@@ -1,0 +1,115 @@
+"""Figures for a browser: live ones in a notebook, pieces of a page that needs no network."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.reports.screenshot import screenshot
+
+#: what notebooks store a figure as
+MIME = "application/vnd.plotly.v1+json"
+#: the buttons that do something here; none of them leaves the page
+CONFIG = {
+    "responsive": True,
+    "displaylogo": False,
+    "modeBarButtons": [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+}
+
+
+def live_figure(
+    fig: go.Figure, zoomed: Callable[[float, float], None], width: int
+) -> go.FigureWidget:
+    """A figure in a live notebook that calls ``zoomed(lo, hi)`` (axis units) when its time axis is zoomed."""
+    live = go.FigureWidget(fig)
+    live._config = live._config | CONFIG
+    # a widget is laid out before it is shown: its size must be given, and text has no size yet
+    live.update_layout(width=width)
+    live.update_xaxes(title_standoff=22)
+    ranges = [tuple(fig.layout.xaxis.range or ())]
+
+    def moved(_: object, span: tuple[float, float]) -> None:
+        if span and tuple(span) != ranges[-1]:
+            ranges.append(tuple(span))
+            zoomed(float(span[0]), float(span[1]))
+
+    live.layout.xaxis.on_change(moved, "range")
+    return live
+
+
+def plotly_js() -> str:
+    """The plotting library's source, for a page that carries it (4.7 MB)."""
+    return get_plotlyjs()
+
+
+def figure_div(figure: dict, name: str) -> str:
+    """A figure (its JSON as stored in a notebook) as a div and a script; the page must carry :func:`plotly_js`.
+
+    Parameters
+    ----------
+    figure
+        ``data`` and ``layout``.
+    name
+        Id of the div, unique in the page.
+    """
+    # "</" inside a script would end it
+    data, layout = (json.dumps(figure.get(k, {})).replace("</", "<\\/") for k in ("data", "layout"))
+    height = figure.get("layout", {}).get("height", 450)
+    return (
+        f'<div class="wc-figure"><div id="{name}" class="plotly-graph-div" style="height:{height}px"></div></div>'
+        f'<script>Plotly.newPlot("{name}",{data},{layout},{json.dumps(CONFIG)});</script>'
+    )
+
+
+def write_figure(fig: go.Figure, path: Path, *, width: int = 1280) -> None:
+    """Write a figure as a page of its own (``.html``, works offline), as ``.json``, or as ``.png`` (by Chromium).
+
+    Raises
+    ------
+    WastedCoresError
+        Another ending, the place cannot be written, or no browser for a picture.
+    """
+    if path.suffix not in (".html", ".json", ".png"):
+        raise WastedCoresError(
+            f"{path}: a figure is written as .html, .json or .png; got {path.suffix or 'no ending'!r}."
+        )
+    if path.is_dir() or not path.parent.is_dir():
+        raise WastedCoresError(
+            f"{path}: cannot write there (no such folder, or a folder itself). Choose another with -o."
+        )
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        if path.suffix == ".json":
+            part.write_text(fig.to_json() + "\n")
+        elif path.suffix == ".html":
+            part.write_text(figure_page(fig))
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                source = Path(folder) / "figure.html"
+                source.write_text(figure_page(fig))
+                screenshot(source, part, width, int(fig.layout.height or 450))
+        part.replace(path)
+    except OSError as e:
+        raise WastedCoresError(
+            f"{path}: cannot write there ({e.strerror}). Choose another place with -o."
+        ) from e
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def figure_page(fig: go.Figure) -> str:
+    """A page with one figure that needs no network."""
+    figure = json.loads(fig.to_json())
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
+        f"<title>{escape(str(fig.layout.title.text or 'figure').partition('<br>')[0])}</title>"
+        f"<style>body {{ margin: 0 }}</style><script>{plotly_js()}</script></head>"
+        f"<body>{figure_div(figure, 'figure')}</body></html>\n"
+    )

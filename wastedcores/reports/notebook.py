@@ -1,0 +1,364 @@
+"""A notebook with checked parameters -> executed notebook, a page that opens offline, and a manifest.
+
+Everything is made in a folder beside the target and renamed at the end: a report is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from traitlets.config import Config
+
+from wastedcores import __version__
+from wastedcores.trace.datasets import fetch
+from wastedcores.errors import ReportError, UsageError
+from wastedcores.reports.page import page
+from wastedcores.words.shown import RESULTS_MIME
+from wastedcores.files import notebooks
+from wastedcores.trace.readers.support.folder import digest, file_digest
+
+DEFAULT_NOTEBOOK = "01_is_my_machine_wasting"
+MANIFEST_SCHEMA = "wastedcores.report/1"
+#: parameters that name a trace or data set
+INPUTS = ("trace", "against")
+#: the packages whose versions decide the numbers and pictures
+PACKAGES = ("numpy", "numba", "polars", "plotly", "papermill", "nbconvert")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a report lies.
+
+    Attributes
+    ----------
+    html, notebook, manifest
+        The page, the executed notebook, and the JSON file that says what it was made from.
+    """
+
+    html: Path
+    notebook: Path
+    manifest: Path
+
+
+def find_notebook(name: str) -> Path:
+    """A notebook by path or by the (beginning of the) name of a bundled one.
+
+    Raises
+    ------
+    UsageError
+        There is none, or several begin so.
+    """
+    given = Path(name)
+    if given.suffix == ".ipynb" and given.exists():
+        return given
+    have = {p.stem: p for p in sorted(notebooks().glob("*.ipynb"))}
+    hits = [p for stem, p in have.items() if stem == name.removesuffix(".ipynb")] or [
+        p for stem, p in have.items() if stem.startswith(name)
+    ]
+    if len(hits) != 1:
+        what = "several notebooks begin so" if hits else "no such notebook"
+        raise UsageError(f"notebook {name!r}: {what}; there are {', '.join(have)}.")
+    return hits[0]
+
+
+def parameters_of(notebook: Path) -> dict[str, dict[str, str]]:
+    """Name -> inferred type name, default (as source) and help of a notebook's parameters."""
+    import papermill
+
+    with _quiet():
+        found = papermill.inspect_notebook(str(notebook))
+    return {
+        name: {"type": p["inferred_type_name"], "default": p["default"], "help": p["help"]}
+        for name, p in found.items()
+    }
+
+
+def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with the types that the notebook's cell declares; strings are converted.
+
+    Raises
+    ------
+    UsageError
+        A name the notebook does not have (the closest one is offered), or a value of another type.
+    """
+    known = parameters_of(notebook)
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise UsageError(
+                f"{notebook.name} has no parameter {name!r}.{hint} It has {', '.join(known) or 'none'}."
+            )
+        out[name] = _typed(notebook.name, name, value, known[name]["type"])
+    return out
+
+
+def _typed(where: str, name: str, value: Any, kind: str) -> Any:
+    """``value`` as the declared type; text comes from a command line."""
+    types: dict[str, Any] = {"float": (int, float)}
+    types |= {t.__name__: t for t in (str, int, bool, list, dict)}
+    expected = types.get(kind)
+    if isinstance(value, str) and kind not in ("str", "None", ""):
+        try:
+            value = json.loads({"True": "true", "False": "false"}.get(value, value))
+        except ValueError:
+            # 'a,b' for a list is what people type
+            value = [part.strip() for part in value.split(",")] if kind == "list" else value
+    wrong_bool = isinstance(value, bool) and kind in ("int", "float")
+    if expected is not None and (not isinstance(value, expected) or wrong_bool):
+        raise UsageError(f"{where}: parameter {name!r} is a {kind}, got {value!r}.")
+    return float(value) if kind == "float" else value
+
+
+def report(
+    trace: str | None = None,
+    *,
+    against: str = "",
+    out: str | Path = "reports/report",
+    notebook: str = DEFAULT_NOTEBOOK,
+    parameters: dict[str, Any] | None = None,
+    progress: bool = True,
+) -> Report:
+    """Run a notebook and write ``report.ipynb``, ``report.html`` and ``manifest.json`` into a folder.
+
+    Parameters
+    ----------
+    trace, against
+        Trace files or data set names, for the notebook's parameters of these names; None: leave them alone.
+    out
+        The folder; one that holds an earlier report is replaced, any other must be absent or empty.
+    notebook
+        Path, or name of a bundled notebook.
+    parameters
+        Further ones; unknown names and wrong types are refused before anything runs.
+    progress
+        A bar on stderr.
+
+    Raises
+    ------
+    UsageError
+        A parameter that cannot be meant, or a folder with other files in it.
+    ReportError
+        A cell failed; the half-run notebook stays beside the folder as ``<name>.failed.ipynb``.
+    """
+    source = find_notebook(notebook)
+    values = dict(parameters or {})
+    if trace is not None:
+        values["trace"] = trace
+        values["against"] = against
+    known = parameters_of(source)
+    if "interactive" in known:
+        # a page has no kernel behind it
+        values.setdefault("interactive", False)
+    values = checked(source, values)
+    inputs = _inputs(values, known)
+    values.update(
+        {name: str(facts["file"]) for name, facts in inputs.items() if Path(values[name]).exists()}
+    )
+    folder = _target(Path(out))
+    try:
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    except OSError as e:
+        raise ReportError(
+            f"{folder}: cannot write there ({e.strerror}). Choose another folder with -o."
+        ) from e
+    try:
+        started, began = datetime.now(UTC), time.monotonic()
+        executed = _execute(source, values, part / "report.ipynb", progress, folder)
+        (part / "report.html").write_text(page(executed, title=_title(executed, values)))
+        manifest = _manifest(source, executed, values, known, inputs)
+        manifest["started"] = started.isoformat(timespec="seconds")
+        manifest["duration_s"] = round(time.monotonic() - began, 3)
+        (part / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str) + "\n")
+        umask = os.umask(0)
+        os.umask(umask)
+        part.chmod(0o777 & ~umask)
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.rename(folder)
+    except OSError as e:
+        raise ReportError(
+            f"{folder}: writing the report failed ({e.strerror}); nothing was left behind. Is the disk full?"
+        ) from e
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Report(folder / "report.html", folder / "report.ipynb", folder / "manifest.json")
+
+
+def _target(folder: Path) -> Path:
+    """The folder to write, its parent made; refuses one that holds something else."""
+    folder = folder.absolute()
+    if folder.exists():
+        held = {p.name for p in folder.iterdir()} if folder.is_dir() else {folder.name}
+        if not folder.is_dir() or held - {"report.ipynb", "report.html", "manifest.json"}:
+            raise UsageError(
+                f"{folder}: holds other files than a report ({sorted(held)[0]}). Choose another folder with -o."
+            )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ReportError(
+            f"{folder}: cannot be made ({e.strerror}). Choose another folder with -o."
+        ) from e
+    return folder
+
+
+def _inputs(values: dict[str, Any], known: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
+    """Parameter -> file and SHA-256 of every trace the notebook will read; raises where one is absent."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in INPUTS:
+        if name not in known:
+            continue
+        value = values.get(name)
+        if value is None:
+            value = _default(known[name])
+        if value:
+            path = fetch(value)
+            files = [f for f in path.rglob("*") if f.is_file()] if path.is_dir() else [path]
+            found[name] = {
+                "name": str(value),
+                "file": path.absolute(),
+                "bytes": sum(f.stat().st_size for f in files),
+                "sha256": digest(files) if path.is_dir() else file_digest(path),
+            }
+            values.setdefault(name, value)
+    return found
+
+
+@contextmanager
+def _quiet():
+    """Quieten papermill, which logs what it does; its own errors come as exceptions."""
+    import logging
+
+    logger = logging.getLogger("papermill")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _execute(
+    source: Path, values: dict[str, Any], target: Path, progress: bool, folder: Path
+) -> nbformat.NotebookNode:
+    """Run the notebook in a fresh kernel of this very Python."""
+    import papermill
+
+    # figures as JSON only; the page carries the library once
+    before = {k: os.environ.get(k) for k in ("PLOTLY_RENDERER",)}
+    os.environ["PLOTLY_RENDERER"] = "plotly_mimetype"
+    try:
+        with (
+            _quiet(),
+            _progress(progress),
+            tempfile.TemporaryDirectory(prefix="wc-") as sockets,
+        ):
+            papermill.execute_notebook(
+                str(source),
+                str(target),
+                parameters=values,
+                kernel_name="python3",
+                progress_bar=progress,
+                log_output=False,
+                request_save_on_cell_execute=True,
+                cwd=str(Path.cwd()),
+                # sockets in a folder of their own: no port is opened, and two reports at a time do not meet (the
+                # default name is "kernel-ipc" in the working directory, the same for both)
+                config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}}),
+            )
+    except papermill.PapermillExecutionError as e:
+        kept = folder.with_name(f"{folder.name}.failed.ipynb")
+        shutil.copyfile(target, kept)
+        value = str(e.evalue).strip()
+        raise ReportError(
+            f"{source.name}: cell {e.exec_count} failed with {e.ename}: {value} The half-run notebook is {kept}."
+        ) from None
+    finally:
+        for key, old in before.items():
+            os.environ.pop(key, None) if old is None else os.environ.update({key: old})
+    return nbformat.read(target, as_version=4)
+
+
+@contextmanager
+def _progress(wanted: bool):
+    """Show papermill's bar on stderr, or nothing."""
+    if wanted or not sys.stderr:
+        yield
+        return
+    os.environ["TQDM_DISABLE"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("TQDM_DISABLE", None)
+
+
+def _title(executed: nbformat.NotebookNode, values: dict[str, Any]) -> str:
+    """Title of the browser's tab."""
+    head = next(
+        (c.source.splitlines()[0] for c in executed.cells if c.cell_type == "markdown"), "report"
+    )
+    trace = Path(str(values.get("trace", ""))).name
+    return f"{trace} · {head.lstrip('# ')}" if trace else head.lstrip("# ")
+
+
+def _manifest(
+    source: Path,
+    executed: nbformat.NotebookNode,
+    values: dict[str, Any],
+    known: dict[str, dict[str, str]],
+    inputs: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    return {
+        "schema": MANIFEST_SCHEMA,
+        "notebook": {
+            "name": source.name,
+            "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+        },
+        "inputs": {
+            name: {**facts, "file": Path(facts["file"]).name} for name, facts in inputs.items()
+        },
+        "parameters": {name: values.get(name, _default(p)) for name, p in known.items()},
+        "seed": values.get("seed"),
+        "versions": {
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+            "wastedcores": __version__,
+            **{name: importlib.metadata.version(name) for name in PACKAGES},
+        },
+        "results": _results(executed),
+    }
+
+
+def _default(parameter: dict[str, str]) -> Any:
+    """Value of a default, which papermill gives as source."""
+    try:
+        return ast.literal_eval(parameter["default"])
+    except (ValueError, SyntaxError):
+        return parameter["default"]
+
+
+def _results(executed: nbformat.NotebookNode) -> dict[str, Any]:
+    """The numbers that the notebook's verdict stated, by input."""
+    found: dict[str, Any] = {}
+    for cell in executed.cells:
+        for output in cell.get("outputs", ()):
+            found.update(output.get("data", {}).get(RESULTS_MIME, {}))
+    return found

@@ -1,0 +1,202 @@
+"""A trace for the Perfetto UI: who ran where, threads per runqueue as counters, violations as one track.
+
+Switches and wakeups go as ``compact_sched`` bundles, columns of packed numbers instead of a message per event
+(protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). The messages are those of the ``perfetto`` package, of which
+only the generated classes are used: its trace processor downloads a program.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+import perfetto.protos.perfetto.trace.perfetto_trace_pb2 as pb
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.runqueues.runqueues import runqueues as find_runqueues
+from wastedcores.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from wastedcores.invariant import CheckResult
+
+I64 = NDArray[np.int64]
+
+#: The packets' sequence; any number but 0
+_SEQUENCE = 1
+_VIOLATIONS, _FIRST_COUNTER = 1, 1000
+#: counter messages made at a time: some 30 MB of them
+_COUNTERS = 100_000
+#: prev_state's letters -> bits, include/trace/events/sched.h since 4.14
+_STATES = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "x": 16, "Z": 32, "P": 64, "I": 128}
+_PREEMPTED = 256
+
+_COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prio", "comm", "prev_state")
+
+
+def export_perfetto(trace: Trace, path: Path, result: CheckResult | None = None) -> Path:
+    """Write a trace that https://ui.perfetto.dev opens.
+
+    Parameters
+    ----------
+    trace
+        Any trace; switches and wakeups become thread tracks, runqueue sizes counters.
+    path
+        File to write; appears only when complete.
+    result
+        Its episodes become a track of their own.
+
+    Raises
+    ------
+    WastedCoresError
+        The file cannot be written.
+    """
+    path = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as e:
+        raise WastedCoresError(
+            f"{path}: cannot write there ({e.strerror}). Choose another place with -o."
+        ) from e
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            _write(trace, result, out)
+        umask = os.umask(0)
+        os.umask(umask)
+        part.chmod(0o666 & ~umask)
+        part.replace(path)
+    except OSError as e:
+        part.unlink(missing_ok=True)
+        raise WastedCoresError(
+            f"{path}: writing failed ({e.strerror or e}). Nothing was left behind; is the disk full?"
+        ) from e
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _write(trace: Trace, result: CheckResult | None, out: IO[bytes]) -> None:
+    with_system = pb.Trace()
+    packet = with_system.packet.add()
+    packet.trusted_packet_sequence_id = _SEQUENCE
+    packet.system_info.utsname.sysname = "Linux"
+    packet.system_info.utsname.release = trace.header.kernel_release or ""
+    packet.sequence_flags = pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+    out.write(with_system.SerializeToString())
+    for batch in trace.batches(_COLUMNS, "switch", "wakeup", "wakeup_new"):
+        out.write(_bundles(batch).SerializeToString())
+    runqueues = find_runqueues(trace)
+    tracks = pb.Trace()
+    for cpu in range(runqueues.cpus):
+        track = _track(tracks, _FIRST_COUNTER + cpu, f"threads on the runqueue of CPU {cpu}")
+        track.counter.SetInParent()
+    out.write(tracks.SerializeToString())
+    for change in runqueues.batches():
+        ts, cpus, nr = change.runqueues()
+        for at in range(0, len(ts), _COUNTERS):
+            part = slice(at, at + _COUNTERS)
+            out.write(_counters(ts[part], cpus[part], nr[part]).SerializeToString())
+    if result is not None:
+        out.write(_episodes(result).SerializeToString())
+
+
+def _bundles(batch: pl.DataFrame) -> pb.Trace:
+    """One FtraceEventBundle per CPU: events belong to the CPU on which they happened."""
+    where = (
+        pl.when(pl.col("kind") == "switch")
+        .then("cpu")
+        .otherwise(pl.col("src_cpu").fill_null(pl.col("cpu")))
+    )
+    trace = pb.Trace()
+    for (cpu,), group in batch.with_columns(where=where).group_by("where", maintain_order=True):
+        if cpu is None:
+            continue
+        comms = group["comm"].cast(pl.String).fill_null("")
+        strings = comms.unique(maintain_order=True)
+        index = comms.replace_strict(
+            strings, pl.int_range(len(strings), eager=True), return_dtype=pl.Int64
+        )
+        events = group.with_columns(
+            index=index, pid=pl.col("pid").fill_null(0), prio=pl.col("prio").fill_null(120)
+        )
+        bundle = trace.packet.add().ftrace_events
+        bundle.cpu = int(str(cpu))
+        compact = bundle.compact_sched
+        compact.intern_table.extend(strings)
+        switch = events.filter(pl.col("kind") == "switch")
+        compact.switch_timestamp.extend(_deltas(switch))
+        compact.switch_prev_state.extend(_states(switch["prev_state"]))
+        compact.switch_next_pid.extend(switch["pid"])
+        compact.switch_next_prio.extend(switch["prio"])
+        compact.switch_next_comm_index.extend(switch["index"])
+        wake = events.filter(pl.col("kind") != "switch")
+        compact.waking_timestamp.extend(_deltas(wake))
+        compact.waking_pid.extend(wake["pid"])
+        compact.waking_target_cpu.extend(wake["cpu"])
+        compact.waking_prio.extend(wake["prio"])
+        compact.waking_comm_index.extend(wake["index"])
+        compact.waking_common_flags.extend([0] * wake.height)
+    return trace
+
+
+def _deltas(events: pl.DataFrame) -> list[int]:
+    """Stamps as compact_sched has them: the first in full, then differences."""
+    deltas: list[int] = np.diff(events["ts_ns"].to_numpy(), prepend=0).tolist()
+    return deltas
+
+
+def _states(column: pl.Series) -> pl.Series:
+    text = column.cast(pl.String).fill_null("R")
+    names = text.unique()
+    bits = [
+        sum(_STATES.get(letter, 0) for letter in name.replace("+", "").split("|"))
+        | (_PREEMPTED if "+" in name else 0)
+        for name in names
+    ]
+    return text.replace_strict(names, bits, return_dtype=pl.Int64)
+
+
+def _counters(ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.Trace:
+    """A TrackEvent of type COUNTER per row whose value is known."""
+    trace = pb.Trace()
+    for t, c, n in zip(ts.tolist(), cpu.tolist(), value.tolist(), strict=True):
+        if n >= 0:
+            _event(trace, t, pb.TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + c).counter_value = n
+    return trace
+
+
+def _episodes(result: CheckResult) -> pb.Trace:
+    trace = pb.Trace()
+    _track(trace, _VIOLATIONS, "idle CPUs beside waiting threads")
+    for row in result.episodes.iter_rows(named=True):
+        idle, busy = format_cpulist(row["idle_cpus"]), format_cpulist(row["overloaded_cpus"])
+        begin = _event(trace, row["start_ns"], pb.TrackEvent.TYPE_SLICE_BEGIN, _VIOLATIONS)
+        begin.name = f"{'PERSISTENT: ' if row['persistent'] else ''}idle {idle} beside {busy}"
+        wasted = begin.debug_annotations.add()
+        wasted.name, wasted.int_value = "wasted_ns", row["wasted_ns"]
+        _event(trace, row["end_ns"], pb.TrackEvent.TYPE_SLICE_END, _VIOLATIONS)
+    return trace
+
+
+def _track(trace: pb.Trace, uuid: int, name: str) -> pb.TrackDescriptor:
+    packet = trace.packet.add()
+    packet.trusted_packet_sequence_id = _SEQUENCE
+    packet.track_descriptor.uuid = uuid
+    packet.track_descriptor.name = name
+    return packet.track_descriptor
+
+
+def _event(trace: pb.Trace, ts_ns: int, kind: int, track: int) -> pb.TrackEvent:
+    packet = trace.packet.add()
+    packet.timestamp = ts_ns
+    packet.trusted_packet_sequence_id = _SEQUENCE
+    packet.track_event.type = kind
+    packet.track_event.track_uuid = track
+    return packet.track_event

@@ -1,0 +1,340 @@
+"""The changes of a trace's runqueues, streamed; memory goes by tasks and CPUs, not by events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.errors import TraceContentError
+from wastedcores.runqueues import tasks_jit as tj
+from wastedcores.trace.schema import KINDS
+from wastedcores.trace.trace import BATCH_ROWS, Trace
+
+#: kind -> code of the compiled state machine
+CODES = {
+    "switch": tj.SWITCH,
+    "wakeup": tj.WAKEUP,
+    "wakeup_new": tj.WAKEUP_NEW,
+    "migrate": tj.MIGRATE,
+    "fork": tj.FORK,
+    "exit": tj.EXIT,
+    "affinity": tj.AFFINITY,
+    "task_state": tj.STATE,
+    "lost": tj.FORGET,
+    "mark": tj.CONTEXT,
+    "exec": tj.CONTEXT,
+    "cpu_idle": tj.CONTEXT,  # in the context of the idle task
+}
+_LUT = np.full(len(KINDS), -1, np.int8)
+for _kind, _code in CODES.items():
+    _LUT[KINDS.index(_kind)] = _code
+
+_STATE_WORDS = {"running": tj.T_RUNNING, "waiting": tj.T_WAITING, "sleeping": tj.T_ASLEEP}
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+
+@dataclass
+class Batch:
+    """Changes of runqueues, ordered by time; all arrays (changes,).
+
+    ``nr`` is -1 where unknown. Rows with ``mask`` > 0 are about affinity only: ``free`` tasks of that mask id wait on
+    ``cpu``; in other rows ``free`` tasks that may run anywhere wait there. ``code`` is the event behind a row, one of
+    :mod:`wastedcores.runqueues.tasks_jit`; -1: not known.
+    """
+
+    ts_ns: I64
+    cpu: I32
+    nr: I32
+    free: I32
+    mask: I32
+    code: NDArray[np.int8]
+    waits: pl.DataFrame | None = None
+
+    def runqueues(self) -> tuple[I64, I32, I32]:
+        """(ts_ns, cpu, nr) of the rows that are about runqueues."""
+        return self.with_causes()[:3]
+
+    def with_causes(self) -> tuple[I64, I32, I32, NDArray[np.int8]]:
+        """(ts_ns, cpu, nr, code) of the rows that are about runqueues."""
+        if not self.mask.any():
+            return self.ts_ns, self.cpu, self.nr, self.code
+        keep = self.mask == 0
+        return self.ts_ns[keep], self.cpu[keep], self.nr[keep], self.code[keep]
+
+
+@dataclass
+class Runqueues:
+    """How a trace's runqueues are known, and the stream of their changes.
+
+    Attributes
+    ----------
+    source
+        ``nr_running`` (the trace says so) or ``tasks`` (rebuilt).
+    cpus
+        CPU numbers are below this.
+    start_ns, end_ns
+        First and last event.
+    silent_cpus
+        Online CPUs without one event.
+    silent
+        ``idle`` or ``unknown``: what they are taken for.
+    masks
+        (masks, words) affinity masks by id; id 0 stands for "anywhere".
+    affinity
+        Where affinity comes from: some of ``events``, ``bound kernel threads``.
+    lost_spans
+        (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
+    oddities
+        Counted while streaming: events that contradict the state before.
+    notes
+        What a reader of the verdict should know.
+    pids
+        pids are below this.
+    mask_of_pid, mask_ids
+        (pids,) mask id of each task at the start, see :mod:`wastedcores.runqueues.tasks_jit`; the ids by mask.
+    """
+
+    trace: Trace
+    source: str
+    cpus: int
+    start_ns: int
+    end_ns: int
+    silent_cpus: list[int]
+    silent: str
+    masks: NDArray[np.uint64]
+    affinity: list[str]
+    lost_spans: list[tuple[int, int, int]]
+    oddities: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    pids: int = 1
+    mask_of_pid: I32 | None = None
+    mask_ids: dict[bytes, int] = field(default_factory=dict)
+
+    def batches(self, *, waits: bool = False, rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """Stream the changes; with ``waits``, each batch also has the waits that ended in it."""
+        yield from (
+            self._nr_batches(rows)
+            if self.source == "nr_running"
+            else self._task_batches(rows, waits)
+        )
+
+    def _nr_batches(self, rows: int) -> Iterator[Batch]:
+        forget = pl.DataFrame(
+            {
+                "ts_ns": [s for s, _, c in self.lost_spans if c >= 0],
+                "cpu": [c for _, _, c in self.lost_spans if c >= 0],
+            },
+            schema={"ts_ns": pl.Int64, "cpu": pl.Int32},
+        )
+        frame = self.trace.only("nr_running").select("ts_ns", "cpu", "nr_running")
+        if forget.height:
+            gaps = forget.lazy().with_columns(nr_running=pl.lit(-1, pl.Int32))
+            frame = pl.concat([frame, gaps]).sort("ts_ns", maintain_order=True)
+        for table in frame.collect_batches(chunk_size=rows, maintain_order=True):
+            n = table.height
+            zero = np.zeros(n, np.int32)
+            cpu = table["cpu"].fill_null(-1).to_numpy().astype(np.int32)
+            _inside(self.trace.name, [cpu], self.cpus, "CPU", low=0)
+            yield Batch(
+                table["ts_ns"].to_numpy().astype(np.int64),
+                cpu,
+                table["nr_running"].to_numpy().astype(np.int32),
+                zero,
+                zero,
+                np.full(n, -1, np.int8),
+            )
+
+    def _fresh_state(self) -> tj.TaskState:
+        state = tj.new_state(self.pids, self.cpus, self.masks.shape[0])
+        if self.mask_of_pid is not None:
+            state.mask[:] = self.mask_of_pid
+        return state
+
+    def _events(self, rows: int) -> Iterator[dict[str, NDArray]]:
+        state_code = (
+            pl.col("prev_state")
+            .cast(pl.String)
+            .replace_strict(_STATE_WORDS, default=0, return_dtype=pl.Int32)
+        )
+        stays = pl.col("prev_state").cast(pl.String)
+        stays = (stays.str.starts_with("R") | stays.str.ends_with("+")).cast(pl.Int32)
+        frame = self.trace.only(*CODES).select(
+            "ts_ns",
+            kind=pl.col("kind").to_physical().cast(pl.Int32),
+            cpu=pl.col("cpu").fill_null(-1),
+            src_cpu=pl.col("src_cpu").fill_null(-1),
+            pid=pl.col("pid").fill_null(-1),
+            prev_pid=pl.col("prev_pid").fill_null(-1),
+            by_pid=pl.col("by_pid").fill_null(-1),
+            aux=pl.when(pl.col("kind") == "switch")
+            .then(stays)
+            .when(pl.col("kind") == "task_state")
+            .then(state_code)
+            .when(pl.col("kind") == "affinity")
+            .then(
+                pl.col("cpu_mask").replace_strict(self.mask_ids, default=0, return_dtype=pl.Int32)
+                if self.mask_ids
+                else pl.lit(0, pl.Int32)
+            )
+            .otherwise(0),
+        )
+        for table in frame.collect_batches(chunk_size=rows, maintain_order=True):
+            arrays = {
+                c: table[c].to_numpy().astype(np.int32) for c in table.columns if c != "ts_ns"
+            }
+            arrays["ts_ns"] = table["ts_ns"].to_numpy().astype(np.int64)
+            kind = arrays.pop("kind")
+            arrays["code"] = _LUT[kind]
+            fork = arrays["code"] == tj.FORK
+            arrays["src_cpu"] = np.where(fork, arrays["by_pid"], arrays["src_cpu"]).astype(np.int32)
+            context = (arrays["code"] == tj.CONTEXT) | (arrays["code"] == tj.EXIT)
+            arrays["by_pid"] = np.where(context, arrays["pid"], arrays["by_pid"]).astype(np.int32)
+            arrays["by_pid"][kind == KINDS.index("cpu_idle")] = 0
+            lost_somewhere = (arrays["code"] == tj.FORGET) & (arrays["cpu"] < 0)
+            if lost_somewhere.any():
+                arrays = {k: v[~lost_somewhere] for k, v in arrays.items()}
+            moves = np.isin(
+                arrays["code"], (tj.SWITCH, tj.WAKEUP, tj.WAKEUP_NEW, tj.MIGRATE, tj.STATE)
+            )
+            if (arrays["cpu"][moves] < 0).any():
+                raise TraceContentError(
+                    f"{self.trace.name}: an event that changes a runqueue names no CPU; the file is damaged."
+                )
+            src_cpu = arrays["src_cpu"][arrays["code"] != tj.FORK]
+            _inside(self.trace.name, [arrays["cpu"], src_cpu], self.cpus, "CPU")
+            pids = [arrays[p] for p in ("pid", "prev_pid", "by_pid")]
+            _inside(self.trace.name, pids, self.pids, "pid")
+            yield arrays
+
+    def _start_state(self, rows: int) -> tj.TaskState:
+        """Pass 1 over the trace: the state before its first event."""
+        state = self._fresh_state()
+        moved_from = np.full(self.pids, -1, np.int32)
+        for a in self._events(rows):
+            tj.infer_start(
+                a["code"],
+                a["cpu"],
+                a["src_cpu"],
+                a["pid"],
+                a["prev_pid"],
+                a["by_pid"],
+                state,
+                moved_from,
+            )
+        tj.settle_start(state, moved_from, self.start_ns)
+        return state
+
+    def _first_batch(self, state: tj.TaskState) -> Batch:
+        # a task that waited there proves that a silent CPU was busy
+        self.silent_cpus = [c for c in self.silent_cpus if state.nr[c] == 0]
+        known = state.cur != tj.CUR_UNKNOWN
+        known[self.silent_cpus] = self.silent == "idle"
+        if self.silent == "idle":
+            state.cur[self.silent_cpus] = 0
+        cpus = np.flatnonzero(known).astype(np.int32)
+        where, mask = (
+            np.nonzero(state.restricted[:, 1:])
+            if self.masks.shape[0] > 1
+            else (np.zeros(0, int),) * 2
+        )
+        n = where.size
+        return Batch(
+            np.full(n + cpus.size, self.start_ns, np.int64),
+            np.concatenate([where, cpus]).astype(np.int32),
+            np.concatenate([np.zeros(n, np.int32), state.nr[cpus]]).astype(np.int32),
+            np.concatenate([state.restricted[where, mask + 1], state.free[cpus]]).astype(np.int32),
+            np.concatenate([mask + 1, np.zeros(cpus.size, np.int64)]).astype(np.int32),
+            np.full(n + cpus.size, -1, np.int8),
+        )
+
+    def _task_batches(self, rows: int, waits: bool) -> Iterator[Batch]:
+        state = self._start_state(rows)
+        yield self._first_batch(state)
+        out = _change_room(1)
+        done = wait_room(1 if waits else 0)
+        for a in self._events(rows):
+            size = a["code"].size
+            if out.ts_ns.size < 6 * size:
+                out = _change_room(6 * size)
+                done = wait_room(size if waits else 0)
+            n, w = tj.run(
+                a["code"],
+                a["ts_ns"],
+                a["cpu"],
+                a["src_cpu"],
+                a["pid"],
+                a["prev_pid"],
+                a["aux"],
+                state,
+                out,
+                done,
+            )
+            yield Batch(
+                out.ts_ns[:n].copy(),
+                out.cpu[:n].copy(),
+                out.nr[:n].copy(),
+                out.free[:n].copy(),
+                out.mask[:n].copy(),
+                out.code[:n].copy(),
+                wait_table(done, w) if waits else None,
+            )
+        if waits:
+            done = wait_room(int((state.state == tj.T_WAITING).sum()))
+            w = tj.open_waits(state, self.end_ns, done)
+            none = np.zeros(0, np.int32)
+            yield Batch(
+                np.zeros(0, np.int64),
+                none,
+                none,
+                none,
+                none,
+                none.astype(np.int8),
+                waits=wait_table(done, w),
+            )
+        names = (
+            "wakeup_of_queued",
+            "in_without_wakeup",
+            "out_without_in",
+            "ran_elsewhere",
+            "left_unseen",
+        )
+        self.oddities = {name: int(n) for name, n in zip(names, state.odd, strict=True) if n}
+
+
+def _change_room(n: int) -> tj.Changes:
+    small = [np.zeros(n, np.int32) for _ in range(4)]
+    return tj.Changes(
+        np.zeros(n, np.int64), small[0], small[1], small[2], small[3], np.zeros(n, np.int8)
+    )
+
+
+def wait_room(n: int) -> tj.Waits:
+    """Room for ``n`` finished waits."""
+    return tj.Waits(
+        np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    )
+
+
+def wait_table(waits: tj.Waits, n: int) -> pl.DataFrame:
+    """The first ``n`` waits as a table: pid, cpu, start_ns, end_ns."""
+    return pl.DataFrame(
+        {name: getattr(waits, name)[:n].copy() for name in ("pid", "cpu", "start_ns", "end_ns")}
+    )
+
+
+def _inside(
+    name: str, arrays: Iterable[NDArray[np.int32]], limit: int, what: str, low: int = -1
+) -> None:
+    """Compiled code does not check its indices: no CPU or pid outside of what was announced gets there."""
+    for a in arrays:
+        if a.size and (int(a.min()) < low or int(a.max()) >= limit):
+            bad = int(a.max()) if int(a.max()) >= limit else int(a.min())
+            raise TraceContentError(
+                f"{name}: {what} {bad} is outside of what the header announces (below {limit}); the file is damaged."
+            )

@@ -1,0 +1,31 @@
+"""Replay a workload on a machine under a Linux scheduler.
+
+Interface::
+
+    r = replay(workload, "bd-paper-64", "v4.1", seed=1)      Replay
+    r.trace                  Trace: every figure, check and reader works on it
+    r.makespan_ns, r.summary.result, r.result_name           what the workload measures of itself
+    r.busy_cpus, r.busy_per_node, r.summary.idle_while_overloaded
+    r.tasks, r.balance_calls polars tables
+    replay_scenario("group-imbalance", kernel="v4.1", given={"jobs": 500})
+    simulate(program, machine, kernel, ...)                  for flat programs, raw log
+"""
+
+from wastedcores.simulator.measure import RawReplay, Summary, summarize
+from wastedcores.simulator.replay import Replay, replay, replay_scenario
+from wastedcores.simulator.simulate import simulate, with_steps
+from wastedcores.simulator.to_trace import to_trace
+from wastedcores.workload.program import costs_of
+
+__all__ = [
+    "RawReplay",
+    "Replay",
+    "Summary",
+    "costs_of",
+    "replay",
+    "replay_scenario",
+    "simulate",
+    "summarize",
+    "to_trace",
+    "with_steps",
+]

@@ -1,0 +1,1 @@
+"""Load balancing and placement: kernel/sched/fair.c, one file per kernel generation where they differ."""

@@ -1,0 +1,1 @@
+"""kernel/sched/core.c: the main scheduler, wake-ups, the tick and CPU hotplug."""

@@ -1,0 +1,57 @@
+"""Where Linux hands over to a design: one call through an address that lies in the table.
+
+The scheduler's own code asks :func:`ask` at the few places where a design decides (docs/design-mode.md). It names no function
+of the design, so a replay of a Linux neither compiles nor loads any of them; the door writes the compiled core's address
+into the core row (``K_ENTRY``), 0 for a Linux.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from wastedcores.jit.compile import config, inner
+from wastedcores.jit.table import table_type
+from wastedcores.simulator.engine.world.state import G_SETS, K_ENTRY
+
+# what the core is asked: the arguments behind the table and the question are (task, flag, sync), (cpu), (cpu), ()
+ASK_PLACE, ASK_PULL, ASK_TICK, ASK_SETTLE = range(4)
+
+
+@intrinsic  # type: ignore[misc]  # numba's decorators have no types
+def _call(typingctx: Any, m: Any, address: Any, question: Any, a: Any, b: Any, c: Any) -> Any:
+    """Call the C function at ``address``: int64 (table, int64, int64, int64, int64)."""
+    signature = types.int64(table_type, *(types.int64,) * 5)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        kind = ir.FunctionType(word, [args[0].type, word, word, word, word])
+        function = builder.inttoptr(args[1], kind.as_pointer())
+        return builder.call(function, [args[0], *args[2:]])
+
+    return signature, codegen
+
+
+@inner
+def designed(m):
+    """Whether a design decides, not Linux."""
+    return m[m[0, G_SETS], K_ENTRY] != 0
+
+
+if config.DISABLE_JIT:
+
+    def ask(m, question, a, b, c):
+        """The core's answer."""
+        from wastedcores.simulator.engine.design.core_jit import answer
+
+        return answer(m, question, a, b, c)
+
+else:
+
+    @inner
+    def ask(m, question, a, b, c):
+        """The core's answer."""
+        return _call(m, m[m[0, G_SETS], K_ENTRY], question, a, b, c)  # type: ignore[call-arg]

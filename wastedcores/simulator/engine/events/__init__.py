@@ -1,0 +1,1 @@
+"""Future events in order of time."""

@@ -1,0 +1,1 @@
+"""kernel/sched/fair.c: the CFS queue, virtual runtime and load tracking."""

@@ -1,0 +1,53 @@
+"""Random numbers of the tasks: splitmix64, one stream a task."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wastedcores.jit.compile import inner
+from wastedcores.simulator.engine.world.state import T_RNG
+
+
+@inner
+def mix(z):
+    """splitmix64's output function, uint64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@inner
+def stream(seed, number):
+    """State of task ``number``'s stream; number -1 is the machine's."""
+    return np.int64(
+        mix(
+            np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
+            + np.uint64(number + 1) * np.uint64(0xD1342543DE82EF95)
+        )
+    )
+
+
+@inner
+def draw(m, p):
+    """Next number of the task's stream, uint64."""
+    state = np.uint64(m[p, T_RNG]) + np.uint64(0x9E3779B97F4A7C15)
+    m[p, T_RNG] = np.int64(state)
+    return mix(state)
+
+
+@inner
+def draw_uniform(m, p, low, high):
+    """An integer of [low, high]; no draw if they are equal."""
+    if low >= high:
+        return low
+    return low + np.int64(draw(m, p) % np.uint64(high - low + 1))
+
+
+@inner
+def draw_exponential(m, p, mean, cap, floor):
+    """Exponential, cut at both ends."""
+    u = (float(np.int64(draw(m, p) >> np.uint64(11))) + 0.5) * 2.0**-53
+    value = np.int64(-mean * math.log(u))
+    return min(max(value, floor), cap)

@@ -1,0 +1,268 @@
+"""load_balance(): who balances, and what moves tasks (kernel/sched/fair.c, v4.1; model 5.4 and 5.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wastedcores.simulator.reference import fair
+from wastedcores.simulator.reference.load import task_h_load
+from wastedcores.simulator.reference.state import MIGRATION_COST_NS, NR_MIGRATE, Rq, Task
+from wastedcores.simulator.reference.stats import (
+    IDLE,
+    NEWLY_IDLE,
+    NOT_IDLE,
+    Env,
+    check_cpu_capacity,
+)
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.reference.domains import SchedDomain
+    from wastedcores.simulator.reference.kernel import Kernel
+
+#: a level whose tasks are all pinned is tried ever more rarely up to this interval in ms
+MAX_PINNED_INTERVAL = 512
+
+
+# --- who balances -----------------------------------------------------------------------------------------------------
+
+
+def should_we_balance(k: Kernel, env: Env) -> bool:
+    """The designated CPU of the local group only; new-idle always (should_we_balance(), v4.1).
+
+    The published group-construction patch answers yes for everybody (paper 3.2 does not say so).
+    """
+    if k.model.every_cpu_balances or env.idle == NEWLY_IDLE:
+        return True
+    group = env.sd.groups[0]
+    mine = [c for c in group.cpus if c in env.cpus and c in group.mask]
+    for c in mine:
+        if k.idle_cpu(c):
+            return c == env.dst_cpu
+    return group.balance_cpu == env.dst_cpu
+
+
+# --- moving tasks -----------------------------------------------------------------------------------------------------
+
+
+def task_hot(k: Kernel, env: Env, p: Task) -> bool:
+    """task_hot(), v4.1."""
+    q = p.se.cfs_rq
+    if k.rqs[env.dst_cpu].nr_running and (q.next is p.se or q.last is p.se):
+        return True
+    # load_balance() did not update the clock of the source before Linux 4.11, so a task that did not run since that CPU
+    # last looked at its clock stays as hot as it was then, to the next tick if nothing else happens there
+    return k.rqs[env.src_cpu].clock_ns - p.se.exec_start < MIGRATION_COST_NS
+
+
+def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:
+    """can_migrate_task(), v4.1."""
+    if env.dst_cpu not in p.allowed:
+        env.some_pinned = True
+        if env.dst_grpmask is None or env.dst_pinned:
+            return False
+        for c in sorted(env.dst_grpmask):
+            if c in env.cpus and c in p.allowed:
+                env.dst_pinned = True
+                env.new_dst_cpu = c
+                break
+        return False
+    env.all_pinned = False
+    if k.rqs[env.src_cpu].curr is p:
+        return False
+    return not task_hot(k, env, p) or env.sd.nr_balance_failed > env.sd.cache_nice_tries
+
+
+def detach_task(k: Kernel, env: Env, p: Task) -> None:
+    """detach_task(), v4.1."""
+    src = k.rqs[env.src_cpu]
+    fair.dequeue_task(k, src, p, sleep=False)
+    k.set_task_cpu(p, env.dst_cpu)
+
+
+def detach_tasks(k: Kernel, env: Env) -> list[Task]:
+    """Take tasks off the source until the imbalance is gone (detach_tasks(), v4.1; CONFIG_PREEMPT off)."""
+    tasks = k.rqs[env.src_cpu].cfs_tasks
+    detached: list[Task] = []
+    if env.imbalance <= 0:
+        return detached
+    while tasks:
+        p = tasks[0]
+        env.loop += 1
+        if env.loop > env.loop_max:
+            break
+        if env.loop > env.loop_break:
+            env.loop_break += NR_MIGRATE
+            env.need_break = True
+            break
+        if can_migrate_task(k, env, p):
+            load = task_h_load(k, p)
+            if load // 2 <= env.imbalance:
+                detach_task(k, env, p)
+                detached.append(p)
+                env.imbalance -= load
+                if k.preempt and env.idle == NEWLY_IDLE:
+                    break
+                if env.imbalance <= 0:
+                    break
+                continue
+        tasks.append(tasks.pop(0))
+    return detached
+
+
+def attach_task(k: Kernel, rq: Rq, p: Task) -> None:
+    """attach_task(), v4.1."""
+    fair.enqueue_task(k, rq, p)
+    k.check_preempt_curr(rq, p)
+
+
+def detach_one_task(k: Kernel, env: Env) -> Task | None:
+    """detach_one_task(), v4.1."""
+    for p in list(k.rqs[env.src_cpu].cfs_tasks):
+        if can_migrate_task(k, env, p):
+            detach_task(k, env, p)
+            return p
+    return None
+
+
+# --- load_balance -----------------------------------------------------------------------------------------------------
+
+
+def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, bool]:
+    """Try to pull tasks to ``cpu`` at one level (load_balance(), v4.1).
+
+    Returns
+    -------
+    moved, continue_balancing
+        Tasks moved, and whether the levels above may go on in this pass.
+    """
+    mask = None if idle == NEWLY_IDLE else frozenset(sd.groups[0].cpus)
+    env = Env(sd, cpu, idle, set(k.active), mask)
+    while True:
+        if not k.policies.should_we_balance(k, env):
+            k.count_balance(sd, idle, "not_designated")
+            return _out_balanced(env), False
+        busiest = k.policies.find_busiest_group(k, env)
+        if busiest is None:
+            k.count_balance(sd, idle, "balanced")
+            return _out_balanced(env), True
+        assert busiest.group is not None
+        src = k.policies.find_busiest_queue(k, env, busiest.group)
+        if src is None:
+            k.count_balance(sd, idle, "no_queue")
+            return _out_balanced(env), True
+        moved, only_pinned = _pull(k, env, src)
+        if not only_pinned:
+            break
+        env.cpus.discard(src.cpu)
+        if not env.cpus:
+            # out_all_pinned: the parent's imbalance flag stays as it is
+            k.count_balance(sd, idle, "pinned")
+            return _back_off(env), True
+        env.loop, env.loop_break = 0, NR_MIGRATE
+    return _finish(k, env, cpu, src, moved), True
+
+
+def _pull(k: Kernel, env: Env, src: Rq) -> tuple[int, bool]:
+    """The moving part; second value: all tasks of ``src`` were pinned, so redo without it."""
+    env.src_cpu = src.cpu
+    moved = 0
+    if src.nr_running <= 1:
+        return 0, False
+    env.all_pinned = True
+    env.loop_max = min(NR_MIGRATE, src.nr_running)
+    while True:
+        tasks = detach_tasks(k, env)
+        # env->tasks is a stack: the last one taken is attached first
+        for p in reversed(tasks):
+            attach_task(k, k.rqs[env.dst_cpu], p)
+        moved += len(tasks)
+        if env.need_break:
+            env.need_break = False
+        elif env.dst_pinned and env.imbalance > 0:
+            env.cpus.discard(env.dst_cpu)
+            env.dst_cpu = env.new_dst_cpu
+            env.dst_pinned = False
+            env.loop, env.loop_break = 0, NR_MIGRATE
+        else:
+            break
+    if env.sd.parent is not None and env.some_pinned and env.imbalance > 0:
+        env.sd.parent.groups[0].sgc.imbalance = True
+    return moved, env.all_pinned
+
+
+def _out_balanced(env: Env) -> int:
+    if env.sd.parent is not None:
+        env.sd.parent.groups[0].sgc.imbalance = False
+    return _back_off(env)
+
+
+def _back_off(env: Env) -> int:
+    """out_all_pinned: try less often."""
+    env.sd.nr_balance_failed = 0
+    return _longer_interval(env)
+
+
+def _longer_interval(env: Env) -> int:
+    """out_one_pinned."""
+    sd = env.sd
+    if (env.all_pinned and sd.balance_interval < MAX_PINNED_INTERVAL) or (
+        sd.balance_interval < sd.max_interval
+    ):
+        sd.balance_interval *= 2
+    return 0
+
+
+def need_active_balance(k: Kernel, env: Env) -> bool:
+    """need_active_balance(), v4.1; no ASYM_PACKING on x86."""
+    src, dst = k.rqs[env.src_cpu], k.rqs[env.dst_cpu]
+    if (
+        env.idle != NOT_IDLE
+        and src.cfs.h_nr_running == 1
+        and check_cpu_capacity(src, env.sd)
+        and src.cpu_capacity * env.sd.imbalance_pct < dst.cpu_capacity * 100
+    ):
+        return True
+    return env.sd.nr_balance_failed > env.sd.cache_nice_tries + 2
+
+
+def _finish(k: Kernel, env: Env, cpu: int, src: Rq, moved: int) -> int:
+    """After the moving part: failure counter, active balance, interval."""
+    sd = env.sd
+    active = False
+    if moved:
+        sd.nr_balance_failed = 0
+        k.log_balance(cpu, src.cpu, k.log_op, moved)
+        k.count_balance(sd, env.idle, "moved")
+    else:
+        if env.idle != NEWLY_IDLE:
+            sd.nr_balance_failed += 1
+        if need_active_balance(k, env):
+            if cpu not in k.allowed_of(src.curr):
+                env.all_pinned = True
+                k.count_balance(sd, env.idle, "pinned")
+                return _longer_interval(env)
+            if not src.active_balance:
+                active = src.active_balance = True
+                src.push_cpu = cpu
+                k.start_stopper(src)
+            sd.nr_balance_failed = sd.cache_nice_tries + 1
+        k.count_balance(sd, env.idle, "active" if active else "failed")
+    if not active:
+        sd.balance_interval = sd.min_interval
+    elif sd.balance_interval < sd.max_interval:
+        sd.balance_interval *= 2
+    return moved
+
+
+def active_load_balance(k: Kernel, src: Rq) -> None:
+    """What the stopper does (active_load_balance_cpu_stop(), v4.1); it counts in nr_running itself."""
+    target = src.push_cpu
+    moved = None
+    if src.nr_running > 1:
+        for sd in k.rqs[target].sd:
+            if src.cpu in sd.span:
+                moved = detach_one_task(k, Env(sd, target, IDLE, set(), None, src_cpu=src.cpu))
+                break
+    src.active_balance = False
+    if moved is not None:
+        attach_task(k, k.rqs[target], moved)

@@ -1,0 +1,229 @@
+"""The core module of a design: it keeps every core busy and asks optimisation modules for their opinion (paper, section 5).
+
+The rule it keeps: after every event, no CPU is idle while a thread waits that may run there. It acts at four moments:
+a thread becomes runnable (:meth:`Core.place`), a CPU runs out of work (:meth:`Core.pull`), a CPU ticks
+(:meth:`Core.tick`), and a thread began to wait while a CPU idles (:meth:`Core.settle`). At each it asks its modules in
+order and takes the first suggestion that keeps the rule; every other one is refused and logged. docs/design-mode.md has
+the whole; wastedcores/engine/design follows the same text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wastedcores.simulator.reference import balance, fair, nohz
+from wastedcores.simulator.reference.state import Rq, Task
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.reference.kernel import Kernel
+
+#: what a module may suggest to a CPU that ran out of work: stay idle
+REST = -2
+#: why a suggestion was refused
+WASTEFUL = "a core would stay idle"
+IMPOSSIBLE = "not possible"
+
+
+class Module:
+    """An optimisation module: three questions it may have an opinion on; None: no opinion.
+
+    Subclass it, answer one question, and give it to ``Kernel(..., modules=[YourModule()])``.
+    """
+
+    name = "module"
+
+    def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
+        """Where should ``p`` run, which was on ``p.cpu``? ``why``: wakeup, fork, exec or handover."""
+
+    def suggest_source(self, k: Kernel, cpu: int) -> int | None:
+        """``cpu`` ran out of work and a thread waits elsewhere: take one from which CPU? :data:`REST`: stay idle."""
+
+    def suggest_pull(self, k: Kernel, cpu: int) -> int | None:
+        """``cpu`` ticks: should it take a waiting thread, and from which CPU?"""
+
+
+class Core:
+    """The core module.
+
+    Parameters
+    ----------
+    modules
+        In the order in which they are asked.
+    near
+        Per CPU all CPUs, itself first: those of its core, its LLC, its node, then by distance; see :func:`nearness`.
+
+    Attributes
+    ----------
+    counts
+        (module, moment, ``silent`` | ``taken`` | ``refused``) -> how often.
+    sync
+        Whether the wake-up in progress is one whose waker is about to sleep.
+    """
+
+    def __init__(self, modules: Sequence[Module], near: list[list[int]]) -> None:
+        self.modules, self.near = list(modules), near
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.sync = False
+
+    # --- the rule -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def is_idle(k: Kernel, cpu: int) -> bool:
+        """Whether the CPU is up and its runqueue empty."""
+        return cpu in k.active and k.rqs[cpu].nr_running == 0
+
+    def is_free(self, k: Kernel, p: Task, cpu: int) -> bool:
+        """Whether ``p`` would run on ``cpu`` at once: it is idle, or ``p`` runs there alone already (exec)."""
+        rq = k.rqs[cpu]
+        return self.is_idle(k, cpu) or (rq.curr is p and rq.nr_running == 1)
+
+    def nearest_free(self, k: Kernel, p: Task) -> int:
+        """The free CPU nearest to where ``p`` was, -1 if there is none."""
+        for cpu in self.near[p.cpu]:
+            if cpu in p.allowed and self.is_free(k, p, cpu):
+                return cpu
+        return -1
+
+    def shortest_queue(self, k: Kernel, p: Task) -> int:
+        """The CPU with the shortest queue where ``p`` may run, the nearest of equals; -1 if there is none."""
+        best = -1
+        for cpu in self.near[p.cpu]:
+            if (
+                cpu in p.allowed
+                and cpu in k.active
+                and (best < 0 or k.rqs[cpu].nr_running < k.rqs[best].nr_running)
+            ):
+                best = cpu
+        return best
+
+    @staticmethod
+    def waiting_thread(k: Kernel, src: int, cpu: int) -> Task | None:
+        """Of the threads that wait on ``src`` and may run on ``cpu``, the one that is there longest."""
+        rq = k.rqs[src]
+        if rq.nr_running < 2 or src == cpu:
+            return None
+        for p in reversed(rq.cfs_tasks):
+            if p is not rq.curr and cpu in p.allowed:
+                return p
+        return None
+
+    # --- the moments --------------------------------------------------------------------------------------------------
+
+    def place(self, k: Kernel, p: Task, why: str, waker_cpu: int, free: int) -> int:
+        """Choose a CPU for ``p``; ``free`` is the nearest free CPU or -1. Only without one may it wait."""
+        for module in self.modules:
+            cpu = module.suggest_cpu(k, p, waker_cpu, why)
+            if cpu is None:
+                self.counts[module.name, why, "silent"] += 1
+            elif cpu not in p.allowed or cpu not in k.active:
+                self._refuse(k, module, why, IMPOSSIBLE, cpu, p.cpu, p.pid)
+            elif free >= 0 and not self.is_free(k, p, cpu):
+                self._refuse(k, module, why, WASTEFUL, cpu, p.cpu, p.pid)
+            else:
+                self.counts[module.name, why, "taken"] += 1
+                return cpu
+        if free >= 0:
+            return free
+        return p.cpu if why == "exec" else self.shortest_queue(k, p)
+
+    def select_task_rq(
+        self, k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool
+    ) -> int:
+        """A thread becomes runnable; signature of ``Policies.select_task_rq``."""
+        self.sync = sync
+        why = "wakeup" if flag == "wake" else flag
+        return self.place(k, p, why, cpu, self.nearest_free(k, p))
+
+    def pull(self, k: Kernel, rq: Rq) -> bool:
+        """``rq`` ran out of work: take a waiting thread; True if it has one now."""
+        rq.idle_stamp = k.now_ns
+        src, p = -1, None
+        if rq.cpu in k.active:
+            for src in self.near[rq.cpu]:
+                p = self.waiting_thread(k, src, rq.cpu)
+                if p is not None:
+                    break
+        if p is None:
+            return False
+        for module in self.modules:
+            suggested = module.suggest_source(k, rq.cpu)
+            if suggested is None:
+                self.counts[module.name, "newidle", "silent"] += 1
+            elif suggested == REST:
+                self._refuse(k, module, "newidle", WASTEFUL, rq.cpu, src, p.pid)
+            else:
+                found = self._waiting(k, suggested, rq.cpu)
+                if found is not None:
+                    self.counts[module.name, "newidle", "taken"] += 1
+                    src, p = suggested, found
+                    break
+                self._refuse(k, module, "newidle", IMPOSSIBLE, rq.cpu, suggested, p.pid)
+        self._move(k, p, rq, "newidle")
+        rq.idle_stamp = 0
+        return True
+
+    def tick(self, k: Kernel, rq: Rq) -> None:
+        """A busy CPU ticks: even queues out if a module says so."""
+        nohz.update_blocked_averages(k, rq)
+        for module in self.modules:
+            src = module.suggest_pull(k, rq.cpu)
+            if src is None:
+                self.counts[module.name, "periodic", "silent"] += 1
+                continue
+            p = self._waiting(k, src, rq.cpu)
+            if p is not None:
+                self.counts[module.name, "periodic", "taken"] += 1
+                self._move(k, p, rq, "periodic")
+                return
+            self._refuse(k, module, "periodic", IMPOSSIBLE, rq.cpu, src, -1)
+
+    def settle(self, k: Kernel) -> None:
+        """After an event: hand over every thread that waits although a CPU is idle where it may run.
+
+        That happens when a thread was preempted that may run elsewhere than its neighbours on the queue, when a CPU
+        came online, or when a thread had to leave a CPU it may not use any more.
+        """
+        if not any(self.is_idle(k, rq.cpu) for rq in k.rqs):
+            return
+        for rq in k.rqs:
+            if rq.nr_running < 2:
+                continue
+            for p in reversed(rq.cfs_tasks.copy()):
+                if p is rq.curr or rq.nr_running < 2:
+                    continue
+                free = self.nearest_free(k, p)
+                if free >= 0:
+                    target = self.place(k, p, "handover", rq.cpu, free)
+                    self._move(k, p, k.rqs[target], "handover")
+
+    # --- what it does -------------------------------------------------------------------------------------------------
+
+    def _waiting(self, k: Kernel, src: int, cpu: int) -> Task | None:
+        if not 0 <= src < len(k.rqs):
+            return None
+        return self.waiting_thread(k, src, cpu)
+
+    def _move(self, k: Kernel, p: Task, dst: Rq, op: str) -> None:
+        src = p.cpu
+        k.log_op = op
+        fair.dequeue_task(k, k.rqs[src], p, sleep=False)
+        k.set_task_cpu(p, dst.cpu)
+        balance.attach_task(k, dst, p)
+        k.log_balance(dst.cpu, src, op, 1)
+
+    def _refuse(
+        self, k: Kernel, module: Module, why: str, reason: str, cpu: int, src: int, pid: int
+    ) -> None:
+        self.counts[module.name, why, "refused"] += 1
+        exists = range(len(k.rqs))
+        k.emit(
+            "balance",
+            cpu=cpu if cpu in exists else src,
+            src_cpu=src if src in exists else cpu,
+            pid=pid,
+            op="refused",
+            value=0,
+            text=f"{module.name}: {why}, {reason}",
+        )

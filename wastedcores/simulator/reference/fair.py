@@ -1,0 +1,361 @@
+"""CFS on one CPU: enqueue, dequeue, pick, tick, preemption (kernel/sched/fair.c, v4.1).
+
+Every function takes the kernel ``k`` (:class:`wastedcores.simulator.reference.kernel.Kernel`) first where it needs the clock, the
+tunables or the log. The clock of a run queue is the simulated time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wastedcores.simulator.reference import pelt
+from wastedcores.simulator.reference.arithmetic import NICE_0_LOAD, calc_delta, inverse_weight
+from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.reference.kernel import Kernel
+
+#: sched_nr_latency
+NR_LATENCY = 8
+
+
+def calc_delta_fair(delta: int, se: Entity) -> int:
+    """Real time to the virtual time of ``se``."""
+    if se.weight == NICE_0_LOAD:
+        return delta
+    return calc_delta(delta, NICE_0_LOAD, se.inv)
+
+
+def update_curr(k: Kernel, cfs_rq: CfsRq) -> None:
+    """Charge the running entity (update_curr())."""
+    curr = cfs_rq.curr
+    if curr is None:
+        return
+    delta = k.now_ns - curr.exec_start
+    if delta <= 0:
+        return
+    curr.exec_start = k.now_ns
+    curr.sum_exec += delta
+    curr.vruntime += calc_delta_fair(delta, curr)
+    update_min_vruntime(cfs_rq)
+
+
+def update_min_vruntime(cfs_rq: CfsRq) -> None:
+    """update_min_vruntime(): monotonic."""
+    v = cfs_rq.min_vruntime
+    if cfs_rq.curr is not None:
+        v = cfs_rq.curr.vruntime
+    if cfs_rq.tree:
+        left = cfs_rq.tree[0].vruntime
+        v = left if cfs_rq.curr is None else min(v, left)
+    cfs_rq.min_vruntime = max(cfs_rq.min_vruntime, v)
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+def sched_period(k: Kernel, nr_running: int) -> int:
+    """__sched_period()."""
+    if nr_running > NR_LATENCY:
+        return nr_running * k.min_granularity_ns
+    return k.latency_ns
+
+
+def sched_slice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
+    """Wall-clock slice of ``se``; the period counts the tasks of its own queue only (sched_slice())."""
+    slice_ns = sched_period(k, cfs_rq.nr_running + (not se.on_rq))
+    for level in se.levels():
+        weight = level.cfs_rq.weight
+        if not level.on_rq:
+            weight += level.weight
+        slice_ns = calc_delta(slice_ns, level.weight, inverse_weight(weight))
+    return slice_ns
+
+
+def sched_vslice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
+    """sched_vslice()."""
+    return calc_delta_fair(sched_slice(k, cfs_rq, se), se)
+
+
+# --- queue membership -------------------------------------------------------------------------------------------------
+
+
+def place_entity(k: Kernel, cfs_rq: CfsRq, se: Entity, initial: bool) -> None:
+    """Virtual time of a new or waking entity (place_entity(), START_DEBIT and GENTLE_FAIR_SLEEPERS on)."""
+    v = cfs_rq.min_vruntime
+    if initial:
+        v += sched_vslice(k, cfs_rq, se)
+    else:
+        v -= k.latency_ns >> 1
+    se.vruntime = max(se.vruntime, v)
+
+
+def account_enqueue(cfs_rq: CfsRq, se: Entity) -> None:
+    """account_entity_enqueue(): tasks go to the head of rq->cfs_tasks."""
+    cfs_rq.weight += se.weight
+    if se.parent is None:
+        cfs_rq.rq.load_weight += se.weight
+    if se.task is not None:
+        cfs_rq.rq.cfs_tasks.insert(0, se.task)
+    cfs_rq.nr_running += 1
+
+
+def account_dequeue(cfs_rq: CfsRq, se: Entity) -> None:
+    """account_entity_dequeue()."""
+    cfs_rq.weight -= se.weight
+    if se.parent is None:
+        cfs_rq.rq.load_weight -= se.weight
+    if se.task is not None:
+        cfs_rq.rq.cfs_tasks.remove(se.task)
+    cfs_rq.nr_running -= 1
+
+
+def update_cfs_shares(k: Kernel, cfs_rq: CfsRq) -> None:
+    """Give the entity of this group queue its weight for the group's present spread (update_cfs_shares())."""
+    se = cfs_rq.tg.se[cfs_rq.rq.cpu]
+    if se is None:
+        return
+    weight = pelt.calc_shares(cfs_rq)
+    # reweight_entity()
+    if se.on_rq:
+        if se.cfs_rq.curr is se:
+            update_curr(k, se.cfs_rq)
+        account_dequeue(se.cfs_rq, se)
+    pelt.set_weight(se, weight)
+    if se.on_rq:
+        account_enqueue(se.cfs_rq, se)
+
+
+def enqueue_entity(k: Kernel, se: Entity, wakeup: bool, waking: bool) -> None:
+    """enqueue_entity(): flags ENQUEUE_WAKEUP and ENQUEUE_WAKING."""
+    cfs_rq = se.cfs_rq
+    if not wakeup or waking:
+        se.vruntime += cfs_rq.min_vruntime
+    update_curr(k, cfs_rq)
+    pelt.enqueue_load_avg(se, k.now_ns, wakeup)
+    account_enqueue(cfs_rq, se)
+    update_cfs_shares(k, cfs_rq)
+    if wakeup:
+        place_entity(k, cfs_rq, se, initial=False)
+    if se is not cfs_rq.curr:
+        cfs_rq.insert(se)
+    se.on_rq = True
+    if cfs_rq.nr_running == 1:
+        cfs_rq.on_list = True
+
+
+def dequeue_entity(k: Kernel, se: Entity, sleep: bool) -> None:
+    """dequeue_entity(): flag DEQUEUE_SLEEP."""
+    cfs_rq = se.cfs_rq
+    update_curr(k, cfs_rq)
+    pelt.dequeue_load_avg(se, k.now_ns, sleep)
+    clear_buddies(se)
+    if se is not cfs_rq.curr:
+        cfs_rq.remove(se)
+    se.on_rq = False
+    account_dequeue(cfs_rq, se)
+    if not sleep:
+        se.vruntime -= cfs_rq.min_vruntime
+    update_min_vruntime(cfs_rq)
+    update_cfs_shares(k, cfs_rq)
+
+
+def enqueue_task(k: Kernel, rq: Rq, p: Task, wakeup: bool = False, waking: bool = False) -> None:
+    """enqueue_task(), enqueue_task_fair() and add_nr_running()."""
+    rq.clock_ns = k.now_ns
+    levels = p.se.levels()
+    i = 0
+    while i < len(levels) and not levels[i].on_rq:
+        enqueue_entity(k, levels[i], wakeup, waking)
+        levels[i].cfs_rq.h_nr_running += 1
+        # parents sleep and wake with absolute vruntime
+        wakeup, waking = True, False
+        i += 1
+    for se in levels[i:]:
+        se.cfs_rq.h_nr_running += 1
+        update_cfs_shares(k, se.cfs_rq)
+        pelt.update_entity_load_avg(se, k.now_ns, True)
+    k.add_nr_running(rq, 1)
+
+
+def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool) -> None:
+    """dequeue_task(), dequeue_task_fair() and sub_nr_running()."""
+    rq.clock_ns = k.now_ns
+    levels = p.se.levels()
+    task_sleep = sleep
+    i = 0
+    while i < len(levels):
+        se = levels[i]
+        dequeue_entity(k, se, sleep)
+        se.cfs_rq.h_nr_running -= 1
+        i += 1
+        if se.cfs_rq.weight:
+            # others remain in the group: prefer to go on with it
+            if task_sleep and se.parent is not None:
+                set_buddy(se.parent, "next")
+            break
+        sleep = True
+    for se in levels[i:]:
+        se.cfs_rq.h_nr_running -= 1
+        update_cfs_shares(k, se.cfs_rq)
+        pelt.update_entity_load_avg(se, k.now_ns, True)
+    k.add_nr_running(rq, -1)
+
+
+# --- buddies, choice --------------------------------------------------------------------------------------------------
+
+
+def set_buddy(se: Entity, which: str) -> None:
+    """set_next_buddy() and set_last_buddy(): mark on every level."""
+    for level in se.levels():
+        setattr(level.cfs_rq, which, level)
+
+
+def clear_buddies(se: Entity) -> None:
+    """clear_buddies(): each mark is followed up as long as the levels carry it."""
+    for which in ("last", "next", "skip"):
+        for level in se.levels():
+            if getattr(level.cfs_rq, which) is not level:
+                break
+            setattr(level.cfs_rq, which, None)
+
+
+def wakeup_preempt_entity(k: Kernel, curr: Entity, se: Entity) -> int:
+    """-1: ``se`` is not behind; 0: behind by less than the granularity; 1: preempt (wakeup_preempt_entity())."""
+    vdiff = curr.vruntime - se.vruntime
+    if vdiff <= 0:
+        return -1
+    return 1 if vdiff > calc_delta_fair(k.wakeup_granularity_ns, se) else 0
+
+
+def pick_next_entity(k: Kernel, cfs_rq: CfsRq, curr: Entity | None) -> Entity:
+    """pick_next_entity()."""
+    left = cfs_rq.tree[0] if cfs_rq.tree else None
+    if left is None or (curr is not None and curr.vruntime < left.vruntime):
+        left = curr
+    assert left is not None
+    se = left
+    if cfs_rq.skip is se:
+        if se is curr:
+            second = cfs_rq.tree[0] if cfs_rq.tree else None
+        else:
+            i = cfs_rq.tree.index(se) + 1
+            second = cfs_rq.tree[i] if i < len(cfs_rq.tree) else None
+            if second is None or (curr is not None and curr.vruntime < second.vruntime):
+                second = curr
+        if second is not None and wakeup_preempt_entity(k, second, left) < 1:
+            se = second
+    if cfs_rq.last is not None and wakeup_preempt_entity(k, cfs_rq.last, left) < 1:
+        se = cfs_rq.last
+    if cfs_rq.next is not None and wakeup_preempt_entity(k, cfs_rq.next, left) < 1:
+        se = cfs_rq.next
+    clear_buddies(se)
+    return se
+
+
+def set_next_entity(k: Kernel, cfs_rq: CfsRq, se: Entity) -> None:
+    """set_next_entity()."""
+    if se.on_rq:
+        cfs_rq.remove(se)
+        pelt.update_entity_load_avg(se, k.now_ns, True)
+    se.exec_start = k.now_ns
+    cfs_rq.curr = se
+    se.prev_sum_exec = se.sum_exec
+
+
+def put_prev_entity(k: Kernel, cfs_rq: CfsRq, prev: Entity) -> None:
+    """put_prev_entity()."""
+    if prev.on_rq:
+        update_curr(k, cfs_rq)
+        cfs_rq.insert(prev)
+        pelt.update_entity_load_avg(prev, k.now_ns, True)
+    cfs_rq.curr = None
+
+
+def put_prev_task(k: Kernel, prev: Task) -> None:
+    """put_prev_task_fair()."""
+    for se in prev.se.levels():
+        put_prev_entity(k, se.cfs_rq, se)
+
+
+def task_tick(k: Kernel, rq: Rq, curr: Task) -> None:
+    """task_tick_fair(), entity_tick()."""
+    for se in curr.se.levels():
+        cfs_rq = se.cfs_rq
+        update_curr(k, cfs_rq)
+        pelt.update_entity_load_avg(se, k.now_ns, True)
+        pelt.update_blocked_load(cfs_rq, k.now_ns, True)
+        update_cfs_shares(k, cfs_rq)
+        if cfs_rq.nr_running > 1:
+            check_preempt_tick(k, rq, cfs_rq, se)
+
+
+def check_preempt_tick(k: Kernel, rq: Rq, cfs_rq: CfsRq, curr: Entity) -> None:
+    """check_preempt_tick(): the slice is only tested at ticks, hence 12 ms quanta for a 9 or 12 ms slice."""
+    ideal = sched_slice(k, cfs_rq, curr)
+    ran = curr.sum_exec - curr.prev_sum_exec
+    if ran > ideal:
+        k.resched(rq)
+        clear_buddies(curr)
+        return
+    if ran < k.min_granularity_ns:
+        return
+    delta = curr.vruntime - cfs_rq.tree[0].vruntime
+    if delta > ideal:
+        k.resched(rq)
+
+
+def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
+    """check_preempt_wakeup(): all tasks are SCHED_NORMAL here."""
+    curr = rq.curr
+    if curr is p:
+        return
+    scale = rq.curr.se.cfs_rq.nr_running >= NR_LATENCY
+    if rq.need_resched:
+        return
+    se, pse = curr.se, p.se
+    # find_matching_se(): bring both to one queue
+    a, b = se.levels(), pse.levels()
+    while len(a) > len(b):
+        a.pop(0)
+    while len(b) > len(a):
+        b.pop(0)
+    while a[0].cfs_rq is not b[0].cfs_rq:
+        a.pop(0)
+        b.pop(0)
+    se, pse = a[0], b[0]
+    update_curr(k, se.cfs_rq)
+    if wakeup_preempt_entity(k, se, pse) != 1:
+        return
+    set_buddy(pse, "next")
+    k.resched(rq)
+    if scale and se.on_rq and se.task is not None:
+        set_buddy(se, "last")
+
+
+# --- fork, migration --------------------------------------------------------------------------------------------------
+
+
+def init_task_runnable_average(k: Kernel, p: Task) -> None:
+    """A new task counts as fully loaded at once (init_task_runnable_average(), v4.1)."""
+    slice_us = sched_slice(k, p.se.cfs_rq, p.se) >> 10
+    p.se.runnable_sum = p.se.running_sum = slice_us
+    p.se.avg_period = slice_us
+    pelt.update_task_contrib(p.se)
+
+
+def migrate_task(p: Task) -> None:
+    """Leave the old CPU's blocked load to it (migrate_task_rq_fair(), v4.1); called before the CPU changes."""
+    se = p.se
+    if se.decay_count:
+        cfs_rq = se.cfs_rq
+        se.decay_count = -pelt.synchronize_decay(se)
+        cfs_rq.removed_load += se.load_avg_contrib
+    se.exec_start = 0
+
+
+def set_task_rq(p: Task, cpu: int) -> None:
+    """Point the entity at its group's queue on ``cpu`` (set_task_rq())."""
+    p.cpu = cpu
+    p.se.cfs_rq = p.tg.cfs_rq[cpu]
+    p.se.parent = p.tg.se[cpu]

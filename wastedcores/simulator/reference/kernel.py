@@ -1,0 +1,346 @@
+"""One simulated kernel: run queues, clock, future events, log; what :mod:`replay` drives.
+
+The order of events and the machine's constants are those of docs/replay-semantics.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wastedcores.errors import WorkloadError
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator.reference import balance, fair, nohz, placement, stats
+from wastedcores.simulator.reference.core import Core, Module
+from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
+from wastedcores.simulator.reference.modules import make_core
+from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
+from wastedcores.topology.domains import Domains
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.program import Costs
+
+EPOCH_NS = 4_000_000_000
+
+
+@dataclass
+class Policies:
+    """The decisions that can be replaced: assign your own function with the same signature.
+
+    Each takes the :class:`Kernel` first; the defaults are Linux v4.1.
+    """
+
+    select_task_rq: Callable[..., int] = placement.select_task_rq_fair
+    select_idle_sibling: Callable[..., int] = placement.select_idle_sibling
+    longest_idle_cpu: Callable[..., int] = placement.longest_idle_cpu
+    load_balance: Callable[..., tuple[int, bool]] = balance.load_balance
+    should_we_balance: Callable[..., bool] = balance.should_we_balance
+    find_busiest_group: Callable[..., Any] = stats.find_busiest_group
+    calculate_imbalance: Callable[..., int] = stats.calculate_imbalance
+    find_busiest_queue: Callable[..., Rq | None] = stats.find_busiest_queue
+
+
+@dataclass(frozen=True)
+class Event:
+    """One row of the trace; names as in wastedcores.trace.schema."""
+
+    ts_ns: int
+    kind: str
+    columns: tuple[tuple[str, Any], ...] = field(default=())
+
+
+class Kernel:
+    """State of the scheduler of one machine.
+
+    Parameters
+    ----------
+    machine, model
+        What to simulate.
+    trees
+        Domains at boot and after each hotplug step, as ``domain_events`` gives them.
+    costs
+        Machine constants.
+    policies
+        Decisions; None: those of v4.1.
+    considered
+        Log which CPUs each decision looked at.
+    modules
+        Of a design: optimisation modules, your own or names of shipped ones, instead of those of ``model``.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        model: KernelModel,
+        trees: list[Domains],
+        costs: Costs | None = None,
+        policies: Policies | None = None,
+        considered: bool = False,
+        modules: Sequence[Module | str] | None = None,
+    ) -> None:
+        if modules is not None:
+            names = tuple(m if isinstance(m, str) else m.name for m in modules)
+            model = replace(model, name="+".join(("core", *names)), modules=names)
+        self.machine, self.model, self.trees = machine, model, trees
+        self.costs = costs or Costs()
+        self.policies = policies or Policies()
+        self.considered = considered
+        self.tick_ns = self.costs.tick_ns
+        self.hz = 1_000_000_000 // self.tick_ns
+        self.preempt = False
+        self.now_ns = EPOCH_NS
+        self.cpu = 0  #: the CPU whose event is handled
+        self.log: list[Event] = []
+        self.log_op = ""
+        self.balance_calls: Counter[tuple[int, str, str]] = Counter()
+        self._logged_weight = [0] * machine.cpus
+        self._queue: list[tuple[int, int, str, Any]] = []
+        self._pending: dict[tuple[str, Any], int] = {}
+        self._seq = 0
+        self.overload = False
+        self.nohz_idle_cpus: set[int] = set()
+        self.nohz_next_balance = 0
+        root = TaskGroup("root", 1024)
+        self.groups = [root]
+        self.rqs = [self._new_rq(c, root) for c in range(machine.cpus)]
+        self.active = set(trees[0].machine.online_cpus)
+        for rq in self.rqs:
+            rq.online = rq.cpu in self.active
+        self.llc_id = [0] * machine.cpus
+        self.llc_size = [1] * machine.cpus
+        self.llc_depth = [0] * machine.cpus
+        self.stoppers = [
+            Task(c + 1, f"migration/{c}", root, frozenset([c]), cpu=c, state="R")
+            for c in range(machine.cpus)
+        ]
+        #: None in history mode, where Linux decides
+        self.core: Core | None = None
+        if model.modules is not None:
+            self.core = make_core(self, model.modules if modules is None else modules)
+            self.policies.select_task_rq = self.core.select_task_rq
+        #: called after every choice of a task: (rq, previous, chosen)
+        self.on_switch: Callable[[Rq, Task, Task], None] = lambda rq, prev, task: None
+
+    @staticmethod
+    def _new_rq(cpu: int, root: TaskGroup) -> Rq:
+        idle = Task(0, f"swapper/{cpu}", root, frozenset([cpu]), cpu=cpu, state="idle")
+        idle.se.weight = 0
+        rq = Rq(cpu, idle)
+        rq.cfs = CfsRq(rq, root)
+        rq.curr = idle
+        root.cfs_rq.append(rq.cfs)
+        root.se.append(None)
+        return rq
+
+    def add_group(self, name: str, shares: int) -> TaskGroup:
+        """Make an autogroup: a queue and an entity on every CPU (init_tg_cfs_entry(), v4.1)."""
+        tg = TaskGroup(name, shares)
+        for rq in self.rqs:
+            q = CfsRq(rq, tg)
+            se = Entity(f"{name}/{rq.cpu}", my_q=q)
+            se.cfs_rq = rq.cfs
+            tg.cfs_rq.append(q)
+            tg.se.append(se)
+        self.groups.append(tg)
+        return tg
+
+    @property
+    def design(self) -> Core:
+        """The core module, for the modules it asks."""
+        assert self.core is not None
+        return self.core
+
+    # --- clock and tunables -------------------------------------------------------------------------------------------
+
+    @property
+    def jiffies(self) -> int:
+        """Ticks since the machine's time 0."""
+        return self.now_ns // self.tick_ns
+
+    def update_tunables(self) -> None:
+        """Tunables follow the number of CPUs online (fair.c: get_update_sysctl_factor(), v4.1)."""
+        factor = min(len(self.active), 8).bit_length()
+        self.latency_ns = 6_000_000 * factor
+        self.min_granularity_ns = 750_000 * factor
+        self.wakeup_granularity_ns = 1_000_000 * factor
+        self.max_balance_interval = self.hz * len(self.active) // 10
+
+    # --- future events ------------------------------------------------------------------------------------------------
+
+    def push(self, time_ns: int, kind: str, subject: Any) -> None:
+        """Plan an event; a pending one of the same kind and subject is replaced (a RESCHED: kept)."""
+        key = (kind, subject)
+        if kind == "RESCHED" and key in self._pending:
+            return
+        self._pending[key] = self._seq
+        heapq.heappush(self._queue, (time_ns, self._seq, kind, subject))
+        self._seq += 1
+
+    def cancel(self, kind: str, subject: Any) -> None:
+        """Forget a planned event."""
+        self._pending.pop((kind, subject), None)
+
+    def pop(self) -> tuple[int, str, Any] | None:
+        """Next event that still holds."""
+        while self._queue:
+            time_ns, seq, kind, subject = heapq.heappop(self._queue)
+            if self._pending.get((kind, subject)) == seq:
+                del self._pending[kind, subject]
+                return time_ns, kind, subject
+        return None
+
+    def start_tick(self, cpu: int) -> None:
+        """Plan the CPU's next tick: each CPU has its own phase inside a jiffy."""
+        phase = cpu * self.costs.skew_ns
+        periods = (self.now_ns - phase) // self.tick_ns + 1
+        self.push(periods * self.tick_ns + phase, "TICK", cpu)
+
+    def start_stopper(self, src: Rq) -> None:
+        """stop_one_cpu_nowait() for active balance."""
+        self.log_balance(src.push_cpu, src.cpu, "active", 0)
+        self.push(self.now_ns + self.costs.ipi_ns, "STOP", src.cpu)
+
+    # --- log ----------------------------------------------------------------------------------------------------------
+
+    def emit(self, kind: str, **columns: Any) -> None:
+        """Append a trace event."""
+        self.log.append(Event(self.now_ns - EPOCH_NS, kind, tuple(columns.items())))
+
+    def log_considered(
+        self, cpu: int, cpus: list[int], op: str, level: int, pid: int | None = None
+    ) -> None:
+        """Which CPUs a decision looked at (paper 4.2)."""
+        if self.considered:
+            self.emit(
+                "considered", cpu=cpu, src_cpu=self.cpu, op=op, cpu_mask=tuple(cpus), value=level, pid=pid
+            )  # fmt: skip
+
+    def log_balance(self, cpu: int, src: int, op: str, moved: int) -> None:
+        """A pull that moved something, or an active balance that was started (moved = 0)."""
+        self.emit("balance", cpu=cpu, src_cpu=src, op=op, value=moved)
+
+    def log_weight(self, rq: Rq) -> None:
+        """rq->load.weight, when it differs from the last one logged."""
+        if rq.load_weight != self._logged_weight[rq.cpu]:
+            self._logged_weight[rq.cpu] = rq.load_weight
+            self.emit("load", cpu=rq.cpu, value=rq.load_weight)
+
+    def count_balance(self, sd: SchedDomain, idle: str, result: str) -> None:
+        """Count a load_balance() call by level index, kind of idleness and result."""
+        self.balance_calls[sd.level, idle, result] += 1
+
+    # --- run queues ---------------------------------------------------------------------------------------------------
+
+    def add_nr_running(self, rq: Rq, n: int) -> None:
+        """add_nr_running(), sub_nr_running(): two tasks on one CPU make the machine worth balancing."""
+        self.log_weight(rq)
+        before = rq.nr_running
+        rq.nr_running += n
+        if before < 2 <= rq.nr_running:
+            self.overload = True
+        self.emit("nr_running", cpu=rq.cpu, nr_running=rq.nr_running)
+
+    def idle_cpu(self, cpu: int) -> bool:
+        """idle_cpu(), v4.1."""
+        rq = self.rqs[cpu]
+        return rq.curr is rq.idle_task and rq.nr_running == 0 and not rq.wake_list
+
+    def current(self, cpu: int) -> Task:
+        """Whoever runs there; the idle task has weight 0 and belongs to the root group."""
+        return self.rqs[cpu].curr
+
+    def resched(self, rq: Rq) -> None:
+        """resched_curr(), v4.1: another CPU gets an IPI."""
+        if rq.need_resched:
+            return
+        rq.need_resched = True
+        if rq.cpu != self.cpu:
+            self.push(self.now_ns + self.costs.ipi_ns, "RESCHED", rq.cpu)
+
+    def check_preempt_curr(self, rq: Rq, p: Task) -> None:
+        """check_preempt_curr(), v4.1: idle always gives way, the stopper never."""
+        if rq.stopper:
+            return
+        if rq.curr is rq.idle_task:
+            self.resched(rq)
+        else:
+            fair.check_preempt_wakeup(self, rq, p)
+
+    def allowed_of(self, task: Task) -> frozenset[int]:
+        """Affinity of whoever runs; idle and stopper are bound to their CPU."""
+        return task.allowed
+
+    def set_task_cpu(self, p: Task, cpu: int) -> None:
+        """set_task_cpu(), v4.1."""
+        if p.cpu != cpu:
+            self.emit("migrate", pid=p.pid, cpu=cpu, src_cpu=p.cpu, op=self.log_op)
+            fair.migrate_task(p)
+        fair.set_task_rq(p, cpu)
+
+    def select_task_rq(self, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool) -> int:
+        """select_task_rq() and select_fallback_rq(), core.c, v4.1."""
+        target = prev_cpu
+        if len(p.allowed) > 1:
+            target = self.policies.select_task_rq(self, p, prev_cpu, flag, cpu, sync)
+        if target in p.allowed and target in self.active:
+            return target
+        return self.fallback_cpu(p)
+
+    def fallback_cpu(self, p: Task) -> int:
+        """First allowed CPU of the task's node that is up, else the first allowed one that is up."""
+        possible = sorted(p.allowed & self.active)
+        if not possible:
+            raise WorkloadError(
+                f"task {p.comm!r} (pid {p.pid}) may run on no online CPU at "
+                f"{(self.now_ns - EPOCH_NS) / 1e9:.6f} s: its affinity has {sorted(p.allowed)}; keep one of them online"
+            )
+        node = self.machine.node_of_cpu
+        near = [c for c in possible if node[c] == node[p.cpu]]
+        return (near or possible)[0]
+
+    # --- domains ------------------------------------------------------------------------------------------------------
+
+    def attach_domains(self, domains: Domains, last_balance: int) -> None:
+        """Replace every CPU's domains (build_sched_domains() and update_top_cache_domain(), v4.1)."""
+        for rq, own in zip(self.rqs, runtime_domains(domains, last_balance), strict=True):
+            rq.sd = own
+            shared = [sd for sd in own if sd.has("SHARE_PKG_RESOURCES")]
+            self.llc_depth[rq.cpu] = len(shared)
+            self.llc_size[rq.cpu] = len(shared[-1].span) if shared else 1
+            self.llc_id[rq.cpu] = min(shared[-1].span) if shared else rq.cpu
+        self.update_tunables()
+        for rq in reversed(self.rqs):
+            for sd in rq.sd:
+                group = sd.groups[0]
+                if group.balance_cpu == rq.cpu:
+                    # init_sched_groups_capacity()
+                    self.update_group_capacity(sd, rq.cpu, building=True)
+                    group.sgc.nr_busy_cpus = len(group.cpus)
+        for rq in self.rqs:
+            nohz.set_cpu_sd_state_idle(self, rq)
+
+    def sd_busy(self, cpu: int) -> SchedDomain | None:
+        """The level above the last-level cache."""
+        own, depth = self.rqs[cpu].sd, self.llc_depth[cpu]
+        return own[depth] if 0 < depth < len(own) else None
+
+    def update_group_capacity(self, sd: SchedDomain, cpu: int, building: bool = False) -> None:
+        """Capacity of the CPU's own group at a level (update_group_capacity(), update_cpu_capacity(), v4.1)."""
+        sgc = sd.groups[0].sgc
+        jiffies = -(-sd.balance_interval * 1_000_000 // self.tick_ns)
+        sgc.next_update = self.jiffies + min(max(jiffies, 1), self.max_balance_interval)
+        if sd.child is None:
+            rq = self.rqs[cpu]
+            shares = sd.has("SHARE_CPUCAPACITY") and len(sd.span) > 1
+            rq.cpu_capacity_orig = sd.smt_gain // len(sd.span) if shares else 1024
+            rq.cpu_capacity = sgc.capacity = rq.cpu_capacity_orig
+        elif sd.child.has("OVERLAP"):
+            # rq->sd is not set yet while domains are built: then capacity_of()
+            sgc.capacity = sum(
+                self.rqs[c].cpu_capacity if building else self.rqs[c].sd[0].groups[0].sgc.capacity
+                for c in sd.groups[0].cpus
+            )
+        else:
+            sgc.capacity = sum(g.sgc.capacity for g in sd.child.groups)

@@ -1,0 +1,338 @@
+"""What each operation of a program does (docs/replay-semantics.md, section 2).
+
+A handler gets the simulation, the task and the row; it returns whether the program counter moves on, or None if the
+task left its CPU and goes on elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wastedcores.simulator.reference import fair, schedule, waiting
+from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
+from wastedcores.simulator.reference.programs import Row
+from wastedcores.simulator.reference.state import Task
+from wastedcores.workload import ops
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.reference.simulation import Simulation
+
+
+def exit_(sim: Simulation, p: Task, row: Row) -> bool:
+    """Tell the parent, then leave."""
+    k = sim.k
+    k.emit("exit", pid=p.pid, cpu=p.cpu)
+    p.program.completed_ns = k.now_ns
+    if p.tg is not k.groups[0]:
+        schedule.move_group(k, p, k.groups[0])
+    k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
+    parent = p.program.parent
+    if parent is not None and parent.state != "X":
+        parent.program.children -= 1
+        if parent.state == "S" and parent.program.waits_for == ("children", 0):
+            parent.program.waits_for = None
+            schedule.try_to_wake_up(k, parent, p.cpu, sync=True)
+    sim.block(p)
+    p.state = "X"
+    return False
+
+
+def compute(sim: Simulation, p: Task, row: Row) -> bool:
+    """COMPUTE a=lo, b=hi."""
+    p.program.left = p.program.rng.between(row[1], row[2])
+    return True
+
+
+def compute_exp(sim: Simulation, p: Task, row: Row) -> bool:
+    """COMPUTE_EXP a=mean, b=cap, c=floor."""
+    p.program.left = p.program.rng.exponential(row[1], row[2], row[3])
+    return True
+
+
+def sleep(sim: Simulation, p: Task, row: Row) -> bool:
+    """SLEEP a=lo, b=hi."""
+    _sleep(sim, p, p.program.rng.between(row[1], row[2]))
+    return True
+
+
+def sleep_exp(sim: Simulation, p: Task, row: Row) -> bool:
+    """SLEEP_EXP a=mean, b=cap, c=floor."""
+    _sleep(sim, p, p.program.rng.exponential(row[1], row[2], row[3]))
+    return True
+
+
+def _sleep(sim: Simulation, p: Task, length: int) -> None:
+    p.program.waits_for = ("timer", 0)
+    sim.k.push(sim.k.now_ns + max(length, 1), "TIMER", p)
+    sim.block(p)
+
+
+def loop(sim: Simulation, p: Task, row: Row) -> bool:
+    """LOOP a=target, b=slot, c=count, d=until."""
+    _, target, slot, count, until = row
+    run = p.program
+    run.slots[slot] += 1
+    run.units[slot] += 1
+    again = (count < 0 or run.slots[slot] < count) and (
+        until < 0 or sim.k.now_ns < run.started + until
+    )
+    return _jump(p, target, slot, again)
+
+
+def loop_barrier(sim: Simulation, p: Task, row: Row) -> bool:
+    """LOOP_BARRIER a=target, b=slot, c=count, d=barrier."""
+    _, target, slot, count, barrier = row
+    run = p.program
+    run.slots[slot] += 1
+    run.units[slot] += 1
+    again = (count < 0 or run.slots[slot] < count) and not sim.barriers[barrier].stopped
+    return _jump(p, target, slot, again)
+
+
+def _jump(p: Task, target: int, slot: int, again: bool) -> bool:
+    if again:
+        p.program.pc = target
+        return False
+    p.program.slots[slot] = 0
+    return True
+
+
+def barrier(sim: Simulation, p: Task, row: Row) -> bool:
+    """BARRIER a=id, b=mode, c=spin limit, d=deadline."""
+    waiting.arrive(sim, p, *row[1:])
+    return True
+
+
+def lock(sim: Simulation, p: Task, row: Row) -> bool:
+    """LOCK a=id, b=mode, c=spin limit, d=shared; the counter stays until it is taken."""
+    return waiting.lock(sim, p, row[1], row[2], row[3], bool(row[4]))
+
+
+def unlock(sim: Simulation, p: Task, row: Row) -> bool:
+    """UNLOCK a=id."""
+    waiting.unlock(sim, p, row[1], bool(row[4]))
+    return True
+
+
+def post(sim: Simulation, p: Task, row: Row) -> bool:
+    """POST a=semaphore, b=units."""
+    waiting.post(sim, p, row[1], row[2])
+    return True
+
+
+def wait(sim: Simulation, p: Task, row: Row) -> bool:
+    """WAIT a=semaphore, b=mode, c=spin limit."""
+    waiting.wait_semaphore(sim, p, row[1], row[2], row[3])
+    return True
+
+
+def signal(sim: Simulation, p: Task, row: Row) -> bool:
+    """SIGNAL a=condition, b=0 the first waiter, 1 all."""
+    it = sim.semaphores[row[1]]
+    it.signals += 1
+    for _ in range(len(it.waiters) if row[2] else min(1, len(it.waiters))):
+        waiting.grant(sim, it.waiters.pop(0), p)
+    return True
+
+
+def catch(sim: Simulation, p: Task, row: Row) -> bool:
+    """CATCH a=condition: a signal from here on ends the WAIT_SIGNAL that follows, as pthread_cond_wait() promises."""
+    p.program.seen = sim.semaphores[row[1]].signals
+    return True
+
+
+def wait_signal(sim: Simulation, p: Task, row: Row) -> bool:
+    """WAIT_SIGNAL a=condition, b=mode, c=spin limit."""
+    it = sim.semaphores[row[1]]
+    if it.signals == p.program.seen:
+        it.waiters.append(p)
+        waiting.wait(sim, p, ("semaphore", row[1]), row[2], row[3])
+    return True
+
+
+def timer(sim: Simulation, p: Task, row: Row) -> bool:
+    """TIMER a=timer, b=period, c=absolute: rt-app's timer event (src/rt-app.c: run_event())."""
+    it, now = sim.semaphores[row[1]], sim.k.now_ns
+    it.next_ns = (now if it.next_ns is None else it.next_ns) + row[2]
+    if now < it.next_ns:
+        _sleep(sim, p, it.next_ns - now)
+    elif not row[3]:
+        it.next_ns = now
+    return True
+
+
+def fork(sim: Simulation, p: Task, row: Row) -> bool:
+    """FORK a=template, b=group or -1, c=1: a thread, which leaves RCU nothing to do."""
+    k = sim.k
+    spec = sim.program.templates[row[1]]
+    tg = p.tg if row[2] < 0 else k.groups[row[2]]
+    allowed = p.allowed if spec.allowed is None else spec.allowed
+    child = sim._new_task(spec, p, tg, p.nice, allowed)
+    p.program.children += 1
+    if not row[3]:
+        k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
+    schedule.wake_up_new_task(k, child, p.cpu, p.pid)
+    return True
+
+
+def wait_children(sim: Simulation, p: Task, row: Row) -> bool:
+    """WAIT_CHILDREN a=n: tested again after each wake-up."""
+    if p.program.children <= row[1]:
+        return True
+    p.program.waits_for = ("children", 0)
+    sim.block(p)
+    return False
+
+
+def affinity(sim: Simulation, p: Task, row: Row) -> bool | None:
+    """AFFINITY a=mask."""
+    k = sim.k
+    p.allowed = sim.program.masks[row[1]]
+    if p.cpu in p.allowed:
+        return True
+    _leave(sim, p, k.fallback_cpu(p), "affinity")
+    return None
+
+
+def sleep_jiffies(sim: Simulation, p: Task, row: Row) -> bool:
+    """SLEEP_JIFFIES a=ticks, or 0: to a round number of c=period, b=offset; d=1 + CPU of the wheel, or 0: this one."""
+    wheel = row[4] - 1 if row[4] else p.cpu
+    _sleep_jiffies(sim, p, row[1] or _round_jiffies(sim, p.cpu, row[2], row[3]), wheel)
+    return True
+
+
+def _sleep_jiffies(sim: Simulation, p: Task, ticks: int, wheel: int) -> None:
+    """schedule_timeout(), v4.1: the timer softirq right after the tick of the wheel's CPU wakes."""
+    k = sim.k
+    at = (k.jiffies + max(ticks, 1)) * k.tick_ns + wheel * k.costs.skew_ns + k.costs.irq_ns // 2
+    p.program.waits_for = ("wheel", wheel)
+    k.push(at, "TIMER", p)
+    sim.block(p)
+
+
+def _round_jiffies(sim: Simulation, cpu: int, offset: int, period: int) -> int:
+    """round_jiffies_relative(), kernel/time/timer.c, v4.1: the CPUs share a second, 3 jiffies apart."""
+    now = sim.k.jiffies + offset
+    at = now + period + 3 * cpu
+    rest = at % period
+    at -= rest
+    if rest >= period // 4:
+        at += period
+    at -= 3 * cpu
+    return at - now if at > now else period
+
+
+def touch(sim: Simulation, p: Task, row: Row) -> bool:
+    """TOUCH: pages come or go, so this CPU's counters differ from the machine's; a=1: RCU has work here (call_rcu())."""
+    k = sim.k
+    k.rqs[p.cpu].touched = True
+    if row[1]:
+        k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
+    return True
+
+
+def flush(sim: Simulation, p: Task, row: Row) -> bool:
+    """FLUSH a=semaphore, b=offset, c=period: vmstat_update(), mm/vmstat.c, v4.1."""
+    rq = sim.k.rqs[p.cpu]
+    if rq.touched:
+        rq.touched = False
+        _sleep_jiffies(sim, p, _round_jiffies(sim, p.cpu, row[2], row[3]), p.cpu)
+    else:
+        sim.semaphores[row[1]].waiters.append(p)
+        waiting.wait(sim, p, ("semaphore", row[1]), ops.MODE_BLOCK, 0)
+    return True
+
+
+def shepherd(sim: Simulation, p: Task, row: Row) -> bool:
+    """SHEPHERD a=first of a semaphore per CPU: vmstat_shepherd(), mm/vmstat.c, v4.1."""
+    for rq in sim.k.rqs:
+        if rq.touched and sim.semaphores[row[1] + rq.cpu].waiters:
+            waiting.post(sim, p, row[1] + rq.cpu, 1)
+    return True
+
+
+def exec_(sim: Simulation, p: Task, row: Row) -> bool | None:
+    """EXEC: sched_exec(), core.c, v4.1."""
+    target = sim.k.select_task_rq(p, p.cpu, "exec", p.cpu, False)
+    if target == p.cpu:
+        return True
+    _leave(sim, p, target, "exec")
+    return None
+
+
+def _leave(sim: Simulation, p: Task, target: int, op: str) -> None:
+    """Have the stopper move the running task; it goes on where it is picked next, after this operation."""
+    p.program.pc += 1
+    k = sim.k
+    schedule.run_stopper(k, k.rqs[p.cpu], lambda: schedule.move_task(k, p, target, op))
+
+
+def nice(sim: Simulation, p: Task, row: Row) -> bool:
+    """NICE a=nice: set_user_nice(), core.c, v4.1."""
+    k, rq = sim.k, sim.k.rqs[p.cpu]
+    change = row[1] - p.nice
+    fair.dequeue_task(k, rq, p, sleep=False)
+    p.nice = row[1]
+    p.se.weight, p.se.inv = PRIO_TO_WEIGHT[row[1] + 20], PRIO_TO_WMULT[row[1] + 20]
+    fair.enqueue_task(k, rq, p)
+    if change:
+        k.resched(rq)
+    return True
+
+
+def session(sim: Simulation, p: Task, row: Row) -> bool:
+    """SESSION a=group: setsid()."""
+    tg = sim.k.groups[row[1]]
+    if tg is not p.tg:
+        schedule.move_group(sim.k, p, tg)
+    return True
+
+
+def yield_(sim: Simulation, p: Task, row: Row) -> bool:
+    """YIELD: yield_task_fair(), v4.1."""
+    k, rq = sim.k, sim.k.rqs[p.cpu]
+    if rq.nr_running > 1:
+        fair.clear_buddies(p.se)
+        fair.update_curr(k, p.se.cfs_rq)
+        fair.set_buddy(p.se, "skip")
+    rq.need_resched = True
+    return True
+
+
+def mark(sim: Simulation, p: Task, row: Row) -> bool:
+    """MARK a=text."""
+    sim.k.emit("mark", text=sim.program.texts[row[1]], pid=p.pid, cpu=p.cpu)
+    return True
+
+
+HANDLERS: dict[int, Callable[[Simulation, Task, Row], bool | None]] = {
+    ops.OP_EXIT: exit_,
+    ops.OP_COMPUTE: compute,
+    ops.OP_COMPUTE_EXP: compute_exp,
+    ops.OP_SLEEP: sleep,
+    ops.OP_SLEEP_EXP: sleep_exp,
+    ops.OP_LOOP: loop,
+    ops.OP_LOOP_BARRIER: loop_barrier,
+    ops.OP_BARRIER: barrier,
+    ops.OP_LOCK: lock,
+    ops.OP_UNLOCK: unlock,
+    ops.OP_POST: post,
+    ops.OP_WAIT: wait,
+    ops.OP_FORK: fork,
+    ops.OP_WAIT_CHILDREN: wait_children,
+    ops.OP_AFFINITY: affinity,
+    ops.OP_NICE: nice,
+    ops.OP_YIELD: yield_,
+    ops.OP_MARK: mark,
+    ops.OP_EXEC: exec_,
+    ops.OP_SIGNAL: signal,
+    ops.OP_CATCH: catch,
+    ops.OP_WAIT_SIGNAL: wait_signal,
+    ops.OP_TIMER: timer,
+    ops.OP_SLEEP_JIFFIES: sleep_jiffies,
+    ops.OP_TOUCH: touch,
+    ops.OP_FLUSH: flush,
+    ops.OP_SHEPHERD: shepherd,
+    ops.OP_SESSION: session,
+}

@@ -1,0 +1,160 @@
+"""Where a waking, forked or exec'ing task goes (kernel/sched/fair.c, v4.1, section 6 of the model document)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wastedcores.simulator.reference.load import (
+    effective_load,
+    source_load,
+    target_load,
+    weighted_cpuload,
+)
+from wastedcores.simulator.reference.state import Task
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.reference.domains import Group, SchedDomain
+    from wastedcores.simulator.reference.kernel import Kernel
+
+
+def select_task_rq_fair(k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool) -> int:
+    """The fair class' answer; ``flag`` is ``wake``, ``fork`` or ``exec``, ``cpu`` the one the code runs on."""
+    if k.model.overload_on_wakeup:
+        # the authors' patch, before everything else and for fork and exec too (paper 3.3)
+        idle = k.policies.longest_idle_cpu(k, p, prev_cpu)
+        if idle >= 0:
+            return idle
+    affine = top = None
+    for sd in k.rqs[cpu].sd:
+        if flag == "wake" and cpu in p.allowed and sd.has("WAKE_AFFINE") and prev_cpu in sd.span:
+            affine = sd
+            break
+        if sd.has("BALANCE_" + flag.upper()):
+            top = sd
+    if affine is not None and cpu != prev_cpu and wake_affine(k, affine, p, prev_cpu, cpu, sync):
+        prev_cpu = cpu
+    if flag == "wake":
+        return k.policies.select_idle_sibling(k, p, prev_cpu)
+    return _slow_path(k, p, cpu, top, "BALANCE_" + flag.upper())
+
+
+def longest_idle_cpu(k: Kernel, p: Task, prev_cpu: int) -> int:
+    """overload_on_wakeup patch: the previous CPU if idle, else the CPU idle for longest, else -1.
+
+    Published patch (jplozi/wastedcores, overload_on_wakeup): tests nr_running only, not the wake list.
+    """
+    if k.rqs[prev_cpu].nr_running == 0:
+        return prev_cpu
+    best, oldest = -1, 1 << 60
+    for rq in k.rqs:
+        if rq.online and rq.cpu in p.allowed and rq.nr_running == 0 and rq.idle_stamp < oldest:
+            best, oldest = rq.cpu, rq.idle_stamp
+    return best
+
+
+def wake_wide(k: Kernel, p: Task, cpu: int) -> bool:
+    """wake_wide(), v4.1: a waker of many that wakes another waker stays apart."""
+    factor = k.llc_size[cpu]
+    return p.wakee_flips > factor and k.current(cpu).wakee_flips > factor * p.wakee_flips
+
+
+def wake_affine(k: Kernel, sd: SchedDomain, p: Task, prev: int, cpu: int, sync: bool) -> bool:
+    """Pull the wakee to the waker's CPU? (wake_affine(), v4.1)."""
+    if wake_wide(k, p, cpu):
+        return False
+    this_load = target_load(k.rqs[cpu], sd.wake_idx)
+    load = source_load(k.rqs[prev], sd.wake_idx)
+    if sync:
+        current = k.current(cpu)
+        weight = current.se.weight
+        this_load += effective_load(current.tg, cpu, -weight, -weight)
+        load += effective_load(current.tg, prev, 0, -weight)
+    weight = p.se.weight
+    here = 100 * k.rqs[prev].cpu_capacity
+    there = (100 + (sd.imbalance_pct - 100) // 2) * k.rqs[cpu].cpu_capacity
+    if this_load > 0:
+        here *= this_load + effective_load(p.tg, cpu, weight, weight)
+        there *= load + effective_load(p.tg, prev, 0, weight)
+    return here <= there
+
+
+def select_idle_sibling(k: Kernel, p: Task, target: int) -> int:
+    """LLC only, and wholly idle groups only (select_idle_sibling(), v4.1)."""
+    if k.idle_cpu(target):
+        return target
+    if p.cpu != target and k.llc_id[p.cpu] == k.llc_id[target] and k.idle_cpu(p.cpu):
+        return p.cpu
+    llc = k.rqs[target].sd[: k.llc_depth[target]]
+    if llc:
+        k.log_considered(p.cpu, sorted(llc[-1].span), "select_idle_sibling", llc[-1].level, p.pid)
+    for sd in reversed(llc):
+        for group in sd.groups:
+            if p.allowed.isdisjoint(group.cpus):
+                continue
+            if all(c != target and k.idle_cpu(c) for c in group.cpus):
+                return min(c for c in group.cpus if c in p.allowed)
+    return target
+
+
+def _slow_path(k: Kernel, p: Task, cpu: int, sd: SchedDomain | None, flag: str) -> int:
+    """Descend from the widest domain with the flag (tail of select_task_rq_fair())."""
+    new_cpu = cpu
+    while sd is not None:
+        if not sd.has(flag):
+            sd = sd.child
+            continue
+        group = find_idlest_group(k, sd, p, cpu)
+        if group is None:
+            sd = sd.child
+            continue
+        new_cpu = find_idlest_cpu(k, group, p, cpu, sd.level)
+        if new_cpu in (-1, cpu):
+            sd = sd.child
+            continue
+        cpu, weight, sd = new_cpu, len(sd.span), None
+        for tmp in k.rqs[cpu].sd:
+            if len(tmp.span) >= weight:
+                break
+            if tmp.has(flag):
+                sd = tmp
+    return new_cpu
+
+
+def find_idlest_group(k: Kernel, sd: SchedDomain, p: Task, this_cpu: int) -> Group | None:
+    """find_idlest_group(), v4.1; forkexec_idx is 0 on x86."""
+    idlest, min_load, this_load = None, 1 << 63, 0
+    for group in sd.groups:
+        if p.allowed.isdisjoint(group.cpus):
+            continue
+        k.log_considered(this_cpu, group.cpus, "find_idlest_group", sd.level, p.pid)
+        local = this_cpu in group.cpus
+        read = source_load if local else target_load
+        load = sum(read(k.rqs[c], sd.forkexec_idx) for c in group.cpus)
+        load = load * 1024 // group.sgc.capacity
+        if local:
+            this_load = load
+        elif load < min_load:
+            min_load, idlest = load, group
+    if idlest is None or 100 * this_load < (100 + (sd.imbalance_pct - 100) // 2) * min_load:
+        return None
+    return idlest
+
+
+def find_idlest_cpu(k: Kernel, group: Group, p: Task, this_cpu: int, level: int) -> int:
+    """The most recently idled allowed CPU, else the least loaded one (find_idlest_cpu(), v4.1).
+
+    No idle states are modelled, so idle CPUs differ by ``idle_stamp`` only; one that was never stamped is not seen.
+    """
+    k.log_considered(this_cpu, group.cpus, "find_idlest_cpu", level, p.pid)
+    newest, idle = 0, -1
+    min_load, least_loaded = 1 << 63, this_cpu
+    for c in sorted(p.allowed.intersection(group.cpus)):
+        rq = k.rqs[c]
+        if k.idle_cpu(c):
+            if rq.idle_stamp > newest:
+                newest, idle = rq.idle_stamp, c
+        elif idle < 0:
+            load = weighted_cpuload(rq)
+            if load < min_load or (load == min_load and c == this_cpu):
+                min_load, least_loaded = load, c
+    return idle if idle >= 0 else least_loaded

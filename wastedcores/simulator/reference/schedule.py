@@ -1,0 +1,256 @@
+"""Choosing and switching: schedule(), try_to_wake_up(), fork, the stopper (kernel/sched/core.c, v4.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wastedcores.simulator.reference import balance, fair, nohz
+from wastedcores.simulator.reference.state import Entity, Rq, Task, TaskGroup
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.reference.kernel import Kernel
+
+
+def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
+    """pick_next_task_fair(), v4.1: with a fair ``prev`` only the levels that differ are put and set."""
+    while not rq.cfs.nr_running:
+        if not (k.core.pull(k, rq) if k.core else nohz.idle_balance(k, rq)):
+            if _is_fair(rq, prev):
+                fair.put_prev_task(k, prev)
+            return rq.idle_task
+    if not _is_fair(rq, prev):
+        return _pick_from_root(k, rq)
+    cfs_rq = rq.cfs
+    while True:
+        curr = cfs_rq.curr
+        if curr is not None and curr.on_rq:
+            fair.update_curr(k, cfs_rq)
+        else:
+            curr = None
+        se = fair.pick_next_entity(k, cfs_rq, curr)
+        if se.my_q is None:
+            break
+        cfs_rq = se.my_q
+    assert se.task is not None
+    if se.task is not prev:
+        _switch_entities(k, prev.se, se)
+    return se.task
+
+
+def _is_fair(rq: Rq, task: Task) -> bool:
+    return task is not rq.idle_task and not rq.stopper
+
+
+def _pick_from_root(k: Kernel, rq: Rq) -> Task:
+    cfs_rq = rq.cfs
+    while True:
+        se = fair.pick_next_entity(k, cfs_rq, None)
+        fair.set_next_entity(k, cfs_rq, se)
+        if se.my_q is None:
+            assert se.task is not None
+            return se.task
+        cfs_rq = se.my_q
+
+
+def _switch_entities(k: Kernel, prev: Entity, se: Entity) -> None:
+    """Put and set up to the queue both share."""
+    while prev.cfs_rq is not se.cfs_rq:
+        se_depth, prev_depth = len(se.levels()), len(prev.levels())
+        if se_depth <= prev_depth:
+            fair.put_prev_entity(k, prev.cfs_rq, prev)
+            assert prev.parent is not None
+            prev = prev.parent
+        if se_depth >= prev_depth:
+            fair.set_next_entity(k, se.cfs_rq, se)
+            assert se.parent is not None
+            se = se.parent
+    fair.put_prev_entity(k, prev.cfs_rq, prev)
+    fair.set_next_entity(k, se.cfs_rq, se)
+
+
+def schedule(k: Kernel, rq: Rq) -> None:
+    """__schedule(), v4.1."""
+    rq.need_resched = False
+    rq.clock_ns = k.now_ns
+    prev = rq.curr
+    if prev.state in ("S", "X") and prev.on_rq:
+        fair.dequeue_task(k, rq, prev, sleep=True)
+    task = pick_next_task(k, rq, prev)
+    rq.need_resched = False
+    if task is not prev:
+        switch(k, rq, prev, task, prev.state if prev.state in ("S", "X") else "R")
+    elif task is rq.idle_task:
+        enter_idle(k, rq)
+    k.on_switch(rq, prev, task)
+
+
+def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
+    """context_switch(), and what the idle loop does around it."""
+    if prev is rq.idle_task and rq.tick_stopped:
+        nohz.update_cpu_load_nohz(k, rq)
+        rq.tick_stopped = False
+        k.start_tick(rq.cpu)
+    k.emit("switch", cpu=rq.cpu, pid=task.pid, prev_pid=prev.pid, prev_state=prev_state)
+    rq.curr = task
+    if task is rq.idle_task:
+        enter_idle(k, rq)
+
+
+def enter_idle(k: Kernel, rq: Rq) -> None:
+    """tick_nohz_idle_enter(): no grouping of busy CPUs any more, and the tick stops unless RCU wants it."""
+    nohz.set_cpu_sd_state_idle(k, rq)
+    stop_tick(k, rq)
+
+
+def stop_tick(k: Kernel, rq: Rq) -> None:
+    """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle(), v4.1."""
+    if rq.tick_stopped or k.jiffies < rq.keep_tick:
+        return
+    rq.tick_stopped = True
+    k.cancel("TICK", rq.cpu)
+    nohz.nohz_balance_enter_idle(k, rq)
+
+
+# --- wake-up ----------------------------------------------------------------------------------------------------------
+
+
+def try_to_wake_up(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
+    """try_to_wake_up(), v4.1, executed on ``cpu``."""
+    choose_cpu(k, p, cpu, sync)
+    queue_woken(k, p, cpu)
+
+
+def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
+    """The first part of try_to_wake_up(): where the task is to run."""
+    waker = k.current(cpu)
+    p.se.vruntime -= p.se.cfs_rq.min_vruntime  # task_waking_fair()
+    if waker is not k.rqs[cpu].idle_task:
+        record_wakee(k, waker, p)
+    p.state = "waking"
+    target = k.select_task_rq(p, p.cpu, "wake", cpu, sync)
+    k.log_op = "wakeup"
+    k.set_task_cpu(p, target)
+
+
+def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
+    """The second part, ttwu_queue(): on the runqueue, or on the wake list of a CPU that shares no cache with ``cpu``."""
+    if p.cpu not in k.active:
+        # it went offline meanwhile
+        gone, up = p.cpu, k.fallback_cpu(p)
+        k.emit("migrate", pid=p.pid, cpu=up, src_cpu=gone, op="wakeup")
+        fair.set_task_rq(p, up)
+    target = p.cpu
+    if k.llc_id[cpu] == k.llc_id[target] or k.core:
+        # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
+        activate_woken(k, p, cpu)
+        return
+    wake_list = k.rqs[target].wake_list
+    wake_list.append(p)
+    if len(wake_list) == 1:
+        k.push(k.now_ns + k.costs.ipi_ns, "TTWU", target)
+
+
+def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
+    """record_wakee(), v4.1: how many different tasks the waker wakes, halved every second."""
+    if k.jiffies > waker.wakee_flip_decay + k.hz:
+        waker.wakee_flips >>= 1
+        waker.wakee_flip_decay = k.jiffies
+    if waker.last_wakee != p.pid:
+        waker.last_wakee = p.pid
+        waker.wakee_flips += 1
+
+
+def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
+    """ttwu_do_activate(), v4.1."""
+    rq = k.rqs[p.cpu]
+    by = k.current(cpu)
+    fair.enqueue_task(k, rq, p, wakeup=True, waking=True)
+    p.state = "R"
+    k.emit("wakeup", cpu=rq.cpu, pid=p.pid, src_cpu=cpu, by_pid=by.pid)
+    k.check_preempt_curr(rq, p)
+    nohz.update_wakeup_idle(k, rq)
+
+
+def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
+    """Take the wake list, last in first out (sched_ttwu_pending(), v4.1)."""
+    tasks, rq.wake_list = rq.wake_list, []
+    for p in reversed(tasks):
+        activate_woken(k, p, rq.cpu)
+
+
+def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
+    """task_fork_fair() and wake_up_new_task(), v4.1, executed on ``cpu``."""
+    fair.set_task_rq(p, cpu)
+    queue = p.se.cfs_rq
+    k.rqs[cpu].clock_ns = k.now_ns
+    fair.update_curr(k, queue)
+    p.se.vruntime = queue.curr.vruntime if queue.curr is not None else 0
+    fair.place_entity(k, queue, p.se, initial=True)
+    p.se.vruntime -= queue.min_vruntime
+    k.emit("fork", pid=p.pid, by_pid=by_pid, cpu=cpu)
+    target = k.select_task_rq(p, cpu, "fork", cpu, False)
+    k.log_op = "fork"
+    k.set_task_cpu(p, target)
+    fair.init_task_runnable_average(k, p)
+    p.home_node = int(k.machine.node_of_cpu[target])
+    rq = k.rqs[target]
+    p.state = "R"
+    fair.enqueue_task(k, rq, p)
+    k.emit("wakeup_new", cpu=target, pid=p.pid, src_cpu=cpu, by_pid=by_pid)
+    k.check_preempt_curr(rq, p)
+
+
+def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
+    """The running task goes to another group (sched_move_task(), core.c, v4.1).
+
+    An exiting task goes back to the root group before its parent hears of it: cpu_cgroup_exit(), core.c, and
+    task_wants_autogroup(), auto_group.c, v4.1 (PF_EXITING). Without it the sync wake-up of the parent would see a CPU as
+    loaded as before, and not pull the parent there. setsid() makes a new autogroup (autogroup_move_group()).
+    """
+    rq = k.rqs[p.cpu]
+    fair.dequeue_task(k, rq, p, sleep=False)
+    fair.put_prev_task(k, p)
+    p.tg = tg
+    fair.set_task_rq(p, p.cpu)
+    for se in p.se.levels():  # set_curr_task_fair()
+        fair.set_next_entity(k, se.cfs_rq, se)
+    fair.enqueue_task(k, rq, p)
+
+
+# --- the stopper ------------------------------------------------------------------------------------------------------
+
+
+def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
+    """The migration thread takes the CPU, does ``work()`` in no time and leaves (kernel/stop_machine.c, v4.1)."""
+    prev = rq.curr
+    rq.clock_ns = k.now_ns
+    k.add_nr_running(rq, 1)
+    k.emit("wakeup", cpu=rq.cpu, pid=k.stoppers[rq.cpu].pid, src_cpu=rq.cpu, by_pid=prev.pid)
+    if prev is not rq.idle_task:
+        fair.put_prev_task(k, prev)
+    stopper = k.stoppers[rq.cpu]
+    switch(k, rq, prev, stopper, "R")
+    rq.stopper = True
+    k.on_switch(rq, prev, stopper)
+    work()  # type: ignore[operator]
+    k.add_nr_running(rq, -1)
+    task = pick_next_task(k, rq, stopper)
+    rq.stopper = False
+    rq.need_resched = False
+    switch(k, rq, stopper, task, "S")
+    k.on_switch(rq, stopper, task)
+
+
+def active_balance(k: Kernel, rq: Rq) -> None:
+    """STOP arrives."""
+    if rq.active_balance:
+        k.log_op = "active"
+        run_stopper(k, rq, lambda: balance.active_load_balance(k, rq))
+
+
+def move_task(k: Kernel, p: Task, target: int, op: str) -> None:
+    """migration_cpu_stop() and move_queued_task(), v4.1: a queued task to another CPU."""
+    k.log_op = op
+    fair.dequeue_task(k, k.rqs[p.cpu], p, sleep=False)
+    k.set_task_cpu(p, target)
+    balance.attach_task(k, k.rqs[target], p)

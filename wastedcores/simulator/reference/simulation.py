@@ -1,0 +1,351 @@
+"""The replay: events in order, programs in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastedcores.errors import WorkloadError
+from wastedcores.simulator.reference import fair, nohz, operations, schedule, waiting
+from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
+from wastedcores.simulator.reference.load import update_cpu_load, weighted_cpuload
+from wastedcores.simulator.reference.programs import (
+    FOREVER,
+    Barrier,
+    Lock,
+    Program,
+    Random,
+    Run,
+    Semaphore,
+    TaskSpec,
+)
+from wastedcores.simulator.reference.state import Rq, Task, TaskGroup
+from wastedcores.workload import ops
+
+#: operations without time passing after which a program counts as stuck
+ZERO_TIME_OPS = 100_000
+
+
+class Simulation:
+    """One run of a program on a kernel; :meth:`run` does it.
+
+    Parameters
+    ----------
+    k
+        Fresh kernel.
+    program
+        What runs.
+    seed
+        Of all random draws.
+    """
+
+    def __init__(self, k: Kernel, program: Program, seed: int) -> None:
+        self.k, self.program, self.seed = k, program, seed
+        self.tasks: list[Task] = []
+        self.barriers = [Barrier(n) for n in program.barriers]
+        self.locks = [Lock() for _ in range(program.locks)]
+        self.semaphores = [Semaphore(v) for v in program.semaphores]
+        for i, shares in enumerate(program.shares[1:], 1):
+            k.add_group(f"autogroup-{i}", shares)
+        k.on_switch = self._switched
+        self.start_ns = EPOCH_NS
+        self._zero_time = 0
+        self._hotplug_done = 0
+        self._starts_open = len(program.tasks)
+        self._everyone = frozenset(range(k.machine.cpus))
+        self._initial_state()
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def _initial_state(self) -> None:
+        """docs/replay-semantics.md, section 7."""
+        k = self.k
+        k.attach_domains(k.trees[0], 0)
+        for rq in k.rqs:
+            for sd in rq.sd:
+                # each CPU has balanced since boot; who built the groups knew only some of their capacities
+                k.update_group_capacity(sd, rq.cpu)
+                sd.groups[0].sgc.next_update = 0
+        rng = Random(self.seed, -1)
+        for rq in k.rqs:
+            rq.idle_stamp = 1 + rng.draw() % (EPOCH_NS - 1)
+            rq.tick_stopped = True
+            nohz.nohz_balance_enter_idle(k, rq)
+        if self.program.random_phase:
+            self.start_ns += rng.draw() % k.tick_ns
+        for spec in self.program.tasks:
+            task = self._new_task(spec, None, k.groups[spec.group], spec.nice, spec.allowed)
+            task.cpu = spec.start_cpu
+            k.push(self.start_ns + spec.start_ns, "START", task)
+        for step, (time_ns, _, _) in enumerate(self.program.hotplug):
+            k.push(self.start_ns + time_ns, "HOTPLUG", step)
+
+    def _new_task(
+        self,
+        spec: TaskSpec,
+        parent: Task | None,
+        tg: TaskGroup,
+        nice: int,
+        allowed: frozenset[int] | None,
+    ) -> Task:
+        number = len(self.tasks)
+        pid = number + 1 + self.k.machine.cpus
+        p = Task(pid, spec.comm, tg, self._everyone if allowed is None else allowed, nice)
+        p.program = Run(spec, Random(self.seed, number), parent, spec.daemon)
+        self.tasks.append(p)
+        return p
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self, until_ns: int) -> None:
+        """Replay until every task that is no daemon has exited, or for ``until_ns``.
+
+        Raises
+        ------
+        WorkloadError
+            A task may run nowhere, all wait for each other, a loop takes no time, a lock is not its owner's.
+        """
+        k = self.k
+        while not self._finished():
+            event = k.pop()
+            if event is None:
+                self._check_deadlock()
+                return
+            time_ns, kind, subject = event
+            if time_ns > self.start_ns + until_ns:
+                return
+            if time_ns != k.now_ns:
+                self._zero_time = 0
+            k.now_ns = time_ns
+            k.cpu = self._cpu_of(kind, subject)
+            getattr(self, f"_on_{kind.lower()}")(subject)
+            self._after(kind)
+            if k.core:
+                k.core.settle(k)
+                self._after(kind)
+
+    def _after(self, kind: str) -> None:
+        """The CPU whose event it was goes on."""
+        k, rq = self.k, self.k.rqs[self.k.cpu]
+        if kind == "TICK" and k.costs.irq_ns:
+            if rq.need_resched:
+                # schedule() runs when the interrupt returns: its clock is later than the tick's
+                k.push(k.now_ns + k.costs.irq_ns, "RESCHED", rq.cpu)
+        else:
+            self._reschedule(rq)
+
+    def _cpu_of(self, kind: str, subject: Any) -> int:
+        if kind in ("TIMER", "START"):
+            waits_for = subject.program.waits_for
+            cpu = waits_for[1] if waits_for and waits_for[0] == "wheel" else subject.cpu
+            return cpu if cpu in self.k.active else self.k.fallback_cpu(subject)
+        return self.program.hotplug[subject][1] if kind == "HOTPLUG" else int(subject)
+
+    def _finished(self) -> bool:
+        return all(t.state == "X" for t in self.tasks if not t.program.daemon)
+
+    def _reschedule(self, rq: Rq) -> None:
+        # the softirq of an idle balancer comes first
+        while rq.need_resched and rq.ilb_next is None and not self._in_section(rq.curr):
+            schedule.schedule(self.k, rq)
+
+    @staticmethod
+    def _in_section(task: Task) -> bool:
+        return task.program is not None and bool(task.program.wake_queue)
+
+    def is_running(self, p: Task) -> bool:
+        """Whether ``p`` is on a CPU right now."""
+        return self.k.rqs[p.cpu].curr is p
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _on_start(self, p: Task) -> None:
+        self._starts_open -= 1
+        schedule.wake_up_new_task(self.k, p, self.k.cpu, 0)
+
+    def _on_timer(self, p: Task) -> None:
+        rq = self.k.rqs[self.k.cpu]
+        if p.program.waits_for[0] == "wheel" and rq.tick_stopped:
+            # a timer of the wheel brings a whole tick with it: tick_sched_timer(), v4.1
+            rq.tick_stopped = False
+            self._tick(rq)
+        p.program.waits_for = None
+        schedule.try_to_wake_up(self.k, p, self.k.cpu, sync=False)
+
+    def _on_resched(self, cpu: int) -> None:
+        """Only there to call schedule()."""
+
+    def _on_ttwu(self, cpu: int) -> None:
+        schedule.sched_ttwu_pending(self.k, self.k.rqs[cpu])
+
+    def _on_kick(self, cpu: int) -> None:
+        nohz.kick_arrives(self.k, self.k.rqs[cpu])
+
+    def _on_softirq(self, cpu: int) -> None:
+        nohz.run_rebalance_domains(self.k, self.k.rqs[cpu])
+
+    def _on_stop(self, cpu: int) -> None:
+        k, rq = self.k, self.k.rqs[cpu]
+        if self._in_section(rq.curr):
+            k.push(k.now_ns + max(k.costs.wake_ns, 1), "STOP", cpu)
+        else:
+            schedule.active_balance(k, rq)
+
+    def _on_tick(self, cpu: int) -> None:
+        self._check_deadlock()
+        self._tick(self.k.rqs[cpu])
+
+    def _tick(self, rq: Rq) -> None:
+        """scheduler_tick(), v4.1, and the softirq after it."""
+        k = self.k
+        k.push(k.now_ns + k.tick_ns, "TICK", rq.cpu)
+        rq.clock_ns = k.now_ns
+        if rq.curr is not rq.idle_task:
+            fair.task_tick(k, rq, rq.curr)
+            k.log_weight(rq)
+        rq.last_load_update_tick = k.jiffies
+        update_cpu_load(rq, weighted_cpuload(rq), 1)
+        if k.core is None:
+            nohz.scheduler_tick_balance(k, rq)
+        elif rq.curr is not rq.idle_task:
+            k.core.tick(k, rq)
+        if rq.curr is rq.idle_task:
+            schedule.stop_tick(k, rq)
+
+    def _on_run(self, cpu: int) -> None:
+        p = self.k.rqs[cpu].curr
+        run = p.program
+        run.left = 0
+        if run.spinning:
+            run.spinning = False
+            self.block(p)
+        else:
+            if run.wake_queue:
+                schedule.queue_woken(self.k, run.wake_queue.pop(0), cpu)
+            self._go_on(p, 0)
+
+    def _on_hotplug(self, step: int) -> None:
+        """A CPU goes or comes (model 4.1, docs/replay-semantics.md section 8)."""
+        k = self.k
+        _, cpu, online = self.program.hotplug[step]
+        rq = k.rqs[cpu]
+        self._hotplug_done += 1
+        rq.online = online
+        (k.active.add if online else k.active.discard)(cpu)
+        # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE: a CPU that goes pulls nothing any more
+        k.attach_domains(k.trees[self._hotplug_done], k.jiffies)
+        k.overload = False
+        if online:
+            if rq.tick_stopped:
+                nohz.nohz_balance_enter_idle(k, rq)
+        else:
+            schedule.sched_ttwu_pending(k, rq)
+            if rq.nr_running:
+                schedule.run_stopper(k, rq, lambda: self._empty(rq))
+            k.cancel("TICK", cpu)
+            rq.tick_stopped = True
+            k.cancel("KICK", cpu)
+            k.cancel("SOFTIRQ", cpu)
+            rq.nohz_balance_kick = False
+            rq.ilb_next = None
+            k.nohz_idle_cpus.discard(cpu)
+
+    def _empty(self, rq: Rq) -> None:
+        """migrate_tasks(), v4.1."""
+        while rq.cfs_tasks:
+            p = rq.cfs_tasks[0]
+            schedule.move_task(self.k, p, self.k.fallback_cpu(p), "hotplug")
+
+    # --- running a task -----------------------------------------------------------------------------------------------
+
+    def start_stretch(self, p: Task, extra: int) -> None:
+        """``p`` computes from now + extra for what it has left."""
+        k, run = self.k, p.program
+        run.since = k.now_ns + extra
+        if run.left == FOREVER:
+            k.cancel("RUN", p.cpu)
+        else:
+            k.push(run.since + run.left, "RUN", p.cpu)
+
+    def _switched(self, rq: Rq, prev: Task, task: Task) -> None:
+        """After a choice: the one that goes keeps what it has left, the one that comes goes on."""
+        if prev is not task:
+            run = prev.program
+            if run is not None and run.since is not None:
+                if run.left != FOREVER:
+                    run.left -= min(max(self.k.now_ns - run.since, 0), run.left)
+                run.since = None
+            if task.program is None:
+                self.k.cancel("RUN", rq.cpu)
+                return
+            waiting.spinner_switched_in(self, task)
+            self._go_on(task, self.k.costs.switch_ns)
+        elif task.program is not None and task.program.left == 0:
+            self._go_on(task, 0)
+
+    def _go_on(self, p: Task, extra: int) -> None:
+        """Execute operations until one takes time or the task stops."""
+        run = p.program
+        rq = self.k.rqs[p.cpu]
+        if run.started is None:
+            run.started = self.k.now_ns
+        while rq.curr is p and p.state == "R" and not run.left:
+            if run.wake_queue:
+                self._wake_some(p)
+                continue
+            self._zero_time += 1
+            if self._zero_time > ZERO_TIME_OPS:
+                raise WorkloadError(
+                    f"task {p.comm!r} (pid {p.pid}): program loops without time at "
+                    f"{(self.k.now_ns - EPOCH_NS) / 1e9:.6f} s; give its loop something to compute or to wait for"
+                )
+            row = run.spec.rows[run.pc]
+            moves_on = operations.HANDLERS[row[0]](self, p, row)
+            if moves_on is None:
+                return
+            run.pc += moves_on
+            if rq.need_resched and row[0] == ops.OP_YIELD:
+                return
+        if rq.curr is p and p.state == "R" and run.left:
+            self.start_stretch(p, extra)
+
+    def _wake_some(self, p: Task) -> None:
+        """The next of the wake queue: a CPU is chosen now, and wake_ns later the task is on its queue."""
+        run = p.program
+        if self.k.costs.wake_ns:
+            schedule.choose_cpu(self.k, run.wake_queue[0], p.cpu, sync=False)
+            run.left = self.k.costs.wake_ns
+        else:
+            schedule.try_to_wake_up(self.k, run.wake_queue.pop(0), p.cpu, sync=False)
+
+    def block(self, p: Task) -> None:
+        """Sleep; the CPU schedules at once."""
+        p.state = "S"
+        self.k.rqs[p.cpu].need_resched = True
+
+    # --- endings ------------------------------------------------------------------------------------------------------
+
+    def _check_deadlock(self) -> None:
+        """Everybody waits for somebody and nothing is under way."""
+        if self._starts_open or self._hotplug_done < len(self.program.hotplug):
+            return
+        stuck = None
+        for t in self.tasks:
+            run = t.program
+            if t.state == "X":
+                continue
+            if run.wake_queue or t.state == "waking" or (t.state == "S" and run.waits_for is None):
+                return
+            if t.state == "S" and run.waits_for[0] in ("timer", "wheel"):
+                return
+            if t.state == "R" and not run.spinning:
+                return
+            if run.spinning and run.left != FOREVER:
+                return
+            if not run.daemon and stuck is None:
+                stuck = t
+        if stuck is not None:
+            what, number = stuck.program.waits_for
+            raise WorkloadError(
+                f"deadlock at {(self.k.now_ns - EPOCH_NS) / 1e9:.6f} s: task {stuck.comm!r} (pid {stuck.pid}) waits "
+                f"for {what} {number} and no task is left that could end a wait; check who should signal it"
+            )

@@ -1,0 +1,177 @@
+"""What the scheduler remembers: entities, queues, groups, run queues, tasks.
+
+Names are the kernel's (include/linux/sched.h and kernel/sched/sched.h, v4.1).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from typing import Any
+
+from wastedcores.simulator.reference.arithmetic import NICE_0_LOAD, PRIO_TO_WEIGHT, PRIO_TO_WMULT
+
+#: sysctl_sched_migration_cost in ns
+MIGRATION_COST_NS = 500_000
+#: tasks looked at by one detach_tasks() (sysctl_sched_nr_migrate)
+NR_MIGRATE = 32
+
+
+@dataclass(eq=False, repr=False)
+class Entity:
+    """A sched_entity with its sched_avg: a task, or a group's part on one CPU."""
+
+    name: str
+    weight: int = NICE_0_LOAD
+    inv: int = 4194304
+    task: Task | None = None
+    my_q: CfsRq | None = None
+    cfs_rq: CfsRq = None  # type: ignore[assignment]
+    parent: Entity | None = None
+    on_rq: bool = False
+    vruntime: int = 0
+    exec_start: int = 0
+    sum_exec: int = 0
+    prev_sum_exec: int = 0
+    # struct sched_avg, v4.1
+    last_update: int = 0
+    runnable_sum: int = 0
+    running_sum: int = 0
+    avg_period: int = 0
+    load_avg_contrib: int = 0
+    utilization_avg_contrib: int = 0
+    decay_count: int = 0
+
+    def levels(self) -> list[Entity]:
+        """Itself and its parents up to the root queue (for_each_sched_entity)."""
+        chain: list[Entity] = [self]
+        while chain[-1].parent is not None:
+            chain.append(chain[-1].parent)
+        return chain
+
+
+@dataclass(eq=False, repr=False)
+class CfsRq:
+    """A queue of entities: the root queue of a CPU or a group's queue on it."""
+
+    rq: Rq
+    tg: TaskGroup
+    weight: int = 0
+    nr_running: int = 0
+    h_nr_running: int = 0
+    min_vruntime: int = 0
+    #: queued entities without `curr`, by vruntime, equal keys in order of arrival
+    tree: list[Entity] = field(default_factory=list)
+    curr: Entity | None = None
+    next: Entity | None = None
+    last: Entity | None = None
+    skip: Entity | None = None
+    runnable_load_avg: int = 0
+    blocked_load_avg: int = 0
+    utilization_load_avg: int = 0
+    removed_load: int = 0
+    decay_counter: int = 1
+    last_decay: int = 0
+    tg_load_contrib: int = 0
+    tg_runnable_contrib: int = 0
+    h_load: int = 0
+    last_h_load_update: int = -1
+    #: whether update_blocked_averages() visits this queue (leaf_cfs_rq_list)
+    on_list: bool = False
+
+    def insert(self, se: Entity) -> None:
+        """Put into the tree; equal keys go right (fair.c: __enqueue_entity(), v4.1)."""
+        self.tree.insert(bisect_right(self.tree, se.vruntime, key=lambda e: e.vruntime), se)
+
+    def remove(self, se: Entity) -> None:
+        """Take out of the tree."""
+        i = bisect_left(self.tree, se.vruntime, key=lambda e: e.vruntime)
+        while self.tree[i] is not se:
+            i += 1
+        del self.tree[i]
+
+
+@dataclass(eq=False, repr=False)
+class TaskGroup:
+    """A task group (here always the root group or an autogroup) and its parts, one per CPU."""
+
+    name: str
+    shares: int
+    load_avg: int = 0
+    runnable_avg: int = 0
+    cfs_rq: list[CfsRq] = field(default_factory=list)
+    se: list[Entity | None] = field(default_factory=list)
+
+
+@dataclass(eq=False, repr=False)
+class Task:
+    """One thread: its place in the scheduler and its program's state."""
+
+    pid: int
+    comm: str
+    tg: TaskGroup
+    allowed: frozenset[int]
+    nice: int = 0
+    cpu: int = 0
+    state: str = "new"
+    se: Entity = None  # type: ignore[assignment]
+    last_wakee: int = -1
+    wakee_flips: int = 0
+    wakee_flip_decay: int = 0
+    #: node of the CPU it was placed on when it was born
+    home_node: int = 0
+    #: whatever the interpreter of programs keeps about the task
+    program: Any = None
+
+    def __post_init__(self) -> None:
+        self.se = Entity(
+            self.comm, PRIO_TO_WEIGHT[self.nice + 20], PRIO_TO_WMULT[self.nice + 20], task=self
+        )
+
+    @property
+    def on_rq(self) -> bool:
+        """Queued or running."""
+        return self.se.on_rq
+
+
+@dataclass(eq=False, repr=False)
+class Rq:
+    """struct rq of one CPU."""
+
+    cpu: int
+    idle_task: Task
+    cfs: CfsRq = None  # type: ignore[assignment]
+    curr: Task = None  # type: ignore[assignment]
+    nr_running: int = 0
+    #: sum of the weights in the root queue (rq->load.weight)
+    load_weight: int = 0
+    #: its clock (update_rq_clock()): when it was last read, not now
+    clock_ns: int = 0
+    #: all queued tasks, newest first (rq->cfs_tasks)
+    cfs_tasks: list[Task] = field(default_factory=list)
+    online: bool = True
+    need_resched: bool = False
+    cpu_load: list[int] = field(default_factory=lambda: [0] * 5)
+    last_load_update_tick: int = 0
+    cpu_capacity: int = 1024
+    cpu_capacity_orig: int = 1024
+    idle_stamp: int = 0
+    avg_idle: int = 2 * MIGRATION_COST_NS
+    max_idle_balance_cost: int = MIGRATION_COST_NS
+    next_balance: int = 0
+    idle_balance: bool = False
+    tick_stopped: bool = False
+    #: jiffy up to which an idle CPU keeps ticking (RCU)
+    keep_tick: int = 0
+    nohz_balance_kick: bool = False
+    #: the CPU that its pass as idle balancer looks at next
+    ilb_next: int | None = None
+    active_balance: bool = False
+    push_cpu: int = -1
+    #: the migration thread is queued or running (counts in nr_running)
+    stopper: bool = False
+    #: page counters of this CPU changed since they were last folded into the machine's
+    touched: bool = False
+    wake_list: list[Task] = field(default_factory=list)
+    #: domains of this CPU, innermost first
+    sd: list[Any] = field(default_factory=list)

@@ -1,0 +1,1 @@
+"""Recordings of real kernels beside replays of the same workload."""

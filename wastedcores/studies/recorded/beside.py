@@ -1,0 +1,98 @@
+"""One recording and a replay of the same workload as two runs, for the figures that lay runs side by side.
+
+Interface::
+
+    recorded, replayed = beside("group-imbalance-buggy", seed=1)        a bundled recording
+    recorded, replayed = beside("gc-sgc-64cpu", 1, "path/to/recordings")
+    fg.side_by_side(recorded.scene, replayed.scene, windows(recorded, replayed))
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wastedcores.analysis.run import Run
+from wastedcores.errors import UsageError
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator import replay
+from wastedcores.studies.recorded.recordings import KINDS, Recording
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.datasets import fetch
+from wastedcores.trace.header import CPUS_KEY, KERNEL_KEY, WINDOW_KEY
+from wastedcores.trace.io import open_trace
+from wastedcores.trace.trace import Trace
+from wastedcores.workload.scenarios import scenario
+
+#: entry of a bundled recording's provenance that names the run it was made of
+RECORDING_KEY = "recording"
+
+
+def beside(name: str, seed: int = 1, folder: str | Path = "") -> tuple[Run, Run]:
+    """A recording, and a replay of its workload on its machine under its kernel.
+
+    Parameters
+    ----------
+    name
+        A run of ``folder``, or a bundled recording of 64 CPUs (``wastedcores data`` lists them).
+    seed
+        Of the replay.
+    folder
+        Where recordings lie, as the recorder writes them.
+
+    Returns
+    -------
+    recorded, replayed
+        Both bounded by the measured window and the CPUs that count.
+
+    Raises
+    ------
+    UsageError
+        A data set that is no recording of a workload that can be replayed.
+    """
+    if folder and (Path(folder) / name).is_dir():
+        recording = Recording.read(Path(folder) / name)
+        trace, kind, given = recording.trace, recording.kind, recording.parameters
+        machine, kernel = recording.machine, recording.kernel
+        window = recording.window
+    else:
+        # bundled recordings have the parameters that the scenarios have by themselves
+        trace, given, window = open_trace(fetch(name)), {}, None
+        kind, machine, kernel = _of(trace, name)
+    w = scenario(f"recorded-{kind}").workload(machine, seed, given)
+    r = replay(w, machine, kernel, seed)
+    counted = [c for n in w.counted_nodes or () for c in machine.cpus_of_node(n)]
+    cpus = format_cpulist(counted)
+    if window is not None:
+        trace = _bounded(trace, window, cpus)
+    replayed = _bounded(r.trace, (r.summary.start_ns, r.summary.end_ns), cpus)
+    return Run.of(trace, "recorded"), Run.of(replayed, f"replayed, seed {seed}")
+
+
+def _bounded(trace: Trace, window: tuple[int, int], cpus: str) -> Trace:
+    """The trace with its measured window, and the CPUs that count, in its header."""
+    said = {WINDOW_KEY: " | ".join(f"{ns / 1e9:.9f}" for ns in window)}
+    said |= {CPUS_KEY: cpus} if cpus else {}
+    header = trace.header.model_copy(update={"provenance": trace.header.provenance | said})
+    return Trace(trace.events, header)
+
+
+def _of(trace: Trace, name: str) -> tuple[str, Machine, KernelModel]:
+    named: dict[str, Any] = trace.header.provenance
+    kind = named.get(RECORDING_KEY, "")[:2]  # gi-..., lu1ms-..., db64-...
+    if kind not in KINDS or KERNEL_KEY not in named:
+        raise UsageError(
+            f"{name}: does not say which workload it is a recording of; take one of the guest's recordings, such as "
+            "group-imbalance-buggy, or a run of a folder of recordings."
+        )
+    return (
+        kind,
+        Machine.preset(f"bd-paper-{trace.header.cpus}"),
+        KernelModel.named(named[KERNEL_KEY]),
+    )
+
+
+def windows(*runs: Run) -> tuple[tuple[int, int], ...]:
+    """The measured window of each run, ns, as ``side_by_side`` takes them."""
+    return tuple((r.result.start_ns, r.result.end_ns) for r in runs)

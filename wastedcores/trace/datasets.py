@@ -1,0 +1,127 @@
+"""Data sets by name: bundled ones from the package, others fetched once and checked against their SHA-256."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from wastedcores.errors import DatasetError, WastedCoresError
+from wastedcores.files import datasets as folder
+
+#: overrides the user's cache folder
+CACHE_VARIABLE = "WASTEDCORES_DATA_DIR"
+SUFFIX = ".parquet"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the registry: file name, SHA-256, and where to fetch it (None: bundled)."""
+
+    file: str
+    sha256: str
+    url: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the data set."""
+        return self.file.removesuffix(SUFFIX)
+
+
+def registry(path: Path | None = None) -> dict[str, Entry]:
+    """Every data set of the registry, by name.
+
+    Raises
+    ------
+    DatasetError
+        A line that is not ``file sha256:digest [url]``; names the line.
+    """
+    path = path or folder() / "registry.txt"
+    entries: dict[str, Entry] = {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        digest = words[1].removeprefix("sha256:") if len(words) > 1 else ""
+        if (
+            len(words) not in (2, 3)
+            or len(digest) != 64
+            or not set(digest) <= set("0123456789abcdef")
+        ):
+            raise DatasetError(
+                f"{path.name}, line {number}: expected `file sha256:<64 hex digits> [url]`, got {line.strip()!r}."
+            )
+        entry = Entry(words[0], digest, words[2] if len(words) == 3 else None)
+        entries[entry.name] = entry
+    return entries
+
+
+def fetch(name: str | Path) -> Path:
+    """Path of a trace: a file that exists, else the data set of that name, checked.
+
+    Raises
+    ------
+    DatasetError
+        Neither a file nor a data set, a damaged data set, or one that cannot be fetched.
+    """
+    given = Path(name)
+    if given.exists():
+        return given
+    entries = registry()
+    entry = entries.get(str(name).removesuffix(SUFFIX))
+    if entry is None:
+        near = difflib.get_close_matches(str(name), list(entries), n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise DatasetError(
+            f"{name}: no such file, and no data set of that name.{hint} `wastedcores data` lists them."
+        )
+    try:
+        bundled = folder() / "small" / entry.file
+    except WastedCoresError:
+        bundled = given
+    if bundled.exists():
+        import pooch
+
+        if pooch.file_hash(str(bundled)) != entry.sha256:
+            raise DatasetError(
+                f"{bundled}: does not match the SHA-256 {entry.sha256[:12]}… of the registry; the file was changed. "
+                "Reinstall the package, or give the file's own path to use it as it is."
+            )
+        return bundled
+    return _download(entry)
+
+
+def cache() -> Path:
+    """Folder of fetched data sets."""
+    import pooch
+
+    return Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("wastedcores"))
+
+
+def _download(entry: Entry) -> Path:
+    import pooch
+
+    if entry.url is None:
+        raise DatasetError(
+            f"{entry.name}: a bundled data set, but the installation lacks it. Reinstall wastedcores."
+        )
+    try:
+        return Path(
+            pooch.retrieve(
+                entry.url,
+                f"sha256:{entry.sha256}",
+                fname=entry.file,
+                path=cache(),
+                progressbar=False,
+            )
+        )
+    except (
+        ValueError,
+        OSError,
+    ) as e:  # requests' errors are OSErrors; a wrong hash is a ValueError
+        reason = str(e).splitlines()[0]
+        raise DatasetError(
+            f"{entry.name}: could not be fetched from {entry.url} into {cache()} ({reason}). Is the network there? "
+            f"{CACHE_VARIABLE} chooses another folder."
+        ) from e

@@ -1,0 +1,267 @@
+"""The head of a ``perf.data`` file: attributes, sample layouts, features, tracepoint formats.
+
+Formats: tools/perf/Documentation/perf.data-file-format.txt, tools/perf/util/header.h (6.1),
+include/uapi/linux/perf_event.h.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from wastedcores.errors import TraceFormatError
+from wastedcores.trace.readers.perf_data import records_jit as pj
+
+_TYPE_TRACEPOINT = 2
+# PERF_SAMPLE_*
+_IP, _TID, _TIME, _ADDR, _READ, _CHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
+    1 << n for n in range(11)
+)
+_IDENTIFIER = 1 << 16
+_SAMPLE_ID_ALL = 1 << 18
+# features, tools/perf/util/header.h
+_TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
+#: more than any recording has: 8192 CPUs, and a tracepoint for each of the kernel's
+_MAX_ATTRIBUTES, _MAX_IDS = 1 << 14, 1 << 20
+#: identifiers within this distance are looked up in one step
+_DENSE = 1 << 16
+_CLOCKS = {0: "realtime", 1: "monotonic", 4: "monotonic_raw", 7: "boottime", 11: "tai"}
+
+
+@dataclass
+class Format:
+    """A tracepoint: its number and its fields by name: (type, offset, bytes)."""
+
+    name: str
+    number: int
+    fields: dict[str, tuple[str, int, int]]
+    print_fmt: str
+
+
+@dataclass
+class PerfHeader:
+    """What stands around the records."""
+
+    data: tuple[int, int]
+    layouts: np.ndarray
+    ids: np.ndarray
+    which: np.ndarray
+    dense: bool
+    formats: dict[str, Format] = field(default_factory=dict)
+    release: str | None = None
+    cpus: int | None = None
+    clock: str | None = None
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def read_header(data: np.ndarray, path: Path) -> PerfHeader:
+    """Take the head apart.
+
+    Raises
+    ------
+    TraceFormatError
+        A piped, foreign-endian, cut or otherwise unusable file; or one without tracepoints of the scheduler.
+    """
+    raw = data[:104].tobytes()
+    if len(raw) < 104 or struct.unpack_from("<Q", raw, 8)[0] != 104:
+        raise TraceFormatError(
+            f"{path}: a perf.data file with a head this reader does not know (written to a pipe?). Record with "
+            "`perf record -o FILE`, or import the text: perf script --show-lost-events -F +cpu -i FILE > FILE.txt."
+        )
+    attr_size, attrs_at, attrs_size, data_at, data_size = struct.unpack_from("<5Q", raw, 16)
+    bits = int.from_bytes(raw[72:104], "little")
+    if data_size == 0 or data_at + data_size > len(data):
+        raise TraceFormatError(
+            f"{path}: its data should reach to byte {data_at + data_size}, the file has {len(data)} (perf writes the "
+            "size when it ends). It is cut short or was not closed: `perf inject -i FILE -o NEW` may save it."
+        )
+    samples = _attributes(data, (attr_size, attrs_at, attrs_size), path)
+    header = PerfHeader((data_at, data_at + data_size), *samples)
+    _features(data, data_at + data_size, bits, header, path)
+    return header
+
+
+def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:
+    """``size`` bytes as u64, as far as there are any."""
+    raw = data[at : at + size].tobytes()
+    return np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
+
+
+def _attributes(
+    data: np.ndarray, where: tuple[int, int, int], path: Path
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """Layouts, and which of them a sample has: see :func:`~wastedcores.trace.readers.perf_data.records_jit.index`."""
+    size, at, total = where
+    if size < 64 or size > 1024 or at + total > len(data) or total // size > _MAX_ATTRIBUTES:
+        raise TraceFormatError(
+            f"{path}: {total} bytes of event attributes, {size} each, at byte {at}; expected up to {_MAX_ATTRIBUTES} of "
+            "64 to 1024 bytes inside the file. Its head is damaged: record again."
+        )
+    layouts: list[tuple[int, ...]] = []
+    pairs: list[tuple[int, int]] = []
+    for i in range(total // size):
+        raw = data[at + i * size : at + (i + 1) * size].tobytes()
+        kind, _ = struct.unpack_from("<II", raw, 0)
+        sample_type, read_format, flags = struct.unpack_from("<3Q", raw, 24)
+        ids_at, ids_size = struct.unpack_from("<2Q", raw, size - 16)
+        if ids_size > 8 * _MAX_IDS or ids_at + ids_size > len(data):
+            raise TraceFormatError(
+                f"{path}: event attribute {i} has {ids_size} bytes of identifiers at byte {ids_at}; expected up to "
+                f"{8 * _MAX_IDS} inside the file. Its head is damaged: record again."
+            )
+        layout = _layout(sample_type, read_format, flags) if kind == _TYPE_TRACEPOINT else None
+        layout = layout or tuple([-1] * 5 + list(_id_layout(sample_type, flags)))
+        if layout not in layouts:
+            layouts.append(layout)
+        numbers = _numbers(data, ids_at, ids_size)
+        pairs += [(int(n), layouts.index(layout)) for n in numbers]
+    if not any(layout[pj.L_TIME] >= 0 for layout in layouts):
+        raise TraceFormatError(
+            f"{path}: no tracepoint in it was recorded with time, CPU and raw data. Record the scheduler's: "
+            "perf sched record, or perf record -a -R -e 'sched:*'."
+        )
+    if len(layouts) > pj.MAX_LAYOUTS:
+        raise TraceFormatError(
+            f"{path}: {len(layouts)} kinds of sample; expected {pj.MAX_LAYOUTS} at most. Its head is damaged: record "
+            "again."
+        )
+    if len(layouts) == 1:
+        pairs = []
+    pairs.sort()
+    ids = np.array([p[0] for p in pairs], np.uint64)
+    which = np.array([p[1] for p in pairs], np.int32)
+    if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:
+        return np.array(layouts, np.int64), ids, which, False
+    by_distance = np.full(pairs[-1][0] - pairs[0][0] + 1, -1, np.int32)
+    by_distance[(ids - ids[0]).astype(np.int64)] = which
+    return np.array(layouts, np.int64), ids[:1], by_distance, True
+
+
+def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:
+    """Offsets in a sample (perf_event.h, comment at PERF_RECORD_SAMPLE); None if it lacks what is needed."""
+    at = 8
+    found: dict[int, int] = {}
+    for bit in (_IDENTIFIER, _IP, _TID, _TIME, _ADDR, _ID, _STREAM, _CPU, _PERIOD):
+        if sample_type & bit:
+            found[bit] = at
+            at += 8
+    if sample_type & _READ:
+        if read_format & 8:  # a group: as many values as counters
+            return None
+        at += 8 * (1 + bin(read_format & 0b10111).count("1"))
+    chain = at if sample_type & _CHAIN else -1
+    raw = -1 if sample_type & _CHAIN else at
+    if not sample_type & _RAW or any(b not in found for b in (_TIME, _CPU, _TID)):
+        return None
+    return (found[_TIME], found[_CPU], found[_TID], raw, chain, *_id_layout(sample_type, flags))
+
+
+def _id_layout(sample_type: int, flags: int) -> tuple[int, int]:
+    """Where time and CPU stand at the end of the other records, as negative offsets; 0: not there."""
+    if not flags & _SAMPLE_ID_ALL:
+        return 0, 0
+    found = {}
+    at = 0
+    for bit in (_IDENTIFIER, _CPU, _STREAM, _ID, _TIME, _TID):
+        if sample_type & bit:
+            at -= 8
+            found[bit] = at
+    return found.get(_TIME, 0), found.get(_CPU, 0)
+
+
+def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Path) -> None:
+    for number in range(256):
+        if not bits >> number & 1:
+            continue
+        if at + 16 > len(data):
+            raise TraceFormatError(f"{path}: the list of features at byte {at} is cut short.")
+        where, size = struct.unpack("<2Q", data[at : at + 16].tobytes())
+        at += 16
+        if number not in (_TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID):
+            continue
+        if where + size > len(data):
+            raise TraceFormatError(
+                f"{path}: feature {number} at byte {where} lies outside of the file."
+            )
+        section = data[where : where + size].tobytes()
+        if number == _TRACING:
+            header.formats = parse_formats(section.decode("utf-8", "replace"))
+        elif number == _NRCPUS and len(section) >= 8:
+            header.cpus = struct.unpack_from("<2I", section)[1]
+            if header.cpus > pj.MAX_CPUS:
+                raise TraceFormatError(
+                    f"{path}: byte {where + 4}: recorded on a machine of {header.cpus} CPUs, it says; Linux has "
+                    f"{pj.MAX_CPUS} at most. Its head is damaged: record again."
+                )
+        elif number == _CLOCKID and len(section) >= 8:
+            header.clock = _CLOCKS.get(struct.unpack_from("<Q", section)[0])
+        elif number == _RELEASE:
+            header.release = _string(section)
+        elif number == _HOSTNAME:
+            header.notes["source hostname"] = _string(section)
+        elif number == _CMDLINE and len(section) >= 4:
+            header.notes["source cmdline"] = _strings(section)
+
+
+def _string(section: bytes) -> str:
+    return section[4:].split(b"\0")[0].decode("utf-8", "replace")
+
+
+def _strings(section: bytes) -> str:
+    count, at = struct.unpack_from("<I", section)[0], 4
+    words: list[str] = []
+    while len(words) < min(count, 1000) and at + 4 <= len(section):
+        size = struct.unpack_from("<I", section, at)[0]
+        words.append(_string(section[at : at + 4 + size]))
+        at += 4 + size
+    return " ".join(words)
+
+
+def parse_formats(text: str) -> dict[str, Format]:
+    """Tracepoints by name, from the kernel's ``format`` files as perf copies them."""
+    formats: dict[str, Format] = {}
+    for match in re.finditer(
+        r"name: (\w+)\nID: (\d+)\nformat:\n(.*?)\n\nprint fmt: ([^\n]*)", text, re.S
+    ):
+        name, number, body, print_fmt = match.groups()
+        if len(number) > 5 or int(number) > 65535:  # common_type has 16 bits
+            continue
+        fields = {}
+        for declared, offset, size in re.findall(
+            r"field:([^;]*);\s*offset:(\d{1,6});\s*size:(\d{1,6});", body
+        ):
+            words = re.match(r"(.*?)(\w+)(\[[^\]]*\])?$", declared.strip())
+            if words:
+                kind = words.group(1).strip() + (words.group(3) or "")
+                fields[words.group(2)] = (kind, int(offset), int(size))
+        formats.setdefault(name, Format(name, int(number), fields, print_fmt))
+    return formats
+
+
+def state_names(print_fmt: str) -> list[str]:
+    """Every value of prev_state as sched_switch prints it, by number.
+
+    The letters and their bits differ from kernel to kernel; the print format has them, and the bit above them is
+    the "+" of a preempted task (include/trace/events/sched.h: TASK_STATE_MAX up to 4.13, TASK_REPORT_MAX since).
+    """
+    letters = {
+        int(v, 16 if v.startswith("0x") else 10): t
+        for v, t in re.findall(r"\{ *(0x[0-9a-f]{1,9}|\d{1,9}), *\"([^\"]*)\" *\}", print_fmt)
+    }
+    letters.pop(0, None)
+    if not letters or any(v & (v - 1) for v in letters) or max(letters) > 1 << 14:
+        letters = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
+    names, known = [""], 0
+    for bit in (1 << n for n in range(max(letters).bit_length())):
+        letter = letters.get(bit)
+        known |= bit if letter else 0
+        names += [(f"{n}|{letter}" if n else letter) if letter else n for n in names]
+    rest = [value & ~known for value in range(len(names))]
+    if any(rest):
+        names = ["|".join(filter(None, (n, hex(r) if r else ""))) for n, r in zip(names, rest, strict=True)]  # fmt: skip
+    names[0] = "R"
+    return names + [n + "+" for n in names]

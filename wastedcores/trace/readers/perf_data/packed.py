@@ -1,0 +1,64 @@
+"""Records that ``perf record -z`` packed."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.readers.perf_data import records_jit as pj
+from wastedcores.trace.readers.support.bytes_jit import PADDING
+
+
+def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
+    """True if there is a PERF_RECORD_COMPRESSED; perf puts them between few others, so the first will show."""
+    at = begin
+    raw = memoryview(data)  # type: ignore[arg-type]
+    while at + 8 <= end:
+        kind, _, size = struct.unpack_from("<IHH", raw, at)
+        if kind in (pj.R_COMPRESSED, pj.R_COMPRESSED2):
+            return True
+        if kind == pj.R_SAMPLE or size < 8:
+            return False
+        at += size
+    return False
+
+
+def decompress(
+    data: np.ndarray, begin: int, end: int, plain: Any, path: Path
+) -> tuple[np.ndarray, int, int]:
+    """Write all records plainly to a temporary file and map that; the stream of zstd runs through all of them."""
+    stream = zstandard.ZstdDecompressor().decompressobj(write_size=1 << 20)
+    at = begin
+    try:
+        while at + 8 <= end:
+            head = data[at : at + 16].tobytes()
+            kind, size = int.from_bytes(head[:4], "little"), int.from_bytes(head[6:8], "little")
+            if size < 8:
+                raise TraceFormatError(
+                    f"{path}: byte {at}: a record of {size} bytes; expected 8 or more."
+                )
+            if kind == pj.R_COMPRESSED:
+                plain.write(stream.decompress(data[at + 8 : at + size].tobytes()))
+            elif kind == pj.R_COMPRESSED2:
+                length = int.from_bytes(head[8:16], "little")
+                plain.write(stream.decompress(data[at + 16 : at + 16 + length].tobytes()))
+            else:
+                plain.write(data[at : at + size].tobytes())
+            at += size
+    except OSError as e:
+        raise WastedCoresError(
+            f"{path}: unpacking its compressed records to {tempfile.gettempdir()} failed ({e.strerror or e}). "
+            "Set TMPDIR to a folder with room."
+        ) from e
+    except zstandard.ZstdError as e:
+        raise TraceFormatError(f"{path}: byte {at}: a compressed record is damaged ({e}).") from e
+    length = plain.tell()
+    plain.write(bytes(PADDING))
+    plain.flush()
+    return np.memmap(plain, np.uint8, "r"), 0, length

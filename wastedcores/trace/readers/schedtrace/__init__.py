@@ -1,0 +1,1 @@
+"""The file that this project's own collectors write."""

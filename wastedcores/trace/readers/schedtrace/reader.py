@@ -1,0 +1,400 @@
+"""The collectors' file: one JSON line, then blocks of 16-byte records (collectors/wastedcores.h).
+
+The constants here are the package's half of the contract; tests/collectors/test_contract.py compares them with the C header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.readers.schedtrace.names import Names
+from wastedcores.trace.readers.schedtrace.records import (
+    BUILD,
+    I64,
+    KINDS,
+    TASK_STATES,
+    U64,
+    Around,
+    bits,
+)
+from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.held import Held
+from wastedcores.trace.schema import KIND_DTYPE
+
+FORMAT = "wastedcores.schedtrace"
+MAGIC = b'{"format": "wastedcores.schedtrace"'
+VERSION = 1
+BLOCK_MAGIC = 0x31424357
+BLOCK = np.dtype(
+    [
+        ("magic", "<u4"),
+        ("type", "<u2"),
+        ("cpu", "<u2"),
+        ("bytes", "<u4"),
+        ("round", "<u4"),
+        ("now", "<u8"),
+        ("seq", "<u8"),
+        ("lost", "<u8"),
+    ]
+)
+RECORD = np.dtype([("w0", "<u8"), ("w1", "<u8")])
+TASK = np.dtype(
+    [
+        ("ts", "<u8"),
+        ("pid", "<u4"),
+        ("tgid", "<u4"),
+        ("cpu", "<u4"),
+        ("rq_nr", "<u4"),
+        ("state", "<u2"),
+        ("prio", "<u2"),
+        ("allowed", "<u4"),
+        ("comm", "S16"),
+    ]
+)
+COUNTERS = np.dtype([("seen", "<u8"), ("written", "<u8"), ("lost", "<u8"), ("overwritten", "<u8")])
+EVENTS_BLOCK, TASKS_BLOCK, COUNTERS_BLOCK, END_BLOCK = 1, 2, 3, 4
+#: Records decoded at a time.
+BATCH_RECORDS = 1 << 19
+
+
+@dataclass
+class Source(Held):
+    """The file while it is read; what text readers' sources say of theirs."""
+
+    path: Path
+    sha256: str | None = None
+    lines: int = 0
+    cut_line: tuple[int, str] | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def blocks(self) -> Iterator[tuple[np.void, bytes]]:
+        """(block header, payload), as far as they are whole; sets ``sha256`` at the end.
+
+        Raises
+        ------
+        TraceFormatError
+            The first line is not one of ours, or a block begins wrongly.
+        """
+        digest = hashlib.sha256()
+        try:
+            with self.hold(self.path.open("rb")) as f:
+                line = f.readline(1 << 20)
+                digest.update(line)
+                self.meta = _header(line, self.path)
+                yield from self._rest(f, digest)
+        except OSError as e:
+            raise WastedCoresError(f"{self.path}: cannot be read ({e.strerror}).") from e
+        self.sha256 = digest.hexdigest()
+
+    def _rest(self, f: IO[bytes], digest: Any) -> Iterator[tuple[np.void, bytes]]:
+        while raw := f.read(BLOCK.itemsize):
+            digest.update(raw)
+            if len(raw) < BLOCK.itemsize:
+                return
+            block = np.frombuffer(raw, BLOCK)[0]
+            if block["magic"] != BLOCK_MAGIC:
+                at = f.tell() - BLOCK.itemsize
+                raise TraceFormatError(
+                    f"{self.path}, byte {at}: expected the beginning of a block, found {raw[:4].hex()}. The file is "
+                    "damaged from here on; cut it there (truncate -s) to read what comes before."
+                )
+            payload = f.read(int(block["bytes"]))
+            digest.update(payload)
+            if len(payload) < block["bytes"]:
+                return
+            self.lines += 1
+            yield block, payload
+
+
+def _header(line: bytes, path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads(line)
+    except ValueError as e:
+        raise TraceFormatError(
+            f"{path}, line 1: the header of a capture is cut short or damaged ({e})."
+        ) from e
+    if meta.get("version") != VERSION or meta.get("record_bytes") != RECORD.itemsize:
+        raise TraceFormatError(
+            f"{path}: a capture of version {meta.get('version')} with {meta.get('record_bytes')}-byte records; this "
+            f"wastedcores reads version {VERSION} with {RECORD.itemsize}. Upgrade: pip install -U wastedcores."
+        )
+    return meta
+
+
+def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
+    """Event tables, each in order of time, overlapping its neighbours by what a drain of all CPUs takes.
+
+    Parameters
+    ----------
+    source
+        The file.
+    facts
+        Filled on the way; complete when the iterator is exhausted.
+    """
+    run: _Reading | None = None
+    held: list[tuple[int, bytes]] = []
+    size, round_ = 0, 0
+    for block, payload in source.blocks():
+        run = run or _reading(source, facts)
+        kind = int(block["type"])
+        if kind == EVENTS_BLOCK:
+            # only between rounds is everything older on every CPU here
+            if int(block["round"]) != round_ and size >= BATCH_RECORDS * RECORD.itemsize:
+                yield from run.slices(held)
+                held, size = [], 0
+            round_ = int(block["round"])
+            held.append((int(block["cpu"]), payload))
+            size += len(payload)
+            run.lost[int(block["cpu"])] = int(block["lost"])
+            run.now = int(block["now"])
+        elif kind == TASKS_BLOCK and run.flight:
+            run.restricted = payload
+        elif kind == TASKS_BLOCK:
+            yield run.tasks(payload)
+        elif kind == COUNTERS_BLOCK:
+            for cpu, row in enumerate(
+                np.frombuffer(payload, COUNTERS, len(payload) // COUNTERS.itemsize)
+            ):
+                run.lost[cpu] = int(row["lost"])
+        elif kind == END_BLOCK:
+            run.end = _end(payload)
+    run = run or _reading(source, facts)
+    if held:
+        yield from run.slices(held)
+    yield run.finish()
+
+
+def _end(payload: bytes) -> dict[str, Any]:
+    try:
+        end = json.loads(payload)
+    except ValueError:
+        end = None
+    return end if isinstance(end, dict) else {"why": "its last block is damaged"}
+
+
+def _reading(source: Source, facts: Facts) -> _Reading:
+    try:
+        return _Reading(source.meta, facts)
+    except (KeyError, TypeError, ValueError) as e:
+        raise TraceFormatError(
+            f"{source.path}, line 1: the header of a capture lacks a field or has a wrong one ({e!r}). The file is "
+            "damaged."
+        ) from e
+
+
+class _Reading:
+    """Decodes blocks; keeps names and losses."""
+
+    def __init__(self, meta: dict[str, Any], facts: Facts) -> None:
+        self.meta, self.facts = meta, facts
+        self.t0 = int(meta["t0_ns"])
+        self.words = int(meta.get("mask_words", 1))
+        self.flight = meta.get("flight_s") is not None
+        self.names = Names()
+        self.lost: dict[int, int] = {}
+        self.told: dict[int, int] = {}
+        self.running: dict[int, int] = {}
+        self.unseen = 0
+        self.now = 0
+        self.line = 0
+        self.restricted = b""
+        self.end: dict[str, Any] | None = None
+        facts.kernel_release = meta.get("kernel")
+        facts.clock = meta.get("clock")
+        facts.cpus = int(meta["cpus"])
+        self.kinds = frozenset(meta.get("events", ()))
+        self.online = len(meta["cpus_online"])
+        facts.every_switch = "switch" in self.kinds
+
+    def tasks(self, payload: bytes) -> pl.DataFrame:
+        """The state at the start: one task_state per task, one nr_running per runqueue."""
+        rows, mask = self._task_rows(payload)
+        ts = rows["ts"].astype(np.int64) + self.t0
+        comm = [c.decode(errors="replace") for c in rows["comm"].tolist()]
+        self.names.start(rows["pid"], comm)
+        words = np.array(TASK_STATES)
+        tasks = pl.DataFrame(
+            {
+                "ts_ns": ts,
+                "kind": pl.repeat("task_state", rows.size, eager=True),
+                "cpu": rows["cpu"].astype(np.int32),
+                "pid": rows["pid"].astype(np.int32),
+                "prev_state": words[np.minimum(rows["state"], 2)].tolist(),
+                "comm": comm,
+                "prio": rows["prio"].astype(np.int16),
+                "cpu_mask": mask,
+            }
+        )
+        known = rows["rq_nr"] != 0xFFFFFFFF
+        _, one = np.unique(rows["cpu"][known], return_index=True)
+        queues = pl.DataFrame(
+            {
+                "ts_ns": ts[known][one],
+                "kind": pl.repeat("nr_running", one.size, eager=True),
+                "cpu": rows["cpu"][known][one].astype(np.int32),
+                "nr_running": rows["rq_nr"][known][one].astype(np.int32),
+            }
+        )
+        if "nr_running" not in self.kinds:
+            queues = queues.clear()
+        return _finish([tasks, queues])
+
+    def masks(self, payload: bytes, at_ns: int) -> pl.DataFrame:
+        """Of a flight recorder only who may not run everywhere; told at its beginning."""
+        rows, mask = self._task_rows(payload)
+        self.names.start(rows["pid"], [c.decode(errors="replace") for c in rows["comm"].tolist()])
+        keep = np.flatnonzero(rows["allowed"] < self.online)
+        table = pl.DataFrame(
+            {
+                "ts_ns": np.full(keep.size, at_ns, np.int64),
+                "kind": pl.repeat("affinity", keep.size, eager=True),
+                "pid": rows["pid"][keep].astype(np.int32),
+                "comm": [rows["comm"][i].decode(errors="replace") for i in keep],
+                "cpu_mask": [mask[i] for i in keep],
+            }
+        )
+        return _finish([table])
+
+    def _task_rows(self, payload: bytes) -> tuple[np.ndarray, list[bytes]]:
+        dtype = np.dtype([("task", TASK), ("mask", f"V{8 * self.words}")])
+        whole = np.frombuffer(payload, dtype, count=len(payload) // dtype.itemsize)
+        return whole["task"], [m.tobytes() for m in whole["mask"]]
+
+    def slices(self, held: list[tuple[int, bytes]]) -> Iterator[pl.DataFrame]:
+        """Records of several blocks, in order of time, about a batch of them at a time."""
+        blocks = [(c, np.frombuffer(p, RECORD, len(p) // RECORD.itemsize)) for c, p in held]
+        blocks = [(c, r) for c, r in blocks if r.size]
+        if not blocks:
+            return
+        stamps = [r["w0"] & np.uint64(0xFFFFFFFFFFFF) for _, r in blocks]
+        low, high = min(int(t.min()) for t in stamps), max(int(t.max()) for t in stamps) + 1
+        parts = max(1, sum(r.size for _, r in blocks) // BATCH_RECORDS)
+        edges = np.linspace(low, high, parts + 1).astype(np.uint64)
+        edges[-1] = high
+        # a record's companions (names, masks) have its time, so no edge parts them
+        cuts = [np.maximum.accumulate(np.searchsorted(t, edges)) for t in stamps]
+        for k, t in zip(cuts, stamps, strict=True):
+            k[0], k[-1] = 0, t.size
+        for i in range(parts):
+            pieces = [(c, r[k[i] : k[i + 1]]) for (c, r), k in zip(blocks, cuts, strict=True)]
+            pieces = [(c, r) for c, r in pieces if r.size]
+            if pieces:
+                yield self.events(pieces, self.line)
+                self.line += sum(r.size for _, r in pieces)
+
+    def events(self, held: list[tuple[int, np.ndarray]], line: int) -> pl.DataFrame:
+        """Records of several CPUs, in order of time."""
+        records = np.concatenate([r for _, r in held])
+        cpu = np.repeat(np.array([c for c, _ in held], np.int32), [r.size for _, r in held])
+        w0, w1 = records["w0"], records["w1"]
+        ts = (w0 & np.uint64(0xFFFFFFFFFFFF)).astype(np.int64) + self.t0
+        kind = (w0 >> np.uint64(48) & np.uint64(31)).astype(np.int8)
+        x = (w0 >> np.uint64(53)).astype(np.int64)
+        self.names.learn(ts, kind, w1, x, KINDS)
+        frames = [self._unseen(ts, kind, w1, cpu, line)]
+        if self.restricted:
+            frames.append(self.masks(self.restricted, int(ts.min())))
+            self.restricted = b""
+        for name, build in BUILD.items():
+            at = np.flatnonzero(kind == KINDS[name])
+            if at.size:
+                columns = build(w1[at], x[at], cpu[at], Around(kind, w1, at))
+                columns["ts_ns"], columns["kind"] = ts[at], pl.repeat(name, at.size, eager=True)
+                columns["line"] = at + line
+                self.names.fill(columns, cpu[at])
+                frames.append(pl.DataFrame(columns))
+        self.names.settle()
+        at = np.flatnonzero(kind == KINDS["lost"])
+        for c, n in zip(cpu[at].tolist(), w1[at].tolist(), strict=True):
+            self.told[c] = self.told.get(c, 0) + n
+        return _finish(frames)
+
+    def _unseen(
+        self, ts: I64, kind: NDArray[np.int8], w1: U64, cpu: NDArray[np.int32], line: int
+    ) -> pl.DataFrame:
+        """Switches that must have been but were not seen: a CPU stops another task than the one it last started.
+
+        Seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer; without this
+        they would seem to wait for ever. The task is taken as asleep, at the latest possible moment.
+        """
+        at = np.flatnonzero(kind == KINDS["switch"])
+        rows: list[tuple[int, int, int, int, int]] = []
+        for c in np.unique(cpu[at]).tolist():
+            mine = at[cpu[at] == c]
+            mine = mine[np.argsort(ts[mine], kind="stable")]
+            out, new = bits(w1[mine], 0, 22), bits(w1[mine], 22, 22)
+            before = np.concatenate([[self.running.get(c, int(out[0]))], new[:-1]])
+            self.running[c] = int(new[-1])
+            if not self.lost.get(c):
+                for i in np.flatnonzero(before != out).tolist():
+                    where = int(mine[i])
+                    rows.append((int(ts[where]), c, int(out[i]), int(before[i]), where + line))
+        self.unseen += len(rows)
+        names = ("ts_ns", "cpu", "pid", "prev_pid", "line")
+        types = (pl.Int64, pl.Int32, pl.Int32, pl.Int32, pl.Int64)
+        table = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row")
+        return table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
+
+    def finish(self) -> pl.DataFrame:
+        """Losses nobody has told yet, and how the capture ended."""
+        facts, meta = self.facts, self.meta
+        for cpu, n in self.lost.items():
+            if n:
+                facts.lost[cpu] = n
+        notes = facts.notes
+        if self.end is None:
+            notes["cut"] = (
+                "the capture was cut: its end is missing (the collector was killed, or the machine went down)"
+            )
+        else:
+            notes["ended"] = str(self.end.get("why", ""))
+        notes["snapshot"] = str(meta.get("snapshot", ""))
+        if meta.get("missing"):
+            notes["missing"] = ", ".join(meta["missing"])
+        if self.unseen:
+            notes["unseen_switches"] = (
+                f"{self.unseen} switches that must have been were not recorded (this kernel hides some); they were put in"
+            )
+        if meta.get("delayed_dequeue"):
+            notes["nr_running"] = (
+                "counts sleeping tasks that delayed dequeue leaves on the runqueue for a while (Linux 6.12 and later); "
+                "switch and wakeup events tell who really waits"
+            )
+        if self.flight:
+            notes["flight_recorder"] = f"the last {meta['flight_s']} s before it was written"
+        open_loss = {c: n - self.told.get(c, 0) for c, n in self.lost.items()}
+        untold = {c: n for c, n in open_loss.items() if n > 0}
+        table = pl.DataFrame(
+            {
+                "ts_ns": [self.t0 + self.now] * len(untold),
+                "kind": ["lost"] * len(untold),
+                "cpu": list(untold),
+                "value": list(untold.values()),
+            },
+            schema={"ts_ns": pl.Int64, "kind": pl.String, "cpu": pl.Int32, "value": pl.Int64},
+        )
+        return _finish([table])
+
+
+def _finish(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    if not frames:
+        return pl.DataFrame(schema={"ts_ns": pl.Int64, "kind": KIND_DTYPE, "line": pl.Int64})
+    whole = []
+    for frame in frames:
+        number = [] if "line" in frame.columns else [pl.lit(0, pl.Int64).alias("line")]
+        table = frame.with_columns(pl.col("kind").cast(KIND_DTYPE), *number)
+        if "cpu_mask" in frame.columns:  # a mask whose words were overwritten
+            table = table.filter(pl.col("cpu_mask").is_not_null())
+        whole.append(table)
+    table = pl.concat(whole, how="diagonal_relaxed")
+    return table.sort("ts_ns", "line", maintain_order=True)

@@ -1,0 +1,1 @@
+"""What several readers share: blocks of text, columns, names, threads that read ahead."""

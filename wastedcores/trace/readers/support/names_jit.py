@@ -1,0 +1,78 @@
+"""Strings of up to 16 bytes, as names of tasks are (TASK_COMM_LEN, include/linux/sched.h), numbered as they are met."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.jit.compile import lean
+from wastedcores.trace.readers.support.bytes_jit import load64
+
+U8 = NDArray[np.uint8]
+U64 = NDArray[np.uint64]
+
+#: longest comm: TASK_COMM_LEN 16 with its zero, include/linux/sched.h
+COMM_MAX = 15
+#: (number of bytes that count) -> mask of a load
+_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
+
+
+def new_names(slots: int = 1 << 15) -> U64:
+    """An empty table of strings, (slots, 5); ``slots`` is a power of two, half of them can be used.
+
+    Columns: first 8 bytes of the string in this slot, the other 8, its number plus 1 (0: free); then, by number, the
+    two halves again. The count is in the last row of column 3, which no number reaches.
+    """
+    return np.zeros((slots, 5), np.uint64)
+
+
+def names_count(names: U64) -> int:
+    """How many strings there are."""
+    return int(names[-1, 3])
+
+
+@lean
+def has_zero(x: np.uint64, n: int) -> bool:
+    """True if one of the lowest ``n`` bytes is zero."""
+    ones = np.uint64(0x0101010101010101)
+    highs = np.uint64(0x8080808080808080)
+    return ((x - ones) & ~x & highs & _MASKS[n]) != 0
+
+
+@lean
+def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
+    """Number of a string of up to 16 bytes, zero filled; -2 if the table is full."""
+    slots = names.shape[0]
+    h = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0x9E3779B97F4A7C15)
+    slot = np.int64(h >> np.uint64(40)) & (slots - 1)
+    while names[slot, 2] != 0:
+        if names[slot, 0] == low and names[slot, 1] == high:
+            return np.int64(names[slot, 2]) - 1
+        slot = (slot + 1) & (slots - 1)
+    count = np.int64(names[slots - 1, 3])
+    if count >= slots // 2:
+        return -2
+    names[slot, 0] = names[count, 3] = low
+    names[slot, 1] = names[count, 4] = high
+    names[slot, 2] = count + 1
+    names[slots - 1, 3] = count + 1
+    return count
+
+
+@lean
+def intern_all(halves: U64, names: U64) -> None:
+    """Number strings, (strings, 2) by their halves, in a table that has room for them, in their order."""
+    for i in range(halves.shape[0]):
+        intern_words(halves[i, 0], halves[i, 1], names)
+
+
+@lean
+def intern(b: U8, i: int, n: int, names: U64) -> Any:
+    """Number of the string of ``n`` <= 16 bytes at ``i``; -2 if the table is full or a zero byte is in it."""
+    low = load64(b, i) & _MASKS[min(n, 8)]
+    high = load64(b, i + 8) & _MASKS[max(n - 8, 0)]
+    if has_zero(low, min(n, 8)) or has_zero(high, max(n - 8, 0)):
+        return -2
+    return intern_words(low, high, names)

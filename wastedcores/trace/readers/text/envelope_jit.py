@@ -1,0 +1,97 @@
+"""What stands before the event in a line of ftrace text or perf script.
+
+Formats: kernel/trace/trace_output.c:trace_print_context (4.1 ... 6.18), tools/perf/builtin-script.c:
+perf_sample__fprintf_start.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.jit.compile import lean
+from wastedcores.trace.readers.support.bytes_jit import number
+from wastedcores.trace.readers.support.names_jit import COMM_MAX
+
+U8 = NDArray[np.uint8]
+
+#: more do not fit 63 bits of nanoseconds
+MAX_SECONDS = 2**63 // 10**9 - 1
+
+
+@lean
+def _stamp(b: U8, i: int) -> tuple[int, int]:
+    """``seconds.fraction: `` at ``i``: (ns, end), end 0 if it is not so."""
+    sec, j = number(b, i)
+    if j == i or j - i > 10 or sec > MAX_SECONDS or b[j] != 46:
+        return 0, 0
+    frac, k = number(b, j + 1)
+    n = k - j - 1
+    if n < 1 or n > 9 or b[k] != 58 or b[k + 1] != 32:
+        return 0, 0
+    for _ in range(9 - n):
+        frac *= 10
+    return sec * 1_000_000_000 + frac, k + 2
+
+
+@lean
+def spaces(b: U8, i: int) -> int:
+    """Where the spaces at ``i`` end."""
+    while b[i] == 32:
+        i += 1
+    return i
+
+
+@lean
+def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int]:
+    """What stands between "[cpu]" and the event's name: (ns, place of the name), place 0 if it is not so."""
+    i = spaces(b, i)
+    ns, at = _stamp(b, i)
+    if at == 0 and not perf:  # ftrace's flag characters
+        j = i
+        while b[j] > 32 and j - i < 7:
+            j += 1
+        if 4 <= j - i <= 6 and b[j] == 32:
+            ns, at = _stamp(b, spaces(b, j))
+    return ns, spaces(b, at) if at else 0
+
+
+@lean
+def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, int]:
+    """(comm begin, comm end, pid, cpu, ns, place of the event's name), the last 0 if the line is not understood.
+
+    The comm comes first and may hold anything, so the first "[cpu]" with a whole envelope around it is taken.
+    """
+    first = spaces(b, start)
+    i = first
+    while b[i] != 10 and i - first < 64:
+        if b[i] != 91:
+            i += 1
+            continue
+        cpu, j = number(b, i + 1)
+        at = ns = 0
+        if i + 1 < j <= i + 5 and b[j] == 93 and b[j + 1] == 32:
+            ns, at = _after_cpu(b, j + 1, perf)
+        if at == 0:
+            i += 1
+            continue
+        # backwards: spaces, the pid, then "-" (ftrace) or spaces (perf)
+        k = i
+        while k > first and b[k - 1] == 32:
+            k -= 1
+        pid_end = k
+        while k > first and 48 <= b[k - 1] <= 57:
+            k -= 1
+        if k == pid_end or pid_end == i or k <= first or pid_end - k > 9:
+            break
+        pid, _ = number(b, k)
+        k -= 1
+        if b[k] != (32 if perf else 45):
+            break
+        if perf:
+            while k > first and b[k - 1] == 32:
+                k -= 1
+        if k - first > COMM_MAX:
+            break
+        return first, k, pid, cpu, ns, at
+    return 0, 0, 0, 0, 0, 0

@@ -1,0 +1,47 @@
+"""Text of ``perf script``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+
+import polars as pl
+
+from wastedcores.trace.readers.support.blocks import TextSource
+from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.text.lines import Dialect, read_lines
+
+#: tools/perf/builtin-script.c:perf_sample__fprintf_start (6.1): "%16s " comm, "%7d " tid or "%7d/%-7d " pid/tid,
+#: "[%03d] " cpu, "%5lu.%06lu: " time (%09lu with --ns), an optional period, "%*s: " event.
+ENVELOPE = (
+    r"^ *(?P<comm>.*?) +(?:\d+/)?(?P<pid>-?\d{1,9}) +\[(?P<cpu>\d{1,9})\] +"
+    r"(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?:\d+ +)?(?P<name>[\w.-]+:[\w.:-]+|[\w./,=-]+): ?(?P<payload>.*)$"
+)
+
+DIALECT = Dialect(
+    perf=True,
+    envelope=ENVELOPE,
+    # call chains (indented addresses), side-band records
+    noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
+    lost=(
+        r"\[(?P<cpu>\d{1,4})\] +(?P<sec>\d{1,9})\.(?P<frac>\d{1,9}): PERF_RECORD_LOST(?:_SAMPLES)? lost (?P<n>\d{1,12})"
+    ),
+    hint=(
+        "Expected 'comm pid [cpu] seconds.fraction: event: fields'. If the [cpu] column is missing, print it: "
+        "perf script -F +cpu --show-lost-events."
+    ),
+)
+
+
+#: as above without the [cpu] column: recognised, so that the message can say what is missing
+NO_CPU = r"^ *\S.*? +(?:\d+/)?-?\d+ +\d+\.\d{6,9}: +(?:\d+ +)?[\w-]+:[\w-]+: "
+
+
+def looks_like(line: str) -> bool:
+    """True if this is a line of perf script output."""
+    return bool(re.match(rf"# captured on\s*:|{NO_CPU}", line) or re.match(ENVELOPE, line))
+
+
+def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
+    """Yield event tables (schema columns and ``line``) in file order."""
+    yield from read_lines(source, facts, DIALECT)

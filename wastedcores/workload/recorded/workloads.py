@@ -1,0 +1,267 @@
+"""The workloads of the guest recordings, as their README describes them, for any machine.
+
+Each function takes the machine, the seed and the parameters that ``--set`` can change, and returns a Workload. What
+the recorder's own processes cost (48 us for a fork, 20 us for a thread) was read off the recordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wastedcores.errors import WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.recorded.guest import (
+    FORK_NS,
+    MS,
+    SETSID_NS,
+    US,
+    background,
+    recorder_cpu,
+    start_ns,
+)
+from wastedcores.workload.script import Script
+from wastedcores.workload.threads import Creation
+
+SECOND = 1_000_000_000
+#: a unit of work of the pure loops
+UNIT_NS = 200_000
+#: between the hogs and the rest
+HOGS_FIRST_NS = 300 * MS
+#: between the birth of the shell and what it is there for
+SHELL_FIRST_NS = 200 * MS
+#: the noise alone, before the workers
+NOISE_FIRST_NS = 200 * MS
+#: from one noise thread to the next, as threads are created
+NOISE_NS = 25 * US
+#: setsid(), sched_setaffinity() of the shell; a tick later it would be the recorder's phase no more
+SHELL_NS = 60 * US
+#: fork, SHELL_NS, the stopper that moves the shell, a switch
+BEFORE_SHELL_SLEEPS_NS = 112 * US
+
+
+def _workload(name: str, measure: Measure, nodes: tuple[int, ...] | None = None) -> Workload:
+    """One that begins at a tick; the recorder's phase inside a tick is its own (``start_ns``)."""
+    return Workload(name, measure, nodes, random_phase=False)
+
+
+def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
+    """R processes, each in a session of its own, a while before the rest."""
+    if not hogs:
+        return shell
+    for i in range(hogs):
+        hog = Script().touch().compute(*SETSID_NS).session(w.session())
+        template = w.template(f"R-{i}", hog.loop().compute(SECOND).end(), daemon=True)
+        shell.compute(*FORK_NS).touch().fork(template)
+    return shell.sleep(HOGS_FIRST_NS)
+
+
+def _shell(w: Workload, cpus: Iterable[int]) -> Script:
+    """What the recorder forks: a session of its own, bound to CPUs, then a while of sleep.
+
+    Where fork put the shell its group has been on the queue already when the threads come.
+    """
+    shell = Script().touch().compute(SHELL_NS).session(w.session()).affinity(cpus)
+    return shell.sleep(SHELL_FIRST_NS)
+
+
+def _record(w: Workload, machine: Machine, seed: int, kind: str, shell: Script, start: int) -> None:
+    """The recorder, which forks the shell and waits for it."""
+    cpu = recorder_cpu(machine, seed, kind)
+    rec = Script().affinity(range(machine.cpus)).compute(FORK_NS[0])
+    rec.touch().fork(w.template("shell", shell)).wait_children(0)
+    at = start - BEFORE_SHELL_SLEEPS_NS
+    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=at)
+
+
+def _create_threads(
+    w: Workload, shell: Script, n: int, body: Script, comm: str, daemon: bool = False
+) -> Script:
+    """Create n equal threads, one after the other."""
+    creation = Creation(w)
+    template = creation.template(comm, body, daemon)
+    return creation.create(shell.loop(n), template).end()
+
+
+def _hotplug(w: Workload, machine: Machine, cpu: str, at_ns: int) -> tuple[int | None, int]:
+    """A CPU goes for 300 ms; 300 ms after it is back the rest begins. Which CPU, and when in ns."""
+    if str(cpu) == "none":
+        return None, at_ns
+    if not str(cpu).isdecimal() or int(cpu) >= machine.cpus:
+        raise WorkloadError(
+            f"machine {machine.name!r} has no CPU {cpu} to take offline, only 0-{machine.cpus - 1}; give one, or none"
+        )
+    w.hotplug(at_ns, int(cpu), False)
+    w.hotplug(at_ns + 300 * MS, int(cpu), True)
+    return int(cpu), at_ns + 600 * MS
+
+
+def _pinned_nodes(machine: Machine) -> list[int]:
+    if machine.nodes < 3:
+        raise WorkloadError(
+            f"machine {machine.name!r} has {machine.nodes} nodes; this workload is pinned to nodes 1 and 2"
+        )
+    return [c for node in (1, 2) for c in machine.cpus_of_node(node)]
+
+
+def recorded_gi(
+    machine: Machine,
+    seed: int,
+    jobs: int = 4000,
+    J: int = 0,
+    hogs: int = 2,
+    lo_us: int = 20_000,
+    hi_us: int = 60_000,
+    hotplug: str = "none",
+) -> Workload:
+    """``make -jJ`` of ``jobs`` compilers, each 20-60 ms, beside ``hogs`` R processes (paper 3.1)."""
+    w = _workload("recorded-gi", Measure("make_s", "make start", "make end"))
+    cpu = recorder_cpu(machine, seed, "gi")
+    off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gi"))
+    background(w, machine, seed, "gi", cpu, offline=off)
+    child = w.template(
+        "cc1", Script().touch().compute(lo_us * US, hi_us * US).compute(60 * US).touch()
+    )
+    make = (
+        Script()
+        .touch()
+        .compute(*SETSID_NS)
+        .session(w.session())
+        .loop(jobs)
+        .compute(*FORK_NS)
+        .touch()
+        .fork(child)
+    )
+    make.wait_children((J or machine.cpus) - 1).end().wait_children(0).mark("make end")
+    rec = _hogs(w, Script().affinity(range(machine.cpus)), hogs)
+    rec.mark("make start").compute(*FORK_NS).touch().fork(w.template("make", make))
+    rec.wait_children(hogs)
+    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=start)
+    return w
+
+
+def recorded_gc(
+    machine: Machine,
+    seed: int,
+    n: int = 0,
+    limit_s: float = 3.0,
+    pinned: bool = True,
+    hotplug: str = "none",
+) -> Workload:
+    """A thread a CPU pinned to nodes 1 and 2, created on node 1 (paper 3.2)."""
+    w = _workload(
+        "recorded-gc",
+        Measure("cpus_of_work", "threads start", "threads stop", "ep", UNIT_NS),
+        (1, 2) if pinned else None,
+    )
+    cpus = _pinned_nodes(machine) if pinned else list(range(machine.cpus))
+    first = cpus[:1] if pinned else cpus
+    n = n or len(cpus)
+    work = Script().loop().compute(UNIT_NS).end()
+    off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gc"))
+    cpu = first[0] if pinned else recorder_cpu(machine, seed, "gc")
+    background(w, machine, seed, "gc", cpu, start + SHELL_FIRST_NS, off)
+    shell = _shell(w, first).touch(rcu=True).mark("threads start").affinity(cpus).compute(20 * US)
+    _create_threads(w, shell, n, work, "ep", daemon=True)
+    shell.sleep(int(limit_s * SECOND)).mark("threads stop")
+    _record(w, machine, seed, "gc", shell, start)
+    return w
+
+
+def recorded_ms(
+    machine: Machine, seed: int, n: int = 0, limit_s: float = 3.0, hotplug: str = ""
+) -> Workload:
+    """A CPU goes and comes back, then as many busy processes as CPUs start on node 2 (paper 3.4)."""
+    w = _workload("recorded-ms", Measure("cpus_of_work", "start", "stop", "busy", UNIT_NS))
+    node2 = machine.cpus_of_node(min(2, machine.nodes - 1))
+    middle = str(node2[len(node2) // 2])
+    begin = start_ns(machine, seed, "ms")
+    off, _ = _hotplug(w, machine, str(hotplug) or middle, begin)
+    start = begin + 600 * MS  # also where none goes
+    background(w, machine, seed, "ms", node2[0], start, off)
+    child = w.template("busy", Script().touch().loop().compute(UNIT_NS).end(), daemon=True)
+    shell = Script().touch(rcu=True).mark("start").affinity(range(machine.cpus))
+    shell.loop(n or machine.cpus).compute(*FORK_NS).touch().fork(child).end()
+    shell.sleep(int(limit_s * SECOND)).mark("stop")
+    w.task("shell", shell, session=w.session(), allowed=[node2[0]], cpu=node2[0], start_ns=start)
+    return w
+
+
+def recorded_lu(
+    machine: Machine,
+    seed: int,
+    n: int = 0,
+    work_us: int = 1000,
+    iterations: int = 500,
+    limit_s: float = 4.0,
+    hogs: int = 0,
+    pinned: bool = True,
+    hotplug: str = "none",
+) -> Workload:
+    """Threads that spin at a barrier after every ``work_us`` (NAS lu, paper table 1)."""
+    w = _workload(
+        "recorded-lu", Measure("s_per_iter", "lu start", "lu end", "lu"), (1, 2) if pinned else None
+    )
+    cpus = _pinned_nodes(machine) if pinned else list(range(machine.cpus))
+    n = n or (len(cpus) if pinned else machine.cpus - hogs)
+    first = cpus[:1] if pinned else cpus
+    off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "lu"))
+    cpu = first[0] if pinned else recorder_cpu(machine, seed, "lu")
+    background(w, machine, seed, "lu", cpu, start + SHELL_FIRST_NS, off)
+    meet = w.barrier(n)
+    deadline = start + SHELL_FIRST_NS + (HOGS_FIRST_NS if hogs else 0) + int(limit_s * SECOND)
+    body = Script().loop(iterations, stopped_by=meet).compute(work_us * 1000)
+    body.barrier(meet, "spin", deadline_ns=deadline).end()
+    shell = _hogs(w, _shell(w, first).affinity(cpus), hogs)
+    shell.touch(rcu=True).mark("lu start").compute(20 * US)
+    _create_threads(w, shell, n, body, "lu").wait_children(hogs).mark("lu end")
+    _record(w, machine, seed, "lu", shell, start)
+    return w
+
+
+def recorded_db(
+    machine: Machine,
+    seed: int,
+    n: int = 0,
+    iterations: int = 400,
+    group: int = 0,
+    lo_us: int = 1800,
+    hi_us: int = 2200,
+    noise_period_ms: float = 40.0,
+    hotplug: str = "none",
+) -> Workload:
+    """Workers that meet at a blocking barrier, disturbed by pinned noise (TPC-H, paper 3.3)."""
+    w = _workload("recorded-db", Measure("db_s", "db start", "db end", "db"))
+    n = n or machine.cpus
+    group = group or n
+    if n % group:
+        raise WorkloadError(f"{n} workers do not divide into groups of {group}")
+    cpu = recorder_cpu(machine, seed, "db")
+    off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "db"))
+    background(w, machine, seed, "db", cpu, start + NOISE_FIRST_NS, off)
+    period = int(noise_period_ms * MS)
+    noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
+    # what creates the workers was forked too, before the noise: on kernels with the group construction bug onto node 1, as
+    # recorded, from where fork balancing does not reach every node; it creates the noise first (pids 356 and 357 to 420)
+    forked = start - machine.cpus * NOISE_NS
+    for c in range(machine.cpus):
+        at = forked + (c + 1) * NOISE_NS
+        w.task(f"noise/{c}", noise, allowed=[c], cpu=c, start_ns=at, daemon=True)
+    shell = Script().touch().affinity(range(machine.cpus))
+    shell.compute(machine.cpus * NOISE_NS).sleep(NOISE_FIRST_NS)
+    shell.touch(rcu=True).mark("db start")
+    for _ in range(n // group):
+        meet = w.barrier(group)
+        body = (
+            Script()
+            .loop(iterations)
+            .compute(lo_us * 1000, hi_us * 1000)
+            .barrier(meet, "block")
+            .end()
+        )
+        _create_threads(w, shell, group, body, "db")
+    shell.wait_children(0).mark("db end")
+    rec = Script().affinity(range(machine.cpus)).compute(FORK_NS[0]).touch()
+    rec.fork(w.template("shell", shell)).wait_children(0)
+    w.task("rec", rec, allowed=[cpu], cpu=cpu, start_ns=forked - FORK_NS[0])
+    return w

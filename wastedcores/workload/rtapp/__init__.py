@@ -1,0 +1,1 @@
+"""rt-app workload files."""

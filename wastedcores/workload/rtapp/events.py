@@ -1,0 +1,194 @@
+"""rt-app's events as operations of a script (src/rt-app_parse_config.c: parse_task_event_data(), src/rt-app.c: run_event())."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from wastedcores.errors import WorkloadError
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.rtapp.lenient_json import Pairs
+from wastedcores.workload.script import Script
+
+#: an event's key begins with one of these; whatever follows makes keys differ (run, run2, lock_a)
+EVENTS = (
+    "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer", "suspend", "resume",
+    "mem", "iorun", "yield", "barrier", "fork",
+)  # fmt: skip
+
+Bad = Callable[[str, str], WorkloadError]
+
+
+def event_of(key: str) -> str | None:
+    """Kind of event a key stands for; None: it is a property."""
+    if key == "membind_nodes":  # newer than the events' prefixes
+        return None
+    return next((e for e in EVENTS if key.startswith(e)), None)
+
+
+@dataclass
+class Shared:
+    """What the tasks of a file share, by name."""
+
+    workload: Workload
+    mem_mb_per_s: int = 0
+    io_mb_per_s: int = 0
+    locks: dict[str, int] = field(default_factory=dict)
+    conditions: dict[str, int] = field(default_factory=dict)
+    timers: dict[str, int] = field(default_factory=dict)
+    barriers: dict[str, int] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    templates: dict[str, int] = field(default_factory=dict)
+    #: signals of old files have names of their own
+    alias: dict[str, str] = field(default_factory=dict)
+
+    def own(self, title: str, forked: bool) -> Own:
+        """Begin one thread."""
+        return Own(self, title, forked)
+
+    def lock(self, name: str) -> int:
+        """Mutex of that name."""
+        if name not in self.locks:
+            self.locks[name] = self.workload.lock()
+        return self.locks[name]
+
+    def condition(self, name: str) -> int:
+        """Condition of that name, or that a signal of that name is for."""
+        name = self.alias.get(name, name)
+        if name not in self.conditions:
+            self.conditions[name] = self.workload.condition()
+        return self.conditions[name]
+
+
+@dataclass
+class Own:
+    """One thread: its timers whose name begins with ``unique`` are its own."""
+
+    shared: Shared
+    title: str
+    forked: bool
+    timers: dict[str, int] = field(default_factory=dict)
+
+    def timer(self, bad: Bad, where: str, value: Any) -> int:
+        """Timer of a ``timer`` event."""
+        name = value.only("ref", "unknown") if isinstance(value, Pairs) else None
+        if not isinstance(name, str):
+            raise bad(where, f'timer={value!r}; expected {{"ref": NAME, "period": US}}')
+        mine = name.startswith("unique")
+        if mine and self.forked:
+            raise bad(
+                where, f"is forked and has the timer {name!r}; expected a name without 'unique'"
+            )
+        timers = self.timers if mine else self.shared.timers
+        if name not in timers:
+            timers[name] = self.shared.workload.timer()
+        return timers[name]
+
+
+def add_event(
+    script: Script,
+    own: Own,
+    bad: Bad,
+    note: Callable[[str], None],
+    where: str,
+    key: str,
+    value: Any,
+) -> None:
+    """Add one event to a thread's script."""
+    event = event_of(key)
+    shared = own.shared
+    if event in ("run", "runtime"):
+        if event == "run":
+            note(
+                "run: takes the time it is given; every CPU of the replay has the speed rt-app calibrated"
+            )
+        script.compute(_us(bad, where, key, value) * 1000)
+    elif event == "sleep":
+        script.sleep(_us(bad, where, key, value) * 1000)
+    elif event in ("mem", "iorun"):
+        _transfer(script, shared, bad, note, where, key, value, event)
+    elif event == "timer":
+        number = own.timer(bad, where, value)
+        _only(bad, where, key, value, {"ref", "period", "mode"})
+        mode = value.only("mode", "relative")
+        if mode not in ("relative", "absolute"):
+            raise bad(where, f"{key}: mode={mode!r}; expected relative or absolute")
+        period = _us(bad, where, f"{key}: period", value.only("period", 0))
+        if period == 0:
+            raise bad(where, f"{key}: period=0; expected microseconds, 1 or more")
+        script.timer(number, period * 1000, mode == "absolute")
+    elif event == "lock":
+        script.lock(shared.lock(_name(bad, where, key, value)), "block")
+    elif event == "unlock":
+        script.unlock(shared.lock(_name(bad, where, key, value)))
+    elif event in ("signal", "broad"):
+        script.signal(shared.condition(_name(bad, where, key, value)), event == "broad")
+    elif event in ("wait", "sync"):
+        if not isinstance(value, Pairs):
+            raise bad(where, f'{key}={value!r}; expected {{"ref": NAME, "mutex": NAME}}')
+        _only(bad, where, key, value, {"ref", "mutex"})
+        condition = shared.condition(_name(bad, where, f"{key}: ref", value.only("ref")))
+        if event == "sync":
+            script.signal(condition)
+        mutex = shared.lock(_name(bad, where, f"{key}: mutex", value.only("mutex")))
+        script.wait_signal(condition, lock=mutex)
+    elif event == "suspend":
+        if not isinstance(value, str):
+            raise bad(where, f"{key}={value!r}; expected the name to be resumed by, or nothing")
+        # workgen fills in the thread's own name
+        script.wait_signal(shared.condition(f"{value or own.title} (resume)"))
+    elif event == "resume":
+        script.signal(shared.condition(f"{_name(bad, where, key, value)} (resume)"), True)
+    elif event == "yield":
+        script.yield_()
+    elif event == "barrier":
+        script.barrier(shared.barriers[_name(bad, where, key, value)], "block")
+    elif event == "fork":
+        script.fork(shared.templates[_name(bad, where, key, value)])
+
+
+def _transfer(
+    script: Script,
+    shared: Shared,
+    bad: Bad,
+    note: Callable[[str], None],
+    where: str,
+    key: str,
+    value: Any,
+    event: str,
+) -> None:
+    """``mem`` and ``iorun``: bytes at a given speed."""
+    option = "mem_mb_per_s" if event == "mem" else "io_mb_per_s"
+    speed = shared.mem_mb_per_s if event == "mem" else shared.io_mb_per_s
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise bad(where, f"{key}={value!r}; expected a number of bytes")
+    if not speed:
+        raise bad(
+            where,
+            f"{key}: memory and files are not modelled. Give a speed in 10^6 bytes/s ({option}; --set {option}=N) and "
+            "it computes for that long, or leave the event out",
+        )
+    note(f"{event}: computes as long as its bytes take at {speed} MB/s ({option})")
+    script.compute(value * 1000 // speed)
+
+
+def _us(bad: Bad, where: str, key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**12:
+        raise bad(where, f"{key}={value!r}; expected a whole number of microseconds")
+    return value
+
+
+def _name(bad: Bad, where: str, key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise bad(where, f"{key}={value!r}; expected a name")
+    return value
+
+
+def _only(bad: Bad, where: str, key: str, value: Pairs, known: set[str]) -> None:
+    wrong = [k for k, _ in value if k not in known]
+    if wrong:
+        raise bad(
+            where,
+            f"{key}: unknown {', '.join(map(repr, wrong))}; expected {', '.join(sorted(known))}",
+        )

@@ -1,0 +1,356 @@
+"""Replay rt-app's workloads (github.com/scheduler-tools/rt-app, doc/tutorial.txt).
+
+The tasks become threads of one process: rt-app's main thread creates them, all meet, and each runs its phases. What is
+taken as it is: ``run``, ``runtime``, ``sleep``, ``timer`` (relative and absolute, shared and unique), ``lock``,
+``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``, ``fork``; ``loop``,
+``instance``, ``delay``, ``cpus``, ``priority`` (nice), ``taskgroup`` and the global ``duration``.
+
+What differs from a real run is said in the workload's notes: the replay's CPUs all have one speed, so ``run`` is
+``runtime``; memory and files have no model, so ``mem`` and ``iorun`` are refused unless a speed is given at which they
+become computing; only SCHED_OTHER is modelled, so tasks of other policies are refused. Keys that rt-app does not know
+are refused by name, as are files whose tasks cannot work (unlocking nobody's lock is found by the replay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wastedcores.errors import WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.rtapp.events import Shared, add_event, event_of
+from wastedcores.workload.rtapp.lenient_json import Pairs, parse
+from wastedcores.workload.script import Script
+
+#: pthread_create() as in the recordings of threads
+CREATE_NS = 28_000
+SECOND = 1_000_000_000
+
+_TASK = {"instance", "delay", "phases"}
+_BOTH = {"loop", "cpus", "policy", "priority", "taskgroup"}
+#: known to rt-app, without effect on a replay
+_MUTE = {
+    "util_min": "v4.1 has no utilization clamping",
+    "util_max": "v4.1 has no utilization clamping",
+    "nodes_membind": "memory has no place in the replay",
+    "membind_nodes": "memory has no place in the replay",
+}
+_DEADLINE = {"dl-runtime", "dl-period", "dl-deadline", "period", "deadline"}
+#: global keys that only say how rt-app logs and measures
+_LOGGING = {
+    "calibration", "lock_pages", "logdir", "log_basename", "log_size", "ftrace", "gnuplot", "io_device",
+    "mem_buffer_size", "cumulative_slack", "frag",
+}  # fmt: skip
+
+
+@dataclass
+class _Reading:
+    """One file on its way to a workload."""
+
+    name: str
+    machine: Machine
+    shared: Shared
+    notes: list[str] = field(default_factory=list)
+
+    def bad(self, where: str, text: str) -> WorkloadError:
+        return WorkloadError(f"{self.name}: {where}: {text}")
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def read_rtapp(
+    path: str | Path, machine: Machine, seed: int = 1, mem_mb_per_s: int = 0, io_mb_per_s: int = 0
+) -> Workload:
+    """Make a workload of an rt-app file; see :func:`rtapp`.
+
+    Raises
+    ------
+    WorkloadError
+        The file cannot be read, or :func:`rtapp` refuses it.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is not text"
+        raise WorkloadError(
+            f"{path}: cannot be read ({why}); expected an rt-app file (JSON)"
+        ) from e
+    return rtapp(text, machine, seed, mem_mb_per_s, io_mb_per_s, name=path.name)
+
+
+def rtapp(
+    text: str,
+    machine: Machine,
+    seed: int = 1,
+    mem_mb_per_s: int = 0,
+    io_mb_per_s: int = 0,
+    *,
+    name: str = "rt-app",
+) -> Workload:
+    """Make a workload of an rt-app description.
+
+    Parameters
+    ----------
+    text
+        JSON as rt-app and workgen take it.
+    machine, seed
+        Where; the seed decides on which CPU rt-app is started.
+    mem_mb_per_s, io_mb_per_s
+        Speed at which ``mem`` and ``iorun`` events compute, in 10^6 bytes/s; 0: a file that has them is refused.
+    name
+        For messages.
+
+    Returns
+    -------
+    Workload
+        With ``notes`` on what is not as in a real run. With a duration the threads are daemons and the replay ends
+        with rt-app's main thread, which sleeps that long.
+
+    Raises
+    ------
+    WorkloadError
+        What rt-app would refuse, or what the replay does not model: where in the file, and what to do.
+    """
+    root = parse(text, name)
+    w = Workload("rt-app")
+    r = _Reading(name, machine, Shared(w, mem_mb_per_s, io_mb_per_s))
+    _unknown(r, "the file", root, {"tasks", "global", "resources"})
+    policy, duration = _globals(r, root.only("global", Pairs()))
+    tasks = root.only("tasks")
+    if not isinstance(tasks, Pairs) or not tasks:
+        raise r.bad("tasks", 'expected an object with a task at least: "tasks": {"name": {...}}')
+    _resources(r, root.only("resources", Pairs()))
+    session = w.session()
+    specs = {}
+    for title, spec in tasks:
+        if title in specs:
+            raise r.bad(f"task {title!r}", "is there twice; give each a name of its own")
+        if not isinstance(spec, Pairs):
+            raise r.bad(f"task {title!r}", f"expected an object, got {spec!r}")
+        specs[title] = spec
+    instances = {t: _whole(r, f"task {t!r}", s, "instance", 1, 0) for t, s in specs.items()}
+    _count_barriers(r, specs, instances)
+    if not sum(instances.values()):
+        raise r.bad("tasks", "no task has an instance, so nothing would run")
+    forked = {
+        value for s in specs.values() for key, value in _all_events(s) if event_of(key) == "fork"
+    }
+    for title in sorted(forked):
+        if title not in specs:
+            raise r.bad("fork", f"of {title!r}, which is no task; there are {', '.join(specs)}")
+        r.shared.templates[title] = w.template(title, script := Script(), daemon=duration > 0)
+        _fill(r, title, specs[title], policy, script, together=None)
+    everybody = w.barrier(sum(instances.values()))
+    main = Script()
+    number = 0
+    for title, spec in specs.items():
+        group = _group(r, w, f"task {title!r}", spec)
+        for _ in range(instances[title]):
+            body = _fill(r, title, spec, policy, Script(), together=everybody)
+            thread = w.template(f"{title}-{number}", body, daemon=duration > 0)
+            main.compute(CREATE_NS).fork(thread, group)
+            number += 1
+    # main() sleeps for the duration and then ends all threads, or joins them
+    main = main.sleep(duration * SECOND) if duration > 0 else main.wait_children(0)
+    w.task("rt-app", main, session=session, cpu=seed * 7 % machine.cpus)
+    w.notes = tuple(r.notes)
+    return w
+
+
+def _globals(r: _Reading, found: Any) -> tuple[str, int]:
+    """The default policy, and the duration in seconds (-1: until all threads have finished)."""
+    if not isinstance(found, Pairs):
+        raise r.bad("global", f"expected an object, got {found!r}")
+    _unknown(r, "global", found, {"duration", "default_policy", "pi_enabled", *_LOGGING})
+    duration = _whole(r, "global", found, "duration", -1, -1)
+    if duration == 0:
+        raise r.bad("global", "duration=0; expected seconds, or -1 for no limit")
+    if found.only("pi_enabled"):
+        r.note("pi_enabled: priority inheritance is for real-time tasks; without effect here")
+    return str(found.only("default_policy", "SCHED_OTHER")), duration
+
+
+def _resources(r: _Reading, found: Any) -> None:
+    """Old files declare their resources; a signal then names the condition it is for."""
+    if isinstance(found, int) and not isinstance(found, bool):
+        return  # older still: a number of mutexes named 0, 1, ...
+    if not isinstance(found, Pairs):
+        raise r.bad("resources", f"expected an object, got {found!r}")
+    for name, spec in found:
+        if not isinstance(spec, Pairs):
+            raise r.bad(f"resource {name!r}", f"expected an object, got {spec!r}")
+        _unknown(r, f"resource {name!r}", spec, {"type", "target"})
+        target = spec.only("target")
+        if isinstance(target, str):
+            r.shared.alias[name] = target
+
+
+def _all_events(spec: Pairs) -> Iterable[tuple[str, Any]]:
+    phases = spec.only("phases")
+    bodies = [p for _, p in phases if isinstance(p, Pairs)] if isinstance(phases, Pairs) else [spec]
+    return [(key, value) for body in bodies for key, value in body if event_of(key)]
+
+
+def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, int]) -> None:
+    """A barrier is of as many threads as name it (rt-app counts them when it reads the file)."""
+    parties: dict[str, int] = {}
+    for title, spec in specs.items():
+        for key, value in _all_events(spec):
+            if event_of(key) == "barrier":
+                parties[value] = parties.get(value, 0) + instances[title]
+    for name, n in parties.items():
+        if n < 1:
+            raise r.bad(f"barrier {name!r}", "no thread reaches it: its tasks have no instance")
+        r.shared.barriers[name] = r.shared.workload.barrier(n)
+
+
+def _fill(
+    r: _Reading, title: str, spec: Pairs, policy: str, script: Script, together: int | None
+) -> Script:
+    """One thread's program; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
+    where = f"task {title!r}"
+    phases = spec.only("phases")
+    events = {key for key, _ in spec if event_of(key)}
+    if phases is None:
+        # one object for thread and phase: a given loop is the phase's, and it runs once; else it is for ever
+        bodies = [(where, spec)]
+        _unknown(r, where, spec, _TASK | _BOTH | events | set(_MUTE) | _DEADLINE)
+        rounds = 1 if any(key == "loop" for key, _ in spec) else -1
+    else:
+        if not isinstance(phases, Pairs) or not phases:
+            raise r.bad(where, f"phases={phases!r}; expected an object with a phase at least")
+        if events:
+            raise r.bad(where, f"has phases, and outside of them {', '.join(sorted(events))}")
+        bodies = [(f"{where}, phase {n!r}", p) for n, p in phases]
+        _unknown(r, where, spec, _TASK | _BOTH | set(_MUTE) | _DEADLINE)
+        rounds = _loops(r, where, spec, -1)
+    _policy(r, where, spec, policy)
+    if together is not None:
+        script.barrier(together, "block")
+    delay = _whole(r, where, spec, "delay", 0, 0)
+    if delay:
+        script.sleep(delay * 1000)
+    own = r.shared.own(title, forked=together is None)
+    for _, body in bodies:
+        for key, value in body if isinstance(body, Pairs) else ():
+            if event_of(key) == "timer":
+                # its first period counts from here, not from its first use
+                script.timer(own.timer(r.bad, where, value), 0)
+    nice = _whole(r, where, spec, "priority", 0, -20, 19)
+    if nice:
+        script.nice(nice)
+    cpus = _cpus(r, where, spec)
+    bound = cpus is not None or any(
+        isinstance(b, Pairs) and b.only("cpus") is not None for _, b in bodies
+    )
+    everywhere = list(range(r.machine.cpus))
+    script.loop(None if rounds < 0 else rounds)
+    for place, body in bodies:
+        if not isinstance(body, Pairs):
+            raise r.bad(place, f"expected an object, got {body!r}")
+        if phases is not None:
+            inside = {key for key, _ in body if event_of(key)}
+            _unknown(
+                r,
+                place,
+                body,
+                _BOTH | inside | set(_MUTE) | {"dl-runtime", "dl-period", "dl-deadline"},
+            )
+            _policy(r, place, body, "SCHED_OTHER")
+            if body.only("taskgroup") not in (None, "", spec.only("taskgroup")):
+                raise r.bad(place, "moves to another taskgroup; expected one for the whole task")
+        if not any(event_of(key) for key, _ in body):
+            raise r.bad(place, "has no event; expected run, sleep, timer, lock, ...")
+        loops = _loops(r, place, body, 1)
+        script.loop(None if loops < 0 else loops)
+        if bound:
+            here = _cpus(r, place, body)
+            script.affinity(here if here is not None else cpus if cpus is not None else everywhere)
+        if phases is not None and body.only("priority") is not None:
+            script.nice(_whole(r, place, body, "priority", 0, -20, 19))
+        for key, value in body:
+            if event_of(key):
+                add_event(script, own, r.bad, r.note, place, key, value)
+        script.end()
+    return script.end()
+
+
+def _unknown(r: _Reading, where: str, found: Pairs, known: set[str]) -> None:
+    """Refuse keys that rt-app does not have, by name; note those without effect."""
+    wrong = [key for key, _ in found if key not in known]
+    if wrong:
+        raise r.bad(
+            where,
+            f"unknown {', '.join(map(repr, wrong))}; expected {', '.join(sorted(known - _LOGGING - set(_MUTE)))}"
+            + ("" if where in ("the file", "global") else " or an event such as run, sleep, timer"),
+        )
+    for key, _ in found:
+        if key in _MUTE:
+            r.note(f"{key}: ignored, {_MUTE[key]}")
+
+
+def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> None:
+    policy = spec.only("policy", default)
+    if policy != "SCHED_OTHER":
+        raise r.bad(
+            where,
+            f"policy {policy!r}; the replay models SCHED_OTHER only. Change the policy to see what CFS does with this "
+            "task, or leave the task out",
+        )
+    deadline = sorted(key for key, _ in spec if key in _DEADLINE)
+    if deadline:
+        raise r.bad(where, f"{', '.join(deadline)} belong to SCHED_DEADLINE, which is not modelled")
+
+
+def _group(r: _Reading, w: Workload, where: str, spec: Pairs) -> int | None:
+    """Session of a task's ``taskgroup``; None: that of rt-app."""
+    name = spec.only("taskgroup") or ""
+    if not isinstance(name, str) or (name and not name.startswith("/")):
+        raise r.bad(where, f"taskgroup={name!r}; expected a path such as /tg1")
+    if not name or name == "/":
+        return 0 if name else None
+    if name.count("/") > 1:
+        r.note(
+            f"taskgroup {name}: groups inside groups are not modelled; it is one directly below the root"
+        )
+    if name not in r.shared.groups:
+        r.shared.groups[name] = w.session()
+    return r.shared.groups[name]
+
+
+def _whole(
+    r: _Reading, where: str, spec: Pairs, key: str, default: int, least: int, most: int = 10**9
+) -> int:
+    value = spec.only(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        limit = f"a whole number from {least} to {most}"
+        raise r.bad(where, f"{key}={value!r}; expected {limit}")
+    return value
+
+
+def _loops(r: _Reading, where: str, spec: Pairs, default: int) -> int:
+    loops = _whole(r, where, spec, "loop", default, -1)
+    if loops == 0:
+        raise r.bad(where, "loop=0 does nothing; expected a number of rounds, or -1 for no limit")
+    return loops
+
+
+def _cpus(r: _Reading, where: str, spec: Pairs) -> list[int] | None:
+    cpus = spec.only("cpus")
+    if cpus is None:
+        return None
+    good = isinstance(cpus, list) and cpus
+    if not good or any(isinstance(c, bool) or not isinstance(c, int) or c < 0 for c in cpus):
+        raise r.bad(where, f"cpus={cpus!r}; expected a list of CPU numbers such as [0, 2]")
+    if max(cpus) >= r.machine.cpus:
+        raise r.bad(
+            where,
+            f"cpus has {max(cpus)}, but machine {r.machine.name!r} has CPUs 0-{r.machine.cpus - 1}",
+        )
+    return cpus

@@ -1,0 +1,256 @@
+"""Scenarios by name: the paper's four bugs and the recorded workloads, with their machine, kernel and parameters."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wastedcores.errors import UsageError, WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.hackbench import hackbench
+from wastedcores.workload.recorded import workloads as recorded
+from wastedcores.workload.rtapp.reader import read_rtapp
+from wastedcores.workload.spmd import spmd
+from wastedcores.workload.tpch import tpch
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A workload with where and how it is usually replayed.
+
+    Attributes
+    ----------
+    name, doc
+        For lists and help.
+    make
+        Function (machine, seed, **parameters) -> Workload.
+    machine
+        Preset it is made for.
+    fix
+        The fix that cures it, as in kernel names; empty: no single one.
+    defaults
+        Parameters that differ from the function's own.
+    considered
+        Log which CPUs the balancer looked at.
+    """
+
+    name: str
+    doc: str
+    make: Callable[..., Workload]
+    machine: str
+    fix: str = ""
+    defaults: dict[str, Any] = field(default_factory=dict)
+    considered: bool = False
+
+    def parameters(self) -> dict[str, Any]:
+        """What ``--set`` can change, with the values it has otherwise."""
+        own = {
+            name: p.default
+            for name, p in inspect.signature(self.make).parameters.items()
+            if p.default is not p.empty
+        }
+        return own | self.defaults
+
+    def workload(
+        self, machine: Machine, seed: int, given: Mapping[str, Any] | None = None
+    ) -> Workload:
+        """The workload with some parameters changed.
+
+        Raises
+        ------
+        UsageError
+            A parameter it does not have, or a value of the wrong kind.
+        """
+        known = self.parameters()
+        values = dict(known)
+        for name, value in (given or {}).items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else "."
+                raise UsageError(
+                    f"scenario {self.name} has no parameter {name!r}{hint} It has {', '.join(known)}."
+                )
+            values[name] = _as(known[name], value, self.name, name)
+        try:
+            return self.make(machine, seed, **values)
+        except (WorkloadError, ValueError) as e:
+            if str(e).startswith((Path(self.name).name, self.name)):
+                raise
+            changed = ", ".join(f"{name}={as_text(values[name])}" for name in given or ())
+            raise WorkloadError(
+                f"scenario {self.name}{f' with {changed}' if changed else ''}: {e}"
+            ) from e
+
+
+#: a count or time in a parameter; above this it is a slip, and what follows would not fit into 64 bits
+MOST = 1_000_000_000
+
+_WORDS = {
+    bool: "true or false",
+    int: f"a whole number from 0 to {MOST}",
+    float: f"a number from 0 to {MOST}",
+    tuple: f"whole numbers from 0 to {MOST} with + in between",
+    str: "text",
+}
+
+
+def _as(default: Any, value: Any, scenario: str, name: str) -> Any:
+    """Bring a value to the type of the default; text is read."""
+    kind = type(default)
+    try:
+        out = _read(kind, value) if isinstance(value, str) else value
+        if kind is tuple and not isinstance(out, str):
+            out = tuple(out)
+        right: Any = {bool: bool, int: int, float: int | float, tuple: int, str: str | int}[kind]
+        for one in out if kind is tuple else (out,):
+            if not isinstance(one, right) or (isinstance(one, bool) and kind is not bool):
+                raise ValueError(one)
+            if kind in (int, float, tuple) and not 0 <= one <= MOST:
+                raise ValueError(one)
+        return out
+    except (KeyError, TypeError, ValueError) as e:
+        raise UsageError(
+            f"scenario {scenario}: {name}={as_text(value) or repr(value)}; expected {_WORDS[kind]}, such as "
+            f"{as_text(default) or 'none'}"
+        ) from e
+
+
+def _read(kind: type, text: str) -> Any:
+    if kind is bool:
+        return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+    if kind is tuple:
+        return tuple(int(part) for part in text.split("+"))
+    return kind(text)
+
+
+def as_text(value: Any) -> str:
+    """A parameter's value as it is written after ``--set NAME=``."""
+    if isinstance(value, tuple | list):
+        return "+".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    s.name: s
+    for s in (
+        Scenario(
+            "group-imbalance",
+            "make -j64 and two R processes: the R nodes stay half idle (paper 3.1, Figure 2)",
+            recorded.recorded_gi,
+            "bulldozer8x8",
+            "group_imbalance",
+        ),
+        Scenario(
+            "group-construction",
+            "16 threads pinned to nodes 1 and 2 stay on node 1 (paper 3.2)",
+            recorded.recorded_gc,
+            "bulldozer8x8",
+            "group_construction",
+        ),
+        Scenario(
+            "overload-on-wakeup",
+            "database workers wake on busy cores beside idle ones (paper 3.3, Figure 3)",
+            recorded.recorded_db,
+            "bulldozer8x8",
+            "overload_on_wakeup",
+        ),
+        Scenario(
+            "missing-domains",
+            "after a CPU went and came back nothing leaves its node (paper 3.4, Figure 5)",
+            recorded.recorded_ms,
+            "bulldozer8x8",
+            "missing_domains",
+            {"n": 16},
+            considered=True,
+        ),
+        Scenario(
+            "hackbench",
+            "senders and receivers over pipes: thousands of wake-ups (rt-tests' hackbench)",
+            hackbench,
+            "bulldozer8x8",
+        ),
+        Scenario(
+            "tpch",
+            "pools of database workers, each an autogroup, and transient kernel threads (paper 3.3)",
+            tpch,
+            "bulldozer8x8",
+            "overload_on_wakeup",
+        ),
+        Scenario(
+            "spmd",
+            "equal threads that meet at barriers, locks or as a pipeline, as NPB's do (paper 3.2)",
+            spmd,
+            "bulldozer8x8",
+            "group_construction",
+            {"pinned": True},
+        ),
+        Scenario(
+            "recorded-gi",
+            "as recorded: make and R",
+            recorded.recorded_gi,
+            "bd-paper-64",
+            "group_imbalance",
+        ),
+        Scenario(
+            "recorded-gc",
+            "as recorded: pinned threads",
+            recorded.recorded_gc,
+            "bd-paper-64",
+            "group_construction",
+        ),
+        Scenario(
+            "recorded-ms",
+            "as recorded: after hotplug",
+            recorded.recorded_ms,
+            "bd-paper-64",
+            "missing_domains",
+        ),
+        Scenario(
+            "recorded-lu",
+            "as recorded: spinning barrier",
+            recorded.recorded_lu,
+            "bd-paper-64",
+            "group_construction",
+        ),
+        Scenario(
+            "recorded-db",
+            "as recorded: blocking barrier",
+            recorded.recorded_db,
+            "bd-paper-64",
+            "overload_on_wakeup",
+        ),
+    )
+}
+
+
+def rtapp_scenario(path: str) -> Scenario:
+    """A file of rt-app's as a scenario; it says nothing of a machine, so that is the paper's unless another is named."""
+
+    def make(machine: Machine, seed: int, mem_mb_per_s: int = 0, io_mb_per_s: int = 0) -> Workload:
+        return read_rtapp(path, machine, seed, mem_mb_per_s, io_mb_per_s)
+
+    return Scenario(path, f"rt-app's {Path(path).name}", make, "bulldozer8x8")
+
+
+def scenario(name: str) -> Scenario:
+    """Find a scenario by name, or make one of an rt-app file (``*.json``).
+
+    Raises
+    ------
+    UsageError
+        Neither.
+    """
+    if name.endswith(".json") or (name not in SCENARIOS and Path(name).is_file()):
+        return rtapp_scenario(name)
+    if name not in SCENARIOS:
+        near = difflib.get_close_matches(name, SCENARIOS, 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise UsageError(
+            f"scenario {name!r} is unknown.{hint} Known are {', '.join(SCENARIOS)}, or an rt-app file (.json)."
+        )
+    return SCENARIOS[name]
