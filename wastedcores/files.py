@@ -1,7 +1,12 @@
-"""Where collectors, notebooks and data sets lie: in a wheel or beside the package in a checkout."""
+"""Files: where bundled ones lie, how new ones are written, and their digests."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from wastedcores.errors import WastedCoresError
@@ -44,3 +49,63 @@ def notebooks() -> Path:
 def datasets() -> Path:
     """Folder of the bundled data sets."""
     return find("datasets")
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary name beside ``path`` to write to; it becomes ``path`` when the block ends without an error.
+
+    Readers never see half a file, and an error leaves what stood there before. The file gets the permissions that the
+    process's umask gives to new files.
+
+    Parameters
+    ----------
+    path
+        The file that shall exist afterwards.
+
+    Yields
+    ------
+    Path
+        A new, empty file in the same folder and with the same ending.
+    """
+    handle, name = tempfile.mkstemp(
+        prefix=f".{path.stem}.", suffix=f".part{path.suffix}", dir=path.parent
+    )
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        part.chmod(0o666 & ~_umask())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of one file, in hexadecimal.
+
+    Raises
+    ------
+    WastedCoresError
+        The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as e:
+        raise WastedCoresError(f"{path}: cannot be read ({e.strerror}).") from e
+
+
+def digest_of_files(files: Sequence[Path]) -> str:
+    """SHA-256 of what ``sha256sum`` prints for these files in order of their names.
+
+    This is one number for a trace of several files, which anybody can check with ``sha256sum * | sha256sum``.
+    """
+    lines = [f"{file_digest(f)}  {f.name}\n" for f in sorted(files, key=lambda f: f.name)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -10,9 +10,9 @@ import pytest
 from support.builders import nr, trace_of
 
 from wastedcores.cli import main
-from wastedcores.cli._options import duration_ns
 from wastedcores.errors import UsageError
 from wastedcores.trace.parquet import write_parquet
+from wastedcores.units import duration_ns
 
 MS = 1_000_000
 #: issue of the main job: what the object has at least

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "wastedcores"
 LAYERS = {
     "wastedcores": 0,
     "wastedcores.errors": -1,
+    "wastedcores.units": 0,
     "wastedcores.files": 0,
     "wastedcores.jit": 0,
     "wastedcores.topology.cpulist": 0,

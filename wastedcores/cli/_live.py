@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wastedcores.cli._options import duration_ns, human_ns, print_json
+from wastedcores.cli._options import print_json
+from wastedcores.units import duration_ns, human_ns
 
 if TYPE_CHECKING:
     from wastedcores.capture.live import LiveCheck

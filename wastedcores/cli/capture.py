@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from wastedcores.cli._app import app
-from wastedcores.cli._options import human_ns, print_json
+from wastedcores.cli._options import print_json
+from wastedcores.units import human_ns
 
 _EPILOG = """Examples:
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastedcores.cli._app import app
-from wastedcores.cli._options import duration_ns, human_ns, print_json
+from wastedcores.cli._options import print_json
 from wastedcores.errors import UsageError
+from wastedcores.units import duration_ns, human_ns
 
 if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult

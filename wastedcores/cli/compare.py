@@ -78,10 +78,11 @@ def compare(
 ) -> Any:
     """What a bug costs and a fix gains: a scenario, several kernels."""
     from wastedcores.analysis.compare import compare as run_compare
-    from wastedcores.cli._options import duration_ns, print_json
+    from wastedcores.cli._options import print_json
     from wastedcores.cli._plan import check_writable, planned, settings_of, until_of
     from wastedcores.errors import UsageError
     from wastedcores.simulator import replay_scenario
+    from wastedcores.units import duration_ns
     from wastedcores.workload.scenarios import scenario as find
 
     found = find(scenario)

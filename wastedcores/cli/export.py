@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from wastedcores.cli._app import app
-from wastedcores.cli._options import duration_ns, print_json
+from wastedcores.cli._options import print_json
+from wastedcores.units import duration_ns
 
 _EPILOG = """Examples:
 

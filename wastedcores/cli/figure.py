@@ -76,10 +76,10 @@ def figure(
     """Draw a trace."""
     from wastedcores.analysis.run import Run
     from wastedcores.cli._open import open_input
-    from wastedcores.cli._options import duration_ns
     from wastedcores.errors import UsageError
     from wastedcores.figures.theme import palette as known_palette
     from wastedcores.reports.html import write_figure
+    from wastedcores.units import duration_ns
     from wastedcores.words.shown import Shown
 
     known_palette(palette)

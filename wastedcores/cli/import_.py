@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastedcores.cli._app import app
-from wastedcores.cli._options import human_ns, print_json
+from wastedcores.cli._options import print_json
+from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
     from wastedcores.topology.machine import Machine

@@ -13,8 +13,9 @@ from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, considered_events
 from wastedcores.figures.timelines import runs, timeline
 from wastedcores.figures.waiting import waiting_times
+from wastedcores.units import human_ns
 from wastedcores.words import findings
-from wastedcores.words.shown import Shown, duration, sentence
+from wastedcores.words.shown import Shown, sentence
 
 
 def overview(run: Run, against: Run | None = None, *, palette_name: str = "safe") -> go.Figure:
@@ -31,7 +32,7 @@ def zoom(run: Run, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.
     if run.worst is None:
         return sentence(f"{run.label}: there is no episode to zoom into.")
     window = run.worst_window(zoom_ms)
-    title = f"The worst {duration(window[1] - window[0])} of {run.label}"
+    title = f"The worst {human_ns(window[1] - window[0])} of {run.label}"
     return heatmap(run.scene, window, palette_name=palette_name, title=title)
 
 
@@ -50,7 +51,7 @@ def who_ran(
         table = runs(run.trace, *window)
     except MissingEventsError as e:
         return sentence(str(e))
-    title = f"Who ran where: {duration(window[1] - window[0])} of {run.label}"
+    title = f"Who ran where: {human_ns(window[1] - window[0])} of {run.label}"
     return timeline(run.scene, table, window, palette_name=palette_name, title=title)
 
 
@@ -62,7 +63,7 @@ def waits(run: Run, against: Run | None = None, *, palette_name: str = "safe") -
         return sentence(
             "How long threads waited is not known: the trace names no tasks, or nobody waited."
         )
-    total = " against ".join(duration(float(w.sum())) for w in lengths.values())
+    total = " against ".join(human_ns(float(w.sum())) for w in lengths.values())
     return waiting_times(
         lengths,
         f"Threads waited {total} for a CPU",

@@ -31,7 +31,7 @@ from wastedcores.errors import ReportError, UsageError
 from wastedcores.reports.page import page
 from wastedcores.words.shown import RESULTS_MIME
 from wastedcores.files import notebooks
-from wastedcores.trace.readers.support.folder import digest, file_digest
+from wastedcores.files import digest_of_files, file_digest
 
 DEFAULT_NOTEBOOK = "01_is_my_machine_wasting"
 MANIFEST_SCHEMA = "wastedcores.report/1"
@@ -236,7 +236,7 @@ def _inputs(values: dict[str, Any], known: dict[str, dict[str, str]]) -> dict[st
                 "name": str(value),
                 "file": path.absolute(),
                 "bytes": sum(f.stat().st_size for f in files),
-                "sha256": digest(files) if path.is_dir() else file_digest(path),
+                "sha256": digest_of_files(files) if path.is_dir() else file_digest(path),
             }
             values.setdefault(name, value)
     return found

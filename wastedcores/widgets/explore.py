@@ -16,7 +16,8 @@ from wastedcores.figures import views
 from wastedcores.figures.heatmaps import REDUCTIONS, heatmap
 from wastedcores.figures.theme import PALETTES
 from wastedcores.reports.html import live_figure
-from wastedcores.words.shown import Shown, duration
+from wastedcores.units import human_ns
+from wastedcores.words.shown import Shown
 
 #: most episodes offered in the list
 EPISODES = 50
@@ -36,7 +37,7 @@ def explorer_static(
     if show == "load":
         return views.load(run, window)
     start, end = window or run.scene.window
-    title = f"{duration(end - start)} of {run.label}"
+    title = f"{human_ns(end - start)} of {run.label}"
     return heatmap(run.scene, window, palette_name=palette_name, reduce=reduce, title=title)
 
 
@@ -75,7 +76,7 @@ class Explorer(w.VBox):
         entries: list[tuple[str, tuple[int, int] | None]] = [("an episode …", None)]
         for row in table.iter_rows(named=True):
             start, end = row["start_ns"], row["end_ns"]
-            name = f"{duration(end - start)} at {(start - zero) / 1e6:.3f} ms"
+            name = f"{human_ns(end - start)} at {(start - zero) / 1e6:.3f} ms"
             entries.append((name + (" (persistent)" if row["persistent"] else ""), (start, end)))
         return entries
 
@@ -113,7 +114,7 @@ class Explorer(w.VBox):
         self.place.children = (figure,)
         start, end = self.window
         self.says.value = (
-            f"{duration(end - start)} of {duration(self.run.scene.window[1] - self.run.scene.window[0])}. Drag over "
+            f"{human_ns(end - start)} of {human_ns(self.run.scene.window[1] - self.run.scene.window[0])}. Drag over "
             "the heat map to zoom: it is binned anew from the trace."
         )
 

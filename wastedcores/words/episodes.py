@@ -8,7 +8,8 @@ import polars as pl
 
 from wastedcores.analysis.run import Run
 from wastedcores.topology.cpulist import format_cpulist
-from wastedcores.words.shown import Shown, duration, sentence, table
+from wastedcores.units import human_ns
+from wastedcores.words.shown import Shown, sentence, table
 
 
 def episodes(run: Run, most: int = 8) -> Shown:
@@ -19,9 +20,9 @@ def episodes(run: Run, most: int = 8) -> Shown:
     rows = [
         (
             f"{(row['start_ns'] - zero) / 1e6:.3f}",
-            duration(row["end_ns"] - row["start_ns"]),
+            human_ns(row["end_ns"] - row["start_ns"]),
             "yes" if row["persistent"] else "no",
-            duration(row["wasted_ns"]),
+            human_ns(row["wasted_ns"]),
             format_cpulist(row["idle_cpus"]),
             format_cpulist(row["overloaded_cpus"]),
         )
@@ -57,7 +58,7 @@ def worst(run: Run) -> Shown:
     detail = run.result.details.filter(pl.col("episode") == row["episode"])
     kind = "persistent" if row["persistent"] else "short"
     words = [
-        f"The worst episode ({kind}) lasted {duration(length)} and wasted {duration(row['wasted_ns'])} of core time: "
+        f"The worst episode ({kind}) lasted {human_ns(length)} and wasted {human_ns(row['wasted_ns'])} of core time: "
         f"{row['wasted_ns'] / length:.1f} CPUs on average could have run a waiting thread."
     ]
     if detail.height:
@@ -74,7 +75,7 @@ def worst(run: Run) -> Shown:
             f"{c} ({n} thread{'s' if n > 1 else ''}, {w / total:.0%})"
             for c, w, n in by_comm.head(3).iter_rows()
         )
-        words.append(f"Meanwhile threads waited {duration(total)} in all: {who}.")
+        words.append(f"Meanwhile threads waited {human_ns(total)} in all: {who}.")
     else:
         words.append("Who waited is not known: the trace names no tasks.")
     return sentence(" ".join(words))
@@ -140,7 +141,7 @@ def waited_most(run: Run, most: int = 8) -> Shown:
     )
     length = row["end_ns"] - row["start_ns"]
     rows = [
-        (c, p, duration(w), f"{w / length:.1%}", format_cpulist(cpus))
+        (c, p, human_ns(w), f"{w / length:.1%}", format_cpulist(cpus))
         for p, c, w, cpus in part.iter_rows()
     ]
     return table(

@@ -11,8 +11,9 @@ import polars as pl
 from wastedcores.analysis.run import Run
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
+from wastedcores.units import human_ns
 from wastedcores.words.episodes import main_nodes, nodes_of
-from wastedcores.words.shown import Shown, duration, sentence, table
+from wastedcores.words.shown import Shown, sentence, table
 
 WORDS = {
     "violations": "cores were wasted",
@@ -30,14 +31,14 @@ def claim(run: Run) -> str:
         return f"Undecided: {r.notes[-1]}" if r.notes else "Undecided"
     if r.verdict == "violations":
         return (
-            f"{mean:.1f} of {n} CPUs wasted on average over {duration(r.duration_ns)}: "
-            f"idle while threads waited, for up to {duration(r.longest_ns)}"
+            f"{mean:.1f} of {n} CPUs wasted on average over {human_ns(r.duration_ns)}: "
+            f"idle while threads waited, for up to {human_ns(r.longest_ns)}"
         )
     if r.wall_ns == 0:
-        return f"No CPU was idle while a thread waited, over {duration(r.duration_ns)} on {n} CPUs"
+        return f"No CPU was idle while a thread waited, over {human_ns(r.duration_ns)} on {n} CPUs"
     return (
-        f"No CPU stayed idle beside a waiting thread for {duration(r.persist_ns)}: "
-        f"{duration(r.longest_ns)} at most, {mean:.2g} of {n} CPUs on average"
+        f"No CPU stayed idle beside a waiting thread for {human_ns(r.persist_ns)}: "
+        f"{human_ns(r.longest_ns)} at most, {mean:.2g} of {n} CPUs on average"
     )
 
 
@@ -60,14 +61,14 @@ def _numbers(run: Run) -> list[tuple[str, str, float | None]]:
         ("CPUs wasted, mean", f"{_amount(r.mean(r.thread_ns))} of {n}", r.mean(r.thread_ns)),
         ("core time wasted", f"{r.thread_ns / 1e9:.3g} core-s", r.thread_ns / 1e9),
         ("idle while threads wait", f"{r.mean(r.wall_ns):.1%} of the time", r.mean(r.wall_ns)),
-        ("longest such episode", duration(r.longest_ns), r.longest_ns / 1e9),
+        ("longest such episode", human_ns(r.longest_ns), r.longest_ns / 1e9),
         (
-            f"episodes of {duration(r.persist_ns)} or more",
+            f"episodes of {human_ns(r.persist_ns)} or more",
             f"{persistent} (+ {r.episodes.height - persistent + r.episodes_dropped:,} shorter)",
             float(persistent),
         ),
         ("CPUs busy, mean", f"{r.mean(r.busy_ns):.1f} of {n}", r.mean(r.busy_ns)),
-        ("window", duration(r.duration_ns), r.duration_ns / 1e9),
+        ("window", human_ns(r.duration_ns), r.duration_ns / 1e9),
     ]
 
 
@@ -177,8 +178,8 @@ def waiting_sentence(run: Run, against: Run | None = None) -> Shown:
             continue
         half, most = np.percentile(w, [50, 99])
         words.append(
-            f"{r.label}: {w.size:,} waits for a CPU, {duration(w.sum())} of thread time in all; half of them last "
-            f"{duration(half)} or less, one in a hundred {duration(most)} or more, the longest {duration(w.max())}."
+            f"{r.label}: {w.size:,} waits for a CPU, {human_ns(w.sum())} of thread time in all; half of them last "
+            f"{human_ns(half)} or less, one in a hundred {human_ns(most)} or more, the longest {human_ns(w.max())}."
         )
     return sentence(" ".join(words))
 
@@ -190,7 +191,7 @@ def cost(run: Run, against: Run | None = None) -> Shown:
         had = len(a.counted_cpus) * a.duration_ns
         return sentence(
             f"{run.label} wasted {a.thread_ns / 1e9:.3g} core-seconds: {a.thread_ns / max(1, had):.1%} of what "
-            f"{len(a.counted_cpus)} CPUs had in {duration(a.duration_ns)}, in which {a.waiting_ns / 1e9:.3g} "
+            f"{len(a.counted_cpus)} CPUs had in {human_ns(a.duration_ns)}, in which {a.waiting_ns / 1e9:.3g} "
             "thread-seconds were spent waiting for a CPU."
         )
     b = against.result
@@ -202,7 +203,7 @@ def cost(run: Run, against: Run | None = None) -> Shown:
     change = (b.duration_ns - a.duration_ns) / max(1, a.duration_ns)
     busy_a, busy_b = a.mean(a.busy_ns), b.mean(b.busy_ns)
     words.append(
-        f"The window is {duration(a.duration_ns)} in one and {duration(b.duration_ns)} in the other ({change:+.1%}); "
+        f"The window is {human_ns(a.duration_ns)} in one and {human_ns(b.duration_ns)} in the other ({change:+.1%}); "
         f"busy were {busy_a:.1f} and {busy_b:.1f} CPUs on average. If both did the same work, that is the gain; "
         "if the window has a fixed length, compare the busy CPUs instead."
     )
@@ -251,7 +252,7 @@ def next_steps(run: Run, name: str) -> Shown:
     if r.verdict == "clean" and r.episodes.height:
         steps.append(
             (
-                f"The longest stretch of idle-while-waiting is {duration(r.longest_ns)}; to count such short ones too:",
+                f"The longest stretch of idle-while-waiting is {human_ns(r.longest_ns)}; to count such short ones too:",
                 f"wastedcores check {name} --persist {max(r.longest_ns / 1e6 * 0.9, 0.001):.3g}ms",
             )
         )

@@ -31,14 +31,6 @@ class Shown:
         }
 
 
-def duration(ns: float) -> str:
-    """A length of time with a unit that suits it: ``3.16 s``, ``5.4 ms``, ``12 us``."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if abs(ns) >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
 def table(frame: pl.DataFrame) -> Shown:
     """A small table; floats are expected to be rounded already."""
     head = "".join(f"<th>{escape(c)}</th>" for c in frame.columns)

@@ -24,8 +24,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
+from wastedcores.files import digest_of_files
 from wastedcores.trace.readers.support.facts import Facts
-from wastedcores.trace.readers.support.folder import digest
 
 #: struct sched_log_tracer_entry, kernel/sched/log.h
 RECORD = np.dtype(
@@ -94,7 +94,7 @@ class Source:
             Ring(int(f.name), f, self._map(f)) for f in sorted(files, key=lambda f: int(f.name))
         ]
         self.lines = sum(r.records.size for r in self.rings)
-        self.sha256 = digest(files)
+        self.sha256 = digest_of_files(files)
         return self.rings
 
     def _map(self, file: Path) -> NDArray[np.void]:

@@ -20,8 +20,8 @@ import numpy as np
 import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
+from wastedcores.files import digest_of_files
 from wastedcores.trace.readers.support.facts import Facts
-from wastedcores.trace.readers.support.folder import digest
 
 #: Rows of all tables that are decoded at a time, on average.
 BATCH_ROWS = 1 << 20
@@ -79,7 +79,7 @@ class Source:
                     f"{file}: is not there. Expected systing's tables in one folder; {_SLICE} numbers its threads, "
                     "and only thread.parquet says which they are. Copy the whole folder."
                 )
-        self.sha256 = digest(files)
+        self.sha256 = digest_of_files(files)
         return self.tables
 
     def _place(self) -> tuple[Path, str]:

@@ -1,0 +1,49 @@
+"""Units of time and how durations are read and written. Times are integer nanoseconds everywhere else."""
+
+from __future__ import annotations
+
+import re
+
+from wastedcores.errors import UsageError
+
+US = 1_000
+MS = 1_000_000
+S = 1_000_000_000
+
+_UNITS = {"ns": 1, "us": US, "ms": MS, "s": S, "": MS}
+
+
+def duration_ns(text: str, name: str) -> int:
+    """Read ``100ms``, ``0.1s``, ``250us``, ``5000ns`` or a plain number of milliseconds.
+
+    Parameters
+    ----------
+    text
+        What the user wrote.
+    name
+        The option or parameter it was given for; errors name it.
+
+    Returns
+    -------
+    int
+        The duration in ns.
+
+    Raises
+    ------
+    UsageError
+        The text is not a duration.
+    """
+    match = re.fullmatch(r"\s*(\d+)(?:\.(\d{1,9}))?\s*(ns|us|ms|s|)\s*", text)
+    if not match:
+        raise UsageError(f"{name} {text!r}: expected a time like 100ms, 0.1s or 250us.")
+    whole, fraction, unit = match.groups()
+    scale = _UNITS[unit]
+    return int(whole) * scale + int((fraction or "0").ljust(9, "0")) * scale // S
+
+
+def human_ns(ns: float) -> str:
+    """Write a duration with three significant digits in a unit that suits it: ``3.16 s``, ``5.4 ms``, ``12 us``."""
+    for unit, size in (("s", S), ("ms", MS), ("us", US)):
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"
