@@ -2,7 +2,7 @@
 
 A task is running, waiting on a runqueue, or asleep. It joins a runqueue at its wakeup (on the wakeup's target CPU),
 changes runqueues at sched_migrate_task (sched_waking names the *previous* CPU and is not used), and leaves it at the
-switch that stops it in any state but R. Cf. josefbacik/systing "placement_exact" and model document 11.6.
+switch that stops it in any state but R. Cf. josefbacik/systing "placement_exact" and docs/scheduler-model.md, section 11.6.
 """
 
 from __future__ import annotations

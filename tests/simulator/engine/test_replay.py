@@ -74,7 +74,7 @@ def test_a_wake_up_looks_before_the_one_just_woken_has_arrived():
 
 @pytest.mark.parametrize(("tasks", "contribution"), [(2, 511), (8, 127), (60, 17)])
 def test_group_contribution_to_a_cpu(tasks, contribution):
-    # model document 2.5: threads of one autogroup share its 1024 shares
+    # docs/scheduler-model.md, section 2.5: threads of one autogroup share its 1024 shares
     w = Workload("spread", random_phase=False)
     group = w.session()
     for i in range(tasks):

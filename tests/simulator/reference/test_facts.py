@@ -1,4 +1,4 @@
-"""Exact facts of Linux v4.1 (the model document's sections 1 to 6) on the plain-Python reference."""
+"""Exact facts of Linux v4.1 (docs/scheduler-model.md, sections 1 to 6) on the plain-Python reference."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def quanta(log: list[tuple[int, int, int]]) -> list[int]:
 )
 @pytest.mark.parametrize("by", ["reference", "engine"])
 def test_quanta(by, cpus, tasks, quantum_ms):
-    # 8.1 of the model: 12, 8, 8, 4 ms on 4 CPUs; 16 and 12 ms on 8 and more, as in the recordings
+    # docs/scheduler-model.md, section 8.1: 12, 8, 8, 4 ms on 4 CPUs; 16 and 12 ms on 8 and more, as in the recordings
     specs = tuple(TaskSpec(f"t{i}", HOG, allowed=frozenset([0])) for i in range(tasks))
     program = Program(specs)
     on = machine(cpus)
@@ -150,7 +150,8 @@ def spread(threads: int, twice: int = 0) -> Simulation:
     ],
 )
 def test_group_contribution(threads, twice, contribution, scaled, h_load, per_task):
-    # 2.5 of the model, with every rounding of its formulas: a group that uses less than one CPU in total (one thread:
+    # docs/scheduler-model.md, section 2.5,
+    # with every rounding of its formulas: a group that uses less than one CPU in total (one thread:
     # runnable_avg 1023 of 1024) is scaled once more, and a thread's share is rounded down below the queue's h_load
     sim = spread(threads, twice)
     k = sim.k
@@ -214,7 +215,7 @@ def run_on(k: Kernel, cpu: int, contributions: list[int]) -> None:
 
 @pytest.fixture
 def two_nodes() -> Kernel:
-    """5.8 of the model: R on CPU 0 and seven idle CPUs; node 1 with two make threads a CPU."""
+    """docs/scheduler-model.md, section 5.8: R on CPU 0 and seven idle CPUs; node 1 with two make threads a CPU."""
     k = kernel(machine(16, nodes=2, smt=2))
     run_on(k, 0, [1023])
     for cpu in range(8, 16):

@@ -1,4 +1,7 @@
-"""load_balance(): who balances, and what moves tasks (kernel/sched/fair.c, v4.1; model 5.4 and 5.6)."""
+"""load_balance(): who balances, and what moves tasks.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 and 5.6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When a CPU balances: tick, new-idle, for tickless idle CPUs (kernel/sched/fair.c, v4.1; model 5.1 to 5.3)."""
+"""When a CPU balances: tick, new-idle, for tickless idle CPUs.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.1 to 5.3.
+"""
 
 from __future__ import annotations
 

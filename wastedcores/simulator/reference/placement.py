@@ -1,4 +1,4 @@
-"""Where a waking, forked or exec'ing task goes (kernel/sched/fair.c, v4.1, section 6 of the model document)."""
+"""Where a waking, forked or exec'ing task goes (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 6)."""
 
 from __future__ import annotations
 

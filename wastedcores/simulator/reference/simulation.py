@@ -224,7 +224,7 @@ class Simulation:
             self._go_on(p, 0)
 
     def _on_hotplug(self, step: int) -> None:
-        """A CPU goes or comes (model 4.1, docs/replay-semantics.md section 8)."""
+        """A CPU goes or comes (docs/scheduler-model.md, section 4.1; docs/replay-semantics.md, section 8)."""
         k = self.k
         _, cpu, online = self.program.hotplug[step]
         rq = k.rqs[cpu]

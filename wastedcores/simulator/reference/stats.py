@@ -1,4 +1,6 @@
-"""Which group and queue to pull from, and how much (kernel/sched/fair.c, v4.1; model 5.4, 5.5 and 5.7).
+"""Which group and queue to pull from, and how much.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4, 5.5 and 5.7.
 
 The group imbalance fix is tested where the authors' patch touches the code: choice of the busiest group, the decision
 in :func:`find_busiest_group`, and :func:`calculate_imbalance`.

@@ -1,6 +1,6 @@
 """Text of the paper authors' ``sched_profiler`` and of the fork of it that is in use.
 
-Formats: model document 11.1 (jplozi/wastedcores, tools/visualizations_4.1/sched_profiler) and 11.3
+Formats: docs/scheduler-model.md, sections 11.1 (jplozi/wastedcores, tools/visualizations_4.1/sched_profiler) and 11.3
 (Tingjia980311/wastedcores). Each state line repeats the state of all CPUs, so a CPU whose own record is missing (the
 profiler was started later than the change) is found in the columns.
 """

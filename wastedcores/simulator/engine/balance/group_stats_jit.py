@@ -1,4 +1,6 @@
-"""Statistics of scheduling groups and the choice of the busiest (kernel/sched/fair.c, v4.1; model document 5.4, 5.7).
+"""Statistics of scheduling groups and the choice of the busiest.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 and 5.7.
 
 A group's statistics are a row of ``STATS``: found by update_sg_lb_stats(), kept for the local and the busiest group.
 """

@@ -1,4 +1,4 @@
-"""load_balance(): who gives, what moves (kernel/sched/fair.c, v4.1; model document 5.4-5.6)."""
+"""load_balance(): who gives, what moves (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 to 5.6)."""
 
 from __future__ import annotations
 

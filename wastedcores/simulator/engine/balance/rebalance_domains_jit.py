@@ -1,4 +1,7 @@
-"""When balancing happens: softirq, NOHZ idle balancer, new-idle balance (kernel/sched/fair.c, v4.1; model document 5.1-5.3)."""
+"""When balancing happens: softirq, NOHZ idle balancer, new-idle balance.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.1 to 5.3.
+"""
 
 from __future__ import annotations
 

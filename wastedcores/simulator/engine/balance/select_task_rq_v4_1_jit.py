@@ -1,4 +1,7 @@
-"""select_task_rq_fair(): where a waking, new or exec'ing task goes (kernel/sched/fair.c, v4.1; model document 6)."""
+"""select_task_rq_fair(): where a waking, new or exec'ing task goes.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 6.
+"""
 
 from __future__ import annotations
 

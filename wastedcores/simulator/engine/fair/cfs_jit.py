@@ -1,4 +1,4 @@
-"""CFS chooses: next task, tick, wakeup preemption (kernel/sched/fair.c, v4.1; model document 1)."""
+"""CFS chooses: next task, tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CFS entities come and go: the sorted queue, weights and group shares (kernel/sched/fair.c, v4.1; model document 1)."""
+"""CFS entities come and go: the sorted queue, weights and group shares.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
+"""
 
 from __future__ import annotations
 

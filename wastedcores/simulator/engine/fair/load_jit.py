@@ -1,4 +1,4 @@
-"""The loads the balancer compares (kernel/sched/fair.c and proc.c, v4.1; model document 2.4, 2.5)."""
+"""The loads the balancer compares (kernel/sched/fair.c and proc.c, v4.1; docs/scheduler-model.md, sections 2.4 and 2.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Per-entity load tracking as in Linux 3.8-4.2 (kernel/sched/fair.c, v4.1; model document, section 2)."""
+"""Per-entity load tracking as in Linux 3.8-4.2 (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 2)."""
 
 from __future__ import annotations
 

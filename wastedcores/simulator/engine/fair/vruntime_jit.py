@@ -1,4 +1,7 @@
-"""Virtual time of CFS: weights, slices, placement, the running entity (kernel/sched/fair.c, v4.1; model document 1)."""
+"""Virtual time of CFS: weights, slices, placement, the running entity.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Birth, sleep and death of tasks (docs/replay-semantics.md, 2)."""
+"""Birth, sleep and death of tasks (docs/replay-semantics.md, section 2)."""
 
 from __future__ import annotations
 

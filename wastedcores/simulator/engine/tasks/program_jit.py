@@ -1,4 +1,4 @@
-"""Task programs: what a running task does next (docs/replay-semantics.md, 2-4)."""
+"""Task programs: what a running task does next (docs/replay-semantics.md, sections 2 to 4)."""
 
 from __future__ import annotations
 

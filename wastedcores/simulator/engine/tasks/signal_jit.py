@@ -1,4 +1,4 @@
-"""Conditions that forget, and periodic timers (docs/replay-semantics.md, 2 and 4): what rt-app's events need."""
+"""Conditions that forget, and periodic timers (docs/replay-semantics.md, sections 2 and 4): what rt-app's events need."""
 
 from __future__ import annotations
 

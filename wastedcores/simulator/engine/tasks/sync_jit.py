@@ -1,4 +1,4 @@
-"""How tasks wait for each other: barriers, locks, semaphores (docs/replay-semantics.md, 3-4)."""
+"""How tasks wait for each other: barriers, locks, semaphores (docs/replay-semantics.md, sections 3 and 4)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The fields of the scheduler's trace events as kernels, trace-cmd and perf print them.
 
-Formats: include/trace/events/sched.h and power.h of 4.1, 5.4, 6.12, 6.18 (model document 11.6). The second
+Formats: include/trace/events/sched.h and power.h of 4.1, 5.4, 6.12, 6.18 (docs/scheduler-model.md, section 11.6). The second
 spellings are those of libtraceevent's plugins (plugin_sched_switch.c), which trace-cmd and newer perf use. A comm may
 hold anything, so every pattern is anchored at its two ends and the fixed words in between.
 """
