@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from support import TRACE_GOLDEN as GOLDEN
-
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import perfetto.protos.perfetto.trace.perfetto_trace_pb2 as pb
 import pytest
+from support import TRACE_GOLDEN as GOLDEN
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.reports.perfetto import export_perfetto
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.trace.io import open_trace
-
 
 
 def decode(path: Path) -> dict[str, list]:

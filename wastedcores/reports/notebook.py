@@ -26,12 +26,11 @@ import nbformat
 from traitlets.config import Config
 
 from wastedcores import __version__
-from wastedcores.trace.datasets import fetch
 from wastedcores.errors import ReportError, UsageError
+from wastedcores.files import digest_of_files, file_digest, notebooks
 from wastedcores.reports.page import page
+from wastedcores.trace.datasets import fetch
 from wastedcores.words.shown import RESULTS_MIME
-from wastedcores.files import notebooks
-from wastedcores.files import digest_of_files, file_digest
 
 DEFAULT_NOTEBOOK = "01_is_my_machine_wasting"
 MANIFEST_SCHEMA = "wastedcores.report/1"

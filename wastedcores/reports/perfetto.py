@@ -18,8 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.runqueues.runqueues import runqueues as find_runqueues
+from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.trace import Trace
 
 if TYPE_CHECKING:
