@@ -106,10 +106,8 @@ def recorded_size(folder: Path) -> float | None:
     """Bytes per event of the largest published trace of runqueue sizes, where it is at hand."""
     from wastedcores.trace.io import import_trace
 
-    root = Path(
-        os.environ.get("WASTEDCORES_SHARED", Path(__file__).resolve().parents[2] / "shared")
-    )
-    source = root / "traces" / "sched_profiler" / "data_share-output_40_1.txt"
+    # those traces have no licence, so they are not in this repository
+    source = Path(os.environ.get("WASTEDCORES_SCHED_PROFILER", ""), "data_share-output_40_1.txt")
     if not source.exists():
         return None
     trace = import_trace(source, folder / "recorded.parquet")

@@ -33,14 +33,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(skip)
-
-
-@pytest.fixture(scope="session")
-def shared_dir() -> Path:
-    """Folder with oracle/, traces/ and published/; lies beside the checkout where the project is developed."""
-    path = Path(os.environ.get("WASTEDCORES_SHARED", ROOT.parent / "shared"))
-    if not (path / "oracle").is_dir():
-        pytest.skip(
-            "the shared oracles and traces are absent (set WASTEDCORES_SHARED to their folder)"
-        )
-    return path

@@ -2,9 +2,9 @@
 
     .venv/bin/python tools/make_datasets.py [--guest DIR] [--live DIR]
 
-``--guest``: the folder of guest recordings (default: shared/traces/guest beside the checkout, or
-$WASTEDCORES_SHARED/traces/guest). ``--live``: a folder that tools/record_live_pair.py wrote; without it the live pair
-already in datasets/small is kept. Same input, same files.
+``--guest`` names the folder of guest recordings (default: datasets/recordings). ``--live`` names a folder that
+tools/record_live_pair.py wrote; without it the live pair already in datasets/small is kept. The same input gives the
+same files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -172,11 +171,10 @@ def describe() -> None:
 
 
 def main() -> None:
-    shared = Path(os.environ.get("WASTEDCORES_SHARED", ROOT.parent / "shared"))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--guest", type=Path, default=shared / "traces" / "guest")
+    parser.add_argument("--guest", type=Path, default=ROOT / "datasets" / "recordings")
     parser.add_argument("--live", type=Path)
     options = parser.parse_args()
     SMALL.mkdir(parents=True, exist_ok=True)

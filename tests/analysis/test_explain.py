@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support import RECORDINGS
 from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.explain import COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN, explain, relation
@@ -27,12 +28,12 @@ RECORDED = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_explain__recordings_of_each_bug(shared_dir, name):
+def test_explain__recordings_of_each_bug(name):
     import json
 
     from wastedcores.trace.io import open_trace
 
-    folder = shared_dir / "traces" / "guest" / name
+    folder = RECORDINGS / name
     meta = json.loads((folder / "meta.json").read_text())
     machine = Machine.from_guest_meta(meta)
     bug, cpus = RECORDED[name]

@@ -10,7 +10,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from support import DOMAIN_GOLDEN as GOLDEN
+from support.domain_oracle import load
 
 
 def run(*args):
@@ -49,12 +49,13 @@ def plain(events):
 
 @pytest.mark.parametrize(
     ("case", "kernel"),
-    [("4.1.3-bd-paper-8x2-pair", "v4.1"), ("4.12-bd-paper-8x2-pair", "v4.12"), ("6.1-ring8x2", "v6.1"),
-     ("4.1.3-patched-cube3-8x1", None), ("4.1.3-asym-ring4x2", None)],
+    [(("4.1.3", "bd-paper-8x2-pair"), "v4.1"), (("4.12", "bd-paper-8x2-pair"), "v4.12"), (("6.1", "ring8x2"), "v6.1"),
+     (("4.1.3-patched", "cube3-8x1"), None), (("4.1.3", "asym-ring4x2"), None)],
 )  # fmt: skip
-def test_json_is_the_oracles(case, kernel):
-    path = GOLDEN / f"{case}.json"
-    want = json.loads(path.read_text())
+def test_json_is_the_oracles(case, kernel, tmp_path):
+    want = load(*case)
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(want))
     args = ["--machine", path, "--json"] + (["--kernel", kernel, "--sched-debug"] if kernel else [])
     for event in want["events"][1:]:
         _, cpu, what = event["when"].split()
@@ -68,8 +69,9 @@ def test_json_is_the_oracles(case, kernel):
     assert got["events"] == plain(want["events"])
 
 
-def test_sched_debug_of_the_file_can_be_overridden():
-    path = GOLDEN / "4.1.3-star4-hub0-x2.json"
+def test_sched_debug_of_the_file_can_be_overridden(tmp_path):
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(load("4.1.3", "star4-hub0-x2")))
     with_it, without = (
         run("--machine", path, "--json"),
         run("--machine", path, "--no-sched-debug", "--json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support import RECORDINGS
 
 import wastedcores as wc
 from wastedcores.errors import DatasetError, UsageError
@@ -43,8 +44,8 @@ def test_what_is_no_recording_of_a_workload():
         beside("gc-buggy-64cpu")
 
 
-def test_run_of_a_folder(shared_dir):
-    recorded, replayed = beside("gc-sgclit-16cpu", 1, shared_dir / "traces" / "guest")
+def test_run_of_a_folder():
+    recorded, replayed = beside("gc-sgclit-16cpu", 1, RECORDINGS)
     assert recorded.cpus == replayed.cpus == "2-5"
     assert recorded.trace.header.cpus == 16
     start, end = windows(recorded)[0]

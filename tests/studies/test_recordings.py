@@ -7,6 +7,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from support import RECORDINGS
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
 from wastedcores.studies.recorded.agreement import SCHEMA, agrees, as_markdown, committed, compared
@@ -160,8 +161,8 @@ def test_parameters_are_the_scenarios(tmp_path):
     }
 
 
-def test_recorded_runs_on_16_cpus(shared_dir):
-    guest = shared_dir / "traces" / "guest"
+def test_recorded_runs_on_16_cpus():
+    guest = RECORDINGS
     found = [Recording.read(guest / f"{n}-16cpu") for n in ("gc-buggy", "gc-sgclit", "ms-buggy")]
     table = compared(found, range(1, 4), date="today", version="this")
     assert table.schema == pl.Schema(SCHEMA)
@@ -172,8 +173,8 @@ def test_recorded_runs_on_16_cpus(shared_dir):
     assert at["ms-buggy-16cpu", "threads, start node"] == 16
 
 
-def test_a_kernel_that_is_not_modelled(shared_dir):
-    recording = Recording.read(shared_dir / "traces" / "guest" / "gc-6.1-64cpu")
+def test_a_kernel_that_is_not_modelled():
+    recording = Recording.read(RECORDINGS / "gc-6.1-64cpu")
     assert recording.figures()["threads, node 2"].value == pytest.approx(8, abs=0.1)
     with pytest.raises(UsageError, match="which the replay does not model"):
         recording.replayed(1)

@@ -8,7 +8,7 @@ TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 #: text traces and what must be read from them
 TRACE_GOLDEN = TESTS / "trace" / "golden"
-#: domains that booted kernels printed
-DOMAIN_GOLDEN = TESTS / "topology" / "golden"
+#: the recordings of real kernels, one folder each
+RECORDINGS = ROOT / "datasets" / "recordings"
 #: who ran where on booted kernels
 BEHAVIOUR_GOLDEN = TESTS / "simulator" / "golden"

@@ -1,14 +1,19 @@
-"""Read oracle cases and say where a model differs from them, readably."""
+"""Read what booted kernels printed of their domains, and say in one sentence where a model differs from it."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import lzma
+from functools import cache
 
+from support import TESTS
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
+
+ORACLE = TESTS / "topology" / "oracle"
+KERNELS = ("4.1.3", "4.1.3-nodebug", "4.1.3-patched", "4.12", "6.1")
 
 
 def steps(case):
@@ -94,5 +99,17 @@ def _lists(spans):
     return " ".join("{" + format_cpulist(s) + "}" for s in spans)
 
 
-def load(path):
-    return json.loads(Path(path).read_text())
+@cache
+def _lines(kernel):
+    text = lzma.decompress((ORACLE / f"{kernel}.jsonl.xz").read_bytes()).decode()
+    return {json.loads(line)["name"]: line for line in text.splitlines()}
+
+
+def names(kernel):
+    """Names of a kernel's cases."""
+    return list(_lines(kernel))
+
+
+def load(kernel, name):
+    """One case, as a dictionary of its own."""
+    return json.loads(_lines(kernel)[name])

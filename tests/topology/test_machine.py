@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 from hypothesis import given
-from support import DOMAIN_GOLDEN as GOLDEN
 from support.domain_machines import machines_after_hotplug
 from support.domain_oracle import load
 
@@ -87,10 +86,10 @@ def test_written_by_hand():
 
 
 def test_oracle_files_keep_numbers_and_asymmetry():
-    m = Machine.from_dict(load(GOLDEN / "4.1.3-asym-ring4x2.json"))
+    m = Machine.from_dict(load("4.1.3", "asym-ring4x2"))
     assert m.asymmetric
     assert m.distance[0].tolist() == [10, 25, 30, 20]
-    case = load(GOLDEN / "4.1.3-nocpu-ring4.json")
+    case = load("4.1.3", "nocpu-ring4")
     assert Machine.from_dict(case).nodes == 4
     case["node_ids"] = [0, 1, 2, 5]
     sparse = Machine.from_dict(case)
@@ -197,9 +196,12 @@ def test_files_json_yaml_meta_and_trace(tmp_path):
     meta = tmp_path / "meta.json"
     meta.write_text(json.dumps(FULL | {"variant": "sgclit", "package_of_cpu": [0, 0, 1, 1]}))
     assert find_machine(str(tmp_path)).kernel == "v4.1+group_construction:patch"
-    oracle = find_machine(str(GOLDEN / "4.1.3-nodebug-line4mid-x1.json"))
-    assert not oracle.model().sched_debug
-    assert find_machine(str(GOLDEN / "4.1.3-line4x2.json")).model().sched_debug
+    for kernel, name, sched_debug in (
+        ("4.1.3-nodebug", "line4mid-x1", False),
+        ("4.1.3", "line4x2", True),
+    ):
+        plain.write_text(json.dumps(load(kernel, name)))
+        assert find_machine(str(plain)).model().sched_debug == sched_debug
 
 
 @pytest.mark.parametrize(

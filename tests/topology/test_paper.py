@@ -6,6 +6,8 @@ import collections
 import json
 
 import pytest
+from support import BEHAVIOUR_GOLDEN, RECORDINGS
+from support.domain_oracle import load
 
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
@@ -90,20 +92,18 @@ def test_linter_is_silent_with_the_fix_and_in_mainline(kernel):
     "pin", [[*range(8), *range(24, 32)], [*range(8, 16), *range(24, 32)], None]
 )
 def test_linter_is_silent_on_the_controls(pin):
-    # oracle/README.md, behaviour: nodes 0+3 and 1+3 balance on 4.1.3
+    # tests/simulator/golden/README.md: nodes 0+3 and 1+3 balance on 4.1.3
     found = lint(build_domains(preset("bulldozer8x8"), "v4.1"), pin)
     assert not found.blocked
 
 
-def test_behaviour_of_real_kernels_agrees(shared_dir):
+def test_behaviour_of_real_kernels_agrees():
     # 4 threads pinned to two nodes and forked on the first: all stay exactly where the linter says load cannot move
     asked = 0
-    for path in sorted((shared_dir / "oracle" / "behaviour").glob("*.json")):
+    for path in sorted(BEHAVIOUR_GOLDEN.glob("*.json")):
         case = json.loads(path.read_text())
-        kernel = path.name.removesuffix("-bd-paper-8x2-pair.json")
-        machine = Machine.from_dict(
-            json.loads((shared_dir / "oracle" / "4.1.3" / "bd-paper-8x2-pair.json").read_text())
-        )
+        kernel = path.name.removeprefix("behaviour-").removesuffix("-bd-paper-8x2-pair.json")
+        machine = Machine.from_dict(load("4.1.3", "bd-paper-8x2-pair"))
         node = machine.node_of_cpu
         for scenario in case["scenarios"]:
             allowed = scenario["allowed"]
@@ -160,8 +160,8 @@ def test_node_2_pulls_from_node_1_with_the_fix_only():
     assert pull_level(build_domains(machine, "v4.1+group_construction"), 16, 8).distance == 22
 
 
-def test_domain_sizes_of_the_guest_recordings(shared_dir):
-    metas = sorted((shared_dir / "traces" / "guest").glob("*/meta.json"))
+def test_domain_sizes_of_the_guest_recordings():
+    metas = sorted(RECORDINGS.glob("*/meta.json"))
     assert metas
     for path in metas:
         meta = json.loads(path.read_text())

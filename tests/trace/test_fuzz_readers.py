@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import RECORDINGS
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.trace.io import open_trace
@@ -120,12 +121,10 @@ def test_lines_of_random_pieces_after_a_good_start(tmp_path_factory, start, data
     survive(start + b"\n".join(lines) + b"\n", tmp_path_factory.getbasetemp())
 
 
-def test_mutated_recordings(shared_dir, tmp_path):
-    """Real files of others, a few bytes changed at a time; seeded."""
+def test_mutated_recordings(tmp_path):
+    """Real recordings with a few bytes changed at a time; seeded."""
     rng = random.Random(4)
-    for file in sorted((shared_dir / "traces" / "sched_profiler").glob("*_5.txt")) + sorted(
-        (shared_dir / "traces" / "guest").glob("gc-sgclit-*/trace.txt.xz")
-    ):
+    for file in (*GOLDEN, *sorted(RECORDINGS.glob("gc-sgclit-*/trace.txt.xz"))):
         whole = bytearray(file.read_bytes())
         for _ in range(20):
             data = bytearray(whole)

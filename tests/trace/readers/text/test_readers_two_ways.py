@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import RECORDINGS
 from support.line_oracle import parse
 from support.make_expected import summary
 
@@ -31,8 +32,8 @@ def read(path: Path, monkeypatch: pytest.MonkeyPatch, scan_from: int) -> dict:
 
 
 @pytest.mark.parametrize("guest", GUESTS)
-def test_guest_recordings_read_as_by_the_plain_reader(guest, shared_dir, monkeypatch):
-    path = shared_dir / "traces" / "guest" / guest / "trace.txt.xz"
+def test_guest_recordings_read_as_by_the_plain_reader(guest, monkeypatch):
+    path = RECORDINGS / guest / "trace.txt.xz"
     lines = lzma.decompress(path.read_bytes()).decode().splitlines()
     want = [e for line in lines if not line.startswith("#") and (e := parse(line, perf=False))]
     want.sort(key=lambda e: e["ts_ns"])
