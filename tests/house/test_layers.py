@@ -17,6 +17,7 @@ LAYERS = {
     "wastedcores.errors": -1,
     "wastedcores.units": 0,
     "wastedcores.files": 0,
+    "wastedcores.limits": -1,
     "wastedcores.jit": 0,
     "wastedcores.topology.cpulist": 0,
     "wastedcores.topology.machine": 1,
@@ -43,7 +44,11 @@ LAYERS = {
 }
 
 #: modules of constants that compiled code may read
-CONSTANTS = {"wastedcores.workload.ops", "wastedcores.trace.readers.support.tracepoints"}
+CONSTANTS = {
+    "wastedcores.limits",
+    "wastedcores.workload.ops",
+    "wastedcores.trace.readers.support.tracepoints",
+}
 
 #: library -> where it may be imported
 ONLY_IN = {

@@ -43,14 +43,14 @@ def explain(
     """Why CPUs stayed idle: domains, how overload began, which bug."""
     from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.cli._open import open_input
-    from wastedcores.cli.import_ import load_machine
     from wastedcores.invariant import check
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.topology.machine import Machine
+    from wastedcores.topology.source import find_machine
     from wastedcores.units import duration_ns
 
     opened = open_input(trace)
-    where = (Machine.live() if machine == "live" else load_machine(machine)) if machine else None
+    where = find_machine(machine).machine if machine else None
     if offline or online:
         if where is None and opened.header.machine:
             where = Machine.from_dict(opened.header.machine)

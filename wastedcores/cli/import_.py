@@ -12,7 +12,6 @@ from wastedcores.cli._options import print_json
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
-    from wastedcores.topology.machine import Machine
     from wastedcores.trace.header import Header
 
 _EPILOG = """Examples:
@@ -54,9 +53,10 @@ def import_(
     as_json: Annotated[bool, typer.Option("--json", help="The header as one JSON object")] = False,
 ) -> Any:
     """Read a trace once and keep it as Parquet: small, fast to open."""
+    from wastedcores.topology.source import find_machine
     from wastedcores.trace.io import import_trace
 
-    machine = None if topology is None else load_machine(topology)
+    machine = None if topology is None else find_machine(topology).machine
     trace = import_trace(
         source,
         output or default_output(source),
@@ -79,33 +79,6 @@ def default_output(source: Path) -> Path:
     if name.endswith(".parquet"):
         name = name.removesuffix(".parquet") + "-trace"
     return Path(f"{name or 'trace'}.parquet")
-
-
-def load_machine(name: str) -> Machine:
-    """A preset by name, or a machine file (JSON or YAML; a guest's ``meta.json`` too).
-
-    Raises
-    ------
-    TopologyError
-        Neither, or a description no machine can have.
-    """
-    from wastedcores.errors import TopologyError
-    from wastedcores.topology.machine import Machine
-
-    path = Path(name)
-    if not path.exists():
-        return Machine.preset(name)
-    import yaml
-
-    try:
-        data = yaml.safe_load(path.read_text())  # JSON is YAML
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
-        raise TopologyError(f"{path}: cannot be read as JSON or YAML ({e}).") from e
-    if not isinstance(data, dict):
-        raise TopologyError(
-            f"{path}: expected a machine description (a mapping), got a {type(data).__name__}."
-        )
-    return Machine.from_dict(data)
 
 
 def describe(path: Path, header: Header) -> str:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from wastedcores.errors import TraceContentError
+from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.runqueues.stream import CODES
 from wastedcores.trace.trace import Trace
-
-#: PID_MAX_LIMIT, include/linux/threads.h (64 bit)
-PID_MAX = 4 * 1024 * 1024
-#: more CPUs than any Linux is built for (NR_CPUS goes to 8192 on x86)
-CPU_MAX = 65536
 
 
 def extent(trace: Trace) -> tuple[int, int, int, int]:
@@ -43,14 +39,14 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
             .row(0)
         )
         low = min(low_cpu, low_pid)
-    if top_cpu >= CPU_MAX:
+    if top_cpu >= MAX_CPUS:
         raise TraceContentError(
             f"{trace.name}: CPU {top_cpu} is more than any Linux has; the file is damaged."
         )
-    if top_pid > PID_MAX or low < -1:
-        bad = top_pid if top_pid > PID_MAX else low
+    if top_pid > PID_MAX_LIMIT or low < -1:
+        bad = top_pid if top_pid > PID_MAX_LIMIT else low
         raise TraceContentError(
-            f"{trace.name}: pid {bad} cannot be (they go to {PID_MAX}); the file is damaged."
+            f"{trace.name}: pid {bad} cannot be (they go to {PID_MAX_LIMIT}); the file is damaged."
         )
     return first, last, max(top_cpu, 0), max(top_pid, 0)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastedcores.errors import UsageError, WorkloadError
+from wastedcores.limits import LONGEST_NS
 from wastedcores.simulator.engine.world import state as s
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
@@ -16,8 +17,6 @@ MOST_CPUS = s.LIST * (s.WORD_LOW + 1)
 #: a replay has no more tasks than this (1 KiB each)
 MOST_TASKS = 1_000_000
 MOST_SEED = 2**63 - 1
-#: 11 days
-LONGEST_NS = 1_000_000_000_000_000
 
 #: what can take time; a loop without any of these is found by the engine
 _TIMED = {

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wastedcores.errors import UsageError
-
-#: a number above this is a typing mistake, not a CPU (NR_CPUS_RANGE_END of x86 is 8192)
-_MOST = 1 << 20
+from wastedcores.limits import MAX_CPUS
 
 
 def parse_cpulist(text: str, where: str = "CPU list") -> list[int]:
@@ -45,9 +43,9 @@ def parse_cpulist(text: str, where: str = "CPU list") -> list[int]:
             raise UsageError(
                 f"{where}: {piece!r} is not a CPU or a range of CPUs; write for example 0-3,8"
             ) from None
-        if not 0 <= a <= b or b > _MOST or not 0 < used <= size:
+        if not 0 <= a <= b or b >= MAX_CPUS or not 0 < used <= size:
             raise UsageError(
-                f"{where}: {piece!r} is not an ascending range of CPU numbers; write for example 0-3,8"
+                f"{where}: {piece!r} is not an ascending range of CPU numbers from 0 to {MAX_CPUS - 1}; write for example 0-3,8"
             )
         cpus.update(cpu for cpu in range(a, b + 1) if (cpu - a) % size < used)
     return sorted(cpus)

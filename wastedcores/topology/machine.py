@@ -27,14 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wastedcores.errors import TopologyError
+from wastedcores.limits import MAX_CPUS
 from wastedcores.topology.cpulist import format_cpulist
 
 IntArray = npt.NDArray[np.int32]
 LOCAL_DISTANCE = 10
 #: ACPI's "unreachable"; the kernel refuses it (drivers/acpi/numa: slit_valid)
 MOST_DISTANCE = 254
-#: x86's NR_CPUS with MAXSMP
-MOST_CPUS = 8192
 
 _PER_CPU = ("node_of_cpu", "package_of_cpu", "core_of_cpu", "llc_of_cpu", "l2_of_cpu")
 
@@ -102,8 +101,8 @@ class Machine:
 
     def _check(self) -> None:
         cpus, nodes = self.cpus, self.nodes
-        if not 1 <= cpus <= MOST_CPUS:
-            raise self._fail(f"{cpus} CPUs; a machine has 1 to {MOST_CPUS}")
+        if not 1 <= cpus <= MAX_CPUS:
+            raise self._fail(f"{cpus} CPUs; a machine has 1 to {MAX_CPUS}")
         for key in _PER_CPU:
             if getattr(self, key).shape != (cpus,):
                 raise self._fail(f"{key} has {len(getattr(self, key))} entries for {cpus} CPUs")

@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from wastedcores.errors import TraceContentError
+from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 
-#: The largest CONFIG_NR_CPUS that x86 and powerpc allow (arch/x86/Kconfig: NR_CPUS_RANGE_END, 6.12).
-MAX_CPUS = 8192
-#: PID_MAX_LIMIT, include/linux/threads.h (64 bit)
-MAX_TASKS = 4 * 1024 * 1024
 #: A gap this long between two events is worth a word: the machine slept, or the clock was set.
 JUMP_NS = 3_600_000_000_000
 
@@ -118,11 +115,11 @@ class Inspector:
         )
 
     def _size_range(self, frame: pl.DataFrame) -> None:
-        bad = frame.filter(~pl.col("nr_running").is_between(0, MAX_TASKS))
+        bad = frame.filter(~pl.col("nr_running").is_between(0, PID_MAX_LIMIT))
         if bad.height:
             raise TraceContentError(
                 f"{self._at(bad)}: {bad['nr_running'][0]} tasks on the runqueue of CPU {bad['cpu'][0]}; expected 0 to "
-                f"{MAX_TASKS}. The line is damaged."
+                f"{PID_MAX_LIMIT}. The line is damaged."
             )
 
     def _at(self, rows: pl.DataFrame) -> str:

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from wastedcores.errors import WorkloadError
+from wastedcores.limits import LONGEST_NS
 from wastedcores.workload import ops
 
 _MODES = {"spin": ops.MODE_SPIN, "block": ops.MODE_BLOCK, "spin_block": ops.MODE_SPIN_BLOCK}
 _MOST_NESTED = 4
 
-#: no time of a program is longer (11 days), nor is any replay (simulator/limits.py)
-LONGEST_NS = 1_000_000_000_000_000
 #: rounds of a loop, units of a semaphore, shares: what fits with room to spare
 MOST = 1_000_000_000_000
 

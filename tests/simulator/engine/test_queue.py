@@ -5,9 +5,10 @@ from __future__ import annotations
 from support.random_runs import Case, difference
 
 from wastedcores.kernels import KernelModel
+from wastedcores.limits import LONGEST_NS
 from wastedcores.simulator.engine.events.queue_jit import CPU_BITS, LAST_NS
 from wastedcores.simulator.engine.world.state import EPOCH_NS
-from wastedcores.simulator.limits import LONGEST_NS, MOST_CPUS
+from wastedcores.simulator.limits import MOST_CPUS
 from wastedcores.topology.presets import grid
 from wastedcores.workload import ops
 from wastedcores.workload.program import Costs, Program, TaskSpec

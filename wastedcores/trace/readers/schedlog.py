@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.files import digest_of_files
+from wastedcores.limits import PID_MAX_LIMIT
 from wastedcores.trace.readers.support.facts import Facts
 
 #: struct sched_log_tracer_entry, kernel/sched/log.h
@@ -33,8 +34,6 @@ RECORD = np.dtype(
 )
 #: Records decoded at a time.
 BATCH_RECORDS = 1 << 19
-#: PID_MAX_LIMIT, include/linux/threads.h (64 bit)
-_PIDS = 1 << 22
 #: more than any version has events
 _EVENTS = 64
 #: where the rings are below the folder that a recording was written to
@@ -158,7 +157,7 @@ def _sane(records: NDArray[np.void]) -> bool:
         and (records["event"] >= 0).all()
         and (records["event"] < _EVENTS).all()
         and (records["pid"] >= 0).all()
-        and (records["pid"] < _PIDS).all()
+        and (records["pid"] < PID_MAX_LIMIT).all()
         and (np.diff(ts) > -1_000_000_000).all()
     )
 

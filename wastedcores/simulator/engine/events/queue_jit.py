@@ -37,7 +37,7 @@ RUN_AT = R_EV + 2 * EV_RUN
 TICK_SHIFT = 5
 TICK_LOW = 31
 # a node of the tournament is one word, time << CPU_BITS | CPU, 128 nodes a row; the root is node 1, the leaves are the last
-# half. No time before the end of a replay needs more bits (bounds.LONGEST_NS), no CPU either (bounds.MOST_CPUS).
+# half. No time before the end of a replay needs more bits (limits.LONGEST_NS), no CPU either (simulator/limits.MOST_CPUS).
 CPU_BITS = 12
 CPU_LOW = 4095
 LAST_NS = (1 << 50) - 1

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
+from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data.records_jit import (
     AHEAD,
     BAD_CPU,
@@ -27,7 +28,6 @@ from wastedcores.trace.readers.perf_data.records_jit import (
     L_TID,
     LOST,
     MARK,
-    MAX_CPUS,
     MAX_LOST,
     MIGRATE_DEST,
     NAMES_FULL,

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from wastedcores.errors import TraceFormatError
+from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data import records_jit as pj
 
 _TYPE_TRACEPOINT = 2
@@ -192,10 +193,10 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
             header.formats = parse_formats(section.decode("utf-8", "replace"))
         elif number == _NRCPUS and len(section) >= 8:
             header.cpus = struct.unpack_from("<2I", section)[1]
-            if header.cpus > pj.MAX_CPUS:
+            if header.cpus > MAX_CPUS:
                 raise TraceFormatError(
                     f"{path}: byte {where + 4}: recorded on a machine of {header.cpus} CPUs, it says; Linux has "
-                    f"{pj.MAX_CPUS} at most. Its head is damaged: record again."
+                    f"{MAX_CPUS} at most. Its head is damaged: record again."
                 )
         elif number == _CLOCKID and len(section) >= 8:
             header.clock = _CLOCKS.get(struct.unpack_from("<Q", section)[0])

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
+from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data import fields_jit as pf
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.events import Events
@@ -46,7 +47,7 @@ _PROBLEMS = {
     pj.TOO_SHORT: "a record shorter than its head",
     pj.BAD_TIME: "a record whose time has more than 63 bits",
     pj.BAD_FIELDS: "a record shorter than the fields of its tracepoint",
-    pj.BAD_CPU: f"a record of a CPU that cannot be: Linux has CPUs 0 to {pj.MAX_CPUS - 1} at most",
+    pj.BAD_CPU: f"a record of a CPU that cannot be: Linux has CPUs 0 to {MAX_CPUS - 1} at most",
     pj.BAD_PRIO: "a record with a priority of more than 16 bits",
     pj.BAD_LOST: f"a record that says more than {pj.MAX_LOST} events were lost",
 }
@@ -115,7 +116,7 @@ class _Reader:
         self.names: np.ndarray | None = None  # of the threads there were when perf began
         self.told: pj.Comms | None = None  # by the batch before, if its records told any names
         self.counts = np.zeros(65536, np.int64)
-        self.seen = np.zeros(pj.MAX_CPUS, np.bool_)
+        self.seen = np.zeros(MAX_CPUS, np.bool_)
 
     def tables(
         self, data: np.ndarray, begin: int, end: int, crew: Crew, over: np.ndarray | None = None
@@ -231,7 +232,7 @@ class _Reader:
         own, events = self.workers, self.events
         if not hasattr(own, "names"):
             own.names = NameTable(self.vocabulary, self.names)
-            own.last = np.empty((2, pj.MAX_CPUS), np.int64)
+            own.last = np.empty((2, MAX_CPUS), np.int64)
         own.last[:] = -1
         while True:
             i, row, wakings, problem = pf.decode(

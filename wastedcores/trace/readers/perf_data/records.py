@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastedcores.limits import PID_MAX_LIMIT
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.order_jit import sort_runs
 from wastedcores.trace.readers.support.columns import arrays
@@ -95,7 +96,11 @@ class ThreadNames:
     def __init__(self, table: NameTable) -> None:
         self.table = table
         self.now, self._before, self._latest = arrays(
-            [(np.uint32, pj.MAX_PID + 1), (np.uint32, pj.MAX_PID + 1), (np.int32, pj.MAX_PID + 1)],
+            [
+                (np.uint32, PID_MAX_LIMIT + 1),
+                (np.uint32, PID_MAX_LIMIT + 1),
+                (np.int32, PID_MAX_LIMIT + 1),
+            ],
             sparse,
         )
         swapper = table.number(b"swapper")

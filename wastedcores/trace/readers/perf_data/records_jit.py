@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
+from wastedcores.limits import PID_MAX_LIMIT
 from wastedcores.trace.readers.support.bytes_jit import load16, load32, load64, prefetch
 from wastedcores.trace.readers.support.names_jit import intern_words
 from wastedcores.trace.readers.support.tracepoints import WAKING
@@ -48,10 +49,6 @@ MAX_FIELDS = 8
 TASK_COMM, TASK_PID, TASK_PRIO, TASK_CPU, TASK_SUCCESS = range(5)
 MIGRATE_DEST = 4
 
-#: PID_MAX_LIMIT, include/linux/threads.h
-MAX_PID = 4 * 1024 * 1024
-#: The largest CONFIG_NR_CPUS of x86 and powerpc (arch/x86/Kconfig, 6.12): a record that says more is damaged
-MAX_CPUS = 8192
 #: more lost events in one record than any machine makes
 MAX_LOST = 1 << 48
 
@@ -270,9 +267,9 @@ class Comms(NamedTuple):
     Names are polars' numbers plus 1; 0: not known.
     """
 
-    #: (MAX_PID + 1,) before the batch
+    #: (PID_MAX_LIMIT + 1,) before the batch
     before: U32
-    #: (MAX_PID + 1,) the latest change of a thread's name within the batch plus 1; 0: none
+    #: (PID_MAX_LIMIT + 1,) the latest change of a thread's name within the batch plus 1; 0: none
     latest: I32
     #: (changes,) the record since which it holds, the thread, the name, the change of that thread before plus 1
     since: I64
@@ -284,7 +281,7 @@ class Comms(NamedTuple):
 @lean
 def comm_at(comms: Comms, tid: Any, record: int) -> Any:
     """What thread ``tid`` is called at a record, plus 1; 0: not known."""
-    if tid < 0 or tid > MAX_PID:
+    if tid < 0 or tid > PID_MAX_LIMIT:
         return np.uint32(0)
     if comms.since.size:
         change = comms.latest[tid]
@@ -317,7 +314,7 @@ def learn_comms(
     ref, i, n
         Records in order; those from ``i`` to ``n`` are looked at.
     now
-        (MAX_PID + 1,) number of each thread's name plus 1; 0: not known. Kept up to date.
+        (PID_MAX_LIMIT + 1,) number of each thread's name plus 1; 0: not known. Kept up to date.
     names
         The table of names.
     found, out
@@ -343,9 +340,9 @@ def learn_comms(
             name = np.uint32(number + 1)
         else:
             tid, parent = np.int64(load32(b, at + 16)), np.int64(load32(b, at + 20))
-            name = now[parent] if parent <= MAX_PID else np.uint32(0)
-            tid = max(tid, parent) if parent > MAX_PID else tid
-        if tid <= MAX_PID:
+            name = now[parent] if parent <= PID_MAX_LIMIT else np.uint32(0)
+            tid = max(tid, parent) if parent > PID_MAX_LIMIT else tid
+        if tid <= PID_MAX_LIMIT:
             now[tid] = name
             out.since[found], out.tid[found], out.name[found] = i, tid, name
             out.earlier[found] = out.latest[tid]

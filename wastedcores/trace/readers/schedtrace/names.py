@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-#: PID_MAX_LIMIT, include/linux/threads.h (64 bit)
-PIDS = 1 << 22
+from wastedcores.limits import PID_MAX_LIMIT
+
 _SPAN = 1 << 41  # ns; a batch of records is shorter
 
 I64 = NDArray[np.int64]
@@ -19,7 +19,7 @@ class Names:
     """The name every pid has, and the changes within the batch at hand."""
 
     def __init__(self) -> None:
-        self._of = np.full(PIDS, -1, np.int32)
+        self._of = np.full(PID_MAX_LIMIT, -1, np.int32)
         self._ids: dict[str, int] = {}
         self._names: list[str] = []
         self._keys = np.zeros(0, np.int64)
@@ -36,7 +36,7 @@ class Names:
     def start(self, pid: NDArray[np.uint32], comm: list[str]) -> None:
         """What tasks are called at the start."""
         for p, c in zip(pid.tolist(), comm, strict=True):
-            if p < PIDS:
+            if p < PID_MAX_LIMIT:
                 self._of[p] = self._id(c)
 
     def learn(
@@ -55,9 +55,9 @@ class Names:
         now: dict[int, int] = {}
         changes: list[tuple[int, int, int]] = []
         for i in at.tolist():
-            pid = int(w1[i]) & (PIDS - 1)
+            pid = int(w1[i]) & (PID_MAX_LIMIT - 1)
             if kind[i] == kinds["fork"]:
-                parent = int(w1[i]) >> 22 & (PIDS - 1)
+                parent = int(w1[i]) >> 22 & (PID_MAX_LIMIT - 1)
                 name = now.get(parent, int(self._of[parent]))
             elif i + 2 < kind.size and kind[i + 1] == kind[i + 2] == kinds["name"]:
                 raw = w1[i + 1 : i + 3].tobytes().split(b"\0")[0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from wastedcores.trace.inspector import MAX_CPUS
+from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.support.facts import Facts
 from wastedcores.trace.readers.support.wakings_jit import place_wakings
 

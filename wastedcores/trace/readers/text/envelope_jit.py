@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
+from wastedcores.limits import MAX_SECONDS
 from wastedcores.trace.readers.support.bytes_jit import number
 from wastedcores.trace.readers.support.names_jit import COMM_MAX
 
 U8 = NDArray[np.uint8]
-
-#: more do not fit 63 bits of nanoseconds
-MAX_SECONDS = 2**63 // 10**9 - 1
 
 
 @lean

@@ -10,15 +10,13 @@ from pathlib import Path
 import polars as pl
 
 from wastedcores.errors import TraceFormatError
-from wastedcores.trace.inspector import MAX_CPUS
+from wastedcores.limits import MAX_CPUS, MAX_SECONDS
 from wastedcores.trace.readers.support.blocks import TextSource
 from wastedcores.trace.readers.support.facts import Facts
 from wastedcores.trace.readers.support.pipeline import OrderedMap
 from wastedcores.trace.readers.support.wakings import settle_wakings
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
-
-MAX_SECONDS = 2**63 // 10**9 - 1
 
 
 @dataclass(frozen=True)

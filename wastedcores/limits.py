@@ -1,0 +1,19 @@
+"""The largest numbers that this package accepts, each with its reason and its source.
+
+The limits of a replay on CPUs and tasks follow from the simulator's own table; they are in ``simulator/limits.py``.
+"""
+
+from __future__ import annotations
+
+#: CPUs of one machine: the largest CONFIG_NR_CPUS of x86 and powerpc (arch/x86/Kconfig: NR_CPUS_RANGE_END, 6.12).
+#: CPUs are 0 to ``MAX_CPUS - 1``; a file that names a larger one is damaged.
+MAX_CPUS = 8192
+
+#: Process ids and numbers of runnable threads: PID_MAX_LIMIT on 64 bits (include/linux/threads.h, 6.12).
+PID_MAX_LIMIT = 4 * 1024 * 1024
+
+#: Seconds of a timestamp: more do not fit into 63 bits of nanoseconds.
+MAX_SECONDS = 2**63 // 10**9 - 1
+
+#: Simulated time in ns, 11 days: the end of a replay, and every duration in a workload.
+LONGEST_NS = 1_000_000_000_000_000
