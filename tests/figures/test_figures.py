@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
+
 import numpy as np
 import polars as pl
 import pytest
 
+from wastedcores import figures, words
 from wastedcores.analysis.scene import Scene, TimeAxis, by_node
 from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError, UsageError
@@ -17,6 +21,7 @@ from wastedcores.figures.waiting import waiting_times
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
+from wastedcores.words import figure_or_reason
 
 MS = 1_000_000
 
@@ -221,7 +226,7 @@ def test_time_axis__unit_by_width(width, unit):
     assert TimeAxis.of(0, width).unit == unit
 
 
-def test_views__say_what_a_trace_cannot_answer():
+def test_views__refuse_what_a_trace_cannot_answer():
     from wastedcores.analysis.run import Run
 
     rows = {
@@ -232,10 +237,26 @@ def test_views__say_what_a_trace_cannot_answer():
     }
     trace = Trace(conform(pl.DataFrame(rows), "t").lazy(), Header(source_format="t", cpus=2))
     run = Run.of(trace, "quiet")
-    assert "no episode" in views.zoom(run).text
-    assert "no episode" in views.who_ran(run).text
-    assert "names no tasks" in views.waits(run).text
-    with pytest.raises(MissingEventsError):
-        views.looked_at(run)
+    for draw, reason in (
+        (views.zoom, "there is no episode"),
+        (views.who_ran, "there is no episode"),
+        (views.waits, "names no tasks"),
+        (views.looked_at, "no 'considered' events"),
+    ):
+        with pytest.raises(MissingEventsError, match=reason):
+            draw(run)
+        assert reason in figure_or_reason(draw, run).text
     with pytest.raises(UsageError, match="two marks"):
         Run.of(trace, between=["a"])
+
+
+def test_public_figures__are_functions_that_return_figures():
+    for name in figures.__all__:
+        assert inspect.signature(getattr(figures, name)).return_annotation == "go.Figure", name
+
+
+@pytest.mark.parametrize("package", [figures, words])
+def test_public_names__are_not_hidden_by_a_module_of_the_same_name(package):
+    modules = {m.name for m in pkgutil.iter_modules(package.__path__)}
+    assert modules.isdisjoint(package.__all__)
+    assert all(callable(getattr(package, name)) for name in package.__all__)

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from wastedcores import figures as fg
+from wastedcores import words
 from wastedcores.errors import UsageError
 from wastedcores.studies.recorded.agreement import SCHEMA, committed
 
@@ -71,15 +72,15 @@ def test_committed_table_has_a_mark_for_every_row():
 
 
 def test_words_name_what_does_not_agree():
-    said = fg.recorded_verdict(TABLE).text
+    said = words.recorded_verdict(TABLE).text
     assert "2 of 4 figures of 2 recorded runs agree with 20 replays each" in said
     assert "Do not agree: a (busy CPUs), b (threads, fullest node)." in said
     assert "Made on 2026-01-01 with wastedcores 1." in said
-    assert "none" in fg.recorded_verdict(TABLE.filter("agrees")).text
+    assert "none" in words.recorded_verdict(TABLE.filter("agrees")).text
 
 
 def test_table_in_numbers():
-    text = fg.recorded_table(TABLE).text
+    text = words.recorded_table(TABLE).text
     assert "b  threads, fullest node  100  1  1 to 1  no" in text
 
 

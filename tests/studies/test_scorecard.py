@@ -236,14 +236,14 @@ def test_figures_of_the_sensitivity():
     assert list(sensitivity.noise_curves(study).data[0].y) == [-2.5, -10]
     assert list(sensitivity.quiet_curve(study).data[0].y) == [9, 12]
     assert list(sensitivity.checker_curves(study).data[0].y) == [50]
-    assert "100\u00a0s" in repr(sensitivity.tick_table(study))
+    assert "100\u00a0s" in repr(tables.tick_table(study))
 
 
 def test_read__absent_is_empty_and_another_file_is_refused(tmp_path):
-    assert fig.read(tmp_path) == {}
+    assert scorecard.read(tmp_path) == {}
     (tmp_path / "scorecard.json").write_text("[]")
     with pytest.raises(WastedCoresError, match="expected the scorecard"):
-        fig.read(tmp_path)
+        scorecard.read(tmp_path)
 
 
 def test_first_screen__counts_what_was_reproduced_and_links_to_the_rest():

@@ -10,13 +10,13 @@ import pytest
 from wastedcores.errors import TopologyError
 from wastedcores.figures.domain_groups import (
     groups_compared,
-    help_sentence,
     pull_matrix,
     pull_table,
 )
 from wastedcores.figures.domains import domain_areas, node_graph
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.presets import preset
+from wastedcores.words import help_sentence
 
 
 @pytest.fixture(scope="module")

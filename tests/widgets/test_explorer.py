@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastedcores.figures import Run
+from wastedcores.analysis.run import Run
 from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
 from wastedcores.widgets import explorer, explorer_static

@@ -76,11 +76,9 @@ def figure(
     """Draw a trace."""
     from wastedcores.analysis.run import Run
     from wastedcores.cli._open import open_input
-    from wastedcores.errors import UsageError
     from wastedcores.figures.theme import palette as known_palette
     from wastedcores.reports.html import write_figure
     from wastedcores.units import duration_ns
-    from wastedcores.words.shown import Shown
 
     known_palette(palette)
     _together(kind, against, cpu, op, out, start, end)
@@ -97,8 +95,6 @@ def figure(
         cpu=cpu,
         op=op,
     )
-    if isinstance(shown, Shown):
-        raise UsageError(f"--kind {kind.value}: {shown.text}")
     write_figure(shown, out, width=width)
     print(out)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import numpy as np
 import plotly.graph_objects as go
@@ -15,9 +14,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.domains import Domain, Domains, build_domains
 from wastedcores.topology.levels import bits_of
-from wastedcores.topology.lint import lint
 from wastedcores.topology.machine import Machine
-from wastedcores.words.shown import Shown
 
 LOCAL, REMOTE = "#c9ced4", "#2a7156"
 
@@ -227,28 +224,3 @@ def pull_table(domains: Domains, pin: Sequence[int] | None = None) -> np.ndarray
                 if there & remote and (row[n] < 0 or d.index < row[n]):
                     row[n] = d.index
     return table
-
-
-def help_sentence(domains: Domains, pin: Sequence[int] | None = None) -> Shown:
-    """Say in words which CPUs can never help each other (:func:`wastedcores.topology.lint.lint`)."""
-    result = lint(domains, None if pin is None else list(pin))
-    state = f"Kernel {domains.kernel.name} on {domains.machine.name}"
-    state += "" if domains.when == "boot" else f", {domains.when}"
-    where = "" if pin is None else f" among CPUs {format_cpulist(result.pin)}"
-    if not result.blocked:
-        text = f"{state}: load can get from every CPU to every other{where}."
-        return Shown(text, f"<p>{text}</p>")
-    rows = [
-        (format_cpulist(b.source), format_cpulist(b.target), b.reason, b.detail)
-        for b in result.blocked
-    ]
-    head = f"{state}: load can never move{where}"
-    text = "\n".join(
-        [head + ":", *(f"  from {a} to {b}: {why}; {detail}" for a, b, why, detail in rows)]
-    )
-    cells = "".join(
-        f"<tr><td>{a}</td><td>{b}</td><td>{why}: {escape(detail.replace('<=', ' ≤ '))}</td></tr>"
-        for a, b, why, detail in rows
-    )
-    table = f"<table><tr><th>from CPUs</th><th>to CPUs</th><th>why</th></tr>{cells}</table>"
-    return Shown(text, f"<p>{head}:</p>{table}")

@@ -1,16 +1,16 @@
-"""The scorecard's dot plot: published against ours. Input is what ``wastedcores reproduce`` writes, see :func:`read`."""
+"""The scorecard's dot plot, which compares published numbers with this project's.
+
+Its input is what ``wastedcores reproduce`` writes; :func:`wastedcores.studies.scorecard.read` reads it.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from wastedcores.errors import WastedCoresError
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, INK, style
 from wastedcores.words.scorecard_rows import MINUS, grouped, short, text
 
@@ -20,30 +20,6 @@ KINDS = {
     "calibrated": (CLASS_COLOURS[2], "square"),
     "measured": (CLASS_COLOURS[3], "diamond"),
 }
-
-
-def read(folder: str | Path, name: str = "scorecard") -> dict[str, Any]:
-    """Read ``scorecard.json`` or ``sensitivity.json`` of a folder; empty if there is none.
-
-    Raises
-    ------
-    WastedCoresError
-        It is not what ``wastedcores reproduce`` writes.
-    """
-    path = Path(folder) / f"{name}.json"
-    if not path.exists():
-        return {}
-    try:
-        content = json.loads(path.read_text())
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or not str(content.get("schema", "")).startswith(
-        "wastedcores."
-    ):
-        raise WastedCoresError(
-            f"{path}: expected the {name} that wastedcores reproduce writes; make it anew or name another folder."
-        )
-    return content
 
 
 def score_dots(result: dict[str, Any]) -> go.Figure:

@@ -9,11 +9,8 @@ import math
 from typing import Any
 
 import plotly.graph_objects as go
-import polars as pl
 
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, style
-from wastedcores.words.scorecard_rows import text
-from wastedcores.words.shown import Shown, table
 
 _TIMES = "\u00d7"
 _CLAIMS = {"claims.lu_r_speedup": "lu beside R", "claims.make_r_gain": "make beside R"}
@@ -180,12 +177,3 @@ def checker_curves(study: dict[str, Any]) -> go.Figure:
     return style(
         fig, "What a checker sees with another M", "recordings of 4.1.3 as released", height=400
     )
-
-
-def tick_table(study: dict[str, Any]) -> Shown:
-    """Table 3's predicted times under other ticks."""
-    by: dict[str, dict[str, Any]] = {}
-    for r in study["tick"]:
-        row = by.setdefault(r["id"], {"program": r["id"].split(".")[1]})
-        row[f"tick {r['tick_ms']} ms"] = text(r["s"], "s")
-    return table(pl.DataFrame(list(by.values()) or [{"program": "none"}]))

@@ -1,6 +1,7 @@
-"""The figures of one or two runs, with their claims as titles: what notebooks, reports and the command line show.
+"""The figures of one or two runs, with the findings as titles, for notebooks, reports and the command line.
 
-Where a trace cannot answer (no episode, no tasks), a view is the sentence that says so.
+Where a trace cannot answer, for example because it has no episode, these functions raise
+:class:`~wastedcores.errors.MissingEventsError`; :func:`wastedcores.words.figure_or_reason` turns that into a sentence.
 """
 
 from __future__ import annotations
@@ -14,23 +15,22 @@ from wastedcores.figures.masks import considered, considered_events
 from wastedcores.figures.timelines import runs, timeline
 from wastedcores.figures.waiting import waiting_times
 from wastedcores.units import human_ns
-from wastedcores.words import findings
-from wastedcores.words.shown import Shown, sentence
+from wastedcores.words.findings import claim, claim_pair
 
 
 def overview(run: Run, against: Run | None = None, *, palette_name: str = "safe") -> go.Figure:
     """The whole trace; with a second run, the two side by side on one time axis."""
     if against is None:
-        return heatmap(run.scene, palette_name=palette_name, title=findings.claim(run))
+        return heatmap(run.scene, palette_name=palette_name, title=claim(run))
     return side_by_side(
-        run.scene, against.scene, palette_name=palette_name, title=findings.claim_pair(run, against)
+        run.scene, against.scene, palette_name=palette_name, title=claim_pair(run, against)
     )
 
 
-def zoom(run: Run, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure | Shown:
+def zoom(run: Run, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure:
     """The worst episode, or of a long one its worst part."""
     if run.worst is None:
-        return sentence(f"{run.label}: there is no episode to zoom into.")
+        raise MissingEventsError(f"{run.label}: there is no episode to zoom into.")
     window = run.worst_window(zoom_ms)
     title = f"The worst {human_ns(window[1] - window[0])} of {run.label}"
     return heatmap(run.scene, window, palette_name=palette_name, title=title)
@@ -42,26 +42,23 @@ def who_ran(
     *,
     zoom_ms: float = 200.0,
     palette_name: str = "safe",
-) -> go.Figure | Shown:
+) -> go.Figure:
     """Who ran where in a window; default: the worst part of the worst episode."""
     if window is None and run.worst is None:
-        return sentence(f"{run.label}: there is no episode to look into.")
+        raise MissingEventsError(f"{run.label}: there is no episode to look into.")
     window = window or run.worst_window(zoom_ms)
-    try:
-        table = runs(run.trace, *window)
-    except MissingEventsError as e:
-        return sentence(str(e))
+    table = runs(run.trace, *window)
     title = f"Who ran where: {human_ns(window[1] - window[0])} of {run.label}"
     return timeline(run.scene, table, window, palette_name=palette_name, title=title)
 
 
-def waits(run: Run, against: Run | None = None, *, palette_name: str = "safe") -> go.Figure | Shown:
+def waits(run: Run, against: Run | None = None, *, palette_name: str = "safe") -> go.Figure:
     """How long threads waited for a CPU."""
     lengths = {r.label: r.wait_lengths for r in ([run, against] if against else [run])}
     lengths = {name: w for name, w in lengths.items() if w.size}
     if not lengths:
-        return sentence(
-            "How long threads waited is not known: the trace names no tasks, or nobody waited."
+        raise MissingEventsError(
+            f"{run.label}: how long threads waited is not known, because the trace names no tasks or nobody waited."
         )
     total = " against ".join(human_ns(float(w.sum())) for w in lengths.values())
     return waiting_times(

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from wastedcores import __version__
-from wastedcores.errors import UsageError
+from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.studies import make_r, nas, nas_rows, tools, tpch
 from wastedcores.studies.calibration import calibration, commit
 from wastedcores.studies.entries import GOOD, Entry, direction_right
@@ -195,3 +195,27 @@ def not_tried(
                 }
             )
     return out
+
+
+def read(folder: str | Path, name: str = "scorecard") -> dict[str, Any]:
+    """Read ``scorecard.json`` or ``sensitivity.json`` of a folder; empty if there is none.
+
+    Raises
+    ------
+    WastedCoresError
+        It is not what ``wastedcores reproduce`` writes.
+    """
+    path = Path(folder) / f"{name}.json"
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not str(content.get("schema", "")).startswith(
+        "wastedcores."
+    ):
+        raise WastedCoresError(
+            f"{path}: expected the {name} that wastedcores reproduce writes; make it anew or name another folder."
+        )
+    return content

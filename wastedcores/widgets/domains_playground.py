@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets as w
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.figures.domain_groups import groups_compared, help_sentence, pull_matrix
+from wastedcores.figures.domain_groups import groups_compared, pull_matrix
 from wastedcores.figures.domains import as_widget, domain_areas
 from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels import KernelModel
@@ -19,6 +19,7 @@ from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
+from wastedcores.words.domains import help_sentence
 from wastedcores.words.shown import Shown
 
 #: "no CPU" in the menus; ipywidgets takes None for nothing selected

@@ -5,7 +5,7 @@ State is a window and what to show; every picture is :func:`explorer_static` of 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
@@ -17,7 +17,10 @@ from wastedcores.figures.heatmaps import REDUCTIONS, heatmap
 from wastedcores.figures.theme import PALETTES
 from wastedcores.reports.html import live_figure
 from wastedcores.units import human_ns
-from wastedcores.words.shown import Shown
+from wastedcores.words.shown import sentence
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 #: most episodes offered in the list
 EPISODES = 50
@@ -30,8 +33,8 @@ def explorer_static(
     show: str = "runqueues",
     palette_name: str = "safe",
     reduce: str = "longest",
-) -> Any:
-    """What the explorer shows for a state, as a plain figure (or a sentence where the trace cannot answer)."""
+) -> go.Figure:
+    """What the explorer shows for a state, as a plain figure."""
     if show == "tasks":
         return views.who_ran(run, window or run.scene.window, palette_name=palette_name)
     if show == "load":
@@ -97,7 +100,7 @@ class Explorer(w.VBox):
         """Bin the window anew and show it."""
         self.says.value = "computing …"
         try:
-            shown = explorer_static(
+            figure = explorer_static(
                 self.run,
                 self.window,
                 show=self.show.value,
@@ -105,13 +108,10 @@ class Explorer(w.VBox):
                 reduce=self.reduce.value,
             )
         except WastedCoresError as e:
-            shown = Shown(str(e), f"<p>{e}</p>")
-        if isinstance(shown, Shown):
-            self.says.value = shown.html
+            self.says.value = sentence(str(e)).html
             self.place.children = ()
             return
-        figure = live_figure(shown, self._zoomed, self.width)
-        self.place.children = (figure,)
+        self.place.children = (live_figure(figure, self._zoomed, self.width),)
         start, end = self.window
         self.says.value = (
             f"{human_ns(end - start)} of {human_ns(self.run.scene.window[1] - self.run.scene.window[0])}. Drag over "

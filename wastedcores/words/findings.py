@@ -12,7 +12,7 @@ from wastedcores.analysis.run import Run
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 from wastedcores.units import human_ns
-from wastedcores.words.episodes import main_nodes, nodes_of
+from wastedcores.words.episode_tables import main_nodes, nodes_of
 from wastedcores.words.shown import Shown, sentence, table
 
 WORDS = {

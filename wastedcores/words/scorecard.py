@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+import polars as pl
+
 from wastedcores.words.scorecard_rows import FIRM, Group, grouped, short, span, text
-from wastedcores.words.shown import Shown
+from wastedcores.words.shown import Shown, table
 
 _SOURCES = {"lozi2016": "the paper", "carver2019": "Carver 2019", "sites": "Sites' article"}
 #: kinds with the sign that the dot plot gives them
@@ -222,3 +224,12 @@ def score_not_tried(result: dict[str, Any]) -> Shown:
     )
     plain = "\n".join(line for why, claims in by.items() for line in (why, *claims))
     return Shown(plain, f'<div id="not-tried">{html}</div>')
+
+
+def tick_table(study: dict[str, Any]) -> Shown:
+    """Table 3's predicted times under other ticks."""
+    by: dict[str, dict[str, Any]] = {}
+    for r in study["tick"]:
+        row = by.setdefault(r["id"], {"program": r["id"].split(".")[1]})
+        row[f"tick {r['tick_ms']} ms"] = text(r["s"], "s")
+    return table(pl.DataFrame(list(by.values()) or [{"program": "none"}]))

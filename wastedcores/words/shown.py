@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
+
+from wastedcores.errors import MissingEventsError
+
+Figure = TypeVar("Figure")
 
 #: under which a notebook keeps the numbers of its verdict
 RESULTS_MIME = "application/vnd.wastedcores.results+json"
@@ -52,3 +57,26 @@ def table(frame: pl.DataFrame) -> Shown:
 def sentence(text: str) -> Shown:
     """A paragraph."""
     return Shown(text, f'<p class="wc-reading">{escape(text)}</p>')
+
+
+def figure_or_reason(
+    draw: Callable[..., Figure], *arguments: Any, **options: Any
+) -> Figure | Shown:
+    """Draw a figure, or say why the trace cannot answer, so that a notebook runs on with any trace.
+
+    Parameters
+    ----------
+    draw
+        A function of :mod:`wastedcores.figures`.
+    arguments, options
+        What it is called with.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure or Shown
+        The figure; or the message of the MissingEventsError that ``draw`` raised, as a sentence.
+    """
+    try:
+        return draw(*arguments, **options)
+    except MissingEventsError as e:
+        return sentence(str(e))

@@ -1,0 +1,36 @@
+"""Which CPUs can never help each other, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.domains import Domains
+from wastedcores.topology.lint import lint
+from wastedcores.words.shown import Shown
+
+
+def help_sentence(domains: Domains, pin: Sequence[int] | None = None) -> Shown:
+    """Say in words which CPUs can never help each other (:func:`wastedcores.topology.lint.lint`)."""
+    result = lint(domains, None if pin is None else list(pin))
+    state = f"Kernel {domains.kernel.name} on {domains.machine.name}"
+    state += "" if domains.when == "boot" else f", {domains.when}"
+    where = "" if pin is None else f" among CPUs {format_cpulist(result.pin)}"
+    if not result.blocked:
+        text = f"{state}: load can get from every CPU to every other{where}."
+        return Shown(text, f"<p>{text}</p>")
+    rows = [
+        (format_cpulist(b.source), format_cpulist(b.target), b.reason, b.detail)
+        for b in result.blocked
+    ]
+    head = f"{state}: load can never move{where}"
+    text = "\n".join(
+        [head + ":", *(f"  from {a} to {b}: {why}; {detail}" for a, b, why, detail in rows)]
+    )
+    cells = "".join(
+        f"<tr><td>{a}</td><td>{b}</td><td>{why}: {escape(detail.replace('<=', ' ≤ '))}</td></tr>"
+        for a, b, why, detail in rows
+    )
+    table = f"<table><tr><th>from CPUs</th><th>to CPUs</th><th>why</th></tr>{cells}</table>"
+    return Shown(text, f"<p>{head}:</p>{table}")
