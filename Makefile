@@ -28,8 +28,8 @@ lab: $(STAMP)    ## JupyterLab on the notebooks
 bench: $(STAMP)  ## speed and size, written to benchmarks/RESULTS.md with this machine's name
 	@$(BIN)/python -m benchmarks
 
-lint: $(STAMP)   ## ruff and mypy, as CI runs them
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+lint: $(STAMP)   ## ruff, mypy and the tests of the house (layers, citations, docstrings), as CI runs them
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m pytest -q tests/house/test_layers.py tests/house/test_citations.py tests/house/test_docstrings.py
 
 format: $(STAMP) ## ruff's formatter and safe fixes
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -4,7 +4,7 @@ The rule it keeps: after every event, no CPU is idle while a thread waits that m
 a thread becomes runnable (:meth:`Core.place`), a CPU runs out of work (:meth:`Core.pull`), a CPU ticks
 (:meth:`Core.tick`), and a thread began to wait while a CPU idles (:meth:`Core.settle`). At each it asks its modules in
 order and takes the first suggestion that keeps the rule; every other one is refused and logged. docs/design-mode.md has
-the whole; wastedcores/engine/design follows the same text.
+the whole; wastedcores/simulator/engine/design follows the same text.
 """
 
 from __future__ import annotations

@@ -1,0 +1,169 @@
+"""A file, module or section that the tree mentions exists, and the tree needs nothing that lies beside it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+TOP = ("benchmarks", "collectors", "datasets", "docs", "notebooks", "tests", "tools", "wastedcores")
+SUFFIXES = {".py", ".md", ".ipynb", ".c", ".h", ".toml", ".sh", ".yml"}
+
+#: mentions that are no files of this tree: files of other projects, and what a build or a report writes
+NOT_HERE = re.compile(
+    r"""
+      ^tools/(perf|lib|include|sched_log|sched_wakeup|sanity_checker_4\.1|visualizations_4\.1)
+    | ^wastedcores/_bundled
+    | ^report\.ipynb$
+    | ^SCHEMA_CHANGES\.md$
+    """,
+    re.VERBOSE,
+)
+#: names that look like modules: a header, and the name that captures carry
+NO_MODULES = {"wastedcores.h", "wastedcores.schedtrace", "wastedcores.check"}
+#: files that still mention what has moved or lies beside the checkout; this list only gets shorter
+NOT_YET = {
+    "tests/analysis/test_explain.py",
+    "tests/conftest.py",
+    "tests/invariant/test_invariant.py",
+    "tests/simulator/test_bugs_and_fixes.py",
+    "tests/studies/test_beside.py",
+    "tests/studies/test_published.py",
+    "tests/studies/test_recordings.py",
+    "tests/topology/test_oracle.py",
+    "tests/topology/test_paper.py",
+    "tests/trace/readers/text/test_readers_two_ways.py",
+    "tests/trace/test_fuzz_readers.py",
+    "tools/make_datasets.py",
+    "tools/compare_with_recordings.py",
+    "docs/recorded-vs-replayed.md",
+    "wastedcores/kernels.py",
+    "wastedcores/studies/recorded/recordings.py",
+    "wastedcores/sweep/__init__.py",
+    "wastedcores/topology/describe.py",
+    "wastedcores/topology/lint.py",
+    "wastedcores/trace/io.py",
+    "wastedcores/trace/readers/perf_data/fields_jit.py",
+    "wastedcores/trace/readers/perf_data/records_jit.py",
+    "wastedcores/trace/readers/support/columns.py",
+    "wastedcores/trace/readers/support/pipeline.py",
+    "wastedcores/trace/readers/text/payload.py",
+}
+
+
+def files() -> list[Path]:
+    found = [
+        p for p in ROOT.iterdir() if p.is_file() and (p.suffix in SUFFIXES or p.name == "Makefile")
+    ]
+    for top in TOP:
+        found += [
+            p
+            for p in (ROOT / top).rglob("*")
+            if p.suffix in SUFFIXES and not {"__pycache__", ".ipynb_checkpoints"} & set(p.parts)
+        ]
+    return sorted(found)
+
+
+FILES = files()
+
+
+@cache
+def names() -> set[str]:
+    return {p.name for p in FILES}
+
+
+def exists(path: str, mentioned_in: Path) -> bool:
+    """Whether the path, which may be a pattern, is found from the root, the package, the tests or the file's own folder."""
+    for base in (
+        ROOT,
+        ROOT / "wastedcores",
+        ROOT / "tests",
+        mentioned_in.parent,
+        mentioned_in.parent.parent,
+    ):
+        if any(True for _ in base.glob(path)) or any(True for _ in base.glob(f"{path}.*")):
+            return True
+    return False
+
+
+def identity(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def every_file(test):
+    """Run the test on each file of the tree that is not still exempt."""
+    cases = [
+        pytest.param(
+            p, id=identity(p), marks=[pytest.mark.skip("not yet")] if identity(p) in NOT_YET else []
+        )
+        for p in FILES
+    ]
+    return pytest.mark.parametrize("file", cases)(test)
+
+
+def mentions(file: Path) -> set[str]:
+    """Paths in a file: those that begin with a folder of the root and, outside the tests, all documents and modules."""
+    text = file.read_text()
+    begin = re.findall(rf"(?<![\w/.~>-])(?:{'|'.join(TOP)})/[\w./*+-]*\w", text)
+    end = re.findall(r"(?<![\w/.~<>*}-])(?:\w+/)*\w+\.(?:py|md|ipynb)\b(?![./(])", text)
+    if (ROOT / "tests") in file.parents:  # tests make files of all names
+        end = []
+    return {m for m in {*begin, *end} if not NOT_HERE.search(m)}
+
+
+@every_file
+def test_mentioned_files_exist(file):
+    absent = [
+        m for m in mentions(file) if not exists(m, file) and not ("/" not in m and m in names())
+    ]
+    assert not absent, f"{identity(file)} mentions {sorted(absent)}"
+
+
+def resolves(dotted: str) -> bool:
+    """Whether a dotted name is a module, or a name in one."""
+    parts = dotted.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:n]))
+        except ImportError:
+            continue
+        for part in parts[n:]:
+            if not hasattr(thing, part):
+                return part in getattr(thing, "__annotations__", {})
+            thing = getattr(thing, part)
+        return True
+    return False
+
+
+@every_file
+def test_mentioned_modules_exist(file):
+    text = "\n".join(line for line in file.read_text().splitlines() if "->" not in line)
+    dotted = set(re.findall(r"(?<![\w/.-])wastedcores(?:\.[A-Za-z_]\w*)+(?![\w/-])", text))
+    absent = [d for d in dotted - NO_MODULES if not resolves(d)]
+    assert not absent, f"{identity(file)} mentions {sorted(absent)}"
+
+
+@cache
+def sections(doc: Path) -> set[str]:
+    return set(re.findall(r"^#+ (\d+(?:\.\d+)*)\.? ", doc.read_text(), re.MULTILINE))
+
+
+@every_file
+def test_cited_sections_exist(file):
+    for doc, numbers in re.findall(
+        r"(docs/[\w-]+\.md), sections? ((?:\d+(?:\.\d+)*(?:, (?=\d)| and | to )?)+)",
+        file.read_text(),
+    ):
+        have = sections(ROOT / doc)
+        for number in re.findall(r"\d+(?:\.\d+)*", numbers):
+            assert number in have, f"{identity(file)}: {doc} has no section {number}"
+
+
+@every_file
+def test_nothing_outside_the_repository_is_needed(file):
+    found = re.findall(r"\b[s]hared_dir\b|(?<![\w./-])[s]hared/\w+", file.read_text())
+    assert not found, f"{identity(file)} needs a folder beside the checkout: {found}"
