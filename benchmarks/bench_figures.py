@@ -16,9 +16,9 @@ _FIRST = """
 import time, json, sys
 begin = time.perf_counter()
 from wastedcores.trace.io import open_trace
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import examine
 from wastedcores.figures.views import overview
-run = Run.of(open_trace(sys.argv[1]))
+run = examine(open_trace(sys.argv[1]))
 size = len(overview(run).to_json())
 first = time.perf_counter() - begin
 from wastedcores.figures.heatmaps import heatmap

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import polars as pl
 
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import examine
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import CPUS_KEY, KERNEL_KEY, WINDOW_KEY
@@ -147,7 +147,7 @@ def describe() -> None:
         path = SMALL / f"{name}.parquet"
         digest = sha256(path)
         registry.append(f"{path.name} sha256:{digest}")
-        run = Run.of(read_parquet(path), name)
+        run = examine(read_parquet(path), name)
         r = run.result
         rows.append(
             f"| {name} | {run.trace.header.events:,} | {path.stat().st_size / 1000:.0f} | {r.verdict} | "

@@ -25,6 +25,8 @@ _NAMES = {
     "replay": "wastedcores.simulator",
     "replay_scenario": "wastedcores.simulator",
     "compare": "wastedcores.analysis.compare",
+    "explain": "wastedcores.analysis.explain",
+    "examine": "wastedcores.analysis.examined",
 }
 
 __all__ = [*_NAMES, "__version__"]

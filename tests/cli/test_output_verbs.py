@@ -88,7 +88,7 @@ def test_bad_use__one_paragraph_exit_2_nothing_left(tmp_path, arguments, says):
 def test_report__lists_its_parameters():
     listed = call("report", "--parameters")
     assert listed.returncode == 0
-    assert "persist_ms: float = 100.0" in listed.stdout
+    assert 'persist: str = "100ms"' in listed.stdout
 
 
 def test_doctor():

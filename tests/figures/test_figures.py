@@ -227,7 +227,7 @@ def test_time_axis__unit_by_width(width, unit):
 
 
 def test_views__refuse_what_a_trace_cannot_answer():
-    from wastedcores.analysis.run import Run
+    from wastedcores.analysis.examined import examine
 
     rows = {
         "ts_ns": [0, 10, 20],
@@ -236,7 +236,7 @@ def test_views__refuse_what_a_trace_cannot_answer():
         "nr_running": [1, 1, 1],
     }
     trace = Trace(conform(pl.DataFrame(rows), "t").lazy(), Header(source_format="t", cpus=2))
-    run = Run.of(trace, "quiet")
+    run = examine(trace, "quiet")
     for draw, reason in (
         (views.zoom, "there is no episode"),
         (views.who_ran, "there is no episode"),
@@ -247,7 +247,7 @@ def test_views__refuse_what_a_trace_cannot_answer():
             draw(run)
         assert reason in figure_or_reason(draw, run).text
     with pytest.raises(UsageError, match="two marks"):
-        Run.of(trace, between=["a"])
+        examine(trace, between=["a"])
 
 
 def test_public_figures__are_functions_that_return_figures():

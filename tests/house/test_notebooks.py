@@ -34,7 +34,7 @@ SMALL = {
     "01_is_my_machine_wasting": {
         "trace": "live-balancing-off",
         "against": "live-balancing-on",
-        "persist_ms": 50.0,
+        "persist": "50ms",
     },
     "09_recorded_and_replayed": {"run": "group-construction-buggy", "figures": ["busy CPUs"]},
     "08_reproduction_scorecard": {"parts": ["walcher"], "seeds": 2},

@@ -24,6 +24,8 @@ CALLS = {
     "replay": "wc.replay(busy(), 'bd-paper-16', 'v4.1')",
     "replay_scenario": "wc.replay_scenario('recorded-gc', machine='bd-paper-16', given={'limit_s': 0.01})",
     "compare": "wc.compare({'one': wc.open_trace(path)})",
+    "explain": "wc.explain(wc.open_trace(path))",
+    "examine": "wc.examine(wc.open_trace(path)).result",
     "__version__": "wc.__version__.split('.')",
 }
 

@@ -233,7 +233,7 @@ def one_of_two_ends(seconds: float) -> str:
 
 
 #: M is longer than the provocation: nothing is confirmed whatever happens, and what happens to suspicions is counted
-PATIENT = {"s_ns": 100_000_000, "m_ns": 60_000_000_000, "before_s": 0}
+PATIENT = {"s_ns": 100_000_000, "persist_ns": 60_000_000_000, "before_s": 0}
 
 
 def test_new_threads_on_the_idle_cpu_end_a_suspicion(bpf, balancing):

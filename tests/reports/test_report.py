@@ -24,7 +24,7 @@ NOTEBOOK = find_notebook("01")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "deep" / "r"
-    parameters = {"persist_ms": "50"}
+    parameters = {"persist": "50ms"}
     return report(
         "live-balancing-off",
         against="live-balancing-on",
@@ -82,7 +82,7 @@ def test_report__manifest(made):
     path = fetch("live-balancing-off")
     assert m["inputs"]["trace"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert m["inputs"]["against"]["name"] == "live-balancing-on"
-    assert m["parameters"]["persist_ms"] == 50.0
+    assert m["parameters"]["persist"] == "50ms"
     assert m["parameters"]["zoom_ms"] == 200.0
     assert m["results"]["trace"]["verdict"] == "violations"
     assert m["results"]["against"]["verdict"] == "clean"
@@ -98,7 +98,7 @@ def test_report__again_the_same_numbers(made):
         "live-balancing-off",
         against="live-balancing-on",
         out=made.html.parent,  # an earlier report is replaced
-        parameters={"persist_ms": 50.0},
+        parameters={"persist": "50ms"},
         progress=False,
     )
     assert numbers(again.notebook) == before
@@ -107,15 +107,16 @@ def test_report__again_the_same_numbers(made):
 
 
 def test_parameters__a_misspelt_one_is_refused_with_the_closest():
-    with pytest.raises(UsageError, match=r"'persit_ms'.*'persist_ms'"):
-        checked(NOTEBOOK, {"persit_ms": 3})
+    with pytest.raises(UsageError, match=r"'persit'.*'persist'"):
+        checked(NOTEBOOK, {"persit": "3ms"})
 
 
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("persist_ms", "3", 3.0),
-        ("persist_ms", 3, 3.0),
+        ("zoom_ms", "3", 3.0),
+        ("zoom_ms", 3, 3.0),
+        ("persist", "50", "50"),
         ("between", "a,b", ["a", "b"]),
         ("between", '["a, b", "c"]', ["a, b", "c"]),
         ("ignore_affinity", "true", True),
@@ -131,7 +132,7 @@ def test_parameters__text_becomes_the_declared_type(name, value, wanted):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("persist_ms", "abc"), ("persist_ms", True), ("ignore_affinity", "7"), ("cpus", 8)],
+    [("persist", "abc"), ("persist", 50), ("zoom_ms", True), ("ignore_affinity", "7"), ("cpus", 8)],
 )
 def test_parameters__another_type_is_refused(name, value):
     with pytest.raises(UsageError, match=name):

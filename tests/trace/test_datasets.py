@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import wastedcores.trace.datasets as ds
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import examine
 from wastedcores.errors import DatasetError
 from wastedcores.trace.io import open_trace
 
@@ -50,7 +50,7 @@ MEASURED = {
 @pytest.mark.parametrize("name", list(MEASURED))
 def test_recordings_hold_what_their_recorder_measured(name):
     wasted, busy, longest = MEASURED[name]
-    r = Run.of(open_trace(ds.fetch(name))).result
+    r = examine(open_trace(ds.fetch(name))).result
     assert r.verdict == "violations"
     assert r.mean(r.thread_ns) == pytest.approx(wasted, rel=0.01)
     assert r.mean(r.busy_ns) == pytest.approx(busy, rel=0.01)

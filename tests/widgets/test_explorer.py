@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import examine
 from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
 from wastedcores.widgets import explorer, explorer_static
@@ -13,7 +13,7 @@ from wastedcores.widgets import explorer, explorer_static
 
 @pytest.fixture(scope="module")
 def run():
-    return Run.of(open_trace(fetch("live-balancing-off")))
+    return examine(open_trace(fetch("live-balancing-off")))
 
 
 def shown(box):

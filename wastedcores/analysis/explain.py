@@ -16,11 +16,12 @@ import numpy as np
 import polars as pl
 
 from wastedcores.errors import TopologyError
-from wastedcores.invariant import CheckResult
+from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import MAINLINE, KernelModel
 from wastedcores.topology.domains import Domains, build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import KERNEL_KEY
+from wastedcores.trace.trace import Trace
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
 
@@ -117,24 +118,32 @@ def relation(domains: Domains, idle_cpu: int, busy_cpu: int) -> tuple[str, str]:
 
 
 def explain(
-    result: CheckResult, machine: Machine | None = None, kernel: KernelModel | str | None = None
+    found: Trace | CheckResult,
+    machine: Machine | None = None,
+    kernel: KernelModel | str | None = None,
 ) -> Explanation:
-    """Explain what a check found.
+    """Explain why CPUs stayed idle while threads waited.
 
     Parameters
     ----------
-    result
-        From :func:`wastedcores.invariant.check`.
+    found
+        A trace, which is checked with the default settings, or the result of :func:`wastedcores.check`.
     machine
-        Topology with its hotplug history; default: the trace's own.
+        The topology with its hotplug history; default: the trace's own.
     kernel
-        Default: the trace's own.
+        The kernel model or its name, such as ``v4.1``; default: the trace's own.
+
+    Returns
+    -------
+    Explanation
+        The likely bug and the evidence for it.
 
     Raises
     ------
     TopologyError
-        Neither given nor in the trace, or with fewer CPUs than the trace.
+        The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
     """
+    result = check(found) if isinstance(found, Trace) else found
     machine, model = _facts(result, machine, kernel)
     domains = build_domains(machine, model)
     pairs = _pairs(result, domains)

@@ -17,7 +17,7 @@ def demonstrate(
     seconds: float = 4.0,
     tasks: int = 3,
     s_ns: int = 1_000_000_000,
-    m_ns: int = 100_000_000,
+    persist_ns: int = 100_000_000,
     alone: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> LiveCheck:
@@ -31,7 +31,7 @@ def demonstrate(
         How long balancing is off.
     tasks
         Busy processes that pile up on CPU 0 meanwhile.
-    s_ns, m_ns
+    s_ns, persist_ns
         As in :func:`~wastedcores.capture.live.live_check`.
     alone
         Push what else runs on CPU 1 off it first, by taking it offline for a moment: a busy machine has no idle CPU.
@@ -72,7 +72,7 @@ def demonstrate(
         result = live_check(
             seconds=seconds + 2,
             s_ns=s_ns,
-            m_ns=m_ns,
+            persist_ns=persist_ns,
             output=output,
             before_s=seconds,
             progress=told,

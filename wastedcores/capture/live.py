@@ -28,7 +28,7 @@ class LiveCheck:
 
     Attributes
     ----------
-    s_ns, m_ns
+    s_ns, persist_ns
         S and M as used.
     checks, suspected, confirmed
         Looks at the invariant; those that found a violation; violations that lasted M.
@@ -43,7 +43,7 @@ class LiveCheck:
     """
 
     s_ns: int
-    m_ns: int
+    persist_ns: int
     backend: str
     checks: int = 0
     suspected: int = 0
@@ -70,7 +70,7 @@ class LiveCheck:
         out["verdict"] = self.verdict
         out["checker"] = {
             "s_ns": self.s_ns,
-            "m_ns": self.m_ns,
+            "m_ns": self.persist_ns,
             "checks": self.checks,
             "suspected": self.suspected,
             "confirmed": self.confirmed,
@@ -94,7 +94,7 @@ class LiveCheck:
                 "lost": 0,
                 "silent_cpus": [],
             },
-            "persist_ns": self.m_ns,
+            "persist_ns": self.persist_ns,
             "verdict": self.verdict,
             "wall_ns": 0,
             "cpu_ns": 0,
@@ -107,7 +107,7 @@ def live_check(
     *,
     seconds: float | None = None,
     s_ns: int = 1_000_000_000,
-    m_ns: int = 100_000_000,
+    persist_ns: int = 100_000_000,
     event_driven: bool = False,
     output: str | Path | None = None,
     before_s: float = 2.0,
@@ -124,7 +124,7 @@ def live_check(
     ----------
     seconds
         How long; None: until Ctrl-C or SIGTERM.
-    s_ns, m_ns
+    s_ns, persist_ns
         Look every S; raise what lasts M.
     event_driven
         Notice a violation at its first event instead of within S. BPF only.
@@ -146,7 +146,7 @@ def live_check(
     CollectorError
         Neither backend works here, or the collector failed.
     """
-    if m_ns < 1_000_000 or s_ns < 1_000_000:
+    if persist_ns < 1_000_000 or s_ns < 1_000_000:
         raise UsageError("S and M must be at least 1 ms.")
     if seconds is not None and seconds <= 0:
         raise UsageError(f"seconds {seconds}: expected more than 0.")
@@ -155,7 +155,7 @@ def live_check(
     chosen = choose(backend)
     say = progress or (lambda _: None)
     say(f"checking with {chosen.name} ({chosen.why})")
-    result = LiveCheck(s_ns, m_ns, chosen.name, started_ns=time.monotonic_ns())
+    result = LiveCheck(s_ns, persist_ns, chosen.name, started_ns=time.monotonic_ns())
     with tempfile.TemporaryDirectory(prefix="wastedcores-") as scratch:
         folder = Path(output) if output is not None else Path(scratch)
         try:
@@ -165,7 +165,7 @@ def live_check(
         if chosen.name == "tracefs":
             _by_recording(result, folder, seconds, say)
         else:
-            options = ["-S", f"{s_ns / 1e9:.9f}s", "-M", f"{m_ns / 1e9:.9f}s"]
+            options = ["-S", f"{s_ns / 1e9:.9f}s", "-M", f"{persist_ns / 1e9:.9f}s"]
             options += ["--before", f"{before_s:g}", "--evidence", str(most_evidence)]
             options += ["--event-driven"] if event_driven else []
             options += ["--deficit"] if deficit else []
@@ -292,12 +292,12 @@ def _keep(result: LiveCheck, raws: list[Path], say: Callable[[str], None]) -> No
         )
         raw.unlink()
         say(f"{trace.name}: {trace.header.events} events")
-        found = check(trace, persist_ns=result.m_ns)
+        found = check(trace, persist_ns=result.persist_ns)
         if result.worst is None or found.thread_ns > result.worst.thread_ns:
             result.worst = found
     if result.worst is None or result.worst.verdict != "clean":
         return
-    if result.worst.duration_ns < result.m_ns:
+    if result.worst.duration_ns < result.persist_ns:
         result.notes.append(
             "only the moment after a violation was raised was recorded (before 0): shorter than M, so no episode of "
             "the recording is persistent"
@@ -314,7 +314,7 @@ def _by_recording(
 ) -> None:
     file = folder / "recording.parquet"
     trace = capture(file, seconds=seconds, backend="tracefs", progress=say)
-    found = check(trace, persist_ns=result.m_ns)
+    found = check(trace, persist_ns=result.persist_ns)
     persistent = found.episodes.filter(found.episodes["persistent"])
     result.worst = found
     result.checks = 1
@@ -327,7 +327,7 @@ def _by_recording(
                 "idle_cpu": row["idle_cpus"][0],
                 "busy_cpu": row["overloaded_cpus"][0],
                 "began_ns": row["start_ns"],
-                "confirmed_ns": row["start_ns"] + result.m_ns,
+                "confirmed_ns": row["start_ns"] + result.persist_ns,
                 "lasted_ms": round((row["end_ns"] - row["start_ns"]) / 1e6),
                 "evidence": str(file),
             }

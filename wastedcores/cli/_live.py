@@ -33,7 +33,7 @@ def run_live(
     result = live_check(
         seconds=seconds,
         s_ns=duration_ns(period, "-S"),
-        m_ns=duration_ns(persist, "-M"),
+        persist_ns=duration_ns(persist, "-M"),
         event_driven=event_driven,
         output=output,
         before_s=before_s,
@@ -60,7 +60,7 @@ def _report(result: LiveCheck, output: Path) -> str | None:
     made = report(
         str(result.worst.trace.path),
         out=output / "report",
-        parameters={"persist_ms": result.m_ns / 1e6},
+        parameters={"persist": f"{result.persist_ns}ns"},
         progress=False,
     )
     return str(made.html)
@@ -75,7 +75,7 @@ def describe(
         "",
         f"  looked         {result.checks:,} times in {result.seconds:.1f} s ({result.backend})",
         f"  suspected      {result.suspected:,}",
-        f"  confirmed      {result.confirmed:,} (lasted {human_ns(result.m_ns)} or more)",
+        f"  confirmed      {result.confirmed:,} (lasted {human_ns(result.persist_ns)} or more)",
     ]
     if useless:
         lines.append(

@@ -11,7 +11,7 @@ import typer
 from wastedcores.cli._app import app
 
 if TYPE_CHECKING:
-    from wastedcores.analysis.run import Run
+    from wastedcores.analysis.examined import Examined
 
 
 class Kind(StrEnum):
@@ -74,7 +74,7 @@ def figure(
     width: Annotated[int, typer.Option(min=200, max=10_000, help="png: width in pixels")] = 1280,
 ) -> None:
     """Draw a trace."""
-    from wastedcores.analysis.run import Run
+    from wastedcores.analysis.examined import examine
     from wastedcores.cli._open import open_input
     from wastedcores.figures.theme import palette as known_palette
     from wastedcores.reports.html import write_figure
@@ -82,9 +82,9 @@ def figure(
 
     known_palette(palette)
     _together(kind, against, cpu, op, out, start, end)
-    ask = {"persist_ms": duration_ns(persist, "--persist") / 1e6, "cpus": cpus}
-    run = Run.of(open_input(trace), **ask)  # type: ignore[arg-type]
-    other = Run.of(open_input(against), **ask) if against else None  # type: ignore[arg-type]
+    persist_ns = duration_ns(persist, "--persist")
+    run = examine(open_input(trace), persist_ns=persist_ns, cpus=cpus)
+    other = examine(open_input(against), persist_ns=persist_ns, cpus=cpus) if against else None
     shown = _draw(
         run,
         other,
@@ -124,7 +124,7 @@ def _together(
     check_writable(out)
 
 
-def _window(run: Run, start: float | None, end: float | None) -> tuple[int, int] | None:
+def _window(run: Examined, start: float | None, end: float | None) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
     first, last = run.scene.window
@@ -135,8 +135,8 @@ def _window(run: Run, start: float | None, end: float | None) -> tuple[int, int]
 
 
 def _draw(
-    run: Run,
-    other: Run | None,
+    run: Examined,
+    other: Examined | None,
     kind: str,
     window: tuple[int, int] | None,
     *,

@@ -15,7 +15,7 @@ _EPILOG = """Examples:
 
   wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/gi
 
-  wastedcores report perf.txt --set persist_ms=50 --set cpus=8-23 -o reports/pinned
+  wastedcores report perf.txt --set persist=50ms --set cpus=8-23 -o reports/pinned
 
 The folder gets report.html (opens offline), report.ipynb and manifest.json.
 `--parameters` lists what can be set. The path of the page is the last line.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import Examined
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, considered_events
@@ -18,7 +18,9 @@ from wastedcores.units import human_ns
 from wastedcores.words.findings import claim, claim_pair
 
 
-def overview(run: Run, against: Run | None = None, *, palette_name: str = "safe") -> go.Figure:
+def overview(
+    run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
+) -> go.Figure:
     """The whole trace; with a second run, the two side by side on one time axis."""
     if against is None:
         return heatmap(run.scene, palette_name=palette_name, title=claim(run))
@@ -27,7 +29,7 @@ def overview(run: Run, against: Run | None = None, *, palette_name: str = "safe"
     )
 
 
-def zoom(run: Run, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure:
+def zoom(run: Examined, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure:
     """The worst episode, or of a long one its worst part."""
     if run.worst is None:
         raise MissingEventsError(f"{run.label}: there is no episode to zoom into.")
@@ -37,7 +39,7 @@ def zoom(run: Run, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.
 
 
 def who_ran(
-    run: Run,
+    run: Examined,
     window: tuple[int, int] | None = None,
     *,
     zoom_ms: float = 200.0,
@@ -52,7 +54,9 @@ def who_ran(
     return timeline(run.scene, table, window, palette_name=palette_name, title=title)
 
 
-def waits(run: Run, against: Run | None = None, *, palette_name: str = "safe") -> go.Figure:
+def waits(
+    run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
+) -> go.Figure:
     """How long threads waited for a CPU."""
     lengths = {r.label: r.wait_lengths for r in ([run, against] if against else [run])}
     lengths = {name: w for name, w in lengths.items() if w.size}
@@ -70,7 +74,7 @@ def waits(run: Run, against: Run | None = None, *, palette_name: str = "safe") -
     )
 
 
-def load(run: Run, window: tuple[int, int] | None = None) -> go.Figure:
+def load(run: Examined, window: tuple[int, int] | None = None) -> go.Figure:
     """Load of every runqueue (paper, Figure 2b).
 
     Raises
@@ -82,7 +86,7 @@ def load(run: Run, window: tuple[int, int] | None = None) -> go.Figure:
 
 
 def looked_at(
-    run: Run,
+    run: Examined,
     cpu: int | None = None,
     op: str | None = None,
     *,

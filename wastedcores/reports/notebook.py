@@ -30,6 +30,7 @@ from wastedcores.errors import ReportError, UsageError
 from wastedcores.files import digest_of_files, file_digest, notebooks
 from wastedcores.reports.page import page
 from wastedcores.trace.datasets import fetch
+from wastedcores.units import duration_ns
 from wastedcores.words.shown import RESULTS_MIME
 
 DEFAULT_NOTEBOOK = "01_is_my_machine_wasting"
@@ -106,6 +107,8 @@ def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
                 f"{notebook.name} has no parameter {name!r}.{hint} It has {', '.join(known) or 'none'}."
             )
         out[name] = _typed(notebook.name, name, value, known[name]["type"])
+        if name == "persist":
+            duration_ns(out[name], f"{notebook.name}: parameter persist")
     return out
 
 

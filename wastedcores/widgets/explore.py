@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures import views
@@ -27,7 +27,7 @@ EPISODES = 50
 
 
 def explorer_static(
-    run: Run,
+    run: Examined,
     window: tuple[int, int] | None = None,
     *,
     show: str = "runqueues",
@@ -47,7 +47,7 @@ def explorer_static(
 class Explorer(w.VBox):
     """Controls above a live figure; see :func:`explorer`."""
 
-    def __init__(self, run: Run, *, palette_name: str = "safe", width: int = 940) -> None:
+    def __init__(self, run: Examined, *, palette_name: str = "safe", width: int = 940) -> None:
         self.run = run
         self.width = width
         self.window = run.scene.window
@@ -125,7 +125,7 @@ class Explorer(w.VBox):
         self.look(round(axis.zero_ns + lo * axis.ns), round(axis.zero_ns + hi * axis.ns))
 
 
-def explorer(run: Run, *, palette_name: str = "safe", width: int = 940) -> Explorer:
+def explorer(run: Examined, *, palette_name: str = "safe", width: int = 940) -> Explorer:
     """Explore a run in a notebook: zoom by dragging, go to an episode, switch between runqueues and tasks.
 
     Parameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.explain import Explanation, explain
-from wastedcores.analysis.run import Run
 from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.words.shown import Shown, sentence
 
@@ -22,7 +22,7 @@ NAMES = {
 }
 
 
-def why(run: Run) -> Shown:
+def why(run: Examined) -> Shown:
     """What kept the CPUs idle: the bug it looks like, and the evidence."""
     try:
         found = explain(run.result)

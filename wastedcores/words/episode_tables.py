@@ -6,13 +6,13 @@ from html import escape
 
 import polars as pl
 
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.shown import Shown, sentence, table
 
 
-def episodes(run: Run, most: int = 8) -> Shown:
+def episodes(run: Examined, most: int = 8) -> Shown:
     """The episodes that wasted most."""
     e = run.result.episodes
     zero = run.scene.window[0]
@@ -49,7 +49,7 @@ def episodes(run: Run, most: int = 8) -> Shown:
     return Shown(f"{shown.text}\n{words}", f'{shown.html}<p class="wc-reading">{escape(words)}</p>')
 
 
-def worst(run: Run) -> Shown:
+def worst(run: Examined) -> Shown:
     """Where the idle CPUs were in the worst episode, and who waited meanwhile."""
     row = run.worst
     if row is None:
@@ -81,7 +81,7 @@ def worst(run: Run) -> Shown:
     return sentence(" ".join(words))
 
 
-def _where(run: Run, detail: pl.DataFrame, length: int) -> str:
+def _where(run: Examined, detail: pl.DataFrame, length: int) -> str:
     """Idle and overloaded time by node, or by CPU where the nodes are not known."""
     always = sorted(detail.filter(pl.col("idle_ns") >= 0.99 * length)["cpu"].to_list())
     words = (
@@ -102,7 +102,7 @@ def _where(run: Run, detail: pl.DataFrame, length: int) -> str:
     return words.strip()
 
 
-def nodes_of(run: Run, detail: pl.DataFrame) -> pl.DataFrame:
+def nodes_of(run: Examined, detail: pl.DataFrame) -> pl.DataFrame:
     """Idle and overloaded CPU time of an episode per node."""
     nodes = run.nodes or ()
     return (
@@ -124,7 +124,7 @@ def main_nodes(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
     return [(n, x / total) for n, x in part.select("node", column).iter_rows()]
 
 
-def waited_most(run: Run, most: int = 8) -> Shown:
+def waited_most(run: Examined, most: int = 8) -> Shown:
     """The threads that waited longest in the worst episode."""
     row = run.worst
     waiting = run.result.waiting

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 from wastedcores.units import human_ns
@@ -22,7 +22,7 @@ WORDS = {
 }
 
 
-def claim(run: Run) -> str:
+def claim(run: Examined) -> str:
     """The finding in one line; the title of the figures."""
     r = run.result
     n = len(r.counted_cpus)
@@ -42,7 +42,7 @@ def claim(run: Run) -> str:
     )
 
 
-def claim_pair(run: Run, against: Run) -> str:
+def claim_pair(run: Examined, against: Examined) -> str:
     """Both findings against each other, in one line."""
     a, b = (r.result.mean(r.result.thread_ns) for r in (run, against))
     return f"{_amount(a)} of {len(run.result.counted_cpus)} CPUs wasted on average, against {_amount(b)}"
@@ -52,7 +52,7 @@ def _amount(x: float) -> str:
     return f"{x:.1f}" if x >= 1 else f"{x:.2g}"
 
 
-def _numbers(run: Run) -> list[tuple[str, str, float | None]]:
+def _numbers(run: Examined) -> list[tuple[str, str, float | None]]:
     """(what, as text, number to compare)."""
     r = run.result
     n = len(r.counted_cpus)
@@ -72,7 +72,7 @@ def _numbers(run: Run) -> list[tuple[str, str, float | None]]:
     ]
 
 
-def verdict(run: Run, against: Run | None = None) -> Shown:
+def verdict(run: Examined, against: Examined | None = None) -> Shown:
     """Verdict and numbers; with a second run, side by side with the change."""
     runs = [run] + ([against] if against else [])
     columns = [_numbers(r) for r in runs]
@@ -109,7 +109,7 @@ def verdict(run: Run, against: Run | None = None) -> Shown:
     )
 
 
-def _results(run: Run) -> dict[str, Any]:
+def _results(run: Examined) -> dict[str, Any]:
     """The check's object without its list of episodes."""
     found = run.result.to_json()
     del found["episodes"]
@@ -126,7 +126,7 @@ def _change(a: float | None, b: float | None) -> str:
     return f"{(b - a) / a:+.0%}" if b == 0 or abs(b / a) >= 0.02 else f"{(b - a) / a:+.1%}"
 
 
-def facts(run: Run) -> Shown:
+def facts(run: Examined) -> Shown:
     """What the trace is."""
     h, r = run.trace.header, run.result
     window = "whole trace" if run.between is None else f"{run.between[0]} … {run.between[1]}"
@@ -152,7 +152,7 @@ def facts(run: Run) -> Shown:
     return table(pl.DataFrame(rows, schema=["fact", "value"], orient="row"))
 
 
-def _origin(run: Run) -> list[tuple[str, str]]:
+def _origin(run: Examined) -> list[tuple[str, str]]:
     """What the trace says of its origin and is not said elsewhere."""
     said = (WINDOW_KEY, CPUS_KEY, "machine", "kernel")
     return [
@@ -160,7 +160,7 @@ def _origin(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def repr_machine(run: Run) -> str:
+def repr_machine(run: Examined) -> str:
     """The machine in words."""
     m = run.machine
     if m is None:
@@ -168,7 +168,7 @@ def repr_machine(run: Run) -> str:
     return f"{m.name}: {m.cpus} CPUs, {m.nodes} NUMA node{'s' if m.nodes != 1 else ''}"
 
 
-def waiting_sentence(run: Run, against: Run | None = None) -> Shown:
+def waiting_sentence(run: Examined, against: Examined | None = None) -> Shown:
     """Waiting times in numbers."""
     words = []
     for r in [run, against] if against else [run]:
@@ -184,7 +184,7 @@ def waiting_sentence(run: Run, against: Run | None = None) -> Shown:
     return sentence(" ".join(words))
 
 
-def cost(run: Run, against: Run | None = None) -> Shown:
+def cost(run: Examined, against: Examined | None = None) -> Shown:
     """What was wasted, and the difference to a second run: the gain, if both did the same work."""
     a = run.result
     if against is None:
@@ -210,7 +210,7 @@ def cost(run: Run, against: Run | None = None) -> Shown:
     return sentence(" ".join(words))
 
 
-def next_steps(run: Run, name: str) -> Shown:
+def next_steps(run: Examined, name: str) -> Shown:
     """What to do next, by what was found."""
     r = run.result
     steps: list[tuple[str, str]] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from wastedcores.analysis.run import Run
+from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import UsageError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import replay
@@ -29,7 +29,7 @@ from wastedcores.workload.scenarios import scenario
 RECORDING_KEY = "recording"
 
 
-def beside(name: str, seed: int = 1, folder: str | Path = "") -> tuple[Run, Run]:
+def beside(name: str, seed: int = 1, folder: str | Path = "") -> tuple[Examined, Examined]:
     """A recording, and a replay of its workload on its machine under its kernel.
 
     Parameters
@@ -67,7 +67,7 @@ def beside(name: str, seed: int = 1, folder: str | Path = "") -> tuple[Run, Run]
     if window is not None:
         trace = _bounded(trace, window, cpus)
     replayed = _bounded(r.trace, (r.summary.start_ns, r.summary.end_ns), cpus)
-    return Run.of(trace, "recorded"), Run.of(replayed, f"replayed, seed {seed}")
+    return examine(trace, "recorded"), examine(replayed, f"replayed, seed {seed}")
 
 
 def _bounded(trace: Trace, window: tuple[int, int], cpus: str) -> Trace:
@@ -93,6 +93,6 @@ def _of(trace: Trace, name: str) -> tuple[str, Machine, KernelModel]:
     )
 
 
-def windows(*runs: Run) -> tuple[tuple[int, int], ...]:
+def windows(*runs: Examined) -> tuple[tuple[int, int], ...]:
     """The measured window of each run, ns, as ``side_by_side`` takes them."""
     return tuple((r.result.start_ns, r.result.end_ns) for r in runs)

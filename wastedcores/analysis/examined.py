@@ -12,7 +12,7 @@ import polars as pl
 from wastedcores.analysis.scene import Scene, by_node
 from wastedcores.analysis.states import States
 from wastedcores.errors import UsageError
-from wastedcores.invariant import CheckResult, check
+from wastedcores.invariant import PERSIST_NS, CheckResult, check
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
@@ -20,70 +20,32 @@ from wastedcores.trace.trace import Trace
 
 
 @dataclass(frozen=True)
-class Run:
-    """One trace and the question asked of it; everything else is computed on first use.
+class Examined:
+    """One trace and the question asked of it; everything else is computed on first use. Made by :func:`examine`.
 
     Attributes
     ----------
     trace
         The trace.
     label
-        What to call it in figures.
+        Its name in figures.
     persist_ns
         Episodes of at least this length are persistent.
     between
-        Marks or times that bound the window; None: what the recording itself names, else all.
+        Marks or times that bound the window; None: the window that the recording names, else all of the trace.
     cpus
-        CPUs that count, in the kernel's list format; empty: what the recording names, else all.
+        CPUs that count, in the kernel's list format; empty: the CPUs that the recording names, else all.
     ignore_affinity, silent
         As for :func:`wastedcores.check`.
     """
 
     trace: Trace
     label: str = ""
-    persist_ns: int = 100_000_000
+    persist_ns: int = PERSIST_NS
     between: tuple[str, str] | None = None
     cpus: str = ""
     ignore_affinity: bool = False
     silent: str = "idle"
-
-    @classmethod
-    def of(
-        cls,
-        trace: Trace,
-        label: str = "",
-        *,
-        persist_ms: float = 100.0,
-        between: Sequence[str] = (),
-        cpus: str = "",
-        ignore_affinity: bool = False,
-        silent: str = "idle",
-    ) -> Run:
-        """A run with the units and empty values that a parameters cell has.
-
-        Raises
-        ------
-        UsageError
-            ``between`` has neither none nor two entries, or the limit is negative.
-        """
-        if len(between) not in (0, 2):
-            raise UsageError(
-                f"between={list(between)!r}: expected two marks or times in seconds, start and end, or an empty list."
-            )
-        if persist_ms < 0:
-            raise UsageError(f"persist_ms={persist_ms}: expected 0 or more.")
-        window, counted = trace.header.measured
-        between = between or window or ()
-        pair = (str(between[0]), str(between[1])) if between else None
-        return cls(
-            trace,
-            label or trace.name.removesuffix(".parquet"),
-            round(persist_ms * 1e6),
-            pair,
-            cpus or counted or "",
-            ignore_affinity,
-            silent,
-        )
 
     @cached_property
     def result(self) -> CheckResult:
@@ -231,3 +193,57 @@ class Run:
         at = int(np.argmax(wasted[wide:] - wasted[:-wide])) if wide < wasted.size else 0
         begin = min(int(bins.edges[at]), end - most)
         return begin, begin + most
+
+
+def examine(
+    trace: Trace,
+    label: str = "",
+    *,
+    persist_ns: int = PERSIST_NS,
+    between: Sequence[str] = (),
+    cpus: str = "",
+    ignore_affinity: bool = False,
+    silent: str = "idle",
+) -> Examined:
+    """Ask a question of a trace; what the answer needs is computed when it is first used.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    label
+        Its name in figures; default: the file's name.
+    persist_ns
+        Episodes of at least this length are persistent (the paper's M), in ns.
+    between
+        Two marks or times in seconds that bound the window; empty: the window that the recording names, else all.
+    cpus
+        CPUs that count, in the kernel's list format; empty: the CPUs that the recording names, else all.
+    ignore_affinity, silent
+        As for :func:`wastedcores.check`.
+
+    Returns
+    -------
+    Examined
+        The trace with its check, its states and its waits.
+
+    Raises
+    ------
+    UsageError
+        ``between`` has neither no entry nor two.
+    """
+    if len(between) not in (0, 2):
+        raise UsageError(
+            f"between={list(between)!r}: expected two marks or times in seconds, start and end, or an empty list."
+        )
+    window, counted = trace.header.measured
+    between = between or window or ()
+    return Examined(
+        trace,
+        label or trace.name.removesuffix(".parquet"),
+        persist_ns,
+        (str(between[0]), str(between[1])) if between else None,
+        cpus or counted or "",
+        ignore_affinity,
+        silent,
+    )
