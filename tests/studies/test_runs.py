@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import TopologyError, WorkloadError
-from wastedcores.studies import nas, published, runs, sensitivity, tornado, tpch
+from wastedcores.studies import nas, published, runs, sensitivity, tornado
 from wastedcores.studies.calibration import calibration
-from wastedcores.studies.databases import database
 from wastedcores.sweep import Run, execute
+from wastedcores.workload.database import POOLS, resident_pools
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,16 @@ def test_groups_of_core_0_are_those_printed():
 
 def test_database__one_barrier_or_one_a_pool():
     machine = runs.machine_named("bulldozer8x8")
-    one = database(machine, 1, pools=tpch.POOLS, together=True, stages=3)
+    one = resident_pools(machine, 1, pools=POOLS, together=True, stages=3)
     assert one.barriers == (64,)
     assert sum(t.comm.startswith("noise/") for t in one.tasks) == 64
-    three = database(machine, 1, pools=tpch.POOLS, together=False, stages=3, autogroups=True)
-    assert three.barriers == tpch.POOLS
+    three = resident_pools(machine, 1, pools=POOLS, together=False, stages=3, autogroups=True)
+    assert three.barriers == POOLS
     assert len(three.shares) == len(one.shares) + 3
     assert sum(f"query start {i}" in three.texts for i in range(3)) == 3
     for pools, stages in (((), 1), ((0, 2), 1), ((2,), 0)):
         with pytest.raises(WorkloadError, match="expected pools"):
-            database(machine, 1, pools=pools, together=True, stages=stages)
+            resident_pools(machine, 1, pools=pools, together=True, stages=stages)
 
 
 def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():

@@ -15,11 +15,11 @@ from wastedcores.simulator.engine.world import state as s
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
+from wastedcores.workload.database import tpch
 from wastedcores.workload.hackbench import hackbench
 from wastedcores.workload.make import COMPILE_NS, EXIT_NS, FORK_NS, add_make
 from wastedcores.workload.scenarios import scenario
 from wastedcores.workload.spmd import Spmd, spmd, workload
-from wastedcores.workload.tpch import tpch
 
 MS = 1_000_000
 V41 = KernelModel.named("v4.1")

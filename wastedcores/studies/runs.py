@@ -13,10 +13,10 @@ from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import RawReplay, costs_of, simulate
 from wastedcores.simulator.engine.world import codes, state
-from wastedcores.studies.databases import database
 from wastedcores.topology.domains import Domains, build_domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
+from wastedcores.workload.database import resident_pools
 from wastedcores.workload.program import Program
 from wastedcores.workload.recorded.workloads import recorded_gi, recorded_ms
 from wastedcores.workload.spmd import MARK, Spmd, program
@@ -250,14 +250,14 @@ def tpch(
     tick_ns: int = TICK_NS,
     **how: int,
 ) -> dict:
-    """A database's workers (``studies/databases.py``, which takes ``how``).
+    """A database's workers (:func:`wastedcores.workload.database.resident_pools`, which takes ``how``).
 
     Returns
     -------
     dict
         ``stage_s``: time of one stage, mean over the pools; ``busy_cpus``.
     """
-    work = database(
+    work = resident_pools(
         machine_named(machine),
         seed,
         pools=tuple(pools),
@@ -288,7 +288,7 @@ def profiler_events(
         ``nr_running``, ``load`` and ``considered``: each kind's rate in 1/s.
     """
     where = machine_named(machine)
-    work = database(where, seed, pools=tuple(pools), together=together, stages=stages)
+    work = resident_pools(where, seed, pools=tuple(pools), together=together, stages=stages)
     raw = simulate(
         work,
         where,

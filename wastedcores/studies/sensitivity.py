@@ -16,6 +16,7 @@ from wastedcores.studies.published import load
 from wastedcores.sweep import Run
 from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
+from wastedcores.workload.database import POOLS
 
 SIZES = (2, 4, 8, 16, 32, 64)
 #: programs that stand for their kind in the curves
@@ -134,7 +135,7 @@ def _curve_runs(
             for kernel in ("v4.1", "v4.1+all_fixes:patch")
         ]
         plan["group_imbalance", cpus] = make
-        pools = [max(round(n * cpus / 64), 1) for n in tpch.POOLS] if cpus > 2 else [1, 1]
+        pools = [max(round(n * cpus / 64), 1) for n in POOLS] if cpus > 2 else [1, 1]
         pools[0] += cpus - sum(pools)
         plan["overload_on_wakeup", cpus] = [
             [tpch.query(kernel, machine, pools, "q18", s) for s in seeds]
@@ -204,7 +205,7 @@ def _noise_runs(seeds: Sequence[int]) -> dict[Any, list[list[Run]]]:
                 tpch.query(
                     tpch.FIXES[k],
                     tpch.MACHINE,
-                    tpch.POOLS,
+                    POOLS,
                     "q18",
                     s,
                     noise_period_ns=ms * 1_000_000,

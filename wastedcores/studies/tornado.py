@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from wastedcores.studies import databases, make_r, tpch
+from wastedcores.studies import make_r, tpch
 from wastedcores.studies.nas import PLACES, Parameters, changed, run
 from wastedcores.sweep import Run
+from wastedcores.workload import database
 from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
 #: every parameter is made this much smaller and larger
@@ -18,9 +19,9 @@ STEP = 1.25
 SMALL_EFFECT_SEEDS = 5
 _PROGRAM = ("work_s", "serial_s", "intervals", "planes", "remote", "spin_ns", "spread")
 _DATABASE = {
-    "stage_ns": databases.STAGE_NS,
-    "noise_ns": databases.NOISE_NS,
-    "noise_period_ns": databases.NOISE_PERIOD_NS,
+    "stage_ns": database.STAGE_NS,
+    "noise_ns": database.NOISE_NS,
+    "noise_period_ns": database.NOISE_PERIOD_NS,
 }
 
 
@@ -145,7 +146,9 @@ def _table2(seeds: Sequence[int]) -> Iterator[Bar]:
     def setting(workload: str, fix: str, options: Mapping[str, int]) -> Setting:
         roles = {
             side: [
-                tpch.query(tpch.FIXES[k], tpch.MACHINE, tpch.POOLS, workload, s, False, **options)
+                tpch.query(
+                    tpch.FIXES[k], tpch.MACHINE, database.POOLS, workload, s, False, **options
+                )
                 for s in seeds
             ]
             for side, k in (("bug", "none"), ("fixed", fix))

@@ -15,10 +15,9 @@ from typing import Any
 from wastedcores.studies.entries import Entry, Value, plain
 from wastedcores.studies.published import Tables
 from wastedcores.sweep import Run
+from wastedcores.workload.database import POOLS
 
 MACHINE = "bulldozer8x8"
-#: "a handful of container processes each provide several dozens of worker threads", 64 in all (paper 3.3, footnote 4)
-POOLS = (28, 20, 16)
 STAGES = 600
 WORKLOADS = {"q18": True, "full": False}
 FIXES = {
@@ -78,7 +77,7 @@ def query(
     autogroups: bool = False,
     **how: int,
 ) -> Run:
-    """One replay of some stages of a workload, for a sweep; ``how`` as ``databases.database`` takes it."""
+    """One replay of some stages of a workload, for a sweep; ``how`` as ``resident_pools`` takes it."""
     return Run.of(
         "wastedcores.studies.runs:tpch",
         kernel=kernel,

@@ -7,7 +7,7 @@ Interface::
     background.add_hogs(w, 2)                   R-like hogs; add_kworkers, add_transients: kernel threads
     make.add_make(w, jobs=500, parallel=64)     make -j64
     hackbench.hackbench(machine, seed, groups=10)
-    tpch.tpch(machine, seed, pools=(28, 20, 16))
+    database.tpch(machine, seed, pools=(28, 20, 16))
     spmd.spmd(machine, seed, kind="pipeline")   NPB-like: barrier, lock, pipeline, none
     rtapp.read_rtapp("file.json", machine)      a workload that was written for rt-app
     recorded.recorded_gi(machine, seed)         the workloads of the recordings

@@ -12,11 +12,11 @@ from typing import Any
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
+from wastedcores.workload.database import tpch
 from wastedcores.workload.hackbench import hackbench
 from wastedcores.workload.recorded import workloads as recorded
 from wastedcores.workload.rtapp.reader import read_rtapp
 from wastedcores.workload.spmd import spmd
-from wastedcores.workload.tpch import tpch
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,188 @@
+"""A database whose worker pools answer a query: what TPC-H looks like to a scheduler (paper 3.3).
+
+A handful of container processes have some dozens of worker threads each, about one worker per CPU in total. A query is
+a sequence of stages. In a stage every worker computes for about the same time and then sleeps until the last worker has
+finished. Kernel threads run for less than a millisecond now and then, one of them on each CPU. The paper's experiment
+had autogroups off. With autogroups on (footnote 4) each container process is an autogroup of its own, so workers of
+different pools have different weights and a kernel thread weighs as much as a whole pool.
+
+There are two generators. :func:`tpch` creates the workers when the query arrives; it is the scenario of the command
+line. :func:`resident_pools` creates them long before the query, as in the paper; the studies use it. Both take stages
+of 1.8 to 2.2 ms from the recorded workload ``db64``. They differ in their kernel threads: ``tpch`` has those of ``db64``
+(100 to 500 us every 40 ms per CPU, 1600 a second on 64 CPUs), but the paper says that they move a worker "occasionally",
+with "nothing else on the machine". ``resident_pools`` has the one thread per CPU and second of the recorded idle guests
+(``vmstat_update()``, ``stat_interval``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wastedcores.errors import WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.background import MS, add_transients
+from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.program import Program
+from wastedcores.workload.script import Script
+
+#: "a handful of container processes each provide several dozens of worker threads", 64 in all (paper 3.3, footnote 4)
+POOLS = (28, 20, 16)
+#: CPU time of creating a worker
+CREATE_NS = 20_000
+#: when the frontend or the containers start
+START_NS = 200 * MS
+
+#: ``tpch``: range of the time for which a kernel thread computes
+TPCH_NOISE_NS = (100_000, 500_000)
+
+#: ``resident_pools``: mean work of one worker in a stage; workers differ by up to a tenth in both directions
+STAGE_NS = 2 * MS
+SPREAD = 0.1
+#: the longest time for which a kernel thread computes ("less than a millisecond"), and its mean sleep
+NOISE_NS = 1 * MS
+NOISE_PERIOD_NS = 1_000 * MS
+#: a container creates one worker per millisecond, and each worker first computes for LOAD_NS to fill its buffers: a new
+#: worker finds the earlier ones busy, and idle CPUs balance across the machine every 64 ms
+CREATE_EVERY_NS = 1 * MS
+LOAD_NS = 300 * MS
+#: stages after the measured ones, so that no pool is gone while another one is still measured
+TAIL = 20
+
+
+def tpch(
+    machine: Machine,
+    seed: int,
+    *,
+    pools: Sequence[int] = POOLS,
+    together: bool = True,
+    stages: int = 300,
+    autogroups: bool = True,
+    lo_us: int = 1800,
+    hi_us: int = 2200,
+    noise_period_ms: float = 40.0,
+) -> Workload:
+    """Make a query whose workers are created when it arrives.
+
+    Parameters
+    ----------
+    machine, seed
+        Where it runs; the seed decides on which CPU the query arrives.
+    pools
+        Number of workers of each container process.
+    together
+        True: all pools wait for each other at the end of a stage. False: each pool waits for its own workers only.
+    stages
+        Number of stages.
+    autogroups
+        True: each container process is in an autogroup of its own. False: all are in the root group.
+    lo_us, hi_us
+        CPU time of one worker in a stage, in us, drawn uniformly from this range.
+    noise_period_ms
+        Mean sleep of a kernel thread, in ms; 0 leaves the kernel threads out.
+
+    Returns
+    -------
+    Workload
+        It measures ``db_s``, the seconds of the query.
+
+    Raises
+    ------
+    WorkloadError
+        There is no pool, a pool is empty, there is no stage, or a time is negative.
+    """
+    w = Workload("tpch", Measure("db_s", "query start", "query end", "worker"))
+    barriers = _barriers(w, pools, together, stages)
+    if noise_period_ms:
+        add_transients(w, machine, round(noise_period_ms * MS), *TPCH_NOISE_NS)
+    front = Script().mark("query start")
+    for workers, meet in zip(pools, barriers, strict=True):
+        worker = w.template("worker", _stages(Script(), stages, (lo_us * 1000, hi_us * 1000), meet))
+        session = w.session() if autogroups else None
+        front.loop(workers).compute(CREATE_NS).fork(worker, session).end()
+    front.wait_children(0).mark("query end")
+    w.task("frontend", front, cpu=seed * 7 % machine.cpus, start_ns=START_NS)
+    return w
+
+
+def resident_pools(
+    machine: Machine,
+    seed: int,
+    *,
+    pools: Sequence[int],
+    together: bool,
+    stages: int,
+    autogroups: bool = False,
+    stage_ns: int = STAGE_NS,
+    noise_ns: int = NOISE_NS,
+    noise_period_ns: int = NOISE_PERIOD_NS,
+) -> Program:
+    """Make a query for workers that have existed for a long time.
+
+    Each worker was created while the others computed, so the measured part begins with "8 threads" on each node of
+    8 CPUs and all "cores busy" (the authors' slides). The first worker of pool ``i`` writes the marks
+    ``query start i`` and ``query end i``.
+
+    Parameters
+    ----------
+    machine, seed
+        Where it runs; the seed decides on which CPUs the containers start.
+    pools, together, autogroups
+        As for :func:`tpch`.
+    stages
+        Number of stages between the marks.
+    stage_ns, noise_ns, noise_period_ns
+        In ns; see :data:`STAGE_NS`, :data:`NOISE_NS` and :data:`NOISE_PERIOD_NS`.
+
+    Returns
+    -------
+    Program
+        The flat rows.
+
+    Raises
+    ------
+    WorkloadError
+        There is no pool, a pool is empty, there is no stage, or a time is negative.
+    """
+    w = Workload("database")
+    barriers = _barriers(w, pools, together, stages)
+    add_transients(w, machine, noise_period_ns, 1, noise_ns)
+    work = round(stage_ns * (1 - SPREAD)), round(stage_ns * (1 + SPREAD))
+    for i, (workers, meet) in enumerate(zip(pools, barriers, strict=True)):
+        session = w.session() if autogroups else 0
+        container = Script()
+        for marks, count in ((True, 1), (False, workers - 1)):
+            if not count:
+                continue
+            body = Script().compute(LOAD_NS).barrier(meet, "block")
+            if marks:
+                body.mark(f"query start {i}")
+            _stages(body, stages, work, meet)
+            if marks:
+                body.mark(f"query end {i}")
+            worker = w.template("worker", _stages(body, TAIL, work, meet))
+            container.loop(count).compute(CREATE_NS).fork(worker).sleep(CREATE_EVERY_NS).end()
+        w.task(
+            f"container/{i}",
+            container.wait_children(0),
+            session=session,
+            cpu=(seed * 7 + i * 11) % machine.cpus,
+            start_ns=START_NS,
+        )
+    return w.program()
+
+
+def _barriers(w: Workload, pools: Sequence[int], together: bool, stages: int) -> list[int]:
+    """Make the barrier at which each pool meets: the same one for all pools if they work together."""
+    if not pools or min(pools) < 1 or stages < 1:
+        raise WorkloadError(
+            f"{w.name}: expected pools of workers and stages, got pools {'+'.join(map(str, pools)) or 'none'} and "
+            f"{stages} stages"
+        )
+    if together:
+        return [w.barrier(sum(pools))] * len(pools)
+    return [w.barrier(workers) for workers in pools]
+
+
+def _stages(script: Script, count: int, work_ns: tuple[int, int], meet: int) -> Script:
+    """Add ``count`` stages: compute, then sleep at the barrier until the last worker arrives."""
+    return script.loop(count).compute(*work_ns).barrier(meet, "block").end()
