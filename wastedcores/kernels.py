@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from wastedcores.errors import UnknownKernelError
@@ -182,10 +182,6 @@ class KernelModel:
                 f"recording variant {variant!r} is unknown; known are {', '.join(_GUEST)}"
             )
         return cls.named(_GUEST[variant])
-
-    def with_sched_debug(self, on: bool = True) -> KernelModel:
-        """Return the same kernel booted with or without ``sched_debug``."""
-        return replace(self, sched_debug=on)
 
     def at_least(self, *version: int) -> bool:
         """Tell whether this release is ``version`` or newer."""

@@ -35,7 +35,7 @@ def test_explain__recordings_of_each_bug(name):
 
     folder = RECORDINGS / name
     meta = json.loads((folder / "meta.json").read_text())
-    machine = Machine.from_guest_meta(meta)
+    machine = Machine.from_dict(meta)
     bug, cpus = RECORDED[name]
     if name.startswith("ms") and not machine.hotplug:
         cpu = 20 if meta["cpus"] == 64 else 5

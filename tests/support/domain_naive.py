@@ -7,7 +7,7 @@ with it only the level table (masks) and the degeneration rules. The package's s
 from __future__ import annotations
 
 from wastedcores.kernels import KernelModel
-from wastedcores.topology.levels import cpus_of
+from wastedcores.topology.cpumask import cpus_in
 from wastedcores.topology.parameters import degenerate, parent_degenerate, sd_init
 
 
@@ -27,7 +27,7 @@ def build(levels, cpu_map, all_cpus, kernel: KernelModel, one_node: bool):
     for i in sorted(cpu_map):
         child = None
         for k, level in enumerate(levels):
-            span = set(cpus_of(level.mask_of_cpu[i])) & cpu_map
+            span = set(cpus_in(level.mask_of_cpu[i])) & cpu_map
             if child is not None:
                 span |= child.span
             sd = Sd(k, span, child)

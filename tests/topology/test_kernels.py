@@ -116,6 +116,6 @@ def test_unknown_variant_lists_them():
 
 
 def test_sched_debug_is_part_of_the_kernel():
-    k = KernelModel.named("v4.1").with_sched_debug()
+    k = KernelModel.named("v4.1", sched_debug=True)
     assert k.sched_debug
     assert k != KernelModel.named("v4.1")

@@ -80,7 +80,7 @@ def test_written_by_hand():
     )
     assert m.node_of_cpu.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert m.smt_siblings(1) == [1, 5]
-    assert m.llc_siblings(2) == [2, 3, 6, 7]
+    assert np.flatnonzero(m.llc_of_cpu == m.llc_of_cpu[2]).tolist() == [2, 3, 6, 7]
     assert m.package_of_cpu.tolist() == m.node_of_cpu.tolist()
     assert m.online_cpus == (0, 1, 2, 3, 4, 5, 6)
 

@@ -9,9 +9,10 @@ import pytest
 from support import BEHAVIOUR_GOLDEN, RECORDINGS
 from support.domain_oracle import load
 
+from wastedcores.analysis.explain import COULD_PULL, EVERY_GROUP_LOCAL, relation
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
-from wastedcores.topology.lint import EVERY_GROUP, MISSING, lint, pull_level
+from wastedcores.topology.lint import EVERY_GROUP, MISSING, lint
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import preset
 
@@ -156,8 +157,9 @@ def test_linter_names_the_missing_level():
 
 def test_node_2_pulls_from_node_1_with_the_fix_only():
     machine = preset("bulldozer8x8")
-    assert pull_level(build_domains(machine, "v4.1"), 16, 8) is None
-    assert pull_level(build_domains(machine, "v4.1+group_construction"), 16, 8).distance == 22
+    assert relation(build_domains(machine, "v4.1"), 16, 8)[0] == EVERY_GROUP_LOCAL
+    fixed = build_domains(machine, "v4.1+group_construction")
+    assert relation(fixed, 16, 8) == (COULD_PULL, "NUMA <= 22")
 
 
 def test_domain_sizes_of_the_guest_recordings():
@@ -166,7 +168,7 @@ def test_domain_sizes_of_the_guest_recordings():
     for path in metas:
         meta = json.loads(path.read_text())
         kernel = KernelModel.of_guest_variant(meta["variant"])
-        machine = Machine.from_guest_meta(meta)
+        machine = Machine.from_dict(meta)
         assert machine.to_dict() | {"name": ""} == preset(f"bd-paper-{meta['cpus']}").to_dict() | {
             "name": ""
         }

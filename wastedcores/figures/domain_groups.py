@@ -12,8 +12,8 @@ from wastedcores.figures.domains import LEVEL_COLOURS, name_of, online_domains, 
 from wastedcores.figures.theme import CLEAR, GRID, palette, style
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.cpumask import cpumask_of
 from wastedcores.topology.domains import Domain, Domains, build_domains
-from wastedcores.topology.levels import bits_of
 from wastedcores.topology.machine import Machine
 
 LOCAL, REMOTE = "#c9ced4", "#2a7156"
@@ -108,7 +108,7 @@ def _groups_claim(
         counts = [sum(not g.span >> cpu & 1 for g in d.groups) if d else 0 for d in widest]
         said = ", ".join(f"{c} with {p.kernel.name}" for c, p in zip(counts, panels, strict=True))
         return f"Groups that CPU {cpu} can pull from: {said}"
-    there = bits_of(machine.cpus_of_node(source))
+    there = cpumask_of(machine.cpus_of_node(source))
     can = [
         any(g.span & there and not g.span >> cpu & 1 for d in p.of(cpu) for g in d.groups)
         for p in panels
@@ -207,8 +207,8 @@ def pull_table(domains: Domains, pin: Sequence[int] | None = None) -> np.ndarray
     """
     m = domains.machine
     counted = _counted(domains, pin)
-    allowed = bits_of(counted)
-    of_node = [bits_of(m.cpus_of_node(n)) & allowed for n in range(m.nodes)]
+    allowed = cpumask_of(counted)
+    of_node = [cpumask_of(m.cpus_of_node(n)) & allowed for n in range(m.nodes)]
     table = np.full((m.nodes, m.nodes), -1, dtype=np.int64)
     for cpu in counted:
         row = table[m.node_of_cpu[cpu]]

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 from wastedcores.errors import TopologyError
 from wastedcores.figures.theme import INK, MUTED, palette, style
 from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.cpumask import cpumask_of, cpus_in
 from wastedcores.topology.domains import Domain, Domains
-from wastedcores.topology.levels import bits_of, cpus_of
 from wastedcores.topology.lint import level_name
 from wastedcores.topology.machine import Machine
 
@@ -119,9 +119,9 @@ def _layout(
     place: dict[int, tuple[float, float]] = {}
     ends: list[float] = []
     x, seen = 0.0, 0
-    everyone = bits_of(domains.cpus)
+    everyone = cpumask_of(domains.cpus)
     for span in [*(d.span for d in mine), everyone | 1 << cpu]:
-        fresh = sorted(cpus_of(span & ~seen), key=lambda c: c != cpu)
+        fresh = sorted(cpus_in(span & ~seen), key=lambda c: c != cpu)
         for n in sorted({int(node[c]) for c in fresh}):
             here = [c for c in fresh if node[c] == n]
             for k, c in enumerate(here):

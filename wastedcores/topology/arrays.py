@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wastedcores.topology.levels import cpus_of
+from wastedcores.topology.cpumask import cpus_in
 from wastedcores.topology.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def to_arrays(domains: Domains) -> DomainArrays:
     spans = [sets(d.span) for d in rows]
     group_span = [sets(g.span) for g in unique]
     group_mask = [sets(g.mask & g.span) for g in unique]
-    cpus = [cpus_of(bits) for bits in sets.items]
+    cpus = [cpus_in(bits) for bits in sets.items]
     numbers = {
         name: _i32([getattr(d.parameters, name) for d in rows]) for name in Parameters._fields
     }

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels as lv
+from wastedcores.topology.cpumask import cpumask_of, cpus_in
 from wastedcores.topology.groups import Group, GroupBuilder, Ring
-from wastedcores.topology.levels import Level, bits_of, cpus_of
+from wastedcores.topology.levels import Level
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.parameters import Parameters, degenerate, parent_degenerate, sd_init
 
@@ -55,7 +56,7 @@ class Domain:
     @property
     def cpus(self) -> list[int]:
         """CPUs of the span, ascending."""
-        return cpus_of(self.span)
+        return cpus_in(self.span)
 
     def has(self, flag: int) -> bool:
         """Test a flag bit."""
@@ -260,7 +261,7 @@ def _until(machine: Machine, steps: int) -> Machine:
 def _raw_spans(machine: Machine, levels: list[Level], cpu_map: int) -> list[list[int]]:
     """kernel/sched/core.c: build_sched_domains(), build_sched_domain(), v4.1: a tree stops where it covers all."""
     spans = [[0] * machine.cpus for _ in levels]
-    for cpu in cpus_of(cpu_map):
+    for cpu in cpus_in(cpu_map):
         child = 0
         for row, level in zip(spans, levels, strict=True):
             # "BUG: arch topology borken": the kernel widens a domain that does not contain its child
@@ -272,11 +273,11 @@ def _raw_spans(machine: Machine, levels: list[Level], cpu_map: int) -> list[list
 
 
 def _build(machine: Machine, kernel: KernelModel, when: str, levels: list[Level]) -> Domains:
-    cpu_map = bits_of(machine.online_cpus) & ~bits_of(machine.isolated)
+    cpu_map = cpumask_of(machine.online_cpus) & ~cpumask_of(machine.isolated)
     spans = _raw_spans(machine, levels, cpu_map)
     builder = GroupBuilder(levels, spans, (1 << machine.cpus) - 1, kernel.group_builder)
     rings: list[list[Ring]] = []
-    for cpu in cpus_of(cpu_map):
+    for cpu in cpus_in(cpu_map):
         own = []
         for level in range(len(levels)):
             if not spans[level][cpu]:
@@ -285,7 +286,7 @@ def _build(machine: Machine, kernel: KernelModel, when: str, levels: list[Level]
         rings.append(own)
     by_cpu: list[tuple[Domain, ...]] = [()] * machine.cpus
     attach = _Attacher(machine, kernel, levels, spans)
-    for cpu, own in zip(cpus_of(cpu_map), rings, strict=True):
+    for cpu, own in zip(cpus_in(cpu_map), rings, strict=True):
         by_cpu[cpu] = attach(cpu, own)
     return Domains(machine, kernel, when, levels, by_cpu)
 

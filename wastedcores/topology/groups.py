@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from wastedcores.topology.levels import Level, bits_of, cpus_of, first_cpu
+from wastedcores.topology.cpumask import cpumask_first, cpumask_of, cpus_in
+from wastedcores.topology.levels import Level
 
 
 @dataclass(eq=False)
@@ -45,17 +46,17 @@ class Group:
     @property
     def balance_cpu(self) -> int:
         """kernel/sched/core.c: group_balance_cpu(), v4.1: first CPU both in the group and in the mask; -1 if none."""
-        return first_cpu(self.span & self.mask)
+        return cpumask_first(self.span & self.mask)
 
     @property
     def cpus(self) -> list[int]:
         """CPUs of the group, ascending."""
-        return cpus_of(self.span)
+        return cpus_in(self.span)
 
     @property
     def mask_cpus(self) -> list[int]:
         """CPUs of the balance mask, ascending."""
-        return cpus_of(self.mask)
+        return cpus_in(self.mask)
 
 
 Ring = tuple[Group, ...]
@@ -81,7 +82,7 @@ class GroupBuilder:
     ) -> None:
         self.levels, self.spans, self.possible, self.which = levels, spans, possible, which
         self.modern = which in ("v4.13", "v5.13")
-        self.built = [bits_of([cpu for cpu, span in enumerate(row) if span]) for row in spans]
+        self.built = [cpumask_of([cpu for cpu, span in enumerate(row) if span]) for row in spans]
         #: number for the spans of a CPU from a bottom level up: CPUs with the same number get the same groups
         self.chain = _chains(spans, self._bottom())
         #: balance mask of each sched_group_capacity, set by the first group that refers to it
@@ -136,7 +137,7 @@ class GroupBuilder:
             for cpu, child in enumerate(self.spans[level - 1]):
                 if self.spans[level][cpu]:
                     by_span.setdefault(child, []).append(cpu)
-            self._children[level] = {child: bits_of(cpus) for child, cpus in by_span.items()}
+            self._children[level] = {child: cpumask_of(cpus) for child, cpus in by_span.items()}
         return self._children[level].get(span, 0) & span
 
     def _plain(self, level: int, cpu: int) -> Ring:
@@ -145,15 +146,15 @@ class GroupBuilder:
         kernel/sched/core.c: build_sched_groups(), get_group(), v4.1; topology.c, v6.1: the balance mask is the group.
         """
         span = self.spans[level][cpu]
-        key = (level, first_cpu(span))
+        key = (level, cpumask_first(span))
         if key not in self._lists:
             members: dict[int, list[int]] = {}
-            for j in cpus_of(span):
-                members.setdefault(first_cpu(self._child(level, j)), []).append(j)
+            for j in cpus_in(span):
+                members.setdefault(cpumask_first(self._child(level, j)), []).append(j)
             groups: list[Group] = []
             place: dict[int, int] = {}
             for first, cpus in members.items():
-                bits = bits_of(cpus)
+                bits = cpumask_of(cpus)
                 self.mask_of_sgc.setdefault((level, first), bits if self.modern else self.possible)
                 place.update(dict.fromkeys(cpus, len(groups)))
                 groups.append(self._group(bits, (level, first)))
@@ -183,7 +184,7 @@ class GroupBuilder:
             # siblings without this level are skipped: their tree was cut below because it covers everything
             left = span & self.built[level] & ~own
             while left:
-                i = first_cpu(left)
+                i = cpumask_first(left)
                 group = self._child(level, i)
                 groups.append(self._shared(level, i, group, span))
                 left &= ~group
@@ -262,7 +263,7 @@ class GroupBuilder:
         group = spans[at - 1][i] if at else spans[0][i]
         # never empty where the kernel does not warn: CPU i itself arrives at this group
         mask = self._has_child_span(at, group) or 1 << i
-        sgc = (at, first_cpu(mask))
+        sgc = (at, cpumask_first(mask))
         self.mask_of_sgc.setdefault(sgc, mask)
         return self._group(group, sgc)
 
@@ -289,4 +290,4 @@ def _next_wrapping(bits: int, cpu: int) -> int:
     if not bits:
         return -1
     above = bits >> (cpu + 1)
-    return first_cpu(above) + cpu + 1 if above else first_cpu(bits)
+    return cpumask_first(above) + cpu + 1 if above else cpumask_first(bits)

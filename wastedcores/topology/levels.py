@@ -5,13 +5,14 @@ A set of CPUs is a Python ``int``, bit c for CPU c, as the kernel's cpumask; 819
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from wastedcores.kernels import KernelModel
+from wastedcores.topology.cpumask import cpumask_of
 from wastedcores.topology.machine import LOCAL_DISTANCE, IntArray, Machine
 
 # include/linux/sched.h, v4.1: the bits its oracle prints. Later kernels number them differently and dropped
@@ -29,8 +30,6 @@ SD_PREFER_SIBLING = 0x1000
 SD_OVERLAP = 0x2000
 SD_NUMA = 0x4000
 SD_CLUSTER = 0x8000
-
-FLAG_NAMES = {value: name for name, value in list(globals().items()) if name.startswith("SD_")}
 
 #: node_reclaim_distance: beyond it no fork, exec and affine balancing (include/linux/topology.h)
 RECLAIM_DISTANCE = 30
@@ -59,39 +58,6 @@ class Level:
     mask_of_cpu: Sequence[int]
     overlap: bool = False
     distance: int = 0
-
-
-def bits_of(cpus: Sequence[int] | IntArray) -> int:
-    """Make a CPU set of CPU numbers."""
-    some = cpus.tolist() if isinstance(cpus, np.ndarray) else list(cpus)
-    if len(some) <= 32:
-        bits = 0
-        for cpu in some:
-            bits |= 1 << cpu
-        return bits
-    flags = np.zeros(max(some) + 1, dtype=np.uint8)
-    flags[some] = 1
-    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
-
-
-def cpus_of(bits: int) -> list[int]:
-    """CPU numbers of a set, ascending."""
-    if bits.bit_length() <= 64:
-        return list(_few(bits))
-    raw = np.frombuffer(bits.to_bytes((bits.bit_length() + 7) // 8, "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(raw, bitorder="little")).tolist()
-
-
-def _few(bits: int) -> Iterator[int]:
-    while bits:
-        low = bits & -bits
-        yield low.bit_length() - 1
-        bits ^= low
-
-
-def first_cpu(bits: int) -> int:
-    """Lowest CPU of a set; -1 if it is empty (the kernel's nr_cpu_ids)."""
-    return (bits & -bits).bit_length() - 1
 
 
 def numa_distances(
@@ -131,7 +97,7 @@ def _masks(ids: IntArray, up: np.ndarray[Any, Any]) -> list[int]:
     members: dict[int, list[int]] = {}
     for cpu in up.tolist():
         members.setdefault(int(ids[cpu]), []).append(cpu)
-    sets = {key: bits_of(cpus) for key, cpus in members.items()}
+    sets = {key: cpumask_of(cpus) for key, cpus in members.items()}
     return [sets.get(int(key), 0) for key in ids]
 
 

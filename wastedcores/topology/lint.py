@@ -14,8 +14,8 @@ from typing import Any
 from wastedcores.errors import TopologyError
 from wastedcores.topology import levels as lv
 from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.cpumask import cpumask_first, cpumask_of, cpus_in
 from wastedcores.topology.domains import Domain, Domains, build_domains
-from wastedcores.topology.levels import bits_of, cpus_of, first_cpu
 
 MISSING = "level missing after hotplug"
 NO_DOMAIN = "no domain spans both"
@@ -134,14 +134,6 @@ def pulls(domains: Domains, cpu: int) -> int:
     return out
 
 
-def pull_level(domains: Domains, cpu: int, source: int) -> Domain | None:
-    """Lowest domain at which ``cpu`` can pull from ``source``, or None."""
-    for d in domains.of(cpu):
-        if any(g.span >> source & 1 and not g.span >> cpu & 1 for g in d.groups):
-            return d
-    return None
-
-
 def lint(domains: Domains, pin: list[int] | None = None) -> LintResult:
     """Find CPUs between which load can never move.
 
@@ -162,7 +154,7 @@ def lint(domains: Domains, pin: list[int] | None = None) -> LintResult:
         A pinned CPU does not exist, or none is online.
     """
     allowed = _allowed(domains, pin)
-    everyone = cpus_of(allowed)
+    everyone = cpus_in(allowed)
     direct = {cpu: pulls(domains, cpu) & allowed for cpu in everyone}
     helped = _third_party(domains, allowed, direct)
     booted = None
@@ -178,7 +170,7 @@ def lint(domains: Domains, pin: list[int] | None = None) -> LintResult:
 
 
 def _allowed(domains: Domains, pin: list[int] | None) -> int:
-    online = bits_of(domains.cpus)
+    online = cpumask_of(domains.cpus)
     if pin is None:
         return online
     beyond = [c for c in pin if not 0 <= c < domains.machine.cpus]
@@ -187,7 +179,7 @@ def _allowed(domains: Domains, pin: list[int] | None) -> int:
             f"machine {domains.machine.name!r} has no CPU {format_cpulist(beyond)} to pin to; CPUs are "
             f"0-{domains.machine.cpus - 1}"
         )
-    allowed = bits_of(pin) & online
+    allowed = cpumask_of(pin) & online
     if not allowed:
         raise TopologyError(
             f"machine {domains.machine.name!r}: none of the CPUs {format_cpulist(pin)} is online; pin to online ones"
@@ -200,7 +192,7 @@ def _closure(direct: dict[int, int], cpu: int, allowed: int) -> int:
     reached, fresh = 1 << cpu, 1 << cpu
     while fresh and reached != allowed:
         found = 0
-        for c in cpus_of(fresh):
+        for c in cpus_in(fresh):
             found |= direct[c]
             if found | reached == allowed:
                 break
@@ -231,7 +223,7 @@ def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict
             continue
         for d in domains.of(cpu):
             mine = d.groups[0]
-            to = first_cpu(mine.span & allowed)
+            to = cpumask_first(mine.span & allowed)
             acts = mine.mask >> cpu & 1 or domains.kernel.every_cpu_balances
             if to < 0 or not acts:
                 continue
@@ -243,7 +235,7 @@ def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict
 
 def _split(missing: int, helped: dict[int, int], target: tuple[int, ...]) -> list[tuple[int, bool]]:
     """Cut unreachable sources into those a third party can move after all, and the rest."""
-    allowed = bits_of(list(helped))
+    allowed = cpumask_of(list(helped))
     by_help = missing
     for cpu in target:
         by_help &= _closure(helped, cpu, allowed)
@@ -254,7 +246,7 @@ def _explain(
     domains: Domains, booted: Domains, source: int, target: tuple[int, ...], third: bool
 ) -> Blocked:
     """Name the reason, as CPU ``target[0]`` sees the first source."""
-    cpu, other = target[0], first_cpu(source)
+    cpu, other = target[0], cpumask_first(source)
     both = [d for d in domains.of(cpu) if d.span >> other & 1]
     if both:
         level = level_name(both[-1])
@@ -281,22 +273,22 @@ def _explain(
         detail += (
             "; at most a CPU outside the pinned ones could redirect a task there (LBF_DST_PINNED)"
         )
-    return Blocked(tuple(cpus_of(source)), target, reason, level, detail, third)
+    return Blocked(tuple(cpus_in(source)), target, reason, level, detail, third)
 
 
 def _designated(domains: Domains, allowed: int) -> list[Designated]:
     out: dict[tuple[str, int, int], Designated] = {}
-    for cpu in cpus_of(allowed):
+    for cpu in cpus_in(allowed):
         for d in domains.of(cpu):
             group = d.groups[0]
             mask = group.span & group.mask
             key = (level_name(d), group.span, mask)
             if group.weight > 1 and key not in out:
-                can = bits_of(domains.cpus) & mask
+                can = cpumask_of(domains.cpus) & mask
                 out[key] = Designated(
                     key[0],
                     tuple(group.cpus),
-                    tuple(cpus_of(mask)),
-                    tuple(cpus_of(can & allowed)),
+                    tuple(cpus_in(mask)),
+                    tuple(cpus_in(can & allowed)),
                 )
     return list(out.values())

@@ -181,10 +181,6 @@ class Machine:
         """CPUs of the same core, ``cpu`` included."""
         return np.flatnonzero(self.core_of_cpu == self.core_of_cpu[cpu]).tolist()
 
-    def llc_siblings(self, cpu: int) -> list[int]:
-        """CPUs that share the last-level cache, ``cpu`` included."""
-        return np.flatnonzero(self.llc_of_cpu == self.llc_of_cpu[cpu]).tolist()
-
     def numa_in_package(self, cpus: Iterable[int]) -> bool:
         """Tell whether some package has CPUs of two nodes among ``cpus``."""
         some = np.fromiter(cpus, dtype=np.int64)
@@ -236,11 +232,6 @@ class Machine:
         from wastedcores.topology.describe import machine_from_dict
 
         return machine_from_dict(data, name)
-
-    @classmethod
-    def from_guest_meta(cls, meta: dict[str, Any]) -> Machine:
-        """Machine of a guest recording's ``meta.json``."""
-        return cls.from_dict(meta, meta.get("run"))
 
     @classmethod
     def preset(cls, name: str) -> Machine:

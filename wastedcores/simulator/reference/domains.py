@@ -33,7 +33,7 @@ class GroupCapacity:
 
 
 @dataclass(eq=False, repr=False)
-class Group:
+class SchedGroup:
     """A sched_group in one CPU's ring."""
 
     cpus: list[int]
@@ -50,7 +50,7 @@ class SchedDomain:
     level: int
     flags: int
     span: frozenset[int]
-    groups: list[Group]
+    groups: list[SchedGroup]
     imbalance_pct: int
     cache_nice_tries: int
     busy_idx: int
@@ -93,7 +93,7 @@ def runtime_domains(domains: Domains, last_balance: int) -> list[list[SchedDomai
             groups = []
             for g in d.groups:
                 sgc = shared.setdefault(g.sgc, GroupCapacity(1024 * g.weight))
-                groups.append(Group(g.cpus, frozenset(g.mask_cpus), g.balance_cpu, sgc))
+                groups.append(SchedGroup(g.cpus, frozenset(g.mask_cpus), g.balance_cpu, sgc))
             p = d.parameters
             own.append(
                 SchedDomain(

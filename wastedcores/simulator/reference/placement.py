@@ -13,7 +13,7 @@ from wastedcores.simulator.reference.load import (
 from wastedcores.simulator.reference.state import Task
 
 if TYPE_CHECKING:
-    from wastedcores.simulator.reference.domains import Group, SchedDomain
+    from wastedcores.simulator.reference.domains import SchedDomain, SchedGroup
     from wastedcores.simulator.reference.kernel import Kernel
 
 
@@ -120,7 +120,7 @@ def _slow_path(k: Kernel, p: Task, cpu: int, sd: SchedDomain | None, flag: str) 
     return new_cpu
 
 
-def find_idlest_group(k: Kernel, sd: SchedDomain, p: Task, this_cpu: int) -> Group | None:
+def find_idlest_group(k: Kernel, sd: SchedDomain, p: Task, this_cpu: int) -> SchedGroup | None:
     """find_idlest_group(), v4.1; forkexec_idx is 0 on x86."""
     idlest, min_load, this_load = None, 1 << 63, 0
     for group in sd.groups:
@@ -140,7 +140,7 @@ def find_idlest_group(k: Kernel, sd: SchedDomain, p: Task, this_cpu: int) -> Gro
     return idlest
 
 
-def find_idlest_cpu(k: Kernel, group: Group, p: Task, this_cpu: int, level: int) -> int:
+def find_idlest_cpu(k: Kernel, group: SchedGroup, p: Task, this_cpu: int, level: int) -> int:
     """The most recently idled allowed CPU, else the least loaded one (find_idlest_cpu(), v4.1).
 
     No idle states are modelled, so idle CPUs differ by ``idle_stamp`` only; one that was never stamped is not seen.

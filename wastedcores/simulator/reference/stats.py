@@ -21,7 +21,7 @@ from wastedcores.simulator.reference.load import (
 from wastedcores.simulator.reference.state import Rq, Task
 
 if TYPE_CHECKING:
-    from wastedcores.simulator.reference.domains import Group, SchedDomain
+    from wastedcores.simulator.reference.domains import SchedDomain, SchedGroup
     from wastedcores.simulator.reference.kernel import Kernel
 
 IDLE, NOT_IDLE, NEWLY_IDLE = "idle", "busy", "newidle"
@@ -33,7 +33,7 @@ _ALL_ONES = (1 << 64) - 1
 class GroupStats:
     """struct sg_lb_stats, with the patch's min_load and max_load."""
 
-    group: Group | None = None
+    group: SchedGroup | None = None
     avg_load: int = 0
     group_load: int = 0
     sum_weighted: int = 0
@@ -72,7 +72,7 @@ class Env:
 
 
 def update_sg_lb_stats(
-    k: Kernel, env: Env, group: Group, index: int, local: bool
+    k: Kernel, env: Env, group: SchedGroup, index: int, local: bool
 ) -> tuple[GroupStats, bool]:
     """Statistics of one group, and whether one of its CPUs has more than one task (update_sg_lb_stats(), v4.1)."""
     s = GroupStats(group, capacity=group.sgc.capacity, weight=len(group.cpus), min_load=_ALL_ONES)
@@ -241,7 +241,7 @@ def fix_small_imbalance(
     return lpt if move > now else imbalance
 
 
-def find_busiest_queue(k: Kernel, env: Env, group: Group) -> Rq | None:
+def find_busiest_queue(k: Kernel, env: Env, group: SchedGroup) -> Rq | None:
     """The CPU to pull from (find_busiest_queue(), v4.1)."""
     busiest, busiest_load, busiest_capacity = None, 0, 1
     seen = [c for c in group.cpus if c in env.cpus]
