@@ -12,3 +12,5 @@ TRACE_GOLDEN = TESTS / "trace" / "golden"
 RECORDINGS = ROOT / "datasets" / "recordings"
 #: who ran where on booted kernels
 BEHAVIOUR_GOLDEN = TESTS / "simulator" / "golden"
+#: digests of what replays do
+LOG_GOLDEN = TESTS / "simulator" / "logs"
