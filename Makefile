@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report test test-all lab bench lint format clean
+.PHONY: help setup report test coverage lab bench lint format clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -21,6 +21,12 @@ report: $(STAMP) ## main job on the bundled recording of the group-imbalance bug
 test: $(STAMP)   ## the test suite (root-only and browser tests run where they can)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "not live"
 	@$(BIN)/python -m pytest -m live   # alone: they leave a CPU idle on purpose and look at the whole machine
+
+# numba hides what it compiles from coverage, so this pass runs the same sources as plain Python
+coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the domains, uncompiled
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --cov --cov-report=term:skip-covered -k "not recordings" \
+	  tests/invariant tests/topology tests/simulator/reference tests/simulator/engine/test_properties.py \
+	  tests/simulator/engine/test_design.py tests/simulator/engine/test_queue.py
 
 lab: $(STAMP)    ## JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --notebook-dir=notebooks
