@@ -1,8 +1,8 @@
 """Run the benchmarks and write RESULTS.md: ``python -m benchmarks [name ...]``.
 
-A ``bench_<name>.py`` has ``run() -> list[dict]`` with the keys ``name``, ``value``, ``unit``, ``goal`` and where it
-applies ``peer`` (what it was measured against in the same run), ``note``, ``met`` (bool).
-Rows of benchmarks that are not run this time stay as they are.
+A ``bench_<name>.py`` has ``run() -> list[dict]``. A row has ``id`` (stable and unique in its benchmark: the scorecard
+finds rows by it), ``name`` (a label for readers), ``value``, ``unit``, ``goal`` and, where they apply, ``peer`` (what it
+was compared with in the same run), ``note`` and ``met`` (bool). Rows of benchmarks that are not run keep their values.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ def main() -> int:
         load = f"{os.getloadavg()[0]:.1f}"
         print(f"{name} ...", file=sys.stderr)
         rows = import_module(f"benchmarks.bench_{name}").run()
+        if len({row["id"] for row in rows}) != len(rows):
+            raise ValueError(f"{name}: two rows have the same id")
         store[name] = {
             "date": time.strftime("%Y-%m-%d"),
             "commit": commit(),

@@ -134,6 +134,7 @@ def overhead(folder: Path) -> list[dict]:
     each = ", ".join(f"{k} {v.min():.2f}-{v.max():.2f} s" for k, v in t.items())
     return [
         {
+            "id": "slowdown_share",
             "name": "full capture: slowdown of `perf bench sched pipe`, as a share of perf sched record's",
             "value": round(ratio, 3),
             "unit": "",
@@ -145,6 +146,7 @@ def overhead(folder: Path) -> list[dict]:
         },
         per_event(),
         {
+            "id": "bytes_in_flight",
             "name": "bytes per event in flight",
             "value": reader.RECORD.itemsize,
             "unit": "B",
@@ -152,6 +154,7 @@ def overhead(folder: Path) -> list[dict]:
             "met": True,
         },
         {
+            "id": "bytes_on_disk",
             "name": "bytes per event on disk (Parquet, all columns)",
             "value": round(bytes_per_event[0], 2),
             "unit": "B",
@@ -169,6 +172,7 @@ def per_event() -> dict:
         pipe()
         ns, runs = (b - a for a, b in zip(before, r.bpf_ns(), strict=True))
     return {
+        "id": "bpf_run_time",
         "name": "full capture: run time of its BPF programs",
         "value": round(ns / runs, 1),
         "unit": "ns per run",
@@ -221,6 +225,7 @@ def sustained(folder: Path) -> list[dict]:
     file.unlink()
     return [
         {
+            "id": "events_lost",
             "name": f"events lost in {SUSTAINED_S} s on 2 CPUs, default buffers",
             "value": lost,
             "unit": "events",
@@ -259,6 +264,7 @@ def cpu_share(name: str, options: list[str]) -> dict:
             took = (ns - ns0 + (runs - runs0) * ENTER_NS) / 1e9 + r.cpu_s() - cpu
             shares.append(100 * took / (time.monotonic() - started) / os.cpu_count())
     return {
+        "id": f"{name.replace(' ', '_')}_cpu_own",
         "name": f"{name}, S = 1 s, {THREADS} threads: CPU time of its programs and its process",
         "value": round(statistics.median(shares), 3),
         "unit": "% of the machine",
@@ -282,6 +288,7 @@ def throughput(name: str, options: list[str], crowd: Crowd) -> dict:
     lost = 100 * (ours / bare - 1)
     median, low, high = bootstrap(PAIRS, lambda i: float(np.median(lost[i])))
     return {
+        "id": f"{name.replace(' ', '_')}_cpu_added",
         "name": f"{name}, S = 1 s, {THREADS} threads: CPU time added to their work",
         "value": round(median, 3),
         "unit": "%",
@@ -305,6 +312,7 @@ def noticing(folder: Path) -> list[dict]:
     value = round(statistics.median(waits), 1) if waits else float("nan")
     return [
         {
+            "id": "confirmation_time",
             "name": "online checker: from suspicion to confirmation, M = 100 ms",
             "value": value,
             "unit": "ms",

@@ -67,6 +67,7 @@ def run() -> list[dict[str, Any]]:
     for kernel in KERNELS:
         rows.append(
             {
+                "id": f"domains_64_{kernel}",
                 "name": f"domains, 64 CPUs, {kernel}",
                 "value": 1e3 * _best(lambda k=kernel: build_domains(small, k), 10),
                 "unit": "ms",
@@ -76,6 +77,7 @@ def run() -> list[dict[str, Any]]:
         )
         rows.append(
             {
+                "id": f"domains_8192_{kernel}",
                 "name": f"domains, 8192 CPUs on 128 nodes, {kernel}",
                 "value": _best(lambda k=kernel: build_domains(big, k), 3),
                 "unit": "s",
@@ -85,6 +87,7 @@ def run() -> list[dict[str, Any]]:
         )
         rows.append(
             {
+                "id": f"memory_8192_{kernel}",
                 "name": f"domains and their arrays, 8192 CPUs, peak memory, {kernel}",
                 "value": _peak_mb(kernel),
                 "unit": "MB",
@@ -95,6 +98,7 @@ def run() -> list[dict[str, Any]]:
     doms = build_domains(small, "v4.1")
     rows.append(
         {
+            "id": "lint_64",
             "name": "lint, 64 CPUs, pinned to two nodes",
             "value": 1e3 * _best(lambda: lint(doms, list(range(8, 24))), 5),
             "unit": "ms",

@@ -78,6 +78,7 @@ def run() -> list[dict]:
     got = json.loads(done.stdout.splitlines()[-1])
     rows = [
         {
+            "id": "first_figure",
             "name": "first figure from 10^7 nr_running events in Parquet (new process, check included)",
             "value": round(got["first"], 2),
             "unit": "s",
@@ -89,6 +90,7 @@ def run() -> list[dict]:
     for part, (binned, drawn) in got["zooms"].items():
         rows.append(
             {
+                "id": f"zoom_{part}",
                 "name": f"zoom to 1/{part} of 10^7 events, 64 CPUs x 2000 pixels: binning",
                 "value": round(binned * 1e3, 1),
                 "unit": "ms",

@@ -123,6 +123,7 @@ def run() -> list[dict]:
     ]
     rows = [
         {
+            "id": key,
             "name": name,
             "value": median["perf"] / median[key],
             "unit": "x",
@@ -135,6 +136,7 @@ def run() -> list[dict]:
     ]
     rows.append(
         {
+            "id": "text_memory",
             "name": "memory of a text import",
             "value": rss / 2**20,
             "unit": "MiB",

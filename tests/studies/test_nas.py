@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import WorkloadError
-from wastedcores.studies import nas, published, runs
-from wastedcores.studies.runs import machine_named
+from wastedcores.studies import nas, nas_fit, published, replays
+from wastedcores.studies.replays import machine_named
 from wastedcores.workload import spmd
 
 MS = 1_000_000
@@ -34,12 +34,12 @@ def by_hand(todo):
 
 @pytest.fixture(scope="module")
 def calibrated():
-    return nas.calibrate(published.blanked(published.load()), by_hand, seeds=(1,))
+    return nas_fit.calibrate(published.blanked(published.load()), by_hand, seeds=(1,))
 
 
 def test_calibrate__does_not_need_what_it_predicts(calibrated):
     """Blank cells raise when read: that it ends at all is the proof; and the full tables change nothing."""
-    assert nas.calibrate(published.load(), by_hand, seeds=(1,)) == calibrated
+    assert nas_fit.calibrate(published.load(), by_hand, seeds=(1,)) == calibrated
     assert set(calibrated) == set(nas.KINDS)
 
 
@@ -47,7 +47,7 @@ def test_calibrate__does_read_what_it_may(calibrated):
     tables = published.load()
     other = dict(tables.cells)
     other["lozi2016_table1", "cg", "bug_s"] = "60"
-    assert nas.calibrate(published.Tables(other), by_hand, seeds=(1,))["cg"] != calibrated["cg"]
+    assert nas_fit.calibrate(published.Tables(other), by_hand, seeds=(1,))["cg"] != calibrated["cg"]
 
 
 def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
@@ -56,7 +56,7 @@ def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
     from wastedcores.studies import calibration
 
     seen = []
-    monkeypatch.setattr(calibration.nas, "calibrate", lambda t, *a, **k: seen.append(t) or {})
+    monkeypatch.setattr(calibration.nas_fit, "calibrate", lambda t, *a, **k: seen.append(t) or {})
     monkeypatch.setattr(calibration.tpch, "calibrate", lambda t, *a, **k: seen.append(t) or {})
     calibration.calibrate(tmp_path)
     assert len(seen) == 2
@@ -74,10 +74,10 @@ def test_calibrate__finds_what_a_program_was_made_of():
     """Tables printed by a known program give that program back."""
     truth = nas.Parameters("cg", "barrier", work_s=200.0, serial_s=2.0, intervals=15_000)
     cells = dict(published.blanked(published.load()).cells)
-    for place, (table, column) in nas.SEEN.items():
+    for place, (table, column) in nas_fit.SEEN.items():
         (row,) = by_hand([nas.run(truth, nas.PLACES[place], 1)])
         cells[table, "cg", column] = str(truth.total_s(row["interval_s"]))
-    found = nas.calibrate(published.Tables(cells), by_hand, seeds=(1,))["cg"]["parameters"]
+    found = nas_fit.calibrate(published.Tables(cells), by_hand, seeds=(1,))["cg"]["parameters"]
     assert found["work_s"] == pytest.approx(200, rel=0.01)
     assert found["serial_s"] == pytest.approx(2, rel=0.02)
     assert found["intervals"] == pytest.approx(15_000, rel=0.01)
@@ -86,20 +86,20 @@ def test_calibrate__finds_what_a_program_was_made_of():
 
 def test_calibrate__finds_the_problem_class_of_lu():
     """Of a pipeline planes and intervals are those of a class of NPB; the right one fits best."""
-    for letter, edge in nas.LU_GRIDS.items():
+    for letter, edge in nas_fit.LU_GRIDS.items():
         planes = edge - 2
         truth = nas.Parameters(
             "lu",
             "pipeline",
             work_s=300.0,
-            intervals=2.0 * nas.LU_ITERATIONS * planes,
+            intervals=2.0 * nas_fit.LU_ITERATIONS * planes,
             planes=planes,
         )
         cells = dict(published.blanked(published.load()).cells)
-        for place, (table, column) in nas.SEEN.items():
+        for place, (table, column) in nas_fit.SEEN.items():
             (row,) = by_hand([nas.run(truth, nas.PLACES[place], 1)])
             cells[table, "lu", column] = str(truth.total_s(row["interval_s"]))
-        found = nas.calibrate(published.Tables(cells), by_hand, seeds=(1,))["lu"]["parameters"]
+        found = nas_fit.calibrate(published.Tables(cells), by_hand, seeds=(1,))["lu"]["parameters"]
         assert found["planes"] == planes, letter
         assert found["work_s"] == pytest.approx(300, rel=0.02)
         assert found["intervals"] == truth.intervals
@@ -109,7 +109,7 @@ def test_calibrate__finds_the_problem_class_of_lu():
 def test_run__a_whole_run_of_lu_has_npbs_iterations():
     p = nas.Parameters("lu", "pipeline", work_s=300.0, intervals=50_000, planes=100)
     given = dict(nas.run(p, nas.PLACES["lu_r_bug"], 1, whole=True).arguments)
-    assert given["intervals"] == nas.LU_ITERATIONS
+    assert given["intervals"] == nas_fit.LU_ITERATIONS
     assert given["rows"] == given["planes"] == 100
     assert dict(nas.run(p, nas.PLACES["lu_r_bug"], 1).arguments)["intervals"] is None
 
@@ -148,7 +148,7 @@ def test_program__refuses_what_cannot_run(what, message):
 
 def place_of(name, *, seed=2, until_ms=1_500, **spec):
     place = nas.PLACES[name]
-    return runs.spmd(
+    return replays.spmd(
         place.kernel,
         "bulldozer8x8",
         seed,
@@ -197,7 +197,7 @@ def test_replay__the_window_stands_for_the_run(place):
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
 def test_replay__of_a_whole_run_counts_from_its_start_to_its_last_interval():
-    row = runs.spmd(
+    row = replays.spmd(
         "v4.1", "desktop:4", 1, threads=4, kind="pipeline", grain_ns=MS, planes=10, rows=10,
         start_node=0, intervals=20,
     )  # fmt: skip
@@ -217,7 +217,7 @@ def test_replay__a_pipeline_on_all_its_cpus_takes_fill_and_work():
 @pytest.mark.timeout(900)  # the first one compiles the engine
 def test_replay__a_pipeline_two_to_a_cpu_advances_about_a_plane_a_round():
     """Flags polled without limit: a plane costs between one slice (16 ms) and the slices of both (32 ms)."""
-    row = runs.spmd(
+    row = replays.spmd(
         "v4.1", "bulldozer8x8", 1, threads=16, nodes=(1, 2), kind="pipeline",
         grain_ns=MS // 2, planes=100, until_ns=40_000 * MS,
     )  # fmt: skip

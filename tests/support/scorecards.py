@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from wastedcores.studies import entries, scorecard, tools
+from wastedcores.studies import scorecard, tool_costs
+from wastedcores.studies.attempts import judged
 from wastedcores.studies.calibration import calibration
 from wastedcores.studies.published import load
 
@@ -12,36 +13,27 @@ from wastedcores.studies.published import load
 def made_up(factor=1.1):
     """What ``reproduce all`` writes, every number ``factor`` times the published one."""
     tables = load()
-    rows = [
-        _row(e, factor)
-        for e in scorecard.entries(scorecard.PARTS, tables, calibration(), seeds=[1, 2])
-    ]
-    measured, missing = tools.rows(tables)
+    attempts = scorecard.attempts(scorecard.PARTS, tables, calibration(), seeds=[1, 2])
+    rows = [_row(a, factor) for a in attempts]
+    measured, missing = tool_costs.rows(tables)
     rows += measured
     return {
         "schema": scorecard.SCHEMA,
         "seeds": 2,
         "rows": rows,
         "summary": scorecard.summary(rows),
-        "not_tried": scorecard.not_tried(rows, scorecard.PARTS, tables, missing),
+        "not_tried": scorecard.not_tried(tables, missing),
     }
 
 
-def _row(entry, factor):
-    published = entries._number(entry.published)
+def _row(attempt, factor):
+    row = attempt.described()
+    published = row["published"]
     ours = published if isinstance(published, str) else published * factor
-    row = {
-        k: getattr(entry, k)
-        for k in ("id", "source", "place", "quantity", "unit", "kind", "reason")
-    }
-    row |= {"published": published, "ours": ours, "low": None, "high": None}
+    row |= {"ours": ours} | judged(ours, published, attempt.unit)
     if not isinstance(ours, str):
         row |= {"low": ours * 0.97, "high": ours * 1.03}
-    row["beside"] = dict.fromkeys(entry.beside, ours)
-    row["ratio"] = entries.ratio(ours, published, entry.unit)
-    row["effect"] = entries.effect(ours, published, entry.unit)
-    row["verdict"] = entries.verdict(ours, published, entry.unit)
-    row["reproduced"] = entries.reproduced(row)
+    row["beside"] = dict.fromkeys(attempt.others, ours)
     return row
 
 
@@ -51,9 +43,12 @@ def study():
     return {
         "schema": "wastedcores.sensitivity/1",
         "step": 1.25,
-        "tornado": [{"id": "table3.cg.bug", **bar}, {"id": "claims.lu_r_speedup", **bar}],
+        "tornado": [
+            {"id": "table3.cg.bug", "name": "table 3 cg", **bar},
+            {"id": "claims.lu_r_speedup", "name": "lu beside R", **bar},
+        ],
         "curves": [{"bug": "missing_domains", "cpus": c, "ratio": c / 8} for c in (8, 16, 64)],
-        "tick": [{"id": "table3.cg.bug", "tick_ms": 4, "s": 100.0}],
+        "tick": [{"id": "table3.cg.bug", "name": "cg", "tick_ms": 4, "s": 100.0}],
         "noise": [{"fix": "both", "period_ms": p, "change": -p / 100} for p in (250, 1000)],
         "quiet": [{"period_s": s, "speedup": 8.0 + s} for s in (1, 4)],
         "quiet_published": 13.0,

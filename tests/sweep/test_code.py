@@ -43,5 +43,10 @@ def test_digest__of_a_module_that_is_not_there_is_empty():
 
 def test_digest__covers_what_replays_and_leaves_out_what_presents():
     files = {"/".join(p.parts[-2:]) for p in code._files("wastedcores")}
-    assert {"engine/run_jit.py", "fair/cfs_jit.py", "workload/spmd.py", "studies/runs.py"} <= files
+    assert {
+        "engine/run_jit.py",
+        "fair/cfs_jit.py",
+        "workload/spmd.py",
+        "studies/replays.py",
+    } <= files
     assert not {f for f in files if f.startswith(("figures/", "words/", "cli/", "capture/"))}

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, INK, style
-from wastedcores.words.scorecard_rows import MINUS, grouped, short, text
+from wastedcores.words.scorecard_rows import MINUS, grouped, text
 
 #: colour and symbol by kind; told apart without colour by the symbol
 KINDS = {
@@ -99,7 +99,7 @@ def _dots(
     main = (row, col) == (1, 1)
     fig.add_scatter(
         x=[shown(r["published"], r) for _, r in ordered],
-        y=[[g for g, _ in ordered], [short(r) for _, r in ordered]],
+        y=[[g for g, _ in ordered], [r["short"] for _, r in ordered]],
         mode="markers",
         name="published",
         showlegend=main,
@@ -120,7 +120,7 @@ def _dots(
         ]
         fig.add_scatter(
             x=x,
-            y=[[g for g, _ in mine], [short(r) for _, r in mine]],
+            y=[[g for g, _ in mine], [r["short"] for _, r in mine]],
             mode="markers",
             name=f"ours, {kind}",
             legendgroup=kind,

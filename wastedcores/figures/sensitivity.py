@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, style
 
 _TIMES = "\u00d7"
-_CLAIMS = {"claims.lu_r_speedup": "lu beside R", "claims.make_r_gain": "make beside R"}
 
 
 def tornado(study: dict[str, Any]) -> go.Figure:
@@ -24,7 +23,7 @@ def tornado(study: dict[str, Any]) -> go.Figure:
         key=lambda r: (r["id"], max(abs(math.log(r[e] / r["base"])) for e in ("low", "high"))),
         reverse=True,
     )
-    names = [f"{_number_name(r['id'])}: {r['parameter']}" for r in rows]
+    names = [f"{r['name']}: {r['parameter']}" for r in rows]
     fig = go.Figure()
     for end, label, colour in (
         ("low", f"parameter / {step}", CLASS_COLOURS[3]),
@@ -49,14 +48,6 @@ def tornado(study: dict[str, Any]) -> go.Figure:
         "table 2 and make:<br>time with the fix over time without",
         height=180 + 17 * len(rows),
     )
-
-
-def _number_name(name: str) -> str:
-    """``table2.q18.both.change`` as ``table 2 q18 both``."""
-    words = name.removesuffix(".change").removesuffix(".bug")
-    for claim, words_of in _CLAIMS.items():
-        words = words.replace(claim, words_of)
-    return words.replace("table", "table ").replace(".", " ").replace("_", " ")
 
 
 def noise_curves(study: dict[str, Any]) -> go.Figure:

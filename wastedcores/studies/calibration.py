@@ -12,7 +12,7 @@ from typing import Any
 from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import find
-from wastedcores.studies import nas, tpch
+from wastedcores.studies import nas_fit, tpch
 from wastedcores.studies.published import blanked, load
 from wastedcores.sweep import Run, sweep
 
@@ -85,7 +85,7 @@ def calibrate(
         "commit": commit(),
         "seeds": list(seeds),
         "seen": "Table 1 (both columns), Table 3 (fixed column), Table 2 (row none)",
-        "nas": nas.calibrate(tables, execute, seeds=seeds),
+        "nas": nas_fit.calibrate(tables, execute, seeds=seeds),
         "tpch": tpch.calibrate(tables, execute, seeds=seeds),
     }
 

@@ -1,4 +1,4 @@
-"""The scorecard: every number of the papers that was tried, published beside ours."""
+"""The scorecard: compares every published number that was attempted with the replayed or measured one."""
 
 from __future__ import annotations
 
@@ -10,37 +10,52 @@ from typing import Any
 
 from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
-from wastedcores.studies import make_r, nas, nas_rows, tools, tpch
+from wastedcores.files import written_whole
+from wastedcores.studies import claims, nas, sensitivity, tool_costs, tpch
+from wastedcores.studies.attempts import CLAIMS, GOOD, Attempt, direction_right
 from wastedcores.studies.calibration import calibration, commit
-from wastedcores.studies.entries import GOOD, Entry, direction_right
 from wastedcores.studies.published import Tables, load
-from wastedcores.studies.sensitivity import Study
 from wastedcores.sweep import sweep
 
 SCHEMA = "wastedcores.reproduce/1"
 PARTS = ("table1", "table2", "table3", "claims", "walcher")
 
 
-def entries(
+def attempts(
     parts: Sequence[str], tables: Tables, calibrated: dict[str, Any], seeds: Sequence[int]
-) -> list[Entry]:
-    """Rows to run, of these parts."""
+) -> list[Attempt]:
+    """Return the rows of some parts before their replays have run.
+
+    Parameters
+    ----------
+    parts
+        Of :data:`PARTS`.
+    tables
+        The published tables.
+    calibrated
+        Content of a calibration file.
+    seeds
+        One replay of each kind per seed.
+
+    Raises
+    ------
+    UsageError
+        There is no such part.
+    """
     parameters = nas.parameters_from(calibrated["nas"])
-    made: list[Entry] = []
+    rows: list[Attempt] = []
     for part in parts:
         if part in ("table1", "table3"):
-            made += nas_rows.entries(part, tables, parameters, seeds)
+            rows += nas.attempts(part, tables, parameters, seeds)
         elif part == "table2":
-            made += tpch.entries(tables, calibrated["tpch"], seeds)
+            rows += tpch.attempts(tables, calibrated["tpch"], seeds)
         elif part == "walcher":
-            made += tpch.desktop_entries(tables, seeds)
+            rows += tpch.desktop_attempts(tables, seeds)
         elif part == "claims":
-            made += make_r.entries(tables, seeds)
-            made += nas_rows.lu_beside_r(tables, parameters, seeds)
-            made += tpch.rate_entries(tables, seeds)
+            rows += claims.attempts(tables, parameters, seeds)
         else:
             raise UsageError(f"part {part!r}: there are {', '.join(PARTS)} and all.")
-    return made
+    return rows
 
 
 def reproduce(
@@ -53,19 +68,19 @@ def reproduce(
     scheduler: str | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Run everything that the rows of these parts need and fill them in.
+    """Run all replays that the rows of these parts need, and fill the rows in.
 
     Parameters
     ----------
     parts
         Of :data:`PARTS`.
     folder
-        Gets ``runs.parquet`` (one line a replay) and ``scorecard.json`` (see :func:`stem`); replays that are in it, by
-        this very code, are not run again.
+        Gets ``runs.parquet`` (one row per replay) and ``scorecard.json`` (see :func:`stem`). Replays that are in it
+        already and were made by the same code are not run again.
     seeds
         Median and 5-95 % range are over these.
     depends
-        Whether to find out what the predictions depend on, too, and write ``sensitivity.json``.
+        Whether to study what the predictions depend on, too, and to write ``sensitivity.json``.
     workers, scheduler, progress
         As for :func:`wastedcores.sweep.sweep`.
 
@@ -73,15 +88,21 @@ def reproduce(
     -------
     dict
         Schema ``wastedcores.reproduce/1``: ``rows``, ``summary``, ``not_tried``, where the parameters come from.
+
+    Raises
+    ------
+    UsageError
+        There is no such part.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tables, calibrated = load(), calibration()
-    todo = entries(parts, tables, calibrated, seeds)
-    study = Study(calibrated) if depends else None
-    runs = {run.key: run for entry in todo for run in entry.runs()}
-    runs |= {run.key: run for run in (study.runs() if study else ())}
+    todo = attempts(parts, tables, calibrated, seeds)
+    study = sensitivity.plan(calibrated) if depends else {}
+    points = [point for points in study.values() for point in points]
+    runs = {run.key: run for attempt in todo for run in attempt.runs()}
+    runs |= {run.key: run for point in points for run in point.runs()}
     table = sweep(
-        # whole runs take longest: none of them is left to the end, when other processes have nothing to do
+        # whole runs take longest, so they come first: none is left to the end, when other processes have nothing to do
         sorted(runs.values(), key=lambda r: not dict(r.arguments).get("intervals")),
         folder / "runs.parquet",
         workers=workers,
@@ -90,11 +111,12 @@ def reproduce(
         keep=True,
     )
     results = {row["run"]: row for row in table.to_dicts()}
-    rows = [entry.row(results) for entry in todo]
-    missing: list[str] = []
+    rows = [attempt.row(results) for attempt in todo]
+    left_out: list[dict[str, str]] = []
     if "claims" in parts:
-        measured, missing = tools.rows(tables)
+        measured, missing = tool_costs.rows(tables)
         rows += measured
+        left_out = not_tried(tables, missing)
     out = {
         "schema": SCHEMA,
         "version": __version__,
@@ -105,27 +127,26 @@ def reproduce(
         "calibration": {k: v for k, v in calibrated.items() if k not in ("nas", "tpch")},
         "rows": rows,
         "summary": summary(rows),
-        "not_tried": not_tried(rows, parts, tables, missing),
+        "not_tried": left_out,
     }
     if study:
-        _write(folder / "sensitivity.json", study.result(results))
+        _write(folder / "sensitivity.json", sensitivity.result(study, results))
     _write(folder / f"{stem(parts)}.json", out)
     return out
 
 
 def stem(parts: Sequence[str]) -> str:
-    """Name of the file with the rows of these parts, without its ending: all of them are ``scorecard``."""
+    """Return the name, without its ending, of the file with the rows of these parts; for all parts it is ``scorecard``."""
     return "scorecard" if set(parts) == set(PARTS) else "-".join(("scorecard", *parts))
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=1) + "\n")
-    part.replace(path)
+    with written_whole(path) as part:
+        part.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How many rows came out how, and what the worst are."""
+    """Count the rows by kind and outcome, and name those that missed."""
     predicted = [r for r in rows if r["kind"] == "predicted" and r["ratio"]]
     away = [max(r["ratio"], 1 / r["ratio"]) for r in predicted]
     known = [r for r in rows if r["ours"] is not None]
@@ -150,51 +171,66 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-#: (table, beginnings of its rows) -> why they are not tried; the first that fits counts
-_WHY_NOT = {
-    (
-        "lozi2016_claims",
-        ("checker_", "profil"),
-    ): "a setting of their tool, which ours has as its default",
-    ("lozi2016_claims", ("",)): "a statement in words, without a number to compare",
-    ("carver2019_claims", ("machine", "tick")): "describes their machine",
-    ("carver2019_claims", ("schedlog_", "perf_")): "measures other tools than ours",
-    ("carver2019_claims", ("",)): "needs frequency scaling, which the replay does not have",
-    ("sites_claims", ("machine",)): "describes their machine",
-    (
-        "sites_claims",
-        ("groups_", "quantum", "completion_", "uninterrupted"),
-    ): "how Linux 4.19 shares two cores among few threads; the replay's balancer is that of 4.1",
-    ("sites_claims", ("kutrace_",)): "measures other tools than ours",
-    ("sites_claims", ("",)): "hardware below the scheduler: sleep states, clock rates, page faults",
+_SETTING = "a setting of their tool, which is this project's default"
+_THEIR_MACHINE = "describes their machine"
+_THEIR_TOOLS = "measures other tools than this project's"
+_FREQUENCY = "needs frequency scaling, which the replay does not have"
+_LINUX_4_19 = (
+    "how Linux 4.19 shares two cores among few threads; the replay's balancer is that of 4.1"
+)
+_HARDWARE = "hardware below the scheduler: sleep states, clock rates, page faults"
+#: table -> claim -> why it is not attempted
+WHY_NOT = {
+    "lozi2016_claims": {
+        "wakeup_idle_long": "a statement in words, without a number to compare",
+        **dict.fromkeys(("checker_S", "checker_M", "checker_profile"), _SETTING),
+    },
+    "carver2019_claims": {
+        **dict.fromkeys(("machine", "tick"), _THEIR_MACHINE),
+        **dict.fromkeys(("kbuild_sched_gain", "kbuild_full_gain"), _FREQUENCY),
+        **dict.fromkeys(("s1_initial_phase", "s1_initial_cpus", "s1_energy"), _FREQUENCY),
+        **dict.fromkeys(("schedlog_event_bytes", "schedlog_overhead"), _THEIR_TOOLS),
+        **dict.fromkeys(
+            ("schedlog_kbuild_mem", "perf_overhead", "perf_wakeup_bytes"), _THEIR_TOOLS
+        ),
+    },
+    "sites_claims": {
+        "machine": _THEIR_MACHINE,
+        **dict.fromkeys(("groups_total", "quantum"), _LINUX_4_19),
+        **dict.fromkeys(("completion_spread", "uninterrupted"), _LINUX_4_19),
+        **dict.fromkeys(("kutrace_entry", "kutrace_cost", "kutrace_rate"), _THEIR_TOOLS),
+        **dict.fromkeys(("c6_exit", "idle_spin", "startup_gain", "freq_range"), _HARDWARE),
+        **dict.fromkeys(("freq_drop", "freq_premature", "faults", "faults_time"), _HARDWARE),
+    },
 }
 
 
-def not_tried(
-    rows: Sequence[dict[str, Any]], parts: Sequence[str], tables: Tables, missing: Sequence[str]
-) -> list[dict[str, str]]:
-    """Published claims without a row, each with the reason."""
-    if "claims" not in parts:
-        return []
-    have = {r["id"].removeprefix("claims.") for r in rows}
-    out = []
-    for table in dict.fromkeys(table for table, _ in _WHY_NOT):
-        for row in tables.rows(table):
-            if row in have:
-                continue
-            wanting = f"claims.{row}" in missing
-            reason = next(
-                why for (t, rows_), why in _WHY_NOT.items() if t == table and row.startswith(rows_)
-            )
-            out.append(
-                {
-                    "source": table.removesuffix("_claims"),
-                    "quantity": tables.text(table, row, "quantity"),
-                    "published": f"{tables.text(table, row, 'value')} {tables.text(table, row, 'unit')}",
-                    "why": "no benchmark of ours has measured it yet" if wanting else reason,
-                }
-            )
-    return out
+def not_tried(tables: Tables, missing: Sequence[str] = ()) -> list[dict[str, str]]:
+    """Return the published claims that are not attempted.
+
+    Parameters
+    ----------
+    tables
+        The published tables.
+    missing
+        Claims of Lozi et al. whose benchmark got no number.
+
+    Returns
+    -------
+    list of dict
+        ``source``, ``quantity``, ``published`` and ``why_not``, in the order of the tables.
+    """
+    return [
+        {
+            "source": table.removesuffix("_claims"),
+            "quantity": tables.text(table, row, "quantity"),
+            "published": f"{tables.text(table, row, 'value')} {tables.text(table, row, 'unit')}",
+            "why_not": reasons.get(row, tool_costs.WHY_NOT),
+        }
+        for table, reasons in WHY_NOT.items()
+        for row in tables.rows(table)
+        if row in reasons or (table == CLAIMS and row in missing)
+    ]
 
 
 def read(folder: str | Path, name: str = "scorecard") -> dict[str, Any]:

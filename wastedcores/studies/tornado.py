@@ -1,4 +1,4 @@
-"""Which parameter each predicted number depends on: one at a time a quarter smaller and larger, all others as they are."""
+"""Which parameter each predicted number depends on: one parameter at a time is made 25 % larger and smaller."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from wastedcores.studies import make_r, tpch
-from wastedcores.studies.nas import PLACES, Parameters, changed, run
+from wastedcores.studies import claims, tpch
+from wastedcores.studies.attempts import Reading, Results, quotient
+from wastedcores.studies.nas import PLACES, Parameters, run, speedup, total
 from wastedcores.sweep import Run
 from wastedcores.workload import database
 from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
-#: every parameter is made this much smaller and larger
+#: every parameter is divided and multiplied by this
 STEP = 1.25
-#: seeds of the bars whose base is an effect of a few percent, or differs much by seed
+#: seeds of the bars whose number is an effect of a few percent, or differs much by seed
 SMALL_EFFECT_SEEDS = 5
-_PROGRAM = ("work_s", "serial_s", "intervals", "planes", "remote", "spin_ns", "spread")
+_PARAMETERS = ("work_s", "serial_s", "intervals", "planes", "remote")
+_OPTIONS: dict[str, float] = {"spin_ns": SPIN_LIMIT_NS, "spread": SPREAD}
 _DATABASE = {
     "stage_ns": database.STAGE_NS,
     "noise_ns": database.NOISE_NS,
@@ -26,154 +28,136 @@ _DATABASE = {
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One end of a bar, or its middle.
+class Point:
+    """One row of the sensitivity study before its replays have run.
 
     Attributes
     ----------
-    roles
-        Replays by role.
-    column
-        What is read off each; the median over a role's replays counts.
-    number
-        The predicted number out of these medians.
+    labels
+        Columns that are known beforehand.
+    readings
+        Column -> how its number is computed, from the medians over the seeds.
     """
 
-    roles: Mapping[str, Sequence[Run]]
-    column: str
-    number: Callable[[Mapping[str, float]], float]
-
-    def value(self, median: Callable[[Sequence[Run], str], float | None]) -> float | None:
-        """The number; None if a replay failed."""
-        got = {role: median(runs, self.column) for role, runs in self.roles.items()}
-        known = {role: v for role, v in got.items() if v is not None}
-        return self.number(known) if len(known) == len(got) else None
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One parameter of one number: with it smaller, as it is, and larger."""
-
-    id: str
-    parameter: str
-    low: Setting
-    base: Setting
-    high: Setting
+    labels: Mapping[str, Any]
+    readings: Mapping[str, Reading]
 
     def runs(self) -> list[Run]:
-        """Every replay that it needs."""
-        sets = (s.roles.values() for s in (self.low, self.base, self.high))
-        return [r for roles in sets for runs in roles for r in runs]
+        """Return all replays that the row needs."""
+        return [run for reading in self.readings.values() for run in reading.runs()]
 
-    def row(self, median: Callable[[Sequence[Run], str], float | None]) -> dict[str, Any] | None:
-        """``id``, ``parameter``, ``low``, ``base``, ``high``."""
-        values = [s.value(median) for s in (self.low, self.base, self.high)]
-        if None in values:
-            return None
-        low, base, high = values
-        return {
-            "id": self.id,
-            "parameter": self.parameter,
-            "low": low,
-            "base": base,
-            "high": high,
-        }
+    def row(self, results: Results) -> dict[str, Any] | None:
+        """Return labels and numbers, or None if all replays of one number failed.
+
+        Parameters
+        ----------
+        results
+            Run key -> row of the sweep.
+        """
+        values = {name: reading.of_medians(results) for name, reading in self.readings.items()}
+        return None if None in values.values() else {**self.labels, **values}
 
 
-def bars(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> list[Bar]:
-    """Bars of every number that is predicted from parameters: Tables 2 and 3, lu and make beside R."""
+def bars(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> list[Point]:
+    """Return the bars of all numbers that are predicted from parameters: Tables 2 and 3, lu and make beside R.
+
+    Parameters
+    ----------
+    parameters
+        Calibrated NAS programs by name.
+    seeds
+        Seeds of the bars of Table 3 and of make; the others have :data:`SMALL_EFFECT_SEEDS`.
+
+    Returns
+    -------
+    list of Point
+        ``id``, ``name`` and ``parameter`` with ``low``, ``base`` and ``high``.
+    """
+    few = range(1, SMALL_EFFECT_SEEDS + 1)
     return [
         *_table3(parameters, seeds),
-        *_table2(range(1, SMALL_EFFECT_SEEDS + 1)),
-        *_lu_r(parameters["lu"], range(1, SMALL_EFFECT_SEEDS + 1)),
-        *_make(seeds),
+        *_table2(few),
+        *_lu_beside_r(parameters["lu"], few),
+        *_make_beside_r(seeds),
     ]
 
 
-def _varied(p: Parameters) -> Iterator[tuple[str, Callable[[float], tuple[Parameters, dict]]]]:
-    """A program's knobs: name, and what makes the program and the replay's options for a factor."""
-    for knob in _PROGRAM:
-        if knob in ("spin_ns", "spread"):
-            # a pipeline polls without limit, and one piece of work has nobody to wait for
-            if p.kind != "none" and not (knob == "spin_ns" and p.kind == "pipeline"):
-                yield knob, partial(_option, p, knob)
-        elif getattr(p, knob) and not (knob == "intervals" and p.kind == "none"):
-            yield knob, partial(_parameter, p, knob)
+def _bar(id_: str, name: str, parameter: str, reading: Callable[[float], Reading]) -> Point:
+    """A bar of one number; ``reading`` makes the number for a factor of the parameter."""
+    ends = {"low": 1 / STEP, "base": 1, "high": STEP}
+    labels = {"id": id_, "name": name, "parameter": parameter}
+    return Point(labels, {end: reading(factor) for end, factor in ends.items()})
 
 
-def _option(p: Parameters, knob: str, factor: float) -> tuple[Parameters, dict]:
-    base: float = SPIN_LIMIT_NS if knob == "spin_ns" else SPREAD
-    return p, {knob: type(base)(base * factor)}
+def _knobs(p: Parameters) -> list[str]:
+    """The parameters that a program's time may depend on."""
+    own = [k for k in _PARAMETERS if getattr(p, k) and not (k == "intervals" and p.kind == "none")]
+    # a pipeline polls without limit, and a program without intervals never waits
+    options = {"none": [], "pipeline": ["spread"]}.get(p.kind, list(_OPTIONS))
+    return own + options
 
 
-def _parameter(p: Parameters, knob: str, factor: float) -> tuple[Parameters, dict]:
-    return (changed(p, knob, factor) if factor != 1 else p), {}
+def _varied(p: Parameters, knob: str, factor: float) -> tuple[Parameters, dict[str, Any]]:
+    """The program with one parameter multiplied, and options of its replay."""
+    if factor == 1:
+        return p, {}
+    if knob in _OPTIONS:
+        base = _OPTIONS[knob]
+        return p, {knob: type(base)(base * factor)}
+    return p.changed(knob, factor), {}
 
 
-def _table3(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> Iterator[Bar]:
-    place = PLACES["table3_bug"]
-
-    def setting(p: Parameters, options: dict) -> Setting:
-        runs = [run(p, place, s, **options) for s in seeds]
-        return Setting({"bug": runs}, "interval_s", lambda m: p.total_s(m["bug"]))
+def _table3(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> Iterator[Point]:
+    def seconds(p: Parameters, knob: str, factor: float) -> Reading:
+        changed, options = _varied(p, knob, factor)
+        runs = [run(changed, PLACES["table3_bug"], s, **options) for s in seeds]
+        return Reading({"bug": runs}, total(changed, "bug"))
 
     for app, p in parameters.items():
-        for knob, vary in _varied(p):
-            low, high = (setting(*vary(f)) for f in (1 / STEP, STEP))
-            yield Bar(f"table3.{app}.bug", knob, low, setting(p, {}), high)
+        for knob in _knobs(p):
+            yield _bar(f"table3.{app}.bug", f"table 3 {app}", knob, partial(seconds, p, knob))
 
 
-def _lu_r(p: Parameters, seeds: Sequence[int]) -> Iterator[Bar]:
-    def setting(p: Parameters, options: dict) -> Setting:
-        roles = {
-            side: [run(p, PLACES[f"lu_r_{side}"], s, whole=side == "bug", **options) for s in seeds]
-            for side in ("bug", "fixed")
-        }
-        return Setting(roles, "interval_s", lambda m: p.total_s(m["bug"]) / p.total_s(m["fixed"]))
+def _lu_beside_r(p: Parameters, seeds: Sequence[int]) -> Iterator[Point]:
+    def gained(knob: str, factor: float) -> Reading:
+        changed, options = _varied(p, knob, factor)
+        bug = [run(changed, PLACES["lu_r_bug"], s, whole=True, **options) for s in seeds]
+        fixed = [run(changed, PLACES["lu_r_fixed"], s, **options) for s in seeds]
+        return Reading({"bug": bug, "fixed": fixed}, speedup(changed))
 
-    for knob, vary in _varied(p):
-        low, high = (setting(*vary(f)) for f in (1 / STEP, STEP))
-        yield Bar("claims.lu_r_speedup", knob, low, setting(p, {}), high)
+    for knob in _knobs(p):
+        yield _bar("claims.lu_r_speedup", "lu beside R", knob, partial(gained, knob))
 
 
-def _fixed_by_bug(m: Mapping[str, float]) -> float:
-    return m["fixed"] / m["bug"]
+def _table2(seeds: Sequence[int]) -> Iterator[Point]:
+    """Time with the fix divided by time without it, of which the printed percentages are the change."""
 
-
-def _table2(seeds: Sequence[int]) -> Iterator[Bar]:
-    """Time with the fix over time without, which is what the printed percentages are."""
-
-    def setting(workload: str, fix: str, options: Mapping[str, int]) -> Setting:
-        roles = {
-            side: [
-                tpch.query(
-                    tpch.FIXES[k], tpch.MACHINE, database.POOLS, workload, s, False, **options
-                )
-                for s in seeds
-            ]
-            for side, k in (("bug", "none"), ("fixed", fix))
-        }
-        return Setting(roles, "stage_s", _fixed_by_bug)
+    def share(workload: str, fix: str, knob: str, factor: float) -> Reading:
+        options: dict[str, Any] = {} if factor == 1 else {knob: round(_DATABASE[knob] * factor)}
+        bug, fixed = (
+            [tpch.query(k, tpch.MACHINE, database.POOLS, workload, s, **options) for s in seeds]
+            for k in (tpch.FIXES["none"], tpch.FIXES[fix])
+        )
+        return Reading({"bug": bug, "fixed": fixed}, quotient("fixed", "bug", "stage_s"))
 
     for workload in tpch.WORKLOADS:
         for fix in list(tpch.FIXES)[1:]:
-            for knob, base in _DATABASE.items():
-                low, high = (
-                    setting(workload, fix, {knob: round(base * f)}) for f in (1 / STEP, STEP)
-                )
-                yield Bar(
-                    f"table2.{workload}.{fix}.change", knob, low, setting(workload, fix, {}), high
+            for knob in _DATABASE:
+                yield _bar(
+                    f"table2.{workload}.{fix}.change",
+                    f"table 2 {workload} {fix.replace('_', ' ')}",
+                    knob,
+                    partial(share, workload, fix, knob),
                 )
 
 
-def _make(seeds: Sequence[int]) -> Iterator[Bar]:
-    def setting(factor: float) -> Setting:
+def _make_beside_r(seeds: Sequence[int]) -> Iterator[Point]:
+    def share(factor: float) -> Reading:
         options = {} if factor == 1 else {"length": factor}
-        roles = {
-            side: [make_r.build(kernel, s, **options) for s in seeds]
-            for side, kernel in make_r.SIDES.items()
-        }
-        return Setting(roles, "make_s", _fixed_by_bug)
+        bug, fixed = (
+            [claims.build(kernel, s, **options) for s in seeds]
+            for kernel in claims.KERNELS.values()
+        )
+        return Reading({"bug": bug, "fixed": fixed}, quotient("fixed", "bug", "make_s"))
 
-    low, base, high = (setting(f) for f in (1 / STEP, 1, STEP))
-    yield Bar("claims.make_r_gain", "length of a compiler", low, base, high)
+    yield _bar("claims.make_r_gain", "make beside R", "length of a compiler", share)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from wastedcores.studies.entries import Entry, Value, plain
+from wastedcores.studies.attempts import Attempt, Reading, change
 from wastedcores.studies.published import Tables
 from wastedcores.sweep import Run
 from wastedcores.workload.database import POOLS
@@ -26,6 +26,17 @@ FIXES = {
     "overload_on_wakeup": "v4.1+overload_on_wakeup:patch",
     "both": "v4.1+group_imbalance:patch+overload_on_wakeup:patch",
 }
+#: short names of workloads and fixes
+SHORT = {
+    "q18": "query 18",
+    "full": "full run",
+    "none": "no fix",
+    "group_imbalance": "group imbalance",
+    "overload_on_wakeup": "overload on wakeup",
+    "both": "both fixes",
+}
+#: change of the time of a stage by a fix, in percent
+CHANGE = change("stage_s")
 _PAPER_TEXT = {
     "group_imbalance": "v4.1+group_imbalance",
     "both": "v4.1+group_imbalance+overload_on_wakeup",
@@ -58,14 +69,6 @@ _GI_GROUPS = (
     " Where each container is an autogroup, the literal patch alone leaves most nodes idle: the least load of a group of "
     "nodes is 0 as long as one of its CPUs idles, so no group looks busier than another."
 )
-#: claim -> kind of event whose rate it is (paper 4.2, "the commercial database")
-_RATES = {
-    "event_rate_nr": "nr_running",
-    "event_rate_load": "load",
-    "event_rate_considered": "considered",
-}
-#: size of an event of the authors' profiler (paper 4.2)
-EVENT_BYTES = 20
 
 
 def query(
@@ -77,9 +80,23 @@ def query(
     autogroups: bool = False,
     **how: int,
 ) -> Run:
-    """One replay of some stages of a workload, for a sweep; ``how`` as ``resident_pools`` takes it."""
+    """Return one replay of some stages of a workload, for a sweep.
+
+    Parameters
+    ----------
+    kernel, machine, seed
+        Names of the kernel model and of the machine, and the seed.
+    pools
+        Workers of each container process.
+    workload
+        Key of :data:`WORKLOADS`.
+    autogroups
+        Whether each container process is in an autogroup of its own.
+    how
+        Further arguments of :func:`wastedcores.workload.database.resident_pools`.
+    """
     return Run.of(
-        "wastedcores.studies.runs:tpch",
+        "wastedcores.studies.replays:tpch",
         kernel=kernel,
         machine=machine,
         seed=seed,
@@ -92,7 +109,17 @@ def query(
 
 
 def calibrate(tables: Tables, execute: Any, *, seeds: Sequence[int]) -> dict[str, float]:
-    """Stages of the query and of the full run, from the row without fixes."""
+    """Return the number of stages of the query and of the full run, from the row without fixes.
+
+    Parameters
+    ----------
+    tables
+        The published tables; cells that are predicted may be blank.
+    execute
+        Executes runs and returns their rows in order.
+    seeds
+        The median over these replays counts.
+    """
     stages = {}
     for workload in WORKLOADS:
         seconds = tables.number("lozi2016_table2", "none", f"{workload}_s")
@@ -101,74 +128,89 @@ def calibrate(tables: Tables, execute: Any, *, seeds: Sequence[int]) -> dict[str
     return stages
 
 
-def entries(tables: Tables, stages: dict[str, float], seeds: Sequence[int]) -> list[Entry]:
-    """Rows of Table 2: seconds and changes."""
-    out = []
-    for workload in WORKLOADS:
-        runs = {
-            fix: [query(kernel, MACHINE, POOLS, workload, s) for s in seeds]
-            for fix, kernel in FIXES.items()
-        }
-        for fix, patched in FIXES.items():
-            seconds = _scaled(stages[workload])
-            common: dict[str, Any] = {
-                "source": "lozi2016",
-                "place": "Table 2",
-                "kind": "calibrated" if fix == "none" else "predicted",
-                "reason": _REASONS[workload]
-                + (_GI + _GI_GROUPS if fix == "group_imbalance" else ""),
-            }
-            out.append(
-                Entry(
-                    id=f"table2.{workload}.{fix}.s",
-                    quantity=f"TPC-H {workload}, fixes: {fix}",
-                    unit="s",
-                    published=tables.text("lozi2016_table2", fix, f"{workload}_s"),
-                    roles={"fixed": runs[fix]},
-                    value=seconds,
-                    **common,
-                )
-            )
-            if fix == "none":
-                continue
-            grouped = {
-                side: [query(k, MACHINE, POOLS, workload, s, True) for s in seeds[:5]]
-                for side, k in (("bug", FIXES["none"]), ("fixed", patched))
-            }
-            beside: dict[str, Any] = {"each container an autogroup": (grouped, _change)}
-            if fix in _PAPER_TEXT:
-                other = [query(_PAPER_TEXT[fix], MACHINE, POOLS, workload, s) for s in seeds]
-                beside["fix as in the paper's text"] = (
-                    {"bug": runs["none"], "fixed": other},
-                    _change,
-                )
-            out.append(
-                Entry(
-                    id=f"table2.{workload}.{fix}.change",
-                    quantity=f"TPC-H {workload}, change with {fix}",
-                    unit="percent",
-                    published=tables.text("lozi2016_table2", fix, f"{workload}_change_pct"),
-                    roles={"bug": runs["none"], "fixed": runs[fix]},
-                    value=_change,
-                    beside=beside,
-                    **common,
-                )
-            )
-    return out
+def attempts(tables: Tables, stages: dict[str, float], seeds: Sequence[int]) -> list[Attempt]:
+    """Return the rows of Table 2: seconds, and changes by each fix.
+
+    Parameters
+    ----------
+    tables
+        The published tables.
+    stages
+        Calibrated number of stages by workload.
+    seeds
+        One replay of each kind per seed.
+    """
+    return [
+        row
+        for workload in WORKLOADS
+        for fix in FIXES
+        for row in _rows_of(workload, fix, tables, stages[workload], seeds)
+    ]
 
 
-def desktop_entries(tables: Tables, seeds: Sequence[int]) -> list[Entry]:
-    """Rows of the reproduction report: changes on 4 and on 2 cores."""
-    out = []
+def _rows_of(
+    workload: str, fix: str, tables: Tables, stages: float, seeds: Sequence[int]
+) -> list[Attempt]:
+    """The rows of one workload under one combination of fixes."""
+
+    def changed(kernel: str, seeds: Sequence[int], autogroups: bool = False) -> Reading:
+        bug, fixed = (
+            [query(k, MACHINE, POOLS, workload, s, autogroups) for s in seeds]
+            for k in (FIXES["none"], kernel)
+        )
+        return Reading({"bug": bug, "fixed": fixed}, CHANGE)
+
+    def attempt(id_: str, column: str, reading: Reading, **described: Any) -> Attempt:
+        return Attempt(
+            id=f"table2.{workload}.{fix}.{id_}",
+            group="table2",
+            short=f"{SHORT[workload]}, {SHORT[fix]}",
+            source="lozi2016",
+            place="Table 2",
+            published=tables.text("lozi2016_table2", fix, f"{workload}_{column}"),
+            kind="calibrated" if fix == "none" else "predicted",
+            reading=reading,
+            reason=_REASONS[workload] + (_GI + _GI_GROUPS if fix == "group_imbalance" else ""),
+            **described,
+        )
+
+    fixed = [query(FIXES[fix], MACHINE, POOLS, workload, s) for s in seeds]
+    seconds = Reading({"fixed": fixed}, lambda rows: stages * rows["fixed"]["stage_s"])
+    rows = [attempt("s", "s", seconds, unit="s", quantity=f"TPC-H {workload}, fixes: {fix}")]
+    if fix != "none":
+        others = {"each container an autogroup": changed(FIXES[fix], seeds[:5], autogroups=True)}
+        if fix in _PAPER_TEXT:
+            others["fix as in the paper's text"] = changed(_PAPER_TEXT[fix], seeds)
+        quantity = f"TPC-H {workload}, change with {fix}"
+        reading = changed(FIXES[fix], seeds)
+        rows.append(
+            attempt(
+                "change", "change_pct", reading, unit="percent", quantity=quantity, others=others
+            )
+        )
+    return rows
+
+
+def desktop_attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
+    """Return the rows of the reproduction by Walcher and Semeniuc: changes on 4 and on 2 cores.
+
+    Parameters
+    ----------
+    tables, seeds
+        As for :func:`attempts`.
+    """
+    rows = []
     for cores, pools in DESKTOPS.items():
         for workload in WORKLOADS:
             bug, fixed = (
                 [query(kernel, f"desktop:{cores}", pools, workload, s) for s in seeds]
                 for kernel in ("v4.1.52", "v4.1.52+overload_on_wakeup:patch")
             )
-            out.append(
-                Entry(
+            rows.append(
+                Attempt(
                     id=f"walcher.{cores}.{workload}.change",
+                    group="desktop",
+                    short=f"{cores} cores, {SHORT[workload]}",
                     source="walcher2019",
                     place="2.4",
                     quantity=f"TPC-H {workload} on {cores} cores, change with overload_on_wakeup",
@@ -177,56 +219,8 @@ def desktop_entries(tables: Tables, seeds: Sequence[int]) -> list[Entry]:
                         "walcher2019_tpch", f"{cores} overload_on_wakeup", f"{workload}_change_pct"
                     ),
                     kind="predicted",
-                    roles={"bug": bug, "fixed": fixed},
-                    value=_change,
+                    reading=Reading({"bug": bug, "fixed": fixed}, CHANGE),
                     reason=_DESKTOP,
                 )
             )
-    return out
-
-
-def rate_entries(tables: Tables, seeds: Sequence[int]) -> list[Entry]:
-    """Rows of paper 4.2: how many events a second the profiler saw of the database."""
-    runs = [
-        Run.of(
-            "wastedcores.studies.runs:profiler_events",
-            kernel="v4.1",
-            machine=MACHINE,
-            seed=s,
-            pools=list(POOLS),
-            together=WORKLOADS["full"],
-            stages=STAGES // 2,
-        )
-        for s in seeds[:5]
-    ]
-
-    def entry(claim: str, value: Value) -> Entry:
-        return Entry(
-            id=f"claims.{claim}",
-            source="lozi2016",
-            place=tables.text("lozi2016_claims", claim, "place"),
-            quantity=tables.text("lozi2016_claims", claim, "quantity"),
-            unit=tables.text("lozi2016_claims", claim, "unit"),
-            published=tables.text("lozi2016_claims", claim, "value"),
-            kind="predicted",
-            roles={"bug": runs},
-            value=value,
-            reason="The model's full run. Two events for each time a worker or a kernel thread sleeps, one for each "
-            "group that a balancing CPU looks at; a real database also sleeps for input and output.",
-        )
-
-    return [
-        *(entry(claim, plain("bug", kind)) for claim, kind in _RATES.items()),
-        entry(
-            "profiler_rate",
-            lambda rows: EVENT_BYTES * sum(rows["bug"][kind] for kind in _RATES.values()) / 1e6,
-        ),
-    ]
-
-
-def _scaled(stages: float) -> Value:
-    return lambda rows: stages * rows["fixed"]["stage_s"]
-
-
-def _change(rows: Any) -> float:
-    return 100 * (rows["fixed"]["stage_s"] / rows["bug"]["stage_s"] - 1)
+    return rows

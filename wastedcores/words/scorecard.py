@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from wastedcores.words.scorecard_rows import FIRM, Group, grouped, short, span, text
+from wastedcores.words.scorecard_rows import FIRM, Group, grouped, span, text
 from wastedcores.words.shown import Shown, table
 
 _SOURCES = {"lozi2016": "the paper", "carver2019": "Carver 2019", "sites": "Sites' article"}
@@ -105,7 +105,7 @@ def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str,
     unclear = [r for r, v in verdicts if v is None]
     links = [f'<a href="#row-{escape(r["id"])}">{escape(_missed(r))}</a>' for r in missed]
     links += [
-        f'<a href="#row-{escape(r["id"])}">{escape(short(r))}: not judgeable</a>' for r in unclear
+        f'<a href="#row-{escape(r["id"])}">{escape(r["short"])}: not judgeable</a>' for r in unclear
     ]
     kind = "" if tested[0]["kind"] == "predicted" else " measured"
     return (
@@ -120,7 +120,7 @@ def _missed(row: dict[str, Any]) -> str:
     if row["verdict"] == "no effect":
         ours = "no effect"
     wrong = ", the wrong way" if row["verdict"] == "opposite" else ""
-    return f"{short(row)}: {ours}, published {published}{wrong}"
+    return f"{row['short']}: {ours}, published {published}{wrong}"
 
 
 def _left_out(items: Sequence[dict[str, str]]) -> tuple[tuple[str, str, str, str], str]:
@@ -211,7 +211,7 @@ def score_not_tried(result: dict[str, Any]) -> Shown:
     """Published claims that have no row, by reason."""
     by: dict[str, list[str]] = {}
     for item in result["not_tried"]:
-        by.setdefault(item["why"], []).append(
+        by.setdefault(item["why_not"], []).append(
             f"{item['quantity']}: {item['published']} ({_SOURCES.get(item['source'], item['source'])})"
         )
     if not by:
@@ -230,6 +230,6 @@ def tick_table(study: dict[str, Any]) -> Shown:
     """Table 3's predicted times under other ticks."""
     by: dict[str, dict[str, Any]] = {}
     for r in study["tick"]:
-        row = by.setdefault(r["id"], {"program": r["id"].split(".")[1]})
+        row = by.setdefault(r["id"], {"program": r["name"]})
         row[f"tick {r['tick_ms']} ms"] = text(r["s"], "s")
     return table(pl.DataFrame(list(by.values()) or [{"program": "none"}]))

@@ -18,78 +18,30 @@ class Group:
     ----------
     key, title, short
         For anchors, headings and axes.
-    prefixes
-        How the rows' ids begin.
     """
 
     key: str
     title: str
     short: str
-    prefixes: tuple[str, ...]
 
 
 GROUPS = (
-    Group("table3", "Table 3: NAS, 64 threads, missing domains", "Table 3", ("table3.",)),
-    Group("table2", "Table 2: database, wakeup and imbalance", "Table 2", ("table2.",)),
-    Group("make", "3.1, figure 2: make beside R", "make + R", ("claims.make_r", "claims.fig2")),
-    Group("lu", "3.1: lu beside R", "lu + R", ("claims.lu_r",)),
-    Group("looks", "3.2, figure 5: groups, looks", "3.2, fig. 5", ("claims.groups", "claims.fig5")),
-    Group("rates", "4.2: rates of events", "4.2", ("claims.event_rate", "claims.profiler_rate")),
-    Group("desktop", "Walcher 2019: database on a desktop", "desktop", ("walcher.",)),
-    Group("tools", "4.1, 4.2: cost of the tools", "tools", ("claims.",)),
-    Group("table1", "Table 1: NAS on two nodes, group construction", "Table 1", ("table1.",)),
+    Group("table3", "Table 3: NAS, 64 threads, missing domains", "Table 3"),
+    Group("table2", "Table 2: database, wakeup and imbalance", "Table 2"),
+    Group("make", "3.1, figure 2: make beside R", "make + R"),
+    Group("lu", "3.1: lu beside R", "lu + R"),
+    Group("looks", "3.2, figure 5: groups, looks", "3.2, fig. 5"),
+    Group("rates", "4.2: rates of events", "4.2"),
+    Group("desktop", "Walcher 2019: database on a desktop", "desktop"),
+    Group("tools", "4.1, 4.2: cost of the tools", "tools"),
+    Group("table1", "Table 1: NAS on two nodes, group construction", "Table 1"),
 )
-#: shorter words of ids
-_WORDS = {
-    "speedup": "",
-    "change": "",
-    "s": "",
-    "bug": "with bug",
-    "fixed": "fixed",
-    "q18": "query 18",
-    "full": "full run",
-    "both": "both fixes",
-    "none": "no fix",
-    "4": "4 cores",
-    "2": "2 cores",
-    "make_r_gain": "make's time",
-    "make_r_r_gain": "R's time",
-    "fig2_idle_nodes": "idle nodes",
-    "lu_r_speedup": "speedup",
-    "groups_buggy": "groups",
-    "fig5_balance_period": "period of looking",
-    "event_rate_nr": "nr_running",
-    "event_rate_load": "load",
-    "event_rate_considered": "considered",
-    "profiler_rate": "memory",
-    "event_bytes": "bytes of an event",
-    "checker_overhead": "checker",
-    "profile_overhead": "profiling",
-}
-
-
-def group_of(row: dict[str, Any]) -> Group:
-    """The first group that a row fits."""
-    for group in GROUPS:
-        if row["id"].startswith(group.prefixes):
-            return group
-    return Group("other", "Others", "others", ("",))
 
 
 def grouped(rows: Sequence[dict[str, Any]]) -> list[tuple[Group, list[dict[str, Any]]]]:
-    """Groups that have rows, in the order of :data:`GROUPS`."""
-    found: dict[Group, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(group_of(row), []).append(row)
-    order = [g for g in GROUPS if g in found] + [g for g in found if g not in GROUPS]
-    return [(g, found[g]) for g in order]
-
-
-def short(row: dict[str, Any]) -> str:
-    """``table2.q18.both.change`` as ``query 18, both fixes``: the name of a row inside its group."""
-    parts = row["id"].split(".")[1:]
-    words = [_WORDS.get(p, p.replace("_", " ")) for p in parts]
-    return ", ".join(w for w in words if w) or row["id"]
+    """Return the groups that have rows, in the order of :data:`GROUPS`, each with its rows."""
+    found = ((group, [row for row in rows if row["group"] == group.key]) for group in GROUPS)
+    return [(group, mine) for group, mine in found if mine]
 
 
 def text(value: Any, unit: str) -> str:

@@ -7,11 +7,11 @@ from support import RECORDINGS
 
 import wastedcores as wc
 from wastedcores.errors import DatasetError, UsageError
-from wastedcores.studies.recorded.beside import beside, windows
+from wastedcores.studies.recorded.pair import recorded_and_replayed, windows
 
 
 def test_bundled_recording_beside_its_replay():
-    recorded, replayed = beside("group-construction-buggy")
+    recorded, replayed = recorded_and_replayed("group-construction-buggy")
     assert recorded.cpus == replayed.cpus == "8-23"
     lengths = [end - start for start, end in windows(recorded, replayed)]
     assert lengths == pytest.approx([3.0e9, 3.0e9], rel=0.01)
@@ -31,7 +31,7 @@ def test_bundled_recording_beside_its_replay():
     ],
 )
 def test_every_kind_is_replayed_under_the_kernel_it_was_recorded_on(name, kernel):
-    recorded, replayed = beside(name, seed=2)
+    recorded, replayed = recorded_and_replayed(name, seed=2)
     assert replayed.trace.header.kernel_release == kernel
     assert replayed.trace.header.cpus == recorded.trace.header.cpus == 64
     assert replayed.label == "replayed, seed 2"
@@ -39,13 +39,13 @@ def test_every_kind_is_replayed_under_the_kernel_it_was_recorded_on(name, kernel
 
 def test_what_is_no_recording_of_a_workload():
     with pytest.raises(UsageError, match="does not say which workload"):
-        beside("live-balancing-on")
+        recorded_and_replayed("live-balancing-on")
     with pytest.raises(DatasetError, match="no data set of that name"):
-        beside("gc-buggy-64cpu")
+        recorded_and_replayed("gc-buggy-64cpu")
 
 
 def test_run_of_a_folder():
-    recorded, replayed = beside("gc-sgclit-16cpu", 1, RECORDINGS)
+    recorded, replayed = recorded_and_replayed("gc-sgclit-16cpu", 1, RECORDINGS)
     assert recorded.cpus == replayed.cpus == "2-5"
     assert recorded.trace.header.cpus == 16
     start, end = windows(recorded)[0]

@@ -2,8 +2,8 @@
 
 Interface::
 
-    recorded, replayed = beside("group-imbalance-buggy", seed=1)        a bundled recording
-    recorded, replayed = beside("gc-sgc-64cpu", 1, "path/to/recordings")
+    recorded, replayed = recorded_and_replayed("group-imbalance-buggy", seed=1)        a bundled recording
+    recorded, replayed = recorded_and_replayed("gc-sgc-64cpu", 1, "path/to/recordings")
     fg.side_by_side(recorded.scene, replayed.scene, windows(recorded, replayed))
 """
 
@@ -29,7 +29,9 @@ from wastedcores.workload.scenarios import scenario
 RECORDING_KEY = "recording"
 
 
-def beside(name: str, seed: int = 1, folder: str | Path = "") -> tuple[Examined, Examined]:
+def recorded_and_replayed(
+    name: str, seed: int = 1, folder: str | Path = ""
+) -> tuple[Examined, Examined]:
     """A recording, and a replay of its workload on its machine under its kernel.
 
     Parameters

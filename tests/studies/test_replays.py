@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import TopologyError, WorkloadError
-from wastedcores.studies import nas, published, runs, sensitivity, tornado
+from wastedcores.studies import nas, published, replays, sensitivity, tornado
+from wastedcores.studies.attempts import Reading
 from wastedcores.studies.calibration import calibration
 from wastedcores.sweep import Run, execute
 from wastedcores.workload.database import POOLS, resident_pools
@@ -24,31 +25,31 @@ from wastedcores.workload.database import POOLS, resident_pools
     ],
 )
 def test_machine_named(name, cpus, nodes):
-    machine = runs.machine_named(name)
+    machine = replays.machine_named(name)
     assert (machine.cpus, machine.nodes) == (cpus, nodes)
 
 
 @pytest.mark.parametrize("name", ["bulldozer:7", "desktop:x", "desktop:0", "toaster:4"])
 def test_machine_named__refuses(name):
     with pytest.raises(TopologyError, match="expected bulldozer:2"):
-        runs.machine_named(name)
+        replays.machine_named(name)
 
 
 def test_machine_of_64_cut_from_the_papers_is_the_papers():
-    whole, cut = runs.machine_named("bulldozer8x8"), runs.machine_named("bulldozer:64")
+    whole, cut = replays.machine_named("bulldozer8x8"), replays.machine_named("bulldozer:64")
     assert [list(r) for r in whole.distance] == [list(r) for r in cut.distance]
     assert list(whole.node_of_cpu) == list(cut.node_of_cpu)
 
 
 def test_groups_of_core_0_are_those_printed():
-    row = runs.machine_groups("v4.1", "bulldozer8x8", 0)
+    row = replays.machine_groups("v4.1", "bulldozer8x8", 0)
     assert row["groups"] == published.load().text("lozi2016_claims", "groups_buggy", "value")
-    fixed = runs.machine_groups("v4.1+missing_domains:patch", "bulldozer8x8", 0)
+    fixed = replays.machine_groups("v4.1+missing_domains:patch", "bulldozer8x8", 0)
     assert fixed == row
 
 
 def test_database__one_barrier_or_one_a_pool():
-    machine = runs.machine_named("bulldozer8x8")
+    machine = replays.machine_named("bulldozer8x8")
     one = resident_pools(machine, 1, pools=POOLS, together=True, stages=3)
     assert one.barriers == (64,)
     assert sum(t.comm.startswith("noise/") for t in one.tasks) == 64
@@ -64,7 +65,7 @@ def test_database__one_barrier_or_one_a_pool():
 def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():
     parameters = nas.parameters_from(calibration()["nas"])
     bars = tornado.bars(parameters, seeds=[1])
-    assert {b.id for b in bars} == {
+    assert {b.labels["id"] for b in bars} == {
         *(f"table3.{app}.bug" for app in nas.KINDS),
         *(
             f"table2.{w}.{f}.change"
@@ -75,36 +76,36 @@ def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():
         "claims.make_r_gain",
     }
     for bar in bars:
-        keys = [
-            frozenset(r.key for runs in s.roles.values() for r in runs)
-            for s in (bar.low, bar.base, bar.high)
-        ]
+        keys = [frozenset(r.key for r in reading.runs()) for reading in bar.readings.values()]
         # the serial part is added to the replay's result, and on one node no memory is remote
-        left = {"serial_s", "remote"}
-        assert len(set(keys)) == 3 or bar.parameter in left, (bar.id, bar.parameter)
+        unseen = {"serial_s", "remote"}
+        assert len(set(keys)) == 3 or bar.labels["parameter"] in unseen, bar.labels
 
 
-def test_tornado__a_bar_is_the_number_at_both_ends_or_none():
+def test_point__has_all_its_numbers_or_is_no_row():
     run = Run.of("t:f", x=1)
-    ends = [tornado.Setting({"a": [run]}, "v", lambda m, f=f: f * m["a"]) for f in (1, 2, 3)]
-    bar = tornado.Bar("table9.x", "knob", *ends)
-    assert bar.row(lambda runs, column: 10.0) == {
+    readings = {
+        name: Reading({"a": [run]}, lambda rows, f=f: f * rows["a"]["v"])
+        for name, f in (("low", 1), ("base", 2), ("high", 3))
+    }
+    point = tornado.Point({"id": "table9.x", "parameter": "knob"}, readings)
+    assert point.row({run.key: {"v": 10.0, "error": None}}) == {
         "id": "table9.x",
         "parameter": "knob",
         "low": 10,
         "base": 20,
         "high": 30,
     }
-    assert bar.row(lambda runs, column: None) is None
+    assert point.row({run.key: {"v": None, "error": "lost"}}) is None
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
 def test_tpch__a_stage_takes_its_longest_workers_time_where_nobody_is_in_the_way():
-    row = runs.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
+    row = replays.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
     # 1.8-2.2 ms each, the longest of four, and some noise
     assert 2.0e-3 < row["stage_s"] < 2.6e-3
-    again = runs.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
+    again = replays.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
     assert {k: v for k, v in row.items() if k != "wall_s"} == {
         k: v for k, v in again.items() if k != "wall_s"
     }
@@ -113,7 +114,7 @@ def test_tpch__a_stage_takes_its_longest_workers_time_where_nobody_is_in_the_way
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
 def test_tpch__spread_workers_that_nobody_disturbs_stay_spread():
-    row = runs.tpch(
+    row = replays.tpch(
         "v4.1", "bulldozer8x8", 1, pools=[28, 20, 16], together=True, stages=50,
         noise_period_ns=100_000_000_000,
     )  # fmt: skip
@@ -125,8 +126,8 @@ def test_tpch__spread_workers_that_nobody_disturbs_stay_spread():
 @pytest.mark.timeout(900)  # the first one compiles the engine
 def test_profiler_events__two_for_each_sleep():
     given = {"pools": [28, 20, 16], "together": True, "stages": 50}
-    rates = runs.profiler_events("v4.1", "bulldozer8x8", 1, **given)
-    stage_s = runs.tpch("v4.1", "bulldozer8x8", 1, **given)["stage_s"]
+    rates = replays.profiler_events("v4.1", "bulldozer8x8", 1, **given)
+    stage_s = replays.tpch("v4.1", "bulldozer8x8", 1, **given)["stage_s"]
     assert rates["nr_running"] == pytest.approx(2 * 64 / stage_s, rel=0.05)
     assert rates["considered"] > 0
 
@@ -134,22 +135,24 @@ def test_profiler_events__two_for_each_sleep():
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
 def test_make_r__the_two_nodes_of_r_stay_under_used():
-    row = runs.make_r("v4.1", "bulldozer8x8", 1, jobs=1500)
+    row = replays.make_r("v4.1", "bulldozer8x8", 1, jobs=1500)
     assert row["idle_nodes"] == 2
     assert row["r_share"] == pytest.approx(1, abs=0.01)
-    fixed = runs.make_r("v4.1+all_fixes:patch", "bulldozer8x8", 1, jobs=1500)
+    fixed = replays.make_r("v4.1+all_fixes:patch", "bulldozer8x8", 1, jobs=1500)
     assert fixed["make_s"] < row["make_s"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
 def test_figure_5__core_0_looks_every_tick():
-    assert runs.looks_of_core0("v4.1", "bulldozer8x8", 1)["period_ms"] == pytest.approx(4, rel=0.05)
+    assert replays.looks_of_core0("v4.1", "bulldozer8x8", 1)["period_ms"] == pytest.approx(
+        4, rel=0.05
+    )
 
 
 def test_execute__of_a_bad_machine_is_an_error_row():
     given = (("kernel", "v4.1"), ("machine", "toaster:4"), ("seed", 1), ("jobs", 5))
-    row = execute("wastedcores.studies.runs:make_r", given)
+    row = execute("wastedcores.studies.replays:make_r", given)
     assert "toaster:4" in row["error"]
 
 

@@ -1,0 +1,209 @@
+"""Numbers in the text of Lozi et al. 2016: make and lu beside R, scheduling groups, balance intervals, event rates.
+
+Sections 3.1 to 4.2. Nothing is calibrated here. The compilers of the kernel build are those of the recordings (20-60 ms
+each), and percentages do not depend on how many there are; lu and the database are the programs that Tables 1 and 2
+calibrate. All rows are predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from wastedcores.studies.attempts import Attempt, Reading, change, claim, column_of
+from wastedcores.studies.nas import PLACES, Parameters, run, speedup
+from wastedcores.studies.published import Tables
+from wastedcores.studies.tpch import STAGES, WORKLOADS
+from wastedcores.sweep import Run
+from wastedcores.workload.database import POOLS
+
+MACHINE = "bulldozer8x8"
+JOBS = 4000
+#: kernels with and without the fix of the published percentage
+KERNELS = {"bug": "v4.1", "fixed": "v4.1+group_imbalance:patch"}
+#: claim -> the kind of event whose rate it states, and a short name (section 4.2, "the commercial database")
+RATES = {
+    "event_rate_nr": "nr_running",
+    "event_rate_load": "load",
+    "event_rate_considered": "considered",
+}
+#: size of an event of the authors' profiler in bytes (section 4.2)
+EVENT_BYTES = 20
+_TASKS = "wastedcores.studies.replays"
+
+_WHY_GAIN = (
+    "With the literal group-imbalance patch alone the two nodes of R fill up only in part: its search ends with the "
+    "last group of the ring, not with the one that has most to give, and NUMA levels balance through one designated "
+    "CPU. "
+    "The recordings of the patched 4.1.3 kernel show the same (-6 %); all four patches together give -18 % there."
+)
+_WHY_LU = (
+    "The nodes of R look as loaded as the others while their CPUs idle, so lu's threads begin two and more to a CPU; "
+    "flags that are polled make one such pair stop the whole line. For 5 s about 43 CPUs are busy, as in the recording "
+    "lu60R4-buggy, and lu hardly moves; then kernel threads (here one a second on each CPU) let idle CPUs pull until "
+    "57 are busy, and the pairs that are left keep lu slow to its end, so the whole run is replayed. The rarer kernel "
+    "threads are, the slower lu stays (curve below); the paper does not say how quiet its machine was. Fixed is with all "
+    "four patches, as the recording lu60R4-alllit. The literal group-imbalance patch alone compares the least load of "
+    "groups of several nodes, which is 0 as long as one of their CPUs idles: lu stays on the node where it began."
+)
+_WHY_RATES = (
+    "The model's full run. Two events for each time a worker or a kernel thread sleeps, one for each "
+    "group that a balancing CPU looks at; a real database also sleeps for input and output."
+)
+
+
+def attempts(
+    tables: Tables, parameters: Mapping[str, Parameters], seeds: Sequence[int]
+) -> list[Attempt]:
+    """Return the rows of the claims that replays attempt.
+
+    Parameters
+    ----------
+    tables
+        The published tables.
+    parameters
+        Calibrated NAS programs by name.
+    seeds
+        One replay of each kind per seed.
+    """
+    return [
+        *_make_beside_r(tables, seeds),
+        *_figures(tables, seeds),
+        _lu_beside_r(tables, parameters["lu"], seeds),
+        *_event_rates(tables, seeds[:5]),
+    ]
+
+
+def build(kernel: str, seed: int, **how: float) -> Run:
+    """Return one replay of the kernel build beside two R processes.
+
+    Parameters
+    ----------
+    kernel, seed
+        Kernel model and seed.
+    how
+        Further arguments of :func:`wastedcores.studies.replays.make_r`.
+    """
+    return Run.of(f"{_TASKS}:make_r", kernel=kernel, machine=MACHINE, seed=seed, jobs=JOBS, **how)
+
+
+def _make_beside_r(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
+    """Rows of section 3.1 and figure 2 about make beside R."""
+    bug, fixed, text, every = (
+        [build(kernel, s) for s in seeds]
+        for kernel in (*KERNELS.values(), "v4.1+group_imbalance", "v4.1+all_fixes:patch")
+    )
+    gain = change("make_s")
+    return [
+        claim(
+            tables,
+            "make_r_gain",
+            Reading({"bug": bug, "fixed": fixed}, gain),
+            group="make",
+            short="make's time",
+            others={
+                "fix as in the paper's text": Reading({"bug": bug, "fixed": text}, gain),
+                "all four patches": Reading({"bug": bug, "fixed": every}, gain),
+            },
+            reason=_WHY_GAIN,
+        ),
+        claim(
+            tables,
+            "make_r_r_gain",
+            # R computes all the time, so its completion time is inversely proportional to its share of a CPU
+            Reading(
+                {"bug": bug, "fixed": fixed},
+                lambda r: 100 * (r["bug"]["r_share"] / r["fixed"]["r_share"] - 1),
+            ),
+            group="make",
+            short="R's time",
+            reason="R keeps a CPU to itself with and without the fix.",
+        ),
+        claim(
+            tables,
+            "fig2_idle_nodes",
+            Reading({"bug": bug}, column_of("bug", "idle_nodes")),
+            group="make",
+            short="idle nodes",
+            reason="Nodes that leave at least one CPU unused over the first three quarters of the build.",
+        ),
+    ]
+
+
+def _figures(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
+    """Rows of section 3.2 and figure 5: scheduling groups, and how often a CPU looks for work."""
+    groups = Run.of(f"{_TASKS}:machine_groups", kernel="v4.1", machine=MACHINE, seed=0)
+    looks = [
+        Run.of(f"{_TASKS}:looks_of_core0", kernel="v4.1", machine=MACHINE, seed=s)
+        for s in seeds[:5]
+    ]
+    return [
+        claim(
+            tables,
+            "groups_buggy",
+            Reading({"bug": [groups]}, column_of("bug", "groups")),
+            group="looks",
+            short="groups",
+            reason="Built by the model of the kernel's construction, no replay.",
+        ),
+        claim(
+            tables,
+            "fig5_balance_period",
+            Reading({"bug": looks}, column_of("bug", "period_ms")),
+            group="looks",
+            short="period of looking",
+            reason="CPU 0 looks for work at its pair's and its node's balance intervals; the figure shows every tick.",
+        ),
+    ]
+
+
+def _lu_beside_r(tables: Tables, p: Parameters, seeds: Sequence[int]) -> Attempt:
+    """The row of lu with 60 threads beside four R, predicted from lu's parameters of Table 1."""
+    few = seeds[:5]
+    # threads find their places slowly where R is in the way, so the whole run counts
+    bug = [run(p, PLACES["lu_r_bug"], s, whole=True) for s in seeds]
+    fixed = [run(p, PLACES["lu_r_fixed"], s) for s in seeds]
+
+    def other(kernel: str) -> Reading:
+        place = replace(PLACES["lu_r_fixed"], kernel=kernel)
+        patched = [run(p, place, s, whole=True) for s in few]
+        return Reading({"bug": bug[: len(few)], "fixed": patched}, speedup(p))
+
+    return claim(
+        tables,
+        "lu_r_speedup",
+        Reading({"bug": bug, "fixed": fixed}, speedup(p)),
+        group="lu",
+        short="speedup",
+        others={
+            "literal group-imbalance patch alone": other("v4.1+group_imbalance:patch"),
+            "fix as in the paper's text": other("v4.1+group_imbalance"),
+        },
+        reason=_WHY_LU,
+    )
+
+
+def _event_rates(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
+    """Rows of section 4.2: how many events per second the profiler records of the database."""
+    runs = [
+        Run.of(
+            f"{_TASKS}:profiler_events",
+            kernel="v4.1",
+            machine=MACHINE,
+            seed=s,
+            pools=list(POOLS),
+            together=WORKLOADS["full"],
+            stages=STAGES // 2,
+        )
+        for s in seeds
+    ]
+    common = {"group": "rates", "reason": _WHY_RATES}
+    rates = [
+        claim(tables, row, Reading({"bug": runs}, column_of("bug", kind)), short=kind, **common)
+        for row, kind in RATES.items()
+    ]
+    written = Reading(
+        {"bug": runs},
+        lambda rows: EVENT_BYTES * sum(rows["bug"][kind] for kind in RATES.values()) / 1e6,
+    )
+    return [*rates, claim(tables, "profiler_rate", written, short="memory", **common)]

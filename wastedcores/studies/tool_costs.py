@@ -1,0 +1,93 @@
+"""What the paper says about the cost of its tools, compared with what the benchmarks of this project measured.
+
+The measured numbers are those of ``benchmarks/results.json``, which ``python -m benchmarks`` writes on the machine that it
+names; a wheel carries the file. Benchmark rows are found by their ids.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.files import find
+from wastedcores.studies.attempts import Reading, claim
+from wastedcores.studies.published import Tables
+
+#: claim -> benchmark and id of the row that measures the same, and short name
+MEASURED_BY = {
+    "event_bytes": ("capture", "bytes_in_flight", "bytes of an event"),
+    "checker_overhead": ("capture", "checker_cpu_added", "checker"),
+    "profile_overhead": ("capture", "checker_and_recorder_cpu_added", "profiling"),
+}
+#: why a claim has no row
+WHY_NOT = "the benchmark that measures it got no number"
+
+
+def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the scorecard's rows of claims that a benchmark measured.
+
+    Parameters
+    ----------
+    tables
+        The published tables.
+
+    Returns
+    -------
+    rows, missing
+        The rows, and the claims whose benchmark ran and got no number.
+
+    Raises
+    ------
+    WastedCoresError
+        There are no benchmark results, or they have no row with the id of a claim.
+    """
+    path = find("benchmarks", "results.json")
+    results = json.loads(path.read_text())
+    made, missing = [], []
+    for name, (benchmark, id_, short) in MEASURED_BY.items():
+        suite = results.get(benchmark, {})
+        row = next((r for r in suite.get("rows", ()) if r.get("id") == id_), None)
+        if row is None:
+            raise WastedCoresError(
+                f"{path}: expected a row with the id {id_!r} in the benchmark {benchmark!r}, found none; "
+                f"run python -m benchmarks {benchmark}."
+            )
+        ours = _number(row["value"])
+        if not math.isfinite(ours):
+            missing.append(name)
+            continue
+        reason = f"measured on {suite.get('machine', '?')}, {suite.get('date', '?')}; another machine. {row.get('note') or ''}"
+        described = claim(
+            tables, name, Reading({}, lambda _: None), group="tools", short=short, kind="measured", reason=reason.strip()
+        ).described()  # fmt: skip
+        word = _verdict(row, ours, described["published"])
+        made.append(
+            described
+            | {
+                "ours": ours,
+                "ratio": ours / described["published"] if ours > 0 else None,
+                "verdict": word,
+                "reproduced": {"not more": True, "more": False}.get(word),
+            }
+        )
+    return made, missing
+
+
+def _number(value: Any) -> float:
+    """The value of a benchmark's row; NaN where the benchmark noted that it got nothing."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _verdict(row: dict[str, Any], ours: float, published: float) -> str:
+    """For all of these claims less is better; the machines differ, so there is no more to say.
+
+    A benchmark that has a goal and leaves open whether it was met could not judge, because its machine was not quiet.
+    """
+    if "met" in row and row["met"] is None:
+        return "not judgeable"
+    return "not more" if ours <= published else "more"
