@@ -25,7 +25,7 @@ from benchmarks._crowd import Crowd
 from benchmarks._interval import bootstrap, verdict
 from wastedcores.capture import choose, demonstrate
 from wastedcores.capture.backends import command
-from wastedcores.capture.process import Collector
+from wastedcores.capture.collector import Collector
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.readers.schedtrace import reader
 
@@ -54,7 +54,7 @@ class Recording:
         if self.out:
             self.collector.wait_ready()
         else:
-            while not any("privileges" in line for line in self.collector.said):
+            while not any("privileges" in line for line in self.collector.messages):
                 time.sleep(0.05)
         self.cpu0 = self.cpu_s()
         return self

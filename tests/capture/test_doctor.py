@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.capture import doctor
+from wastedcores.capture.backends import distribution
 
 
 @pytest.mark.parametrize(
@@ -17,13 +18,13 @@ from wastedcores.capture import doctor
         ("ID=void\n", "any"),
     ],
 )
-def test_family(tmp_path, text, wanted):
+def test_distribution(tmp_path, text, wanted):
     (tmp_path / "os-release").write_text(text)
-    assert doctor.family(tmp_path / "os-release") == wanted
+    assert distribution(tmp_path / "os-release") == wanted
 
 
-def test_family__no_file(tmp_path):
-    assert doctor.family(tmp_path / "absent") == "any"
+def test_distribution__no_file(tmp_path):
+    assert distribution(tmp_path / "absent") == "any"
 
 
 def test_every_check_answers_here():

@@ -1,4 +1,4 @@
-"""`capture` and `check --live` refuse what cannot be meant, in a sentence, before anything runs as root."""
+"""`capture` and `check --live` refuse bad use with a sentence, before anything runs as root."""
 
 from __future__ import annotations
 
@@ -34,9 +34,3 @@ def test_bad_use_is_explained(tmp_path, arguments, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("verb", ["capture", "check"])
-def test_help_ends_with_examples(verb):
-    done = subprocess.run([*MAIN, verb, "--help"], capture_output=True, text=True, check=True)
-    assert "Examples:" in done.stdout

@@ -38,10 +38,10 @@ WRONG = [
         "replay recorded-gi --set lo_us=99999999999999999999",
         "expected a whole number from 0 to 1000",
     ),
-    ("replay recorded-gi --until 0", "--until 0; expected simulated seconds above 0"),
-    ("replay recorded-gi --until -1", "--until -1; expected simulated"),
-    ("replay recorded-gi --until nan", "--until nan; expected simulated"),
-    ("replay recorded-gi --until 1e30", "--until 1e+30; expected simulated"),
+    ("replay recorded-gi --until 0", "--until 0: expected simulated seconds above 0"),
+    ("replay recorded-gi --until -1", "--until -1: expected simulated"),
+    ("replay recorded-gi --until nan", "--until nan: expected simulated"),
+    ("replay recorded-gi --until 1e30", "--until 1e+30: expected simulated"),
     ("replay recorded-gc --set limit_s=nan", "limit_s=nan; expected a number from 0"),
     ("replay recorded-gc --set limit_s=inf", "limit_s=inf; expected a number from 0"),
     ("replay recorded-ms --set hotplug=99", "has no CPU 99 to take offline, only 0-63"),
@@ -67,7 +67,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("line", "says"), WRONG, ids=[line for line, _ in WRONG])
-def test_what_is_wrong_is_said_in_a_paragraph_before_anything_runs(line, says):
+def test_bad_use_is_refused_in_a_paragraph_before_anything_runs(line, says):
     done = typed(*line.split())
     assert done.code == 2
     assert says in done.err

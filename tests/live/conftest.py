@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wastedcores.capture.backends import choose, command
-from wastedcores.capture.provoke import SETTING
+from wastedcores.capture.demonstration import SETTING
 from wastedcores.errors import CollectorError
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import wastedcores
 from wastedcores.capture import capture
-from wastedcores.capture.provoke import online_again
+from wastedcores.capture.demonstration import online_again
 from wastedcores.trace.readers.schedtrace import reader
 
 SLEEPS = 23  # a prime, so that the count is no accident (bcc, CONTRIBUTING-SCRIPTS.md)

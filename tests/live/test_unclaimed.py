@@ -19,9 +19,9 @@ import polars as pl
 import pytest
 
 import wastedcores
-from wastedcores.capture import balancing_off, live_check, pile_up
+from wastedcores.capture import LiveOptions, balancing_off, live_check, pile_up
 from wastedcores.capture.backends import bcc_python, command
-from wastedcores.capture.provoke import SETTING, push_work_away
+from wastedcores.capture.demonstration import SETTING, push_work_away
 from wastedcores.files import collectors
 
 S_NS, M_NS = 1_000_000_000, 100_000_000
@@ -65,6 +65,7 @@ def provoke_under(
     during=time.sleep,
     disturbed=lambda result: "",
     idle: float = 0.9,
+    output=None,
     **options,
 ):
     """Run the checker; provoke when it says it looks; once more when this machine's other work got in the way.
@@ -78,9 +79,10 @@ def provoke_under(
         provoked.start()
         try:
             result = live_check(
+                LiveOptions(**options),
                 seconds=lasts + 3,
+                output=output,
                 progress=lambda line, e=looking: e.set() if line == "looking" else None,
-                **options,
             )
         finally:
             looking.set()
@@ -155,7 +157,7 @@ def test_event_driven_mode_raises_within_m_plus_10_ms(bpf, balancing, tmp_path):
 
 
 def test_without_a_flight_recorder_the_20_ms_after_are_recorded(bpf, balancing, tmp_path):
-    result = provoke_under(output=tmp_path, before_s=0, s_ns=S_NS // 4)
+    result = provoke_under(output=tmp_path, before_s=0, period_ns=S_NS // 4)
     assert result.verdict == "violations"
     first = result.violations[0]
     assert any("before 0" in note for note in result.notes)
@@ -233,7 +235,7 @@ def one_of_two_ends(seconds: float) -> str:
 
 
 #: M is longer than the provocation: nothing is confirmed whatever happens, and what happens to suspicions is counted
-PATIENT = {"s_ns": 100_000_000, "persist_ns": 60_000_000_000, "before_s": 0}
+PATIENT = {"period_ns": 100_000_000, "persist_ns": 60_000_000_000, "before_s": 0}
 
 
 def test_new_threads_on_the_idle_cpu_end_a_suspicion(bpf, balancing):
@@ -270,7 +272,7 @@ def test_tasks_that_may_not_move_are_no_violation(bpf, balancing):
     )
     try:
         time.sleep(0.3)
-        result = live_check(seconds=3, s_ns=S_NS // 4, before_s=0)
+        result = live_check(LiveOptions(period_ns=S_NS // 4, before_s=0), seconds=3)
     finally:
         os.killpg(pinned.pid, signal.SIGKILL)
         pinned.wait()
@@ -322,7 +324,7 @@ def quiet_under_load(seconds: float):
     worker = threading.Thread(target=run)
     worker.start()
     try:
-        result = live_check(seconds=seconds, before_s=0)
+        result = live_check(LiveOptions(before_s=0), seconds=seconds)
     finally:
         stop.set()
         worker.join()

@@ -1,4 +1,4 @@
-"""What can capture here: BPF through the distribution's bcc, or the kernel's tracefs."""
+"""The ways to capture on this machine: BPF through the distribution's bcc, or the kernel's tracefs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ from pathlib import Path
 from wastedcores.errors import CollectorError, UsageError
 from wastedcores.files import collectors
 
-#: Names of the ways to capture, best first.
+#: names of the backends, best first
 BACKENDS = ("bpf", "tracefs")
+#: families of distributions by the ID or ID_LIKE of /etc/os-release
+_FAMILIES = {
+    "debian": ("debian", "ubuntu"),
+    "fedora": ("fedora", "rhel", "centos"),
+    "arch": ("arch",),
+}
+#: what the BPF backend needs, by family
 _INSTALL = {
-    "debian": "sudo apt-get install python3-bpfcc linux-headers-amd64",
-    "ubuntu": "sudo apt-get install python3-bpfcc linux-headers-$(uname -r)",
+    "debian": "sudo apt-get install python3-bpfcc linux-headers-amd64; on Ubuntu linux-headers-generic",
     "fedora": "sudo dnf install bcc kernel-devel",
     "arch": "sudo pacman -S bcc python-bcc linux-headers",
 }
+#: where the distribution keeps its own Python
+SYSTEM_PYTHON = "/usr/bin/python3"
+_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class Backend:
     name
         One of :data:`BACKENDS`.
     works
-        Can it be used here, as far as can be told without root.
+        True if it can be used here, as far as this can be seen without root.
     why
         What was found, or what is missing.
     fix
@@ -44,11 +53,33 @@ class Backend:
     fix: str = ""
 
 
+def distribution(os_release: Path = Path("/etc/os-release")) -> str:
+    """Return the distribution's family: ``debian``, ``fedora``, ``arch``, or ``any`` if it is none of these.
+
+    Parameters
+    ----------
+    os_release
+        The file that names the distribution.
+
+    Returns
+    -------
+    str
+        The family.
+    """
+    words: set[str] = set()
+    if os_release.exists():
+        for line in os_release.read_text().splitlines():
+            key, _, value = line.partition("=")
+            if key in ("ID", "ID_LIKE"):
+                words |= set(value.strip('"').split())
+    return next((name for name, ids in _FAMILIES.items() if words & set(ids)), "any")
+
+
 @lru_cache(maxsize=1)
 def bcc_python() -> str | None:
-    """A Python that has bcc: ``$WASTEDCORES_BCC_PYTHON``, the distribution's, or one on the PATH."""
+    """Return a Python that has bcc: ``$WASTEDCORES_BCC_PYTHON``, the distribution's, or the first on the PATH."""
     named = os.environ.get("WASTEDCORES_BCC_PYTHON")
-    for python in [named] if named else ["/usr/bin/python3", shutil.which("python3")]:
+    for python in [named] if named else [SYSTEM_PYTHON, shutil.which("python3")]:
         if python and _imports_bcc(python):
             return python
     return None
@@ -69,39 +100,11 @@ def _imports_bcc(python: str) -> bool:
     return run.returncode == 0
 
 
-def system_python() -> str:
-    """Any Python that root may run: the distribution's if there is one."""
-    found = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else shutil.which("python3")
-    if not found:
-        raise CollectorError(
-            "no python3 to run the collector with. Debian/Ubuntu: sudo apt-get install python3."
-        )
-    return found
-
-
-def distribution() -> str:
-    """``debian``, ``ubuntu``, ``fedora``, ``arch`` or what /etc/os-release says."""
-    words: list[str] = []
-    try:
-        for line in Path("/etc/os-release").read_text().splitlines():
-            key, _, value = line.partition("=")
-            if key in ("ID", "ID_LIKE"):
-                words += value.strip('"').split()
-    except OSError:
-        pass
-    return next((w for w in words if w in _INSTALL), words[0] if words else "unknown")
-
-
-def install_command() -> str:
-    """How this distribution installs bcc and headers."""
-    return _INSTALL.get(distribution(), _INSTALL["debian"])
-
-
 def headers() -> tuple[bool, str]:
-    """Does bcc find kernel headers; how, or what is missing.
+    """Return whether bcc can find kernel headers, and where they are or what is missing.
 
-    bcc looks under /lib/modules/RELEASE only; the collectors show it any linux-headers package there is, because the
-    programs take nothing but BPF's own types from them.
+    bcc looks under /lib/modules/RELEASE only. The collectors show it any linux-headers package that is installed,
+    because the programs take nothing but BPF's own types from the headers.
     """
     modules = Path("/lib/modules") / os.uname().release
     if (modules / "build").exists():
@@ -110,49 +113,53 @@ def headers() -> tuple[bool, str]:
         return True, "/sys/kernel/kheaders.tar.xz"
     others = sorted(Path("/usr/src").glob("linux-headers-*/include/linux/kconfig.h"))
     if others:
-        return (
-            True,
-            f"{others[-1].parents[2]} (of another kernel; shown to bcc by the collectors)",
-        )
+        where = others[-1].parents[2]
+        return True, f"{where} (of another kernel; the collectors show them to bcc)"
     return False, f"neither {modules}/build nor /usr/src/linux-headers-*"
 
 
 def probe() -> list[Backend]:
-    """Every backend and whether it works here."""
+    """Return every backend, best first, each with the answer whether it works here."""
     return [_probe_bpf(), _probe_tracefs()]
 
 
 def _probe_bpf() -> Backend:
+    install = _INSTALL.get(distribution(), _INSTALL["debian"])
     if not Path("/sys/kernel/btf/vmlinux").exists():
         return Backend(
             "bpf", False, "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)"
         )
     python = bcc_python()
     if python is None:
-        return Backend("bpf", False, "no Python here has the bcc module", install_command())
+        return Backend("bpf", False, "no Python here has the bcc module", install)
     found, where = headers()
     if not found:
-        return Backend("bpf", False, f"no kernel headers for bcc: {where}", install_command())
-    if not may_become_root():
-        return Backend("bpf", False, "needs root: sudo is absent", "run as root")
-    return Backend("bpf", True, f"{python}, headers {where}")
+        return Backend("bpf", False, f"there are no kernel headers for bcc: {where}", install)
+    return _unless_root_is_out_of_reach(Backend("bpf", True, f"{python}, headers {where}"))
 
 
 def _probe_tracefs() -> Backend:
-    if not may_become_root():
-        return Backend("tracefs", False, "needs root: sudo is absent", "run as root")
-    for folder in ("/sys/kernel/tracing", "/sys/kernel/debug/tracing"):
+    for folder in _TRACEFS:
         try:
             if (Path(folder) / "instances").exists():
-                return Backend("tracefs", True, folder)
+                return _unless_root_is_out_of_reach(Backend("tracefs", True, folder))
         except OSError:
-            return Backend("tracefs", True, f"{folder} (not readable without root)")
+            why = f"{folder} (readable only by root)"
+            return _unless_root_is_out_of_reach(Backend("tracefs", True, why))
     if "tracefs" in Path("/proc/filesystems").read_text():
-        return Backend("tracefs", True, "not mounted; the collector mounts it")
+        why = "not mounted; the collector mounts it"
+        return _unless_root_is_out_of_reach(Backend("tracefs", True, why))
     return Backend("tracefs", False, "this kernel has no tracefs (CONFIG_TRACING)")
 
 
-#: kind -> the tracepoint the bpf backend takes it from; affinity is noticed at switches
+def _unless_root_is_out_of_reach(backend: Backend) -> Backend:
+    """Return the backend, or that it does not work because this user is not root and there is no sudo."""
+    if os.geteuid() == 0 or shutil.which("sudo") is not None:
+        return backend
+    return Backend(backend.name, False, "it needs root, and sudo is absent", "run as root")
+
+
+#: kind -> the tracepoint from which the bpf backend takes it; affinity is noticed at switches
 TRACEPOINTS = {
     "nr_running": "sched_update_nr_running_tp",
     "switch": "sched_switch",
@@ -170,9 +177,9 @@ TRACEPOINTS = {
 
 
 def event_kinds() -> dict[str, bool]:
-    """Each kind that a collector can record, and whether this kernel has what it needs.
+    """Return for each kind of event that a collector can record whether this kernel has what it needs.
 
-    ``considered`` needs kprobes (or fentry, which cannot be told without trying).
+    ``considered`` needs kprobes or fentry; whether fentry works is only seen by trying, so it counts as absent here.
     """
     try:
         types = Path("/sys/kernel/btf/vmlinux").read_bytes()
@@ -183,20 +190,15 @@ def event_kinds() -> dict[str, bool]:
     return kinds
 
 
-def may_become_root() -> bool:
-    """Root, or sudo is there (it may still ask, or refuse)."""
-    return os.geteuid() == 0 or shutil.which("sudo") is not None
-
-
 def choose(name: str = "auto") -> Backend:
-    """The backend of that name, or the best that works.
+    """Return the backend of that name, or the best one that works.
 
     Raises
     ------
     UsageError
         No backend has that name.
     CollectorError
-        It does not work here; says why and how to mend it.
+        It does not work here; the message says why and how to mend it.
     """
     if name not in ("auto", *BACKENDS):
         raise UsageError(f"backend {name!r}: expected auto, {' or '.join(BACKENDS)}.")
@@ -209,7 +211,33 @@ def choose(name: str = "auto") -> Backend:
 
 
 def command(script: str, arguments: list[str], backend: Backend) -> list[str]:
-    """The argument list that runs a collector, with sudo where needed; no shell takes part."""
-    python = (bcc_python() if backend.name == "bpf" else None) or system_python()
+    """Return the argument list that runs a collector, with sudo where it is needed. No shell is involved.
+
+    Parameters
+    ----------
+    script
+        File name of the collector, e.g. ``schedtrace.py``.
+    arguments
+        Its arguments.
+    backend
+        ``bpf`` needs a Python with bcc; ``tracefs`` runs under any Python that root may run.
+
+    Returns
+    -------
+    list of str
+        The command.
+
+    Raises
+    ------
+    CollectorError
+        There is no Python for it.
+    """
+    python = bcc_python() if backend.name == "bpf" else None
+    if python is None:
+        python = SYSTEM_PYTHON if Path(SYSTEM_PYTHON).exists() else shutil.which("python3")
+    if python is None:
+        raise CollectorError(
+            "there is no python3 to run the collector with. Debian/Ubuntu: sudo apt-get install python3."
+        )
     prefix = [] if os.geteuid() == 0 else ["sudo", "--"]
     return [*prefix, python, "-B", "-E", "-s", str(collectors() / script), *arguments]

@@ -1,14 +1,43 @@
-"""The whole story on this machine: provoke a violation, let the checker find it, keep its recording."""
+"""A real violation on demand, for tests and teaching: load balancing is turned off while processes pile up on one CPU.
+
+Everything that is changed is put back when the block ends, when it fails, and, by a watchdog process, when this process
+is killed.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wastedcores.capture.live import LiveCheck, live_check
-from wastedcores.capture.provoke import SETTING, balancing_off, pile_up, push_work_away
+from wastedcores.capture.live import LiveCheck, LiveOptions, live_check
 from wastedcores.errors import CollectorError
+
+#: cgroup v1; Documentation/admin-guide/cgroup-v1/cpusets.rst, section 1.7. Its v2 counterpart (cpuset.cpus.partition)
+#: moves CPUs instead, so it is not used here.
+SETTING = Path("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance")
+
+# the watchdog reads until its parent's end of the pipe is closed by whatever means, then writes the old value back
+_WATCHDOG = 'trap \'\' INT TERM HUP; while read -r _; do :; done; printf %s "$1" > "$2"'
+_FORKER = """
+import os, subprocess, sys, time
+os.sched_setaffinity(0, {int(sys.argv[3])})
+everywhere = range(os.cpu_count())
+kids = []
+for _ in range(int(sys.argv[2])):
+    if not os.fork():
+        os.sched_setaffinity(0, everywhere)   # it may run anywhere, but nothing moves it
+        end = time.monotonic() + float(sys.argv[1])
+        while time.monotonic() < end:
+            pass
+        os._exit(0)
+time.sleep(float(sys.argv[1]))
+"""
 
 
 def demonstrate(
@@ -16,38 +45,44 @@ def demonstrate(
     *,
     seconds: float = 4.0,
     tasks: int = 3,
-    s_ns: int = 1_000_000_000,
+    period_ns: int = 1_000_000_000,
     persist_ns: int = 100_000_000,
     alone: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> LiveCheck:
-    """Turn load balancing off for ``seconds`` while the online checker looks; put it back whatever happens.
+    """Turn load balancing off while the online checker looks, and return what the checker found.
 
     Parameters
     ----------
     output
         Folder for the recordings.
     seconds
-        How long balancing is off.
+        How long load balancing is off.
     tasks
-        Busy processes that pile up on CPU 0 meanwhile.
-    s_ns, persist_ns
-        As in :func:`~wastedcores.capture.live.live_check`.
+        Number of busy processes that pile up on CPU 0 meanwhile.
+    period_ns, persist_ns
+        As in :class:`~wastedcores.capture.live.LiveOptions`.
     alone
-        Push what else runs on CPU 1 off it first, by taking it offline for a moment: a busy machine has no idle CPU.
+        First push other work off CPU 1 by taking it offline for a moment, because a busy machine has no idle CPU.
+    progress
+        Called with a line of text now and then.
+
+    Returns
+    -------
+    LiveCheck
+        What the checker saw.
 
     Raises
     ------
     CollectorError
-        No root, no cgroup v1 cpuset, or no backend.
+        This process is not root, or there is no cgroup v1 cpuset, or no backend works.
     """
     if not SETTING.exists():
         raise CollectorError(
             f"{SETTING} is absent: provoking a violation needs a cgroup v1 cpuset hierarchy. Use a recorded trace."
         )
-    looking = threading.Event()
+    looking, over = threading.Event(), threading.Event()
     failures: list[Exception] = []
-    say = progress or (lambda _: None)
 
     def provoke() -> None:
         looking.wait()
@@ -57,25 +92,23 @@ def demonstrate(
                     push_work_away()
                 with pile_up(tasks, seconds + 1):
                     over.wait(seconds)
-        except Exception as e:  # to be raised where the caller can see it
+        except Exception as e:  # raised again below, in the caller's thread
             failures.append(e)
 
-    def told(line: str) -> None:
+    def forward(line: str) -> None:
         if line == "looking":
             looking.set()
-        say(line)
+        if progress is not None:
+            progress(line)
 
-    over = threading.Event()
     worker = threading.Thread(target=provoke)
     worker.start()
     try:
         result = live_check(
+            LiveOptions(period_ns, persist_ns, before_s=seconds),
             seconds=seconds + 2,
-            s_ns=s_ns,
-            persist_ns=persist_ns,
             output=output,
-            before_s=seconds,
-            progress=told,
+            progress=forward,
         )
     finally:
         over.set()
@@ -84,3 +117,127 @@ def demonstrate(
     if failures:
         raise failures[0]
     return result
+
+
+@contextmanager
+def _restored(setting: Path, value: str) -> Iterator[None]:
+    """Let the block change a setting of the kernel; afterwards, and when this process is killed, it is ``value``."""
+    watchdog = subprocess.Popen(
+        ["/bin/sh", "-c", _WATCHDOG, "watchdog", value, str(setting)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert watchdog.stdin is not None
+        watchdog.stdin.close()
+        watchdog.wait()
+
+
+@contextmanager
+def balancing_off() -> Iterator[None]:
+    """Turn load balancing between CPUs off inside the block; new tasks stay where they are forked.
+
+    Raises
+    ------
+    CollectorError
+        This process is not root, or there is no cgroup v1 cpuset.
+    """
+    try:
+        before = SETTING.read_text().strip()
+    except OSError as e:
+        raise _cannot_change(e) from e
+    with _restored(SETTING, before):
+        try:
+            SETTING.write_text("0")
+        except OSError as e:
+            raise _cannot_change(e) from e
+        yield
+
+
+def _cannot_change(e: OSError) -> CollectorError:
+    return CollectorError(
+        f"{SETTING}: {e.strerror}. Turning load balancing off needs root and a cgroup v1 cpuset hierarchy; "
+        "without them use a recorded trace, see `wastedcores data`."
+    )
+
+
+@contextmanager
+def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[None]:
+    """Run busy processes inside the block that may run anywhere and were forked from one CPU.
+
+    Parameters
+    ----------
+    tasks
+        Number of processes.
+    seconds
+        How long each of them computes at most.
+    cpu
+        The CPU from which they are forked.
+    """
+    spinner = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _FORKER, str(seconds), str(tasks), str(cpu)],
+        start_new_session=True,
+    )
+    time.sleep(0.02)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(spinner.pid, 15)
+        spinner.wait()
+
+
+@contextmanager
+def online_again(cpu: int) -> Iterator[None]:
+    """Let the block take ``cpu`` offline; afterwards, and when this process is killed, it is online."""
+    with _restored(_online(cpu), "1"):
+        yield
+
+
+def push_work_away(cpu: int = 1, *, sample_s: float = 0.1) -> bool:
+    """Make other work of the machine leave ``cpu`` if it is not idle, and return whether this was necessary.
+
+    The CPU goes offline and comes back. Inside :func:`balancing_off` a task that left it stays away until it wakes up
+    where it last slept.
+
+    Parameters
+    ----------
+    cpu
+        The CPU to free.
+    sample_s
+        For how many seconds its idle time is measured; it counts as idle from 90 % on.
+
+    Returns
+    -------
+    bool
+        False if the CPU was idle already.
+
+    Raises
+    ------
+    CollectorError
+        This process is not root, or the CPU cannot go offline.
+    """
+    before = _idle_s(cpu)
+    time.sleep(sample_s)
+    if _idle_s(cpu) - before >= 0.9 * sample_s:
+        return False
+    setting = _online(cpu)
+    try:
+        with online_again(cpu):
+            setting.write_text("0")
+    except OSError as e:
+        raise CollectorError(f"{setting}: {e.strerror}. Taking a CPU offline needs root.") from e
+    return True
+
+
+def _online(cpu: int) -> Path:
+    return Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
+
+
+def _idle_s(cpu: int) -> float:
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith(f"cpu{cpu} "):
+            return int(line.split()[4]) / os.sysconf("SC_CLK_TCK")
+    return 0.0

@@ -1,6 +1,6 @@
-"""What works on this machine, and the exact command that mends what does not.
+"""Find out what works on this machine, and the exact command that mends what does not.
 
-A check is a function of no argument that returns a :class:`Finding`; add one to ``CHECKS``.
+A check is a function without arguments that returns a :class:`Finding`; to add one, write it and list it in ``CHECKS``.
 """
 
 from __future__ import annotations
@@ -15,24 +15,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: families of distributions by the ID or ID_LIKE of /etc/os-release
-FAMILIES = {
-    "debian": ("debian", "ubuntu"),
-    "fedora": ("fedora", "rhel", "centos"),
-    "arch": ("arch",),
-}
+from wastedcores.capture.backends import SYSTEM_PYTHON, event_kinds, headers, probe
+
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
-SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Outcome of one check.
+    """The outcome of one check.
 
     Attributes
     ----------
     name
-        What was looked at.
+        The thing that was looked at.
     state
         ``ok``, ``missing`` (a command can mend it) or ``limited`` (works in part, or cannot be mended here).
     says
@@ -40,7 +35,7 @@ class Finding:
     needed_for
         What does not work without it.
     fix
-        Family of distributions -> command; ``any`` stands for all.
+        Command by family of distributions (:func:`wastedcores.capture.backends.distribution`); ``any`` stands for all.
     """
 
     name: str
@@ -50,28 +45,17 @@ class Finding:
     fix: dict[str, str] = field(default_factory=dict)
 
     def command(self, family: str) -> str:
-        """The command for this family of distributions; empty if there is none."""
+        """Return the command for this family of distributions; empty if there is none."""
         return self.fix.get(family, self.fix.get("any", ""))
 
 
-def family(os_release: Path = Path("/etc/os-release")) -> str:
-    """``debian``, ``fedora``, ``arch``, or ``any`` where it cannot be told."""
-    words: set[str] = set()
-    if os_release.exists():
-        for line in os_release.read_text().splitlines():
-            key, _, value = line.partition("=")
-            if key in ("ID", "ID_LIKE"):
-                words |= set(value.strip('"').split())
-    return next((name for name, ids in FAMILIES.items() if words & set(ids)), "any")
-
-
 def check_python() -> Finding:
-    """Python; an older one than 3.11 does not get this far."""
+    """Report the version of Python; one older than 3.11 does not get this far."""
     return Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
 
 
 def check_libraries() -> Finding:
-    """The libraries whose versions decide speed and numbers."""
+    """Look for the libraries whose versions decide speed and numbers."""
     have, absent = [], []
     for name in ("numpy", "numba", "polars", "plotly", "anywidget", "jupyterlab", "papermill"):
         try:
@@ -90,7 +74,7 @@ def check_libraries() -> Finding:
 
 
 def check_browser() -> Finding:
-    """Chromium, for pictures of figures and the browser tests."""
+    """Look for Chromium, which draws pictures of figures and runs the browser tests."""
     from wastedcores.reports.screenshot import browser
 
     path = browser()
@@ -111,7 +95,7 @@ def check_browser() -> Finding:
 
 
 def check_perf() -> Finding:
-    """The perf tool, one way to record a trace."""
+    """Look for the perf tool, one way to record a trace."""
     path = shutil.which("perf")
     fix = {
         "debian": "sudo apt-get install linux-perf   # Ubuntu: linux-tools-$(uname -r)",
@@ -122,21 +106,23 @@ def check_perf() -> Finding:
         return Finding("perf", "missing", "not installed", "perf sched record", fix)
     done = _run([path, "--version"])
     if done is None or done.returncode:
-        says = (done.stderr.strip().splitlines() or ["fails"])[0] if done else "does not answer"
+        says = (
+            (done.stderr.strip().splitlines() or ["it fails"])[0] if done else "it does not answer"
+        )
         return Finding("perf", "missing", f"{path}: {says}", "perf sched record", fix)
     return Finding("perf", "ok", f"{done.stdout.strip()} ({path})")
 
 
 def check_tracefs() -> Finding:
-    """The kernel's trace files."""
+    """Look for the kernel's trace files."""
     mounted = next((p for p in TRACEFS if Path(p, "events").is_dir()), None)
     if mounted:
         sched = Path(mounted, "events/sched/sched_switch")
         if not sched.is_dir():
             return Finding(
-                "tracefs", "limited", f"{mounted}, but no sched events in this kernel", "recording"
+                "tracefs", "limited", f"{mounted}, but this kernel has no sched events", "recording"
             )
-        return Finding("tracefs", "ok", f"{mounted}, sched events there")
+        return Finding("tracefs", "ok", f"{mounted}, with sched events")
     if os.geteuid() != 0 and Path(TRACEFS[0]).exists():
         return Finding(
             "tracefs",
@@ -152,7 +138,7 @@ def check_tracefs() -> Finding:
 
 
 def check_rights() -> Finding:
-    """Whether this user may trace."""
+    """Find out whether this user may trace."""
     if os.geteuid() == 0:
         return Finding("rights", "ok", "root")
     level = _read("/proc/sys/kernel/perf_event_paranoid") or "?"
@@ -166,21 +152,19 @@ def check_rights() -> Finding:
 
 
 def check_btf() -> Finding:
-    """Type information of the running kernel, which BPF collectors need where headers are absent."""
+    """Look for the type information of the running kernel, from which the BPF collectors take every structure."""
     if Path("/sys/kernel/btf/vmlinux").exists():
         return Finding("kernel BTF", "ok", "/sys/kernel/btf/vmlinux")
     return Finding(
         "kernel BTF",
         "limited",
         "this kernel was built without CONFIG_DEBUG_INFO_BTF",
-        "BPF collectors without headers",
+        "BPF collectors",
     )
 
 
 def check_headers() -> Finding:
-    """Headers that bcc compiles against; of any kernel, because the collectors take structures from BTF."""
-    from wastedcores.capture import headers
-
+    """Look for headers that bcc can compile against; those of any kernel do, because structures come from BTF."""
     found, where = headers()
     if found:
         return Finding("kernel headers", "ok", where)
@@ -193,9 +177,7 @@ def check_headers() -> Finding:
 
 
 def check_capture() -> Finding:
-    """Which backends can capture here."""
-    from wastedcores.capture import probe
-
+    """Find out which backends can capture here."""
     backends = probe()
     says = "; ".join(f"{b.name}: {'works' if b.works else b.why}" for b in backends)
     if backends[0].works:
@@ -207,11 +189,9 @@ def check_capture() -> Finding:
 
 
 def check_event_kinds() -> Finding:
-    """What can be recorded on this kernel."""
-    from wastedcores.capture import event_kinds
-
+    """Find out which kinds of events can be recorded on this kernel."""
     kinds = event_kinds()
-    absent = [k for k, here in kinds.items() if not here]
+    absent = [kind for kind, available in kinds.items() if not available]
     says = f"{len(kinds) - len(absent)} of {len(kinds)} kinds"
     if not absent:
         return Finding("event kinds", "ok", says)
@@ -221,22 +201,22 @@ def check_event_kinds() -> Finding:
 
 
 def check_bcc() -> Finding:
-    """Find bcc of the distribution's own Python; the project of that name on the package index is something else."""
+    """Look for bcc in the distribution's own Python; the project of that name on the package index is another one."""
     fix = {
         "debian": "sudo apt-get install python3-bpfcc bpfcc-tools",
         "fedora": "sudo dnf install bcc python3-bcc",
         "arch": "sudo pacman -S bcc bcc-tools python-bcc",
     }
     if not Path(SYSTEM_PYTHON).exists():
-        return Finding("bcc", "missing", f"no {SYSTEM_PYTHON}", "BPF collectors", fix)
+        return Finding("bcc", "missing", f"there is no {SYSTEM_PYTHON}", "BPF collectors", fix)
     done = _run([SYSTEM_PYTHON, "-c", "import bcc; bcc.BPF; print(bcc.__version__)"])
     if done is None or done.returncode:
-        return Finding("bcc", "missing", f"{SYSTEM_PYTHON} has none", "BPF collectors", fix)
+        return Finding("bcc", "missing", f"{SYSTEM_PYTHON} has no bcc", "BPF collectors", fix)
     return Finding("bcc", "ok", f"{done.stdout.strip()} for {SYSTEM_PYTHON}")
 
 
 def check_cpus() -> Finding:
-    """CPUs and nodes: with one CPU there is nothing to waste."""
+    """Count CPUs and nodes; with one CPU there is nothing to waste."""
     cpus = os.cpu_count() or 1
     nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
     state = "ok" if cpus > 1 else "limited"
@@ -248,7 +228,7 @@ def check_cpus() -> Finding:
 
 
 def check_cpuset() -> Finding:
-    """The switch that turns load balancing off, for the live demonstration."""
+    """Look for the switch that turns load balancing off, which the live demonstration needs."""
     knob = Path("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance")
     if knob.exists():
         return Finding("cpuset v1", "ok", f"{knob} = {knob.read_text().strip()}")
@@ -278,22 +258,20 @@ CHECKS: list[Callable[[], Finding]] = [
 
 
 def examine() -> list[Finding]:
-    """Run every check; one that fails itself is a finding, too."""
+    """Run every check and return the findings; a check that fails is a finding, too."""
     found = []
     for check in CHECKS:
         try:
             found.append(check())
         except OSError as e:
             found.append(
-                Finding(
-                    check.__name__.removeprefix("check_"), "limited", f"could not be looked at: {e}"
-                )
+                Finding(check.__name__.removeprefix("check_"), "limited", f"the check failed: {e}")
             )
     return found
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """The command's outcome; None if it cannot run or hangs."""
+    """Run a command and return its outcome, or None if it cannot run or hangs."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""The online sanity checker (paper, section 4.1): run it, keep its evidence, say what it found."""
+"""The online sanity checker (paper, section 4.1): run it, keep its recordings, and report what it found."""
 
 from __future__ import annotations
 
@@ -15,11 +15,68 @@ from subprocess import PIPE
 from typing import IO, Any
 
 from wastedcores.capture.backends import Backend, choose, command
-from wastedcores.capture.process import Collector, Ended, terminable
+from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.record import capture, this_machine
 from wastedcores.errors import CollectorError, UsageError
 from wastedcores.invariant import CHECK_SCHEMA, CheckResult, check
 from wastedcores.trace.io import import_trace
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """How the online checker looks.
+
+    Attributes
+    ----------
+    period_ns, persist_ns
+        Look every ``period_ns`` (the paper's S); raise what lasts ``persist_ns`` (the paper's M).
+    event_driven
+        Notice a violation at its first event instead of at the next look. Only with the BPF backend.
+    before_s
+        Seconds that the flight recorder keeps before a violation. 0: record only the 20 ms after it, which costs least.
+    most_recordings
+        Keep at most this many recordings.
+    deficit, useless
+        The paper's two other checks; their counts appear under ``checker``. Only with the BPF backend.
+    metrics
+        Serve Prometheus text at ``:PORT`` of the loopback or at ``HOST:PORT``. Only with the BPF backend.
+
+    Raises
+    ------
+    UsageError
+        A duration is out of range.
+    """
+
+    period_ns: int = 1_000_000_000
+    persist_ns: int = 100_000_000
+    event_driven: bool = False
+    before_s: float = 2.0
+    most_recordings: int = 5
+    deficit: bool = False
+    useless: bool = False
+    metrics: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.persist_ns < 1_000_000 or self.period_ns < 1_000_000:
+            raise UsageError("S (--period) and M (--persist) must be at least 1 ms.")
+        if not 0 <= self.before_s <= 600:
+            raise UsageError(f"seconds before a violation {self.before_s:g}: expected 0 to 600.")
+
+    def arguments(self) -> list[str]:
+        """Return the options of the collector ``unclaimed.py``."""
+        flags = {
+            "--event-driven": self.event_driven,
+            "--deficit": self.deficit,
+            "--useless": self.useless,
+        }
+        return [
+            *("-S", f"{self.period_ns / 1e9:.9f}s", "-M", f"{self.persist_ns / 1e9:.9f}s"),
+            *("--before", f"{self.before_s:g}", "--evidence", str(self.most_recordings)),
+            *(flag for flag, wanted in flags.items() if wanted),
+            *(["--metrics", self.metrics] if self.metrics else []),
+        ]
 
 
 @dataclass
@@ -28,22 +85,27 @@ class LiveCheck:
 
     Attributes
     ----------
-    s_ns, persist_ns
-        S and M as used.
-    checks, suspected, confirmed
-        Looks at the invariant; those that found a violation; violations that lasted M.
+    options
+        How it looked.
     backend
         ``bpf`` (checked in the kernel) or ``tracefs`` (recorded, then checked).
+    checks, suspected, confirmed
+        Number of looks at the invariant, of those that found a violation, and of violations that lasted M.
     seconds
         How long it looked.
+    started_ns
+        When it started, on the monotonic clock.
     violations
         One dict per confirmed violation: idle_cpu, busy_cpu, pid, began_ns, confirmed_ns, evidence (path or None).
+    other
+        Further counts of the BPF backend.
     worst
         The offline check of the worst violation's recording; None if nothing was recorded.
+    notes
+        Sentences about the recordings that a reader needs.
     """
 
-    s_ns: int
-    persist_ns: int
+    options: LiveOptions
     backend: str
     checks: int = 0
     suspected: int = 0
@@ -65,12 +127,12 @@ class LiveCheck:
         return "clean"
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``check``, of the worst violation's recording, with ``checker`` beside it."""
+        """Return the object that ``check`` gives for the worst violation's recording, with ``checker`` added."""
         out = self.worst.to_json() if self.worst else self._nothing_recorded()
         out["verdict"] = self.verdict
         out["checker"] = {
-            "s_ns": self.s_ns,
-            "m_ns": self.persist_ns,
+            "s_ns": self.options.period_ns,
+            "m_ns": self.options.persist_ns,
             "checks": self.checks,
             "suspected": self.suspected,
             "confirmed": self.confirmed,
@@ -94,7 +156,7 @@ class LiveCheck:
                 "lost": 0,
                 "silent_cpus": [],
             },
-            "persist_ns": self.persist_ns,
+            "persist_ns": self.options.persist_ns,
             "verdict": self.verdict,
             "wall_ns": 0,
             "cpu_ns": 0,
@@ -104,58 +166,46 @@ class LiveCheck:
 
 
 def live_check(
+    options: LiveOptions = LiveOptions(),
     *,
     seconds: float | None = None,
-    s_ns: int = 1_000_000_000,
-    persist_ns: int = 100_000_000,
-    event_driven: bool = False,
     output: str | Path | None = None,
-    before_s: float = 2.0,
-    most_evidence: int = 5,
-    deficit: bool = False,
-    useless: bool = False,
-    metrics: str | None = None,
     backend: str = "auto",
-    progress: Callable[[str], None] | None = None,
+    progress: Report | None = None,
 ) -> LiveCheck:
     """Check the invariant on this machine as it runs.
 
     Parameters
     ----------
+    options
+        How the checker looks.
     seconds
         How long; None: until Ctrl-C or SIGTERM.
-    s_ns, persist_ns
-        Look every S; raise what lasts M.
-    event_driven
-        Notice a violation at its first event instead of within S. BPF only.
     output
-        Folder for the recording of each confirmed violation (made if absent); None: only the figures are kept.
-    before_s
-        Seconds the flight recorder keeps before a violation; 0: record only the 20 ms after, which costs least.
-    most_evidence
-        Recordings at most.
-    deficit, useless
-        The paper's two other checks; counts appear under ``checker``. BPF only.
-    metrics
-        ``:PORT`` or ``HOST:PORT``: Prometheus text there. BPF only.
+        Folder for the recording of each confirmed violation (made if absent); None: keep only the counts.
     backend
         ``auto``, ``bpf`` or ``tracefs``. The tracefs backend records all the time and checks afterwards.
+    progress
+        Called with a line of text now and then; the line ``looking`` says that the checker has started.
+
+    Returns
+    -------
+    LiveCheck
+        What the checker saw.
 
     Raises
     ------
     CollectorError
-        Neither backend works here, or the collector failed.
+        No backend works here, or the collector failed.
+    UsageError
+        ``seconds`` is not above 0, or the folder cannot be made.
     """
-    if persist_ns < 1_000_000 or s_ns < 1_000_000:
-        raise UsageError("S and M must be at least 1 ms.")
     if seconds is not None and seconds <= 0:
         raise UsageError(f"seconds {seconds}: expected more than 0.")
-    if not 0 <= before_s <= 600:
-        raise UsageError(f"seconds before a violation {before_s:g}: expected 0 to 600.")
     chosen = choose(backend)
-    say = progress or (lambda _: None)
-    say(f"checking with {chosen.name} ({chosen.why})")
-    result = LiveCheck(s_ns, persist_ns, chosen.name, started_ns=time.monotonic_ns())
+    report = progress or (lambda _: None)
+    report(f"checking with {chosen.name} ({chosen.why})")
+    result = LiveCheck(options, chosen.name, started_ns=time.monotonic_ns())
     with tempfile.TemporaryDirectory(prefix="wastedcores-") as scratch:
         folder = Path(output) if output is not None else Path(scratch)
         try:
@@ -163,91 +213,86 @@ def live_check(
         except OSError as e:
             raise UsageError(f"{folder}: {e.strerror}. Choose another folder with -o.") from e
         if chosen.name == "tracefs":
-            _by_recording(result, folder, seconds, say)
+            _record_and_check(result, folder, seconds, report)
         else:
-            options = ["-S", f"{s_ns / 1e9:.9f}s", "-M", f"{persist_ns / 1e9:.9f}s"]
-            options += ["--before", f"{before_s:g}", "--evidence", str(most_evidence)]
-            options += ["--event-driven"] if event_driven else []
-            options += ["--deficit"] if deficit else []
-            options += ["--useless"] if useless else []
-            options += ["--metrics", metrics] if metrics else []
-            _in_kernel(result, folder, seconds, options, chosen, say)
-        for violation in result.violations:
-            if output is None:
+            _check_in_kernel(result, folder, seconds, chosen, report)
+        if output is None:  # the recordings go away with the scratch folder
+            for violation in result.violations:
                 violation["evidence"] = None
     return result
 
 
-def _in_kernel(
-    result: LiveCheck,
-    folder: Path,
-    seconds: float | None,
-    options: list[str],
-    backend: Backend,
-    say: Callable[[str], None],
+def _check_in_kernel(
+    result: LiveCheck, folder: Path, seconds: float | None, backend: Backend, report: Report
 ) -> None:
-    more = [] if seconds is None else ["--seconds", f"{seconds:g}"]
-    arguments = ["--framed", "--until-eof", *options, *more]
+    duration = [] if seconds is None else ["--seconds", f"{seconds:g}"]
+    arguments = ["--framed", "--until-eof", *result.options.arguments(), *duration]
     collector = Collector(command("unclaimed.py", arguments, backend), PIPE)
     assert collector.process.stdout is not None
     assert collector.process.stdin is not None
-    heard: queue.Queue[Any] = queue.Queue()
-    threading.Thread(target=_listen, args=(collector.process.stdout, heard), daemon=True).start()
-    raws: list[Path] = []
+    messages: queue.Queue[Any] = queue.Queue()
+    threading.Thread(
+        target=_read_messages, args=(collector.process.stdout, messages), daemon=True
+    ).start()
+    recordings: list[Path] = []
     try:
         try:
             with terminable():
-                _hear(heard, result, folder, raws, say)
-        except (KeyboardInterrupt, Ended):
-            say("ending")
+                _take_messages(messages, result, folder, recordings, report)
+        except (KeyboardInterrupt, Terminated):
+            report("ending")
             collector.process.stdin.close()
-            _hear(heard, result, folder, raws, say)
+            _take_messages(messages, result, folder, recordings, report)
     finally:
         code = collector.stop()
     if code not in (0, 1):
         raise collector.failure()
-    _keep(result, raws, say)
+    _import_recordings(result, recordings, report)
 
 
-def _listen(stream: IO[bytes], heard: queue.Queue[Any]) -> None:
-    """JSON lines, each followed by as many bytes as it says; None at the end. On a thread: no signal cuts a message."""
+def _read_messages(stream: IO[bytes], messages: queue.Queue[Any]) -> None:
+    """Put (message, recording) pairs into the queue, and None at the end.
+
+    Each message is a line of JSON, followed by as many bytes as it says. This runs on a thread of its own, so that no
+    signal can cut a message in two.
+    """
     try:
         while line := stream.readline():
             message = json.loads(line)
             size = int(message["bytes"])
-            heard.put((message, stream.read(size) if size else b""))
+            messages.put((message, stream.read(size) if size else b""))
     except (ValueError, KeyError, TypeError):
-        heard.put(CollectorError(f"the collector said something unexpected: {line[:80]!r}"))
-    heard.put(None)
+        messages.put(CollectorError(f"the collector sent an unexpected line: {line[:80]!r}."))
+    messages.put(None)
 
 
-def _hear(
-    heard: queue.Queue[Any],
+def _take_messages(
+    messages: queue.Queue[Any],
     result: LiveCheck,
     folder: Path,
-    raws: list[Path],
-    say: Callable[[str], None],
+    recordings: list[Path],
+    report: Report,
 ) -> None:
     while True:
         try:
-            said = heard.get(timeout=0.2)  # wakes up for signals
+            item = messages.get(timeout=0.2)  # a timeout, so that signals are handled
         except queue.Empty:
             continue
-        if said is None:
+        if item is None:
             return
-        if isinstance(said, CollectorError):
-            raise said
-        message, blob = said
-        _take(result, message, blob, folder, raws, say)
+        if isinstance(item, CollectorError):
+            raise item
+        message, recording = item
+        _take(result, message, recording, folder, recordings, report)
 
 
 def _take(
     result: LiveCheck,
     message: dict[str, Any],
-    blob: bytes,
+    recording: bytes,
     folder: Path,
-    raws: list[Path],
-    say: Callable[[str], None],
+    recordings: list[Path],
+    report: Report,
 ) -> None:
     event = message.pop("event")
     message.pop("bytes")
@@ -257,33 +302,35 @@ def _take(
     if event == "violation":
         result.confirmed = max(result.confirmed, int(message["number"]))
         message["evidence"] = None
-        if blob:
+        if recording:
             raw = folder / f"violation-{message['number']}.wct"
-            raw.write_bytes(blob)
-            raws.append(raw)
+            raw.write_bytes(recording)
+            recordings.append(raw)
             message["evidence"] = str(raw.with_suffix(".parquet"))
         result.violations.append(message)
-        say(
-            f"VIOLATION {message['number']}: CPU {message['idle_cpu']} idle for {message['lasted_ms']} ms while "
-            f"pid {message['pid']} waits on CPU {message['busy_cpu']}"
+        report(
+            f"VIOLATION {message['number']}: CPU {message['idle_cpu']} was idle for {message['lasted_ms']} ms while "
+            f"pid {message['pid']} waited on CPU {message['busy_cpu']}"
         )
     elif event == "progress":
-        say(f"{result.checks} checks, {result.suspected} suspected, {result.confirmed} confirmed")
+        report(
+            f"{result.checks} checks, {result.suspected} suspected, {result.confirmed} confirmed"
+        )
     elif event == "ready":
-        say("looking")
+        report("looking")
     elif event == "end":
         result.seconds = float(message["seconds"])
         keys = ["cleared", "recovered", "by_move", "by_fork", "by_exit"]
         keys += ["moves", "useless", "deficits", "truncated"]
         result.other = {k: message[k] for k in keys if k in message}
     elif event == "deficit":
-        say(f"run-delay deficit on CPUs {message['cpus']}")
+        report(f"run-delay deficit on CPUs {message['cpus']}")
 
 
-def _keep(result: LiveCheck, raws: list[Path], say: Callable[[str], None]) -> None:
-    """Recordings to Parquet; the worst of them checked."""
-    machine = this_machine()
-    for raw in raws:
+def _import_recordings(result: LiveCheck, recordings: list[Path], report: Report) -> None:
+    """Convert the recordings to Parquet and check each; the worst becomes ``result.worst``."""
+    machine, persist_ns = this_machine(), result.options.persist_ns
+    for raw in recordings:
         trace = import_trace(
             raw,
             raw.with_suffix(".parquet"),
@@ -291,30 +338,31 @@ def _keep(result: LiveCheck, raws: list[Path], say: Callable[[str], None]) -> No
             source="recorded here by unclaimed.py (bpf)",
         )
         raw.unlink()
-        say(f"{trace.name}: {trace.header.events} events")
-        found = check(trace, persist_ns=result.persist_ns)
+        report(f"{trace.name}: {trace.header.events} events")
+        found = check(trace, persist_ns=persist_ns)
         if result.worst is None or found.thread_ns > result.worst.thread_ns:
             result.worst = found
     if result.worst is None or result.worst.verdict != "clean":
         return
-    if result.worst.duration_ns < result.persist_ns:
+    if result.worst.duration_ns < persist_ns:
         result.notes.append(
-            "only the moment after a violation was raised was recorded (before 0): shorter than M, so no episode of "
-            "the recording is persistent"
+            "only the moment after a violation was raised was recorded (before 0). It is shorter than M, so no episode "
+            "of the recording is persistent"
         )
     else:
         result.notes.append(
-            "the checker's violation is interrupted in the recording by tasks that ran on the idle CPU for a moment; "
-            "each of its episodes is shorter than M"
+            "in the recording, the violation that the checker raised is interrupted by tasks that ran on the idle CPU "
+            "for a moment; each of its episodes is shorter than M"
         )
 
 
-def _by_recording(
-    result: LiveCheck, folder: Path, seconds: float | None, say: Callable[[str], None]
+def _record_and_check(
+    result: LiveCheck, folder: Path, seconds: float | None, report: Report
 ) -> None:
     file = folder / "recording.parquet"
-    trace = capture(file, seconds=seconds, backend="tracefs", progress=say)
-    found = check(trace, persist_ns=result.persist_ns)
+    persist_ns = result.options.persist_ns
+    trace = capture(file, seconds=seconds, backend="tracefs", progress=report)
+    found = check(trace, persist_ns=persist_ns)
     persistent = found.episodes.filter(found.episodes["persistent"])
     result.worst = found
     result.checks = 1
@@ -327,7 +375,7 @@ def _by_recording(
                 "idle_cpu": row["idle_cpus"][0],
                 "busy_cpu": row["overloaded_cpus"][0],
                 "began_ns": row["start_ns"],
-                "confirmed_ns": row["start_ns"] + result.persist_ns,
+                "confirmed_ns": row["start_ns"] + persist_ns,
                 "lasted_ms": round((row["end_ns"] - row["start_ns"]) / 1e6),
                 "evidence": str(file),
             }

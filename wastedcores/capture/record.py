@@ -1,4 +1,4 @@
-"""Capture for a while, or while a command runs, into our Parquet."""
+"""Record the scheduler for a while, or while a command runs, into a Parquet file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.capture.backends import Backend, choose, command
-from wastedcores.capture.process import Collector, Ended, terminable
+from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.topology.sysfs import live
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.trace import Trace
 
-#: Kinds that schedtrace records when none is named; cpu_idle and load are the others.
+#: the kinds that schedtrace records when none is named
 DEFAULT_EVENTS = (
     "nr_running",
     "switch",
@@ -33,6 +33,7 @@ DEFAULT_EVENTS = (
     "affinity",
 )
 ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load")
+_SCRIPT = {"bpf": "schedtrace.py", "tracefs": "tracefs.py"}
 
 
 def capture(
@@ -55,13 +56,13 @@ def capture(
     seconds
         How long; None: while ``run`` runs, or until Ctrl-C or SIGTERM.
     run
-        Command to run meanwhile, as a list of arguments (no shell); its own exit code is not looked at.
+        Command to run meanwhile, as a list of arguments (no shell). Its exit code is ignored.
     events
-        Some of :data:`ALL_EVENTS`; default :data:`DEFAULT_EVENTS`. BPF only.
+        Some of :data:`ALL_EVENTS`; None: :data:`DEFAULT_EVENTS`. Only the BPF backend can choose.
     flight
-        Flight recorder: keep the last so many seconds only. BPF only.
+        Flight recorder: keep only the last so many seconds. Only with the BPF backend.
     buffer_mib
-        Ring per CPU.
+        Size of each CPU's ring in MiB.
     backend
         ``auto``, ``bpf`` or ``tracefs``.
     progress
@@ -77,33 +78,30 @@ def capture(
     CollectorError
         Capture is not possible here, or failed.
     UsageError
-        An unknown kind, a negative time, no folder to write in.
+        An unknown kind, a time that is not above 0, or no folder to write in.
     """
     output = Path(output)
     _check(output, seconds, events)
     chosen = choose(backend)
-    say = progress or (lambda _: None)
-    say(f"capturing with {chosen.name} ({chosen.why})")
+    report = progress or (lambda _: None)
+    report(f"capturing with {chosen.name} ({chosen.why})")
     handle, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".raw", dir=output.parent)
     raw = Path(name)
     try:
         with os.fdopen(handle, "wb") as f:
-            how = _arguments(chosen, events, flight, buffer_mib)
-            collector = Collector(command(_SCRIPT[chosen.name], how, chosen), f)
-            _record(collector, seconds, run, say)
+            arguments = _arguments(chosen, events, flight, buffer_mib)
+            collector = Collector(command(_SCRIPT[chosen.name], arguments, chosen), f)
+            _record(collector, seconds, run, report)
         if collector.process.returncode != 0:
             if not raw.stat().st_size:
                 raise collector.failure()
-            say(f"{collector.failure()} What it wrote until then is kept.")
-        say("writing Parquet")
+            report(f"{collector.failure()} What it wrote until then is kept.")
+        report("writing Parquet")
         around = f", around: {shlex.join(run)}" if run else ""
         source = f"captured here with {_SCRIPT[chosen.name]} ({chosen.name}){around}"
         return import_trace(raw, output, machine=this_machine(), source=source)
     finally:
         raw.unlink(missing_ok=True)
-
-
-_SCRIPT = {"bpf": "schedtrace.py", "tracefs": "tracefs.py"}
 
 
 def _check(output: Path, seconds: float | None, events: Sequence[str] | None) -> None:
@@ -134,7 +132,7 @@ def _record(
     collector: Collector,
     seconds: float | None,
     run: Sequence[str] | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
     child: subprocess.Popen[bytes] | None = None
     try:
@@ -145,42 +143,43 @@ def _record(
                     child = subprocess.Popen(list(run), stdout=sys.stderr)
                 except OSError as e:
                     raise UsageError(f"cannot run {run[0]!r}: {e.strerror}.") from e
-            _wait(collector, seconds, child, say)
-    except (KeyboardInterrupt, Ended):
-        say("ending")
+            _wait(collector, seconds, child, report)
+    except (KeyboardInterrupt, Terminated):
+        report("ending")
     finally:
         if child is not None and child.poll() is None:
             child.terminate()
             child.wait()
         collector.stop()
-    if collector.said:
-        say(collector.said[-1])
+    if collector.messages:
+        report(collector.messages[-1])
 
 
 def _wait(
     collector: Collector,
     seconds: float | None,
     child: subprocess.Popen[bytes] | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> None:
+    """Return when the time is up, the child has ended or the collector has; pass on the collector's messages."""
     until = None if seconds is None else time.monotonic() + seconds
-    told = ""
+    reported = ""
     while until is None or time.monotonic() < until:
         if child is not None and child.poll() is not None:
             return
         if collector.process.poll() is not None:
             if child is not None:
-                child.wait()  # not ours to end
+                child.wait()  # the user's command is not ended because the collector was
             return
-        if collector.said and collector.said[-1] != told:
-            told = collector.said[-1]
-            say(told)
+        if collector.messages and collector.messages[-1] != reported:
+            reported = collector.messages[-1]
+            report(reported)
         left = 0.2 if until is None else min(0.2, max(0.0, until - time.monotonic()))
         time.sleep(left)
 
 
 def this_machine() -> dict[str, Any] | None:
-    """The machine for the header; a trace without it is still a trace."""
+    """Return this machine for a trace's header, or None if it cannot be read: a trace without it is still a trace."""
     try:
         return live().to_dict()
     except (WastedCoresError, OSError):

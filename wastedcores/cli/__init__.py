@@ -1,6 +1,6 @@
-"""The command ``wastedcores``: each verb is one library call in a file of its own.
+"""The command ``wastedcores``. Each verb is one library call in a module of its own.
 
-Exit codes: 0 fine or clean, 1 violations found, 2 bad use or input, 3 unknown (lost events), 130 interrupted.
+Exit codes: 0 fine or clean, 1 violations found, 2 bad use or input, 3 unknown (events were lost), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import os
 import sys
 import warnings
 from importlib import import_module
-from importlib.util import find_spec
 from typing import NoReturn, TextIO
 
 from wastedcores.cli._app import app
@@ -36,10 +35,10 @@ VERBS = (
 )
 
 
-def _register() -> None:
+def register_verbs() -> None:
+    """Import every verb's module, which puts the verb on the application."""
     for verb in VERBS:
-        if find_spec(f"wastedcores.cli.{verb}"):
-            import_module(f"wastedcores.cli.{verb}")
+        import_module(f"wastedcores.cli.{verb}")
 
 
 def _show_warning(
@@ -50,16 +49,16 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """One line for a person; without the place in our code."""
+    """Print a warning as one line, without the place in the source code that raised it."""
     kind = "warning" if issubclass(category, ModelWarning) else category.__name__
     print(f"wastedcores: {kind}: {message}", file=sys.stderr)
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the command line, and print every expected error as one paragraph without a traceback."""
     import typer
 
-    _register()
+    register_verbs()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("once", ModelWarning)
@@ -73,7 +72,7 @@ def main() -> None:
         print("wastedcores: interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # the reader of our output left: no more writing, also not at exit
+        # whoever read standard output has gone: write no more, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as e:
@@ -81,25 +80,25 @@ def main() -> None:
         print(f"wastedcores: {name}{e.strerror or e}.", file=sys.stderr)
         sys.exit(2)
     except Exception as e:
-        # a file that vanished or changed while it was read
+        # polars: a file vanished or changed while it was read
         if type(e).__module__.startswith("polars"):
-            _say_of_table(e)
+            _exit_for_table(e)
         show = getattr(e, "show", None)  # typer's usage errors print themselves
         if show is None:
             raise
         show()
         sys.exit(getattr(e, "exit_code", 2))
     except BaseException as e:
-        if type(e).__name__ == "PanicException":  # polars' decoders, of damaged data
-            _say_of_table(e)
+        if type(e).__name__ == "PanicException":  # polars' decoders panic at damaged data
+            _exit_for_table(e)
         raise
 
 
-def _say_of_table(e: BaseException) -> NoReturn:
+def _exit_for_table(e: BaseException) -> NoReturn:
     reason = str(e).strip().splitlines()[0]
     print(
-        f"wastedcores: reading or writing a table failed: {reason}. Is the file damaged, or did it change meanwhile? "
-        "Make it again from its source.",
+        f"wastedcores: reading or writing a table failed: {reason}. Is the file damaged, or did it change while it was "
+        "read? Make it again from its source.",
         file=sys.stderr,
     )
     sys.exit(2)

@@ -1,4 +1,4 @@
-"""The command-line application object; one file per verb registers itself on it."""
+"""The command-line application; each verb registers itself on it from a module of its own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,31 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # help texts fill the terminal up to this width
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
+
+
+def epilog(*examples: str, notes: str = "", exit_codes: str = "") -> str:
+    """Return the end of a verb's help: examples, one per line and never wrapped, and paragraphs that are wrapped.
+
+    Parameters
+    ----------
+    examples
+        Commands without the leading ``wastedcores``.
+    notes
+        What the options do not say; paragraphs are separated by an empty line.
+    exit_codes
+        What each exit code means.
+
+    Returns
+    -------
+    str
+        The text for ``app.command(epilog=...)``.
+    """
+    lines = "\n".join(f"  wastedcores {example}" for example in examples)
+    parts = [notes.strip(), exit_codes and f"Exit codes: {exit_codes}", f"\b\nExamples:\n{lines}"]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _show_version(wanted: bool) -> None:
@@ -26,10 +49,12 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _everything(
+def _wastedcores(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Say it and exit"),
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Was a core idle while a thread waited? When, where, why, and what did it cost?"""

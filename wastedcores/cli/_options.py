@@ -1,13 +1,212 @@
-"""Option values that several verbs share."""
+"""Arguments and options that several verbs share, each declared once, and the parsers of their texts."""
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Any
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+# ------------------------------------------------------------------------------------------- what a verb works on
+TraceInput = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE",
+        help="A trace (a file or a folder of any format), or the name of a data set.",
+    ),
+]
+TraceFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format", metavar="NAME", help="Read the file as this format instead of detecting it."
+    ),
+]
+ScenarioName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCENARIO",
+        help="A name that `wastedcores scenarios` lists, or an rt-app .json file.",
+    ),
+]
+MachineName = Annotated[
+    str | None,
+    typer.Option(
+        "--machine", metavar="NAME|FILE|live", help="The machine. Default: the scenario's own."
+    ),
+]
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernel",
+        metavar="NAME",
+        help="A kernel with fixes. Repeat the option for several kernels.",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, help="The seed of all random draws.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Change a parameter. Repeat the option for several."
+    ),
+]
+Until = Annotated[
+    float | None,
+    typer.Option("--until", metavar="SECONDS", help="Stop after this much simulated time."),
+]
+Offline = Annotated[
+    list[str] | None,
+    typer.Option("--offline", metavar="LIST", help="Take these CPUs offline. May be repeated."),
+]
+Online = Annotated[
+    list[str] | None,
+    typer.Option("--online", metavar="LIST", help="Bring these CPUs back. May be repeated."),
+]
+
+# ------------------------------------------------------------------------------------------- what the check counts
+Persist = Annotated[
+    str,
+    typer.Option(
+        "--persist",
+        "-M",
+        metavar="TIME",
+        help="An episode of at least this length is persistent (the paper's M).",
+    ),
+]
+Cpus = Annotated[
+    str | None,
+    typer.Option("--cpus", metavar="LIST", help="Count only these CPUs, for example 8-23,40."),
+]
+Between = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--between",
+        metavar="START END",
+        help="Count only this window: the beginnings of two marks' texts, or two times in seconds.",
+    ),
+]
+Whole = Annotated[
+    bool,
+    typer.Option(
+        "--whole",
+        help="Count the whole recording, not only the window and the CPUs that it names itself.",
+    ),
+]
+IgnoreAffinity = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-affinity",
+        help="Count threads that wait where their affinity keeps them, too.",
+    ),
+]
+
+# ------------------------------------------------------------------------------------------- how a verb runs and answers
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Number of processes. Default: one per CPU."
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="Run on the Dask scheduler at this address instead."
+    ),
+]
 
 
-def print_json(value: Any) -> None:
-    """One JSON object on stdout."""
-    json.dump(value, sys.stdout, separators=(",", ":"), ensure_ascii=False)
-    sys.stdout.write("\n")
+# ------------------------------------------------------------------------------------------- the running machine
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        "--seconds", metavar="N", help="Stop after this many seconds. Default: at Ctrl-C."
+    ),
+]
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        metavar="auto|bpf|tracefs",
+        help="How to record; `auto` takes the best that works.",
+    ),
+]
+
+
+def settings(texts: Sequence[str] | None, expected: str = "NAME=VALUE") -> dict[str, str]:
+    """Parse the values of ``--set``.
+
+    Parameters
+    ----------
+    texts
+        The values as typed; of two values for one name the last counts.
+    expected
+        The form that the error message asks for.
+
+    Returns
+    -------
+    dict
+        Value by name.
+
+    Raises
+    ------
+    UsageError
+        A text without a name or an equals sign.
+    """
+    from wastedcores.errors import UsageError
+
+    given = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--set {text!r}: expected {expected}, such as jobs=500.")
+        given[name.strip()] = value.strip()
+    return given
+
+
+def until_ns(seconds: float | None) -> int | None:
+    """Return the value of ``--until`` in ns.
+
+    Raises
+    ------
+    UsageError
+        The value is not a number of seconds that a replay can last.
+    """
+    from wastedcores.errors import UsageError
+
+    if seconds is None:
+        return None
+    if not math.isfinite(seconds) or not 1e-9 <= seconds <= 1e6:
+        raise UsageError(
+            f"--until {seconds:g}: expected simulated seconds above 0 and at most 1000000."
+        )
+    return round(seconds * 1e9)
+
+
+class HotplugCommand(typer.core.TyperCommand):
+    """A command that keeps the order in which ``--offline`` and ``--online`` were typed, which click does not."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note the values of both options in ``ctx.meta`` and let click parse as usual."""
+        typed = []
+        for word, following in zip(args, [*args[1:], ""], strict=False):
+            option, equals, value = word.partition("=")
+            if option in ("--offline", "--online"):
+                typed.append((option[2:], value if equals else following))
+        ctx.meta["hotplug"] = typed
+        return super().parse_args(ctx, args)
+
+
+def hotplug_steps(ctx: typer.Context) -> list[tuple[str, int]]:
+    """Return ("offline" or "online", CPU) in the order typed, for a :class:`HotplugCommand`."""
+    from wastedcores.topology.cpulist import parse_cpulist
+
+    return [
+        (what, cpu)
+        for what, text in ctx.meta["hotplug"]
+        for cpu in parse_cpulist(text, f"--{what}")
+    ]

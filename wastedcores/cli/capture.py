@@ -4,52 +4,57 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from wastedcores.cli._app import app
-from wastedcores.cli._options import print_json
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, Backend, Seconds
+from wastedcores.cli._output import print_json
 from wastedcores.units import human_ns
 
-_EPILOG = """Examples:
-
-  wastedcores capture --seconds 10 -o trace.parquet
-
-  wastedcores capture -o make.parquet -- make -j8
-
-  wastedcores capture --flight 5 -o last.parquet          (Ctrl-C writes the last 5 s)
-
-  wastedcores capture --events nr_running --seconds 60 -o sizes.parquet
-
-Needs root for the collector only: sudo is used for it when you are not root. See also: wastedcores doctor.
-"""
+_NOTES = """The recording ends after --seconds, when the command ends, or at Ctrl-C.
+Only the collector needs root: it is started by sudo when you are not root. With --flight, Ctrl-C ends the
+recording and writes the last seconds. See also: wastedcores doctor."""
 
 
 @app.command(
-    epilog=_EPILOG, context_settings={"allow_extra_args": True, "ignore_unknown_options": False}
+    epilog=epilog(
+        "capture --seconds 10 -o trace.parquet",
+        "capture -o make.parquet -- make -j8",
+        "capture --flight 5 -o last.parquet",
+        "capture --events nr_running --seconds 60 -o sizes.parquet",
+        notes=_NOTES,
+    ),
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
 )
 def capture(
     run: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- CMD ...]", help="Record while this runs")
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND ...]", help="Record while this command runs."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Parquet file to write")] = Path(
-        "capture.parquet"
-    ),
-    seconds: Annotated[
-        float | None, typer.Option(help="How long; default: the command, or Ctrl-C")
-    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
+    ] = Path("capture.parquet"),
+    seconds: Seconds = None,
     events: Annotated[
-        str | None, typer.Option(help="Comma-separated kinds; default all but cpu_idle and load")
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help="Record these kinds, separated by commas. Default: all but cpu_idle and load.",
+        ),
     ] = None,
     flight: Annotated[
-        float | None, typer.Option(metavar="N", help="Flight recorder: keep the last N seconds")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Be a flight recorder: keep only the last seconds."),
     ] = None,
-    buffer: Annotated[float, typer.Option(help="Ring per CPU, MiB")] = 8.0,
-    backend: Annotated[str, typer.Option(help="auto, bpf or tracefs")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="The header as one JSON object")] = False,
-) -> Any:
-    """Record every scheduling event of this machine into a trace."""
+    buffer: Annotated[
+        float, typer.Option(metavar="MIB", help="The size of each CPU's buffer, in MiB.")
+    ] = 8.0,
+    backend: Backend = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Record the scheduling events of this machine."""
     from wastedcores.capture import capture as run_capture
 
     trace = run_capture(

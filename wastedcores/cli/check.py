@@ -1,132 +1,144 @@
-"""``wastedcores check``: the invariant, over a trace."""
+"""``wastedcores check``: the invariant, over a trace or on the running machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastedcores.cli._app import app
-from wastedcores.cli._options import print_json
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import (
+    AsJson,
+    Backend,
+    Between,
+    Cpus,
+    IgnoreAffinity,
+    Persist,
+    Seconds,
+    TraceFormat,
+    Whole,
+)
+from wastedcores.cli._output import print_json
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, human_ns
 
 if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult
-    from wastedcores.trace.header import Header
 
 EXIT = {"clean": 0, "violations": 1, "unknown": 3}
-
-_EPILOG = """Examples:
-
-  wastedcores check trace.txt.xz
-
-  wastedcores check --live --seconds 60 -S 1s -M 100ms -o evidence
-
-  wastedcores check perf.txt --json --persist 50ms
-
-  wastedcores check group-construction-buggy --window
-
-  wastedcores check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end" --ignore-affinity
-
-Exit code: 0 clean, 1 violations, 2 bad use or input, 3 unknown (events were lost).
-"""
+_EXIT_CODES = "0 clean, 1 violations, 2 bad use or input, 3 unknown because events were lost."
+_NOTES = """A recording may name the window and the CPUs of its workload; only these are counted unless --whole, --between
+or --cpus is given. The options from --seconds on are for --live, which checks the running machine (this needs root; see
+`wastedcores doctor`)."""
 
 
-@app.command(epilog=_EPILOG)
+@app.command(
+    epilog=epilog(
+        "check trace.txt.xz",
+        "check perf.txt --json --persist 50ms",
+        "check group-construction-buggy --whole",
+        'check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end" --ignore-affinity',
+        "check --live --seconds 60 -S 1s -M 100ms -o evidence",
+        notes=_NOTES,
+        exit_codes=_EXIT_CODES,
+    )
+)
 def check(
     trace: Annotated[
         Path | None,
-        typer.Argument(help="Trace file: ours, ftrace, perf script, sched_profiler; or a data set"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
-    persist: Annotated[
-        str, typer.Option("--persist", "-M", help="M: an episode at least this long is persistent")
-    ] = "100ms",
-    cpus: Annotated[str | None, typer.Option(help="Count these CPUs only, e.g. 8-23,40")] = None,
-    between: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="START END", help="Window: beginnings of two marks, or two times in seconds"
+        typer.Argument(
+            metavar="[TRACE]",
+            help="A trace (a file or a folder of any format), or a data set's name.",
         ),
     ] = None,
-    window: Annotated[
-        bool, typer.Option("--window", help="Count the window and CPUs that the recording names")
-    ] = False,
-    ignore_affinity: Annotated[
-        bool, typer.Option("--ignore-affinity", help="Count waiting threads that may not move, too")
-    ] = False,
+    as_json: AsJson = False,
+    persist: Persist = "100ms",
+    cpus: Cpus = None,
+    between: Between = None,
+    whole: Whole = False,
+    ignore_affinity: IgnoreAffinity = False,
     silent: Annotated[
-        str, typer.Option(help="Online CPUs without one event: idle or unknown")
+        str,
+        typer.Option(
+            metavar="idle|unknown", help="Take online CPUs without a single event as this."
+        ),
     ] = "idle",
-    format: Annotated[
-        str | None, typer.Option(help="Insist on a format; default: found out by content")
-    ] = None,
+    format: TraceFormat = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Check the running machine (root, see doctor)")
+        bool, typer.Option("--live", help="Check the running machine instead of a trace.")
     ] = False,
-    seconds: Annotated[
-        float | None, typer.Option(help="Live: how long; default until Ctrl-C")
-    ] = None,
-    period: Annotated[str, typer.Option("--period", "-S", help="Live: look every S")] = "1s",
+    seconds: Seconds = None,
+    period: Annotated[
+        str,
+        typer.Option("--period", "-S", metavar="TIME", help="Look this often (the paper's S)."),
+    ] = "1s",
     event_driven: Annotated[
-        bool, typer.Option("--event-driven", help="Live: notice within M + 10 ms")
+        bool,
+        typer.Option(
+            "--event-driven",
+            help="Look at every change; this notices a violation within M + 10 ms.",
+        ),
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Live: keep each violation's recording"),
+        typer.Option("--output", "-o", metavar="DIR", help="Keep each violation's recording here."),
     ] = None,
     before: Annotated[
         float,
         typer.Option(
-            metavar="N",
-            help="Live: seconds recorded before a violation; 0: only the 20 ms after (cheapest)",
+            metavar="SECONDS",
+            help="Record this long before a violation. With 0 only the 20 ms after it are recorded, which costs least.",
         ),
     ] = 2.0,
     metrics: Annotated[
-        str | None, typer.Option(metavar=":PORT", help="Live: Prometheus text on loopback")
+        str | None,
+        typer.Option(metavar=":PORT", help="Serve Prometheus text at this port of the loopback."),
     ] = None,
-    backend: Annotated[str, typer.Option(help="Live: auto, bpf or tracefs")] = "auto",
+    backend: Backend = "auto",
     deficit: Annotated[
-        bool, typer.Option("--deficit", help="Live: also CPUs whose threads wait over 200 ms/s")
+        bool,
+        typer.Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s."),
     ] = False,
     useless: Annotated[
-        bool, typer.Option("--useless", help="Live: also moves to a queue at least as loaded")
+        bool,
+        typer.Option("--useless", help="Also count moves to a queue that is at least as loaded."),
     ] = False,
-) -> Any:
-    """Was a CPU idle while threads waited that it could have run?"""
+) -> None:
+    """Find CPUs that were idle while threads waited.
+
+    Only threads that the idle CPU was allowed to run count, unless --ignore-affinity is given.
+    """
+    persist_ns = duration_ns(persist, "--persist")
     if live:
-        from wastedcores.cli._live import run_live
+        from wastedcores.capture import LiveOptions
+        from wastedcores.cli._check_live import run_live
 
         if trace is not None:
             raise UsageError(f"{trace}: --live checks this machine; leave the trace out.")
-        verdict = run_live(
-            seconds=seconds,
-            period=period,
-            persist=persist,
+        options = LiveOptions(
+            duration_ns(period, "--period"),
+            persist_ns,
             event_driven=event_driven,
-            output=output,
             before_s=before,
-            metrics=metrics,
-            backend=backend,
             deficit=deficit,
             useless=useless,
-            as_json=as_json,
+            metrics=metrics,
         )
-        raise typer.Exit(EXIT[verdict])
+        raise typer.Exit(EXIT[run_live(options, seconds, output, backend, as_json)])
     if trace is None:
-        raise UsageError("no trace given. Name a trace file or data set, or use --live.")
-    from wastedcores.cli._open import open_input
+        raise UsageError("no trace given. Name a trace file or a data set, or use --live.")
+    from wastedcores.cli._input import open_input
     from wastedcores.invariant import check as run_check
     from wastedcores.topology.cpulist import parse_cpulist
 
     opened = open_input(trace, format)
-    if window:
-        between, cpus = _measured(opened.header, between, cpus)
+    if not whole:
+        window, named = opened.header.measured
+        between, cpus = between or window, cpus or named
     result = run_check(
         opened,
-        persist_ns=duration_ns(persist, "--persist"),
+        persist_ns=persist_ns,
         cpus=None if cpus is None else list(parse_cpulist(cpus)),
         between=between,
         ignore_affinity=ignore_affinity,
@@ -135,43 +147,38 @@ def check(
     if as_json:
         print_json(result.to_json())
     else:
-        print(describe(result, between if window else None))
+        print(describe(result, between))
     raise typer.Exit(EXIT[result.verdict])
 
 
-def _measured(
-    header: Header, between: tuple[str, str] | None, cpus: str | None
-) -> tuple[tuple[str, str] | None, str | None]:
-    """What is asked for, else what the recording names.
+def describe(result: CheckResult, window: tuple[str, str] | None = None, longest: int = 10) -> str:
+    """Return the result as text for people.
 
-    Raises
-    ------
-    UsageError
-        It names neither a window nor CPUs.
+    Parameters
+    ----------
+    result
+        The result of the check.
+    window
+        The names of the window's ends, if not all of the trace was counted.
+    longest
+        How many episodes are listed.
+
+    Returns
+    -------
+    str
+        The lines.
     """
-    window, named = header.measured
-    if window is None and named is None:
-        raise UsageError(
-            "--window: this recording names no measured window. Say which one with --between and --cpus, or leave "
-            "--window out to count all of it."
-        )
-    return between or window, cpus or named
-
-
-def describe(result: CheckResult, window: tuple[str, str] | None = None, most: int = 10) -> str:
-    """The text that a person reads, under 80 columns; ``window``: the recording's own, if that was counted."""
     from wastedcores.topology.cpulist import format_cpulist
 
     header = result.trace.header
-    total = result.duration_ns
     share = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
-    counted = len(result.counted_cpus)
     lines = [
         f"{result.trace.name}: {result.verdict.upper()}",
         "",
-        f"  looked at      {human_ns(total)} on {counted} of {result.cpus} CPUs"
+        f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {result.cpus} CPUs"
         + (f", {header.events:,} events" if header.events is not None else ""),
+        *([f'  window         "{window[0]}" to "{window[1]}"'] if window else []),
         f"  idle beside overloaded CPUs for {human_ns(result.wall_ns)} ({share:.1f} % of the time)",
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
         f"{result.mean(result.thread_ns):.2f} CPUs on average",
@@ -180,50 +187,50 @@ def describe(result: CheckResult, window: tuple[str, str] | None = None, most: i
         f"{human_ns(result.persist_ns)} or more",
         f"  affinity       {result.affinity}",
     ]
-    marks, named = header.measured
-    whole = result.duration_ns == (header.end_ns or 0) - (header.start_ns or 0)
-    if window:
-        lines.insert(3, f'  window         "{window[0]}" to "{window[1]}"')
-    elif whole and counted == result.cpus and (marks or named):
-        part = [f'"{marks[0]}" to "{marks[1]}"'] if marks else []
-        part += [f"CPUs {named}"] if named else []
-        lines.append("  hint           --window counts what the recording names, as report does:")
-        lines.append(f"                 {', '.join(part)}")
     if result.silent_cpus:
         lines.append(
-            f"  silent CPUs    {_clip(format_cpulist(result.silent_cpus))} (no event; taken as idle)"
+            f"  silent CPUs    {format_cpulist(result.silent_cpus)} (no event; taken as idle)"
         )
     if result.unknown_cpus:
-        lines.append(f"  unknown CPUs   {_clip(format_cpulist(result.unknown_cpus))} (left out)")
+        lines.append(f"  unknown CPUs   {format_cpulist(result.unknown_cpus)} (left out)")
     if header.lost_total:
         lines.append(f"  LOST EVENTS    {header.lost_total:,}: the verdict is unknown")
     lines += [f"  note           {n}" for n in result.notes if "events were lost" not in n]
     if result.episodes.height:
-        lines += ["", *_episode_lines(result, most)]
+        lines += ["", *_longest_episodes(result, longest)]
     return "\n".join(lines)
 
 
-def _episode_lines(result: CheckResult, most: int) -> list[str]:
+def _longest_episodes(result: CheckResult, most: int) -> list[str]:
     import polars as pl
 
     from wastedcores.topology.cpulist import format_cpulist
 
     table = result.episodes.with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
-    worst = table.top_k(most, by="length").sort("length", descending=True)
-    which = f"the {worst.height} longest" if worst.height > 1 else "the longest"
-    lines = [f"  {which} (start from the interval's beginning):", ""]
-    lines.append("  start        length    wasted    idle CPUs         overloaded CPUs")
-    for row in worst.iter_rows(named=True):
-        start = human_ns(row["start_ns"] - result.start_ns)
-        lines.append(
-            f"{'*' if row['persistent'] else ' '} {start:<11}  {human_ns(row['length']):<8}  "
-            f"{human_ns(row['wasted_ns']):<8}  {_clip(format_cpulist(row['idle_cpus']), 16):<16}  "
-            f"{_clip(format_cpulist(row['overloaded_cpus']), 16)}"
+    longest = table.top_k(most, by="length").sort("length", descending=True)
+    rows = [
+        (
+            human_ns(row["start_ns"] - result.start_ns),
+            human_ns(row["length"]),
+            human_ns(row["wasted_ns"]),
+            _clip(format_cpulist(row["idle_cpus"])),
+            _clip(format_cpulist(row["overloaded_cpus"])),
         )
-    if bool(worst["persistent"].any()):
+        for row in longest.iter_rows(named=True)
+    ]
+    which = (
+        f"the {longest.height} longest episodes" if longest.height > 1 else "the longest episode"
+    )
+    idle = max(9, *(len(row[3]) for row in rows))
+    lines = [f"  {which} (the start is counted from the window's beginning):", ""]
+    lines.append(f"  start        length    wasted    {'idle CPUs':<{idle}}  overloaded CPUs")
+    for persistent, row in zip(longest["persistent"], rows, strict=True):
+        mark = "*" if persistent else " "
+        lines.append(f"{mark} {row[0]:<11}  {row[1]:<8}  {row[2]:<8}  {row[3]:<{idle}}  {row[4]}")
+    if bool(longest["persistent"].any()):
         lines.append(f"  * persistent: {human_ns(result.persist_ns)} or more")
     return lines
 
 
-def _clip(text: str, width: int = 40) -> str:
+def _clip(text: str, width: int = 32) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

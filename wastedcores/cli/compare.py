@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastedcores.cli._app import app
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import (
+    AsJson,
+    Kernels,
+    MachineName,
+    Persist,
+    ScenarioName,
+    Seed,
+    Settings,
+    Until,
+    settings,
+    until_ns,
+)
+from wastedcores.cli._output import check_writable, print_json
 
 if TYPE_CHECKING:
     from wastedcores.analysis.compare import Comparison
 
-_EPILOG = """Examples:
-
-  wastedcores compare missing-domains --kernel v4.1 --kernel v4.1+missing_domains
-
-  wastedcores compare group-imbalance --set jobs=500 --json
-
-  wastedcores compare spmd --kernel v4.1 --kernel v4.1+all_fixes -o cost.html
-
-  wastedcores compare overload-on-wakeup --kernel v4.1 --kernel core+wakeup_v4_1
-
-The first kernel is what the others are measured against. Without --kernel: v4.1 and v4.1 with the scenario's fix.
-"""
+_NOTES = """The other kernels are compared with the first one. Without --kernel the scenario runs under v4.1 and under v4.1 with
+the fix that belongs to the scenario."""
 
 
 class Kind(StrEnum):
-    """What to draw."""
+    """The figures that can be drawn."""
 
     costs = "costs"
     calls = "calls"
@@ -49,60 +53,59 @@ _ROWS = (
 )
 
 
-@app.command(epilog=_EPILOG)
+@app.command(
+    epilog=epilog(
+        "compare missing-domains --kernel v4.1 --kernel v4.1+missing_domains",
+        "compare group-imbalance --set jobs=500 --json",
+        "compare spmd --kernel v4.1 --kernel v4.1+all_fixes -o cost.html",
+        "compare overload-on-wakeup --kernel v4.1 --kernel core+wakeup_v4_1",
+        notes=_NOTES,
+    )
+)
 def compare(
-    scenario: Annotated[
-        str, typer.Argument(help="Name (see `wastedcores scenarios`), or an rt-app .json.")
-    ],
-    kernel: Annotated[
-        list[str] | None, typer.Option(help="Linux with fixes; give it twice or more.")
-    ] = None,
-    machine: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE|live", help="Default: the scenario's own.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of every random draw.", min=0)] = 1,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a parameter: --set jobs=500.")
-    ] = None,
-    persist: Annotated[str, typer.Option(help="M: an episode this long is persistent")] = "100ms",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
-    until: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop after so much simulated time.")
-    ] = None,
+    scenario: ScenarioName,
+    kernel: Kernels = None,
+    machine: MachineName = None,
+    seed: Seed = 1,
+    set_: Settings = None,
+    persist: Persist = "100ms",
+    as_json: AsJson = False,
+    until: Until = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Draw it: .html, .json or .png")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Draw the comparison: .html, .json or .png."
+        ),
     ] = None,
     kind: Annotated[
-        Kind, typer.Option(help="Draw the costs, or the load_balance() calls")
+        Kind, typer.Option(help="Draw the costs, or the calls of load_balance().")
     ] = Kind.costs,
-) -> Any:
-    """What a bug costs and a fix gains: a scenario, several kernels."""
+) -> None:
+    """Show what a bug costs and what a fix gains."""
     from wastedcores.analysis.compare import compare as run_compare
-    from wastedcores.cli._options import print_json
-    from wastedcores.cli._plan import check_writable, planned, settings_of, until_of
+    from wastedcores.cli._input import resolve_replay
     from wastedcores.errors import UsageError
     from wastedcores.simulator import replay_scenario
     from wastedcores.units import duration_ns
     from wastedcores.workload.scenarios import scenario as find
 
-    found = find(scenario)
-    kernels = kernel or ["v4.1", f"v4.1+{found.fix}" if found.fix else "v4.1+all_fixes"]
+    fix = find(scenario).fix
+    kernels = kernel or ["v4.1", f"v4.1+{fix}" if fix else "v4.1+all_fixes"]
     if len(set(kernels)) < 2:
         raise UsageError(
-            f"--kernel {kernels[0]}: expected at least two different kernels to compare"
+            f"--kernel {kernels[0]}: expected at least two different kernels to compare."
         )
-    given = settings_of(settings)
+    given, end_ns = settings(set_), until_ns(until)
     persist_ns = duration_ns(persist, "--persist")
-    until_ns = until_of(until)
     if output is not None:
         check_writable(output)
-    _, on = planned(scenario, kernels, machine, seed, given)
+    _, on = resolve_replay(scenario, kernels, machine, seed, given)
     runs = {}
     for name in dict.fromkeys(kernels):
-        typer.echo(f"replaying {scenario} under {name} ...", err=True)
-        runs[name] = replay_scenario(scenario, name, on, seed, given, until_ns)
+        print(f"replaying {scenario} under {name} ...", file=sys.stderr)
+        runs[name] = replay_scenario(scenario, name, on, seed, given, end_ns)
     for note in next(iter(runs.values())).notes:
-        typer.echo(f"wastedcores: note: {note}", err=True)
+        print(f"wastedcores: note: {note}", file=sys.stderr)
     result = run_compare(runs, persist_ns=persist_ns)
     if output is not None:
         from wastedcores.figures.compare import balance_calls, costs
@@ -110,11 +113,11 @@ def compare(
 
         draw = costs if kind is Kind.costs else balance_calls
         write_figure(draw(result, f"{scenario} on {on.name}, seed {seed}"), output)
-        typer.echo(f"wrote {output}", err=True)
+        print(f"wrote {output}", file=sys.stderr)
     if as_json:
-        said = {"scenario": scenario, "machine": on.name, "seed": seed}
-        said["warnings"] = list(dict.fromkeys(w for r in runs.values() for w in r.warnings))
-        print_json(result.to_json() | said)
+        facts = {"scenario": scenario, "machine": on.name, "seed": seed}
+        facts["warnings"] = list(dict.fromkeys(w for r in runs.values() for w in r.warnings))
+        print_json(result.to_json() | facts)
     else:
         _print(result)
 
@@ -134,7 +137,7 @@ def _print(found: Comparison) -> None:
     _print_suggestions(found)
     if not found.balance.height:
         return
-    print("\nload_balance() calls, and the share that left things as they were")
+    print("\nload_balance() calls, and the share of them that moved nothing")
     for (level,), part in found.balance.group_by("level", maintain_order=True):
         cells = []
         for row in rows:
@@ -145,11 +148,11 @@ def _print(found: Comparison) -> None:
 
 
 def _print_suggestions(found: Comparison) -> None:
-    """What the cores of designs refused, by module and moment."""
+    """Print how many suggestions of each design's modules the core refused."""
     some = found.suggestions.filter(found.suggestions["silent"] < found.suggestions["asked"])
     if not some.height:
         return
-    print("\nsuggestions of modules at a moment, and how many the core refused")
+    print("\nsuggestions of modules, and how many of them the core refused")
     names = found.table["run"].to_list()
     for row in some.to_dicts():
         made = row["asked"] - row["silent"]

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastedcores.cli._app import app
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson
+from wastedcores.cli._output import print_json
 
-_EPILOG = """Examples:
+if TYPE_CHECKING:
+    from wastedcores.trace.datasets import Entry
 
-  wastedcores data
-
-  wastedcores data group-imbalance-buggy        prints the file's path
-
-  wastedcores data --json
-
-A name stands for its file in every command. WASTEDCORES_DATA_DIR chooses
-where data sets that are not bundled are kept.
-"""
+_NOTES = """Every verb that takes a trace also takes the name of a data set. The environment variable
+WASTEDCORES_DATA_DIR chooses where downloaded data sets are kept."""
 
 
-@app.command(epilog=_EPILOG)
+@app.command(epilog=epilog("data", "data group-imbalance-buggy", "data --json", notes=_NOTES))
 def data(
-    name: Annotated[str | None, typer.Argument(help="Data set to fetch; none: list them")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines")] = False,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Fetch this data set and print its path. Default: list all of them.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the data sets, or fetch one and print its path."""
-    from wastedcores.cli._options import print_json
     from wastedcores.trace.datasets import fetch, registry
 
     if name is not None:
@@ -41,21 +42,18 @@ def data(
     for row in rows:
         size = f"{row['bytes'] / 1000:.0f} KB" if row["bytes"] else "to fetch"
         print(
-            f"{row['name']:<27}{size:>9}  {row['events'] or '?':>7} events, {row['kernel'] or '?'}"[
-                :79
-            ]
+            f"{row['name']:<27}{size:>9}  {row['events'] or '?':>7} events, {row['kernel'] or '?'}"
         )
-    print("\nReal recordings; machine, kernel, workload: wastedcores info NAME")
+    print("\nThese are real recordings. For machine, kernel and workload: wastedcores info NAME")
 
 
-def _row(entry: object) -> dict:
-    """What is known of a data set without fetching it."""
-    from wastedcores.trace.datasets import Entry, fetch
+def _row(entry: Entry) -> dict[str, Any]:
+    """Return the facts about a data set that are known without downloading it."""
+    from wastedcores.trace.datasets import fetch
     from wastedcores.trace.parquet import read_parquet
 
-    assert isinstance(entry, Entry)
-    row: dict = {"name": entry.name, "sha256": entry.sha256, "url": entry.url, "bytes": None}
-    row |= {"events": None, "kernel": None, "workload": None, "path": None}
+    row: dict[str, Any] = {"name": entry.name, "sha256": entry.sha256, "url": entry.url}
+    row |= dict.fromkeys(("bytes", "events", "kernel", "workload", "path"))
     if entry.url is None:
         path = fetch(entry.name)
         header = read_parquet(path).header

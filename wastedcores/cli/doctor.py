@@ -1,48 +1,33 @@
-"""``wastedcores doctor``: what works here, and how to mend what does not."""
+"""``wastedcores doctor``: what works on this machine, and the commands that add the rest."""
 
 from __future__ import annotations
 
-import textwrap
-from typing import Annotated
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson
+from wastedcores.cli._output import print_json, wrapped
 
-import typer
-
-from wastedcores.cli._app import app
-
-_EPILOG = """Examples:
-
-  wastedcores doctor
-
-  wastedcores doctor --json
-
-Exit code 0 whatever is missing: reading traces and making reports needs
-Python alone.
-"""
+_NOTES = "Reading traces and making reports needs only Python; the other parts are for recording."
+_EXIT = "0, whatever is missing."
 
 
-@app.command(epilog=_EPILOG)
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="For machines")] = False,
-) -> None:
-    """What works on this machine, and what mends the rest."""
+@app.command(epilog=epilog("doctor", "doctor --json", notes=_NOTES, exit_codes=_EXIT))
+def doctor(as_json: AsJson = False) -> None:
+    """Show what works on this machine, and how to add the rest."""
     from dataclasses import asdict
 
-    from wastedcores.capture.doctor import examine, family
-    from wastedcores.cli._options import print_json
+    from wastedcores.capture.backends import distribution
+    from wastedcores.capture.doctor import examine
 
-    here = family()
-    found = examine()
+    here = distribution()
+    findings = examine()
     if as_json:
-        print_json([{**asdict(f), "command": f.command(here)} for f in found])
+        print_json([{**asdict(f), "command": f.command(here)} for f in findings])
         return
     signs = {"ok": "ok", "missing": "MISSING", "limited": "limited"}
-    for f in found:
-        print(_wrap(f"{signs[f.state]:<8}{f.name}: {f.says}"))
+    indent = " " * 8
+    for f in findings:
+        print(wrapped(f"{signs[f.state]:<8}{f.name}: {f.says}", rest=indent))
         if f.state != "ok" and f.needed_for:
-            print(_wrap(f"        needed for {f.needed_for}"))
+            print(wrapped(f"needed for {f.needed_for}", first=indent, rest=indent))
         if f.state != "ok" and f.command(here):
-            print(f"        {f.command(here)}")
-
-
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, 79, subsequent_indent=" " * 8, break_long_words=False)
+            print(f"{indent}{f.command(here)}")

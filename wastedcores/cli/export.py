@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from wastedcores.cli._app import app
-from wastedcores.cli._options import print_json
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, Persist, TraceInput
+from wastedcores.cli._output import check_writable, parquet_name, print_json
 from wastedcores.units import duration_ns
 
-_EPILOG = """Examples:
-
-  wastedcores export trace.txt.xz
-
-  wastedcores export run7.parquet -o run7.pftrace --persist 50ms
-
-Open the file at https://ui.perfetto.dev; it is read in the browser and goes nowhere.
-"""
+_NOTES = "Open the file at https://ui.perfetto.dev. Your browser reads it; it is not uploaded."
 
 
-@app.command(epilog=_EPILOG)
+@app.command(
+    epilog=epilog(
+        "export trace.txt.xz", "export run7.parquet -o run7.pftrace --persist 50ms", notes=_NOTES
+    )
+)
 def export(
-    trace: Annotated[Path, typer.Argument(help="Trace file of any format; or a data set")],
+    trace: TraceInput,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write [TRACE's name .pftrace]")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to write. Default: the name of the trace with the ending .pftrace.",
+        ),
     ] = None,
-    persist: Annotated[
-        str, typer.Option(help="M: an episode at least this long is marked persistent")
-    ] = "100ms",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
-) -> Any:
-    """Write a trace for the Perfetto UI."""
-    from wastedcores.cli._open import open_input
-    from wastedcores.cli._plan import check_writable
-    from wastedcores.cli.import_ import default_output
+    persist: Persist = "100ms",
+    as_json: AsJson = False,
+) -> None:
+    """Write a trace for the Perfetto UI, with its episodes."""
+    from wastedcores.cli._input import open_input
     from wastedcores.invariant import check
     from wastedcores.reports.perfetto import export_perfetto
 
@@ -44,7 +44,7 @@ def export(
         check_writable(output)
     opened = open_input(trace)
     result = check(opened, persist_ns=persist_ns)
-    path = export_perfetto(opened, output or default_output(trace).with_suffix(".pftrace"), result)
+    path = export_perfetto(opened, output or parquet_name(trace).with_suffix(".pftrace"), result)
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "verdict": result.verdict})
     else:

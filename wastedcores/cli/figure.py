@@ -1,4 +1,4 @@
-"""``wastedcores figure``: one figure of a trace, as a page, JSON, or picture."""
+"""``wastedcores figure``: one figure of a trace, as a page, JSON or a picture."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastedcores.cli._app import app
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import Cpus, Persist, TraceInput
+from wastedcores.cli._output import check_writable
+from wastedcores.errors import UsageError
+from wastedcores.units import duration_ns
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from wastedcores.analysis.examined import Examined
 
 
 class Kind(StrEnum):
-    """What to draw."""
+    """The figures that can be drawn."""
 
     heatmap = "heatmap"
     tasks = "tasks"
@@ -26,102 +32,120 @@ class Kind(StrEnum):
 
 
 class Reduce(StrEnum):
-    """Which length a pixel of many shows."""
+    """Which runqueue length stands for all those that fall into one pixel."""
 
     longest = "longest"
     last = "last"
     peak = "peak"
 
 
-_EPILOG = """Examples:
+_NOTES = """\b
+Kinds of figures:
+  heatmap     threads per runqueue, with episodes, idle CPUs and waiting threads
+  tasks       which task ran on which CPU
+  waits       how long threads waited
+  load        load per runqueue
+  considered  CPUs that load balancing and wakeups looked at
+  worst       the worst episode
 
-  wastedcores figure group-imbalance-buggy -o gi.html
-
-  wastedcores figure trace.txt --kind tasks --from 4.34 --to 4.54 -o who.html
-
-  wastedcores figure a.parquet --against b.parquet --palette paper -o pair.png
-
-heatmap: threads per runqueue, episodes, idle CPUs and waiting threads;
-tasks: who ran where; waits: how long threads waited; load: load per
-runqueue; considered: CPUs that balancing looked at; worst: the worst
-episode. Ending of the file: .html (works offline), .json, or .png
-(needs chromium).
-"""
+The ending of the file decides what is written: .html works offline, .json is Plotly's, .png needs Chromium. A recording
+may name the window and the CPUs of its workload; only these are counted unless --cpus is given."""
 
 
-@app.command(epilog=_EPILOG)
+@app.command(
+    epilog=epilog(
+        "figure group-imbalance-buggy -o gi.html",
+        "figure trace.txt --kind tasks --from 4.34 --to 4.54 -o who.html",
+        "figure a.parquet --against b.parquet --palette paper -o pair.png",
+        notes=_NOTES,
+    )
+)
 def figure(
-    trace: Annotated[Path, typer.Argument(help="Trace file, or a data set's name")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="File to write: .html, .json or .png")],
-    kind: Annotated[Kind, typer.Option(help="What to draw")] = Kind.heatmap,
+    trace: TraceInput,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write: .html, .json or .png."
+        ),
+    ],
+    kind: Annotated[Kind, typer.Option(help="What to draw.")] = Kind.heatmap,
     against: Annotated[
-        Path | None, typer.Option(help="A second trace beside it (heatmap, waits)")
+        Path | None,
+        typer.Option(
+            metavar="TRACE", help="A second trace to draw next to the first (heatmap and waits)."
+        ),
     ] = None,
     start: Annotated[
-        float | None, typer.Option("--from", help="Start in s, as in the trace")
+        float | None, typer.Option("--from", metavar="SECONDS", help="Draw from this time on.")
     ] = None,
-    end: Annotated[float | None, typer.Option("--to", help="End in s, as in the trace")] = None,
-    cpus: Annotated[str, typer.Option(help="Draw and count these CPUs only, e.g. 8-23")] = "",
-    persist: Annotated[
-        str, typer.Option(help="An episode at least this long is persistent")
-    ] = "100ms",
-    palette: Annotated[str, typer.Option(help="safe, or paper: the paper's colours")] = "safe",
+    end: Annotated[
+        float | None, typer.Option("--to", metavar="SECONDS", help="Draw up to this time.")
+    ] = None,
+    cpus: Cpus = None,
+    persist: Persist = "100ms",
+    palette: Annotated[
+        str, typer.Option(metavar="safe|paper", help="The colours; `paper` has those of the paper.")
+    ] = "safe",
     reduce: Annotated[
-        Reduce, typer.Option(help="heatmap: a pixel shows this length of its time")
+        Reduce,
+        typer.Option(help="heatmap: which of the runqueue lengths within a pixel's time it shows."),
     ] = Reduce.longest,
-    cpu: Annotated[int | None, typer.Option(help="considered: on behalf of this CPU")] = None,
-    op: Annotated[str | None, typer.Option(help="considered: by this kernel function")] = None,
-    width: Annotated[int, typer.Option(min=200, max=10_000, help="png: width in pixels")] = 1280,
+    cpu: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="considered: only what was done on behalf of this CPU."),
+    ] = None,
+    op: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="considered: only what this kernel function looked at."),
+    ] = None,
+    width: Annotated[
+        int, typer.Option(metavar="N", min=200, max=10_000, help="png: the width in pixels.")
+    ] = 1280,
 ) -> None:
     """Draw a trace."""
     from wastedcores.analysis.examined import examine
-    from wastedcores.cli._open import open_input
+    from wastedcores.cli._input import open_input
     from wastedcores.figures.theme import palette as known_palette
     from wastedcores.reports.html import write_figure
-    from wastedcores.units import duration_ns
 
     known_palette(palette)
-    _together(kind, against, cpu, op, out, start, end)
+    _refuse_early(kind, against, cpu, op, output, start, end)
     persist_ns = duration_ns(persist, "--persist")
-    run = examine(open_input(trace), persist_ns=persist_ns, cpus=cpus)
-    other = examine(open_input(against), persist_ns=persist_ns, cpus=cpus) if against else None
-    shown = _draw(
-        run,
-        other,
-        kind.value,
-        _window(run, start, end),
-        palette=palette,
-        reduce=reduce.value,
-        cpu=cpu,
-        op=op,
+    run, *others = (
+        examine(open_input(path), persist_ns=persist_ns, cpus=cpus or "")
+        for path in ([trace, against] if against else [trace])
     )
-    write_figure(shown, out, width=width)
-    print(out)
+    window = _window(run, start, end)
+    if kind is Kind.heatmap:
+        drawn = _heatmap(run, others, window, palette, reduce.value)
+    else:
+        drawn = _view(run, others, kind, window, palette, cpu, op)
+    write_figure(drawn, output, width=width)
+    print(output)
 
 
-def _together(
+def _refuse_early(
     kind: Kind,
     against: Path | None,
     cpu: int | None,
     op: str | None,
-    out: Path,
+    output: Path,
     start: float | None,
     end: float | None,
 ) -> None:
-    """What can be refused before a large trace is read."""
-    from wastedcores.cli._plan import check_writable
-    from wastedcores.errors import UsageError
-
+    """Refuse what can be refused before a large trace is read."""
     if against and kind not in (Kind.heatmap, Kind.waits):
-        raise UsageError(f"--against is for heatmap and waits; got --kind {kind.value}")
+        raise UsageError(f"--against is for heatmap and waits; got --kind {kind.value}.")
     if kind is not Kind.considered and (cpu is not None or op):
-        raise UsageError(f"--cpu and --op are for considered; got --kind {kind.value}")
+        raise UsageError(f"--cpu and --op are for considered; got --kind {kind.value}.")
     for option, seconds in (("--from", start), ("--to", end)):
         if seconds is not None and not abs(seconds) < 1e9:
-            raise UsageError(f"{option} {seconds:g}: expected seconds, as in the trace")
-    if out.suffix not in (".html", ".json", ".png"):
-        raise UsageError(f"-o {out}: a figure is written as .html, .json or .png; give such a name")
-    check_writable(out)
+            raise UsageError(f"{option} {seconds:g}: expected seconds, as in the trace.")
+    if output.suffix not in (".html", ".json", ".png"):
+        raise UsageError(
+            f"-o {output}: a figure is written as .html, .json or .png; give such a name."
+        )
+    check_writable(output)
 
 
 def _window(run: Examined, start: float | None, end: float | None) -> tuple[int, int] | None:
@@ -134,34 +158,37 @@ def _window(run: Examined, start: float | None, end: float | None) -> tuple[int,
     )
 
 
-def _draw(
-    run: Examined,
-    other: Examined | None,
-    kind: str,
-    window: tuple[int, int] | None,
-    *,
-    palette: str,
-    reduce: str,
-    cpu: int | None,
-    op: str | None,
-):
-    from wastedcores.figures import views
+def _heatmap(
+    run: Examined, others: list[Examined], window: tuple[int, int] | None, palette: str, reduce: str
+) -> go.Figure:
     from wastedcores.figures.heatmaps import heatmap, side_by_side
     from wastedcores.words.findings import claim, claim_pair
 
-    if kind == "heatmap" and other is not None:
-        title = claim_pair(run, other)
+    if others:
+        title = claim_pair(run, others[0])
         return side_by_side(
-            run.scene, other.scene, palette_name=palette, reduce=reduce, title=title
+            run.scene, others[0].scene, palette_name=palette, reduce=reduce, title=title
         )
-    if kind == "heatmap":
-        return heatmap(run.scene, window, palette_name=palette, reduce=reduce, title=claim(run))
-    if kind == "tasks":
+    return heatmap(run.scene, window, palette_name=palette, reduce=reduce, title=claim(run))
+
+
+def _view(
+    run: Examined,
+    others: list[Examined],
+    kind: Kind,
+    window: tuple[int, int] | None,
+    palette: str,
+    cpu: int | None,
+    op: str | None,
+) -> go.Figure:
+    from wastedcores.figures import views
+
+    if kind is Kind.tasks:
         return views.who_ran(run, window or run.scene.window, palette_name=palette)
-    if kind == "waits":
-        return views.waits(run, other, palette_name=palette)
-    if kind == "load":
+    if kind is Kind.waits:
+        return views.waits(run, others[0] if others else None, palette_name=palette)
+    if kind is Kind.load:
         return views.load(run, window)
-    if kind == "worst":
+    if kind is Kind.worst:
         return views.zoom(run, palette_name=palette)
     return views.looked_at(run, cpu, op, window=window, palette_name=palette)

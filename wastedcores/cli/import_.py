@@ -1,65 +1,72 @@
-"""``wastedcores import``: any trace this package reads, written as our Parquet."""
+"""``wastedcores import``: any trace this package reads, written as Parquet."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastedcores.cli._app import app
-from wastedcores.cli._options import print_json
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, TraceFormat
+from wastedcores.cli._output import parquet_name, print_json
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
     from wastedcores.trace.header import Header
 
-_EPILOG = """Examples:
-
-  wastedcores import trace.txt.xz
-
-  wastedcores import perf.data -o run7.parquet
-
-  wastedcores import trace.txt --topology bulldozer8x8
-
-  perf script --show-lost-events -F +cpu > p.txt; wastedcores import p.txt
-
-The format is found out from the content: ftrace text, trace-cmd report, perf script, perf.data, trace.dat,
-sched_profiler, KUtrace JSON (text plain or .gz, .xz, .zst); SchedLog's rings and systing's Parquet tables by their
-folder. --format is for saying which one you expect.
-"""
+_NOTES = """The format is detected from the content. Known are ftrace text, the output of trace-cmd report and of perf
+script, perf.data, trace.dat, sched_profiler, KUtrace's JSON, the folder of rings that SchedLog writes, and systing's
+folder of Parquet tables. Text may be plain or compressed (.gz, .xz, .zst). Make text from perf.data with
+`perf script --show-lost-events -F +cpu`, so that lost events are seen. The readers of SchedLog, KUtrace and systing have
+only been tested on constructed files, because no real recording was available."""
 
 
-@app.command("import", epilog=_EPILOG)
+@app.command(
+    "import",
+    epilog=epilog(
+        "import trace.txt.xz",
+        "import perf.data -o run7.parquet",
+        "import trace.txt --topology bulldozer8x8",
+        notes=_NOTES,
+    ),
+)
 def import_(
     source: Annotated[
-        Path, typer.Argument(help="Trace file of any format, or a folder of SchedLog or systing")
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A trace file of any format, or a folder of SchedLog or systing."
+        ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Parquet file to write [SOURCE's name .parquet]"),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The Parquet file to write. Default: the name of the source with the ending .parquet.",
+        ),
     ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="Expect this format instead of finding out")
-    ] = None,
+    format: TraceFormat = None,
     topology: Annotated[
         str | None,
         typer.Option(
             "--topology",
             "--machine",
-            help="Machine it was recorded on: a preset's name, or a JSON or YAML file",
+            metavar="NAME|FILE|live",
+            help="The machine on which the trace was recorded: a preset, or a file that describes it.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The header as one JSON object")] = False,
-) -> Any:
-    """Read a trace once and keep it as Parquet: small, fast to open."""
+    as_json: AsJson = False,
+) -> None:
+    """Convert a trace to Parquet, which is small and opens fast."""
     from wastedcores.topology.source import find_machine
     from wastedcores.trace.io import import_trace
 
     machine = None if topology is None else find_machine(topology).machine
     trace = import_trace(
         source,
-        output or default_output(source),
+        output or parquet_name(source),
         format=format,
         machine=None if machine is None else machine.to_dict(),
         cpus=None if machine is None else range(machine.cpus),
@@ -68,21 +75,10 @@ def import_(
     if as_json:
         print_json({"path": str(trace.path), "header": trace.header.model_dump()})
     else:
-        print(describe(trace.path, trace.header))
+        print(_describe(trace.path, trace.header))
 
 
-def default_output(source: Path) -> Path:
-    """``run.txt.xz`` -> ``run.parquet`` in the current folder; another's ``run.parquet`` -> ``run-trace.parquet``."""
-    name = source.name
-    for suffix in (".gz", ".xz", ".zst", ".txt", ".data", ".dat", ".json"):
-        name = name.removesuffix(suffix)
-    if name.endswith(".parquet"):
-        name = name.removesuffix(".parquet") + "-trace"
-    return Path(f"{name or 'trace'}.parquet")
-
-
-def describe(path: Path, header: Header) -> str:
-    """What was imported, for people."""
+def _describe(path: Path, header: Header) -> str:
     events, size = header.events or 0, path.stat().st_size
     span = (header.end_ns or 0) - (header.start_ns or 0)
     lines = [

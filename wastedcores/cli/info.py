@@ -1,34 +1,20 @@
-"""``wastedcores info``: what a trace is, before any judgement."""
+"""``wastedcores info``: the facts about a trace, without any judgement."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-
-from wastedcores.cli._app import app
-from wastedcores.cli._options import print_json
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, TraceFormat, TraceInput
+from wastedcores.cli._output import print_json
 from wastedcores.units import human_ns
 
-_EPILOG = """Examples:
 
-  wastedcores info trace.txt.xz
+@app.command(epilog=epilog("info trace.txt.xz", "info group-imbalance-buggy --json"))
+def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None) -> None:
+    """Show the facts about a trace.
 
-  wastedcores info group-imbalance-buggy --json
-"""
-
-
-@app.command(epilog=_EPILOG)
-def info(
-    trace: Annotated[Path, typer.Argument(help="Trace file, or a data set by name")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
-    format: Annotated[
-        str | None, typer.Option(help="Insist on a format; default: found out by content")
-    ] = None,
-) -> Any:
-    """Say what a trace is: format, machine, interval, kinds, losses."""
-    from wastedcores.cli._open import open_input
+    These are its format, kernel, clock, machine and interval, the number of events of each kind, and lost events.
+    """
+    from wastedcores.cli._input import open_input
 
     opened = open_input(trace, format)
     header, kinds = opened.header, opened.kinds()

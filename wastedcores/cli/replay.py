@@ -3,99 +3,103 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastedcores.cli._app import app
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import (
+    AsJson,
+    MachineName,
+    ScenarioName,
+    Seed,
+    Settings,
+    Until,
+    settings,
+    until_ns,
+)
+from wastedcores.cli._output import check_writable
 
-EPILOG = """Examples:
+if TYPE_CHECKING:
+    from wastedcores.invariant import CheckResult
+    from wastedcores.simulator import Replay
 
-  wastedcores replay group-imbalance --set jobs=500
-
-  wastedcores replay recorded-gc --kernel v4.1+group_construction:patch
-
-  wastedcores replay overload-on-wakeup --kernel core+cache_affinity+power
-
-  wastedcores replay rt-app.json --machine live --until 5
-
-  wastedcores replay missing-domains --seed 7 -o trace.parquet --json
-"""
+_EXIT_CODES = "0 fine, 1 the replay has persistent violations of the invariant, 2 bad use or input."
 
 
-@app.command(epilog=EPILOG)
+@app.command(
+    epilog=epilog(
+        "replay group-imbalance --set jobs=500",
+        "replay recorded-gc --kernel v4.1+group_construction:patch",
+        "replay overload-on-wakeup --kernel core+cache_affinity+power",
+        "replay rt-app.json --machine live --until 5",
+        "replay missing-domains --seed 7 -o trace.parquet --json",
+        exit_codes=_EXIT_CODES,
+    )
+)
 def replay(
-    scenario: Annotated[
-        str, typer.Argument(help="Name (see `wastedcores scenarios`), or an rt-app .json.")
-    ],
+    scenario: ScenarioName,
     kernel: Annotated[
-        str, typer.Option(help="Linux with fixes (v4.1+all_fixes), or a design (core+power).")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Linux with fixes (v4.1+all_fixes), or a scheduler design (core+power).",
+        ),
     ] = "v4.1",
-    machine: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE|live", help="Default: the scenario's own.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of every random draw.", min=0)] = 1,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a parameter: --set jobs=500."),
-    ] = None,
-    until: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Stop after so much simulated time."),
-    ] = None,
+    machine: MachineName = None,
+    seed: Seed = 1,
+    set_: Settings = None,
+    until: Until = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write the trace (Parquet) here."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the trace here, as Parquet."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Replay a scenario; exit 1 if the invariant was broken for long."""
-    from wastedcores.cli._plan import check_writable, planned, settings_of, until_of
+    """Replay a scenario under a kernel's scheduler."""
+    from wastedcores.cli._input import resolve_replay
     from wastedcores.invariant import check
     from wastedcores.simulator import replay_scenario
     from wastedcores.trace.parquet import write_parquet
 
-    given = settings_of(settings)
-    until_ns = until_of(until)
+    given, end_ns = settings(set_), until_ns(until)
     if output is not None:
         check_writable(output)
-    _, on = planned(scenario, [kernel], machine, seed, given)
-    typer.echo(f"replaying {scenario} under {kernel} ...", err=True)
-    r = replay_scenario(scenario, kernel, on, seed, given, until_ns)
-    for note in r.notes:
-        typer.echo(f"wastedcores: note: {note}", err=True)
-    found = check(r.trace)
+    _, on = resolve_replay(scenario, [kernel], machine, seed, given)
+    print(f"replaying {scenario} under {kernel} ...", file=sys.stderr)
+    result = replay_scenario(scenario, kernel, on, seed, given, end_ns)
+    for note in result.notes:
+        print(f"wastedcores: note: {note}", file=sys.stderr)
+    found = check(result.trace)
     if output is not None:
-        write_parquet(r.trace, output)
-        typer.echo(f"wrote {output}", err=True)
+        write_parquet(result.trace, output)
+        print(f"wrote {output}", file=sys.stderr)
     if as_json:
-        typer.echo(json.dumps(r.to_json() | {"invariant": found.to_json()}))
+        print(json.dumps(result.to_json() | {"invariant": found.to_json()}))
     else:
-        _print(r, found)
+        _print(result, found)
     raise typer.Exit(1 if found.verdict == "violations" else 0)
 
 
-def _print(r: object, found: object) -> None:
-    data = r.to_json()  # type: ignore[attr-defined]
-    typer.echo(
-        f"{data['scenario']} under {data['kernel']} on {data['machine']}, seed {data['seed']}"
-    )
-    typer.echo(f"  window       {data['makespan_ns'] / 1e9:.3f} s")
+def _print(result: Replay, found: CheckResult) -> None:
+    data = result.to_json()
+    print(f"{data['scenario']} under {data['kernel']} on {data['machine']}, seed {data['seed']}")
+    print(f"  window       {data['makespan_ns'] / 1e9:.3f} s")
     if data["result"]:
         value = data["result"]["value"]
-        said = "not finished in this time" if value is None else f"{value:.4f}"
-        typer.echo(f"  {data['result']['name']:<12} {said}")
-    typer.echo(f"  busy CPUs    {data['busy_cpus']:.1f}")
-    typer.echo("  by node      " + " ".join(f"{b:.1f}" for b in data["busy_per_node"]))
-    typer.echo(
-        f"  idle while another overloaded  {100 * data['idle_while_overloaded']:.1f} % of the window"
-    )
-    typer.echo(f"  invariant    {found.verdict}")  # type: ignore[attr-defined]
+        shown = "not finished in this time" if value is None else f"{value:.4f}"
+        print(f"  {data['result']['name']:<12} {shown}")
+    print(f"  busy CPUs    {data['busy_cpus']:.1f}")
+    print("  by node      " + " ".join(f"{b:.1f}" for b in data["busy_per_node"]))
+    share = 100 * data["idle_while_overloaded"]
+    print(f"  a CPU was idle while another was overloaded for {share:.1f} % of the window")
+    print(f"  invariant    {found.verdict}")
     for row in data["suggestions"]:
         if row["silent"] < row["asked"]:
             made = row["asked"] - row["silent"]
-            typer.echo(
+            print(
                 f"  {row['module']}: {row['moment']}, {made} suggestions, {row['refused']} refused"
             )
-    typer.echo(f"  {data['events']} engine events in {data['wall_s']:.2f} s")
+    print(f"  {data['events']} engine events in {data['wall_s']:.2f} s")

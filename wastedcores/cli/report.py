@@ -1,4 +1,4 @@
-"""``wastedcores report``: a trace in, a page out."""
+"""``wastedcores report``: from a trace to a page."""
 
 from __future__ import annotations
 
@@ -7,42 +7,48 @@ from typing import Annotated
 
 import typer
 
-from wastedcores.cli._app import app
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import Quiet, Settings, settings
 
-_EPILOG = """Examples:
-
-  wastedcores report trace.txt.xz -o reports/mine
-
-  wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/gi
-
-  wastedcores report perf.txt --set persist=50ms --set cpus=8-23 -o reports/pinned
-
-The folder gets report.html (opens offline), report.ipynb and manifest.json.
-`--parameters` lists what can be set. The path of the page is the last line.
-"""
+_NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
+the path of the page. A recording may name the window and the CPUs of its workload; the report is about these."""
 
 
-@app.command(epilog=_EPILOG)
+@app.command(
+    epilog=epilog(
+        "report trace.txt.xz -o reports/mine",
+        "report group-imbalance-buggy --against group-imbalance-fixed -o reports/gi",
+        "report perf.txt --set persist=50ms --set cpus=8-23 -o reports/pinned",
+        notes=_NOTES,
+    )
+)
 def report(
-    trace: Annotated[str | None, typer.Argument(help="Trace file, or a data set's name")] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the report")] = Path(
-        "reports/report"
-    ),
-    against: Annotated[str, typer.Option(help="A second trace to show beside it")] = "",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the notebook"),
+    trace: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TRACE]",
+            help="A trace (a file or a folder of any format), or a data set's name.",
+        ),
     ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder for the report.")
+    ] = Path("reports/report"),
+    against: Annotated[
+        str, typer.Option(metavar="TRACE", help="A second trace to compare with.")
+    ] = "",
+    set_: Settings = None,
     notebook: Annotated[
-        str, typer.Option(help="Notebook to run: a path, or a bundled one's name")
+        str,
+        typer.Option(
+            metavar="NAME", help="The notebook to run: a path, or the name of a bundled one."
+        ),
     ] = "01_is_my_machine_wasting",
     list_parameters: Annotated[
-        bool, typer.Option("--parameters", help="List the notebook's parameters and stop")
+        bool, typer.Option("--parameters", help="List the notebook's parameters and exit.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress bar")] = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Run the notebook on a trace; write a page that opens offline."""
-    from wastedcores.errors import UsageError
+    """Run a notebook on a trace and write a page that opens offline."""
     from wastedcores.reports.notebook import find_notebook, parameters_of
     from wastedcores.reports.notebook import report as make
 
@@ -50,18 +56,12 @@ def report(
         for name, p in parameters_of(find_notebook(notebook)).items():
             print(f"{name}: {p['type']} = {p['default']}\n    {p['help']}")
         return
-    parameters = {}
-    for text in setting or []:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--set {text!r}: expected NAME=VALUE.")
-        parameters[name.strip()] = value
     made = make(
         trace,
         against=against,
-        out=out,
+        out=output,
         notebook=notebook,
-        parameters=parameters,
+        parameters=settings(set_),
         progress=not quiet,
     )
     print(made.html)

@@ -1,26 +1,15 @@
-"""``wastedcores scenarios``: what can be replayed."""
+"""``wastedcores scenarios``: the workloads that can be replayed by name."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
-import typer
-
-from wastedcores.cli._app import app
-
-EPILOG = """Examples:
-
-  wastedcores scenarios
-
-  wastedcores scenarios --json
-"""
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson
 
 
-@app.command(epilog=EPILOG)
-def scenarios(
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
-) -> None:
+@app.command(epilog=epilog("scenarios", "scenarios --json"))
+def scenarios(as_json: AsJson = False) -> None:
     """List the scenarios, their machines, fixes and parameters."""
     from wastedcores.workload.scenarios import SCENARIOS, as_text
 
@@ -35,12 +24,12 @@ def scenarios(
             }
             for s in SCENARIOS.values()
         ]
-        typer.echo(json.dumps({"schema": "wastedcores.scenarios/1", "scenarios": rows}))
+        print(json.dumps({"schema": "wastedcores.scenarios/1", "scenarios": rows}))
         return
     for s in SCENARIOS.values():
-        typer.echo(s.name)
-        typer.echo(f"  {s.doc}")
-        typer.echo(f"  on {s.machine}" + (f"; cured by {s.fix}" if s.fix else ""))
+        print(s.name)
+        print(f"  {s.doc}")
+        print(f"  on {s.machine}" + (f"; cured by {s.fix}" if s.fix else ""))
         words = [f"{k}={as_text(v)}" for k, v in s.parameters().items()]
         for i in range(0, len(words), 5):
-            typer.echo(("  --set " if i == 0 else "        ") + " ".join(words[i : i + 5]))
+            print(("  --set " if i == 0 else "        ") + " ".join(words[i : i + 5]))

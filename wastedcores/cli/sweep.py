@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -9,89 +10,115 @@ from typing import Annotated, Any
 
 import typer
 
-from wastedcores.cli._app import app
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, Kernels, Quiet, Scheduler, Workers, settings
+from wastedcores.cli._output import check_writable
 
-_EPILOG = """Examples:
-
-  wastedcores sweep recorded-gi --kernel v4.1 --kernel v4.1+all_fixes --seeds 1-20 -o gi.parquet
-
-  wastedcores sweep recorded-db --machine bd-paper-64 --machine bd-paper-16 --set noise_period_ms=10,40 -o db.parquet
-
-  wastedcores sweep recorded-lu --set work_us=100,1000 --scheduler tcp://head:8786 -o lu.parquet
-
-One line a run; a run that failed has its error there. Ctrl-C keeps what is done; the same command goes on.
-Exit code: 0 fine, 2 bad use or a run failed.
-"""
+_NOTES = """The table has one row per run; the row of a run that failed has its error. Ctrl-C keeps the runs that are done,
+and the same command continues from there."""
+_EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
+_AXES = ("scenario", "kernel", "machine", "seed")
+_EXPECTED = "NAME=VALUE[,VALUE...] with a scenario's parameter"
 
 
-@app.command(epilog=_EPILOG)
+@app.command(
+    epilog=epilog(
+        "sweep recorded-gi --kernel v4.1 --kernel v4.1+all_fixes --seeds 1-20 -o gi.parquet",
+        "sweep recorded-db --machine bd-paper-64 --machine bd-paper-16 --set noise_period_ms=10,40 -o db.parquet",
+        "sweep recorded-lu --set work_us=100,1000 --scheduler tcp://head:8786 -o lu.parquet",
+        notes=_NOTES,
+        exit_codes=_EXIT_CODES,
+    )
+)
 def sweep(
     scenarios: Annotated[
-        list[str], typer.Argument(help="Scenarios, as wastedcores scenarios lists")
+        list[str],
+        typer.Argument(metavar="SCENARIO...", help="Scenarios that `wastedcores scenarios` lists."),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The table (Parquet)")],
-    kernel: Annotated[
-        list[str] | None, typer.Option(help="Kernel; several times for several")
-    ] = None,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="The table to write, as Parquet."),
+    ],
+    kernel: Kernels = None,
     machine: Annotated[
-        list[str] | None, typer.Option(help="Machine; several times; default the scenario's own")
-    ] = None,
-    setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=V1,V2,...", help="Parameter and the values to try"),
+        typer.Option(
+            metavar="NAME|FILE|live",
+            help="A machine; may be repeated. Default: the scenario's own.",
+        ),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, e.g. 1-20 or 1,5,9")] = "1-5",
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default one a CPU")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for machines")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress bar")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=V1,V2,...", help="A parameter and the values to try for it."
+        ),
+    ] = None,
+    seeds: Annotated[
+        str, typer.Option(metavar="LIST", help="The seeds, for example 1-20 or 1,5,9.")
+    ] = "1-5",
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Replay every combination of scenario, kernel, machine and seed."""
-    import json
-
-    from wastedcores.cli._plan import check_writable, planned
+    from wastedcores.cli._input import resolve_replay
     from wastedcores.errors import UsageError
     from wastedcores.kernels import KernelModel
     from wastedcores.sweep import SCENARIO_TASK, grid
     from wastedcores.sweep import sweep as run_all
-    from wastedcores.topology.cpulist import parse_cpulist
 
+    parameters = _parameters(set_)
     axes: dict[str, list[Any]] = {
         "scenario": scenarios,
         "kernel": kernel or ["v4.1"],
         "machine": list(machine or [""]),
+        **parameters,
+        "seed": _seeds(seeds),
     }
-    for text in setting or []:
-        name, equals, values = text.partition("=")
-        if not equals or not values or name in axes or name == "seed":
-            raise UsageError(
-                f"--set {text!r}: expected NAME=VALUE[,VALUE...] with a scenario's parameter."
-            )
-        axes[name.strip()] = values.split(",")
-    try:
-        axes["seed"] = parse_cpulist(seeds)
-    except UsageError:
-        axes["seed"] = []
-    if not axes["seed"]:
-        raise UsageError(f"--seeds {seeds!r}: expected seeds such as 1-20 or 1,5,9")
-    check_writable(out, "--out")
-    names = [name for name in axes if name not in ("scenario", "kernel", "machine", "seed")]
-    for chosen in product(scenarios, axes["machine"], *(axes[name] for name in names)):
-        given = dict(zip(names, chosen[2:], strict=True))
-        planned(chosen[0], axes["kernel"], chosen[1] or None, axes["seed"][0], given)
+    check_writable(output)
+    for name, on, *values in product(scenarios, axes["machine"], *parameters.values()):
+        given = dict(zip(parameters, values, strict=True))
+        resolve_replay(name, axes["kernel"], on or None, axes["seed"][0], given)
     for warning in dict.fromkeys(KernelModel.named(k).replay_warning for k in axes["kernel"]):
         if warning:
             print(f"wastedcores: warning: {warning}", file=sys.stderr)
     table = run_all(
-        grid(SCENARIO_TASK, axes), out, workers=workers, scheduler=scheduler, progress=not quiet
+        grid(SCENARIO_TASK, axes), output, workers=workers, scheduler=scheduler, progress=not quiet
     )
     failed = table.filter(table["error"].is_not_null())
     if as_json:
         counts = {"runs": len(table), "failed": len(failed)}
-        print(json.dumps({"schema": "wastedcores.sweep/1", "table": str(out), **counts}))
+        print(json.dumps({"schema": "wastedcores.sweep/1", "table": str(output), **counts}))
     else:
-        print(f"{out}: {len(table)} runs, {len(failed)} failed")
+        print(f"{output}: {len(table)} runs, {len(failed)} failed")
     if len(failed):
         raise UsageError(
-            f"{len(failed)} of {len(table)} runs failed; the first said: {failed['error'][0]}"
+            f"{len(failed)} of {len(table)} runs failed; the first error is: {failed['error'][0]}"
         )
+
+
+def _parameters(texts: list[str] | None) -> dict[str, list[str]]:
+    """Return the values to try by parameter; the error names the text that is wrong."""
+    from wastedcores.errors import UsageError
+
+    parameters: dict[str, list[str]] = {}
+    for text in texts or []:
+        ((name, values),) = settings([text], _EXPECTED).items()
+        if not values or name in parameters or name in _AXES:
+            raise UsageError(f"--set {text!r}: expected {_EXPECTED}, each name once.")
+        parameters[name] = values.split(",")
+    return parameters
+
+
+def _seeds(text: str) -> list[int]:
+    from wastedcores.errors import UsageError
+    from wastedcores.topology.cpulist import parse_cpulist
+
+    try:
+        seeds = parse_cpulist(text)
+    except UsageError:
+        seeds = []
+    if not seeds:
+        raise UsageError(f"--seeds {text!r}: expected seeds such as 1-20 or 1,5,9.")
+    return seeds

@@ -1,4 +1,4 @@
-"""A running collector: started, watched, ended cleanly whatever happens to us."""
+"""The process of a running collector: it is started, watched, and ended cleanly whatever happens to this process."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import IO, Any
 
 from wastedcores.errors import CollectorError
 
-#: bcc compiles for half a second on a quiet machine; a loaded one may take many times as long.
+#: bcc compiles for half a second on a quiet machine and many times as long on a loaded one.
 READY_S = 120.0
 _END_S = 60.0
 
 
-class Ended(Exception):  # noqa: N818 - not an error: somebody wants us to stop
+class Terminated(Exception):  # noqa: N818 - a request to stop is not an error
     """SIGTERM arrived."""
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Within: SIGTERM raises :class:`Ended`, so a capture ends with a complete file."""
+    """Let SIGTERM raise :class:`Terminated` inside the block, so that a capture ends with a complete file."""
 
     def stop(*_: Any) -> None:
-        raise Ended
+        raise Terminated
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -38,7 +38,29 @@ def terminable() -> Iterator[None]:
 
 
 class Collector:
-    """A collector's process. Its standard input is its lifeline: closed, it stops and completes its file."""
+    """A collector's process. When its standard input is closed, it stops and completes its file.
+
+    Parameters
+    ----------
+    command
+        The argument list that runs it.
+    stdout
+        Its standard output, as for :class:`subprocess.Popen`.
+
+    Attributes
+    ----------
+    process
+        The process.
+    ready
+        Set when the collector is recording, or when it has ended.
+    messages
+        The last 50 lines of its standard error.
+
+    Raises
+    ------
+    CollectorError
+        The command cannot be run.
+    """
 
     def __init__(self, command: list[str], stdout: int | IO[bytes]) -> None:
         try:
@@ -50,7 +72,7 @@ class Collector:
                 f"cannot run the collector {command[0]}: {e.strerror}. See: wastedcores doctor."
             ) from e
         self.ready = threading.Event()
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -61,39 +83,38 @@ class Collector:
             if line == "ready":
                 self.ready.set()
             elif line:
-                self.said.append(line)
-                del self.said[:-50]
+                self.messages.append(line)
+                del self.messages[:-50]
         self.ready.set()
 
     def wait_ready(self) -> None:
-        """Return once events are being recorded.
+        """Wait until events are being recorded.
 
         Raises
         ------
         CollectorError
-            The collector gave up; with its own words.
+            The collector gave up, or was not ready in time; the message has its own words.
         """
         if not self.ready.wait(READY_S):
             self.stop()
             raise CollectorError(
-                f"the collector was not ready after {READY_S:.0f} s: {self.words()}"
+                f"the collector was not ready after {READY_S:.0f} s: {self._last_words()}."
             )
         if self.process.poll() is not None:
             raise self.failure()
 
-    def words(self) -> str:
-        """What it last said."""
-        return " ".join(self.said[-6:]) or "it said nothing"
+    def _last_words(self) -> str:
+        return " ".join(self.messages[-6:]).rstrip(".") or "it printed nothing"
 
     def failure(self) -> CollectorError:
-        """The error of a collector that ended badly."""
+        """Return the error that describes a collector which ended badly."""
         self._reader.join(5)
         return CollectorError(
-            f"the collector ended with code {self.process.returncode}: {self.words()}"
+            f"the collector ended with code {self.process.returncode}: {self._last_words()}."
         )
 
     def stop(self) -> int:
-        """End it cleanly: close its input, then terminate, then kill; its exit code."""
+        """End the process cleanly and return its exit code: close its input, then terminate it, then kill it."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()

@@ -1,4 +1,4 @@
-"""``wastedcores check --live``: the online checker's command-line side."""
+"""``wastedcores check --live``: run the online checker and describe what it found."""
 
 from __future__ import annotations
 
@@ -6,53 +6,59 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wastedcores.cli._options import print_json
-from wastedcores.units import duration_ns, human_ns
+from wastedcores.cli._output import print_json
+from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
-    from wastedcores.capture.live import LiveCheck
+    from wastedcores.capture import LiveCheck, LiveOptions
 
 
 def run_live(
-    *,
+    options: LiveOptions,
     seconds: float | None,
-    period: str,
-    persist: str,
-    event_driven: bool,
     output: Path | None,
-    before_s: float,
-    metrics: str | None,
     backend: str,
-    deficit: bool,
-    useless: bool,
     as_json: bool,
 ) -> str:
-    """Check this machine; print what was found; the verdict."""
+    """Check this machine and print the result.
+
+    Parameters
+    ----------
+    options
+        How the checker looks.
+    seconds
+        How long; None: until Ctrl-C.
+    output
+        Folder for the recordings of violations and for a report about the worst of them; None: keep none.
+    backend
+        ``auto``, ``bpf`` or ``tracefs``.
+    as_json
+        Print one JSON object instead of text.
+
+    Returns
+    -------
+    str
+        The verdict: clean, violations or unknown.
+    """
     from wastedcores.capture import live_check
 
     result = live_check(
+        options,
         seconds=seconds,
-        s_ns=duration_ns(period, "-S"),
-        persist_ns=duration_ns(persist, "-M"),
-        event_driven=event_driven,
         output=output,
-        before_s=before_s,
-        metrics=metrics,
         backend=backend,
-        deficit=deficit,
-        useless=useless,
         progress=lambda line: print(line, file=sys.stderr),
     )
     page = _report(result, output) if output is not None else None
     if as_json:
         print_json({**result.to_json(), "report": page})
     else:
-        print(describe(result, page, deficit, useless))
+        print(_describe(result, page))
     return result.verdict
 
 
 def _report(result: LiveCheck, output: Path) -> str | None:
-    """A page about the worst violation, in the folder of its recordings; its path."""
+    """Write a page about the worst violation into the folder of its recordings, and return its path."""
     if not result.confirmed or result.worst is None or result.worst.trace.path is None:
         return None
     from wastedcores.reports.notebook import report
@@ -60,33 +66,31 @@ def _report(result: LiveCheck, output: Path) -> str | None:
     made = report(
         str(result.worst.trace.path),
         out=output / "report",
-        parameters={"persist": f"{result.persist_ns}ns"},
+        parameters={"persist": f"{result.options.persist_ns}ns"},
         progress=False,
     )
     return str(made.html)
 
 
-def describe(
-    result: LiveCheck, page: str | None, deficit: bool = False, useless: bool = False
-) -> str:
-    """The text that a person reads, under 80 columns."""
+def _describe(result: LiveCheck, page: str | None) -> str:
+    options, other = result.options, result.other
     lines = [
         f"this machine: {result.verdict.upper()}",
         "",
         f"  looked         {result.checks:,} times in {result.seconds:.1f} s ({result.backend})",
         f"  suspected      {result.suspected:,}",
-        f"  confirmed      {result.confirmed:,} (lasted {human_ns(result.persist_ns)} or more)",
+        f"  confirmed      {result.confirmed:,} (lasted {human_ns(options.persist_ns)} or more)",
     ]
-    if useless:
+    if options.useless:
         lines.append(
-            f"  balancing      {result.other.get('moves', 0):,} moves, {result.other.get('useless', 0):,} of them to a "
-            "queue at least as loaded"
+            f"  balancing      {other.get('moves', 0):,} moves, {other.get('useless', 0):,} of them to a "
+            "queue that was at least as loaded"
         )
-    if deficit:
-        lines.append(f"  run-delay deficits {result.other.get('deficits', 0):,}")
+    if options.deficit:
+        lines.append(f"  run-delay deficits {other.get('deficits', 0):,}")
     for v in result.violations[:10]:
         lines.append(
-            f"    CPU {v['idle_cpu']} idle beside CPU {v['busy_cpu']} for {v['lasted_ms']} ms and on"
+            f"    CPU {v['idle_cpu']} was idle beside CPU {v['busy_cpu']} for at least {v['lasted_ms']} ms"
         )
     if result.worst is not None:
         lines += [

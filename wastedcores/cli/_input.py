@@ -1,0 +1,84 @@
+"""Resolve what the user named, before anything runs: traces, data sets, scenarios, kernels and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wastedcores.topology.machine import Machine
+    from wastedcores.trace.trace import Trace
+    from wastedcores.workload.scenarios import Scenario
+
+
+def open_input(name: Path, format: str | None = None) -> Trace:
+    """Open the trace file ``name``, or the data set of that name.
+
+    Parameters
+    ----------
+    name
+        A path, or a data set's name.
+    format
+        Read the file as this format; None: detect it.
+
+    Returns
+    -------
+    Trace
+        The opened trace.
+
+    Raises
+    ------
+    TraceFormatError, DatasetError
+        It is neither; the message lists what exists.
+    """
+    from wastedcores.trace.io import open_trace
+
+    if name.exists() or len(name.parts) > 1 or "." in name.name:
+        return open_trace(name) if format is None else open_trace(name, format=format)
+    from wastedcores.trace.datasets import fetch
+
+    return open_trace(fetch(str(name)))
+
+
+def resolve_replay(
+    scenario: str,
+    kernels: Sequence[str],
+    machine: str | None,
+    seed: int,
+    given: dict[str, str],
+) -> tuple[Scenario, Machine]:
+    """Find a scenario and its machine, and refuse every wrong name or value before a replay starts.
+
+    Parameters
+    ----------
+    scenario, kernels, machine
+        Names as typed; ``machine`` None: the scenario's own.
+    seed
+        Seed of all random draws.
+    given
+        Values of the scenario's parameters by name.
+
+    Returns
+    -------
+    tuple
+        The scenario and the machine.
+
+    Raises
+    ------
+    WastedCoresError
+        This cannot be replayed.
+    """
+    from wastedcores.simulator import with_steps
+    from wastedcores.simulator.limits import check_seed
+    from wastedcores.simulator.replay import check_kernel
+    from wastedcores.topology.source import find_machine
+    from wastedcores.workload.scenarios import scenario as find
+
+    found = find(scenario)
+    for kernel in kernels:
+        check_kernel(kernel)
+    check_seed(seed)
+    on = find_machine(found.machine if machine is None else machine).machine
+    with_steps(on, found.workload(on, seed, given).program())
+    return found, on

@@ -1,0 +1,72 @@
+"""How verbs answer: JSON, wrapped text, and the files they write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """Print ``value`` as JSON on one line of standard output."""
+    json.dump(value, sys.stdout, separators=(",", ":"), ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def wrapped(text: str, first: str = "", rest: str = "") -> str:
+    """Wrap a paragraph at the terminal's width.
+
+    Parameters
+    ----------
+    text
+        The paragraph.
+    first, rest
+        What the first line and the other lines begin with.
+
+    Returns
+    -------
+    str
+        The lines.
+    """
+    width = min(shutil.get_terminal_size().columns, 120) - 1
+    return textwrap.fill(
+        text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False
+    )
+
+
+def parquet_name(source: Path) -> Path:
+    """Return the name that ``import`` gives its file, in the current folder.
+
+    ``run.txt.xz`` becomes ``run.parquet``, and another tool's ``run.parquet`` becomes ``run-trace.parquet``.
+    """
+    name = source.name
+    for suffix in (".gz", ".xz", ".zst", ".txt", ".data", ".dat", ".json"):
+        name = name.removesuffix(suffix)
+    if name.endswith(".parquet"):
+        name = name.removesuffix(".parquet") + "-trace"
+    return Path(f"{name or 'trace'}.parquet")
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place for the result before the work is done.
+
+    Raises
+    ------
+    UsageError
+        It is a directory, or lies in a directory that does not exist or is not writable.
+    """
+    from wastedcores.errors import UsageError
+
+    folder, reason = path.parent, ""
+    if path.is_dir():
+        reason = "it is a directory; expected the name of a file"
+    elif not folder.is_dir():
+        reason = f"there is no directory {folder}; make it first"
+    elif not os.access(folder, os.W_OK):
+        reason = f"writing in {folder} is not allowed"
+    if reason:
+        raise UsageError(f"-o {path}: cannot write there, {reason}.")
