@@ -138,7 +138,11 @@ def resolves(dotted: str) -> bool:
 
 @every_file
 def test_mentioned_modules_exist(file):
-    text = "\n".join(line for line in file.read_text().splitlines() if "->" not in line)
+    text = file.read_text()
+    if (
+        file.name == "CHANGELOG.md"
+    ):  # the first column of a table of renamed modules has the old names
+        text = re.sub(r"^\s*\|[^|]*\|", "", text, flags=re.MULTILINE)
     dotted = set(re.findall(r"(?<![\w/.-])wastedcores(?:\.[A-Za-z_]\w*)+(?![\w/-])", text))
     absent = [d for d in dotted - NO_MODULES if not resolves(d)]
     assert not absent, f"{identity(file)} mentions {sorted(absent)}"
