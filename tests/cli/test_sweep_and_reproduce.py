@@ -35,7 +35,7 @@ def wastedcores(*args, cwd):
         (("sweep", "recorded-lu", "-o", "t.parquet", "--seeds", "x-y"), "--seeds"),
         (
             ("sweep", "recorded-lu", "-o", "t.parquet", "--scheduler", "nowhere"),
-            "no Dask scheduler",
+            "No Dask scheduler",
         ),
     ],
 )

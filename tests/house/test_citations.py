@@ -40,7 +40,6 @@ NOT_YET = {
     "docs/recorded-vs-replayed.md",
     "wastedcores/kernels.py",
     "wastedcores/studies/recorded/recordings.py",
-    "wastedcores/sweep/__init__.py",
     "wastedcores/topology/describe.py",
     "wastedcores/topology/lint.py",
     "wastedcores/trace/io.py",

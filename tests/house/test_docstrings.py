@@ -22,7 +22,6 @@ NOT_YET = (
     "wastedcores.runqueues",
     "wastedcores.simulator",
     "wastedcores.studies",
-    "wastedcores.sweep",
     "wastedcores.topology",
     "wastedcores.trace",
     "wastedcores.units",

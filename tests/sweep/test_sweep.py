@@ -169,7 +169,7 @@ def test_sweep__refuses_what_it_cannot_mean(tmp_path, monkeypatch):
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
     with pytest.raises(UsageError, match="columns run, error"):
         quiet([run], tmp_path / "other.parquet")
-    with pytest.raises(UsageError, match="no Dask scheduler"):
+    with pytest.raises(UsageError, match="No Dask scheduler"):
         quiet([run], tmp_path / "u.parquet", scheduler="tcp://127.0.0.1:9")
     assert not (tmp_path / "u.parquet").exists()
 

@@ -202,7 +202,7 @@ def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attem
         Name of the statement in ``lozi2016_claims.csv``.
     reading
         How this project's number is computed.
-    described
+    **described
         Further attributes of :class:`Attempt`; ``kind`` is ``predicted`` unless it is given.
 
     Raises

@@ -81,7 +81,7 @@ def build(kernel: str, seed: int, **how: float) -> Run:
     ----------
     kernel, seed
         Kernel model and seed.
-    how
+    **how
         Further arguments of :func:`wastedcores.studies.replays.make_r`.
     """
     return Run.of(f"{_TASKS}:make_r", kernel=kernel, machine=MACHINE, seed=seed, jobs=JOBS, **how)

@@ -211,7 +211,7 @@ def run(
         Spin limit of a barrier, spread of the work of one interval, and period of the kernel threads on each CPU.
     whole
         Replay the whole run instead of a few seconds of its steady state.
-    options
+    **options
         Further arguments of :func:`wastedcores.studies.replays.spmd`.
     """
     return Run.of(

@@ -92,7 +92,7 @@ def query(
         Key of :data:`WORKLOADS`.
     autogroups
         Whether each container process is in an autogroup of its own.
-    how
+    **how
         Further arguments of :func:`wastedcores.workload.database.resident_pools`.
     """
     return Run.of(

@@ -1,11 +1,11 @@
-"""Many runs into one table: on this machine's CPUs, or on a Dask cluster by its address.
+"""Executes many runs and collects their results in one table, on this machine's CPUs or on a Dask cluster.
 
-A *run* is a task by name (``"package.module:function"``) and its keyword arguments; the task returns a flat dict of
-plain values, one row of the table. Finished runs are kept one file each in ``OUT.runs/`` until the table is written in
-one go, so a sweep that was interrupted goes on where it was; runs that an earlier table holds are not run again either.
-A run is known by its task, its arguments and the code that it runs (``sources.py``): what other code made is done again.
-Every run is in the table exactly once, in the order given, also when a worker died under it. A run that failed is a
-row with its ``error``, and is tried again next time.
+A *run* is the name of a task (``"package.module:function"``) and its keyword arguments. The task returns a flat dict of
+plain values, which becomes one row of the table. Each finished run is kept in a file in ``OUT.runs/`` until the whole
+table is written, so a sweep that was interrupted continues where it stopped. Runs that an earlier table holds are not
+executed again either. A run is identified by its task, its arguments and the code that it executes (``code.py``):
+results of other code are not reused. Every run is in the table exactly once, in the given order, even if a worker died
+while executing it. A run that failed is a row with its ``error``, and is tried again next time.
 """
 
 from wastedcores.sweep.driver import sweep

@@ -1,4 +1,4 @@
-"""Runs on a Dask cluster, by the address of its scheduler."""
+"""Executes runs on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -11,27 +11,45 @@ from wastedcores.errors import UsageError
 from wastedcores.sweep.code import digest
 from wastedcores.sweep.run import Run, Value, execute
 
-#: seconds to wait for a scheduler
+#: how long to wait for a scheduler, in seconds
 CONNECT_S = 10
 
 
 def on_cluster(
     runs: list[Run], address: str
 ) -> Generator[tuple[Run, dict[str, Value]], None, None]:
-    """On a cluster: its scheduler gives a lost worker's runs to another one."""
+    """Execute runs on a cluster, whose scheduler gives the runs of a lost worker to another one.
+
+    Parameters
+    ----------
+    runs
+        What to execute.
+    address
+        Address of the scheduler.
+
+    Yields
+    ------
+    run, row
+        Each run with its row, in the order in which they end. A lost run has a row with an ``error``.
+
+    Raises
+    ------
+    UsageError
+        Dask is not installed, no scheduler answers at the address, or the workers have other code.
+    """
     try:
         from distributed import Client, as_completed
     except ImportError:
         raise UsageError(
-            "--scheduler needs Dask; install it with pip install 'wastedcores[dask]'."
+            "--scheduler needs Dask. Install it with pip install 'wastedcores[dask]'."
         ) from None
     try:
-        # the client of a scheduler that is not there would complain in a thread of its own, too
-        _knock(address)
+        # without a scheduler, the client would also complain from a thread of its own
+        _try_to_connect(address)
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
         raise UsageError(
-            f"no Dask scheduler answers at {address} ({type(e).__name__}); start one with `dask scheduler` and give "
+            f"No Dask scheduler answers at {address} ({type(e).__name__}). Start one with `dask scheduler` and give "
             "the address that it prints."
         ) from None
     try:
@@ -40,8 +58,8 @@ def on_cluster(
         there = {str(v) for v in client.run(_installed, modules, on_error="return").values()}
         if there - {here}:
             raise UsageError(
-                f"the workers at {address} must have the code of here, wastedcores {here}, got "
-                f"{', '.join(sorted(there - {here}))}; install the same there."
+                f"The workers at {address} must have the same code as this machine, wastedcores {here}; they have "
+                f"{', '.join(sorted(there - {here}))}. Install the same version there."
             )
         named = {f"wastedcores-{r.key}-{os.urandom(4).hex()}": r for r in runs}
         futures = [
@@ -61,8 +79,8 @@ def on_cluster(
         client.close()
 
 
-def _knock(address: str) -> None:
-    """Try whether anybody listens at ``tcp://host:port`` or ``tls://host:port``; others are the client's business."""
+def _try_to_connect(address: str) -> None:
+    """Raise OSError if nobody listens at ``tcp://host:port`` or ``tls://host:port``; the client checks other addresses."""
     at = urlsplit(address)
     if at.scheme not in ("tcp", "tls") and "://" in address:
         return
@@ -72,7 +90,7 @@ def _knock(address: str) -> None:
 
 
 def _installed(modules: list[str]) -> str:
-    """Version and code of the tasks, where it is called."""
+    """Return the version and the digests of the tasks' code on the machine where this is called."""
     from wastedcores import __version__ as version
 
     return " ".join([version, *(digest(module) for module in modules)])

@@ -1,6 +1,7 @@
 """A digest of the code that a run executes, so that results of other code are never reused.
 
-Every source file of the package counts but those that only present results: rewording a page replays nothing.
+The digest covers all source files of the package except those that only present results: rewording a page does not make
+any replay necessary.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ PRESENTATION = ("capture", "cli", "figures", "reports", "widgets", "words")
 
 @lru_cache(maxsize=32)
 def digest(module: str) -> str:
-    """Digest of this package's sources and of those of the task's own top-level package.
+    """Return a digest of this package's sources and of those of the task's own top-level package.
 
     Parameters
     ----------
     module
-        Dotted name of the module that has the task.
+        Dotted name of the module that contains the task.
 
     Returns
     -------
     str
-        16 hexadecimal digits; empty if there is no such module here (it may exist on a cluster only).
+        16 hexadecimal digits. It is empty if the module does not exist here; it may exist only on a cluster.
     """
     own = module.partition(".")[0]
     if not _files(own):
@@ -41,7 +42,7 @@ def digest(module: str) -> str:
 
 
 def _files(top: str) -> list[Path]:
-    """Source files of a top-level package or module, in order; empty where there is none."""
+    """Return the sorted source files of a top-level package or module, or nothing if it does not exist."""
     found = find_spec(top)
     if found is None or not found.origin or not Path(found.origin).is_file():
         return []

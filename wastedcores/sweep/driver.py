@@ -1,4 +1,4 @@
-"""Do every run once and write one table."""
+"""Executes every run once and writes one table."""
 
 from __future__ import annotations
 
@@ -27,40 +27,41 @@ def sweep(
     note: Callable[[str], None] | None = None,
     keep: bool = False,
 ) -> pl.DataFrame:
-    """Do every run once and write one Parquet table.
+    """Execute every run once and write one Parquet table.
 
     Parameters
     ----------
     runs
-        What to do, without two equal ones.
+        The runs; no two may be equal.
     out
-        The table. Its runs are not done again if it exists, nor those in ``OUT.runs/``.
+        The table. If it exists, its runs are not executed again, nor are those in ``OUT.runs/``.
     workers
-        Processes on this machine; default one a CPU.
+        Number of processes on this machine; by default one per CPU.
     scheduler
         Address of a Dask scheduler (``tcp://host:8786``) whose workers can import this package.
     progress
-        Show a bar on stderr.
+        Show a progress bar on stderr.
     note
-        Called with remarks, such as how many runs were kept; default prints to stderr.
+        Called with remarks, such as how many runs were kept; by default they are printed to stderr.
     keep
-        Whether other runs of an earlier table stay in the file, if the code of these runs made them.
+        Whether other runs of an earlier table stay in the file if the same code made them.
 
     Returns
     -------
     polars.DataFrame
-        ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, ``error``; one row a run.
+        One row per run: ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, ``error``.
 
     Raises
     ------
     UsageError
-        Two equal runs, no run, no scheduler at the address, or a cluster with another version.
+        There is no run, two runs are equal, no scheduler answers at the address, or the cluster has another version.
     """
     todo = list(runs)
     keys = [r.key for r in todo]
     if not todo or len(set(keys)) != len(keys):
         raise UsageError(
-            "sweep: " + ("two runs are equal; leave one out." if todo else "there is no run.")
+            "sweep: "
+            + ("two runs are equal; leave one of them out." if todo else "there is no run.")
         )
     say = note or (lambda text: print(text, file=sys.stderr))
     store = Store(Path(out))
@@ -68,27 +69,28 @@ def sweep(
     if done:
         say(f"{len(done)} of {len(todo)} runs were done earlier")
     left = [r for r in todo if r.key not in done]
-    engine = (
-        on_cluster(left, scheduler)
-        if scheduler
-        else on_processes(left, workers or os.cpu_count() or 1)
-    )
+    if scheduler:
+        finished = on_cluster(left, scheduler)
+    else:
+        finished = on_processes(left, workers or os.cpu_count() or 1)
     try:
         with _bar(len(todo), len(done), progress) as bar:
             if left:
                 bar.set_description("the first run compiles the engine")
-            for run, row in engine:
+            for run, row in finished:
                 bar.set_description(refresh=False)
-                # a run that comes twice, because its worker was only thought dead, counts once
+                # a run may come twice if its worker was wrongly taken for dead; it counts once
                 if run.key not in done:
                     done[run.key] = row
                     store.keep(run.key, row)
                     bar.update()
     except KeyboardInterrupt:
-        say(f"{len(done)} of {len(todo)} runs are kept in {store.folder}; the same command goes on")
+        say(
+            f"{len(done)} of {len(todo)} runs are kept in {store.folder}; the same command continues"
+        )
         raise
     finally:
-        engine.close()
+        finished.close()
     table = table_of([(r, done[r.key]) for r in todo])
     store.publish(table, others=store.others(todo) if keep else [])
     return table

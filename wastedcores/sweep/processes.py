@@ -1,59 +1,65 @@
-"""Runs on processes of this machine."""
+"""Executes runs in processes of this machine."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Generator, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from contextlib import contextmanager
-from multiprocessing import get_context
+
+from loky import get_reusable_executor
 
 from wastedcores.sweep.run import Run, Value, execute
 
-#: how often a run is given to a new worker when its worker died
+#: how often a run is started before it is given up because its process dies
 LIVES = 3
 
 
 def on_processes(
     runs: list[Run], workers: int
 ) -> Generator[tuple[Run, dict[str, Value]], None, None]:
-    """On processes of this machine; a worker that died costs its run one life.
+    """Execute runs in processes of this machine.
 
-    Only as many runs as workers are handed out at a time: so the runs that were under way when a process died are
-    known, and Ctrl-C has nothing queued to wait for.
+    When a process dies, all runs that were under way lose one life and are started again in new processes. Only as many
+    runs as workers are handed out at a time, so that these runs are known and Ctrl-C has nothing queued to wait for.
+
+    Parameters
+    ----------
+    runs
+        What to execute.
+    workers
+        The number of processes.
+
+    Yields
+    ------
+    run, row
+        Each run once, in the order in which they end, with its row.
     """
     lives = {run.key: LIVES for run in runs}
     waiting = list(reversed(runs))
-    pool: ProcessPoolExecutor | None = None
     under_way: dict[Future, Run] = {}
-    ever = False
+    processes = min(workers, len(runs))
+    pool = None
+    # the first run is executed alone: it compiles the engine, and the other processes find that in the cache
+    allowed = 1
     try:
         while waiting or under_way:
-            if pool is None:
-                pool = ProcessPoolExecutor(
-                    max_workers=min(workers, len(runs)), mp_context=get_context("spawn")
-                )
-            broken = False
-            # the first run alone: it compiles the engine, the other processes find that in the cache
-            most = workers if ever else 1
-            try:
-                while waiting and len(under_way) < most:
-                    run = waiting.pop()
+            while waiting and len(under_way) < allowed:
+                with _no_ctrl_c():  # submitting also starts processes
+                    pool = get_reusable_executor(
+                        processes, timeout=None
+                    )  # a new one if the last one broke
                     try:
-                        with _no_ctrl_c():  # what submits also starts processes
-                            under_way[pool.submit(execute, run.task, run.arguments)] = run
+                        future = pool.submit(execute, waiting[-1].task, waiting[-1].arguments)
                     except BrokenExecutor:
-                        waiting.append(run)
-                        raise
-            except BrokenExecutor:
-                broken = True
+                        continue
+                under_way[future] = waiting.pop()
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                 run = under_way.pop(future)
-                ever = True
+                allowed = workers
                 try:
                     yield run, future.result()
                 except BrokenExecutor:
-                    broken = True
                     lives[run.key] -= 1
                     if lives[run.key]:
                         waiting.append(run)
@@ -62,33 +68,19 @@ def on_processes(
                             run,
                             {"error": f"its worker process died {LIVES} times (out of memory?)"},
                         )
-            if broken:
-                _end(pool)
-                pool = None
     finally:
-        _end(pool)
+        if pool is not None:  # what the processes were doing is done again
+            pool.shutdown(kill_workers=True)
 
 
 @contextmanager
 def _no_ctrl_c() -> Iterator[None]:
-    """Hold Ctrl-C back; processes started meanwhile never see it, from their first instruction on.
+    """Block Ctrl-C; processes that are started meanwhile never see it, from their first instruction on.
 
-    It goes to the whole process group, and the parent decides what happens then.
+    A terminal sends it to the whole process group, and the parent decides what happens then.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end(pool: ProcessPoolExecutor | None) -> None:
-    """Stop the processes at once: what they were doing is done again."""
-    if pool is None:
-        return
-    processes = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join()

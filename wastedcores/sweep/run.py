@@ -1,4 +1,4 @@
-"""One run: a task by name and its arguments, known by them and by the code that it runs."""
+"""A run: the name of a task and its arguments; and the task that replays a scenario."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILES = ("scenario", "machine")
 
 
 def _content(name: str) -> str:
-    """Digest of a file; empty if there is none of that name."""
+    """Return the digest of a file's content, or nothing if there is no file of that name."""
     try:
         facts = os.stat(name)
         return _content_of(name, facts.st_mtime_ns, facts.st_size) if S_ISREG(facts.st_mode) else ""
@@ -38,7 +38,7 @@ def _content(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _content_of(name: str, *version: int) -> str:
-    del version  # reads the file again when it has changed
+    del version  # a changed file is read again
     return hashlib.sha256(Path(name).read_bytes()).hexdigest()
 
 
@@ -51,7 +51,7 @@ class Run:
     task
         ``"package.module:function"``; importable wherever it runs.
     arguments
-        Keyword arguments; plain values (str, int, float, bool, None, or lists of them).
+        Keyword arguments: plain values (str, int, float, bool, None, or lists of them).
     """
 
     task: str
@@ -59,31 +59,58 @@ class Run:
 
     @classmethod
     def of(cls, task: str, **arguments: Any) -> Run:
-        """Make a run from keyword arguments."""
+        """Return a run of a task with these keyword arguments.
+
+        Parameters
+        ----------
+        task
+            ``"package.module:function"``.
+        **arguments
+            Keyword arguments of the task.
+
+        Returns
+        -------
+        Run
+            The run.
+        """
         return cls(task, tuple(arguments.items()))
 
     @property
     def key(self) -> str:
-        """Name of this run: a hash of task, arguments, code, and the content of files that are arguments."""
+        """Hash of the task, its arguments, its code, and the content of files that are arguments; it names the run."""
         files = [_content(str(v)) for name, v in self.arguments if name in _FILES]
         text = json.dumps([self.code, self.task, sorted(self.arguments), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
     def code(self) -> str:
-        """Digest of the code that it runs."""
+        """Digest of the code that the run executes."""
         return digest(self.task.partition(":")[0])
 
 
 def grid(
     task: str, axes: Mapping[str, Sequence[Any]], *, fixed: dict[str, Any] | None = None
 ) -> list[Run]:
-    """All combinations of the axes' values, the last axis running fastest.
+    """Return one run for each combination of the axes' values; the last axis varies fastest.
+
+    Parameters
+    ----------
+    task
+        ``"package.module:function"``.
+    axes
+        Name of an argument -> its values.
+    fixed
+        Arguments that are the same in all runs.
+
+    Returns
+    -------
+    list of Run
+        The runs.
 
     Raises
     ------
     UsageError
-        An axis without a value.
+        An axis has no value.
     """
     for name, values in axes.items():
         if not values:
@@ -98,19 +125,26 @@ def grid(
 def replay_once(
     scenario: str, kernel: str, machine: str, seed: int, **given: Any
 ) -> dict[str, Value]:
-    """One replay of a scenario as a row; an empty ``machine`` is the scenario's own.
+    """Replay a scenario once and return the results as a row.
+
+    Parameters
+    ----------
+    scenario, kernel, machine, seed
+        As for :func:`wastedcores.simulator.replay_scenario`; an empty ``machine`` stands for the scenario's own.
+    **given
+        Parameters of the scenario.
 
     Returns
     -------
     dict
-        ``machine_name``, ``warning`` (what the replay does not model of this kernel, see ``replay_warning``),
+        ``machine_name``, ``warning`` (features of this kernel that the replay does not model, see ``replay_warning``),
         ``result`` and its ``result_name``, ``makespan_ns``, ``busy_cpus``, ``idle_while_overloaded`` (share of the
         window), ``events``, ``wall_s``.
     """
     from wastedcores.simulator import replay_scenario
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ModelWarning)  # in the row instead of once a process
+        warnings.simplefilter("ignore", ModelWarning)  # the row has it
         r = replay_scenario(scenario, kernel, machine or None, seed, given)
     return {
         "machine_name": r.machine.name,
@@ -126,9 +160,19 @@ def replay_once(
 
 
 def execute(task: str, arguments: tuple[tuple[str, Any], ...]) -> dict[str, Value]:
-    """Do one run here; what workers call.
+    """Execute one run in this process.
 
-    An error of ours, or any other, becomes the row's ``error``: the other runs go on.
+    An exception becomes the ``error`` of the row, so that the other runs continue.
+
+    Parameters
+    ----------
+    task, arguments
+        As in :class:`Run`.
+
+    Returns
+    -------
+    dict
+        What the task returned, and ``error``: None or a text.
     """
     module, _, function = task.partition(":")
     try:

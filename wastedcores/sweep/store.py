@@ -1,4 +1,4 @@
-"""Finished runs, kept one file each until the table is written in one go."""
+"""Keeps finished runs, one file each, until the table of all runs is written."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from pathlib import Path
 import polars as pl
 
 from wastedcores.errors import UsageError
+from wastedcores.files import written_whole
 from wastedcores.sweep.run import Run, Value
+
+#: columns that are not results of the task
+_RESERVED = ("run", "code", "error")
 
 
 class Store:
-    """Finished runs, one file each; the table when all are there."""
+    """Finished runs of one sweep: a folder with a file per run, and the table when all have ended."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
         self.folder = out.with_name(out.name + ".runs")
 
     def _earlier(self) -> list[dict[str, Value]]:
-        """Rows of the table as it is, without failed ones."""
+        """Return the rows of the existing table, without failed ones."""
         if not self.out.exists():
             return []
         try:
@@ -38,55 +42,62 @@ class Store:
         return table.filter(pl.col("error").is_null()).to_dicts()
 
     def others(self, runs: Sequence[Run]) -> list[dict[str, Value]]:
-        """Rows of the table that are of other runs, but of the same code."""
+        """Return the rows of the existing table that belong to other runs of the same code."""
         keys, codes = {r.key for r in runs}, {r.code for r in runs}
         return [
             row for row in self._earlier() if row["run"] not in keys and row.get("code") in codes
         ]
 
     def finished(self, keys: set[str]) -> dict[str, dict[str, Value]]:
-        """Rows of those of the keys that need not be run again."""
+        """Return the rows, by key, of those runs that need not be executed again."""
         done = {str(row["run"]): row for row in self._earlier() if row["run"] in keys}
         for path in self.folder.glob("*.json"):
             if path.stem in keys:
                 try:
                     row = json.loads(path.read_text())
-                except ValueError:  # cut off by a full disk: do it again
+                except ValueError:  # a power failure may leave an empty file
                     continue
                 if row.get("error") is None:
                     done[path.stem] = row
         return done
 
     def keep(self, key: str, row: dict[str, Value]) -> None:
-        """Keep a finished run until the table is written."""
+        """Keep a finished run until the table is written.
+
+        Parameters
+        ----------
+        key, row
+            Key and result of the run.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / f"{key}.part"
-        part.write_text(json.dumps(row))
-        part.replace(self.folder / f"{key}.json")
+        with written_whole(self.folder / f"{key}.json") as part:
+            part.write_text(json.dumps(row))
 
     def publish(self, table: pl.DataFrame, others: list[dict[str, Value]]) -> None:
-        """Write the table, with other rows behind it, and take the kept runs away."""
+        """Write the table and remove the kept runs.
+
+        Parameters
+        ----------
+        table
+            The rows of this sweep.
+        others
+            Rows of other runs that the file also keeps, after those of the table.
+        """
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        part = self.out.with_name(self.out.name + ".part")
-        (_frame([*table.to_dicts(), *others]) if others else table).write_parquet(part)
-        part.replace(self.out)
-        for path in self.folder.glob("*"):
-            if path.suffix in (".json", ".part"):
-                path.unlink()
+        with written_whole(self.out) as part:
+            (_frame([*table.to_dicts(), *others]) if others else table).write_parquet(part)
+        for path in self.folder.glob("*.json"):
+            path.unlink()
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
 
-#: columns that are not the task's
-_OURS = ("run", "code", "error")
-
-
 def table_of(results: list[tuple[Run, dict[str, Value]]]) -> pl.DataFrame:
-    """One row a run; columns in the order of first appearance, ``error`` last."""
+    """Return one row per run; the columns are in the order of their first appearance, ``error`` last."""
     rows = []
     for run, row in results:
         given = {k: v for k, v in run.arguments if not isinstance(v, list | tuple | dict)}
-        rest = {k: v for k, v in row.items() if k not in given and k not in _OURS}
+        rest = {k: v for k, v in row.items() if k not in given and k not in _RESERVED}
         rows.append({"run": run.key, "code": run.code, **given, **rest, "error": row.get("error")})
     return _frame(rows)
 
