@@ -1,14 +1,40 @@
-"""The replay in plain Python: the oracle of the compiled engine, and what you extend.
+"""The scheduler of Linux v4.1 in plain Python: the oracle of the compiled engine, and the code to read and to extend.
 
-Slow and simple, written from the model of Linux v4.1 and docs/replay-semantics.md, not from the engine. Every
-decision is a plain function in :class:`Policies`; replace one and run::
+It is slow and simple. It was written from docs/scheduler-model.md and docs/replay-semantics.md, not from the engine, and
+imports nothing of it, so a mistake in one of the two is unlikely to be in the other. Tests replay random machines and
+programs with both and compare every event.
+
+Where to begin: ``schedule.py`` chooses and switches tasks, ``fair.py`` is CFS on one CPU, ``placement.py`` chooses the CPU
+of a waking task, ``nohz.py`` decides when a CPU balances, ``stats.py`` which group and queue it pulls from, and
+``balance.py`` moves the tasks. ``pelt.py`` and ``load.py`` compute the loads that these compare. ``kernel.py`` holds the
+machine's state and its log; ``simulation.py`` handles the events and runs the programs of the tasks.
+
+Functions have the names of the kernel functions that they model, and their docstrings name the file and the version.
+Their parameters have the kernel's names and are not explained again at each function:
+
+======== ============================================================================================================
+k        the :class:`Kernel`: run queues, clock, tunables and log
+rq       the run queue of one CPU (``struct rq``)
+cfs_rq   a queue of entities: the root queue of a CPU, or the queue of a task group on a CPU (``struct cfs_rq``)
+se       a scheduling entity: a task, or a task group on one CPU (``struct sched_entity``)
+p        a task (``struct task_struct``)
+tg       a task group: the root group or an autogroup (``struct task_group``)
+sd       a scheduling domain of one CPU (``struct sched_domain``)
+env      one attempt to balance (``struct lb_env``)
+sim      the :class:`Simulation`
+======== ============================================================================================================
+
+Times are integer ns of simulated time, jiffies are ticks since the machine's time 0, and loads are the kernel's integers
+(1024 for one task of nice 0 that always runs).
+
+Every decision is a plain function in :class:`Policies`. Replace one and run::
 
     k = Kernel(machine, KernelModel.named("v4.1"), domain_events(machine, "v4.1"))
     k.policies.select_idle_sibling = lambda k, p, target: ...
     Simulation(k, program, seed=1).run(until_ns=1_000_000_000)
     k.log
 
-Or write an optimisation module for the core of section 5 of the paper (docs/design-mode.md)::
+You can also write an optimisation module for the core module of section 5 of the paper (docs/design-mode.md)::
 
     class Sticky(Module):
         name = "sticky"
@@ -20,11 +46,11 @@ Or write an optimisation module for the core of section 5 of the paper (docs/des
 """
 
 from wastedcores.simulator.reference.core import REST, Core, Module
-from wastedcores.simulator.reference.kernel import EPOCH_NS, Costs, Event, Kernel, Policies
+from wastedcores.simulator.reference.kernel import EPOCH_NS, Event, Kernel, Policies
 from wastedcores.simulator.reference.modules import SHIPPED
-from wastedcores.simulator.reference.programs import Program, TaskSpec
 from wastedcores.simulator.reference.simulation import Simulation
 from wastedcores.simulator.reference.trace import replay_design, to_trace
+from wastedcores.workload.program import Costs, Program, TaskSpec
 
 __all__ = [
     "EPOCH_NS",

@@ -1,4 +1,4 @@
-"""The integers of CFS: weights, virtual time, PELT decay. Pure functions, no state.
+"""The integer arithmetic of CFS: weights, virtual time, the decay of loads. Pure functions without state.
 
 Source: kernel/sched/sched.h and fair.c, v4.1.
 """
@@ -6,7 +6,7 @@ Source: kernel/sched/sched.h and fair.c, v4.1.
 from __future__ import annotations
 
 NICE_0_LOAD = 1024
-#: weight of a group entity is never below this (kernel/sched/sched.h: MIN_SHARES)
+#: the smallest weight of a group's entity (kernel/sched/sched.h: MIN_SHARES)
 MIN_SHARES = 2
 
 # kernel/sched/sched.h: prio_to_weight[], v4.1; index nice + 20
@@ -29,14 +29,14 @@ _MAX32 = (1 << 32) - 1
 
 
 def inverse_weight(weight: int) -> int:
-    """2^32-1 over ``weight`` as the kernel caches it (fair.c: __update_inv_weight(), v4.1)."""
+    """Return (2^32 - 1) / ``weight`` as the kernel caches it (fair.c: __update_inv_weight(), v4.1)."""
     if weight >= _MAX32:
         return 1
     return _MAX32 // weight if weight else _MAX32
 
 
 def calc_delta(delta: int, weight: int, inv: int) -> int:
-    """``delta * weight / queue weight`` with the kernel's shifts; ``inv`` belongs to the divisor.
+    """Return ``delta * weight / divisor`` with the kernel's shifts; ``inv`` is the inverse weight of the divisor.
 
     fair.c: __calc_delta(), v4.1.
     """
@@ -51,11 +51,11 @@ def calc_delta(delta: int, weight: int, inv: int) -> int:
 
 LOAD_AVG_MAX = 47742
 LOAD_AVG_MAX_N = 345
-_HALF = 23371  # sum of 32 decayed periods: runnable_avg_yN_sum[32]
+_HALF = 23371  # the sum of 32 decayed periods, runnable_avg_yN_sum[32]
 
 
 def _tables() -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """runnable_avg_yN_inv and runnable_avg_yN_sum, rebuilt from y^32 = 1/2 in exact enough fixed point."""
+    """Compute runnable_avg_yN_inv and runnable_avg_yN_sum from y^32 = 1/2 with enough digits to get every entry right."""
     from decimal import Decimal, getcontext
 
     getcontext().prec = 50
@@ -71,7 +71,7 @@ YN_INV, YN_SUM = _tables()
 
 
 def decay_load(value: int, periods: int) -> int:
-    """``value * y^periods`` (fair.c: decay_load(), v4.1)."""
+    """Return ``value * y^periods`` (fair.c: decay_load(), v4.1)."""
     if not periods:
         return value
     if periods > 32 * 63:
@@ -81,7 +81,7 @@ def decay_load(value: int, periods: int) -> int:
 
 
 def contribution(periods: int) -> int:
-    """Sum of ``periods`` full periods of 1024, decayed (fair.c: __compute_runnable_contrib(), v4.1)."""
+    """Return the decayed sum of ``periods`` full periods of 1024 (fair.c: __compute_runnable_contrib(), v4.1)."""
     if periods <= 32:
         return YN_SUM[periods]
     if periods >= LOAD_AVG_MAX_N:

@@ -1,4 +1,4 @@
-"""load_balance(): who balances, and what moves tasks.
+"""load_balance(): which CPU balances, and how tasks are moved.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 and 5.6.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wastedcores.simulator.reference.domains import SchedDomain
     from wastedcores.simulator.reference.kernel import Kernel
 
-#: a level whose tasks are all pinned is tried ever more rarely up to this interval in ms
+#: the longest interval, in ms, between attempts at a level whose tasks are all pinned
 MAX_PINNED_INTERVAL = 512
 
 
@@ -30,9 +30,10 @@ MAX_PINNED_INTERVAL = 512
 
 
 def should_we_balance(k: Kernel, env: Env) -> bool:
-    """The designated CPU of the local group only; new-idle always (should_we_balance(), v4.1).
+    """Tell whether this CPU may balance for its group (should_we_balance(), v4.1).
 
-    The published group-construction patch answers yes for everybody (paper 3.2 does not say so).
+    Only the designated CPU may: the first idle CPU of the group's balance mask, or the mask's first CPU if none is idle. A
+    newly idle CPU always may. The published group construction patch lets every CPU balance (paper 3.2 does not say so).
     """
     if k.model.every_cpu_balances or env.idle == NEWLY_IDLE:
         return True
@@ -48,17 +49,17 @@ def should_we_balance(k: Kernel, env: Env) -> bool:
 
 
 def task_hot(k: Kernel, env: Env, p: Task) -> bool:
-    """task_hot(), v4.1."""
+    """Tell whether ``p`` ran so recently that its cache is probably still warm (task_hot(), v4.1)."""
     q = p.se.cfs_rq
     if k.rqs[env.dst_cpu].nr_running and (q.next is p.se or q.last is p.se):
         return True
-    # load_balance() did not update the clock of the source before Linux 4.11, so a task that did not run since that CPU
-    # last looked at its clock stays as hot as it was then, to the next tick if nothing else happens there
+    # before Linux 4.11 load_balance() did not update the clock of the source: a task that has not run since that clock was
+    # last updated stays as hot as it was then, until the next tick if nothing else happens on that CPU
     return k.rqs[env.src_cpu].clock_ns - p.se.exec_start < MIGRATION_COST_NS
 
 
 def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:
-    """can_migrate_task(), v4.1."""
+    """Tell whether ``p`` may be moved to the CPU that pulls; note if only its affinity forbids it (can_migrate_task(), v4.1)."""
     if env.dst_cpu not in p.allowed:
         env.some_pinned = True
         if env.dst_grpmask is None or env.dst_pinned:
@@ -76,14 +77,14 @@ def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:
 
 
 def detach_task(k: Kernel, env: Env, p: Task) -> None:
-    """detach_task(), v4.1."""
+    """Take ``p`` off the source queue (detach_task(), v4.1)."""
     src = k.rqs[env.src_cpu]
     fair.dequeue_task(k, src, p, sleep=False)
     k.set_task_cpu(p, env.dst_cpu)
 
 
 def detach_tasks(k: Kernel, env: Env) -> list[Task]:
-    """Take tasks off the source until the imbalance is gone (detach_tasks(), v4.1; CONFIG_PREEMPT off)."""
+    """Take tasks off the source queue until the imbalance is gone (detach_tasks(), v4.1; CONFIG_PREEMPT off)."""
     tasks = k.rqs[env.src_cpu].cfs_tasks
     detached: list[Task] = []
     if env.imbalance <= 0:
@@ -113,13 +114,13 @@ def detach_tasks(k: Kernel, env: Env) -> list[Task]:
 
 
 def attach_task(k: Kernel, rq: Rq, p: Task) -> None:
-    """attach_task(), v4.1."""
+    """Put a detached task on a run queue (attach_task(), v4.1)."""
     fair.enqueue_task(k, rq, p)
     k.check_preempt_curr(rq, p)
 
 
 def detach_one_task(k: Kernel, env: Env) -> Task | None:
-    """detach_one_task(), v4.1."""
+    """Take one task off the source queue, for active balance (detach_one_task(), v4.1)."""
     for p in list(k.rqs[env.src_cpu].cfs_tasks):
         if can_migrate_task(k, env, p):
             detach_task(k, env, p)
@@ -135,8 +136,8 @@ def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, 
 
     Returns
     -------
-    moved, continue_balancing
-        Tasks moved, and whether the levels above may go on in this pass.
+    tuple of int and bool
+        The number of tasks moved, and ``continue_balancing``: whether this pass may go on with the levels above.
     """
     mask = None if idle == NEWLY_IDLE else frozenset(sd.groups[0].cpus)
     env = Env(sd, cpu, idle, set(k.active), mask)
@@ -166,7 +167,7 @@ def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, 
 
 
 def _pull(k: Kernel, env: Env, src: Rq) -> tuple[int, bool]:
-    """The moving part; second value: all tasks of ``src`` were pinned, so redo without it."""
+    """Move tasks from ``src``; the second value tells that all its tasks were pinned, so another queue has to be tried."""
     env.src_cpu = src.cpu
     moved = 0
     if src.nr_running <= 1:
@@ -194,19 +195,20 @@ def _pull(k: Kernel, env: Env, src: Rq) -> tuple[int, bool]:
 
 
 def _out_balanced(env: Env) -> int:
+    """Leave load_balance() because there is nothing to pull (label out_balanced)."""
     if env.sd.parent is not None:
         env.sd.parent.groups[0].sgc.imbalance = False
     return _back_off(env)
 
 
 def _back_off(env: Env) -> int:
-    """out_all_pinned: try less often."""
+    """Leave load_balance() and balance less often (label out_all_pinned)."""
     env.sd.nr_balance_failed = 0
     return _longer_interval(env)
 
 
 def _longer_interval(env: Env) -> int:
-    """out_one_pinned."""
+    """Double the interval of the level, up to its limit (label out_one_pinned)."""
     sd = env.sd
     if (env.all_pinned and sd.balance_interval < MAX_PINNED_INTERVAL) or (
         sd.balance_interval < sd.max_interval
@@ -216,7 +218,7 @@ def _longer_interval(env: Env) -> int:
 
 
 def need_active_balance(k: Kernel, env: Env) -> bool:
-    """need_active_balance(), v4.1; no ASYM_PACKING on x86."""
+    """Tell whether the running task has to be moved (need_active_balance(), v4.1; x86 has no ASYM_PACKING)."""
     src, dst = k.rqs[env.src_cpu], k.rqs[env.dst_cpu]
     if (
         env.idle != NOT_IDLE
@@ -229,7 +231,7 @@ def need_active_balance(k: Kernel, env: Env) -> bool:
 
 
 def _finish(k: Kernel, env: Env, cpu: int, src: Rq, moved: int) -> int:
-    """After the moving part: failure counter, active balance, interval."""
+    """Finish load_balance(): update the failure counter, start an active balance if needed, set the interval."""
     sd = env.sd
     active = False
     if moved:
@@ -240,7 +242,7 @@ def _finish(k: Kernel, env: Env, cpu: int, src: Rq, moved: int) -> int:
         if env.idle != NEWLY_IDLE:
             sd.nr_balance_failed += 1
         if need_active_balance(k, env):
-            if cpu not in k.allowed_of(src.curr):
+            if cpu not in src.curr.allowed:
                 env.all_pinned = True
                 k.count_balance(sd, env.idle, "pinned")
                 return _longer_interval(env)
@@ -258,7 +260,10 @@ def _finish(k: Kernel, env: Env, cpu: int, src: Rq, moved: int) -> int:
 
 
 def active_load_balance(k: Kernel, src: Rq) -> None:
-    """What the stopper does (active_load_balance_cpu_stop(), v4.1); it counts in nr_running itself."""
+    """Move one task to ``push_cpu``, in the migration thread, which itself counts in nr_running.
+
+    active_load_balance_cpu_stop(), v4.1.
+    """
     target = src.push_cpu
     moved = None
     if src.nr_running > 1:

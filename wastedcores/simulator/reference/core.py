@@ -1,10 +1,10 @@
-"""The core module of a design: it keeps every core busy and asks optimisation modules for their opinion (paper, section 5).
+"""The core module of a design: it keeps every core busy and asks optimisation modules for suggestions (paper, section 5).
 
-The rule it keeps: after every event, no CPU is idle while a thread waits that may run there. It acts at four moments:
-a thread becomes runnable (:meth:`Core.place`), a CPU runs out of work (:meth:`Core.pull`), a CPU ticks
-(:meth:`Core.tick`), and a thread began to wait while a CPU idles (:meth:`Core.settle`). At each it asks its modules in
-order and takes the first suggestion that keeps the rule; every other one is refused and logged. docs/design-mode.md has
-the whole; wastedcores/simulator/engine/design follows the same text.
+It keeps one rule: after every event, no CPU is idle while a thread waits that may run there. It acts at four moments: a
+thread becomes runnable (:meth:`Core.place`), a CPU runs out of work (:meth:`Core.pull`), a CPU ticks
+(:meth:`Core.tick`), or a thread has begun to wait while a CPU is idle (:meth:`Core.settle`). At each moment it asks its
+modules in order and takes the first suggestion that keeps the rule. All other suggestions are refused and logged.
+docs/design-mode.md describes all of it; wastedcores/simulator/engine/design follows the same text.
 """
 
 from __future__ import annotations
@@ -19,29 +19,72 @@ from wastedcores.simulator.reference.state import Rq, Task
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.kernel import Kernel
 
-#: what a module may suggest to a CPU that ran out of work: stay idle
+#: the suggestion of a module that a CPU without work should stay idle
 REST = -2
-#: why a suggestion was refused
+#: the reasons for which a suggestion is refused
 WASTEFUL = "a core would stay idle"
 IMPOSSIBLE = "not possible"
 
 
 class Module:
-    """An optimisation module: three questions it may have an opinion on; None: no opinion.
+    """An optimisation module. It may answer any of three questions; the answer None means that it has no opinion.
 
-    Subclass it, answer one question, and give it to ``Kernel(..., modules=[YourModule()])``.
+    Subclass it, override one method, and pass an instance to ``Kernel(..., modules=[YourModule()])``.
     """
 
     name = "module"
 
     def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
-        """Where should ``p`` run, which was on ``p.cpu``? ``why``: wakeup, fork, exec or handover."""
+        """Suggest the CPU on which a task that becomes runnable should run.
+
+        Parameters
+        ----------
+        k
+            The kernel.
+        p
+            The task; ``p.cpu`` is the CPU on which it ran last.
+        waker_cpu
+            The CPU on which it is woken or forked.
+        why
+            ``wakeup``, ``fork``, ``exec`` or ``handover``.
+
+        Returns
+        -------
+        int or None
+            A CPU; None for no opinion.
+        """
 
     def suggest_source(self, k: Kernel, cpu: int) -> int | None:
-        """``cpu`` ran out of work and a thread waits elsewhere: take one from which CPU? :data:`REST`: stay idle."""
+        """Suggest the CPU from which a CPU without work should take a thread, when threads wait elsewhere.
+
+        Parameters
+        ----------
+        k
+            The kernel.
+        cpu
+            The CPU that ran out of work.
+
+        Returns
+        -------
+        int or None
+            A CPU; :data:`REST` to stay idle; None for no opinion.
+        """
 
     def suggest_pull(self, k: Kernel, cpu: int) -> int | None:
-        """``cpu`` ticks: should it take a waiting thread, and from which CPU?"""
+        """Suggest the CPU from which a busy CPU should take a waiting thread at its tick.
+
+        Parameters
+        ----------
+        k
+            The kernel.
+        cpu
+            The CPU that ticks.
+
+        Returns
+        -------
+        int or None
+            A CPU; None for no opinion.
+        """
 
 
 class Core:
@@ -50,16 +93,16 @@ class Core:
     Parameters
     ----------
     modules
-        In the order in which they are asked.
+        Optimisation modules, in the order in which they are asked.
     near
-        Per CPU all CPUs, itself first: those of its core, its LLC, its node, then by distance; see :func:`nearness`.
+        For each CPU all CPUs, ordered by nearness: itself, its core, its LLC, its node, then the other nodes by distance.
 
     Attributes
     ----------
     counts
-        (module, moment, ``silent`` | ``taken`` | ``refused``) -> how often.
+        Number of suggestions by module, moment, and ``silent``, ``taken`` or ``refused``.
     sync
-        Whether the wake-up in progress is one whose waker is about to sleep.
+        The wakeup in progress is a synchronous one: the waker is about to sleep.
     """
 
     def __init__(self, modules: Sequence[Module], near: list[list[int]]) -> None:
@@ -71,23 +114,23 @@ class Core:
 
     @staticmethod
     def is_idle(k: Kernel, cpu: int) -> bool:
-        """Whether the CPU is up and its runqueue empty."""
+        """Tell whether a CPU is online and its run queue is empty."""
         return cpu in k.active and k.rqs[cpu].nr_running == 0
 
     def is_free(self, k: Kernel, p: Task, cpu: int) -> bool:
-        """Whether ``p`` would run on ``cpu`` at once: it is idle, or ``p`` runs there alone already (exec)."""
+        """Tell whether ``p`` would run on a CPU at once: the CPU is idle, or ``p`` runs there alone (exec)."""
         rq = k.rqs[cpu]
         return self.is_idle(k, cpu) or (rq.curr is p and rq.nr_running == 1)
 
     def nearest_free(self, k: Kernel, p: Task) -> int:
-        """The free CPU nearest to where ``p`` was, -1 if there is none."""
+        """Return the free CPU nearest to the last CPU of ``p``, or -1 if no CPU is free for it."""
         for cpu in self.near[p.cpu]:
             if cpu in p.allowed and self.is_free(k, p, cpu):
                 return cpu
         return -1
 
     def shortest_queue(self, k: Kernel, p: Task) -> int:
-        """The CPU with the shortest queue where ``p`` may run, the nearest of equals; -1 if there is none."""
+        """Return the CPU with the shortest queue on which ``p`` may run, of equal ones the nearest, or -1."""
         best = -1
         for cpu in self.near[p.cpu]:
             if (
@@ -100,7 +143,7 @@ class Core:
 
     @staticmethod
     def waiting_thread(k: Kernel, src: int, cpu: int) -> Task | None:
-        """Of the threads that wait on ``src`` and may run on ``cpu``, the one that is there longest."""
+        """Return the thread that has waited longest on ``src`` and may run on ``cpu``, or None."""
         rq = k.rqs[src]
         if rq.nr_running < 2 or src == cpu:
             return None
@@ -112,7 +155,7 @@ class Core:
     # --- the moments --------------------------------------------------------------------------------------------------
 
     def place(self, k: Kernel, p: Task, why: str, waker_cpu: int, free: int) -> int:
-        """Choose a CPU for ``p``; ``free`` is the nearest free CPU or -1. Only without one may it wait."""
+        """Choose a CPU for ``p``; ``free`` is the nearest free CPU or -1. Only if no CPU is free may ``p`` have to wait."""
         for module in self.modules:
             cpu = module.suggest_cpu(k, p, waker_cpu, why)
             if cpu is None:
@@ -131,13 +174,13 @@ class Core:
     def select_task_rq(
         self, k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool
     ) -> int:
-        """A thread becomes runnable; signature of ``Policies.select_task_rq``."""
+        """Choose a CPU for a task that becomes runnable; the parameters are those of ``Kernel.select_task_rq``."""
         self.sync = sync
         why = "wakeup" if flag == "wake" else flag
         return self.place(k, p, why, cpu, self.nearest_free(k, p))
 
     def pull(self, k: Kernel, rq: Rq) -> bool:
-        """``rq`` ran out of work: take a waiting thread; True if it has one now."""
+        """Take a waiting thread for a CPU that ran out of work; return True if it has a thread now."""
         rq.idle_stamp = k.now_ns
         src, p = -1, None
         if rq.cpu in k.active:
@@ -165,7 +208,7 @@ class Core:
         return True
 
     def tick(self, k: Kernel, rq: Rq) -> None:
-        """A busy CPU ticks: even queues out if a module says so."""
+        """Take a waiting thread at the tick of a busy CPU if a module suggests it."""
         nohz.update_blocked_averages(k, rq)
         for module in self.modules:
             src = module.suggest_pull(k, rq.cpu)
@@ -180,10 +223,11 @@ class Core:
             self._refuse(k, module, "periodic", IMPOSSIBLE, rq.cpu, src, -1)
 
     def settle(self, k: Kernel) -> None:
-        """After an event: hand over every thread that waits although a CPU is idle where it may run.
+        """Hand over every thread that waits although a CPU on which it may run is idle.
 
-        That happens when a thread was preempted that may run elsewhere than its neighbours on the queue, when a CPU
-        came online, or when a thread had to leave a CPU it may not use any more.
+        This is called after each event. Such a thread exists after a preemption, if the preempted thread may run on CPUs
+        on which its neighbours on the queue may not run. It also exists after a CPU came online, and after a thread had to
+        leave a CPU that it may no longer use.
         """
         if not any(self.is_idle(k, rq.cpu) for rq in k.rqs):
             return
@@ -201,11 +245,13 @@ class Core:
     # --- what it does -------------------------------------------------------------------------------------------------
 
     def _waiting(self, k: Kernel, src: int, cpu: int) -> Task | None:
+        """Find a thread as :meth:`waiting_thread` does, on a CPU that a module named and that need not exist."""
         if not 0 <= src < len(k.rqs):
             return None
         return self.waiting_thread(k, src, cpu)
 
     def _move(self, k: Kernel, p: Task, dst: Rq, op: str) -> None:
+        """Move a queued thread to another CPU and log it."""
         src = p.cpu
         k.log_op = op
         fair.dequeue_task(k, k.rqs[src], p, sleep=False)
@@ -216,6 +262,7 @@ class Core:
     def _refuse(
         self, k: Kernel, module: Module, why: str, reason: str, cpu: int, src: int, pid: int
     ) -> None:
+        """Count and log a refused suggestion."""
         self.counts[module.name, why, "refused"] += 1
         exists = range(len(k.rqs))
         k.emit(

@@ -1,4 +1,4 @@
-"""The mutable side of sched_domains: what balancing remembers per CPU and level, and per sched_group_capacity."""
+"""The mutable part of sched_domains: the state of balancing per CPU and level, and per sched_group_capacity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FLAGS = {
 
 @dataclass(eq=False, repr=False)
 class GroupCapacity:
-    """struct sched_group_capacity: shared by all groups that are keyed by the same CPU and level."""
+    """A sched_group_capacity, which all groups with the same key (level and CPU) share."""
 
     capacity: int
     imbalance: bool = False
@@ -44,7 +44,7 @@ class SchedGroup:
 
 @dataclass(eq=False, repr=False)
 class SchedDomain:
-    """A sched_domain of one CPU."""
+    """A sched_domain of one CPU; intervals are in ms, times of the last balance in jiffies."""
 
     cpu: int
     level: int
@@ -76,14 +76,19 @@ class SchedDomain:
 
 
 def runtime_domains(domains: Domains, last_balance: int) -> list[list[SchedDomain]]:
-    """Per CPU its domains, innermost first, with fresh balance state.
+    """Make the domains of every CPU with fresh balancing state.
 
     Parameters
     ----------
     domains
-        What the kernel would build.
+        The domains that the kernel would build.
     last_balance
-        Jiffies at which the levels count as just balanced.
+        The jiffy at which every level counts as balanced.
+
+    Returns
+    -------
+    list of list of SchedDomain
+        For each CPU its domains, innermost first.
     """
     shared: dict[tuple[int, int], GroupCapacity] = {}
     out: list[list[SchedDomain]] = []

@@ -1,7 +1,7 @@
 """CFS on one CPU: enqueue, dequeue, pick, tick, preemption (kernel/sched/fair.c, v4.1).
 
-Every function takes the kernel ``k`` (:class:`wastedcores.simulator.reference.kernel.Kernel`) first where it needs the clock, the
-tunables or the log. The clock of a run queue is the simulated time.
+Functions that need the clock, the tunables or the log take the kernel ``k`` first. Here the clock of a run queue is always
+the simulated time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NR_LATENCY = 8
 
 
 def calc_delta_fair(delta: int, se: Entity) -> int:
-    """Real time to the virtual time of ``se``."""
+    """Convert real time into the virtual time of ``se`` (calc_delta_fair(), v4.1)."""
     if se.weight == NICE_0_LOAD:
         return delta
     return calc_delta(delta, NICE_0_LOAD, se.inv)
 
 
 def update_curr(k: Kernel, cfs_rq: CfsRq) -> None:
-    """Charge the running entity (update_curr())."""
+    """Charge the running entity for the time since it was last charged (update_curr(), v4.1)."""
     curr = cfs_rq.curr
     if curr is None:
         return
@@ -41,7 +41,7 @@ def update_curr(k: Kernel, cfs_rq: CfsRq) -> None:
 
 
 def update_min_vruntime(cfs_rq: CfsRq) -> None:
-    """update_min_vruntime(): monotonic."""
+    """Advance the queue's min_vruntime, which never goes back (update_min_vruntime(), v4.1)."""
     v = cfs_rq.min_vruntime
     if cfs_rq.curr is not None:
         v = cfs_rq.curr.vruntime
@@ -55,14 +55,17 @@ def update_min_vruntime(cfs_rq: CfsRq) -> None:
 
 
 def sched_period(k: Kernel, nr_running: int) -> int:
-    """__sched_period()."""
+    """Return the time in which every runnable entity should run once (__sched_period(), v4.1)."""
     if nr_running > NR_LATENCY:
         return nr_running * k.min_granularity_ns
     return k.latency_ns
 
 
 def sched_slice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
-    """Wall-clock slice of ``se``; the period counts the tasks of its own queue only (sched_slice())."""
+    """Return the real time for which ``se`` may run in one period (sched_slice(), v4.1).
+
+    The period counts the entities of its own queue only.
+    """
     slice_ns = sched_period(k, cfs_rq.nr_running + (not se.on_rq))
     for level in se.levels():
         weight = level.cfs_rq.weight
@@ -73,7 +76,7 @@ def sched_slice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
 
 
 def sched_vslice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
-    """sched_vslice()."""
+    """Return the slice of ``se`` in its virtual time (sched_vslice(), v4.1)."""
     return calc_delta_fair(sched_slice(k, cfs_rq, se), se)
 
 
@@ -81,7 +84,7 @@ def sched_vslice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
 
 
 def place_entity(k: Kernel, cfs_rq: CfsRq, se: Entity, initial: bool) -> None:
-    """Virtual time of a new or waking entity (place_entity(), START_DEBIT and GENTLE_FAIR_SLEEPERS on)."""
+    """Set the virtual time of a new or waking entity (place_entity(), v4.1; START_DEBIT and GENTLE_FAIR_SLEEPERS on)."""
     v = cfs_rq.min_vruntime
     if initial:
         v += sched_vslice(k, cfs_rq, se)
@@ -91,7 +94,7 @@ def place_entity(k: Kernel, cfs_rq: CfsRq, se: Entity, initial: bool) -> None:
 
 
 def account_enqueue(cfs_rq: CfsRq, se: Entity) -> None:
-    """account_entity_enqueue(): tasks go to the head of rq->cfs_tasks."""
+    """Add the weight of ``se`` to its queue; a task goes to the head of rq->cfs_tasks (account_entity_enqueue(), v4.1)."""
     cfs_rq.weight += se.weight
     if se.parent is None:
         cfs_rq.rq.load_weight += se.weight
@@ -101,7 +104,7 @@ def account_enqueue(cfs_rq: CfsRq, se: Entity) -> None:
 
 
 def account_dequeue(cfs_rq: CfsRq, se: Entity) -> None:
-    """account_entity_dequeue()."""
+    """Take the weight of ``se`` off its queue (account_entity_dequeue(), v4.1)."""
     cfs_rq.weight -= se.weight
     if se.parent is None:
         cfs_rq.rq.load_weight -= se.weight
@@ -111,7 +114,7 @@ def account_dequeue(cfs_rq: CfsRq, se: Entity) -> None:
 
 
 def update_cfs_shares(k: Kernel, cfs_rq: CfsRq) -> None:
-    """Give the entity of this group queue its weight for the group's present spread (update_cfs_shares())."""
+    """Set the weight of a group's entity to its CPU's present part of the group (update_cfs_shares(), v4.1)."""
     se = cfs_rq.tg.se[cfs_rq.rq.cpu]
     if se is None:
         return
@@ -127,7 +130,7 @@ def update_cfs_shares(k: Kernel, cfs_rq: CfsRq) -> None:
 
 
 def enqueue_entity(k: Kernel, se: Entity, wakeup: bool, waking: bool) -> None:
-    """enqueue_entity(): flags ENQUEUE_WAKEUP and ENQUEUE_WAKING."""
+    """Put an entity on its queue; the flags are ENQUEUE_WAKEUP and ENQUEUE_WAKING (enqueue_entity(), v4.1)."""
     cfs_rq = se.cfs_rq
     if not wakeup or waking:
         se.vruntime += cfs_rq.min_vruntime
@@ -145,7 +148,7 @@ def enqueue_entity(k: Kernel, se: Entity, wakeup: bool, waking: bool) -> None:
 
 
 def dequeue_entity(k: Kernel, se: Entity, sleep: bool) -> None:
-    """dequeue_entity(): flag DEQUEUE_SLEEP."""
+    """Take an entity off its queue; the flag is DEQUEUE_SLEEP (dequeue_entity(), v4.1)."""
     cfs_rq = se.cfs_rq
     update_curr(k, cfs_rq)
     pelt.dequeue_load_avg(se, k.now_ns, sleep)
@@ -161,7 +164,7 @@ def dequeue_entity(k: Kernel, se: Entity, sleep: bool) -> None:
 
 
 def enqueue_task(k: Kernel, rq: Rq, p: Task, wakeup: bool = False, waking: bool = False) -> None:
-    """enqueue_task(), enqueue_task_fair() and add_nr_running()."""
+    """Put a task, and its group's entity if needed, on a run queue (enqueue_task() and enqueue_task_fair(), v4.1)."""
     rq.clock_ns = k.now_ns
     levels = p.se.levels()
     i = 0
@@ -179,7 +182,7 @@ def enqueue_task(k: Kernel, rq: Rq, p: Task, wakeup: bool = False, waking: bool 
 
 
 def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool) -> None:
-    """dequeue_task(), dequeue_task_fair() and sub_nr_running()."""
+    """Take a task, and its group's entity if it was the last, off a run queue (dequeue_task_fair(), v4.1)."""
     rq.clock_ns = k.now_ns
     levels = p.se.levels()
     task_sleep = sleep
@@ -190,7 +193,7 @@ def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool) -> None:
         se.cfs_rq.h_nr_running -= 1
         i += 1
         if se.cfs_rq.weight:
-            # others remain in the group: prefer to go on with it
+            # other tasks of the group remain: prefer to continue with the group
             if task_sleep and se.parent is not None:
                 set_buddy(se.parent, "next")
             break
@@ -206,13 +209,13 @@ def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool) -> None:
 
 
 def set_buddy(se: Entity, which: str) -> None:
-    """set_next_buddy() and set_last_buddy(): mark on every level."""
+    """Mark an entity as buddy on every level (set_next_buddy(), set_last_buddy() and set_skip_buddy(), v4.1)."""
     for level in se.levels():
         setattr(level.cfs_rq, which, level)
 
 
 def clear_buddies(se: Entity) -> None:
-    """clear_buddies(): each mark is followed up as long as the levels carry it."""
+    """Remove the buddy marks of an entity, each upwards for as long as the levels carry it (clear_buddies(), v4.1)."""
     for which in ("last", "next", "skip"):
         for level in se.levels():
             if getattr(level.cfs_rq, which) is not level:
@@ -221,7 +224,11 @@ def clear_buddies(se: Entity) -> None:
 
 
 def wakeup_preempt_entity(k: Kernel, curr: Entity, se: Entity) -> int:
-    """-1: ``se`` is not behind; 0: behind by less than the granularity; 1: preempt (wakeup_preempt_entity())."""
+    """Compare virtual times (wakeup_preempt_entity(), v4.1).
+
+    Return -1 if ``se`` has not run less than ``curr``, 0 if it has run less but not by the wakeup granularity, and 1 if it
+    should preempt ``curr``.
+    """
     vdiff = curr.vruntime - se.vruntime
     if vdiff <= 0:
         return -1
@@ -229,7 +236,7 @@ def wakeup_preempt_entity(k: Kernel, curr: Entity, se: Entity) -> int:
 
 
 def pick_next_entity(k: Kernel, cfs_rq: CfsRq, curr: Entity | None) -> Entity:
-    """pick_next_entity()."""
+    """Choose the next entity: the leftmost one, or a buddy that is not unfair to it (pick_next_entity(), v4.1)."""
     left = cfs_rq.tree[0] if cfs_rq.tree else None
     if left is None or (curr is not None and curr.vruntime < left.vruntime):
         left = curr
@@ -254,7 +261,7 @@ def pick_next_entity(k: Kernel, cfs_rq: CfsRq, curr: Entity | None) -> Entity:
 
 
 def set_next_entity(k: Kernel, cfs_rq: CfsRq, se: Entity) -> None:
-    """set_next_entity()."""
+    """Take the chosen entity out of the tree and make it the running one (set_next_entity(), v4.1)."""
     if se.on_rq:
         cfs_rq.remove(se)
         pelt.update_entity_load_avg(se, k.now_ns, True)
@@ -264,7 +271,7 @@ def set_next_entity(k: Kernel, cfs_rq: CfsRq, se: Entity) -> None:
 
 
 def put_prev_entity(k: Kernel, cfs_rq: CfsRq, prev: Entity) -> None:
-    """put_prev_entity()."""
+    """Put the entity that ran back into the tree if it is still runnable (put_prev_entity(), v4.1)."""
     if prev.on_rq:
         update_curr(k, cfs_rq)
         cfs_rq.insert(prev)
@@ -273,13 +280,13 @@ def put_prev_entity(k: Kernel, cfs_rq: CfsRq, prev: Entity) -> None:
 
 
 def put_prev_task(k: Kernel, prev: Task) -> None:
-    """put_prev_task_fair()."""
+    """Put back a task that ran, on every level (put_prev_task_fair(), v4.1)."""
     for se in prev.se.levels():
         put_prev_entity(k, se.cfs_rq, se)
 
 
 def task_tick(k: Kernel, rq: Rq, curr: Task) -> None:
-    """task_tick_fair(), entity_tick()."""
+    """Charge the running task at a tick and preempt it if its slice is over (task_tick_fair() and entity_tick(), v4.1)."""
     for se in curr.se.levels():
         cfs_rq = se.cfs_rq
         update_curr(k, cfs_rq)
@@ -291,7 +298,10 @@ def task_tick(k: Kernel, rq: Rq, curr: Task) -> None:
 
 
 def check_preempt_tick(k: Kernel, rq: Rq, cfs_rq: CfsRq, curr: Entity) -> None:
-    """check_preempt_tick(): the slice is only tested at ticks, hence 12 ms quanta for a 9 or 12 ms slice."""
+    """Preempt the running entity if it ran longer than its slice (check_preempt_tick(), v4.1).
+
+    The slice is only tested at ticks, so slices of 9 ms and of 12 ms both give quanta of 12 ms.
+    """
     ideal = sched_slice(k, cfs_rq, curr)
     ran = curr.sum_exec - curr.prev_sum_exec
     if ran > ideal:
@@ -306,7 +316,10 @@ def check_preempt_tick(k: Kernel, rq: Rq, cfs_rq: CfsRq, curr: Entity) -> None:
 
 
 def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
-    """check_preempt_wakeup(): all tasks are SCHED_NORMAL here."""
+    """Preempt the running task if a woken one has run sufficiently less (check_preempt_wakeup(), v4.1).
+
+    All tasks are SCHED_NORMAL here.
+    """
     curr = rq.curr
     if curr is p:
         return
@@ -314,7 +327,7 @@ def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
     if rq.need_resched:
         return
     se, pse = curr.se, p.se
-    # find_matching_se(): bring both to one queue
+    # find_matching_se(): go up to the queue that both share
     a, b = se.levels(), pse.levels()
     while len(a) > len(b):
         a.pop(0)
@@ -337,7 +350,7 @@ def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
 
 
 def init_task_runnable_average(k: Kernel, p: Task) -> None:
-    """A new task counts as fully loaded at once (init_task_runnable_average(), v4.1)."""
+    """Let a new task count as fully loaded from the start (init_task_runnable_average(), v4.1)."""
     slice_us = sched_slice(k, p.se.cfs_rq, p.se) >> 10
     p.se.runnable_sum = p.se.running_sum = slice_us
     p.se.avg_period = slice_us
@@ -345,7 +358,7 @@ def init_task_runnable_average(k: Kernel, p: Task) -> None:
 
 
 def migrate_task(p: Task) -> None:
-    """Leave the old CPU's blocked load to it (migrate_task_rq_fair(), v4.1); called before the CPU changes."""
+    """Take a sleeping task's load off its old CPU before the CPU changes (migrate_task_rq_fair(), v4.1)."""
     se = p.se
     if se.decay_count:
         cfs_rq = se.cfs_rq
@@ -355,7 +368,7 @@ def migrate_task(p: Task) -> None:
 
 
 def set_task_rq(p: Task, cpu: int) -> None:
-    """Point the entity at its group's queue on ``cpu`` (set_task_rq())."""
+    """Attach the task's entity to its group's queue on ``cpu`` (set_task_rq(), v4.1)."""
     p.cpu = cpu
     p.se.cfs_rq = p.tg.cfs_rq[cpu]
     p.se.parent = p.tg.se[cpu]

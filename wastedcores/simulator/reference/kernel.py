@@ -1,6 +1,6 @@
-"""One simulated kernel: run queues, clock, future events, log; what :mod:`replay` drives.
+"""The state of one simulated kernel: run queues, clock, future events, log. :mod:`simulation` drives it.
 
-The order of events and the machine's constants are those of docs/replay-semantics.md.
+The order of events and the machine's constants follow docs/replay-semantics.md.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ EPOCH_NS = 4_000_000_000
 
 @dataclass
 class Policies:
-    """The decisions that can be replaced: assign your own function with the same signature.
+    """The decisions that can be replaced: assign a function of your own with the same signature.
 
-    Each takes the :class:`Kernel` first; the defaults are Linux v4.1.
+    Each function takes the :class:`Kernel` first. The defaults are those of Linux v4.1.
     """
 
     select_task_rq: Callable[..., int] = placement.select_task_rq_fair
@@ -44,7 +44,7 @@ class Policies:
 
 @dataclass(frozen=True)
 class Event:
-    """One row of the trace; names as in wastedcores.trace.schema."""
+    """One event of the log; kinds and columns have the names of :mod:`wastedcores.trace.schema`."""
 
     ts_ns: int
     kind: str
@@ -52,22 +52,22 @@ class Event:
 
 
 class Kernel:
-    """State of the scheduler of one machine.
+    """The state of the scheduler of one machine.
 
     Parameters
     ----------
     machine, model
-        What to simulate.
+        The machine and the kernel to simulate.
     trees
-        Domains at boot and after each hotplug step, as ``domain_events`` gives them.
+        Domains at boot and after each hotplug step, as ``domain_events`` returns them.
     costs
-        Machine constants.
+        Machine constants; None for the defaults.
     policies
-        Decisions; None: those of v4.1.
+        Decisions; None for those of v4.1.
     considered
-        Log which CPUs each decision looked at.
+        Log the CPUs that each decision examined.
     modules
-        Of a design: optimisation modules, your own or names of shipped ones, instead of those of ``model``.
+        For a design: optimisation modules, your own or names of shipped ones, instead of those of ``model``.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class Kernel:
             Task(c + 1, f"migration/{c}", root, frozenset([c]), cpu=c, state="R")
             for c in range(machine.cpus)
         ]
-        #: None in history mode, where Linux decides
+        #: the core module of a design; None where Linux decides
         self.core: Core | None = None
         if model.modules is not None:
             self.core = make_core(self, model.modules if modules is None else modules)
             self.policies.select_task_rq = self.core.select_task_rq
-        #: called after every choice of a task: (rq, previous, chosen)
+        #: called after every choice of a task, with the run queue, the previous task and the chosen one
         self.on_switch: Callable[[Rq, Task, Task], None] = lambda rq, prev, task: None
 
     @staticmethod
@@ -135,7 +135,7 @@ class Kernel:
         return rq
 
     def add_group(self, name: str, shares: int) -> TaskGroup:
-        """Make an autogroup: a queue and an entity on every CPU (init_tg_cfs_entry(), v4.1)."""
+        """Make an autogroup, with a queue and an entity on every CPU (init_tg_cfs_entry(), v4.1)."""
         tg = TaskGroup(name, shares)
         for rq in self.rqs:
             q = CfsRq(rq, tg)
@@ -148,7 +148,7 @@ class Kernel:
 
     @property
     def design(self) -> Core:
-        """The core module, for the modules it asks."""
+        """The core module, for the optimisation modules that it asks."""
         assert self.core is not None
         return self.core
 
@@ -160,7 +160,7 @@ class Kernel:
         return self.now_ns // self.tick_ns
 
     def update_tunables(self) -> None:
-        """Tunables follow the number of CPUs online (fair.c: get_update_sysctl_factor(), v4.1)."""
+        """Scale the tunables with the number of online CPUs (fair.c: get_update_sysctl_factor(), v4.1)."""
         factor = min(len(self.active), 8).bit_length()
         self.latency_ns = 6_000_000 * factor
         self.min_granularity_ns = 750_000 * factor
@@ -170,7 +170,17 @@ class Kernel:
     # --- future events ------------------------------------------------------------------------------------------------
 
     def push(self, time_ns: int, kind: str, subject: Any) -> None:
-        """Plan an event; a pending one of the same kind and subject is replaced (a RESCHED: kept)."""
+        """Plan an event. It replaces a pending one of the same kind and subject, but a pending RESCHED stays.
+
+        Parameters
+        ----------
+        time_ns
+            When the event happens.
+        kind
+            ``START``, ``TIMER``, ``TICK``, ``RUN``, ``RESCHED``, ``TTWU``, ``KICK``, ``SOFTIRQ``, ``STOP`` or ``HOTPLUG``.
+        subject
+            A task for START and TIMER, the number of a step for HOTPLUG, otherwise a CPU.
+        """
         key = (kind, subject)
         if kind == "RESCHED" and key in self._pending:
             return
@@ -179,11 +189,11 @@ class Kernel:
         self._seq += 1
 
     def cancel(self, kind: str, subject: Any) -> None:
-        """Forget a planned event."""
+        """Cancel a planned event; there need not be one."""
         self._pending.pop((kind, subject), None)
 
     def pop(self) -> tuple[int, str, Any] | None:
-        """Next event that still holds."""
+        """Remove and return the next event that was not cancelled; None if there is none."""
         while self._queue:
             time_ns, seq, kind, subject = heapq.heappop(self._queue)
             if self._pending.get((kind, subject)) == seq:
@@ -192,49 +202,66 @@ class Kernel:
         return None
 
     def start_tick(self, cpu: int) -> None:
-        """Plan the CPU's next tick: each CPU has its own phase inside a jiffy."""
+        """Plan the next tick of a CPU; each CPU has its own phase within a jiffy."""
         phase = cpu * self.costs.skew_ns
         periods = (self.now_ns - phase) // self.tick_ns + 1
         self.push(periods * self.tick_ns + phase, "TICK", cpu)
 
     def start_stopper(self, src: Rq) -> None:
-        """stop_one_cpu_nowait() for active balance."""
+        """Ask the migration thread of ``src`` for an active balance (stop_one_cpu_nowait())."""
         self.log_balance(src.push_cpu, src.cpu, "active", 0)
         self.push(self.now_ns + self.costs.ipi_ns, "STOP", src.cpu)
 
     # --- log ----------------------------------------------------------------------------------------------------------
 
     def emit(self, kind: str, **columns: Any) -> None:
-        """Append a trace event."""
+        """Append an event to the log."""
         self.log.append(Event(self.now_ns - EPOCH_NS, kind, tuple(columns.items())))
 
     def log_considered(
         self, cpu: int, cpus: list[int], op: str, level: int, pid: int | None = None
     ) -> None:
-        """Which CPUs a decision looked at (paper 4.2)."""
+        """Log the CPUs that a decision examined (paper 4.2), if ``considered`` is on.
+
+        Parameters
+        ----------
+        cpu
+            The CPU that the decision is for.
+        cpus
+            The CPUs that were examined.
+        op
+            The kernel function that examined them.
+        level
+            The domain's entry of the level table.
+        pid
+            The task that is placed, if any.
+        """
         if self.considered:
             self.emit(
                 "considered", cpu=cpu, src_cpu=self.cpu, op=op, cpu_mask=tuple(cpus), value=level, pid=pid
             )  # fmt: skip
 
     def log_balance(self, cpu: int, src: int, op: str, moved: int) -> None:
-        """A pull that moved something, or an active balance that was started (moved = 0)."""
+        """Log a pull that moved tasks, or (``moved`` = 0) the start of an active balance; ``op`` is the moment."""
         self.emit("balance", cpu=cpu, src_cpu=src, op=op, value=moved)
 
     def log_weight(self, rq: Rq) -> None:
-        """rq->load.weight, when it differs from the last one logged."""
+        """Log ``rq->load.weight`` if it differs from the value logged last."""
         if rq.load_weight != self._logged_weight[rq.cpu]:
             self._logged_weight[rq.cpu] = rq.load_weight
             self.emit("load", cpu=rq.cpu, value=rq.load_weight)
 
     def count_balance(self, sd: SchedDomain, idle: str, result: str) -> None:
-        """Count a load_balance() call by level index, kind of idleness and result."""
+        """Count a call of load_balance() by the domain's level, the kind of idleness and the result."""
         self.balance_calls[sd.level, idle, result] += 1
 
     # --- run queues ---------------------------------------------------------------------------------------------------
 
     def add_nr_running(self, rq: Rq, n: int) -> None:
-        """add_nr_running(), sub_nr_running(): two tasks on one CPU make the machine worth balancing."""
+        """Change ``rq->nr_running`` by ``n`` and log it (add_nr_running() and sub_nr_running(), v4.1).
+
+        Two tasks on one CPU set ``overload``, without which newidle balancing does not try anything.
+        """
         self.log_weight(rq)
         before = rq.nr_running
         rq.nr_running += n
@@ -243,16 +270,16 @@ class Kernel:
         self.emit("nr_running", cpu=rq.cpu, nr_running=rq.nr_running)
 
     def idle_cpu(self, cpu: int) -> bool:
-        """idle_cpu(), v4.1."""
+        """Tell whether a CPU runs its idle task and no task is queued or being woken there (idle_cpu(), v4.1)."""
         rq = self.rqs[cpu]
         return rq.curr is rq.idle_task and rq.nr_running == 0 and not rq.wake_list
 
     def current(self, cpu: int) -> Task:
-        """Whoever runs there; the idle task has weight 0 and belongs to the root group."""
+        """Return the task that runs on a CPU; the idle task has weight 0 and belongs to the root group."""
         return self.rqs[cpu].curr
 
     def resched(self, rq: Rq) -> None:
-        """resched_curr(), v4.1: another CPU gets an IPI."""
+        """Ask a CPU to call schedule(); another CPU gets an IPI (resched_curr(), v4.1)."""
         if rq.need_resched:
             return
         rq.need_resched = True
@@ -260,7 +287,10 @@ class Kernel:
             self.push(self.now_ns + self.costs.ipi_ns, "RESCHED", rq.cpu)
 
     def check_preempt_curr(self, rq: Rq, p: Task) -> None:
-        """check_preempt_curr(), v4.1: idle always gives way, the stopper never."""
+        """Preempt the running task if the new task ``p`` should run first (check_preempt_curr(), v4.1).
+
+        The idle task is always preempted, the migration thread never.
+        """
         if rq.stopper:
             return
         if rq.curr is rq.idle_task:
@@ -268,19 +298,34 @@ class Kernel:
         else:
             fair.check_preempt_wakeup(self, rq, p)
 
-    def allowed_of(self, task: Task) -> frozenset[int]:
-        """Affinity of whoever runs; idle and stopper are bound to their CPU."""
-        return task.allowed
-
     def set_task_cpu(self, p: Task, cpu: int) -> None:
-        """set_task_cpu(), v4.1."""
+        """Move a task that is not queued to a CPU (set_task_cpu(), v4.1)."""
         if p.cpu != cpu:
             self.emit("migrate", pid=p.pid, cpu=cpu, src_cpu=p.cpu, op=self.log_op)
             fair.migrate_task(p)
         fair.set_task_rq(p, cpu)
 
     def select_task_rq(self, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool) -> int:
-        """select_task_rq() and select_fallback_rq(), core.c, v4.1."""
+        """Choose a CPU for a task (select_task_rq() and select_fallback_rq(), core.c, v4.1).
+
+        Parameters
+        ----------
+        p
+            The task.
+        prev_cpu
+            The CPU on which it ran last.
+        flag
+            ``wake``, ``fork`` or ``exec``.
+        cpu
+            The CPU on which this is executed.
+        sync
+            The waker is about to sleep.
+
+        Returns
+        -------
+        int
+            An online CPU on which the task may run.
+        """
         target = prev_cpu
         if len(p.allowed) > 1:
             target = self.policies.select_task_rq(self, p, prev_cpu, flag, cpu, sync)
@@ -289,7 +334,13 @@ class Kernel:
         return self.fallback_cpu(p)
 
     def fallback_cpu(self, p: Task) -> int:
-        """First allowed CPU of the task's node that is up, else the first allowed one that is up."""
+        """Return the first online CPU of the task's node on which it may run, or else the first one of all nodes.
+
+        Raises
+        ------
+        WorkloadError
+            The task may run on no online CPU.
+        """
         possible = sorted(p.allowed & self.active)
         if not possible:
             raise WorkloadError(
@@ -303,7 +354,10 @@ class Kernel:
     # --- domains ------------------------------------------------------------------------------------------------------
 
     def attach_domains(self, domains: Domains, last_balance: int) -> None:
-        """Replace every CPU's domains (build_sched_domains() and update_top_cache_domain(), v4.1)."""
+        """Replace the domains of every CPU (build_sched_domains() and update_top_cache_domain(), v4.1).
+
+        Every level counts as balanced at jiffy ``last_balance``.
+        """
         for rq, own in zip(self.rqs, runtime_domains(domains, last_balance), strict=True):
             rq.sd = own
             shared = [sd for sd in own if sd.has("SHARE_PKG_RESOURCES")]
@@ -322,12 +376,15 @@ class Kernel:
             nohz.set_cpu_sd_state_idle(self, rq)
 
     def sd_busy(self, cpu: int) -> SchedDomain | None:
-        """The level above the last-level cache."""
+        """Return the domain above the last-level cache, if there is one (update_top_cache_domain(), v4.1)."""
         own, depth = self.rqs[cpu].sd, self.llc_depth[cpu]
         return own[depth] if 0 < depth < len(own) else None
 
     def update_group_capacity(self, sd: SchedDomain, cpu: int, building: bool = False) -> None:
-        """Capacity of the CPU's own group at a level (update_group_capacity(), update_cpu_capacity(), v4.1)."""
+        """Update the capacity of a CPU's own group (update_group_capacity() and update_cpu_capacity(), v4.1).
+
+        ``building`` is true while the domains are being built.
+        """
         sgc = sd.groups[0].sgc
         jiffies = -(-sd.balance_interval * 1_000_000 // self.tick_ns)
         sgc.next_update = self.jiffies + min(max(jiffies, 1), self.max_balance_interval)

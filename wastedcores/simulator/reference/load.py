@@ -1,4 +1,4 @@
-"""The loads the balancer compares (kernel/sched/fair.c and proc.c, v4.1)."""
+"""The loads that the balancer compares (kernel/sched/fair.c and proc.c, v4.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def update_cpu_load(rq: Rq, load: int, pending: int) -> None:
-    """Shift the five running averages by ``pending`` ticks (proc.c: __update_cpu_load(), v4.1)."""
+    """Move the five running averages on by ``pending`` ticks (proc.c: __update_cpu_load(), v4.1)."""
     rq.cpu_load[0] = load
     for i in range(1, 5):
         old = decay_missed(rq.cpu_load[i], pending - 1, i)
@@ -23,29 +23,29 @@ def update_cpu_load(rq: Rq, load: int, pending: int) -> None:
 
 
 def weighted_cpuload(rq: Rq) -> int:
-    """weighted_cpuload(): queued entities only, no blocked load."""
+    """Return the load of the queued entities, without blocked load (weighted_cpuload(), v4.1)."""
     return rq.cfs.runnable_load_avg
 
 
 def source_load(rq: Rq, index: int) -> int:
-    """Low guess at the load of a CPU we might take from; index t reads cpu_load[t-1] (source_load(), LB_BIAS)."""
+    """Return a low estimate of the load of a CPU to take from; index t reads cpu_load[t - 1] (source_load(), LB_BIAS)."""
     total = weighted_cpuload(rq)
     return min(rq.cpu_load[index - 1], total) if index else total
 
 
 def target_load(rq: Rq, index: int) -> int:
-    """High guess at the load of a CPU we might give to (target_load(), LB_BIAS)."""
+    """Return a high estimate of the load of a CPU to give to (target_load(), LB_BIAS)."""
     total = weighted_cpuload(rq)
     return max(rq.cpu_load[index - 1], total) if index else total
 
 
 def cpu_avg_load_per_task(rq: Rq) -> int:
-    """cpu_avg_load_per_task()."""
+    """Return the mean load of a task on the run queue (cpu_avg_load_per_task(), v4.1)."""
     return rq.cfs.runnable_load_avg // rq.cfs.h_nr_running if rq.cfs.h_nr_running else 0
 
 
 def get_cpu_usage(rq: Rq) -> int:
-    """Utilization of a CPU in units of its capacity (get_cpu_usage(), v4.1)."""
+    """Return the utilization of a CPU in units of its capacity (get_cpu_usage(), v4.1)."""
     usage = rq.cfs.utilization_load_avg
     if usage >= 1024:
         return rq.cpu_capacity_orig
@@ -53,7 +53,7 @@ def get_cpu_usage(rq: Rq) -> int:
 
 
 def update_h_load(k: Kernel, cfs_rq: CfsRq) -> None:
-    """Load of a queue seen from the root, recomputed once per jiffy (update_cfs_rq_h_load())."""
+    """Recompute, once per jiffy, the load of a queue as seen from the root queue (update_cfs_rq_h_load(), v4.1)."""
     if cfs_rq.last_h_load_update == k.jiffies:
         return
     path = []
@@ -76,14 +76,17 @@ def update_h_load(k: Kernel, cfs_rq: CfsRq) -> None:
 
 
 def task_h_load(k: Kernel, p: Task) -> int:
-    """What moving ``p`` would take from its CPU's load (task_h_load())."""
+    """Return the load that moving ``p`` would take from its CPU (task_h_load(), v4.1)."""
     cfs_rq = p.se.cfs_rq
     update_h_load(k, cfs_rq)
     return p.se.load_avg_contrib * cfs_rq.h_load // (cfs_rq.runnable_load_avg + 1)
 
 
 def effective_load(tg: TaskGroup, cpu: int, wl: int, wg: int) -> int:
-    """How the CPU's load changes if weight ``wl`` joins ``tg`` there (effective_load(), v4.1)."""
+    """Return the change of a CPU's load if a task of weight ``wl`` joins ``tg`` there (effective_load(), v4.1).
+
+    ``wg`` is the change of the weight of the whole group.
+    """
     if tg.se[cpu] is None:
         return wl
     se = tg.se[cpu]
@@ -105,5 +108,5 @@ def effective_load(tg: TaskGroup, cpu: int, wl: int, wg: int) -> int:
 
 
 def _quotient(a: int, b: int) -> int:
-    """C division: towards zero."""
+    """Divide as C does, rounding towards zero."""
     return a // b if a >= 0 else -(-a // b)

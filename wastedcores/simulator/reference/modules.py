@@ -1,7 +1,7 @@
-"""The optimisation modules that come with the workbench, one class each (names: wastedcores.kernels.MODULES).
+"""The optimisation modules that wastedcores ships, one class each (their names are in wastedcores.kernels.MODULES).
 
-Some are wise, some are wrong in the way Linux was: the core refuses what would leave a core idle, so none can do harm.
-The compiled ones, wastedcores/simulator/engine/design/modules_jit.py, say the same.
+Some are sensible and some have the bugs of Linux. None can do harm, because the core refuses every suggestion that would
+leave a core idle. The compiled modules in wastedcores/simulator/engine/design/modules_jit.py make the same suggestions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 
 def busy_on_node(k: Kernel, node: int) -> int:
-    """CPUs of a node whose runqueue is not empty."""
+    """Return the number of CPUs of a node whose run queue is not empty."""
     return sum(rq.nr_running > 0 and k.machine.node_of_cpu[rq.cpu] == node for rq in k.rqs)
 
 
 def nearest(k: Kernel, p: Task, start: int, node: int, idle: bool) -> int | None:
-    """Of a node's CPUs where ``p`` may run, seen from ``start``: the nearest idle one, or the shortest queue."""
+    """Return a CPU of a node on which ``p`` may run, or None if there is none.
+
+    It is the idle CPU nearest to ``start`` if ``idle`` is true, else the CPU with the shortest queue.
+    """
     best = None
     for cpu in k.design.near[start]:
         if k.machine.node_of_cpu[cpu] != node or cpu not in p.allowed or cpu not in k.active:
@@ -37,22 +40,22 @@ def nearest(k: Kernel, p: Task, start: int, node: int, idle: bool) -> int | None
 
 
 class CacheAffinity(Module):
-    """A cache affinity module "might suggest waking up a thread on a core where it recently ran" (paper, section 5)."""
+    """A module that "might suggest waking up a thread on a core where it recently ran" (paper, section 5)."""
 
     name = "cache_affinity"
 
     def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
-        """Its last CPU, busy or not."""
+        """Suggest the CPU on which the thread ran last, busy or not."""
         return p.cpu if why == "wakeup" else None
 
 
 class WakerLocality(Module):
-    """Wake a thread near the data that its waker has just written."""
+    """A module that wakes a thread near the data that its waker has just written."""
 
     name = "waker_locality"
 
     def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
-        """The idle CPU nearest to the waker on its node, else the waker's own CPU."""
+        """Suggest the idle CPU nearest to the waker on its node, or else the waker's own CPU."""
         if why not in ("wakeup", "fork"):
             return None
         idle = nearest(k, p, waker_cpu, int(k.machine.node_of_cpu[waker_cpu]), True)
@@ -60,12 +63,12 @@ class WakerLocality(Module):
 
 
 class LoadBalance(Module):
-    """Even queues out, as often as a CPU ticks."""
+    """A module that evens out the lengths of the queues at every tick."""
 
     name = "load_balance"
 
     def suggest_pull(self, k: Kernel, cpu: int) -> int | None:
-        """From the longest queue, if it has two threads more."""
+        """Suggest the CPU with the longest queue if it has at least two threads more than this one."""
         longest = cpu
         for c in k.design.near[cpu]:
             if k.rqs[c].nr_running > k.rqs[longest].nr_running:
@@ -74,19 +77,19 @@ class LoadBalance(Module):
 
 
 class Numa(Module):
-    """Keep a thread on its home node, the one where it was placed when it was born and where its memory is."""
+    """A module that keeps a thread on its home node, where it was placed when it was created and where its memory is."""
 
     name = "numa"
 
     def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
-        """An idle CPU of the home node, else its shortest queue."""
+        """Suggest an idle CPU of the home node, or else the shortest queue of that node."""
         if why == "fork":
             return None
         idle = nearest(k, p, p.cpu, p.home_node, True)
         return nearest(k, p, p.cpu, p.home_node, False) if idle is None else idle
 
     def suggest_source(self, k: Kernel, cpu: int) -> int | None:
-        """A CPU of its own node; leave the other nodes' threads with their memory."""
+        """Suggest a CPU of the same node; threads of other nodes stay with their memory."""
         for src in k.design.near[cpu]:
             if k.machine.node_of_cpu[src] != k.machine.node_of_cpu[cpu]:
                 continue
@@ -96,12 +99,15 @@ class Numa(Module):
 
 
 class Contention(Module):
-    """A "placement of threads that reduces the chances of contention-induced performance degradation" (section 5)."""
+    """A module for a "placement of threads that reduces the chances of contention-induced performance degradation".
+
+    The quotation is from section 5 of the paper.
+    """
 
     name = "contention"
 
     def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
-        """An idle CPU of the last-level cache with the fewest busy CPUs, the nearest of equals."""
+        """Suggest an idle CPU of the last-level cache with the fewest busy CPUs; of equal ones the nearest."""
         best, fewest = None, 0
         for cpu in k.design.near[p.cpu]:
             if cpu not in p.allowed or not Core.is_idle(k, cpu):
@@ -113,17 +119,17 @@ class Contention(Module):
 
     @staticmethod
     def busy_in_cache(k: Kernel, cpu: int) -> int:
-        """Busy CPUs that share the cache."""
+        """Return the number of busy CPUs that share the cache with ``cpu``."""
         return sum(rq.nr_running > 0 and k.llc_id[rq.cpu] == k.llc_id[cpu] for rq in k.rqs)
 
 
 class Power(Module):
-    """Race to idle: fill the nodes that are awake, so that the others can sleep."""
+    """A module that fills the nodes that are awake, so that the other nodes can sleep (race to idle)."""
 
     name = "power"
 
     def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
-        """An idle CPU of the busiest node that has one, else the shortest queue of the busiest node."""
+        """Suggest an idle CPU of the busiest node that has one, or else the shortest queue of the busiest node."""
         if why not in ("wakeup", "fork"):
             return None
         nodes = [(busy_on_node(k, n), n) for n in range(k.machine.nodes)]
@@ -136,17 +142,17 @@ class Power(Module):
         return None
 
     def suggest_source(self, k: Kernel, cpu: int) -> int | None:
-        """Nothing, if its node would sleep then."""
+        """Suggest to stay idle if no CPU of the node is busy, so that the node can sleep."""
         return None if busy_on_node(k, int(k.machine.node_of_cpu[cpu])) else REST
 
 
 class WakeupV41(Module):
-    """Linux v4.1's own placement, with the Overload-on-Wakeup bug (paper, section 3.3)."""
+    """The placement of Linux v4.1, with the Overload-on-Wakeup bug (paper, section 3.3)."""
 
     name = "wakeup_v4_1"
 
     def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
-        """select_task_rq_fair(), fair.c, v4.1."""
+        """Suggest the CPU that select_task_rq_fair() chooses (fair.c, v4.1)."""
         if why == "handover":
             return None
         flag = "wake" if why == "wakeup" else why
@@ -154,12 +160,12 @@ class WakeupV41(Module):
 
 
 class BalanceV41(Module):
-    """Linux v4.1's newly-idle balancing, with the bugs of its loads and domains (paper, sections 3.1, 3.2 and 3.4)."""
+    """The newidle balancing of Linux v4.1, with the bugs of its loads and domains (paper, sections 3.1, 3.2 and 3.4)."""
 
     name = "balance_v4_1"
 
     def suggest_source(self, k: Kernel, cpu: int) -> int | None:
-        """idle_balance() and the first steps of load_balance(), fair.c, v4.1; without their limit of cost."""
+        """Suggest the CPU that idle_balance() and load_balance() choose (fair.c, v4.1), without their limit on cost."""
         rq = k.rqs[cpu]
         if rq.avg_idle < MIGRATION_COST_NS or not k.overload:
             return REST
@@ -186,14 +192,20 @@ SHIPPED: dict[str, type[Module]] = {
 
 
 def make_core(k: Kernel, modules: Iterable[Module | str]) -> Core:
-    """A core that asks these modules, own ones or names of shipped ones.
+    """Make a core module that asks these optimisation modules.
 
     Parameters
     ----------
     k
-        Whose machine gives the order of nearness: own core, own LLC, own node, then nodes by distance, then CPU number.
+        The kernel. Its machine defines nearness: the same core, the same LLC, the same node, then nodes by distance, and
+        finally CPU numbers.
     modules
-        In the order in which they are asked.
+        Modules of your own or names of shipped ones, in the order in which they are asked.
+
+    Returns
+    -------
+    Core
+        The core module.
     """
     m = k.machine
     near = []

@@ -1,4 +1,4 @@
-"""When a CPU balances: tick, new-idle, for tickless idle CPUs.
+"""The moments at which a CPU balances: at its tick, when it becomes idle, and for tickless idle CPUs (NOHZ).
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.1 to 5.3.
 """
@@ -20,14 +20,14 @@ _BUSY_FACTOR = 32
 
 
 def balance_interval(k: Kernel, sd: SchedDomain, busy: bool) -> int:
-    """Jiffies between attempts at a level (get_sd_balance_interval(), v4.1)."""
+    """Return the jiffies between two attempts at a level (get_sd_balance_interval(), v4.1)."""
     ms = sd.balance_interval * (_BUSY_FACTOR if busy else 1)
     jiffies = -(-ms * 1_000_000 // k.tick_ns)  # msecs_to_jiffies() rounds up
     return min(max(jiffies, 1), k.max_balance_interval)
 
 
 def update_blocked_averages(k: Kernel, rq: Rq) -> None:
-    """Decay what the sleepers of each group left on this CPU (update_blocked_averages(), v4.1)."""
+    """Decay the load that the sleeping tasks of each group left on this CPU (update_blocked_averages(), v4.1)."""
     rq.clock_ns = k.now_ns
     for tg in (*k.groups[1:], k.groups[0]):
         q = tg.cfs_rq[rq.cpu]
@@ -42,7 +42,7 @@ def update_blocked_averages(k: Kernel, rq: Rq) -> None:
 
 
 def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> int:
-    """One pass over the levels of ``rq``, innermost first; the time it took, ns (rebalance_domains(), v4.1)."""
+    """Balance the levels of ``rq``, innermost first, and return the time that it took, in ns (rebalance_domains(), v4.1)."""
     took = 0
     update_blocked_averages(k, rq)
     next_balance = k.jiffies + 60 * k.hz
@@ -80,12 +80,12 @@ def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> int:
 
 
 def balance_cost(k: Kernel, sd: SchedDomain) -> int:
-    """Time of a load_balance() of this level, ns."""
+    """Return the time that a load_balance() of this level takes, in ns."""
     return k.costs.lb_base_ns + len(sd.span) * k.costs.lb_cpu_ns
 
 
 def idle_balance(k: Kernel, rq: Rq) -> bool:
-    """New-idle balancing; True if the CPU has a task now (idle_balance(), v4.1)."""
+    """Balance because this CPU becomes idle; return True if it has a task now (idle_balance(), v4.1)."""
     next_balance = k.jiffies + k.hz
     pulled = 0
     rq.idle_stamp = k.now_ns
@@ -117,7 +117,7 @@ def idle_balance(k: Kernel, rq: Rq) -> bool:
 
 
 def _earlier(k: Kernel, sd: SchedDomain, next_balance: int) -> int:
-    """update_next_balance(), v4.1."""
+    """Return the earlier of ``next_balance`` and the next attempt at this level (update_next_balance(), v4.1)."""
     return min(next_balance, sd.last_balance + balance_interval(k, sd, False))
 
 
@@ -125,7 +125,7 @@ def _earlier(k: Kernel, sd: SchedDomain, next_balance: int) -> int:
 
 
 def scheduler_tick_balance(k: Kernel, rq: Rq) -> None:
-    """The end of scheduler_tick() and the softirq after it (trigger_load_balance(), v4.1)."""
+    """Start the SCHED softirq and the NOHZ balancer if they are due at this tick (trigger_load_balance(), v4.1)."""
     rq.idle_balance = k.idle_cpu(rq.cpu)
     if not rq.sd:
         return
@@ -133,12 +133,15 @@ def scheduler_tick_balance(k: Kernel, rq: Rq) -> None:
     if nohz_kick_needed(k, rq):
         nohz_balancer_kick(k)
     if softirq:
-        # every CPU has had its tick of this jiffy when the first gets to its softirq
+        # when the first CPU gets to its softirq, every CPU has had its tick of this jiffy
         k.push(k.now_ns + k.costs.irq_ns, "SOFTIRQ", rq.cpu)
 
 
 def run_rebalance_domains(k: Kernel, rq: Rq) -> None:
-    """The SCHED softirq (run_rebalance_domains(), v4.1): others first, then this CPU; one under way goes on by itself."""
+    """Run the SCHED softirq: balance for the tickless idle CPUs first, then for this one (run_rebalance_domains(), v4.1).
+
+    A pass that is under way already continues by itself.
+    """
     if rq.ilb_next is not None:
         return
     idle = IDLE if rq.idle_balance else NOT_IDLE
@@ -152,7 +155,10 @@ def run_rebalance_domains(k: Kernel, rq: Rq) -> None:
 
 
 def nohz_kick_needed(k: Kernel, rq: Rq) -> bool:
-    """nohz_kick_needed(), v4.1; clears the CPU's own tickless state at its first busy tick."""
+    """Tell whether a tickless idle CPU should balance now (nohz_kick_needed(), v4.1).
+
+    At the first busy tick of this CPU its own tickless state ends.
+    """
     if rq.idle_balance:
         return False
     set_cpu_sd_state_busy(k, rq)
@@ -168,7 +174,7 @@ def nohz_kick_needed(k: Kernel, rq: Rq) -> bool:
 
 
 def nohz_balancer_kick(k: Kernel) -> None:
-    """Kick the first tickless CPU if it is idle right now (nohz_balancer_kick(), find_new_ilb(), v4.1)."""
+    """Kick the first tickless CPU if it is idle at this moment (nohz_balancer_kick() and find_new_ilb(), v4.1)."""
     k.nohz_next_balance += 1
     if not k.nohz_idle_cpus:
         return
@@ -176,12 +182,12 @@ def nohz_balancer_kick(k: Kernel) -> None:
     if not k.idle_cpu(ilb) or k.rqs[ilb].nohz_balance_kick:
         return
     k.rqs[ilb].nohz_balance_kick = True
-    # its softirq too comes behind the ticks of this jiffy
+    # its softirq, too, comes after the ticks of this jiffy
     k.push(k.now_ns + max(k.costs.ipi_ns, k.costs.irq_ns), "KICK", ilb)
 
 
 def kick_arrives(k: Kernel, rq: Rq) -> None:
-    """scheduler_ipi(), got_nohz_idle_kick(), v4.1; or the pass it began goes on."""
+    """Begin the pass of the NOHZ balancer, or continue it (scheduler_ipi() and got_nohz_idle_kick(), v4.1)."""
     if not rq.nohz_balance_kick:
         return
     if rq.ilb_next is not None:
@@ -197,7 +203,7 @@ def kick_arrives(k: Kernel, rq: Rq) -> None:
 def nohz_idle_balance(k: Kernel, this_rq: Rq) -> None:
     """Balance for every tickless idle CPU, then for this one (nohz_idle_balance(), v4.1).
 
-    Each CPU takes its time, in which what was started for the one before (active balance) has come about.
+    Each CPU takes some simulated time, in which an active balance that was started for the CPU before it is finished.
     """
     assert this_rq.ilb_next is not None
     for cpu in sorted(c for c in k.nohz_idle_cpus if c >= this_rq.ilb_next):
@@ -224,7 +230,7 @@ def nohz_idle_balance(k: Kernel, this_rq: Rq) -> None:
 
 
 def update_idle_cpu_load(k: Kernel, rq: Rq) -> None:
-    """Catch up the ticks an idle CPU did not have (proc.c: update_idle_cpu_load(), v4.1)."""
+    """Make up for the ticks that an idle CPU did not have (proc.c: update_idle_cpu_load(), v4.1)."""
     load = weighted_cpuload(rq)
     if load or k.jiffies == rq.last_load_update_tick:
         return
@@ -234,7 +240,7 @@ def update_idle_cpu_load(k: Kernel, rq: Rq) -> None:
 
 
 def update_cpu_load_nohz(k: Kernel, rq: Rq) -> None:
-    """Leaving tickless idle: the time asleep counts as load 0 (proc.c: update_cpu_load_nohz(), v4.1)."""
+    """Count the time without ticks as load 0 when a CPU leaves it (proc.c: update_cpu_load_nohz(), v4.1)."""
     pending = k.jiffies - rq.last_load_update_tick
     if pending:
         rq.last_load_update_tick = k.jiffies
@@ -242,7 +248,7 @@ def update_cpu_load_nohz(k: Kernel, rq: Rq) -> None:
 
 
 def set_cpu_sd_state_busy(k: Kernel, rq: Rq) -> None:
-    """set_cpu_sd_state_busy(), v4.1."""
+    """Count a CPU as busy in its sd_busy domain (set_cpu_sd_state_busy(), v4.1)."""
     sd = k.sd_busy(rq.cpu)
     if sd is not None and sd.nohz_idle:
         sd.nohz_idle = False
@@ -250,7 +256,7 @@ def set_cpu_sd_state_busy(k: Kernel, rq: Rq) -> None:
 
 
 def set_cpu_sd_state_idle(k: Kernel, rq: Rq) -> None:
-    """set_cpu_sd_state_idle(), v4.1."""
+    """Count a CPU as idle in its sd_busy domain (set_cpu_sd_state_idle(), v4.1)."""
     sd = k.sd_busy(rq.cpu)
     if sd is not None and not sd.nohz_idle:
         sd.nohz_idle = True
@@ -258,13 +264,13 @@ def set_cpu_sd_state_idle(k: Kernel, rq: Rq) -> None:
 
 
 def nohz_balance_enter_idle(k: Kernel, rq: Rq) -> None:
-    """nohz_balance_enter_idle(), v4.1."""
+    """Add a CPU to the tickless idle CPUs (nohz_balance_enter_idle(), v4.1)."""
     if rq.cpu in k.active and rq.sd:
         k.nohz_idle_cpus.add(rq.cpu)
 
 
 def update_wakeup_idle(k: Kernel, rq: Rq) -> None:
-    """How long this CPU tends to stay idle (core.c: ttwu_do_wakeup(), v4.1)."""
+    """Update the mean time for which this CPU stays idle (core.c: ttwu_do_wakeup(), v4.1)."""
     if rq.idle_stamp:
         delta = k.now_ns - rq.idle_stamp
         # update_avg(): C's shift of a negative number rounds down

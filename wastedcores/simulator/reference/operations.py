@@ -1,7 +1,8 @@
-"""What each operation of a program does (docs/replay-semantics.md, section 2).
+"""The operations of a task's program, one function each (docs/replay-semantics.md, section 2).
 
-A handler gets the simulation, the task and the row; it returns whether the program counter moves on, or None if the
-task left its CPU and goes on elsewhere.
+A row of a program is an operation code and four integers, named a, b, c and d in the docstrings. Each handler takes the
+simulation, the running task and the row. It returns True if the program counter moves to the next row, False if it stays,
+and None if the task left its CPU and continues elsewhere.
 """
 
 from __future__ import annotations
@@ -11,27 +12,26 @@ from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import fair, schedule, waiting
 from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
-from wastedcores.simulator.reference.programs import Row
 from wastedcores.simulator.reference.state import Task
 from wastedcores.workload import ops
+from wastedcores.workload.program import Row
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.simulation import Simulation
 
 
 def exit_(sim: Simulation, p: Task, row: Row) -> bool:
-    """Tell the parent, then leave."""
+    """EXIT: leave the autogroup, wake a parent that waits for its children, and die (do_exit(), kernel/exit.c, v4.1)."""
     k = sim.k
     k.emit("exit", pid=p.pid, cpu=p.cpu)
-    p.program.completed_ns = k.now_ns
     if p.tg is not k.groups[0]:
         schedule.move_group(k, p, k.groups[0])
     k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
-    parent = p.program.parent
+    parent = p.progress.parent
     if parent is not None and parent.state != "X":
-        parent.program.children -= 1
-        if parent.state == "S" and parent.program.waits_for == ("children", 0):
-            parent.program.waits_for = None
+        parent.progress.children -= 1
+        if parent.state == "S" and parent.progress.waits_for == ("children", 0):
+            parent.progress.waits_for = None
             schedule.try_to_wake_up(k, parent, p.cpu, sync=True)
     sim.block(p)
     p.state = "X"
@@ -39,39 +39,40 @@ def exit_(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def compute(sim: Simulation, p: Task, row: Row) -> bool:
-    """COMPUTE a=lo, b=hi."""
-    p.program.left = p.program.rng.between(row[1], row[2])
+    """COMPUTE a=lo, b=hi: use the CPU for a uniformly drawn time in ns."""
+    p.progress.left = p.progress.rng.between(row[1], row[2])
     return True
 
 
 def compute_exp(sim: Simulation, p: Task, row: Row) -> bool:
-    """COMPUTE_EXP a=mean, b=cap, c=floor."""
-    p.program.left = p.program.rng.exponential(row[1], row[2], row[3])
+    """COMPUTE_EXP a=mean, b=cap, c=floor: use the CPU for an exponentially distributed time in ns."""
+    p.progress.left = p.progress.rng.exponential(row[1], row[2], row[3])
     return True
 
 
 def sleep(sim: Simulation, p: Task, row: Row) -> bool:
-    """SLEEP a=lo, b=hi."""
-    _sleep(sim, p, p.program.rng.between(row[1], row[2]))
+    """SLEEP a=lo, b=hi: sleep for a uniformly drawn time in ns."""
+    _sleep(sim, p, p.progress.rng.between(row[1], row[2]))
     return True
 
 
 def sleep_exp(sim: Simulation, p: Task, row: Row) -> bool:
-    """SLEEP_EXP a=mean, b=cap, c=floor."""
-    _sleep(sim, p, p.program.rng.exponential(row[1], row[2], row[3]))
+    """SLEEP_EXP a=mean, b=cap, c=floor: sleep for an exponentially distributed time in ns."""
+    _sleep(sim, p, p.progress.rng.exponential(row[1], row[2], row[3]))
     return True
 
 
 def _sleep(sim: Simulation, p: Task, length: int) -> None:
-    p.program.waits_for = ("timer", 0)
+    """Block until a high-resolution timer fires ``length`` ns from now."""
+    p.progress.waits_for = ("timer", 0)
     sim.k.push(sim.k.now_ns + max(length, 1), "TIMER", p)
     sim.block(p)
 
 
 def loop(sim: Simulation, p: Task, row: Row) -> bool:
-    """LOOP a=target, b=slot, c=count, d=until."""
+    """LOOP a=target, b=slot, c=count, d=until: jump back until ``count`` rounds are done or ``until`` ns have passed."""
     _, target, slot, count, until = row
-    run = p.program
+    run = p.progress
     run.slots[slot] += 1
     run.units[slot] += 1
     again = (count < 0 or run.slots[slot] < count) and (
@@ -81,9 +82,9 @@ def loop(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def loop_barrier(sim: Simulation, p: Task, row: Row) -> bool:
-    """LOOP_BARRIER a=target, b=slot, c=count, d=barrier."""
+    """LOOP_BARRIER a=target, b=slot, c=count, d=barrier: jump back until ``count`` rounds, or until the barrier says stop."""
     _, target, slot, count, barrier = row
-    run = p.program
+    run = p.progress
     run.slots[slot] += 1
     run.units[slot] += 1
     again = (count < 0 or run.slots[slot] < count) and not sim.barriers[barrier].stopped
@@ -91,44 +92,45 @@ def loop_barrier(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def _jump(p: Task, target: int, slot: int, again: bool) -> bool:
+    """Jump to the row ``target``, or leave the loop and reset its counter."""
     if again:
-        p.program.pc = target
+        p.progress.pc = target
         return False
-    p.program.slots[slot] = 0
+    p.progress.slots[slot] = 0
     return True
 
 
 def barrier(sim: Simulation, p: Task, row: Row) -> bool:
-    """BARRIER a=id, b=mode, c=spin limit, d=deadline."""
+    """BARRIER a=barrier, b=mode, c=spin limit, d=deadline: wait until all parties have arrived."""
     waiting.arrive(sim, p, *row[1:])
     return True
 
 
 def lock(sim: Simulation, p: Task, row: Row) -> bool:
-    """LOCK a=id, b=mode, c=spin limit, d=shared; the counter stays until it is taken."""
+    """LOCK a=lock, b=mode, c=spin limit, d=shared: take the lock; the program counter stays until it is taken."""
     return waiting.lock(sim, p, row[1], row[2], row[3], bool(row[4]))
 
 
 def unlock(sim: Simulation, p: Task, row: Row) -> bool:
-    """UNLOCK a=id."""
+    """UNLOCK a=lock, d=shared: release the lock."""
     waiting.unlock(sim, p, row[1], bool(row[4]))
     return True
 
 
 def post(sim: Simulation, p: Task, row: Row) -> bool:
-    """POST a=semaphore, b=units."""
+    """POST a=semaphore, b=units: raise the semaphore, waking as many waiters as there are units."""
     waiting.post(sim, p, row[1], row[2])
     return True
 
 
 def wait(sim: Simulation, p: Task, row: Row) -> bool:
-    """WAIT a=semaphore, b=mode, c=spin limit."""
+    """WAIT a=semaphore, b=mode, c=spin limit: lower the semaphore, waiting until that is possible."""
     waiting.wait_semaphore(sim, p, row[1], row[2], row[3])
     return True
 
 
 def signal(sim: Simulation, p: Task, row: Row) -> bool:
-    """SIGNAL a=condition, b=0 the first waiter, 1 all."""
+    """SIGNAL a=condition, b=0 or 1: wake the first waiter (0) or all waiters (1); without a waiter the signal is lost."""
     it = sim.semaphores[row[1]]
     it.signals += 1
     for _ in range(len(it.waiters) if row[2] else min(1, len(it.waiters))):
@@ -137,22 +139,22 @@ def signal(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def catch(sim: Simulation, p: Task, row: Row) -> bool:
-    """CATCH a=condition: a signal from here on ends the WAIT_SIGNAL that follows, as pthread_cond_wait() promises."""
-    p.program.seen = sim.semaphores[row[1]].signals
+    """CATCH a=condition: from here on a signal ends the WAIT_SIGNAL that follows, as pthread_cond_wait() promises."""
+    p.progress.seen = sim.semaphores[row[1]].signals
     return True
 
 
 def wait_signal(sim: Simulation, p: Task, row: Row) -> bool:
-    """WAIT_SIGNAL a=condition, b=mode, c=spin limit."""
+    """WAIT_SIGNAL a=condition, b=mode, c=spin limit: wait for a signal unless one came after the last CATCH."""
     it = sim.semaphores[row[1]]
-    if it.signals == p.program.seen:
+    if it.signals == p.progress.seen:
         it.waiters.append(p)
         waiting.wait(sim, p, ("semaphore", row[1]), row[2], row[3])
     return True
 
 
 def timer(sim: Simulation, p: Task, row: Row) -> bool:
-    """TIMER a=timer, b=period, c=absolute: rt-app's timer event (src/rt-app.c: run_event())."""
+    """TIMER a=timer, b=period, c=absolute: sleep until the timer's next period (rt-app, src/rt-app.c: run_event())."""
     it, now = sim.semaphores[row[1]], sim.k.now_ns
     it.next_ns = (now if it.next_ns is None else it.next_ns) + row[2]
     if now < it.next_ns:
@@ -163,13 +165,13 @@ def timer(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def fork(sim: Simulation, p: Task, row: Row) -> bool:
-    """FORK a=template, b=group or -1, c=1: a thread, which leaves RCU nothing to do."""
+    """FORK a=template, b=group or -1 for the parent's, c=thread: create a child; only a process leaves work for RCU."""
     k = sim.k
     spec = sim.program.templates[row[1]]
     tg = p.tg if row[2] < 0 else k.groups[row[2]]
     allowed = p.allowed if spec.allowed is None else spec.allowed
     child = sim._new_task(spec, p, tg, p.nice, allowed)
-    p.program.children += 1
+    p.progress.children += 1
     if not row[3]:
         k.rqs[p.cpu].keep_tick = k.jiffies + k.costs.idle_ticks
     schedule.wake_up_new_task(k, child, p.cpu, p.pid)
@@ -177,16 +179,16 @@ def fork(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def wait_children(sim: Simulation, p: Task, row: Row) -> bool:
-    """WAIT_CHILDREN a=n: tested again after each wake-up."""
-    if p.program.children <= row[1]:
+    """WAIT_CHILDREN a=n: wait until at most n children live; the condition is tested again after each wakeup."""
+    if p.progress.children <= row[1]:
         return True
-    p.program.waits_for = ("children", 0)
+    p.progress.waits_for = ("children", 0)
     sim.block(p)
     return False
 
 
 def affinity(sim: Simulation, p: Task, row: Row) -> bool | None:
-    """AFFINITY a=mask."""
+    """AFFINITY a=mask: bind the task to CPUs, moving it at once if it is on another one (sched_setaffinity())."""
     k = sim.k
     p.allowed = sim.program.masks[row[1]]
     if p.cpu in p.allowed:
@@ -196,23 +198,29 @@ def affinity(sim: Simulation, p: Task, row: Row) -> bool | None:
 
 
 def sleep_jiffies(sim: Simulation, p: Task, row: Row) -> bool:
-    """SLEEP_JIFFIES a=ticks, or 0: to a round number of c=period, b=offset; d=1 + CPU of the wheel, or 0: this one."""
+    """SLEEP_JIFFIES a=ticks, b=offset, c=period, d=1 + CPU of the timer wheel: sleep on the timer wheel.
+
+    With a=0 the sleep lasts to a round number of periods. With d=0 the wheel is that of the task's own CPU.
+    """
     wheel = row[4] - 1 if row[4] else p.cpu
     _sleep_jiffies(sim, p, row[1] or _round_jiffies(sim, p.cpu, row[2], row[3]), wheel)
     return True
 
 
 def _sleep_jiffies(sim: Simulation, p: Task, ticks: int, wheel: int) -> None:
-    """schedule_timeout(), v4.1: the timer softirq right after the tick of the wheel's CPU wakes."""
+    """Sleep until the timer softirq that follows a tick of the wheel's CPU (schedule_timeout(), v4.1)."""
     k = sim.k
     at = (k.jiffies + max(ticks, 1)) * k.tick_ns + wheel * k.costs.skew_ns + k.costs.irq_ns // 2
-    p.program.waits_for = ("wheel", wheel)
+    p.progress.waits_for = ("wheel", wheel)
     k.push(at, "TIMER", p)
     sim.block(p)
 
 
 def _round_jiffies(sim: Simulation, cpu: int, offset: int, period: int) -> int:
-    """round_jiffies_relative(), kernel/time/timer.c, v4.1: the CPUs share a second, 3 jiffies apart."""
+    """Return the ticks to the next round second, which comes 3 jiffies later on each CPU than on the one before.
+
+    round_jiffies_relative(), kernel/time/timer.c, v4.1.
+    """
     now = sim.k.jiffies + offset
     at = now + period + 3 * cpu
     rest = at % period
@@ -224,7 +232,7 @@ def _round_jiffies(sim: Simulation, cpu: int, offset: int, period: int) -> int:
 
 
 def touch(sim: Simulation, p: Task, row: Row) -> bool:
-    """TOUCH: pages come or go, so this CPU's counters differ from the machine's; a=1: RCU has work here (call_rcu())."""
+    """TOUCH a=rcu: change this CPU's page counters; with a=1 also leave work for RCU (call_rcu()), which keeps the tick."""
     k = sim.k
     k.rqs[p.cpu].touched = True
     if row[1]:
@@ -233,7 +241,10 @@ def touch(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def flush(sim: Simulation, p: Task, row: Row) -> bool:
-    """FLUSH a=semaphore, b=offset, c=period: vmstat_update(), mm/vmstat.c, v4.1."""
+    """FLUSH a=semaphore, b=offset, c=period: fold this CPU's page counters and sleep, or wait for the shepherd.
+
+    vmstat_update(), mm/vmstat.c, v4.1.
+    """
     rq = sim.k.rqs[p.cpu]
     if rq.touched:
         rq.touched = False
@@ -245,7 +256,10 @@ def flush(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def shepherd(sim: Simulation, p: Task, row: Row) -> bool:
-    """SHEPHERD a=first of a semaphore per CPU: vmstat_shepherd(), mm/vmstat.c, v4.1."""
+    """SHEPHERD a=semaphore of CPU 0: wake the waiting flusher of each CPU whose counters changed.
+
+    vmstat_shepherd(), mm/vmstat.c, v4.1.
+    """
     for rq in sim.k.rqs:
         if rq.touched and sim.semaphores[row[1] + rq.cpu].waiters:
             waiting.post(sim, p, row[1] + rq.cpu, 1)
@@ -253,7 +267,7 @@ def shepherd(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def exec_(sim: Simulation, p: Task, row: Row) -> bool | None:
-    """EXEC: sched_exec(), core.c, v4.1."""
+    """EXEC: let the scheduler choose a CPU for the new program and move there (sched_exec(), core.c, v4.1)."""
     target = sim.k.select_task_rq(p, p.cpu, "exec", p.cpu, False)
     if target == p.cpu:
         return True
@@ -262,14 +276,14 @@ def exec_(sim: Simulation, p: Task, row: Row) -> bool | None:
 
 
 def _leave(sim: Simulation, p: Task, target: int, op: str) -> None:
-    """Have the stopper move the running task; it goes on where it is picked next, after this operation."""
-    p.program.pc += 1
+    """Let the stopper move the running task, which continues with the next row where it is picked next."""
+    p.progress.pc += 1
     k = sim.k
     schedule.run_stopper(k, k.rqs[p.cpu], lambda: schedule.move_task(k, p, target, op))
 
 
 def nice(sim: Simulation, p: Task, row: Row) -> bool:
-    """NICE a=nice: set_user_nice(), core.c, v4.1."""
+    """NICE a=nice: change the weight of the task (set_user_nice(), core.c, v4.1)."""
     k, rq = sim.k, sim.k.rqs[p.cpu]
     change = row[1] - p.nice
     fair.dequeue_task(k, rq, p, sleep=False)
@@ -282,7 +296,7 @@ def nice(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def session(sim: Simulation, p: Task, row: Row) -> bool:
-    """SESSION a=group: setsid()."""
+    """SESSION a=group: move the task to another autogroup (setsid())."""
     tg = sim.k.groups[row[1]]
     if tg is not p.tg:
         schedule.move_group(sim.k, p, tg)
@@ -290,7 +304,7 @@ def session(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def yield_(sim: Simulation, p: Task, row: Row) -> bool:
-    """YIELD: yield_task_fair(), v4.1."""
+    """YIELD: give way to the others on the queue (yield_task_fair(), v4.1)."""
     k, rq = sim.k, sim.k.rqs[p.cpu]
     if rq.nr_running > 1:
         fair.clear_buddies(p.se)
@@ -301,7 +315,7 @@ def yield_(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def mark(sim: Simulation, p: Task, row: Row) -> bool:
-    """MARK a=text."""
+    """MARK a=text: write a text into the log."""
     sim.k.emit("mark", text=sim.program.texts[row[1]], pid=p.pid, cpu=p.cpu)
     return True
 

@@ -1,6 +1,6 @@
-"""Load tracking of v4.1: what an entity contributes to its queue, and what a group contributes to a CPU.
+"""Per-entity load tracking: the load of an entity on its queue, and of a task group on a CPU.
 
-Source: kernel/sched/fair.c, v4.1, functions named at each definition. ``now`` is always rq_clock_task in ns.
+Source: kernel/sched/fair.c, v4.1; each definition names its function. ``now`` is always rq_clock_task, in ns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wastedcores.simulator.reference.state import CfsRq, Entity
 
 
 def update_runnable_avg(se: Entity, now: int, runnable: bool, running: bool) -> bool:
-    """Advance the three decaying sums; True if a 1024 us boundary was crossed.
+    """Bring the three decaying sums up to date; return True if a boundary of 1024 us was crossed.
 
     __update_entity_runnable_avg(), v4.1.
     """
@@ -44,6 +44,7 @@ def update_runnable_avg(se: Entity, now: int, runnable: bool, running: bool) -> 
 
 
 def _add(se: Entity, amount: int, runnable: bool, running: bool) -> None:
+    """Add time to the sums of an entity."""
     if runnable:
         se.runnable_sum += amount
     if running:
@@ -52,7 +53,7 @@ def _add(se: Entity, amount: int, runnable: bool, running: bool) -> None:
 
 
 def update_entity_load_avg(se: Entity, now: int, update_cfs_rq: bool) -> None:
-    """update_entity_load_avg(), v4.1."""
+    """Bring the load of an entity up to date, and the sums of its queue too if asked to (update_entity_load_avg(), v4.1)."""
     cfs_rq = se.cfs_rq
     if not update_runnable_avg(se, now, se.on_rq, cfs_rq.curr is se):
         return
@@ -73,13 +74,16 @@ def update_entity_load_avg(se: Entity, now: int, update_cfs_rq: bool) -> None:
 
 
 def update_task_contrib(se: Entity) -> None:
-    """__update_task_entity_contrib() and __update_task_entity_utilization(), v4.1."""
+    """Compute the load and the utilization of a task from its sums.
+
+    __update_task_entity_contrib() and __update_task_entity_utilization(), v4.1.
+    """
     se.load_avg_contrib = se.runnable_sum * se.weight // (se.avg_period + 1)
     se.utilization_avg_contrib = se.running_sum * 1024 // (se.avg_period + 1)
 
 
 def _update_tg_runnable_avg(se: Entity) -> None:
-    """__update_tg_runnable_avg(), v4.1: the group's share of CPU time, pushed when it moved by more than 1/64."""
+    """Update the group's share of CPU time if this CPU's part changed by more than 1/64 (__update_tg_runnable_avg(), v4.1)."""
     q = se.my_q
     assert q is not None
     change = (se.runnable_sum << 10) // (se.avg_period + 1) - q.tg_runnable_contrib
@@ -89,7 +93,7 @@ def _update_tg_runnable_avg(se: Entity) -> None:
 
 
 def _update_group_contrib(se: Entity) -> None:
-    """__update_group_entity_contrib(), v4.1."""
+    """Compute the load of a group's entity (__update_group_entity_contrib(), v4.1)."""
     q = se.my_q
     assert q is not None
     tg = q.tg
@@ -100,7 +104,7 @@ def _update_group_contrib(se: Entity) -> None:
 
 
 def subtract_blocked(cfs_rq: CfsRq, load: int) -> None:
-    """subtract_blocked_load_contrib(), v4.1."""
+    """Subtract from the blocked load, down to 0 at most (subtract_blocked_load_contrib(), v4.1)."""
     if load < cfs_rq.blocked_load_avg:
         cfs_rq.blocked_load_avg -= load
     else:
@@ -108,7 +112,7 @@ def subtract_blocked(cfs_rq: CfsRq, load: int) -> None:
 
 
 def update_blocked_load(cfs_rq: CfsRq, now: int, force: bool) -> None:
-    """update_cfs_rq_blocked_load(), v4.1: decay once per 2^20 ns and push the queue's load to its group."""
+    """Decay the blocked load once per 2^20 ns and report the queue's load to its group (update_cfs_rq_blocked_load(), v4.1)."""
     decays = (now >> 20) - cfs_rq.last_decay
     if not decays and not force:
         return
@@ -123,7 +127,10 @@ def update_blocked_load(cfs_rq: CfsRq, now: int, force: bool) -> None:
 
 
 def _update_tg_load_contrib(cfs_rq: CfsRq, force: bool) -> None:
-    """__update_cfs_rq_tg_load_contrib(), v4.1: pushed when forced or moved by more than 1/8."""
+    """Report the queue's load to its group if forced or if it changed by more than 1/8.
+
+    __update_cfs_rq_tg_load_contrib(), v4.1.
+    """
     change = cfs_rq.runnable_load_avg + cfs_rq.blocked_load_avg - cfs_rq.tg_load_contrib
     if change and (force or abs(change) > cfs_rq.tg_load_contrib // 8):
         cfs_rq.tg.load_avg += change
@@ -131,7 +138,7 @@ def _update_tg_load_contrib(cfs_rq: CfsRq, force: bool) -> None:
 
 
 def synchronize_decay(se: Entity) -> int:
-    """Decay a sleeper's contribution by the decays it missed (__synchronize_entity_decay(), v4.1)."""
+    """Apply the decays that a sleeper missed, and return their number (__synchronize_entity_decay(), v4.1)."""
     decays = se.cfs_rq.decay_counter - se.decay_count
     se.decay_count = 0
     if decays:
@@ -141,12 +148,12 @@ def synchronize_decay(se: Entity) -> int:
 
 
 def enqueue_load_avg(se: Entity, now: int, wakeup: bool) -> None:
-    """enqueue_entity_load_avg(), v4.1."""
+    """Add the load of an entity to its queue (enqueue_entity_load_avg(), v4.1)."""
     cfs_rq = se.cfs_rq
     if se.decay_count <= 0:
         se.last_update = now
         if se.decay_count:
-            # woken on another queue than it slept on: replay the sleep
+            # it was woken on another queue than the one on which it went to sleep: make up for the sleep
             se.last_update -= (-se.decay_count) << 20
             update_entity_load_avg(se, now, False)
             se.decay_count = 0
@@ -162,7 +169,7 @@ def enqueue_load_avg(se: Entity, now: int, wakeup: bool) -> None:
 
 
 def dequeue_load_avg(se: Entity, now: int, sleep: bool) -> None:
-    """dequeue_entity_load_avg(), v4.1."""
+    """Take the load of an entity off its queue, to the blocked load if it sleeps (dequeue_entity_load_avg(), v4.1)."""
     cfs_rq = se.cfs_rq
     update_entity_load_avg(se, now, True)
     update_blocked_load(cfs_rq, now, not sleep)
@@ -174,7 +181,7 @@ def dequeue_load_avg(se: Entity, now: int, sleep: bool) -> None:
 
 
 def calc_shares(cfs_rq: CfsRq) -> int:
-    """Weight of a group's entity on this CPU (calc_tg_weight() and calc_cfs_shares(), v4.1)."""
+    """Return the weight of a group's entity on this CPU (calc_tg_weight() and calc_cfs_shares(), v4.1)."""
     tg = cfs_rq.tg
     total = tg.load_avg - cfs_rq.tg_load_contrib + cfs_rq.weight
     shares = tg.shares * cfs_rq.weight
@@ -184,6 +191,6 @@ def calc_shares(cfs_rq: CfsRq) -> int:
 
 
 def set_weight(se: Entity, weight: int) -> None:
-    """update_load_set(), v4.1."""
+    """Set the weight of an entity and its inverse (update_load_set(), v4.1)."""
     se.weight = weight
     se.inv = inverse_weight(weight)

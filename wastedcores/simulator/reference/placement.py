@@ -1,4 +1,4 @@
-"""Where a waking, forked or exec'ing task goes (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 6)."""
+"""Placement: the CPU of a waking, forked or exec'ing task (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def select_task_rq_fair(k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool) -> int:
-    """The fair class' answer; ``flag`` is ``wake``, ``fork`` or ``exec``, ``cpu`` the one the code runs on."""
+    """Choose a CPU for ``p``; ``flag`` is ``wake``, ``fork`` or ``exec``, and ``cpu`` executes the code.
+
+    select_task_rq_fair(), v4.1.
+    """
     if k.model.overload_on_wakeup:
         # the authors' patch, before everything else and for fork and exec too (paper 3.3)
         idle = k.policies.longest_idle_cpu(k, p, prev_cpu)
@@ -39,9 +42,9 @@ def select_task_rq_fair(k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, 
 
 
 def longest_idle_cpu(k: Kernel, p: Task, prev_cpu: int) -> int:
-    """overload_on_wakeup patch: the previous CPU if idle, else the CPU idle for longest, else -1.
+    """Return the previous CPU if it is idle, or else the CPU that has been idle for longest, or else -1.
 
-    Published patch (jplozi/wastedcores, overload_on_wakeup): tests nr_running only, not the wake list.
+    This is the authors' patch (jplozi/wastedcores, overload_on_wakeup). It tests nr_running only, not the wake list.
     """
     if k.rqs[prev_cpu].nr_running == 0:
         return prev_cpu
@@ -53,13 +56,13 @@ def longest_idle_cpu(k: Kernel, p: Task, prev_cpu: int) -> int:
 
 
 def wake_wide(k: Kernel, p: Task, cpu: int) -> bool:
-    """wake_wide(), v4.1: a waker of many that wakes another waker stays apart."""
+    """Tell whether waker and wakee wake so many tasks that they should not share a cache (wake_wide(), v4.1)."""
     factor = k.llc_size[cpu]
     return p.wakee_flips > factor and k.current(cpu).wakee_flips > factor * p.wakee_flips
 
 
 def wake_affine(k: Kernel, sd: SchedDomain, p: Task, prev: int, cpu: int, sync: bool) -> bool:
-    """Pull the wakee to the waker's CPU? (wake_affine(), v4.1)."""
+    """Tell whether the woken task should move to the CPU of its waker (wake_affine(), v4.1)."""
     if wake_wide(k, p, cpu):
         return False
     this_load = target_load(k.rqs[cpu], sd.wake_idx)
@@ -79,7 +82,10 @@ def wake_affine(k: Kernel, sd: SchedDomain, p: Task, prev: int, cpu: int, sync: 
 
 
 def select_idle_sibling(k: Kernel, p: Task, target: int) -> int:
-    """LLC only, and wholly idle groups only (select_idle_sibling(), v4.1)."""
+    """Find an idle CPU in the last-level cache of ``target``, in a wholly idle group; otherwise return ``target``.
+
+    select_idle_sibling(), v4.1.
+    """
     if k.idle_cpu(target):
         return target
     if p.cpu != target and k.llc_id[p.cpu] == k.llc_id[target] and k.idle_cpu(p.cpu):
@@ -97,7 +103,7 @@ def select_idle_sibling(k: Kernel, p: Task, target: int) -> int:
 
 
 def _slow_path(k: Kernel, p: Task, cpu: int, sd: SchedDomain | None, flag: str) -> int:
-    """Descend from the widest domain with the flag (tail of select_task_rq_fair())."""
+    """Descend from the widest domain with the flag to the idlest CPU (the end of select_task_rq_fair(), v4.1)."""
     new_cpu = cpu
     while sd is not None:
         if not sd.has(flag):
@@ -121,7 +127,10 @@ def _slow_path(k: Kernel, p: Task, cpu: int, sd: SchedDomain | None, flag: str) 
 
 
 def find_idlest_group(k: Kernel, sd: SchedDomain, p: Task, this_cpu: int) -> SchedGroup | None:
-    """find_idlest_group(), v4.1; forkexec_idx is 0 on x86."""
+    """Find the least loaded group, or None if the local group is about as good (find_idlest_group(), v4.1).
+
+    forkexec_idx is 0 on x86.
+    """
     idlest, min_load, this_load = None, 1 << 63, 0
     for group in sd.groups:
         if p.allowed.isdisjoint(group.cpus):
@@ -141,9 +150,9 @@ def find_idlest_group(k: Kernel, sd: SchedDomain, p: Task, this_cpu: int) -> Sch
 
 
 def find_idlest_cpu(k: Kernel, group: SchedGroup, p: Task, this_cpu: int, level: int) -> int:
-    """The most recently idled allowed CPU, else the least loaded one (find_idlest_cpu(), v4.1).
+    """Find the allowed CPU of a group that became idle last, or else the least loaded one (find_idlest_cpu(), v4.1).
 
-    No idle states are modelled, so idle CPUs differ by ``idle_stamp`` only; one that was never stamped is not seen.
+    Idle states are not modelled, so idle CPUs differ by ``idle_stamp`` only. A CPU whose stamp is 0 is not found.
     """
     k.log_considered(this_cpu, group.cpus, "find_idlest_cpu", level, p.pid)
     newest, idle = 0, -1

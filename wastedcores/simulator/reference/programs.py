@@ -1,7 +1,4 @@
-"""Tasks as small programs: what to run, and what a task remembers while it does.
-
-Operations and their fields are those of docs/replay-semantics.md, section 2.
-"""
+"""The state of running programs: each task's place in its program, its random numbers, and the things tasks wait at."""
 
 from __future__ import annotations
 
@@ -9,20 +6,18 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wastedcores.workload.program import Program, Row, TaskSpec
+from wastedcores.workload.program import TaskSpec
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.state import Task
 
-__all__ = ["Program", "Row", "TaskSpec"]
-
 _MASK64 = (1 << 64) - 1
-#: nanoseconds left of a stretch without an end
+#: ``Progress.left`` of a task that spins without a limit
 FOREVER = -1
 
 
 class Random:
-    """splitmix64; stream -1 is the machine's, i the i-th task's."""
+    """A splitmix64 generator. Stream -1 belongs to the machine, stream i to the i-th task."""
 
     def __init__(self, seed: int, stream: int) -> None:
         start = seed * 0x9E3779B97F4A7C15 + (stream + 1) * 0xD1342543DE82EF95
@@ -35,58 +30,59 @@ class Random:
         return z ^ (z >> 31)
 
     def draw(self) -> int:
-        """Next 64 bits."""
+        """Return the next 64 random bits."""
         self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK64
         return self._mix(self.state)
 
     def between(self, lo: int, hi: int) -> int:
-        """``lo`` to ``hi``; nothing is drawn if they are equal."""
+        """Draw a whole number from ``lo`` to ``hi``, both included. Nothing is drawn if they are equal."""
         return lo if lo == hi else lo + self.draw() % (hi - lo + 1)
 
     def exponential(self, mean: int, cap: int, floor: int) -> int:
-        """Exponential with the given mean, between ``floor`` and ``cap``."""
+        """Draw from an exponential distribution with this mean and limit the number to ``floor`` to ``cap``."""
         u = ((self.draw() >> 11) + 0.5) * 2.0**-53
         return min(max(int(-mean * math.log(u)), floor), cap)
 
 
 @dataclass(eq=False, repr=False)
-class Run:
-    """Where a task is in its program."""
+class Progress:
+    """A task's place in its program."""
 
     spec: TaskSpec
     rng: Random
     parent: Task | None = None
     daemon: bool = False
     pc: int = 0
-    #: ns of computing still to do; FOREVER while spinning without limit
+    #: CPU time in ns that the present row still needs; FOREVER while the task spins without a limit
     left: int = 0
-    #: when the present stretch counts from, None while not running
+    #: the time from which ``left`` is counted down; None while the task is not on a CPU
     since: int | None = None
     spinning: bool = False
+    #: kind and number of the thing that the task waits for
     waits_for: tuple[str, int] | None = None
+    #: tasks that this one still has to wake, one after the other
     wake_queue: list[Task] = field(default_factory=list)
     children: int = 0
     started: int | None = None
+    #: rounds done of each nested loop, and rounds done in total (never reset)
     slots: list[int] = field(default_factory=lambda: [0] * 4)
     units: list[int] = field(default_factory=lambda: [0] * 4)
-    completed_ns: int | None = None
-    #: signals of a condition at the last CATCH
+    #: number of signals that the condition had seen at the last CATCH
     seen: int = 0
 
 
 @dataclass(eq=False, repr=False)
 class Barrier:
-    """n tasks meet."""
+    """A barrier that opens when ``parties`` tasks have arrived."""
 
     parties: int
     waiters: list[Task] = field(default_factory=list)
-    generation: int = 0
     stopped: bool = False
 
 
 @dataclass(eq=False, repr=False)
 class Lock:
-    """One owner, or some who share it."""
+    """A lock with one owner, or with several readers that share it."""
 
     owner: Task | None = None
     readers: int = 0
@@ -95,7 +91,7 @@ class Lock:
 
 @dataclass(eq=False, repr=False)
 class Semaphore:
-    """A counter to wait for; as a condition it counts signals, as a timer it has a next time."""
+    """A counting semaphore. Conditions count their signals here, and timers store their next time."""
 
     value: int
     waiters: list[Task] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Choosing and switching: schedule(), try_to_wake_up(), fork, the stopper (kernel/sched/core.c, v4.1)."""
+"""Choosing, switching and waking tasks: schedule(), try_to_wake_up(), fork, the stopper (kernel/sched/core.c, v4.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
-    """pick_next_task_fair(), v4.1: with a fair ``prev`` only the levels that differ are put and set."""
+    """Choose the next task, after newidle balancing if there is none (pick_next_task_fair(), v4.1).
+
+    If ``prev`` is a fair task, only the levels that differ are put back and set.
+    """
     while not rq.cfs.nr_running:
         if not (k.core.pull(k, rq) if k.core else nohz.idle_balance(k, rq)):
             if _is_fair(rq, prev):
@@ -38,10 +41,12 @@ def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
 
 
 def _is_fair(rq: Rq, task: Task) -> bool:
+    """Tell whether a task belongs to the fair class: it is neither the idle task nor the stopper."""
     return task is not rq.idle_task and not rq.stopper
 
 
 def _pick_from_root(k: Kernel, rq: Rq) -> Task:
+    """Choose and set the next entity on every level (label simple in pick_next_task_fair())."""
     cfs_rq = rq.cfs
     while True:
         se = fair.pick_next_entity(k, cfs_rq, None)
@@ -53,7 +58,7 @@ def _pick_from_root(k: Kernel, rq: Rq) -> Task:
 
 
 def _switch_entities(k: Kernel, prev: Entity, se: Entity) -> None:
-    """Put and set up to the queue both share."""
+    """Put ``prev`` back and set ``se``, up to the queue that both share."""
     while prev.cfs_rq is not se.cfs_rq:
         se_depth, prev_depth = len(se.levels()), len(prev.levels())
         if se_depth <= prev_depth:
@@ -69,7 +74,7 @@ def _switch_entities(k: Kernel, prev: Entity, se: Entity) -> None:
 
 
 def schedule(k: Kernel, rq: Rq) -> None:
-    """__schedule(), v4.1."""
+    """Let a CPU choose its next task and switch to it (__schedule(), v4.1)."""
     rq.need_resched = False
     rq.clock_ns = k.now_ns
     prev = rq.curr
@@ -85,7 +90,7 @@ def schedule(k: Kernel, rq: Rq) -> None:
 
 
 def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
-    """context_switch(), and what the idle loop does around it."""
+    """Switch tasks, starting or stopping the tick as the idle loop does (context_switch(), v4.1)."""
     if prev is rq.idle_task and rq.tick_stopped:
         nohz.update_cpu_load_nohz(k, rq)
         rq.tick_stopped = False
@@ -97,13 +102,13 @@ def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
 
 
 def enter_idle(k: Kernel, rq: Rq) -> None:
-    """tick_nohz_idle_enter(): no grouping of busy CPUs any more, and the tick stops unless RCU wants it."""
+    """Count the CPU as idle and stop its tick unless RCU needs it (tick_nohz_idle_enter(), v4.1)."""
     nohz.set_cpu_sd_state_idle(k, rq)
     stop_tick(k, rq)
 
 
 def stop_tick(k: Kernel, rq: Rq) -> None:
-    """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle(), v4.1."""
+    """Stop the tick of an idle CPU, unless RCU needs it (tick_nohz_stop_sched_tick(), v4.1)."""
     if rq.tick_stopped or k.jiffies < rq.keep_tick:
         return
     rq.tick_stopped = True
@@ -115,13 +120,13 @@ def stop_tick(k: Kernel, rq: Rq) -> None:
 
 
 def try_to_wake_up(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
-    """try_to_wake_up(), v4.1, executed on ``cpu``."""
+    """Wake a task; ``cpu`` executes the code (try_to_wake_up(), v4.1)."""
     choose_cpu(k, p, cpu, sync)
     queue_woken(k, p, cpu)
 
 
 def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
-    """The first part of try_to_wake_up(): where the task is to run."""
+    """Choose the CPU of a task that is woken: the first part of try_to_wake_up()."""
     waker = k.current(cpu)
     p.se.vruntime -= p.se.cfs_rq.min_vruntime  # task_waking_fair()
     if waker is not k.rqs[cpu].idle_task:
@@ -133,15 +138,18 @@ def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
 
 
 def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
-    """The second part, ttwu_queue(): on the runqueue, or on the wake list of a CPU that shares no cache with ``cpu``."""
+    """Queue a woken task: the second part of try_to_wake_up() (ttwu_queue(), v4.1).
+
+    It goes on the run queue, or on the wake list if its CPU shares no cache with ``cpu``, which executes the code.
+    """
     if p.cpu not in k.active:
-        # it went offline meanwhile
+        # the CPU went offline in the meantime
         gone, up = p.cpu, k.fallback_cpu(p)
         k.emit("migrate", pid=p.pid, cpu=up, src_cpu=gone, op="wakeup")
         fair.set_task_rq(p, up)
     target = p.cpu
     if k.llc_id[cpu] == k.llc_id[target] or k.core:
-        # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
+        # a design queues a thread at once, as Linux does without TTWU_QUEUE
         activate_woken(k, p, cpu)
         return
     wake_list = k.rqs[target].wake_list
@@ -151,7 +159,7 @@ def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
 
 
 def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
-    """record_wakee(), v4.1: how many different tasks the waker wakes, halved every second."""
+    """Count how often the waker changes the task that it wakes, halved every second (record_wakee(), v4.1)."""
     if k.jiffies > waker.wakee_flip_decay + k.hz:
         waker.wakee_flips >>= 1
         waker.wakee_flip_decay = k.jiffies
@@ -161,7 +169,7 @@ def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
 
 
 def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
-    """ttwu_do_activate(), v4.1."""
+    """Put a woken task on its run queue and preempt if needed (ttwu_do_activate(), v4.1)."""
     rq = k.rqs[p.cpu]
     by = k.current(cpu)
     fair.enqueue_task(k, rq, p, wakeup=True, waking=True)
@@ -172,14 +180,14 @@ def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
 
 
 def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
-    """Take the wake list, last in first out (sched_ttwu_pending(), v4.1)."""
+    """Activate the tasks of the wake list, the last one first (sched_ttwu_pending(), v4.1)."""
     tasks, rq.wake_list = rq.wake_list, []
     for p in reversed(tasks):
         activate_woken(k, p, rq.cpu)
 
 
 def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
-    """task_fork_fair() and wake_up_new_task(), v4.1, executed on ``cpu``."""
+    """Place and queue a new task; ``cpu`` executes the code (task_fork_fair() and wake_up_new_task(), v4.1)."""
     fair.set_task_rq(p, cpu)
     queue = p.se.cfs_rq
     k.rqs[cpu].clock_ns = k.now_ns
@@ -201,11 +209,11 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
 
 
 def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
-    """The running task goes to another group (sched_move_task(), core.c, v4.1).
+    """Move the running task to another group (sched_move_task(), core.c, v4.1).
 
-    An exiting task goes back to the root group before its parent hears of it: cpu_cgroup_exit(), core.c, and
-    task_wants_autogroup(), auto_group.c, v4.1 (PF_EXITING). Without it the sync wake-up of the parent would see a CPU as
-    loaded as before, and not pull the parent there. setsid() makes a new autogroup (autogroup_move_group()).
+    An exiting task goes back to the root group before its parent is woken: cpu_cgroup_exit(), core.c, and
+    task_wants_autogroup(), auto_group.c, v4.1 (PF_EXITING). Otherwise the sync wakeup of the parent would find a CPU that
+    is as loaded as before, and would not pull the parent there. setsid() makes a new autogroup (autogroup_move_group()).
     """
     rq = k.rqs[p.cpu]
     fair.dequeue_task(k, rq, p, sleep=False)
@@ -221,7 +229,7 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
 
 
 def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
-    """The migration thread takes the CPU, does ``work()`` in no time and leaves (kernel/stop_machine.c, v4.1)."""
+    """Let the migration thread take the CPU, do ``work()`` in no time and leave (kernel/stop_machine.c, v4.1)."""
     prev = rq.curr
     rq.clock_ns = k.now_ns
     k.add_nr_running(rq, 1)
@@ -242,14 +250,14 @@ def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
 
 
 def active_balance(k: Kernel, rq: Rq) -> None:
-    """STOP arrives."""
+    """Let the migration thread do the active balance that another CPU asked for."""
     if rq.active_balance:
         k.log_op = "active"
         run_stopper(k, rq, lambda: balance.active_load_balance(k, rq))
 
 
 def move_task(k: Kernel, p: Task, target: int, op: str) -> None:
-    """migration_cpu_stop() and move_queued_task(), v4.1: a queued task to another CPU."""
+    """Move a queued task to another CPU (migration_cpu_stop() and move_queued_task(), v4.1)."""
     k.log_op = op
     fair.dequeue_task(k, k.rqs[p.cpu], p, sleep=False)
     k.set_task_cpu(p, target)

@@ -1,4 +1,4 @@
-"""The replay: events in order, programs in between."""
+"""The event loop: it handles events in order of time and runs the programs of the tasks in between."""
 
 from __future__ import annotations
 
@@ -12,30 +12,29 @@ from wastedcores.simulator.reference.programs import (
     FOREVER,
     Barrier,
     Lock,
-    Program,
+    Progress,
     Random,
-    Run,
     Semaphore,
-    TaskSpec,
 )
 from wastedcores.simulator.reference.state import Rq, Task, TaskGroup
 from wastedcores.workload import ops
+from wastedcores.workload.program import Program, TaskSpec
 
-#: operations without time passing after which a program counts as stuck
+#: a program that executes this many operations without time passing counts as stuck
 ZERO_TIME_OPS = 100_000
 
 
 class Simulation:
-    """One run of a program on a kernel; :meth:`run` does it.
+    """One run of a program on a kernel; :meth:`run` executes it.
 
     Parameters
     ----------
     k
-        Fresh kernel.
+        A fresh kernel.
     program
-        What runs.
+        The tasks to run.
     seed
-        Of all random draws.
+        Seed of all random numbers.
     """
 
     def __init__(self, k: Kernel, program: Program, seed: int) -> None:
@@ -57,12 +56,12 @@ class Simulation:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _initial_state(self) -> None:
-        """docs/replay-semantics.md, section 7."""
+        """Build the state in which a replay begins (docs/replay-semantics.md, section 7)."""
         k = self.k
         k.attach_domains(k.trees[0], 0)
         for rq in k.rqs:
             for sd in rq.sd:
-                # each CPU has balanced since boot; who built the groups knew only some of their capacities
+                # each CPU has balanced since boot; the CPU that built the groups knew only some of their capacities
                 k.update_group_capacity(sd, rq.cpu)
                 sd.groups[0].sgc.next_update = 0
         rng = Random(self.seed, -1)
@@ -90,19 +89,20 @@ class Simulation:
         number = len(self.tasks)
         pid = number + 1 + self.k.machine.cpus
         p = Task(pid, spec.comm, tg, self._everyone if allowed is None else allowed, nice)
-        p.program = Run(spec, Random(self.seed, number), parent, spec.daemon)
+        p.progress = Progress(spec, Random(self.seed, number), parent, spec.daemon)
         self.tasks.append(p)
         return p
 
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self, until_ns: int) -> None:
-        """Replay until every task that is no daemon has exited, or for ``until_ns``.
+        """Replay until every task that is not a daemon has exited, or until ``until_ns`` ns have passed.
 
         Raises
         ------
         WorkloadError
-            A task may run nowhere, all wait for each other, a loop takes no time, a lock is not its owner's.
+            A task may run on no online CPU, all tasks wait for each other, a loop takes no time, or a task releases a
+            lock that it does not hold.
         """
         k = self.k
         while not self._finished():
@@ -124,7 +124,7 @@ class Simulation:
                 self._after(kind)
 
     def _after(self, kind: str) -> None:
-        """The CPU whose event it was goes on."""
+        """Let the CPU whose event was handled reschedule if it has to."""
         k, rq = self.k, self.k.rqs[self.k.cpu]
         if kind == "TICK" and k.costs.irq_ns:
             if rq.need_resched:
@@ -134,26 +134,28 @@ class Simulation:
             self._reschedule(rq)
 
     def _cpu_of(self, kind: str, subject: Any) -> int:
+        """Return the CPU on which an event is handled."""
         if kind in ("TIMER", "START"):
-            waits_for = subject.program.waits_for
+            waits_for = subject.progress.waits_for
             cpu = waits_for[1] if waits_for and waits_for[0] == "wheel" else subject.cpu
             return cpu if cpu in self.k.active else self.k.fallback_cpu(subject)
         return self.program.hotplug[subject][1] if kind == "HOTPLUG" else int(subject)
 
     def _finished(self) -> bool:
-        return all(t.state == "X" for t in self.tasks if not t.program.daemon)
+        return all(t.state == "X" for t in self.tasks if not t.progress.daemon)
 
     def _reschedule(self, rq: Rq) -> None:
-        # the softirq of an idle balancer comes first
+        """Call schedule(), except in a section without preemption; the softirq of an idle balancer comes first."""
         while rq.need_resched and rq.ilb_next is None and not self._in_section(rq.curr):
             schedule.schedule(self.k, rq)
 
     @staticmethod
     def _in_section(task: Task) -> bool:
-        return task.program is not None and bool(task.program.wake_queue)
+        """Tell whether the task is waking others, during which it is not preempted."""
+        return task.progress is not None and bool(task.progress.wake_queue)
 
     def is_running(self, p: Task) -> bool:
-        """Whether ``p`` is on a CPU right now."""
+        """Tell whether ``p`` is on a CPU at this moment."""
         return self.k.rqs[p.cpu].curr is p
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -164,15 +166,15 @@ class Simulation:
 
     def _on_timer(self, p: Task) -> None:
         rq = self.k.rqs[self.k.cpu]
-        if p.program.waits_for[0] == "wheel" and rq.tick_stopped:
+        if p.progress.waits_for[0] == "wheel" and rq.tick_stopped:
             # a timer of the wheel brings a whole tick with it: tick_sched_timer(), v4.1
             rq.tick_stopped = False
             self._tick(rq)
-        p.program.waits_for = None
+        p.progress.waits_for = None
         schedule.try_to_wake_up(self.k, p, self.k.cpu, sync=False)
 
     def _on_resched(self, cpu: int) -> None:
-        """Only there to call schedule()."""
+        """Handle a rescheduling IPI: the loop calls schedule() afterwards."""
 
     def _on_ttwu(self, cpu: int) -> None:
         schedule.sched_ttwu_pending(self.k, self.k.rqs[cpu])
@@ -195,7 +197,7 @@ class Simulation:
         self._tick(self.k.rqs[cpu])
 
     def _tick(self, rq: Rq) -> None:
-        """scheduler_tick(), v4.1, and the softirq after it."""
+        """Charge the running task, update the load averages and start balancing (scheduler_tick(), v4.1)."""
         k = self.k
         k.push(k.now_ns + k.tick_ns, "TICK", rq.cpu)
         rq.clock_ns = k.now_ns
@@ -213,7 +215,7 @@ class Simulation:
 
     def _on_run(self, cpu: int) -> None:
         p = self.k.rqs[cpu].curr
-        run = p.program
+        run = p.progress
         run.left = 0
         if run.spinning:
             run.spinning = False
@@ -224,14 +226,14 @@ class Simulation:
             self._go_on(p, 0)
 
     def _on_hotplug(self, step: int) -> None:
-        """A CPU goes or comes (docs/scheduler-model.md, section 4.1; docs/replay-semantics.md, section 8)."""
+        """Take a CPU offline or online (docs/scheduler-model.md, section 4.1; docs/replay-semantics.md, section 8)."""
         k = self.k
         _, cpu, online = self.program.hotplug[step]
         rq = k.rqs[cpu]
         self._hotplug_done += 1
         rq.online = online
         (k.active.add if online else k.active.discard)(cpu)
-        # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE: a CPU that goes pulls nothing any more
+        # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE: from then on a leaving CPU pulls nothing
         k.attach_domains(k.trees[self._hotplug_done], k.jiffies)
         k.overload = False
         if online:
@@ -250,7 +252,7 @@ class Simulation:
             k.nohz_idle_cpus.discard(cpu)
 
     def _empty(self, rq: Rq) -> None:
-        """migrate_tasks(), v4.1."""
+        """Move every task of a dying CPU elsewhere (migrate_tasks(), v4.1)."""
         while rq.cfs_tasks:
             p = rq.cfs_tasks[0]
             schedule.move_task(self.k, p, self.k.fallback_cpu(p), "hotplug")
@@ -258,8 +260,8 @@ class Simulation:
     # --- running a task -----------------------------------------------------------------------------------------------
 
     def start_stretch(self, p: Task, extra: int) -> None:
-        """``p`` computes from now + extra for what it has left."""
-        k, run = self.k, p.program
+        """Let ``p`` compute for the CPU time that it has left, beginning ``extra`` ns from now."""
+        k, run = self.k, p.progress
         run.since = k.now_ns + extra
         if run.left == FOREVER:
             k.cancel("RUN", p.cpu)
@@ -267,24 +269,24 @@ class Simulation:
             k.push(run.since + run.left, "RUN", p.cpu)
 
     def _switched(self, rq: Rq, prev: Task, task: Task) -> None:
-        """After a choice: the one that goes keeps what it has left, the one that comes goes on."""
+        """Follow a context switch: ``prev`` keeps the CPU time that it has left, and ``task`` continues."""
         if prev is not task:
-            run = prev.program
+            run = prev.progress
             if run is not None and run.since is not None:
                 if run.left != FOREVER:
                     run.left -= min(max(self.k.now_ns - run.since, 0), run.left)
                 run.since = None
-            if task.program is None:
+            if task.progress is None:
                 self.k.cancel("RUN", rq.cpu)
                 return
             waiting.spinner_switched_in(self, task)
             self._go_on(task, self.k.costs.switch_ns)
-        elif task.program is not None and task.program.left == 0:
+        elif task.progress is not None and task.progress.left == 0:
             self._go_on(task, 0)
 
     def _go_on(self, p: Task, extra: int) -> None:
-        """Execute operations until one takes time or the task stops."""
-        run = p.program
+        """Execute rows of the program until one takes time or the task leaves its CPU."""
+        run = p.progress
         rq = self.k.rqs[p.cpu]
         if run.started is None:
             run.started = self.k.now_ns
@@ -309,8 +311,8 @@ class Simulation:
             self.start_stretch(p, extra)
 
     def _wake_some(self, p: Task) -> None:
-        """The next of the wake queue: a CPU is chosen now, and wake_ns later the task is on its queue."""
-        run = p.program
+        """Wake the next task of the wake queue: choose its CPU now; it reaches the runqueue ``wake_ns`` later."""
+        run = p.progress
         if self.k.costs.wake_ns:
             schedule.choose_cpu(self.k, run.wake_queue[0], p.cpu, sync=False)
             run.left = self.k.costs.wake_ns
@@ -318,19 +320,19 @@ class Simulation:
             schedule.try_to_wake_up(self.k, run.wake_queue.pop(0), p.cpu, sync=False)
 
     def block(self, p: Task) -> None:
-        """Sleep; the CPU schedules at once."""
+        """Put ``p`` to sleep; its CPU schedules at once."""
         p.state = "S"
         self.k.rqs[p.cpu].need_resched = True
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
     def _check_deadlock(self) -> None:
-        """Everybody waits for somebody and nothing is under way."""
+        """Raise an error if every task waits for another one and no event can end a wait."""
         if self._starts_open or self._hotplug_done < len(self.program.hotplug):
             return
         stuck = None
         for t in self.tasks:
-            run = t.program
+            run = t.progress
             if t.state == "X":
                 continue
             if run.wake_queue or t.state == "waking" or (t.state == "S" and run.waits_for is None):
@@ -344,7 +346,7 @@ class Simulation:
             if not run.daemon and stuck is None:
                 stuck = t
         if stuck is not None:
-            what, number = stuck.program.waits_for
+            what, number = stuck.progress.waits_for
             raise WorkloadError(
                 f"deadlock at {(self.k.now_ns - EPOCH_NS) / 1e9:.6f} s: task {stuck.comm!r} (pid {stuck.pid}) waits "
                 f"for {what} {number} and no task is left that could end a wait; check who should signal it"

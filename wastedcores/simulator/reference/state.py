@@ -1,6 +1,6 @@
-"""What the scheduler remembers: entities, queues, groups, run queues, tasks.
+"""The scheduler's data structures: entities, queues, task groups, run queues and tasks.
 
-Names are the kernel's (include/linux/sched.h and kernel/sched/sched.h, v4.1).
+The names of classes and fields are the kernel's (include/linux/sched.h and kernel/sched/sched.h, v4.1).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from wastedcores.simulator.reference.arithmetic import NICE_0_LOAD, PRIO_TO_WEIGHT, PRIO_TO_WMULT
 
-#: sysctl_sched_migration_cost in ns
+#: sysctl_sched_migration_cost, in ns
 MIGRATION_COST_NS = 500_000
-#: tasks looked at by one detach_tasks() (sysctl_sched_nr_migrate)
+#: number of tasks that one call of detach_tasks() examines (sysctl_sched_nr_migrate)
 NR_MIGRATE = 32
 
 
 @dataclass(eq=False, repr=False)
 class Entity:
-    """A sched_entity with its sched_avg: a task, or a group's part on one CPU."""
+    """A sched_entity with its sched_avg: a task, or the part of a task group on one CPU."""
 
     name: str
     weight: int = NICE_0_LOAD
@@ -43,7 +43,7 @@ class Entity:
     decay_count: int = 0
 
     def levels(self) -> list[Entity]:
-        """Itself and its parents up to the root queue (for_each_sched_entity)."""
+        """Return the entity and its parents up to the root queue (for_each_sched_entity())."""
         chain: list[Entity] = [self]
         while chain[-1].parent is not None:
             chain.append(chain[-1].parent)
@@ -52,7 +52,7 @@ class Entity:
 
 @dataclass(eq=False, repr=False)
 class CfsRq:
-    """A queue of entities: the root queue of a CPU or a group's queue on it."""
+    """A queue of entities: the root queue of a CPU, or the queue of a task group on that CPU."""
 
     rq: Rq
     tg: TaskGroup
@@ -60,7 +60,7 @@ class CfsRq:
     nr_running: int = 0
     h_nr_running: int = 0
     min_vruntime: int = 0
-    #: queued entities without `curr`, by vruntime, equal keys in order of arrival
+    #: queued entities without ``curr``, in order of vruntime; entities of equal vruntime in order of arrival
     tree: list[Entity] = field(default_factory=list)
     curr: Entity | None = None
     next: Entity | None = None
@@ -76,15 +76,15 @@ class CfsRq:
     tg_runnable_contrib: int = 0
     h_load: int = 0
     last_h_load_update: int = -1
-    #: whether update_blocked_averages() visits this queue (leaf_cfs_rq_list)
+    #: True if update_blocked_averages() visits this queue (leaf_cfs_rq_list)
     on_list: bool = False
 
     def insert(self, se: Entity) -> None:
-        """Put into the tree; equal keys go right (fair.c: __enqueue_entity(), v4.1)."""
+        """Insert an entity into the tree, behind others of equal vruntime (fair.c: __enqueue_entity(), v4.1)."""
         self.tree.insert(bisect_right(self.tree, se.vruntime, key=lambda e: e.vruntime), se)
 
     def remove(self, se: Entity) -> None:
-        """Take out of the tree."""
+        """Remove an entity from the tree (fair.c: __dequeue_entity(), v4.1)."""
         i = bisect_left(self.tree, se.vruntime, key=lambda e: e.vruntime)
         while self.tree[i] is not se:
             i += 1
@@ -93,7 +93,7 @@ class CfsRq:
 
 @dataclass(eq=False, repr=False)
 class TaskGroup:
-    """A task group (here always the root group or an autogroup) and its parts, one per CPU."""
+    """A task group, here the root group or an autogroup, with one queue and one entity per CPU."""
 
     name: str
     shares: int
@@ -105,7 +105,7 @@ class TaskGroup:
 
 @dataclass(eq=False, repr=False)
 class Task:
-    """One thread: its place in the scheduler and its program's state."""
+    """One thread. ``state`` is ``new``, ``R`` (runnable), ``S`` (asleep), ``waking``, ``X`` (dead) or ``idle``."""
 
     pid: int
     comm: str
@@ -118,10 +118,10 @@ class Task:
     last_wakee: int = -1
     wakee_flips: int = 0
     wakee_flip_decay: int = 0
-    #: node of the CPU it was placed on when it was born
+    #: node of the CPU on which the task was placed when it was created
     home_node: int = 0
-    #: whatever the interpreter of programs keeps about the task
-    program: Any = None
+    #: where the task is in its program (:class:`programs.Progress`); None for idle tasks and stoppers
+    progress: Any = None
 
     def __post_init__(self) -> None:
         self.se = Entity(
@@ -130,13 +130,13 @@ class Task:
 
     @property
     def on_rq(self) -> bool:
-        """Queued or running."""
+        """True if the task is queued or running."""
         return self.se.on_rq
 
 
 @dataclass(eq=False, repr=False)
 class Rq:
-    """struct rq of one CPU."""
+    """The run queue of one CPU (struct rq)."""
 
     cpu: int
     idle_task: Task
@@ -145,7 +145,7 @@ class Rq:
     nr_running: int = 0
     #: sum of the weights in the root queue (rq->load.weight)
     load_weight: int = 0
-    #: its clock (update_rq_clock()): when it was last read, not now
+    #: ``rq->clock``: the time at which the clock was last updated, not the present time (update_rq_clock())
     clock_ns: int = 0
     #: all queued tasks, newest first (rq->cfs_tasks)
     cfs_tasks: list[Task] = field(default_factory=list)
@@ -161,16 +161,16 @@ class Rq:
     next_balance: int = 0
     idle_balance: bool = False
     tick_stopped: bool = False
-    #: jiffy up to which an idle CPU keeps ticking (RCU)
+    #: the jiffy until which an idle CPU keeps its tick because RCU needs it
     keep_tick: int = 0
     nohz_balance_kick: bool = False
-    #: the CPU that its pass as idle balancer looks at next
+    #: the next CPU of this CPU's pass as NOHZ idle balancer; None if no pass is under way
     ilb_next: int | None = None
     active_balance: bool = False
     push_cpu: int = -1
-    #: the migration thread is queued or running (counts in nr_running)
+    #: the migration thread is queued or running; it counts in nr_running
     stopper: bool = False
-    #: page counters of this CPU changed since they were last folded into the machine's
+    #: this CPU's page counters changed since they were last folded into the machine's
     touched: bool = False
     wake_list: list[Task] = field(default_factory=list)
     #: domains of this CPU, innermost first

@@ -1,14 +1,14 @@
-"""Which group and queue to pull from, and how much.
+"""Balancing statistics: the group and the queue to pull from, and how much load to move.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4, 5.5 and 5.7.
 
-The group imbalance fix is tested where the authors' patch touches the code: choice of the busiest group, the decision
-in :func:`find_busiest_group`, and :func:`calculate_imbalance`.
+The group imbalance fix is applied where the authors' patch changes the code: in the choice of the busiest group, in the
+decision of :func:`find_busiest_group`, and in :func:`calculate_imbalance`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference.load import (
@@ -18,7 +18,7 @@ from wastedcores.simulator.reference.load import (
     target_load,
     weighted_cpuload,
 )
-from wastedcores.simulator.reference.state import Rq, Task
+from wastedcores.simulator.reference.state import Rq
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.domains import SchedDomain, SchedGroup
@@ -31,7 +31,7 @@ _ALL_ONES = (1 << 64) - 1
 
 @dataclass(repr=False)
 class GroupStats:
-    """struct sg_lb_stats, with the patch's min_load and max_load."""
+    """The statistics of one group (struct sg_lb_stats), with min_load and max_load of the authors' patch."""
 
     group: SchedGroup | None = None
     avg_load: int = 0
@@ -51,7 +51,7 @@ class GroupStats:
 
 @dataclass(repr=False)
 class Env:
-    """struct lb_env: one attempt of ``dst_cpu`` to pull at one level."""
+    """One attempt of ``dst_cpu`` to pull tasks at one level (struct lb_env)."""
 
     sd: SchedDomain
     dst_cpu: int
@@ -68,13 +68,12 @@ class Env:
     loop: int = 0
     loop_max: int = 0
     loop_break: int = 32
-    tasks: list[Task] = field(default_factory=list)
 
 
 def update_sg_lb_stats(
     k: Kernel, env: Env, group: SchedGroup, index: int, local: bool
 ) -> tuple[GroupStats, bool]:
-    """Statistics of one group, and whether one of its CPUs has more than one task (update_sg_lb_stats(), v4.1)."""
+    """Compute the statistics of a group, and whether one of its CPUs has several tasks (update_sg_lb_stats(), v4.1)."""
     s = GroupStats(group, capacity=group.sgc.capacity, weight=len(group.cpus), min_load=_ALL_ONES)
     overload = False
     seen = [c for c in group.cpus if c in env.cpus]
@@ -99,7 +98,7 @@ def update_sg_lb_stats(
 
 
 def group_classify(s: GroupStats) -> int:
-    """group_classify(), v4.1."""
+    """Return whether a group is overloaded, imbalanced or neither (group_classify(), v4.1)."""
     assert s.group is not None
     if s.no_capacity:
         return OVERLOADED
@@ -107,14 +106,14 @@ def group_classify(s: GroupStats) -> int:
 
 
 def group_has_capacity(env: Env, s: GroupStats) -> bool:
-    """group_has_capacity(), v4.1."""
+    """Tell whether a group has room for another task (group_has_capacity(), v4.1)."""
     return s.nr_running < s.weight or s.capacity * 100 > s.usage * env.sd.imbalance_pct
 
 
 def pick_busiest(k: Kernel, s: GroupStats, busiest: GroupStats) -> bool:
-    """Is ``s`` busier than the busiest so far? (update_sd_pick_busiest(), v4.1; no ASYM_PACKING on x86)."""
+    """Tell whether ``s`` is busier than the busiest group so far (update_sd_pick_busiest(), v4.1; x86 has no ASYM_PACKING)."""
     if k.model.group_imbalance == "patch":
-        # 5.7: as published every path ends in yes
+        # docs/scheduler-model.md, section 5.7: in the published patch every path answers yes
         return True
     if s.type != busiest.type:
         return s.type > busiest.type
@@ -124,7 +123,7 @@ def pick_busiest(k: Kernel, s: GroupStats, busiest: GroupStats) -> bool:
 
 
 def update_sd_lb_stats(k: Kernel, env: Env) -> tuple[GroupStats, GroupStats | None, int]:
-    """Local statistics, busiest group's, and the domain's average load (update_sd_lb_stats(), v4.1)."""
+    """Return the statistics of the local and the busiest group, and the domain's average load (update_sd_lb_stats(), v4.1)."""
     sd = env.sd
     index = {NOT_IDLE: sd.busy_idx, NEWLY_IDLE: sd.newidle_idx, IDLE: sd.idle_idx}[env.idle]
     prefer_sibling = sd.child is not None and sd.child.has("PREFER_SIBLING")
@@ -159,7 +158,7 @@ def update_sd_lb_stats(k: Kernel, env: Env) -> tuple[GroupStats, GroupStats | No
 
 
 def find_busiest_group(k: Kernel, env: Env) -> GroupStats | None:
-    """The group to pull from, or None: balanced (find_busiest_group(), v4.1). Sets ``env.imbalance``."""
+    """Return the group to pull from, or None if the domain is balanced; set ``env.imbalance`` (find_busiest_group(), v4.1)."""
     env.imbalance = 0
     local, busiest, average = update_sd_lb_stats(k, env)
     if busiest is None or busiest.nr_running == 0:
@@ -174,6 +173,7 @@ def find_busiest_group(k: Kernel, env: Env) -> GroupStats | None:
 
 
 def _balanced(k: Kernel, env: Env, local: GroupStats, busiest: GroupStats, average: int) -> bool:
+    """Tell whether the loads count as balanced: the comparisons of find_busiest_group()."""
     if k.model.group_imbalance:
         # paper 3.1: compare the least loaded CPU of each group
         return local.min_load >= busiest.min_load
@@ -187,9 +187,9 @@ def _balanced(k: Kernel, env: Env, local: GroupStats, busiest: GroupStats, avera
 def calculate_imbalance(
     k: Kernel, env: Env, local: GroupStats, busiest: GroupStats, average: int
 ) -> int:
-    """How much load to move (calculate_imbalance(), v4.1)."""
+    """Return the load to move (calculate_imbalance(), v4.1)."""
     if k.model.group_imbalance:
-        # the authors' patch, point 4 of 5.7
+        # the authors' patch: docs/scheduler-model.md, section 5.7, point 4
         if local.min_load >= busiest.max_load:
             return 0
         return (busiest.max_load - local.min_load) // 2
@@ -216,7 +216,7 @@ def calculate_imbalance(
 def fix_small_imbalance(
     k: Kernel, env: Env, local: GroupStats, busiest: GroupStats, imbalance: int
 ) -> int:
-    """Move one task if that uses the CPUs better (fix_small_imbalance(), v4.1)."""
+    """Return the load of one task if moving it uses the CPUs better, else ``imbalance`` (fix_small_imbalance(), v4.1)."""
     imbn = 2
     if not local.nr_running:
         local.load_per_task = cpu_avg_load_per_task(k.rqs[env.dst_cpu])
@@ -242,7 +242,7 @@ def fix_small_imbalance(
 
 
 def find_busiest_queue(k: Kernel, env: Env, group: SchedGroup) -> Rq | None:
-    """The CPU to pull from (find_busiest_queue(), v4.1)."""
+    """Return the run queue to pull from (find_busiest_queue(), v4.1)."""
     busiest, busiest_load, busiest_capacity = None, 0, 1
     seen = [c for c in group.cpus if c in env.cpus]
     k.log_considered(env.dst_cpu, group.cpus, "find_busiest_queue", env.sd.level)
@@ -257,5 +257,5 @@ def find_busiest_queue(k: Kernel, env: Env, group: SchedGroup) -> Rq | None:
 
 
 def check_cpu_capacity(rq: Rq, sd: SchedDomain) -> bool:
-    """Whether the CPU lost much of its capacity to other classes (check_cpu_capacity(), v4.1)."""
+    """Tell whether a CPU lost much of its capacity to other scheduling classes (check_cpu_capacity(), v4.1)."""
     return rq.cpu_capacity * sd.imbalance_pct < rq.cpu_capacity_orig * 100

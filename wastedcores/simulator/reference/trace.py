@@ -1,4 +1,4 @@
-"""The reference's log as a trace, so that every figure and check works on it; :func:`replay_design`."""
+"""The log of the reference as a trace, on which every check and figure works; :func:`replay_design`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,19 @@ from wastedcores.workload.program import costs_of
 
 
 def to_trace(sim: Simulation, name: str) -> Trace:
-    """What a finished simulation logged, in the trace model.
+    """Convert the log of a finished simulation into a trace.
 
     Parameters
     ----------
     sim
-        After its run.
+        The simulation, after its run.
     name
-        Of the workload, for the header.
+        Name of the workload, for the header.
+
+    Returns
+    -------
+    Trace
+        The trace.
     """
     k = sim.k
     comms = {t.pid: t.comm for t in (*k.stoppers, *sim.tasks)} | {0: "<idle>"}
@@ -66,7 +71,7 @@ def to_trace(sim: Simulation, name: str) -> Trace:
 
 
 def dtype_is_text(column: str) -> bool:
-    """Whether a column is written as text and categorised later."""
+    """Tell whether a column is first filled with text and converted to categories later."""
     return isinstance(COLUMNS[column].dtype, (pl.Categorical, pl.Enum, pl.String))
 
 
@@ -79,27 +84,29 @@ def replay_design(
 ) -> tuple[Trace, Kernel]:
     """Run a workload under the core module with these optimisation modules, in plain Python.
 
-    Slow (some 10 000 events a second): for your own modules on small machines. Shipped modules run compiled in
-    ``replay(workload, machine, "core+cache_affinity")``.
+    This is slow (about 10 000 events per second), for modules of your own on small machines. Shipped modules run compiled
+    in ``replay(workload, machine, "core+cache_affinity")``.
 
     Parameters
     ----------
-    workload, machine, seed
+    workload, machine
         As for :func:`wastedcores.simulator.replay.replay`.
     modules
-        Your own or names of shipped ones, in the order in which the core asks them.
+        Modules of your own or names of shipped ones, in the order in which the core asks them.
+    seed
+        As for :func:`wastedcores.simulator.replay.replay`.
     until_ns
-        Stop after this much simulated time.
+        Stop after this much simulated time, in ns.
 
     Returns
     -------
-    Trace, Kernel
-        ``kernel.core.counts`` says how often each module's suggestions were taken and refused.
+    tuple of Trace and Kernel
+        The log as a trace, and the kernel; ``kernel.core.counts`` has the numbers of suggestions taken and refused.
 
     Raises
     ------
     WorkloadError
-        As for :class:`wastedcores.simulator.reference.Simulation`.
+        The program cannot be run to its end; see :meth:`Simulation.run`.
     """
     machine = Machine.preset(machine) if isinstance(machine, str) else machine
     program = workload.program()

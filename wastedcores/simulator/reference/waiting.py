@@ -1,4 +1,4 @@
-"""Barriers, locks and semaphores, each spinning, blocking or both (docs/replay-semantics.md, section 4)."""
+"""Barriers, locks and semaphores; waiters spin, block, or spin first and then block (docs/replay-semantics.md, section 4)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def wait(sim: Simulation, p: Task, what: tuple[str, int], mode: int, limit: int) -> None:
-    """Begin to wait: spin, block, or spin ``limit`` ns first."""
-    p.program.waits_for = what
+    """Begin to wait: spin, block, or spin for ``limit`` ns and then block."""
+    p.progress.waits_for = what
     if mode == ops.MODE_BLOCK:
         sim.block(p)
     else:
-        p.program.spinning = True
-        p.program.left = limit if mode == ops.MODE_SPIN_BLOCK else FOREVER
+        p.progress.spinning = True
+        p.progress.left = limit if mode == ops.MODE_SPIN_BLOCK else FOREVER
 
 
 def grant(sim: Simulation, p: Task, by: Task) -> None:
-    """``p`` has what it waited for: a spinner notices soon, a sleeper joins the granter's wake queue."""
-    run = p.program
+    """Give ``p`` what it waited for: a spinner notices after ``spin_ns``, a sleeper joins the wake queue of the task ``by``."""
+    run = p.progress
     run.waits_for = None
     if not run.spinning:
-        by.program.wake_queue.append(p)
+        by.progress.wake_queue.append(p)
         return
     run.spinning = False
     run.left = sim.k.costs.spin_ns
@@ -38,7 +38,7 @@ def grant(sim: Simulation, p: Task, by: Task) -> None:
 
 
 def arrive(sim: Simulation, p: Task, number: int, mode: int, limit: int, deadline: int) -> None:
-    """BARRIER."""
+    """Arrive at a barrier; the last task to arrive releases the others. After ``deadline`` ns the barrier stops its loops."""
     barrier = sim.barriers[number]
     if len(barrier.waiters) + 1 < barrier.parties:
         barrier.waiters.append(p)
@@ -47,13 +47,12 @@ def arrive(sim: Simulation, p: Task, number: int, mode: int, limit: int, deadlin
     free, barrier.waiters = barrier.waiters, []
     for waiter in free:
         grant(sim, waiter, p)
-    barrier.generation += 1
     if deadline >= 0 and sim.k.now_ns >= sim.start_ns + deadline:
         barrier.stopped = True
 
 
 def lock(sim: Simulation, p: Task, number: int, mode: int, limit: int, shared: bool) -> bool:
-    """LOCK: True if taken; a sleeper that was woken tries again."""
+    """Take a lock and return True, or begin to wait and return False. A woken sleeper executes the row again."""
     it = sim.locks[number]
     if it.owner is None and (shared or not it.readers):
         if shared:
@@ -67,9 +66,11 @@ def lock(sim: Simulation, p: Task, number: int, mode: int, limit: int, shared: b
 
 
 def unlock(sim: Simulation, p: Task, number: int, shared: bool) -> None:
-    """UNLOCK: to the first spinner that is on a CPU now, else wake the first sleeper, who tries again.
+    """Release a lock.
 
-    Sleepers that share it are woken together and have it at once, as readers of a rw_semaphore.
+    It goes to the first waiter that is spinning on a CPU at this moment. Otherwise the first sleeper is woken and tries
+    again. Sleepers next to each other that want to share the lock get it at once and are woken together, as readers of an
+    rw_semaphore are.
     """
     it = sim.locks[number]
     if not it.readers if shared else it.owner is not p:
@@ -84,34 +85,34 @@ def unlock(sim: Simulation, p: Task, number: int, shared: bool) -> None:
             return
     it.owner = None
     for waiter in it.waiters:
-        if waiter.program.spinning and sim.is_running(waiter):
+        if waiter.progress.spinning and sim.is_running(waiter):
             it.waiters.remove(waiter)
             it.owner = waiter
-            waiter.program.pc += 1
+            waiter.progress.pc += 1
             grant(sim, waiter, p)
             return
     for waiter in it.waiters[:]:
-        if not waiter.program.spinning:
+        if not waiter.progress.spinning:
             following = it.waiters[it.waiters.index(waiter) + 1 :]
             it.waiters.remove(waiter)
             if not _shares(waiter):
                 grant(sim, waiter, p)
                 return
             it.readers += 1
-            waiter.program.pc += 1
+            waiter.progress.pc += 1
             grant(sim, waiter, p)
             if not following or not _shares(following[0]):
                 return
 
 
 def _shares(p: Task) -> bool:
-    """Whether the lock operation ``p`` waits in is a shared one."""
-    return bool(p.program.spec.rows[p.program.pc][4])
+    """Tell whether ``p`` waits in a lock operation that shares the lock."""
+    return bool(p.progress.spec.rows[p.progress.pc][4])
 
 
 def spinner_switched_in(sim: Simulation, p: Task) -> None:
-    """A spinner that comes back to a CPU looks at its lock again."""
-    run = p.program
+    """Let a spinner that comes back to a CPU take its lock if it is free by now."""
+    run = p.progress
     if not run.spinning or run.waits_for is None or run.waits_for[0] != "lock":
         return
     it = sim.locks[run.waits_for[1]]
@@ -123,7 +124,7 @@ def spinner_switched_in(sim: Simulation, p: Task) -> None:
 
 
 def post(sim: Simulation, p: Task, number: int, units: int) -> None:
-    """POST."""
+    """Raise a semaphore by ``units``: each unit goes to the first waiter, or into the counter if there is none."""
     it = sim.semaphores[number]
     for _ in range(units):
         if it.waiters:
@@ -133,7 +134,7 @@ def post(sim: Simulation, p: Task, number: int, units: int) -> None:
 
 
 def wait_semaphore(sim: Simulation, p: Task, number: int, mode: int, limit: int) -> None:
-    """WAIT."""
+    """Lower a semaphore, or begin to wait for a unit."""
     it = sim.semaphores[number]
     if it.value > 0:
         it.value -= 1
