@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 from support import scorecards
+from support.chromium import chromium, drag
 
 from wastedcores.analysis.scene import Scene
 from wastedcores.analysis.states import States
@@ -26,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(
         browser() is None, reason="needs chromium (tools/ci_packages.sh installs it)"
     ),
-    # the browser's and the server's pipes are closed by us, but after they have been collected
+    # the pipes of the server are closed only after they have been collected
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
@@ -37,83 +38,78 @@ def page(tmp_path_factory):
     return report("live-balancing-off", against="live-balancing-on", out=out, progress=False).html
 
 
-def test_report_opens_offline(page):
-    from support.chromium import Chromium
+def fetched(addresses):
+    """The addresses that are neither inside the page nor parts of it."""
+    return {a.partition("#")[0] for a in addresses if not a.startswith(("data:", "blob:"))}
 
-    with Chromium() as chrome:
-        chrome.open(page.as_uri())
-        chrome.until("document.readyState === 'complete'")
-        count = chrome.js("document.querySelectorAll('.wc-figure').length")
+
+def test_report_opens_offline(page):
+    with chromium() as (tab, errors, asked):
+        tab.goto(page.as_uri())
+        tab.wait_for_function("document.readyState === 'complete'")
+        count = tab.evaluate("document.querySelectorAll('.wc-figure').length")
         drawn = "document.querySelectorAll('.wc-figure .main-svg').length"
-        chrome.until(f"{drawn} >= {count}")
+        tab.wait_for_function(f"{drawn} >= {count}")
         assert count >= 5
         # every figure has ink in it, not only a frame: heat maps are images, curves are paths
         inked = """[...document.querySelectorAll('.wc-figure')].every(
             f => f.querySelector('.hm image, .scatterlayer path.js-line'))"""
-        assert chrome.js(inked)
-        assert chrome.errors == []
-        asked = [u for u in chrome.requests if not u.startswith(("data:", "blob:"))]
-        assert asked == [page.as_uri()]
+        assert tab.evaluate(inked)
+        assert errors == []
+        assert fetched(asked) == {page.as_uri()}
         # code is there, but hidden until it is asked for
         visible = (
             "[...document.querySelectorAll('.wc-code')].filter(e => e.offsetHeight > 0).length"
         )
-        assert chrome.js(visible) == 0
-        chrome.js("document.querySelector('#show-code').click()")
-        assert chrome.js(visible) > 5
+        assert tab.evaluate(visible) == 0
+        tab.evaluate("document.querySelector('#show-code').click()")
+        assert tab.evaluate(visible) > 5
 
 
 def test_report_first_screen_has_verdict_numbers_and_picture(page):
-    from support.chromium import Chromium
-
-    with Chromium(1280, 900) as chrome:
-        chrome.open(page.as_uri())
-        chrome.until("document.querySelectorAll('.wc-figure .hm image').length")
-        bottom = chrome.js(
+    with chromium(1280, 900) as (tab, *_):
+        tab.goto(page.as_uri())
+        tab.wait_for_function("document.querySelectorAll('.wc-figure .hm image').length")
+        bottom = tab.evaluate(
             "document.querySelector('.wc-figure .hm').getBoundingClientRect().bottom"
         )
         assert (
-            chrome.js("document.querySelector('.wc-violations').getBoundingClientRect().top") < 300
+            tab.evaluate("document.querySelector('.wc-violations').getBoundingClientRect().top")
+            < 300
         )
         assert bottom < 900
 
 
 def test_report_numbers_of_two_runs_are_seen_at_once(page):
-    from support.chromium import Chromium
-
-    with Chromium(1100, 900) as chrome:
-        chrome.open(page.as_uri())
-        chrome.until("document.querySelectorAll('.wc-numbers').length")
-        assert chrome.js("document.querySelectorAll('.wc-numbers .wc-badge').length") == 2
+    with chromium(1100, 900) as (tab, *_):
+        tab.goto(page.as_uri())
+        tab.wait_for_function("document.querySelectorAll('.wc-numbers').length")
+        assert tab.evaluate("document.querySelectorAll('.wc-numbers .wc-badge').length") == 2
         table = "document.querySelector('.wc-scroll:has(.wc-numbers)')"
-        assert chrome.js(f"{table}.scrollWidth <= {table}.clientWidth")
+        assert tab.evaluate(f"{table}.scrollWidth <= {table}.clientWidth")
 
 
 def test_times_late_in_a_trace_are_in_the_unit_of_the_axis(tmp_path):
-    from support.chromium import Chromium
-
     at, end = 20_975 * 10**6, 30 * 10**9
     ts = np.array([0, 0, at + 40 * 10**6], np.int64)
     told = [(ts, np.array([0, 1, 0], np.int32), np.array([2, 0, 1], np.int32))]
     late = Scene(States.collect(told, 2, 0, end), cpus=(0, 1))
     file = tmp_path / "late.html"
     heatmap(late, (at, at + 10**8), title="late").write_html(file)
-    with Chromium() as chrome:
-        chrome.open(file.as_uri())
+    with chromium() as (tab, errors, _):
+        tab.goto(file.as_uri())
         ticks = "[...document.querySelectorAll('.x3tick text')].map(t => t.textContent)"
-        chrome.until(f"{ticks}.length > 2")
-        said = chrome.js(ticks)
+        tab.wait_for_function(f"{ticks}.length > 2")
+        said = tab.evaluate(ticks)
         assert all(re.fullmatch(r"(20,9[789]\d|21,0[0-7]\d)(\.\d+)?", t) for t in said), said
-        assert chrome.errors == []
+        assert errors == []
 
 
 def test_report_on_a_phone_does_not_scroll_sideways(page):
-    from support.chromium import Chromium
-
-    with Chromium(500, 900) as chrome:
-        chrome.open(page.as_uri())
-        chrome.until("document.querySelectorAll('.wc-figure .main-svg').length")
-        assert chrome.js("document.documentElement.scrollWidth <= window.innerWidth")
+    with chromium(500, 900) as (tab, *_):
+        tab.goto(page.as_uri())
+        tab.wait_for_function("document.querySelectorAll('.wc-figure .main-svg').length")
+        assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 @pytest.fixture(scope="module")
@@ -129,33 +125,28 @@ _DRAWN = """document.readyState === 'complete' && document.querySelectorAll('.wc
 
 
 def test_scorecard_says_in_one_screen_what_was_reproduced_and_what_not(scorecard_page):
-    from support.chromium import Chromium
-
-    with Chromium(1280, 900) as chrome:
-        chrome.open(scorecard_page.as_uri())
-        chrome.until(_DRAWN)
+    with chromium(1280, 900) as (tab, errors, asked):
+        tab.goto(scorecard_page.as_uri())
+        tab.wait_for_function(_DRAWN)
         # the made-up numbers miss by 1.6, so the list of what was not reproduced is as long as it gets
-        assert chrome.js("document.querySelectorAll('.wc-card').length") == 4
+        assert tab.evaluate("document.querySelectorAll('.wc-card').length") == 4
         bottom = "document.querySelector('.wc-cards').getBoundingClientRect().bottom"
-        assert chrome.js(bottom) < 300
+        assert tab.evaluate(bottom) < 300
         links = "[...document.querySelectorAll('.wc-score a')].map(a => a.getAttribute('href').slice(1))"
-        assert chrome.js(f"{links}.length") > 20
-        assert chrome.js(f"{links}.every(id => document.getElementById(id))")
-        chrome.js("document.querySelector('.wc-score a[href^=\"#row-\"]').click()")
-        assert chrome.js("document.querySelector('tr:target').getBoundingClientRect().top") < 900
-        assert chrome.errors == []
-        asked = [u for u in chrome.requests if not u.startswith(("data:", "blob:"))]
-        assert {u.partition("#")[0] for u in asked} == {scorecard_page.as_uri()}
+        assert tab.evaluate(f"{links}.length") > 20
+        assert tab.evaluate(f"{links}.every(id => document.getElementById(id))")
+        tab.evaluate("document.querySelector('.wc-score a[href^=\"#row-\"]').click()")
+        assert tab.evaluate("document.querySelector('tr:target').getBoundingClientRect().top") < 900
+        assert errors == []
+        assert fetched(asked) == {scorecard_page.as_uri()}
 
 
 @pytest.mark.parametrize("width", [1280, 800, 500])
 def test_scorecard_breaks_no_word_and_does_not_scroll_sideways(scorecard_page, width):
-    from support.chromium import Chromium
-
-    with Chromium(width, 900) as chrome:
-        chrome.open(scorecard_page.as_uri())
-        chrome.until(_DRAWN)
-        assert chrome.js("document.documentElement.scrollWidth <= window.innerWidth")
+    with chromium(width, 900) as (tab, *_):
+        tab.goto(scorecard_page.as_uri())
+        tab.wait_for_function(_DRAWN)
+        assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         # every word of a table stands on one line; after a hyphen a new one may begin
         broken = """(() => { const bad = []; const range = document.createRange();
             for (const td of document.querySelectorAll('.wc-score td')) {
@@ -166,11 +157,11 @@ def test_scorecard_breaks_no_word_and_does_not_scroll_sideways(scorecard_page, w
                     if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1) bad.push(m[0]);
                 } }
             return bad })()"""
-        assert chrome.js(broken) == []
+        assert tab.evaluate(broken) == []
         # nothing of a table is behind an edge either, unless the window is that of a phone
         cut = "[...document.querySelectorAll('.wc-scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
         if width > 640:
-            assert chrome.js(cut) == 0
+            assert tab.evaluate(cut) == 0
 
 
 @pytest.fixture
@@ -220,39 +211,39 @@ def lab(tmp_path):
 
 
 def test_notebook_and_widget_in_jupyterlab(lab):
-    from support.chromium import Chromium
-
-    with Chromium(1400, 1000) as chrome:
-        chrome.open(f"{lab}lab/tree/one.ipynb?reset")
-        chrome.until(
+    with chromium(1400, 1000) as (tab, *_):
+        tab.goto(f"{lab}lab/tree/one.ipynb?reset")
+        tab.wait_for_function(
             "window.jupyterapp && document.querySelectorAll('.jp-NotebookPanel .jp-Cell').length > 5",
-            120,
+            timeout=120_000,
         )
-        chrome.until(
+        tab.wait_for_function(
             "document.querySelector('.jp-NotebookPanel').classList.length && "
             "document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'",
-            60,
         )
-        chrome.js("window.jupyterapp.commands.execute('notebook:run-all-cells').then(() => 1)")
-        chrome.js("document.querySelector('.jp-WindowedPanel-outer')?.scrollTo(0, 1e6)")
-        chrome.until(
-            "document.querySelectorAll('.jp-OutputArea .jupyter-widgets .main-svg').length", 120
+        tab.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells').then(() => 1)")
+        tab.evaluate("document.querySelector('.jp-WindowedPanel-outer')?.scrollTo(0, 1e6)")
+        tab.wait_for_function(
+            "document.querySelectorAll('.jp-OutputArea .jupyter-widgets .main-svg').length",
+            timeout=120_000,
         )
-        assert not chrome.js(
+        assert not tab.evaluate(
             "document.querySelectorAll('.jp-RenderedText[data-mime-type*=\"stderr\"]').length"
         )
         says = "document.querySelector('.jupyter-widgets .widget-html-content').textContent"
-        whole = chrome.js(says)
+        whole = tab.evaluate(says)
         assert re.match(r"1\.2 s of 1\.2 s", whole), whole
         # dragging over the heat map makes the kernel bin that window anew
-        box = chrome.js("""(() => { const e = document.querySelector('.jupyter-widgets .nsewdrag');
+        box = tab.evaluate("""(() => { const e = document.querySelector('.jupyter-widgets .nsewdrag');
             e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();
             return [r.left, r.top, r.width, r.height] })()""")
-        chrome.drag(box, 0.25, 0.5)
-        now = chrome.until(f"{says} !== {json.dumps(whole)} && {says} !== 'computing …' && {says}")
+        drag(tab, box, 0.25, 0.5)
+        now = tab.wait_for_function(
+            f"{says} !== {json.dumps(whole)} && {says} !== 'computing …' && {says}"
+        ).json_value()
         length = re.match(r"(\d+) ms of 1\.2 s", now)
         assert length, now
         assert 290 <= int(length[1]) <= 310
-        chrome.until("document.querySelectorAll('.jupyter-widgets .hm image').length")
+        tab.wait_for_function("document.querySelectorAll('.jupyter-widgets .hm image').length")
         if where := os.environ.get("WASTEDCORES_SCREENSHOTS"):
-            chrome.screenshot(f"{where}/lab.png")
+            tab.screenshot(path=f"{where}/lab.png")

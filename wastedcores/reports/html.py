@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from wastedcores.errors import WastedCoresError
+from wastedcores.files import written_whole
 from wastedcores.reports.screenshot import screenshot
 
 #: what notebooks store a figure as
@@ -84,24 +85,21 @@ def write_figure(fig: go.Figure, path: Path, *, width: int = 1280) -> None:
         raise WastedCoresError(
             f"{path}: cannot write there (no such folder, or a folder itself). Choose another with -o."
         )
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
-        if path.suffix == ".json":
-            part.write_text(fig.to_json() + "\n")
-        elif path.suffix == ".html":
-            part.write_text(figure_page(fig))
-        else:
-            with tempfile.TemporaryDirectory() as folder:
-                source = Path(folder) / "figure.html"
-                source.write_text(figure_page(fig))
-                screenshot(source, part, width, int(fig.layout.height or 450))
-        part.replace(path)
+        with written_whole(path) as part:
+            if path.suffix == ".json":
+                part.write_text(fig.to_json() + "\n")
+            elif path.suffix == ".html":
+                part.write_text(figure_page(fig))
+            else:
+                with tempfile.TemporaryDirectory() as folder:
+                    source = Path(folder) / "figure.html"
+                    source.write_text(figure_page(fig))
+                    screenshot(source, part, width, int(fig.layout.height or 450))
     except OSError as e:
         raise WastedCoresError(
             f"{path}: cannot write there ({e.strerror}). Choose another place with -o."
         ) from e
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def figure_page(fig: go.Figure) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import hashlib
 import importlib.metadata
 import json
 import os
@@ -176,31 +175,26 @@ def report(
     )
     folder = _target(Path(out))
     try:
-        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+        with tempfile.TemporaryDirectory(
+            prefix=f".{folder.name}.", suffix=".part", dir=folder.parent
+        ) as place:
+            part = Path(place, folder.name)
+            part.mkdir()
+            started, began = datetime.now(UTC), time.monotonic()
+            executed = _execute(source, values, part / "report.ipynb", progress, folder)
+            (part / "report.html").write_text(page(executed, title=_title(executed, values)))
+            manifest = _manifest(source, executed, values, known, inputs)
+            manifest["started"] = started.isoformat(timespec="seconds")
+            manifest["duration_s"] = round(time.monotonic() - began, 3)
+            (part / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str) + "\n")
+            if folder.exists():
+                shutil.rmtree(folder)
+            part.rename(folder)
     except OSError as e:
         raise ReportError(
-            f"{folder}: cannot write there ({e.strerror}). Choose another folder with -o."
+            f"{folder}: the report cannot be written ({e.strerror}); nothing was left behind. Is the disk full, or is "
+            "the folder read-only? Choose another folder with -o."
         ) from e
-    try:
-        started, began = datetime.now(UTC), time.monotonic()
-        executed = _execute(source, values, part / "report.ipynb", progress, folder)
-        (part / "report.html").write_text(page(executed, title=_title(executed, values)))
-        manifest = _manifest(source, executed, values, known, inputs)
-        manifest["started"] = started.isoformat(timespec="seconds")
-        manifest["duration_s"] = round(time.monotonic() - began, 3)
-        (part / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str) + "\n")
-        umask = os.umask(0)
-        os.umask(umask)
-        part.chmod(0o777 & ~umask)
-        if folder.exists():
-            shutil.rmtree(folder)
-        part.rename(folder)
-    except OSError as e:
-        raise ReportError(
-            f"{folder}: writing the report failed ({e.strerror}); nothing was left behind. Is the disk full?"
-        ) from e
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return Report(folder / "report.html", folder / "report.ipynb", folder / "manifest.json")
 
 
@@ -332,7 +326,7 @@ def _manifest(
         "schema": MANIFEST_SCHEMA,
         "notebook": {
             "name": source.name,
-            "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+            "sha256": file_digest(source),
         },
         "inputs": {
             name: {**facts, "file": Path(facts["file"]).name} for name, facts in inputs.items()

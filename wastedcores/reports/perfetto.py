@@ -7,8 +7,6 @@ only the generated classes are used: its trace processor downloads a program.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -18,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import WastedCoresError
+from wastedcores.files import written_whole
 from wastedcores.runqueues.runqueues import runqueues as find_runqueues
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.trace import Trace
@@ -58,27 +57,13 @@ def export_perfetto(trace: Trace, path: Path, result: CheckResult | None = None)
     """
     path = Path(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as e:
-        raise WastedCoresError(
-            f"{path}: cannot write there ({e.strerror}). Choose another place with -o."
-        ) from e
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as out:
+        with written_whole(path) as part, part.open("wb") as out:
             _write(trace, result, out)
-        umask = os.umask(0)
-        os.umask(umask)
-        part.chmod(0o666 & ~umask)
-        part.replace(path)
     except OSError as e:
-        part.unlink(missing_ok=True)
         raise WastedCoresError(
-            f"{path}: writing failed ({e.strerror or e}). Nothing was left behind; is the disk full?"
+            f"{path}: cannot write there ({e.strerror or e}); nothing was left behind. Is the disk full? Or choose "
+            "another place with -o."
         ) from e
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
     return path
 
 
