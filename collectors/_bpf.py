@@ -3,7 +3,7 @@
 
 bcc 0.26 (Debian 12) can compile typed raw tracepoints but not load them, and typed ones cost about half of untyped
 ones: fields are read by a plain load instead of a helper call. So bcc compiles and makes the maps, and the few system
-calls that load, attach and iterate are made here. Kernels before 5.5 get the same programs untyped.
+calls that load, attach and iterate are made here. Kernels before 5.5 get the same programs with untyped tracepoints.
 """
 
 import ctypes
@@ -25,16 +25,16 @@ _NR_BPF = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64
 _NR_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "s390x": 331, "riscv64": 241}
 PROG_LOAD, RAW_TRACEPOINT_OPEN, LINK_CREATE, ITER_CREATE = 5, 17, 28, 33
 TYPE_KPROBE, TYPE_PERF_EVENT, TYPE_RAW_TRACEPOINT, TYPE_TRACING = 2, 7, 17, 26
-ATTACH_TRACE_RAW_TP, ATTACH_FENTRY, ATTACH_FEXIT, ATTACH_ITER = 23, 24, 25, 28
+ATTACH_TRACE_RAW_TP, ATTACH_FENTRY, ATTACH_ITER = 23, 24, 28
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CannotLoad(Exception):
-    """BPF does not work here; the message says what to do."""
+    """BPF does not work on this machine; the message says what to do."""
 
 
 def bpf(cmd, attr):
-    """The system call; raises OSError."""
+    """Make the bpf system call and return its file descriptor; raises OSError."""
     buf = ctypes.create_string_buffer(attr + bytes(max(0, 128 - len(attr))))
     fd = _libc.syscall(_NR_BPF[platform.machine()], cmd, buf, len(buf))
     if fd < 0:
@@ -45,7 +45,7 @@ def bpf(cmd, attr):
 
 # ------------------------------------------------------------------------------------------- kernel headers for bcc
 def headers_problem():
-    """None when bcc finds headers by itself, else a path to give it, else CannotLoad."""
+    """Return None if bcc finds headers by itself, else a header folder to show it; raises CannotLoad without any."""
     modules = Path("/lib/modules") / platform.release()
     if (modules / "build" / "include/linux/kconfig.h").exists() or (modules / "source").exists():
         return None
@@ -68,7 +68,7 @@ def _version(path):
 
 
 def _merge(out, folders):
-    """A folder of links that shows several folders as one."""
+    """Make a folder of links that shows several folders as one."""
     out.mkdir()
     names = {}
     for folder in folders:
@@ -82,11 +82,11 @@ def _merge(out, folders):
 
 
 class Headers:
-    """Shows bcc a complete header tree, as a folder of links that goes away again.
+    """Show bcc a complete header tree inside the block, as a temporary folder of links.
 
     Debian splits a kernel's headers into -amd64 (generated) and -common, and bcc looks only under /lib/modules/RELEASE,
-    which a kernel that is not the distribution's does not have. Any version will do: the programs take only BPF's own
-    types from the headers and every kernel structure from BTF.
+    which does not exist for a kernel that is not the distribution's. Headers of any version will do: the programs take
+    only BPF's own types from them and every kernel structure from BTF.
     """
 
     def __enter__(self):
@@ -120,16 +120,16 @@ def cpu_list(text):
 
 
 def online():
-    """CPUs that are online now."""
+    """Return the CPUs that are online now."""
     return cpu_list(Path("/sys/devices/system/cpu/online").read_text())
 
 
 def possible():
-    """One more than the highest CPU number this kernel can have."""
+    """Return one more than the highest CPU number that this kernel can have."""
     return cpu_list(Path("/sys/devices/system/cpu/possible").read_text())[-1] + 1
 
 
-#: macro -> (structure, names the member had); first that exists wins
+#: macro -> (structure, the names that its member has had); the first that exists is taken
 OFFSETS = {
     "OFF_RQ_NR": ("rq", "nr_running"),
     "OFF_RQ_CPU": ("rq", "cpu"),
@@ -166,7 +166,7 @@ OFFSETS = {
 
 
 class Programs:
-    """A compiled C file, its maps and what is attached."""
+    """A compiled C program, its maps and its attachments."""
 
     def __init__(self, sources, defines=(), typed=True, quiet=True):
         try:
@@ -218,17 +218,17 @@ class Programs:
                 ) from e
 
     def map_fd(self, name):
-        """File descriptor of a map."""
+        """Return the file descriptor of a map."""
         return self.bcc[name].map_fd
 
     def mmap(self, name, size, write=False):
-        """Memory of an mmapable array."""
+        """Map the memory of an mmapable array."""
         size = (size + mmap.PAGESIZE - 1) & ~(mmap.PAGESIZE - 1)
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
         return mmap.mmap(self.map_fd(name), size, mmap.MAP_SHARED, prot)
 
     def load(self, func, prog_type, expected_attach=0, btf_id=0):
-        """BPF_PROG_LOAD of one compiled function; its file descriptor."""
+        """Load one compiled function (BPF_PROG_LOAD) and return its file descriptor."""
         code = self.bcc.dump_func(func)
         insns, lic = (
             ctypes.create_string_buffer(code, len(code)),
@@ -274,7 +274,7 @@ class Programs:
         raise CannotLoad("the kernel refuses the program %s: %s\n%s" % (func, error.strerror, tail))
 
     def prepare(self, event, func):
-        """Load a program for a raw tracepoint, to be attached later; None when this kernel does not have it."""
+        """Load a program for a raw tracepoint, to be attached later; return None if this kernel lacks the tracepoint."""
         name = b""
         if self.typed:
             tid = self.btf.id_of(_btf.TYPEDEF, "btf_trace_" + event)
@@ -288,9 +288,9 @@ class Programs:
         return event, prog, name
 
     def attach(self, prepared):
-        """Attach a loaded program; the descriptor that keeps it so, or None. Needs no privilege."""
+        """Attach a loaded program and return the descriptor that keeps it attached, or None. This needs no privilege."""
         event, prog, name = prepared
-        buf = ctypes.create_string_buffer(name)  # typed: the name comes from attach_btf_id
+        buf = ctypes.create_string_buffer(name)  # a typed program has the name in attach_btf_id
         try:
             fd = bpf(
                 RAW_TRACEPOINT_OPEN, struct.pack("<QI", ctypes.addressof(buf) if name else 0, prog)
@@ -303,7 +303,7 @@ class Programs:
         return fd
 
     def raw_tracepoint(self, event, func):
-        """Load and attach to a raw tracepoint; False when this kernel does not have it."""
+        """Load a program and attach it to a raw tracepoint; return False if this kernel lacks the tracepoint."""
         prepared = self.prepare(event, func)
         fd = self.attach(prepared) if prepared else None
         if fd is None:
@@ -312,9 +312,9 @@ class Programs:
         return True
 
     def iterate(self, target, func):
-        """Run an iterator program over everything; what it wrote. None before 5.8.
+        """Run an iterator program over all objects of a kind and return what it wrote; None before 5.8.
 
-        Loaded once: later calls need no privilege.
+        The program is loaded once, so later calls need no privilege.
         """
         tid = self.btf.id_of(_btf.FUNC, "bpf_iter_" + target)
         if not tid:
@@ -338,7 +338,7 @@ class Programs:
             os.close(it)
 
     def timer(self, func, period_ns, cpu):
-        """Run a perf-event program every period_ns on one CPU (a software clock: works in any guest)."""
+        """Run a perf-event program every period_ns on one CPU, by a software clock, which works in any virtual machine."""
         prog = self.load(func, TYPE_PERF_EVENT)
         # struct perf_event_attr: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, sample_period
         attr = ctypes.create_string_buffer(
@@ -360,7 +360,7 @@ class Programs:
 
 
 class _Silence:
-    """bcc's compiler writes to file descriptor 2 what is of no interest (modprobe not found, ...)."""
+    """Keep file descriptor 2 quiet inside the block: bcc's compiler writes warnings there that do not matter to users."""
 
     def __init__(self, on):
         self.on = on
@@ -373,7 +373,7 @@ class _Silence:
         return self
 
     def text(self):
-        """What was said so far."""
+        """Return what was written so far."""
         if not self.on:
             return ""
         self.file.seek(0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Kernel type information (BTF), read with the standard library.
 
-The scheduler's structures are private to the kernel and no header package describes them (and the headers found may be
-of another kernel than the one running), so every offset comes from /sys/kernel/btf/vmlinux.
+The scheduler's structures are private to the kernel and no header package describes them. The headers that are found may
+also belong to another kernel than the running one. So every offset comes from /sys/kernel/btf/vmlinux.
 Format: Documentation/bpf/btf.rst.
 """
 
@@ -34,7 +34,7 @@ _ALIASES = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG)
 
 
 class Btf:
-    """Names to ids, and where a member lies inside its structure."""
+    """The kernel's types by name, and the offsets of members inside structures."""
 
     def __init__(self, path=VMLINUX):
         with open(path, "rb") as f:
@@ -67,9 +67,9 @@ class Btf:
         return self.strings[off : self.strings.index(b"\0", off)].decode()
 
     def id_of(self, kind, name):
-        """Type id of a named thing, or 0."""
+        """Return the type id of a named type or function, or 0."""
         off, needle = -1, b"\0" + name.encode() + b"\0"
-        while True:  # a name is stored once, but may also be the tail of nothing else: exact match between two NULs
+        while True:  # an exact match between two NULs, as one string may be the end of another
             off = self.strings.find(needle, off + 1)
             if off < 0:
                 return 0
@@ -81,13 +81,13 @@ class Btf:
         return self._string(name), info >> 24 & 0x1F, info & 0xFFFF, size, bool(info >> 31)
 
     def strip(self, tid):
-        """The type behind typedefs and qualifiers."""
+        """Return the type behind typedefs and qualifiers."""
         while tid and self._type(tid)[1] in _ALIASES:
             tid = self._type(tid)[3]
         return tid
 
     def members(self, tid):
-        """(name, type, offset in bits) of a structure's members."""
+        """Yield (name, type, offset in bits) of a structure's members."""
         _, _, count, _, flagged = self._type(tid)
         for i in range(count):
             name, mtype, bits = struct.unpack_from("<III", self.data, self.at[tid] + 12 + 12 * i)
@@ -105,9 +105,9 @@ class Btf:
         return None
 
     def offset(self, struct_name, *paths):
-        """Offset in bytes of the first of the dotted paths that exists, or None.
+        """Return the offset in bytes of the first of the dotted paths that exists, or None.
 
-        Several paths are the names one member had over the years.
+        Several paths are the names that one member has had over the years.
         """
         for path in paths:
             tid, bits = self.id_of(STRUCT, struct_name), 0
@@ -121,15 +121,10 @@ class Btf:
                 return bits // 8
         return None
 
-    def size(self, struct_name):
-        """Size of a structure in bytes."""
-        tid = self.id_of(STRUCT, struct_name)
-        return self._type(tid)[3] if tid else None
-
     def tracepoint_args(self, event):
-        """For each argument of a raw tracepoint: is it a pointer?  None when this kernel lacks the tracepoint.
+        """Return for each argument of a raw tracepoint whether it is a pointer; None if this kernel lacks the tracepoint.
 
-        Enough to tell the historical argument lists apart: sched_switch had (preempt, prev, next) up to 5.17,
+        This is enough to distinguish the historical argument lists: sched_switch had (preempt, prev, next) up to 5.17,
         (preempt, prev_state, prev, next) in 5.18, (preempt, prev, next, prev_state) since.
         """
         tid = self.id_of(TYPEDEF, "btf_trace_" + event)

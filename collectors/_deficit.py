@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The artefact's second invariant: no CPU's threads wait much while another CPU's hardly wait."""
 
-#: seconds of waiting per second that are too much
+#: more seconds of waiting per second than this are too much
 TOO_MUCH = 0.2
-#: another CPU must wait less than this share of it, else the machine is merely full
+#: another CPU must have less than this share of that waiting, or else the machine is merely full
 HARDLY = 0.1
 
 
 def shares(before, now, cpus, seconds):
-    """Seconds of waiting per second and CPU.
+    """Return for each CPU how many seconds its threads waited per second.
 
-    before, now: pid -> (run delay so far in ns, CPU), as sched_info has them; a task that is new counts from now on.
+    before, now: pid -> (run delay so far in ns, CPU), as in sched_info. A task that is new counts from now on.
     """
     waited = dict.fromkeys(cpus, 0)
     for pid, (delay, cpu) in now.items():
@@ -20,6 +20,6 @@ def shares(before, now, cpus, seconds):
 
 
 def deficits(share):
-    """CPUs whose threads wait too much beside one whose threads hardly wait."""
+    """Return the CPUs whose threads wait too much while the threads of another CPU hardly wait."""
     least = min(share.values())
     return [cpu for cpu, s in share.items() if s > TOO_MUCH and least < HARDLY * s]

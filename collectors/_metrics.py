@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Counters as a page in Prometheus' text format, served on a thread of its own."""
+"""Serve counters in Prometheus' text format, on a thread of its own."""
 
 import http.server
 import threading
 
 
 def page(rows):
-    """[(name, value, help)] as text."""
+    """Return rows of (name, value, help) as text."""
     return "".join(
         "# HELP wastedcores_%s_total %s\n# TYPE wastedcores_%s_total counter\nwastedcores_%s_total %d\n"
         % (n, h, n, n, v)
@@ -15,7 +15,7 @@ def page(rows):
 
 
 def serve(where, rows):
-    """Serve what rows() returns at (host, port); the server."""
+    """Serve what rows() returns at (host, port), and return the server."""
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self):

@@ -19,7 +19,7 @@ EVENTS, TASKS, COUNTERS, END = 1, 2, 3, 4
 IRQ_RECORDS = 2048
 RECORD = 16
 CPU_STATE = struct.Struct("<7QIIQQQ5Q")  # struct wc_cpu
-ON_AT, T0_AT = 11, 12  # in eights of bytes
+ON_AT, T0_AT = 11, 12  # in units of 8 bytes
 CUR_AT = 60
 assert CPU_STATE.size == 128
 
@@ -27,7 +27,7 @@ assert CPU_STATE.size == 128
 PROBES = {
     "nr_running": [("sched_update_nr_running_tp", "on_nr_running")],
     "switch": [("sched_switch", "on_switch")],
-    "wakeup": [("sched_wakeup", "on_wakeup")],  # and WAKERS
+    "wakeup": [("sched_wakeup", "on_wakeup")],  # and one of WAKERS
     "wakeup_new": [("sched_wakeup_new", "on_wakeup_new")],
     "migrate": [("sched_migrate_task", "on_migrate")],
     "fork": [("sched_process_fork", "on_fork")],
@@ -38,9 +38,9 @@ PROBES = {
     "load": [("pelt_cfs_tp", "on_load")],
     "affinity": [],  # noticed by on_switch and on_fork
 }
-#: where the waker of a queued wakeup is noted; the first where the kernel has it
+#: where the waker of a queued wakeup is noted: at csd_queue_cpu where the kernel has it
 WAKERS = {True: ("csd_queue_cpu", "on_queued"), False: ("sched_waking", "on_waking")}
-#: what every collector's text consists of
+#: the files with which every collector's program begins
 SOURCES = ("ring.c", "schedtrace.c", "snapshot.c")
 DEFAULT = (
     "nr_running",
@@ -57,17 +57,17 @@ DEFAULT = (
 
 
 def text(*sources):
-    """A collector's BPF program as it is compiled."""
+    """Return a collector's BPF program as it is compiled."""
     return "\n".join((_bpf.HERE / s).read_text() for s in (*SOURCES, *sources))
 
 
 def power_of_two(n):
-    """The largest one that is not above n."""
+    """Return the largest power of two that is not above n."""
     return 1 << max(0, int(n).bit_length() - 1)
 
 
 class Recorder:
-    """Loads, attaches, drains. All descriptors are open after start(), so capabilities can be dropped then."""
+    """The loaded programs and their rings. After start() all descriptors are open, so capabilities can be dropped."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Recorder:
         self.tasks_from = None
 
     def start(self, extra=(), attach=True):
-        """Attach everything (or only load it), record from now on, take the state of every task."""
+        """Attach everything (or only load it), record from now on, and take the state of every task."""
         probes = [WAKERS[self.programs.by_csd]] if "wakeup" in self.events else []
         probes += [probe for event in self.events for probe in PROBES[event]]
         self.prepared = [p for p in (self.programs.prepare(*probe) for probe in probes) if p]
@@ -126,13 +126,13 @@ class Recorder:
         self.take_snapshot()
 
     def attach(self):
-        """Attach what start() only loaded, and record."""
+        """Attach the programs that start() only loaded, and record."""
         links = [self.programs.attach(p) for p in self.prepared]
         self.links = [fd for fd in links if fd is not None]
         self.record(True)
 
     def detach(self):
-        """Stop recording; attach() can start it again. What extra programs there are stay."""
+        """Stop recording; attach() can start it again. Extra programs stay attached."""
         self.record(False)
         for fd in self.links:
             os.close(fd)
@@ -144,21 +144,21 @@ class Recorder:
         self.programs.detach()
 
     def record(self, on):
-        """Let the programs write, or only pass."""
+        """Let the programs write records, or make them return at once."""
         for cpu in range(self.cpus):
-            if on:  # what ran here when recording stopped says nothing
+            if on:  # the task that ran when recording stopped may be gone
                 struct.pack_into("<I", self.cpu_state, cpu * 128 + CUR_AT, 0)
             struct.pack_into("<Q", self.cpu_state, cpu * 128 + 8 * ON_AT, int(on))
 
     def take_snapshot(self):
-        """The state of every task and runqueue, and every runqueue's address, into memory."""
+        """Read the state of every task and runqueue, and every runqueue's address, into memory."""
         self.tasks = self.programs.iterate("task", "snapshot") or b""
         self.tasks_from = "bpf_iter"
         if not self.tasks:
             self.tasks, self.tasks_from = self._tasks_from_proc(), "proc"
 
     def _tasks_from_proc(self):
-        """Before 5.8: from /proc, without affinity and run queue lengths; a task may change while it is read."""
+        """Read the tasks from /proc (before 5.8), without affinity and runqueue lengths; a task may change meanwhile."""
         out = []
         for path in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
             try:
@@ -187,7 +187,7 @@ class Recorder:
 
     # ------------------------------------------------------------------------------------- the file
     def header(self, **more):
-        """The first line of a file."""
+        """Return the first line of a file."""
         return (
             json.dumps(
                 {
@@ -217,28 +217,28 @@ class Recorder:
         ).encode()
 
     def state(self, cpu):
-        """(head, lost, seen, irq_head, extra) of one CPU."""
+        """Return (head, lost, seen, irq_head, extra) of one CPU."""
         v = CPU_STATE.unpack_from(self.cpu_state, cpu * 128)
         return v[0], v[2], v[4], v[5], v[11]
 
     def totals(self):
-        """(events seen, lost) over all CPUs."""
+        """Return the number of events that all CPUs have seen, and of those lost."""
         states = [self.state(c) for c in range(self.cpus)]
         return sum(s[2] for s in states), sum(s[1] for s in states)
 
     def block(self, kind, payload_bytes, cpu=0, seq=0, lost=0, now=None):
-        """A block header."""
+        """Return the header of a block."""
         now = time.monotonic_ns() - self.t0 if now is None else now
         return BLOCK.pack(
             MAGIC, kind, cpu, payload_bytes, self.rounds & 0xFFFFFFFF, max(0, now), seq, lost
         )
 
     def snapshot_block(self):
-        """The state at the start."""
+        """Return the block with the state at the start."""
         return [self.block(TASKS, len(self.tasks)), self.tasks]
 
     def counters_block(self):
-        """What every CPU has seen, written and lost by now."""
+        """Return the block with the numbers of events that every CPU has seen, written and lost so far."""
         rows = []
         for cpu in range(self.cpus):
             head, lost, seen, irq_head, extra = self.state(cpu)
@@ -252,12 +252,12 @@ class Recorder:
         return [self.block(COUNTERS, len(payload)), payload]
 
     def end_block(self, **why):
-        """How the capture ended."""
+        """Return the block that says how the capture ended."""
         payload = json.dumps(why).encode()
         return [self.block(END, len(payload)), payload]
 
     def _slices(self, irq, cpu, first, last):
-        """Views of records first..last-1 of a ring, without copying."""
+        """Return views of the records first..last-1 of a ring, without copying them."""
         size = self.irq_records if irq else self.records
         ring, base = self.rings[irq], cpu * size
         a, b = first % size, last % size
@@ -271,11 +271,11 @@ class Recorder:
         ]
 
     def drain(self, write):
-        """Hand everything new to write(list of buffers); then let the kernel reuse it. Fullest share of a ring."""
+        """Hand every new record to write(list of buffers) and let the kernel reuse its space; return how full a ring was."""
         now = time.monotonic_ns() - self.t0
         fullest = 0.0
         self.rounds += 1
-        # all positions at one moment: however long the writing takes, the next round has nothing older
+        # all positions are read at one moment: however long the writing takes, the next round has nothing older
         states = [self.state(cpu) for cpu in range(self.cpus)]
         for cpu, (head, lost, _, irq_head, _) in enumerate(states):
             for irq, last in ((False, head), (True, irq_head)):
@@ -291,10 +291,13 @@ class Recorder:
         return fullest
 
     def dump(self, write, seconds=None):
-        """A flight recorder's content (frozen meanwhile): the last seconds, as far back as every CPU still has them."""
+        """Write a flight recorder's content: the last seconds, as far back as every CPU still has them.
+
+        Recording stops meanwhile. Returns the time in ns from which on the content is complete.
+        """
         recording = bool(self.links)
         self.record(False)
-        time.sleep(0.002)  # programs that have begun finish
+        time.sleep(0.002)  # let programs that have begun finish
         now = time.monotonic_ns() - self.t0
         self.rounds += 1
         since = max(0, now - int(seconds * 1e9)) if seconds else 0
@@ -303,7 +306,7 @@ class Recorder:
             head, lost, _, irq_head, _ = self.state(cpu)
             for irq, last in ((False, head), (True, irq_head)):
                 first = max(0, last - (self.irq_records if irq else self.records))
-                if first:  # what came before this ring's oldest record is gone
+                if first:  # everything before this ring's oldest record is gone
                     since = max(since, self._time_of(irq, cpu, first) + 1)
                 parts.append((cpu, irq, first, last, lost))
         for cpu, irq, first, last, lost in parts:
@@ -332,8 +335,8 @@ class Recorder:
 
 
 # ------------------------------------------------------------------------------------------- privileges
-CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID = 39, 38, 21, 7, 6
-PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS, PR_SET_DUMPABLE = 8, 38, 4
+CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN = 39, 38, 21
+PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS = 8, 38
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -347,11 +350,11 @@ def _capset(caps):
 
 
 def least_privilege(perf_events=False):
-    """Keep CAP_BPF and CAP_PERFMON only (CAP_SYS_ADMIN before 5.8), as the user who called sudo.
+    """Become the user who called sudo and keep only CAP_BPF and CAP_PERFMON (CAP_SYS_ADMIN before 5.8).
 
-    Called before anything is compiled or loaded; when everything is attached, drop_all() gives up the rest. Who opens
-    perf events needs CAP_SYS_ADMIN besides where Debian's and Ubuntu's kernel.perf_event_paranoid is above 2 (their
-    patch does not know CAP_PERFMON).
+    This is called before anything is compiled or loaded; when everything is attached, drop_all() gives up the rest. Perf
+    events also need CAP_SYS_ADMIN where Debian's and Ubuntu's kernel.perf_event_paranoid is above 2, because their patch
+    does not know CAP_PERFMON. Returns a description of the privileges that are left.
     """
     if os.geteuid() != 0:
         return "uid %d" % os.geteuid()
@@ -379,7 +382,7 @@ def least_privilege(perf_events=False):
 
 
 def drop_all():
-    """Nothing more is needed once programs are attached and memory is mapped."""
+    """Give up every capability: none is needed once programs are attached and memory is mapped."""
     if os.geteuid() == 0 or "SUDO_UID" in os.environ:
         try:
             _capset(())

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * considered.c - the CPUs looked at by load balancing and wakeups (paper section 4.2), through schedtrace.c's recorder.
+ * considered.c - record the CPUs that load balancing and wakeups looked at (paper, section 4.2), with schedtrace.c.
  *
  * Each function has a handler and one program per way to attach: fentry (arguments in ctx[]) and kprobe (in registers).
- * Compiled as one text after schedtrace.c.
+ * It is compiled as one text after schedtrace.c.
  */
 #include <uapi/linux/ptrace.h>
 
@@ -22,14 +22,14 @@ struct wc_set {
 	u64 word[MASK_WORDS];
 };
 
-struct wc_pending {	/* arguments, for the return probes; these functions run with interrupts or preemption off */
+struct wc_pending {	/* arguments for the return probes; the functions run with interrupts or preemption off */
 	u64 task;
 	u32 prev, target;
 };
 
 BPF_F_TABLE("percpu_array", u32, struct wc_set, sets, 1, 0);
 BPF_F_TABLE("percpu_array", u32, struct wc_pending, pending, 2, 0);
-BPF_F_TABLE("array", u32, struct wc_set, llc, NCPU, 0); /* CPUs that share a last-level cache; set by the loader */
+BPF_F_TABLE("array", u32, struct wc_set, llc, NCPU, 0); /* the CPUs that share a last-level cache; set by the loader */
 
 #define COPY(dst, addr) bpf_probe_read_kernel(&(dst), sizeof(dst), (void *)(addr))
 
@@ -87,7 +87,7 @@ static __always_inline u32 level_of(u64 sd)
 	return level & 0xff;
 }
 
-/* kernel/sched/fair.c: find_busiest_group(env): every group of the domain is visited, of it the CPUs of env->cpus */
+/* kernel/sched/fair.c: find_busiest_group(env) visits every group of the domain, and of it the CPUs in env->cpus */
 static __always_inline int busiest_group(u64 env)
 {
 	struct wc_set *set = scratch_set();
@@ -105,7 +105,7 @@ static __always_inline int busiest_group(u64 env)
 	return 0;
 }
 
-/* find_busiest_queue(env, group): the group's CPUs within env->cpus */
+/* find_busiest_queue(env, group) visits the group's CPUs within env->cpus */
 static __always_inline int busiest_queue(u64 env, u64 group)
 {
 	struct wc_set *set = scratch_set();
@@ -123,7 +123,7 @@ static __always_inline int busiest_queue(u64 env, u64 group)
 	return 0;
 }
 
-/* find_idlest_group(sd, p, this_cpu): fork and exec placement; groups of the domain the task may run on */
+/* find_idlest_group(sd, p, this_cpu) places forks and execs: CPUs of the domain on which the task may run */
 static __always_inline int idlest_group(u64 sd, u64 p, u32 cpu)
 {
 	struct wc_set *set = scratch_set();
@@ -184,8 +184,8 @@ static __always_inline void add_cpu(struct wc_set *set, u32 cpu)
 }
 
 /*
- * What select_idle_sibling looked at is not visible from outside: the target and the previous CPU always; when it chose
- * neither, it had searched the last-level cache of the target (an approximation).
+ * The CPUs that select_idle_sibling looked at are not all visible from outside. It always looks at the target and at the
+ * previous CPU. If it chose neither, it had searched the last-level cache of the target; this is an approximation.
  */
 static __always_inline int chosen(u32 slot, u32 function, u32 cpu)
 {

@@ -1,19 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# considered  Record which CPUs load balancing and wakeups looked at, beside every scheduling event.
+# considered  Record which CPUs load balancing and wakeups looked at, together with every scheduling event.
 #             For Linux, uses bcc (as a compiler) and BPF.
 #
 # USAGE: considered [-h] [-o FILE] [--seconds N] [--functions LIST] [--list] [--ebpf]
 #
-# What: the third kind of data of the paper's section 4.2. The kernel has no tracepoint for it, so functions are probed:
-# by fentry where their type information is known and the kernel allows it, else by kprobe.
+# What: this is the third kind of data of the paper's section 4.2. The kernel has no tracepoint for it, so functions are
+# probed: by fentry where their type information is known and the kernel allows it, else by kprobe.
 #
-# Assumptions: a function the compiler inlined cannot be seen (--list says which can). Of select_idle_sibling only the
-# previous CPU, the target and the choice are certain; where it chose another CPU the target's last-level cache is
-# recorded as looked at.
+# Assumptions: a function that the compiler inlined cannot be seen (--list shows which functions can). Of
+# select_idle_sibling only the previous CPU, the target and the choice are certain. If it chose another CPU, all CPUs that
+# share the target's last-level cache are recorded as looked at.
 #
-# Overhead: balancing runs some hundred times a second and CPU; wakeups as often as they come, a kprobe each.
+# Overhead: balancing runs about a hundred times per second and CPU; every wakeup costs one kprobe.
 #
 # REQUIRES: CONFIG_KPROBES or BPF trampolines (fentry), Linux 5.8+ with BTF; root.
 
@@ -37,7 +37,7 @@ EXAMPLES = """examples:
     considered --list                      # what can be probed on this kernel
     considered -o t.wct --functions find_busiest_group,select_idle_sibling
 """
-#: our name -> the names the kernel had, newest first (renamed in 6.10), and does its return value tell
+#: name here -> the kernel's names for it, newest first (renamed in 6.10), and whether its return value is needed
 FUNCTIONS = {
     "select_idle_sibling": (("select_idle_sibling",), True),
     "find_busiest_group": (("sched_balance_find_src_group", "find_busiest_group"), False),
@@ -47,7 +47,7 @@ FUNCTIONS = {
     "select_task_rq_fair": (("select_task_rq_fair",), True),
     "load_balance": (("sched_balance_rq", "load_balance"), False),
 }
-#: without select_task_rq_fair: it encloses select_idle_sibling and says less
+#: select_task_rq_fair is left out, because it encloses select_idle_sibling and shows less
 DEFAULT = (
     "select_idle_sibling",
     "find_busiest_group",
@@ -67,7 +67,7 @@ KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")
 
 
 def symbols():
-    """Our name -> the symbol this kernel has for it (with the compiler's suffix), or None."""
+    """Return for each function the symbol that this kernel has for it (with the compiler's suffix), or None."""
     text = Path("/proc/kallsyms").read_text()
     found = {}
     for name, (names, _) in FUNCTIONS.items():
@@ -85,7 +85,7 @@ def symbols():
 
 
 def attach_kprobe(programs, func, symbol, at_return):
-    """perf_event_open on the kprobe PMU (since 4.17) and the program on it."""
+    """Open a perf event on the kprobe PMU (since 4.17) and put the program on it."""
     prog = programs.load(func, _bpf.TYPE_KPROBE)
     name = ctypes.create_string_buffer(symbol.encode())
     kind = int(KPROBE_TYPE.read_text())
@@ -106,7 +106,7 @@ def attach_kprobe(programs, func, symbol, at_return):
 
 
 def attach(programs, name, symbol, kprobes=False):
-    """By fentry if that works, else by kprobe; the way it went."""
+    """Attach by fentry if that works, else by kprobe; return which of the two."""
     returns = FUNCTIONS[name][1]
     tid = programs.btf.id_of(_btf.FUNC, symbol)
     if tid and not returns and not kprobes:
@@ -130,7 +130,7 @@ def attach(programs, name, symbol, kprobes=False):
 
 
 def llc_masks(cpus):
-    """For each CPU the mask of those that share its last-level cache (sysfs; itself where unknown)."""
+    """Return for each CPU the mask of the CPUs that share its last-level cache, from sysfs; itself if unknown."""
     masks = []
     for cpu in range(cpus):
         shared = [cpu]
@@ -150,7 +150,7 @@ def llc_masks(cpus):
 
 
 def main(argv=None):
-    """Entry point."""
+    """Run the program and return its exit code."""
     p = argparse.ArgumentParser(
         prog="considered",
         description="Record which CPUs balancing and wakeups looked at.",
@@ -159,15 +159,23 @@ def main(argv=None):
     )
     p.add_argument("-o", "--output", help="file to write (default: standard output)")
     p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
-    p.add_argument("--functions", default=",".join(DEFAULT), help="of: %s" % ", ".join(FUNCTIONS))
     p.add_argument(
-        "--buffer", type=float, default=8.0, metavar="MIB", help="ring per CPU (default: 8)"
+        "--functions",
+        default=",".join(DEFAULT),
+        help="record these functions, of: %s" % ", ".join(FUNCTIONS),
+    )
+    p.add_argument(
+        "--buffer",
+        type=float,
+        default=8.0,
+        metavar="MIB",
+        help="size of each CPU's ring (default: 8)",
     )
     p.add_argument(
         "--until-eof", action="store_true", help="also stop when standard input is closed"
     )
-    p.add_argument("--kprobes", action="store_true", help="kprobes even where fentry works")
-    p.add_argument("--list", action="store_true", help="what this kernel has, and exit")
+    p.add_argument("--kprobes", action="store_true", help="use kprobes even where fentry works")
+    p.add_argument("--list", action="store_true", help="list what this kernel has, and exit")
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
     a = p.parse_args(argv)
     if a.ebpf:
@@ -188,7 +196,8 @@ def main(argv=None):
         and "select_idle_sibling" in wanted
         and "select_task_rq_fair" not in wanted
     ):
-        wanted.append("select_task_rq_fair")  # encloses it: the previous and the chosen CPU
+        # it encloses the other and shows the previous and the chosen CPU
+        wanted.append("select_task_rq_fair")
     stop = []
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
@@ -198,11 +207,13 @@ def main(argv=None):
         btf = _btf.Btf()
         found = {macro: btf.offset(*where) for macro, where in OFFSETS.items()}
         if found["OFF_SD_SPAN"] is None and btf.offset("sched_domain", "span_weight") is not None:
-            # a 6.18 kernel was seen whose BTF leaves out the flexible array at the end; it is the next aligned long
+            # some BTF (seen on 6.18) lacks the flexible array at the end of the structure: it is the next aligned long
             found["OFF_SD_SPAN"] = (btf.offset("sched_domain", "span_weight") + 4 + 7) // 8 * 8
         defines = ["-D%s=%d" % (macro, off) for macro, off in found.items() if off is not None]
         if len(defines) < len(OFFSETS):
-            raise _bpf.CannotLoad("this kernel's type information lacks lb_env or sched_domain")
+            raise _bpf.CannotLoad(
+                "the type information of this kernel lacks lb_env or sched_domain"
+            )
         r = _recorder.Recorder(
             _recorder.DEFAULT, a.buffer, sources=("considered.c",), defines=defines
         )
@@ -226,7 +237,8 @@ def main(argv=None):
                 print("considered: %s: %s" % (name, e), file=sys.stderr)
         if not how:
             raise _bpf.CannotLoad(
-                "nothing can be probed here: %s" % (problem or "no such function")
+                "nothing can be probed here: %s"
+                % (problem or "this kernel has none of the functions")
             )
         r.start()
     except (_bpf.CannotLoad, OSError) as e:

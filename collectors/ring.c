@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ring.c - per-CPU rings of 16-byte records, and how a program writes one.
+ * ring.c - per-CPU rings of 16-byte records, and the functions that write a record.
  *
- * Constants come by -D from the loader: NCPU, RECORDS and IRQ_RECORDS (powers of two), MASK_WORDS, PIDS, OVERWRITE,
- * offsets of kernel structures (OFF_*), which events (WANT_*).  Every collector's text begins with this file (bcc looks
- * for maps and programs in the main text only, not in included files, so the files are joined: see _recorder.py).
+ * The loader defines these constants: NCPU, RECORDS and IRQ_RECORDS (powers of two), MASK_WORDS, PIDS, OVERWRITE, the
+ * offsets in kernel structures (OFF_*), and which events are wanted (WANT_*). Every collector's program begins with this
+ * file. The files are joined (see _recorder.py), because bcc looks for maps and programs in the main text only, not in
+ * included files.
  *
- * A ring is a slice of one mmapable array. Programs on one CPU can only nest (an interrupt ends before what it
- * interrupted goes on), so no atomic operation is needed: a program that finds another one at work on its CPU writes
- * into a second, small ring of that CPU.
+ * A ring is a slice of one mmapable array. Programs on one CPU can only nest, because an interrupt ends before the
+ * interrupted program continues, so no atomic operation is needed: a program that has interrupted another one writes into
+ * a second, small ring of its CPU.
  */
 #include "wastedcores.h"
 
 #define in_order() asm volatile("" ::: "memory")
-#define hide(x) asm volatile("" : "+r"(x)) /* bcc must not rewrite what follows from ctx */
+#define hide(x) asm volatile("" : "+r"(x)) /* keeps bcc from rewriting values that come from ctx */
 
 #ifdef TYPED
 #define LOAD(type, p, off) (*(volatile type *)((p) + (off)))
@@ -25,26 +26,26 @@
 #define F_MMAPABLE 1024
 #endif
 
-struct wc_cpu {       /* written by the kernel (but for on and t0), two cache lines */
+struct wc_cpu {       /* written by the programs (except on and t0); two cache lines */
 	u64 head;     /* records written to the main ring */
-	u64 limit;    /* head may go here before the reader's position is looked at again */
+	u64 limit;    /* head may advance to here before the reader's position is looked at again */
 	u64 lost;
-	u64 told;     /* of them already told by WC_LOST */
+	u64 told;     /* how many of them WC_LOST records have reported */
 	u64 seen;
-	u64 irq_head; /* the second ring */
+	u64 irq_head; /* the same for the second ring */
 	u64 irq_limit;
 	u32 nest;
-	u32 cur;      /* 1 + pid running here, as the last switch said; 0: not known yet */
+	u32 cur;      /* 1 + the pid that runs here according to the last switch; 0: not known yet */
 	u64 last_load;
 	u64 rq;       /* address of this CPU's runqueue, for the checker (unclaimed.c) */
-	u64 extra;    /* records that are not events of their own: names, masks, WC_LOST */
-	u64 on;       /* record at all; with t0, written by the loader: here, and not in a map of their own, for the */
-	u64 t0;       /* sake of one page less to touch per event */
-	u64 cur_mask; /* folded affinity of the task that runs here, as recorded */
+	u64 extra;    /* records that are not events: names, masks, WC_LOST */
+	u64 on;       /* nonzero: record. The loader writes on and t0; they are here and not in a map of their own, */
+	u64 t0;       /* so that each event touches one page less */
+	u64 cur_mask; /* folded affinity of the task that runs here, as it was last recorded */
 	u64 spare[2];
 };
 
-struct wc_tail {      /* written by the reader: how far it has read */
+struct wc_tail {      /* written by the reader: the position up to which it has read */
 	u64 tail, irq_tail, spare[6];
 };
 
@@ -77,10 +78,10 @@ struct where {
 	struct wc_cpu *c;
 	u32 cpu;
 	u32 nest;
-	u64 now;      /* w0 without kind and x */
+	u64 now;      /* w0 without the kind and x */
 };
 
-/* Begin: find this CPU's state and the time. Every program that gets true must call leave(). */
+/* Find this CPU's state and the time. A program that gets a nonzero result must call leave(). */
 static __always_inline int enter(struct where *w)
 {
 	w->cpu = bpf_get_smp_processor_id();
@@ -123,7 +124,7 @@ static __always_inline void store(struct where *w, u64 kind_x, u64 w1)
 		w->c->head++;
 }
 
-/* Room for n records? Streaming never overwrites what the reader has not taken. */
+/* Reserve room for n records; 0 if there is none. Without OVERWRITE, records that the reader has not taken are kept. */
 static __always_inline int room(struct where *w, u32 n)
 {
 #ifndef OVERWRITE
@@ -148,7 +149,7 @@ static __always_inline int room(struct where *w, u32 n)
 		if (!t)
 			return 0;
 		w->c->limit = t->tail + RECORDS;
-		/* after a loss wait for an eighth of the ring: one long gap is worth more than many short ones */
+		/* after a loss, wait until an eighth of the ring is free: one long gap is better than many short ones */
 		if (w->c->head + n + 1 > w->c->limit - (w->c->lost != w->c->told ? RECORDS / 8 : 0)) {
 			w->c->limit = 0;
 			w->c->lost++;
@@ -188,7 +189,7 @@ static __always_inline u32 current_pid(struct wc_cpu *c)
 	return c->cur - 1;
 }
 
-/* Two words of a name, from the task or from a string. */
+/* Write a record and the two words of a name, which comes from the task or from a string. */
 static __always_inline void put_named(struct where *w, u64 kind, u64 w1, u64 name)
 {
 	u64 a = 0, b = 0;

@@ -2,16 +2,16 @@
 /*
  * schedtrace.c - one program per scheduling event.
  *
- * Compiled as one text after ring.c; see schedtrace.py.
+ * It is compiled as one text after ring.c; see schedtrace.py.
  */
 /*
  * Affinity has no tracepoint, and tracing the system calls would slow every system call. So a task's mask is looked at
- * when it leaves or takes a CPU and recorded when it is another one than last time: exact for a task that changes its
- * own mask, late (at its next switch) for one that waits while somebody else changes it.
+ * when it leaves or takes a CPU, and recorded when it differs from the last one. This is exact for a task that changes
+ * its own mask, and late (at the next switch) for a task that waits while another task changes its mask.
  */
 #define mask_word(ptr, i) LOAD(u64, ptr, 8 * (i))
 
-/* 0: may run anywhere; else the mask folded to 32 bits, never 0. */
+/* Return 0 if the task may run anywhere, else its mask folded to 32 bits, which is never 0. */
 static __always_inline u32 mask_hash(u64 p)
 {
 	u64 folded = 0, ptr;
@@ -25,7 +25,7 @@ static __always_inline u32 mask_hash(u64 p)
 	return (u32)(folded ^ folded >> 32) | 1;
 }
 
-/* Record the mask unless it is the one recorded last; what is known of it afterwards. */
+/* Record the mask unless it is the one that was recorded last; return the hash of what is recorded now. */
 static __always_inline u32 affinity(struct where *w, u64 p, u32 pid, u32 hash)
 {
 	u32 k = pid >> 10, old;
@@ -69,7 +69,7 @@ int on_nr_running(u64 *ctx)
 	return 0;
 }
 
-/* Index into "RSDTtXZPI": the letter sched_switch prints (include/linux/sched.h: task_index_to_char, 6.12) */
+/* Return the index into "RSDTtXZPI" of the letter that sched_switch prints (include/linux/sched.h: task_index_to_char, 6.12) */
 static __always_inline u64 state_index(u32 state)
 {
 	if (!state)
@@ -110,7 +110,7 @@ int on_switch(u64 *ctx)
 	put(&w, KX(WC_SWITCH, x), PID(pid) | PID(next_pid) << 22 |
 	    (u64)(LOAD(u32, next, OFF_PRIO) & 0xff) << 44 | (u64)(LOAD(u32, prev, OFF_PRIO) & 0xff) << 52);
 #ifdef WANT_AFFINITY
-	/* most tasks leave with the mask they came with: then the table of all masks need not be touched */
+	/* most tasks leave with the mask with which they came, and then the table of all masks is not touched */
 	hash = mask_hash(prev);
 	if (!known || hash != w.c->cur_mask)
 		affinity(&w, prev, pid, hash);
@@ -121,10 +121,10 @@ int on_switch(u64 *ctx)
 }
 
 /*
- * Who wakes. A wakeup that happens in the waker's context needs no note: the waker is who runs here. One that is queued
- * for the wakee's CPU (ttwu_queue_wakelist, kernel/sched/core.c) happens in an interrupt there, so the waker is noted
- * when it is queued: at csd_queue_cpu (bf5a8c26ad7c, 6.5) or, before that, at every sched_waking, one probe more per
- * wakeup.
+ * The waker. A wakeup that happens in the waker's context needs no note: the waker is the task that runs here. A wakeup
+ * that is queued for the wakee's CPU (ttwu_queue_wakelist, kernel/sched/core.c) happens in an interrupt there, so the
+ * waker is noted when it is queued: at csd_queue_cpu (bf5a8c26ad7c, 6.5) or, before that, at every sched_waking, which
+ * costs one more probe per wakeup.
  */
 static __always_inline void note_waker(struct wc_cpu *c, u32 cpu, u32 pid)
 {
@@ -213,7 +213,7 @@ int on_wakeup_new(u64 *ctx)
 	return 0;
 }
 
-/* sched_migrate_task comes before the change (set_task_cpu): the task's state tells who moves it. */
+/* sched_migrate_task comes before the change (set_task_cpu), so the task's state shows why it is moved. */
 static __always_inline u64 why_moved(u64 p)
 {
 	u32 state = LOAD(u32, p, OFF_STATE);
@@ -258,7 +258,7 @@ int on_fork(u64 *ctx)
 	ppid = LOAD(u32, parent, OFF_PID);
 	put(&w, KX(WC_FORK, 0), PID(pid) | PID(ppid) << 22);
 #ifdef WANT_AFFINITY
-	k = pid >> 10; /* the number may have belonged to another task */
+	k = pid >> 10; /* the pid may have belonged to another task before */
 	m = masks.lookup(&k);
 	if (m && pid < PIDS)
 		m->hash[pid & 1023] = 0;
@@ -333,7 +333,7 @@ int on_frequency(u64 *ctx)
 	return 0;
 }
 
-/* pelt_cfs_tp fires for every group's queue: only the root one is the runqueue's load */
+/* pelt_cfs_tp fires for the queue of every task group; only the root's load is the runqueue's load */
 int on_load(u64 *ctx)
 {
 	struct where w;

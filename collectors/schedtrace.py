@@ -6,14 +6,14 @@
 #
 # USAGE: schedtrace [-h] [-o FILE] [--seconds N] [--flight N] [--events LIST] [--buffer MIB] [--ebpf]
 #
-# What: the paper's recorder (section 4.2) on kernels nobody patched: 16 bytes per event in per-CPU rings that are
-# written to the file in bulk, or, as a flight recorder, overwritten until you stop it and only then written. The state
-# of every task and runqueue at the start is in the file, so nothing is unknown. Events that found no room are counted
-# per CPU, in the kernel, and the counts are in the file.
+# What: this is the paper's recorder (section 4.2) for unpatched kernels. Each event takes 16 bytes in a per-CPU ring. The
+# rings are written to the file in bulk, or, as a flight recorder, they are overwritten until you stop it and only then
+# written. The state of every task and runqueue at the start is in the file, so nothing is unknown. Events that found no
+# room are counted per CPU, in the kernel, and the counts are in the file.
 #
-# Assumptions: CLOCK_MONOTONIC, which does not jump. Affinity changes are noticed at the task's next switch.
+# Assumptions: the clock is CLOCK_MONOTONIC, which does not jump. Affinity changes are noticed at the task's next switch.
 #
-# Overhead: measured, see benchmarks/RESULTS.md ("capture").
+# Overhead: it is measured in benchmarks/RESULTS.md ("capture").
 #
 # REQUIRES: Linux 5.5+ with BTF for cheap (typed) probes; nr_running needs 5.9+. CAP_BPF and CAP_PERFMON, or root.
 #
@@ -41,7 +41,7 @@ DRAIN_S = 0.1
 
 
 def parse(argv):
-    """Options."""
+    """Parse the options."""
     p = argparse.ArgumentParser(
         prog="schedtrace",
         description="Record every scheduling event of all CPUs.",
@@ -56,23 +56,31 @@ def parse(argv):
         "--flight",
         type=float,
         metavar="N",
-        help="flight recorder: keep the last N seconds, write at the end",
+        help="flight recorder: keep the last N seconds in memory and write them at the end",
     )
     p.add_argument(
         "--events",
         default=",".join(_recorder.DEFAULT),
-        help="comma-separated, of: %s (default: all but cpu_idle and load)"
+        help="record these kinds, separated by commas, of: %s (default: all but cpu_idle and load)"
         % ", ".join(_recorder.PROBES),
     )
     p.add_argument(
-        "--buffer", type=float, default=8.0, metavar="MIB", help="ring per CPU (default: 8)"
+        "--buffer",
+        type=float,
+        default=8.0,
+        metavar="MIB",
+        help="size of each CPU's ring (default: 8)",
     )
     p.add_argument(
         "--until-eof", action="store_true", help="also stop when standard input is closed"
     )
-    p.add_argument("--untyped", action="store_true", help="probes as for kernels before 5.5")
     p.add_argument(
-        "--progress", action="store_true", help="one line of counts a second on standard error"
+        "--untyped", action="store_true", help="use the untyped probes of kernels before 5.5"
+    )
+    p.add_argument(
+        "--progress",
+        action="store_true",
+        help="print a line of counts per second on standard error",
     )
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
     a = p.parse_args(argv)
@@ -86,7 +94,7 @@ def parse(argv):
 
 
 class Sink:
-    """Whole blocks into a file descriptor, or nothing of them."""
+    """A file descriptor that gets whole blocks only."""
 
     def __init__(self, fd):
         self.fd, self.size = fd, 0
@@ -98,7 +106,7 @@ class Sink:
         self.start = os.lseek(fd, 0, os.SEEK_CUR) if self.seekable else 0
 
     def write(self, buffers):
-        """Write all, or cut the file back to the last whole block and raise."""
+        """Write all buffers; on an error cut the file back to the last whole block and raise."""
         views = [memoryview(b).cast("B") for b in buffers if len(b)]
         total = sum(len(v) for v in views)
         try:
@@ -117,7 +125,7 @@ class Sink:
 
 
 def main(argv=None):
-    """Entry point."""
+    """Run the program and return its exit code."""
     a = parse(argv)
     if a.ebpf:
         print(_recorder.text(), end="")
@@ -132,7 +140,7 @@ def main(argv=None):
     else:
         fd = 1
     try:
-        os.nice(-10)  # the drain must get its turn on the busiest machine
+        os.nice(-10)  # this process must get its turn even on the busiest machine
     except OSError:
         pass
     stop = []
@@ -154,7 +162,7 @@ def main(argv=None):
 
 
 def record(a, r, sink, stop, dumps, privileges):
-    """Drain until told to stop; always leave a file that opens."""
+    """Drain the rings until the time is up or a signal arrives; always leave a file that can be opened."""
     started = last_counters = time.monotonic()
     why, code = "stopped", 0
     try:

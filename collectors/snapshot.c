@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * snapshot.c - what every task and runqueue is doing when a capture starts, so that nothing is unknown.
+ * snapshot.c - the state of every task and runqueue when a capture starts, so that nothing is unknown.
  *
- * Compiled as one text after ring.c.
+ * It is compiled as one text after ring.c.
  */
-/* Iterator over all tasks: the state at the start (and the address of every runqueue). */
+/* An iterator over all tasks that writes their state at the start and notes the address of every runqueue. */
 struct iter_task {
 	u64 meta;
 	u64 task;
@@ -44,7 +44,7 @@ int snapshot(struct iter_task *ctx)
 	bpf_probe_read_kernel(&on_cpu, 4, (void *)(p + OFF_ON_CPU));
 	out.t.state = out.t.state ? (on_cpu ? 2 : 1) : 0;
 #ifdef OFF_DELAYED
-	/* asleep but left on the queue until its lag is gone: not waiting (152e11f6df29, 6.12) */
+	/* a sleeping task that stays on the queue until its lag is gone does not wait (152e11f6df29, 6.12) */
 	{
 		u8 delayed = 0;
 

@@ -5,11 +5,11 @@
 #
 # USAGE: tracefs [-h] [-o FILE] [--seconds N] [--buffer MIB]
 #
-# What: an instance of its own (the global buffer is left alone), the sched events, the monotonic clock; text as the
-# kernel prints it goes to the file while it is recorded, with the kernel's marks where events were lost, and the counts
-# of all losses at the end.
+# What: the sched events are recorded in a tracefs instance of its own, so the global buffer is left alone, with the
+# monotonic clock. The kernel's text goes to the file while it is recorded, with the kernel's marks where events were
+# lost. The number of lost events is printed at the end.
 #
-# Overhead: several times that of schedtrace, and no runqueue sizes; see benchmarks/RESULTS.md ("capture").
+# Overhead: it is several times that of schedtrace, and there are no runqueue sizes; see benchmarks/RESULTS.md ("capture").
 #
 # REQUIRES: root, CONFIG_TRACING. Standard library only.
 
@@ -36,7 +36,7 @@ ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 
 def tracefs():
-    """The mounted tracefs; mounts it where it is not."""
+    """Return the folder of tracefs, which is mounted if it is not yet."""
     for root in ROOTS:
         if Path(root, "instances").is_dir():
             return Path(root)
@@ -48,13 +48,13 @@ def tracefs():
         print("tracefs: mounted %s" % ROOTS[0], file=sys.stderr)
         return Path(ROOTS[0])
     raise OSError(
-        "no tracefs at %s and it cannot be mounted: %s"
+        "there is no tracefs at %s, and it cannot be mounted: %s"
         % (ROOTS[0], os.strerror(ctypes.get_errno()))
     )
 
 
 class Instance:
-    """A trace buffer of our own; goes away again."""
+    """A trace buffer of its own, until close()."""
 
     def __init__(self, buffer_mib):
         self.path = tracefs() / "instances" / ("wastedcores-%d" % os.getpid())
@@ -68,14 +68,14 @@ class Instance:
             raise
 
     def enable(self, on):
-        """Events on or off; only those this kernel has."""
+        """Switch on or off the events that this kernel has."""
         for event in EVENTS:
             switch = self.path / "events/sched" / event / "enable"
             if switch.exists():
                 switch.write_text("1" if on else "0")
 
     def losses(self):
-        """(cpu, events) the kernel says it dropped."""
+        """Yield (CPU, number of events) for each CPU that dropped events, as the kernel counted them."""
         for stats in sorted(self.path.glob("per_cpu/cpu*/stats")):
             counts = dict(
                 line.split(": ", 1) for line in stats.read_text().splitlines() if ": " in line
@@ -85,7 +85,7 @@ class Instance:
                 yield int(stats.parent.name[3:]), lost
 
     def close(self):
-        """Remove the buffer."""
+        """Remove the instance."""
         self.enable(False)
         for _ in range(50):
             try:
@@ -96,14 +96,18 @@ class Instance:
 
 
 def main(argv=None):
-    """Entry point."""
+    """Run the program and return its exit code."""
     p = argparse.ArgumentParser(
         prog="tracefs", description="Record scheduling events through tracefs."
     )
     p.add_argument("-o", "--output", help="file to write (default: standard output)")
     p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
     p.add_argument(
-        "--buffer", type=float, default=8.0, metavar="MIB", help="buffer per CPU (default 8)"
+        "--buffer",
+        type=float,
+        default=8.0,
+        metavar="MIB",
+        help="size of each CPU's buffer (default: 8)",
     )
     p.add_argument(
         "--until-eof", action="store_true", help="also stop when standard input is closed"
@@ -132,14 +136,14 @@ def main(argv=None):
 
 
 def write_all(fd, data):
-    """All of it."""
+    """Write all of the data."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def record(a, instance, out, stop):
-    """Copy the merged text until told to stop, then what is left."""
+    """Copy the merged text until the time is up or a signal arrives, then copy the rest."""
     write_all(
         out,
         (

@@ -2,55 +2,57 @@
 /*
  * unclaimed.c - the paper's online sanity checker (section 4.1, Algorithm 2) in the kernel.
  *
- * Every TICK the timer program runs; every S it looks for an idle CPU and a CPU with a waiting thread that the idle one
- * may run (can_steal). If there is such a pair, it looks again at every tick for M; a violation that held at all of
- * these looks but at most one (a kernel thread's blink on the idle CPU is no repair) is raised.
+ * The timer program runs every tick. Every S it looks for an idle CPU and a CPU with a waiting thread that the idle one
+ * may run (can_steal). If there is such a pair, it looks again at every tick for M. A violation is raised if it held at
+ * all of these looks except at most one: a kernel thread that runs briefly on the idle CPU does not repair it.
  *
- * For M it also watches what the paper watches, "because it is these events that can help the system to recover":
+ * During M it also watches the events that the paper watches, "because it is these events that can help the system to
+ * recover":
  *
  *   migration  balancing gives an idle CPU a thread    -> that CPU is filled
  *              and takes the last waiting one of a CPU -> that CPU is relieved
  *   creation   a new thread is put on an idle CPU      -> filled
  *   exit       the last but one thread of a CPU ends   -> relieved
  *
- * A CPU that was filled no longer counts as idle, one that was relieved no longer as overloaded, until the suspicion
- * ends. The other CPUs' violation goes on: balancing inside one node says nothing about another node. When the looks
- * find no pair among the rest, the suspicion is dropped at once.
+ * Until the suspicion ends, a CPU that was filled no longer counts as idle, and one that was relieved no longer counts as
+ * overloaded. The violation of the other CPUs continues, because balancing inside one node does not repair another node.
+ * When the looks find no pair among the remaining CPUs, the suspicion is dropped at once.
  *
- * Compiled as one text after ring.c, schedtrace.c and snapshot.c. The programs that watch are apart from those that
- * record, so that the checker works while nothing is recorded.
+ * This file is compiled as one text after ring.c, schedtrace.c and snapshot.c. The programs that watch are separate from
+ * those that record, so that the checker works while nothing is recorded.
  */
 #define UNKNOWN 0xffffffff
 
 struct wc_check {
 	u64 period, persist;	/* S, M; set by the loader */
-	u64 event_driven, hold;	/* hold: the loader is busy with the last one */
+	u64 event_driven, hold;	/* hold: the loader is still busy with the last violation */
 	u64 next_check;
 	u64 suspected_at;	/* 0: nothing suspected */
-	u64 misses;		/* looks since then that found nothing */
+	u64 misses;		/* looks since then that found no pair */
 	u64 dropped;		/* CPUs filled or relieved since then */
 	u64 checks, suspected, cleared, confirmed;
-	u64 began, confirmed_at;	/* of the last confirmed */
+	u64 began, confirmed_at;	/* of the last confirmed violation */
 	u32 idle_cpu, busy_cpu, pid, busy_nr;
 	s64 n_idle, n_over;	/* event-driven only */
 	u64 moves, useless;	/* balancing migrations, and those to a queue at least as loaded */
 	u64 looked;		/* find() calls */
 	u64 truncated;		/* looks that ran out of steps */
-	u64 by_move, by_fork, by_exit;	/* CPUs filled or relieved during a suspicion, and by what */
-	u64 recovered;		/* suspicions such events ended */
+	u64 by_move, by_fork, by_exit;	/* CPUs filled or relieved during a suspicion, by cause */
+	u64 recovered;		/* suspicions that such events ended */
 	u64 cleared_at;		/* when the last suspicion was dropped */
 	u64 last_look;
-	u64 late;		/* longest time between two looks of the last confirmed suspicion: ticks that came late */
+	u64 late;		/* longest time between two looks of the last suspicion; long if ticks came late */
 };
 
-/* Per CPU: the number of the suspicion (wc_check.suspected) in which it was last filled or relieved. */
+/* For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved. */
 struct wc_watched {
 	u32 filled, relieved;
 };
 
 /*
- * The loops' variables live in a map: what is loaded from there is unknown to the verifier, so all paths through an
- * iteration end in the same state and it walks each iteration once. As locals they made it give up with four CPUs.
+ * The loops' variables are in a map. The verifier does not know the values that are loaded from there, so all paths
+ * through an iteration end in the same state and it walks each iteration once. With local variables it gave up at four
+ * CPUs.
  */
 struct wc_scratch {
 	u64 idle[MASK_WORDS];
@@ -66,10 +68,10 @@ BPF_F_TABLE("array", u32, u32, nr_of, NCPU, F_MMAPABLE);
 #define COPY(dst, addr) bpf_probe_read_kernel(&(dst), sizeof(dst), (void *)(addr))
 
 /*
- * Algorithm 2. First all idle CPUs, then the first waiting thread anywhere that one of them may run. Fair tasks only
- * (rq->cfs_tasks; SCHED_EXT and real-time tasks have balancers of their own). The lists are read without their lock:
- * a look may be wrong, a violation needs many. suspicion: its number, whose filled and relieved CPUs are left out; 0:
- * there is none.
+ * Algorithm 2: find all idle CPUs, then the first waiting thread anywhere that one of them may run. Only fair tasks are
+ * looked at (rq->cfs_tasks), because SCHED_EXT and real-time tasks have balancers of their own. The lists are read
+ * without their lock, so one look may be wrong; a violation needs many looks. The CPUs that were filled or relieved
+ * during the suspicion of that number are left out; 0 means that there is no suspicion.
  */
 static __always_inline int find(struct wc_check *chk, u32 suspicion)
 {
@@ -115,7 +117,7 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 	s->cpu = 0;
 	s->head = 0;
 	s->node = 0;
-	/* one loop for CPUs and the tasks on each: a step goes to the next task or to the next CPU */
+	/* one loop over the CPUs and the tasks on each: a step goes to the next task or to the next CPU */
 	for (u32 step = 0; step < NCPU + STEPS; step++) {
 		node = s->node;
 		head = s->head;
@@ -197,10 +199,10 @@ static __always_inline void clear(struct wc_check *chk, u64 now)
 	chk->cleared++;
 }
 
-/* Time for the first look of a suspicion? */
+/* Is it time for the first look of a suspicion? */
 static __always_inline int due(struct wc_check *chk, u64 now)
 {
-	if (chk->event_driven) /* a violation that no event announced, as after the last one was raised */
+	if (chk->event_driven) /* a violation that no event announced, such as one that continues after it was raised */
 		return chk->n_idle > 0 && chk->n_over > 0;
 	if (now < chk->next_check)
 		return 0;
@@ -283,9 +285,10 @@ static __always_inline void relieve(struct wc_check *chk, u32 cpu, u64 *by)
 }
 
 /*
- * What the root queue's load lost when p was taken off: nothing before 6.1; since e1f078f50478 dequeueing detaches its
- * load, and the two queues are to be compared as they were before. Inside groups a task counts for its share of the
- * group's weight (calc_group_shares, kernel/sched/fair.c, without the corrections for groups that are nearly asleep).
+ * Return the load that left the root queue when p was dequeued, so that the two queues can be compared as they were
+ * before. It is 0 before 6.1; since e1f078f50478 dequeueing detaches the load of the task. Inside groups a task counts for
+ * its share of the group's weight (calc_group_shares, kernel/sched/fair.c, without the corrections for groups that are
+ * nearly asleep).
  */
 static __always_inline u64 left_with(u64 p)
 {
@@ -316,7 +319,7 @@ static __always_inline u64 left_with(u64 p)
 	return load;
 }
 
-/* sched_migrate_task(p, dest_cpu): p is off the source queue and not yet on the other (detach_task, move_queued_task). */
+/* sched_migrate_task(p, dest_cpu): p has left the source queue and is not yet on the other (detach_task, move_queued_task). */
 int watch_migrate(u64 *ctx)
 {
 	u32 zero = 0, dst = (u32)ctx[1], src;
@@ -380,7 +383,7 @@ int watch_exit(u64 *ctx)
 	return 0;
 }
 
-/* Event-driven: count idle and overloaded CPUs at every change; rq->lock is held, so a CPU's changes are in order. */
+/* Event-driven mode counts idle and overloaded CPUs at every change; rq->lock is held, so a CPU's changes are in order. */
 int watch_nr(u64 *ctx)
 {
 	u64 rq = ctx[0];
@@ -406,7 +409,7 @@ int watch_nr(u64 *ctx)
 	return 0;
 }
 
-/* For the run-delay check: what every task has waited so far. */
+/* For the run-delay check: how long every task has waited so far. */
 struct wc_delay {
 	u64 run_delay;
 	u32 pid, cpu;

@@ -6,20 +6,20 @@
 #
 # USAGE: unclaimed [-h] [-S TIME] [-M TIME] [--seconds N] [--event-driven] [--before N] [--dir DIR] [--metrics :PORT]
 #
-# What: every S (default 1 s) the kernel looks for an idle CPU and a thread that waits on another CPU and may run on the
-# idle one. If there is one, it keeps looking for M (default 100 ms); what is still there then is a violation: the last
-# seconds before it (flight recorder) and 20 ms after it are written, and checking goes on.
+# What: every S (default 1 s) a BPF program looks for an idle CPU and a thread that waits on another CPU and may run on
+# the idle one. If there is such a pair, it keeps looking for M (default 100 ms). If the pair is still there, this is a
+# violation: the last seconds before it (flight recorder) and 20 ms after it are written, and checking goes on.
 #
-# During M it watches migrations, new threads and exits, CPU by CPU: an idle CPU that got a thread and an overloaded one
-# that lost its last waiting thread no longer count; the suspicion is dropped when no other pair is left.
+# During M it watches migrations, new threads and exits on each CPU. An idle CPU that got a thread no longer counts, nor
+# does an overloaded one that lost its last waiting thread. The suspicion is dropped when no other pair is left.
 #
-# Innocent reasons it knows: affinity (respected), short imbalances (M), a task left queued by delayed dequeue.
-# Innocent reasons it cannot know: CPUs kept free on purpose (isolated by cpusets without affinity). Real-time and
-# deadline threads are not looked at.
+# It knows these innocent reasons: affinity, which it respects; short imbalances, by M; tasks that delayed dequeue left on
+# the queue. It cannot know that CPUs are kept free on purpose (isolated by cpusets without affinity). It does not look
+# at real-time and deadline threads.
 #
-# Overhead: measured, see benchmarks/RESULTS.md ("capture"). --before 0 records nothing until a violation is raised and
-# then 20 ms of it, as the paper's did; that costs least. The flight recorder costs a few per cent on workloads that
-# switch hundreds of thousands of times a second.
+# Overhead: it is measured in benchmarks/RESULTS.md ("capture"). --before 0 records nothing until a violation is raised
+# and then 20 ms of it, as the paper's checker did; this costs least. The flight recorder costs a few per cent on
+# workloads that switch hundreds of thousands of times per second.
 #
 # REQUIRES: Linux 5.8+ with BTF; CAP_BPF and CAP_PERFMON, or root.
 
@@ -41,7 +41,7 @@ import _recorder
 
 EXAMPLES = """examples:
     unclaimed                         # until Ctrl-C, one line per violation
-    unclaimed -S 0.5s -M 50ms         # look twice a second, raise after 50 ms
+    unclaimed -S 0.5s -M 50ms         # look twice per second, raise after 50 ms
     unclaimed --event-driven          # notice within M + 10 ms of the beginning
     unclaimed --dir evidence          # keep the recording of each violation there
     unclaimed --metrics :9100         # Prometheus text on 127.0.0.1:9100/metrics
@@ -82,7 +82,7 @@ FIELDS = (
     "last_look",
     "late",
 )
-#: what the M watch looks at
+#: the tracepoints that are watched during M
 WATCHED = [
     ("sched_migrate_task", "watch_migrate"),
     ("sched_wakeup_new", "watch_new"),
@@ -93,7 +93,7 @@ AFTER_S = 0.02
 
 
 def seconds(text):
-    """'1s', '100ms', '250us' or a plain number of seconds."""
+    """Return the seconds in '1s', '100ms', '250us' or a plain number of seconds."""
     m = re.fullmatch(r"([0-9]*\.?[0-9]+)(s|ms|us)?", text)
     if not m:
         raise argparse.ArgumentTypeError("%r: expected a time like 1s, 100ms" % text)
@@ -101,7 +101,7 @@ def seconds(text):
 
 
 def address(text):
-    """':9100' -> loopback; 'HOST:PORT' as said."""
+    """Return (host, port) of 'HOST:PORT'; the host of ':9100' is the loopback."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not 0 <= int(port) < 65536:
         raise argparse.ArgumentTypeError("%r: expected :PORT or HOST:PORT" % text)
@@ -109,19 +109,27 @@ def address(text):
 
 
 def parse(argv):
-    """Options."""
+    """Parse the options."""
     p = argparse.ArgumentParser(
         prog="unclaimed",
         description="Find cores that stay idle while threads wait.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("-S", "--period", type=seconds, default=1.0, help="look every S (default 1s)")
     p.add_argument(
-        "-M", "--persist", type=seconds, default=0.1, help="raise what lasts M (default 100ms)"
+        "-S", "--period", type=seconds, default=1.0, help="look this often (default: 1s)"
     )
     p.add_argument(
-        "--event-driven", action="store_true", help="look at every change instead of every S"
+        "-M",
+        "--persist",
+        type=seconds,
+        default=0.1,
+        help="raise a violation that lasts this long (default: 100ms)",
+    )
+    p.add_argument(
+        "--event-driven",
+        action="store_true",
+        help="look at every change of a runqueue instead of every S",
     )
     p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
     p.add_argument(
@@ -129,33 +137,41 @@ def parse(argv):
         type=float,
         default=2.0,
         metavar="N",
-        help="flight recorder: seconds kept before a violation (default 2; 0: record only the 20 ms after)",
+        help="flight recorder: keep N seconds before a violation (default: 2; 0: record only the 20 ms after)",
     )
     p.add_argument(
-        "--buffer", type=float, default=8.0, metavar="MIB", help="ring per CPU (default 8)"
+        "--buffer",
+        type=float,
+        default=8.0,
+        metavar="MIB",
+        help="size of each CPU's ring (default: 8)",
     )
     p.add_argument(
         "--evidence",
         type=int,
         default=5,
         metavar="N",
-        help="recordings to keep at most (default 5)",
+        help="keep at most N recordings (default: 5)",
     )
-    p.add_argument("--dir", help="folder for recordings (made if absent)")
+    p.add_argument("--dir", help="folder for recordings; it is made if absent")
     p.add_argument(
-        "--deficit", action="store_true", help="also: CPUs whose threads wait over 200 ms a second"
+        "--deficit",
+        action="store_true",
+        help="also find CPUs whose threads wait over 200 ms per second",
     )
     p.add_argument(
-        "--useless", action="store_true", help="also: balancing moves to a queue at least as loaded"
+        "--useless",
+        action="store_true",
+        help="also count balancing moves to a queue that is at least as loaded",
     )
     p.add_argument(
         "--metrics",
         type=address,
         metavar=":PORT",
-        help="Prometheus text (loopback unless a host is named)",
+        help="serve Prometheus text (on the loopback unless a host is named)",
     )
     p.add_argument(
-        "--framed", action="store_true", help="JSON lines and recordings on standard output"
+        "--framed", action="store_true", help="write JSON lines and recordings to standard output"
     )
     p.add_argument(
         "--until-eof", action="store_true", help="also stop when standard input is closed"
@@ -168,7 +184,7 @@ def parse(argv):
 
 
 class Checker:
-    """The program, its state in shared memory, what the loader adds."""
+    """The loaded checker and its state in shared memory."""
 
     def __init__(self, a):
         self.a = a
@@ -213,7 +229,7 @@ class Checker:
         self.deficits = 0
 
     def _start_counts(self):
-        """A CPU that had no change yet is as the first look at every task found it."""
+        """Count each CPU that had no change yet as the first snapshot of all tasks found it."""
         size = 48 + 8 * self.r.mask_words
         for at in range(0, len(self.r.tasks) - size + 1, size):
             _, _, _, cpu, nr, *_ = struct.unpack_from("<QIIIIHHI16s", self.r.tasks, at)
@@ -224,23 +240,23 @@ class Checker:
                     self.put(field, self.state()[field] + 1)
 
     def put(self, name, value):
-        """Write one field of the shared state."""
+        """Write one field of the shared state; only those that the loader may write."""
         assert FIELDS.index(name) < 14 or name in ("n_idle", "n_over")
         at = FIELDS.index(name) * 8 if FIELDS.index(name) < 14 else 128 + 8 * (name == "n_over")
         struct.pack_into("<q", self.memory, at, value)
 
     def state(self):
-        """The shared state by name."""
+        """Return the shared state by name."""
         return dict(
             zip(FIELDS, CHECK.unpack_from(self.memory, 0), strict=False)
-        )  # spare fields at the end
+        )  # there are spare fields at the end
 
     def _delays(self):
         raw = self.r.programs.iterate("task", "delays") or b""
         return {pid: (delay, cpu) for delay, pid, cpu in struct.iter_unpack("<QII", raw)}
 
     def deficit(self, elapsed):
-        """CPUs with a run-delay deficit since the last call, and what every CPU's threads waited per second."""
+        """Return the CPUs with a run-delay deficit since the last call, and the waiting per second on every CPU."""
         now = self._delays()
         share = _deficit.shares(self.delays, now, _bpf.online(), elapsed)
         self.delays = now
@@ -249,11 +265,11 @@ class Checker:
         return bad, share
 
     def recording_of(self, began):
-        """What happened around a violation, as one file in memory."""
+        """Return the recording of a violation, as one file in memory."""
         return self._last_seconds(began) if self.recording else self._from_now(began)
 
     def _last_seconds(self, began):
-        """The flight recorder's content, 20 ms after."""
+        """Wait 20 ms and return the flight recorder's content."""
         time.sleep(AFTER_S)
         parts, r = [], self.r
         since = r.dump(
@@ -267,7 +283,7 @@ class Checker:
         )
 
     def _from_now(self, began):
-        """Nothing was recorded so far: attach, take the state of every task, record for 20 ms, as the paper did."""
+        """Attach the recorder, take the state of every task and record for 20 ms, as the paper's checker did."""
         parts, r = [], self.r
         started = time.monotonic()
         r.attach()
@@ -279,21 +295,25 @@ class Checker:
         return b"".join([*head, *parts, *r.counters_block(), *r.end_block(why="violation")])
 
     def counts(self):
-        """(name, value, help) of the metrics."""
+        """Return (name, value, help) of the metrics."""
         s = self.state()
         return [
             ("checks", s["checks"], "Looks at the invariant"),
-            ("suspected", s["suspected"], "Looks that found one"),
+            ("suspected", s["suspected"], "Looks that found a violation"),
             ("confirmed", s["confirmed"], "Violations that lasted M"),
             ("recovered", s["recovered"], "Suspicions that a migration, a fork or an exit ended"),
             ("balance_moves", s["moves"], "Balancing migrations"),
-            ("useless_moves", s["useless"], "of them to a queue at least as loaded"),
+            (
+                "useless_moves",
+                s["useless"],
+                "Balancing migrations to a queue that is at least as loaded",
+            ),
             ("deficits", self.deficits, "Run-delay deficits"),
         ]
 
 
 def say(a, event, blob=b"", **fields):
-    """One message: a JSON line (and a recording) when framed, else a line for people."""
+    """Send one message: a JSON line (and a recording) with --framed, else a line for people."""
     if a.framed:
         line = json.dumps({"event": event, "bytes": len(blob), **fields}) + "\n"
         out = sys.stdout.buffer
@@ -301,12 +321,11 @@ def say(a, event, blob=b"", **fields):
         out.flush()
     elif event == "violation":
         print(
-            "%s  CPU %d idle for %d ms while %d (pid %d) waits among %d on CPU %d"
+            "%s  CPU %d was idle for %d ms while pid %d waited among %d on CPU %d"
             % (
                 time.strftime("%H:%M:%S"),
                 fields["idle_cpu"],
                 fields["lasted_ms"],
-                fields["pid"],
                 fields["pid"],
                 fields["busy_nr"],
                 fields["busy_cpu"],
@@ -315,7 +334,7 @@ def say(a, event, blob=b"", **fields):
         )
     elif event == "deficit":
         print(
-            "%s  threads of CPU %s waited over 200 ms/s"
+            "%s  the threads of CPUs %s waited over 200 ms per second"
             % (time.strftime("%H:%M:%S"), fields["cpus"]),
             flush=True,
         )
@@ -324,7 +343,7 @@ def say(a, event, blob=b"", **fields):
 
 
 def main(argv=None):
-    """Entry point."""
+    """Run the program and return its exit code."""
     a = parse(argv)
     if a.ebpf:
         print(_recorder.text("unclaimed.c"), end="")
@@ -357,7 +376,7 @@ def main(argv=None):
 
 
 def watch(a, checker, stop):
-    """Wait for the kernel to raise something; dump; go on."""
+    """Wait until the kernel raises a violation, write its recording, and continue."""
     started = last_deficit = time.monotonic()
     raised = 0
     last_ping = last_online = started
@@ -370,12 +389,15 @@ def watch(a, checker, stop):
             break
         if now - last_online >= 1:
             last_online, up = now, _bpf.online()
-        if checker.timer_cpu not in up:  # its CPU went away, and the timer with it
+        if checker.timer_cpu not in up:  # the CPU went offline, and the timer with it
             checker.timer_cpu = up[0]
             try:
                 checker.r.programs.timer("on_timer", int(checker.tick * 1e9), checker.timer_cpu)
             except (_bpf.CannotLoad, OSError):
-                print("unclaimed: the CPU of the timer went offline: start again", file=sys.stderr)
+                print(
+                    "unclaimed: the CPU of the timer went offline; start this program again",
+                    file=sys.stderr,
+                )
                 break
         s = checker.state()
         if s["confirmed"] > raised:

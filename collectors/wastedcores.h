@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The contract between the collectors and the package: what a record is.  tests/collectors/test_contract.py reads this file and
- * compares it with wastedcores/trace/readers/schedtrace/reader.py.
+ * The contract between the collectors and the package: the layout of a record and of a file.
+ * tests/collectors/test_contract.py compares this header with wastedcores/trace/readers/schedtrace/reader.py.
  *
- * A file is one line of JSON (the header), then blocks: struct wc_block and its payload.
+ * A file is one line of JSON (the header) and then blocks: each a struct wc_block and its payload.
  */
 #ifndef WASTEDCORES_H
 #define WASTEDCORES_H
@@ -12,11 +12,11 @@
 
 /* One event: 16 bytes, in the buffer and in the file. */
 struct wc_record {
-	u64 w0; /* bits 0-47: ns since the header's t0_ns; 48-52: kind; 53-63: x (see kinds) */
-	u64 w1; /* see kinds */
+	u64 w0; /* bits 0-47: ns since the header's t0_ns; 48-52: the kind; 53-63: x (see the kinds) */
+	u64 w1; /* see the kinds */
 };
 
-/* Kinds: the fields of w1 from bit 0 up, then x. pid: 22 bits (PID_MAX_LIMIT is 2^22); cpu: 13 bits. */
+/* Kinds, with the fields of w1 from bit 0 up, then x. pid: 22 bits (PID_MAX_LIMIT is 2^22); cpu: 13 bits. */
 #define WC_NR_RUNNING	1  /* cpu:16 nr:24 change:24(signed) */
 #define WC_SWITCH	2  /* prev_pid:22 next_pid:22 next_prio:8 prev_prio:8; x: index into "RSDTtXZPI":10, preempted:1 */
 #define WC_WAKEUP	3  /* pid:22 by_pid:22 cpu:13 src_cpu_low:7; x: src_cpu_high:6 */
@@ -41,9 +41,9 @@ struct wc_record {
 #define WC_OP_FORK	2
 #define WC_OP_BALANCE	3
 
-/* One task or runqueue as the capture found it (struct in a WC_BLOCK_TASKS payload, then the mask's words). */
+/* One task and its runqueue as the capture found them; in a WC_BLOCK_TASKS payload the mask's words follow. */
 struct wc_task {
-	u64 ts;       /* ns since t0_ns, read before the state */
+	u64 ts;       /* ns since t0_ns; read before the state */
 	u32 pid;
 	u32 tgid;
 	u32 cpu;
@@ -58,7 +58,7 @@ struct wc_task {
 #define WC_BLOCK_EVENTS		1 /* records of one CPU, oldest first */
 #define WC_BLOCK_TASKS		2 /* the state at the start */
 #define WC_BLOCK_COUNTERS	3 /* struct wc_counters, one per possible CPU; about once a second */
-#define WC_BLOCK_END		4 /* JSON: why the capture ended; absent when it was cut */
+#define WC_BLOCK_END		4 /* JSON: why the capture ended; absent if the file was cut */
 #define WC_BLOCK_MAGIC		0x31424357 /* "WCB1" */
 
 struct wc_block {
@@ -66,16 +66,16 @@ struct wc_block {
 	u16 type;
 	u16 cpu;
 	u32 bytes;    /* of payload */
-	u32 round;    /* blocks of one drain of all CPUs share it */
-	u64 now;      /* ns since t0_ns when this drain began: no later block has older events (but for one drain) */
+	u32 round;    /* the same for all blocks of one drain of all CPUs */
+	u64 now;      /* ns since t0_ns when this drain began: only blocks of the next drain may have older events */
 	u64 seq;      /* number of the first record on this CPU */
 	u64 lost;     /* events this CPU has lost so far */
 };
 
 struct wc_counters {
 	u64 seen;     /* events the probes wanted to record on this CPU */
-	u64 written;  /* of them written (a record, or a record and its WC_NAME or WC_MASK) */
-	u64 lost;     /* of them dropped for want of room; seen = written + lost, each counted by itself */
-	u64 overwritten; /* records a flight recorder has overwritten */
+	u64 written;  /* those of them that were written, each with its WC_NAME or WC_MASK records */
+	u64 lost;     /* those that found no room; seen = written + lost, and each is counted separately */
+	u64 overwritten; /* records that a flight recorder has overwritten */
 };
 #endif
