@@ -17,7 +17,7 @@ import numpy as np
 from support.random_runs import Case, by_engine
 from wastedcores.invariant import check
 from wastedcores.simulator import replay_scenario
-from wastedcores.simulator.engine.world.state import WIDTH
+from wastedcores.simulator.engine.world import table
 
 FIXED = "v4.1+group_imbalance:patch+group_construction:patch+overload_on_wakeup+missing_domains"
 SCENARIOS = (
@@ -35,7 +35,7 @@ class Guarded(np.ndarray):
     def _in_table(self, index):
         row, column = index
         assert 0 <= row < len(self), f"row {row} of {len(self)}"
-        assert 0 <= column < WIDTH, f"column {column}"
+        assert 0 <= column < table.WIDTH, f"column {column}"
 
     def __getitem__(self, index):
         self._in_table(index)

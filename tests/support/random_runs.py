@@ -11,8 +11,8 @@ from wastedcores.errors import WorkloadError
 from wastedcores.kernels import FIXES, MODULES, KernelModel
 from wastedcores.simulator import RawReplay, simulate
 from wastedcores.simulator.design import refusal_text, suggestions
-from wastedcores.simulator.engine.world import codes as c
-from wastedcores.simulator.layout import cpus_of
+from wastedcores.simulator.engine.codes import idle_type, lb_result, log_kind, log_op, suggestion
+from wastedcores.simulator.engine.world.cpuset import cpus_of
 from wastedcores.simulator.reference import Event, Kernel, Program, Simulation, TaskSpec
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -20,10 +20,10 @@ from wastedcores.workload import ops
 from wastedcores.workload.program import Costs, Row
 
 MS = 1_000_000
-_OPS = {name: i for i, name in enumerate(c.OPS_OF_LOG)}
+_OPS = {name: i for i, name in enumerate(log_op.NAMES)}
 _STATES = {"R": 0, "S": 1, "X": 2}
-_IDLE = {name: i for i, name in enumerate(c.IDLE_NAMES)}
-_RESULTS = {name: i for i, name in enumerate(c.RESULTS)}
+_IDLE = {name: i for i, name in enumerate(idle_type.NAMES)}
+_RESULTS = {name: i for i, name in enumerate(lb_result.NAMES)}
 
 
 @dataclass(frozen=True)
@@ -324,7 +324,7 @@ def by_engine(case: Case) -> tuple[list[tuple], dict, str]:
         return [], {}, str(e)
     calls = {tuple(at): int(raw.counts[tuple(at)]) for at in np.argwhere(raw.counts).tolist()}
     for row in suggestions(raw.masks, case.kernel).to_dicts():
-        calls |= {(row["module"], row["moment"], a): row[a] for a in c.ANSWERS if row[a]}
+        calls |= {(row["module"], row["moment"], a): row[a] for a in suggestion.NAMES if row[a]}
     return engine_rows(raw, case.machine.cpus), calls, ""
 
 
@@ -332,10 +332,10 @@ def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
     """Its log as tuples."""
     rows = []
     for ts, kind, cpu, pid, other, src, value, op in raw.log.tolist():
-        name = c.LOG_KINDS[kind]
+        name = log_kind.NAMES[kind]
         if name == "considered":
             rows.append((ts, name, cpu, src, value, op, tuple(cpus_of(raw.masks[pid], cpus))))
-        elif kind == c.LOG_REFUSED:
+        elif kind == log_kind.REFUSED:
             rows.append((ts, name, cpu, pid, refusal_text(other, value), src, 0, op))
         else:
             rows.append((ts, name, cpu, pid, other, src, value, op))
@@ -364,7 +364,7 @@ def _reference_row(e: Event, program: Program) -> tuple:
     op = _OPS.get(d.get("op"), -1)
     if e.kind == "considered":
         return (e.ts_ns, e.kind, d["cpu"], d["src_cpu"], d["value"], op, d["cpu_mask"])
-    other = d["text"] if op == c.WHY_REFUSED else d.get("prev_pid", d.get("by_pid", -1))
+    other = d["text"] if op == log_op.REFUSED else d.get("prev_pid", d.get("by_pid", -1))
     value = d.get("value", d.get("nr_running", -1))
     if e.kind == "switch":
         value = _STATES[d["prev_state"]]

@@ -9,9 +9,8 @@ import pytest
 
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import replay, simulate
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator import log_kind, replay, simulate
+from wastedcores.simulator.engine.world import task
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
@@ -38,15 +37,14 @@ def cpu_time(w: Workload, machine: Machine, **how) -> dict[str, list[int]]:
     raw = simulate(program, machine, V41, costs=BARE, **how)
     ran: dict[int, int] = defaultdict(int)
     since: dict[int, int] = {}
-    for ts, _, _, pid, prev, *_ in raw.log[raw.log[:, 1] == codes.LOG_SWITCH].tolist():
+    for ts, _, _, pid, prev, *_ in raw.of(log_kind.SWITCH).tolist():
         if prev:
             ran[prev] += ts - since[prev]
         since[pid] = ts
-    specs = (*program.templates, *program.tasks)
     out = defaultdict(list)
-    for row in raw.tasks:
-        if row[s.T_DONE] >= 0:
-            out[specs[row[s.T_TEMPLATE]].comm].append(ran[int(row[s.T_NUM]) + 1 + machine.cpus])
+    for pid, comm, row in zip(raw.pids.tolist(), raw.comms(program), raw.tasks, strict=True):
+        if row[task.EXITED] >= 0:
+            out[comm].append(ran[pid])
     return out
 
 

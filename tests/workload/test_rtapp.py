@@ -17,9 +17,7 @@ from support.typed import typed
 
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import replay, simulate
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator import log_kind, replay, simulate
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, ops
 from wastedcores.workload.rtapp.reader import rtapp
@@ -102,14 +100,13 @@ def cpu_time(w, machine: Machine = SMALL, **how) -> dict[str, list[int]]:
     raw = simulate(program, machine, V41, costs=BARE, **how)
     ran: dict[int, int] = defaultdict(int)
     since: dict[int, int] = {}
-    for ts, _, _, pid, prev, *_ in raw.log[raw.log[:, 1] == codes.LOG_SWITCH].tolist():
+    for ts, _, _, pid, prev, *_ in raw.of(log_kind.SWITCH).tolist():
         if prev:
             ran[prev] += ts - since[prev]
         since[pid] = ts
-    specs = (*program.templates, *program.tasks)
     out = defaultdict(list)
-    for row in raw.tasks:
-        out[specs[row[s.T_TEMPLATE]].comm].append(ran[int(row[s.T_NUM]) + 1 + machine.cpus])
+    for pid, comm in zip(raw.pids.tolist(), raw.comms(program), strict=True):
+        out[comm].append(ran[pid])
     return out
 
 

@@ -8,10 +8,13 @@ Interface::
     r.busy_cpus, r.busy_per_node, r.summary.idle_while_overloaded
     r.tasks, r.balance_calls polars tables
     replay_scenario("group-imbalance", kernel="v4.1", given={"jobs": 500})
-    simulate(program, machine, kernel, ...)                  for flat programs, raw log
+    simulate(program, machine, kernel, ...)                  RawReplay, for flat programs
+    raw.of(log_kind.SWITCH)[:, log_column.TS]                the raw log; log_op names its operations
 """
 
-from wastedcores.simulator.measure import RawReplay, Summary, summarize
+from wastedcores.simulator.engine.codes import log_kind, log_op
+from wastedcores.simulator.engine.world import log_column
+from wastedcores.simulator.measure import RawReplay, Summary, marks, summarize
 from wastedcores.simulator.replay import Replay, replay, replay_scenario
 from wastedcores.simulator.simulate import simulate, with_steps
 from wastedcores.simulator.to_trace import to_trace
@@ -22,6 +25,10 @@ __all__ = [
     "Replay",
     "Summary",
     "costs_of",
+    "log_column",
+    "log_kind",
+    "log_op",
+    "marks",
     "replay",
     "replay_scenario",
     "simulate",

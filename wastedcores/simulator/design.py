@@ -6,23 +6,21 @@ import numpy as np
 import polars as pl
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator.engine.codes import log_op, module_code, suggestion
+from wastedcores.simulator.engine.world import core_row, sim
+from wastedcores.simulator.engine.world.table import rows_for
+from wastedcores.simulator.layout import write_list
 from wastedcores.topology.machine import IntArray, Machine
 
 #: moments a module is asked at, by their code
 _MOMENTS = (
-    codes.WHY_WAKEUP,
-    codes.WHY_FORK,
-    codes.WHY_EXEC,
-    codes.WHY_HANDOVER,
-    codes.WHY_NEWIDLE,
-    codes.WHY_PERIODIC,
+    log_op.WAKEUP,
+    log_op.FORK,
+    log_op.EXEC,
+    log_op.HANDOVER,
+    log_op.NEWIDLE,
+    log_op.PERIODIC,
 )
-
-
-def _rows(elements: int) -> int:
-    return -(-elements // s.LIST)
 
 
 def rows_of(machine: Machine, kernel: KernelModel) -> int:
@@ -30,7 +28,7 @@ def rows_of(machine: Machine, kernel: KernelModel) -> int:
     if not kernel.is_design:
         return 0
     n = machine.cpus
-    return len(codes.MODULES) + _rows(max(n, machine.nodes)) + _rows(n * n)
+    return len(module_code.NAMES) + rows_for(max(n, machine.nodes)) + rows_for(n * n)
 
 
 def nearness(machine: Machine) -> IntArray:
@@ -60,30 +58,28 @@ def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
         return
     from wastedcores.simulator.engine.design.seam import entry
 
-    first = int(m[0, s.G_SETS])
+    first = int(m[0, sim.SETS])
     core = m[first]
-    core[s.K_ENTRY] = entry()
-    core[s.K_NODES] = machine.nodes
-    core[s.K_COUNTS] = first + 1
-    core[s.K_BUSY] = core[s.K_COUNTS] + len(codes.MODULES)
-    core[s.K_NEAR] = core[s.K_BUSY] + _rows(max(machine.cpus, machine.nodes))
-    core[s.K_MODULES] = len(kernel.modules)
+    core[core_row.ENTRY] = entry()
+    core[core_row.NODES] = machine.nodes
+    core[core_row.COUNTS] = first + 1
+    core[core_row.BUSY] = core[core_row.COUNTS] + len(module_code.NAMES)
+    core[core_row.NEAR] = core[core_row.BUSY] + rows_for(max(machine.cpus, machine.nodes))
+    core[core_row.MODULES] = len(kernel.modules)
     for i, name in enumerate(kernel.modules):
-        core[s.K_MODULE0 + i] = codes.MODULES.index(name)
-    start, rows = int(core[s.K_NEAR]), _rows(machine.cpus**2)
-    near = np.zeros(rows * s.LIST, dtype=np.int64)
-    near[: machine.cpus**2] = nearness(machine).ravel()
-    m[start : start + rows, : s.LIST] = near.reshape(rows, s.LIST)
+        core[core_row.MODULE0 + i] = module_code.NAMES.index(name)
+    write_list(m, int(core[core_row.NEAR]), nearness(machine).ravel())
 
 
 def refusal_text(module: int, value: int) -> str:
     """Text of a refused suggestion's event; ``value`` says when and why (simulator/engine/design/core_jit.py: refuse())."""
-    reason, moment = divmod(value, codes.MOMENTS)
-    return f"{codes.MODULES[module]}: {codes.OPS_OF_LOG[moment]}, {codes.REFUSALS[reason]}"
+    reason, moment = divmod(value, suggestion.MOMENTS)
+    return f"{module_code.NAMES[module]}: {log_op.NAMES[moment]}, {suggestion.REFUSALS[reason]}"
 
 
 SUGGESTIONS = pl.Schema(
-    {"module": pl.String, "moment": pl.String} | dict.fromkeys(("asked", *codes.ANSWERS), pl.Int64)
+    {"module": pl.String, "moment": pl.String}
+    | dict.fromkeys(("asked", *suggestion.NAMES), pl.Int64)
 )
 
 
@@ -104,9 +100,9 @@ def suggestions(world: np.ndarray, kernel: KernelModel) -> pl.DataFrame:
     """
     rows = []
     for name in kernel.modules or ():
-        counts = world[int(world[0, s.G_SETS]) + 1 + codes.MODULES.index(name)]
+        counts = world[int(world[0, sim.SETS]) + 1 + module_code.NAMES.index(name)]
         for why in _MOMENTS:
             answers = [int(x) for x in counts[3 * why : 3 * why + 3]]
             if sum(answers):
-                rows.append((name, codes.OPS_OF_LOG[why], sum(answers), *answers))
+                rows.append((name, log_op.NAMES[why], sum(answers), *answers))
     return pl.DataFrame(rows, schema=SUGGESTIONS, orient="row")

@@ -7,13 +7,13 @@ from typing import Any
 
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.limits import LONGEST_NS
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator.engine.world import cpuset, table
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row
 
 #: a set of CPUs is one row of the engine's table
-MOST_CPUS = s.LIST * (s.WORD_LOW + 1)
+MOST_CPUS = table.LIST * (cpuset.WORD_LOW + 1)
 #: a replay has no more tasks than this (1 KiB each)
 MOST_TASKS = 1_000_000
 MOST_SEED = 2**63 - 1

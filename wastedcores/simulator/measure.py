@@ -1,4 +1,4 @@
-"""What a replay did, in numbers: the workload's own result, busy CPUs, wasted ones. Works on the engine's raw log."""
+"""A replay in numbers: the workload's own result, busy CPUs and wasted cores, computed from the engine's raw log."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator.engine.codes import log_kind
+from wastedcores.simulator.engine.world import log_column, task
 
 if TYPE_CHECKING:
     from wastedcores.topology.machine import Machine
@@ -23,15 +23,19 @@ class RawReplay:
     Attributes
     ----------
     log
-        int64 (events, 8): ts_ns, kind (codes.LOG_*), cpu, pid, other pid, src cpu, value, op.
+        int64 (records, 8). The columns are named in ``wastedcores.simulator.log_column``, the kinds of records in
+        ``log_kind`` and the operations in ``log_op``.
     masks
-        int64 (rows, WIDTH): sets of CPUs that ``considered`` records point at (their pid column), see build.cpus_of.
+        int64 (rows, WIDTH): the table in front of the tasks. The CPU sets that ``considered`` records point at (their PID
+        column is a row) are among its rows.
     tasks
-        int64 (tasks, WIDTH): the task rows of the engine.
+        int64 (tasks, WIDTH): the task rows of the engine, in the order of birth.
+    pids
+        int64 (tasks,): the pid of each task.
     counts
-        int64 (levels, 3, 7): load_balance calls by level table entry, kind of idleness, result.
+        int64 (levels, 3, 7): load_balance() calls by entry of the level table, idle type and result.
     end_ns, events, done, wall_s
-        Simulated end; engine events handled; whether every task finished; time spent in the engine.
+        Simulated end; engine events handled; whether every task finished; seconds spent in the engine.
     phase_ns
         When the workload began.
     """
@@ -39,12 +43,22 @@ class RawReplay:
     log: np.ndarray
     masks: np.ndarray
     tasks: np.ndarray
+    pids: np.ndarray
     counts: np.ndarray
     end_ns: int
     events: int
     done: bool
     wall_s: float
     phase_ns: int
+
+    def of(self, *kinds: int) -> np.ndarray:
+        """Return the log's records of these kinds (``log_kind``), int64 (records, 8)."""
+        return self.log[np.isin(self.log[:, log_column.KIND], kinds)]
+
+    def comms(self, program: Program) -> list[str]:
+        """Return the name of each task of the program that was replayed."""
+        specs = (*program.templates, *program.tasks)
+        return [specs[t].comm for t in self.tasks[:, task.TEMPLATE]]
 
 
 @dataclass(frozen=True)
@@ -56,12 +70,12 @@ class Summary:
     result
         Value of the workload's measure; None if it has none.
     start_ns, end_ns
-        Measured window.
+        The measured window.
     busy_per_cpu
-        float (cpus,): share of the window each CPU ran something.
+        float (cpus,): the share of the window in which each CPU ran something.
     idle_while_overloaded
-        Share of the window in which a counted CPU was idle while another had 2 tasks or more; affinity
-        is not looked at.
+        The share of the window in which a counted CPU was idle while another had two tasks or more. Affinity is not
+        considered.
     """
 
     result: float | None
@@ -72,41 +86,81 @@ class Summary:
 
 
 def marks(raw: RawReplay, program: Program) -> dict[str, int]:
-    """Time of the last mark of each text."""
-    rows = raw.log[raw.log[:, 1] == codes.LOG_MARK]
-    return {program.texts[int(r[6])]: int(r[0]) for r in rows}
+    """Find the last mark of each text.
+
+    Parameters
+    ----------
+    raw, program
+        A replay and what it ran.
+
+    Returns
+    -------
+    dict
+        Text to time in ns.
+    """
+    rows = raw.of(log_kind.MARK)[:, [log_column.VALUE, log_column.TS]]
+    return {program.texts[text]: ts for text, ts in rows.tolist()}
 
 
 def busy_share(raw: RawReplay, cpus: int, start: int, end: int) -> np.ndarray:
-    """Share of [start, end) each CPU ran something else than idle."""
-    log = raw.log[raw.log[:, 1] == codes.LOG_SWITCH]
+    """Compute the share of a window in which each CPU ran something else than idle.
+
+    Parameters
+    ----------
+    raw
+        A replay.
+    cpus
+        Number of CPUs of the machine.
+    start, end
+        The window [start, end) in ns.
+
+    Returns
+    -------
+    array
+        float64 (cpus,), 0 to 1.
+    """
+    log = raw.of(log_kind.SWITCH)
     out = np.zeros(cpus)
-    order = np.argsort(log[:, 2], kind="stable")
-    log = log[order]
-    ts = np.clip(log[:, 0], start, end)
-    cpu = log[:, 2]
+    log = log[np.argsort(log[:, log_column.CPU], kind="stable")]
+    ts = np.clip(log[:, log_column.TS], start, end)
+    cpu = log[:, log_column.CPU]
     last = np.r_[cpu[1:] != cpu[:-1], True] if len(cpu) else np.zeros(0, bool)
     until = np.where(last, end, np.r_[ts[1:], end] if len(ts) else end)
-    np.add.at(out, cpu, np.where(log[:, 3] != 0, until - ts, 0))
+    np.add.at(out, cpu, np.where(log[:, log_column.PID] != 0, until - ts, 0))
     return out / max(end - start, 1)
 
 
 def overload_share(raw: RawReplay, counted: np.ndarray, start: int, end: int) -> float:
-    """Share of [start, end) with an idle and an overloaded CPU among ``counted`` (bool per CPU)."""
-    log = raw.log[raw.log[:, 1] == codes.LOG_NR_RUNNING]
-    log = log[counted[log[:, 2]]]
-    # state of all CPUs after each event, by adding up changes of "is idle" and "is overloaded"
-    order = np.lexsort((np.arange(len(log)), log[:, 2]))
-    by_cpu = log[order]
-    first = np.r_[True, by_cpu[1:, 2] != by_cpu[:-1, 2]] if len(by_cpu) else np.zeros(0, bool)
+    """Compute the share of a window in which one of some CPUs was idle and another had two tasks or more.
+
+    Parameters
+    ----------
+    raw
+        A replay.
+    counted
+        bool (cpus,): which CPUs to look at.
+    start, end
+        The window [start, end) in ns.
+
+    Returns
+    -------
+    float
+        0 to 1.
+    """
+    log = raw.of(log_kind.NR_RUNNING)
+    log = log[counted[log[:, log_column.CPU]]]
+    # the state of all CPUs after each event is the sum of the changes of "is idle" and "is overloaded"
+    order = np.lexsort((np.arange(len(log)), log[:, log_column.CPU]))
+    cpu, nr = log[order][:, [log_column.CPU, log_column.VALUE]].T
+    first = np.r_[True, cpu[1:] != cpu[:-1]] if len(cpu) else np.zeros(0, bool)
     change = np.zeros((len(log), 2), dtype=np.int64)
-    for column, now in enumerate((by_cpu[:, 6] == 0, by_cpu[:, 6] >= 2)):
+    for column, now in enumerate((nr == 0, nr >= 2)):
         before = np.r_[False, now[:-1]]
-        before[first] = column == 0  # unseen CPUs are idle
+        before[first] = column == 0  # a CPU without an event so far is idle
         change[order, column] = now.astype(np.int64) - before
     idle = int(counted.sum()) + np.cumsum(change[:, 0])
     over = np.cumsum(change[:, 1])
-    ts = np.clip(log[:, 0], start, end)
+    ts = np.clip(log[:, log_column.TS], start, end)
     length = np.diff(np.r_[ts, end])
     return float(length[(idle > 0) & (over > 0)].sum() / max(end - start, 1))
 
@@ -118,13 +172,28 @@ def summarize(
     measure: Measure | None,
     counted_nodes: tuple[int, ...] | None,
 ) -> Summary:
-    """Numbers of one replay; without a measure the window is the whole replay."""
+    """Compute the numbers of one replay.
+
+    Parameters
+    ----------
+    raw, program, machine
+        A replay and what ran where.
+    measure
+        What the workload measures of itself. None: the window is the whole replay.
+    counted_nodes
+        The nodes whose CPUs count as idle or overloaded; None: all.
+
+    Returns
+    -------
+    Summary
+        The result, the window and the CPUs.
+    """
     start, end, result = 0, raw.end_ns, None
     if measure is not None:
         at = marks(raw, program)
         start = at.get(measure.start, 0)
         end = at.get(measure.end, raw.end_ns)
-        # seconds are known only when the end was reached; a rate is one also of a part
+        # seconds are known only if the end was reached; a rate is meaningful for a part, too
         reached = {measure.start, measure.end} <= at.keys()
         if reached or (measure.start in at and not measure.name.endswith("_s")):
             result = _result(raw, program, measure, (end - start) / 1e9)
@@ -140,12 +209,11 @@ def summarize(
 
 
 def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) -> float | None:
-    """The measure's value; None: a rate of nothing, because the replay ended before any task could work."""
+    """Return the measure's value, or None for a rate if the replay ended before any task could work."""
     if measure.name.endswith("_s"):
         return seconds
-    specs = (*program.templates, *program.tasks)
-    mine = [specs[t].comm.startswith(measure.of) for t in raw.tasks[:, s.T_TEMPLATE]]
-    units = raw.tasks[mine][:, s.T_UNITS0]
+    mine = [comm.startswith(measure.of) for comm in raw.comms(program)]
+    units = raw.tasks[mine][:, task.UNITS0]
     if not units.any():
         return None
     if measure.name == "cpus_of_work":

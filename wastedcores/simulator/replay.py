@@ -13,8 +13,8 @@ import polars as pl
 from wastedcores.errors import ModelWarning, UnknownKernelError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.design import suggestions
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator.engine.codes import idle_type, lb_result
+from wastedcores.simulator.engine.world import table, task
 from wastedcores.simulator.measure import RawReplay, Summary, summarize
 from wastedcores.simulator.simulate import simulate
 from wastedcores.simulator.to_trace import to_trace
@@ -181,7 +181,7 @@ def replay(
         to_trace(raw, program, machine, kernel, workload.name, seed),
         summary,
         workload.measure.name if workload.measure else None,
-        _task_table(raw, program, machine.cpus),
+        _task_table(raw, program),
         _balance_table(raw),
         raw,
         suggestions(raw.masks, kernel),
@@ -206,15 +206,14 @@ def check_kernel(kernel: KernelModel | str) -> KernelModel:
     return kernel
 
 
-def _task_table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
-    specs = (*program.templates, *program.tasks)
-    done = raw.tasks[:, s.T_DONE]
+def _task_table(raw: RawReplay, program: Program) -> pl.DataFrame:
+    done = raw.tasks[:, task.EXITED]
     return pl.DataFrame(
         {
-            "pid": raw.tasks[:, s.T_NUM] + 1 + cpus,
-            "comm": [specs[t].comm for t in raw.tasks[:, s.T_TEMPLATE]],
-            "completed_ns": [int(d) - s.EPOCH_NS if d >= 0 else None for d in done],
-            "units": raw.tasks[:, s.T_UNITS0],
+            "pid": raw.pids,
+            "comm": raw.comms(program),
+            "completed_ns": [int(d) - table.EPOCH_NS if d >= 0 else None for d in done],
+            "units": raw.tasks[:, task.UNITS0],
         },
         schema={"pid": pl.Int64, "comm": pl.String, "completed_ns": pl.Int64, "units": pl.Int64},
     )
@@ -222,7 +221,12 @@ def _task_table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
 
 def _balance_table(raw: RawReplay) -> pl.DataFrame:
     rows = [
-        (level, codes.IDLE_NAMES[idle], codes.RESULTS[result], int(raw.counts[level, idle, result]))
+        (
+            level,
+            idle_type.NAMES[idle],
+            lb_result.NAMES[result],
+            int(raw.counts[level, idle, result]),
+        )
         for level, idle, result in np.argwhere(raw.counts)
     ]
     return pl.DataFrame(

@@ -9,8 +9,8 @@ import polars as pl
 
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.design import refusal_text
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator.engine.codes import log_kind, log_op
+from wastedcores.simulator.engine.world import cpuset, log_column
 from wastedcores.simulator.measure import RawReplay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header
@@ -51,10 +51,34 @@ def to_trace(
     return Trace(frame.lazy(), header)
 
 
+#: the kinds of records whose columns hold what the trace's columns are named after
+_OF_A_TASK = (
+    log_kind.SWITCH,
+    log_kind.WAKEUP,
+    log_kind.WAKEUP_NEW,
+    log_kind.MIGRATE,
+    log_kind.FORK,
+    log_kind.EXIT,
+    log_kind.MARK,
+    log_kind.REFUSED,
+)
+_BY_A_TASK = (log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.FORK)
+_WITH_SOURCE = (
+    log_kind.WAKEUP,
+    log_kind.WAKEUP_NEW,
+    log_kind.MIGRATE,
+    log_kind.BALANCE,
+    log_kind.CONSIDERED,
+    log_kind.REFUSED,
+)
+_WITH_VALUE = (log_kind.LOAD, log_kind.BALANCE, log_kind.CONSIDERED)
+
+
 def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
     log = raw.log
-    kind = log[:, 1]
-    names = _names(raw, program, cpus)
+    kind, value, op = (log[:, c] for c in (log_column.KIND, log_column.VALUE, log_column.OP))
+    names = {0: "<idle>"} | {c + 1: f"migration/{c}" for c in range(cpus)}
+    names |= zip(raw.pids.tolist(), raw.comms(program), strict=True)
 
     def where(kinds: tuple[int, ...], column: int) -> Any:
         return pl.Series(log[:, column]).set(pl.Series(~np.isin(kind, kinds)), None)
@@ -62,68 +86,52 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
     def comm(pids: pl.Series) -> pl.Series:
         return pids.replace_strict(names, default=None, return_dtype=pl.String)
 
-    task = (
-        codes.LOG_SWITCH, codes.LOG_WAKEUP, codes.LOG_WAKEUP_NEW, codes.LOG_MIGRATE, codes.LOG_FORK, codes.LOG_EXIT,
-        codes.LOG_MARK, codes.LOG_REFUSED,
-    )  # fmt: skip
-    by = (codes.LOG_WAKEUP, codes.LOG_WAKEUP_NEW, codes.LOG_FORK)
-    src = (
-        codes.LOG_WAKEUP, codes.LOG_WAKEUP_NEW, codes.LOG_MIGRATE, codes.LOG_BALANCE, codes.LOG_CONSIDERED,
-        codes.LOG_REFUSED,
-    )  # fmt: skip
-    pid, prev = where(task, 3), where((codes.LOG_SWITCH,), 4)
-    pid = pid.set(pid < 0, None)  # a suggestion about no thread
-    by_pid = where(by, 4)
-    kinds = pl.Series(np.array(codes.LOG_KINDS)[kind])
-    ops = pl.Series(np.array([*codes.OPS_OF_LOG, ""])[log[:, 7]]).set(
-        pl.Series(log[:, 7] < 0), None
-    )
-    is_switch = kind == codes.LOG_SWITCH
-    state = pl.Series(_STATES[np.where(is_switch, log[:, 6], 0)]).set(pl.Series(~is_switch), None)
-    values = (codes.LOG_LOAD, codes.LOG_BALANCE, codes.LOG_CONSIDERED)
+    pid = where(_OF_A_TASK, log_column.PID)
+    pid = pid.set(pid < 0, None)  # a suggestion that is about no task
+    prev = where((log_kind.SWITCH,), log_column.OTHER)
+    by_pid = where(_BY_A_TASK, log_column.OTHER)
+    is_switch = kind == log_kind.SWITCH
+    state = pl.Series(_STATES[np.where(is_switch, value, 0)]).set(pl.Series(~is_switch), None)
     return pl.DataFrame(
         {
-            "ts_ns": log[:, 0],
-            "kind": kinds,
-            "cpu": log[:, 2],
-            "nr_running": where((codes.LOG_NR_RUNNING,), 6),
+            "ts_ns": log[:, log_column.TS],
+            "kind": pl.Series(np.array(log_kind.NAMES)[kind]),
+            "cpu": log[:, log_column.CPU],
+            "nr_running": where((log_kind.NR_RUNNING,), log_column.VALUE),
             "pid": pid,
             "comm": comm(pid),
             "prev_pid": prev,
             "prev_comm": comm(prev),
             "prev_state": state,
-            "src_cpu": where(src, 5),
+            "src_cpu": where(_WITH_SOURCE, log_column.SRC),
             "by_pid": by_pid,
             "by_comm": comm(by_pid),
-            "op": ops,
-            "value": where(values, 6).set(pl.Series(kind == codes.LOG_REFUSED), 0),
+            "op": pl.Series(np.array([*log_op.NAMES, ""])[op]).set(pl.Series(op < 0), None),
+            "value": where(_WITH_VALUE, log_column.VALUE).set(
+                pl.Series(kind == log_kind.REFUSED), 0
+            ),
             "cpu_mask": _masks(raw, cpus),
             "text": _texts(raw, program),
         }
     )
 
 
-def _names(raw: RawReplay, program: Program, cpus: int) -> dict[int, str]:
-    specs = (*program.templates, *program.tasks)
-    names = {0: "<idle>"} | {c + 1: f"migration/{c}" for c in range(cpus)}
-    for row in raw.tasks:
-        names[int(row[s.T_NUM]) + 1 + cpus] = specs[row[s.T_TEMPLATE]].comm
-    return names
-
-
 def _masks(raw: RawReplay, cpus: int) -> pl.Series:
-    """Sets of CPUs of the considered events, as little-endian bit strings."""
-    rows = np.where(raw.log[:, 1] == codes.LOG_CONSIDERED, raw.log[:, 3], -1)
+    """Return the CPU sets of the considered events as little-endian bit strings."""
+    considered = raw.log[:, log_column.KIND] == log_kind.CONSIDERED
+    rows = np.where(considered, raw.log[:, log_column.PID], -1)
     used = {int(r) for r in np.unique(rows) if r >= 0}
-    words = -(-cpus // (s.WORD_LOW + 1))
+    words = -(-cpus // (cpuset.WORD_LOW + 1))
     text = {r: raw.masks[r, :words].astype("<u4").tobytes()[: -(-cpus // 8)] for r in used}
     return pl.Series([text.get(int(r)) for r in rows], dtype=pl.Binary)
 
 
 def _texts(raw: RawReplay, program: Program) -> pl.Series:
+    kinds = raw.log[:, log_column.KIND]
+    columns = [log_column.OTHER, log_column.VALUE]
     out: list[str | None] = [None] * len(raw.log)
-    for i in np.flatnonzero(raw.log[:, 1] == codes.LOG_MARK):
-        out[i] = program.texts[int(raw.log[i, 6])]
-    for i in np.flatnonzero(raw.log[:, 1] == codes.LOG_REFUSED):
-        out[i] = refusal_text(int(raw.log[i, 4]), int(raw.log[i, 6]))
+    for i in np.flatnonzero(kinds == log_kind.MARK):
+        out[i] = program.texts[int(raw.log[i, log_column.VALUE])]
+    for i in np.flatnonzero(kinds == log_kind.REFUSED):
+        out[i] = refusal_text(*raw.log[i, columns].tolist())
     return pl.Series(out, dtype=pl.String)

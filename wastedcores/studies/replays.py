@@ -11,8 +11,15 @@ import numpy as np
 
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import RawReplay, costs_of, simulate
-from wastedcores.simulator.engine.world import codes, state
+from wastedcores.simulator import (
+    RawReplay,
+    costs_of,
+    log_column,
+    log_kind,
+    log_op,
+    marks,
+    simulate,
+)
 from wastedcores.topology.domains import Domains, build_domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
@@ -132,25 +139,25 @@ def spmd(
         raw = _simulate(
             work, machine, kernel, seed, tick_ns, until_ns=until_ns or begin + round(window)
         )
-        marks = raw.log[raw.log[:, 1] == codes.LOG_MARK, 0]
-        marks = marks[marks >= raw.phase_ns + begin]
-        if len(marks) > ENOUGH or until_ns:
+        times = raw.of(log_kind.MARK)[:, log_column.TS]
+        times = times[times >= raw.phase_ns + begin]
+        if len(times) > ENOUGH or until_ns:
             break
         tried, window = window, 4 * window
-        if len(marks) > 2:  # as long as they seem to take, and a quarter more
-            length = float(marks[-1] - marks[0]) / (len(marks) - 1)
+        if len(times) > 2:  # as long as they seem to take, and a quarter more
+            length = float(times[-1] - times[0]) / (len(times) - 1)
             window = max(1.25 * (ENOUGH + 1) * length, 1.25 * tried)
         if window > LONGEST_NS:
             raise WorkloadError(
-                f"{what.kind} program of {what.threads} threads: {len(marks)} intervals in {tried / 1e9:.0f} "
+                f"{what.kind} program of {what.threads} threads: {len(times)} intervals in {tried / 1e9:.0f} "
                 f"simulated seconds, expected more than {ENOUGH}; is its grain ({what.grain_ns} ns) too long?"
             )
-    if len(marks) < 2:
+    if len(times) < 2:
         raise WorkloadError(
             f"{what.kind} program: no two intervals before {until_ns} ns; give more time."
         )
-    span = int(marks[-1] - marks[0])
-    return _row(raw, span / (len(marks) - 1) / 1e9, int(marks[0]), int(marks[-1]))
+    span = int(times[-1] - times[0])
+    return _row(raw, span / (len(times) - 1) / 1e9, int(times[0]), int(times[-1]))
 
 
 def _whole(
@@ -158,8 +165,8 @@ def _whole(
 ) -> dict[str, Any]:
     """Mean time of an interval from the program's start to its end, for a program that finds its places slowly."""
     raw = _simulate(work, machine, kernel, seed, tick_ns, until_ns=what.start_ns + WHOLE_NS)
-    marks = raw.log[raw.log[:, 1] == codes.LOG_MARK]
-    mine = [int(r[0]) for r in marks if work.texts[int(r[6])] == MARK]
+    rows = raw.of(log_kind.MARK)[:, [log_column.TS, log_column.VALUE]]
+    mine = [ts for ts, text in rows.tolist() if work.texts[text] == MARK]
     if not mine:
         raise WorkloadError(
             f"{what.kind} program of {what.threads} threads: no interval in {WHOLE_NS / 1e9:.0f} simulated seconds."
@@ -181,14 +188,14 @@ def busy_cpus(
     raw: RawReplay, begin_ns: int, end_ns: int, cpus: Sequence[int] | None = None
 ) -> float:
     """Mean number of CPUs (of these) with something to run between two times of the trace."""
-    log = raw.log[raw.log[:, 1] == codes.LOG_NR_RUNNING]
+    log = raw.of(log_kind.NR_RUNNING)
     if cpus is not None:
-        log = log[np.isin(log[:, 2], list(cpus))]
+        log = log[np.isin(log[:, log_column.CPU], list(cpus))]
     total = 0
-    for cpu in np.unique(log[:, 2]):
-        mine = log[log[:, 2] == cpu]
-        times = np.clip(np.append(mine[:, 0], end_ns), begin_ns, end_ns)
-        total += int(np.sum(np.diff(times) * (mine[:, 6] > 0)))
+    for cpu in np.unique(log[:, log_column.CPU]):
+        mine = log[log[:, log_column.CPU] == cpu]
+        times = np.clip(np.append(mine[:, log_column.TS], end_ns), begin_ns, end_ns)
+        total += int(np.sum(np.diff(times) * (mine[:, log_column.VALUE] > 0)))
     return total / max(end_ns - begin_ns, 1)
 
 
@@ -220,12 +227,8 @@ def make_r(
     per_node = [
         busy_cpus(raw, begin, middle, where.cpus_of_node(node)) for node in range(where.nodes)
     ]
-    specs = (*work.templates, *work.tasks)
-    hogs = [
-        int(number) + 1 + where.cpus
-        for number, template in raw.tasks[:, [state.T_NUM, state.T_TEMPLATE]]
-        if specs[template].comm.startswith("R-")
-    ]
+    named = zip(raw.pids.tolist(), raw.comms(work), strict=True)
+    hogs = [pid for pid, comm in named if comm.startswith("R-")]
     return {
         "make_s": (end - begin) / 1e9,
         "r_share": sum(_running(raw, pid, begin, end) for pid in hogs) / len(hogs),
@@ -300,11 +303,12 @@ def profiler_events(
     )
     spans = _spans(raw, work, len(pools))
     begin, end = max(b for b, _ in spans), min(e for _, e in spans)
-    inside = raw.log[(raw.log[:, 0] >= begin) & (raw.log[:, 0] < end), 1]
+    ts = raw.log[:, log_column.TS]
+    inside = raw.log[(ts >= begin) & (ts < end), log_column.KIND]
     kinds = {
-        "nr_running": codes.LOG_NR_RUNNING,
-        "load": codes.LOG_LOAD,
-        "considered": codes.LOG_CONSIDERED,
+        "nr_running": log_kind.NR_RUNNING,
+        "load": log_kind.LOAD,
+        "considered": log_kind.CONSIDERED,
     }
     return {
         name: int(np.sum(inside == kind)) / ((end - begin) / 1e9) for name, kind in kinds.items()
@@ -316,12 +320,10 @@ def looks_of_core0(kernel: str, machine: str, seed: int) -> dict:
     where = machine_named(machine)
     work = recorded_ms(where, seed, n=16, limit_s=0.5).program()
     raw = _simulate(work, machine, kernel, seed, TICK_NS, considered=True)
-    op = codes.LOOK_STATS
-    rows = raw.log[
-        (raw.log[:, 1] == codes.LOG_CONSIDERED) & (raw.log[:, 5] == 0) & (raw.log[:, 7] == op)
-    ]
-    rows = rows[rows[:, 0] > raw.phase_ns + SETTLE_NS]
-    times = np.unique(rows[:, 0])
+    rows = raw.of(log_kind.CONSIDERED)
+    looks = rows[:, log_column.OP] == log_op.UPDATE_SG_LB_STATS
+    times = rows[looks & (rows[:, log_column.SRC] == 0), log_column.TS]
+    times = np.unique(times[times > raw.phase_ns + SETTLE_NS])
     # a pass over idle CPUs takes its time: one moment is one pass
     times = times[np.r_[True, np.diff(times) > TICK_NS // 2]]
     if len(times) < 3:
@@ -348,15 +350,14 @@ def _spans(raw: RawReplay, work: Program, pools: int) -> list[tuple[int, int]]:
 
 def _between(raw: RawReplay, work: Program, first: str, last: str) -> tuple[int, int]:
     """Times of two marks."""
-    rows = raw.log[raw.log[:, 1] == codes.LOG_MARK]
-    at = {work.texts[int(r[6])]: int(r[0]) for r in rows}
+    at = marks(raw, work)
     return at[first], at[last]
 
 
 def _running(raw: RawReplay, pid: int, begin_ns: int, end_ns: int) -> float:
     """Part of the window in which a task ran."""
-    log = raw.log[raw.log[:, 1] == codes.LOG_SWITCH]
-    on = np.clip(log[log[:, 3] == pid, 0], begin_ns, end_ns)
-    off = np.clip(log[log[:, 4] == pid, 0], begin_ns, end_ns)
+    log = raw.of(log_kind.SWITCH)
+    on = np.clip(log[log[:, log_column.PID] == pid, log_column.TS], begin_ns, end_ns)
+    off = np.clip(log[log[:, log_column.OTHER] == pid, log_column.TS], begin_ns, end_ns)
     off = np.append(off, end_ns) if len(off) < len(on) else off
     return float(np.sum(off - on)) / max(end_ns - begin_ns, 1)

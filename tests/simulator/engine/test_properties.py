@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from support.random_runs import Case, cases
 
 from wastedcores.errors import WorkloadError
-from wastedcores.simulator import RawReplay, simulate
-from wastedcores.simulator.engine.world import codes as c
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator import RawReplay, log_column, log_kind, simulate
+from wastedcores.simulator.engine.codes import task_state
+from wastedcores.simulator.engine.world import entity, rq, task
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -31,10 +31,10 @@ def queued(raw: RawReplay, cpu: int) -> list[int]:
     """Numbers of the tasks in rq->cfs_tasks of a CPU when the replay ended."""
     first = len(raw.masks)
     out = []
-    row = int(raw.masks[cpu, s.R_THEAD])
+    row = int(raw.masks[cpu, rq.CFS_TASKS])
     while row >= 0:
         out.append(row - first)
-        row = int(raw.tasks[row - first, s.T_CNEXT])
+        row = int(raw.tasks[row - first, task.CFS_TASKS_NEXT])
         assert len(out) <= len(raw.tasks), "the list goes in a circle"
     return out
 
@@ -50,14 +50,14 @@ def test_a_task_is_on_one_runqueue_if_it_can_run_and_on_none_if_not(case):
     lists = [queued(raw, cpu) for cpu in range(case.machine.cpus)]
     places = Counter(number for tasks in lists for number in tasks)
     for number, row in enumerate(raw.tasks):
-        ready = row[s.T_STATE] == c.S_READY
+        ready = row[task.STATE] == task_state.READY
         assert places[number] == int(ready)
-        assert not ready or number in lists[row[s.T_CPU]]
-    changes = raw.log[raw.log[:, 1] == c.LOG_NR_RUNNING]
+        assert not ready or number in lists[row[task.CPU]]
+    changes = raw.of(log_kind.NR_RUNNING)
     for cpu, tasks in enumerate(lists):
-        assert raw.masks[cpu, s.R_NR] == len(tasks)
-        last = changes[changes[:, 2] == cpu]
-        assert (int(last[-1, 6]) if len(last) else 0) == len(tasks), "the trace says so too"
+        assert raw.masks[cpu, rq.NR_RUNNING] == len(tasks)
+        last = changes[changes[:, log_column.CPU] == cpu, log_column.VALUE]
+        assert (int(last[-1]) if len(last) else 0) == len(tasks), "the trace says so too"
 
 
 @settings(
@@ -68,14 +68,12 @@ def test_time_never_goes_back_and_cpu_time_is_somebodys(case):
     raw = run(case)
     if raw is None:
         return
-    log = raw.log
-    assert (np.diff(log[:, 0]) >= 0).all()
-    cpus = case.machine.cpus
+    assert (np.diff(raw.log[:, log_column.TS]) >= 0).all()
     on: dict[int, int] = defaultdict(int)
     since: dict[int, int] = {}
     ran: dict[int, int] = defaultdict(int)
     busy = 0
-    for ts, _, cpu, pid, prev, *_ in log[log[:, 1] == c.LOG_SWITCH].tolist():
+    for ts, _, cpu, pid, prev, *_ in raw.of(log_kind.SWITCH).tolist():
         assert on[cpu] == prev, "a CPU switches away from what it ran"
         assert pid == 0 or pid not in on.values(), "a task runs on one CPU at a time"
         if prev:
@@ -88,12 +86,12 @@ def test_time_never_goes_back_and_cpu_time_is_somebodys(case):
             busy += raw.end_ns - since[cpu]
     # CPU-seconds: what CPUs were busy for is what the scheduler charged to tasks, to the nanosecond once they ended
     charged = 0
-    for row in raw.tasks:
-        mine = ran.get(int(row[s.T_NUM]) + 1 + cpus, 0)
-        sum_exec = int(row[s.SE_SUM_EXEC])
+    for pid, row in zip(raw.pids.tolist(), raw.tasks, strict=True):
+        mine = ran.get(pid, 0)
+        sum_exec = int(row[entity.SUM_EXEC_RUNTIME])
         charged += mine
         assert sum_exec <= mine
-        if row[s.T_STATE] in (c.S_DEAD, c.S_SLEEPING):
+        if row[task.STATE] in (task_state.DEAD, task_state.SLEEPING):
             assert sum_exec == mine
     assert charged == busy, "the stopper takes no time"
 

@@ -7,7 +7,7 @@ from support.random_runs import Case, difference
 from wastedcores.kernels import KernelModel
 from wastedcores.limits import LONGEST_NS
 from wastedcores.simulator.engine.events.queue_jit import CPU_BITS, LAST_NS
-from wastedcores.simulator.engine.world.state import EPOCH_NS
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.limits import MOST_CPUS
 from wastedcores.topology.presets import grid
 from wastedcores.workload import ops
@@ -18,7 +18,7 @@ MS = 1_000_000
 
 def test_a_key_holds_every_cpu_and_every_time_before_the_end_of_a_replay():
     assert MOST_CPUS <= 1 << CPU_BITS
-    assert EPOCH_NS + 1_000 * MS + LONGEST_NS < LAST_NS
+    assert table.EPOCH_NS + 1_000 * MS + LONGEST_NS < LAST_NS
 
 
 def test_stretches_that_outlast_any_replay_agree_with_the_reference():

@@ -8,9 +8,8 @@ import pytest
 
 from wastedcores.errors import UnknownKernelError, UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import replay, replay_scenario, simulate
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator import log_column, log_kind, replay, replay_scenario, simulate
+from wastedcores.simulator.engine.world import entity, sim
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
 from wastedcores.trace.schema import check_required
@@ -32,8 +31,9 @@ def busy(n: int, cpu: int = 0, ms: int = 400) -> Workload:
 
 def quanta(machine: str, tasks: int, costs: Costs) -> list[int]:
     raw = simulate(busy(tasks).program(), Machine.preset(machine), V41, costs=costs)
-    switches = raw.log[(raw.log[:, 1] == codes.LOG_SWITCH) & (raw.log[:, 2] == 0)]
-    return np.diff(switches[2:12, 0]).tolist()
+    switches = raw.of(log_kind.SWITCH)
+    times = switches[switches[:, log_column.CPU] == 0, log_column.TS]
+    return np.diff(times[2:12]).tolist()
 
 
 @pytest.mark.parametrize(("tasks", "ms"), [(2, 12), (3, 8), (6, 4)])
@@ -81,8 +81,8 @@ def test_group_contribution_to_a_cpu(tasks, contribution):
         w.task(f"t{i}", Script().compute(2_000 * MS), session=group, allowed=[i], cpu=i)
     m = Machine.preset("bulldozer8x8")
     raw = simulate(w.program(), m, V41, until_ns=1_900 * MS)
-    entity = int(raw.masks[0, s.G_SE0]) + group * m.cpus
-    assert raw.masks[entity, s.SE_LOAD] == contribution
+    row = int(raw.masks[0, sim.ENTITY0]) + group * m.cpus
+    assert raw.masks[row, entity.LOAD_AVG_CONTRIB] == contribution
 
 
 def test_same_seed_same_bytes_and_another_seed_differs():
@@ -98,12 +98,11 @@ def test_every_task_is_on_one_runqueue_and_work_is_conserved(fixes):
     m = Machine.preset("bd-paper-16")
     w = scenario("recorded-gi").workload(m, 1, {"jobs": 80})
     raw = simulate(w.program(), m, KernelModel.named("v4.1" + fixes), costs=Costs(switch_ns=0))
-    log = raw.log
-    assert (np.diff(log[:, 0]) >= 0).all()
+    assert (np.diff(raw.log[:, log_column.TS]) >= 0).all()
     running: dict[int, int] = {}
     ran: dict[int, int] = {}
     since: dict[int, int] = {}
-    for ts, _, cpu, pid, prev, *_ in log[log[:, 1] == codes.LOG_SWITCH].tolist():
+    for ts, _, cpu, pid, prev, *_ in raw.of(log_kind.SWITCH).tolist():
         assert running.get(cpu, 0) == prev, "a CPU switches away from what it ran"
         if prev > m.cpus:
             ran[prev] = ran.get(prev, 0) + ts - since[prev]
@@ -111,10 +110,8 @@ def test_every_task_is_on_one_runqueue_and_work_is_conserved(fixes):
         running[cpu] = pid
         since[pid] = ts
     # every compiler used exactly the time its program drew: 20 to 60 ms and the 60 us of its exit
-    specs = (*w.program().templates, *w.program().tasks)
-    times = [
-        ran[int(t[s.T_NUM]) + 1 + m.cpus] for t in raw.tasks if specs[t[s.T_TEMPLATE]].comm == "cc1"
-    ]
+    named = zip(raw.pids.tolist(), raw.comms(w.program()), strict=True)
+    times = [ran[pid] for pid, comm in named if comm == "cc1"]
     assert len(times) == 80
     assert 20 * MS + 60_000 <= min(times) <= max(times) <= 60 * MS + 60_000
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.engine.world import codes as c
+from wastedcores.simulator import log_column, log_kind
 from wastedcores.simulator.reference import (
     Kernel,
     Program,
@@ -94,7 +94,8 @@ def test_quanta(by, cpus, tasks, quantum_ms):
         from wastedcores.simulator import simulate as run_engine
 
         raw = run_engine(program, on, KernelModel.named("v4.1"), seed=1, until_ns=600 * MS)
-        log = [(int(r[0]), int(r[2]), int(r[3])) for r in raw.log if r[1] == c.LOG_SWITCH]
+        columns = [log_column.TS, log_column.CPU, log_column.PID]
+        log = [tuple(r) for r in raw.of(log_kind.SWITCH)[:, columns].tolist()]
     assert set(quanta(log)) == {quantum_ms}
 
 

@@ -11,100 +11,60 @@ from wastedcores.simulator.engine.core.hotplug_jit import attach_domains, booted
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
+from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, table, task, task_group
 from wastedcores.simulator.engine.world.random_jit import draw, stream
-from wastedcores.simulator.engine.world.state import (
-    EPOCH_NS,
-    G_CPUS,
-    G_GROUPS,
-    G_JIFFY,
-    G_NOW,
-    G_Q0,
-    G_SCRATCH,
-    G_SE0,
-    G_SEED,
-    G_STEP0,
-    G_TG0,
-    G_TICK,
-    G_TIMERS,
-    Q_CPU,
-    Q_CURR,
-    Q_DECAYS,
-    Q_H_JIFFY,
-    Q_LAST,
-    Q_LAST_DECAY,
-    Q_LEFT,
-    Q_NEXT,
-    Q_RIGHT,
-    Q_SE,
-    Q_SKIP,
-    Q_TG,
-    R_AVG_IDLE,
-    R_CAP,
-    R_CAP_ORIG,
-    R_CURR,
-    R_IDLE_STAMP,
-    R_LAST_TICK,
-    R_MAX_IDLE_COST,
-    R_PUSH_CPU,
-    R_STOPPED,
-    R_THEAD,
-    R_TTAIL,
-    R_WAKE,
-    SE_INV,
-    SE_MYQ,
-    SE_PARENT,
-    SE_Q,
-    SE_WEIGHT,
-    SHIFT,
-    T_CPU,
-    T_EV,
-    T_RNG,
-    TG_SHARES,
-)
 
 
 @apart(VALUE)
 def start_state(m):
     """The machine as it is when the replay begins (docs/replay-semantics.md, section 7)."""
-    n = m[0, G_CPUS]
-    m[0, G_NOW] = EPOCH_NS
-    m[0, G_JIFFY] = EPOCH_NS // m[0, G_TICK]
-    rng = m[0, G_SCRATCH] + 5
-    m[rng, T_RNG] = stream(m[0, G_SEED], -1)
+    n = m[0, sim.CPUS]
+    m[0, sim.NOW] = table.EPOCH_NS
+    m[0, sim.JIFFIES] = table.EPOCH_NS // m[0, sim.TICK_NS]
+    rng = m[0, sim.SCRATCH] + 5
+    m[rng, task.RNG] = stream(m[0, sim.SEED], -1)
     for cpu in range(n):
-        m[cpu, R_CAP] = 1024
-        m[cpu, R_CAP_ORIG] = 1024
+        m[cpu, rq.CPU_CAPACITY] = 1024
+        m[cpu, rq.CPU_CAPACITY_ORIG] = 1024
     attach_domains(m, 0, 0)
     booted_capacity(m)
     for cpu in range(n):
-        for column in (R_CURR, R_THEAD, R_TTAIL, R_WAKE, R_PUSH_CPU):
+        for column in (rq.CURR, rq.CFS_TASKS, rq.CFS_TASKS_TAIL, rq.WAKE_LIST, rq.PUSH_CPU):
             m[cpu, column] = -1
-        m[cpu, R_AVG_IDLE] = 1_000_000
-        m[cpu, R_MAX_IDLE_COST] = 500_000
-        m[cpu, R_LAST_TICK] = jiffies(m)
-        m[cpu, R_STOPPED] = 1
-        m[cpu, R_IDLE_STAMP] = 1 + np_mod(draw(m, rng), EPOCH_NS - 1)
+        m[cpu, rq.AVG_IDLE] = 1_000_000
+        m[cpu, rq.MAX_IDLE_BALANCE_COST] = 500_000
+        m[cpu, rq.LAST_LOAD_UPDATE_TICK] = jiffies(m)
+        m[cpu, rq.TICK_STOPPED] = 1
+        m[cpu, rq.IDLE_STAMP] = 1 + np_mod(draw(m, rng), table.EPOCH_NS - 1)
         nohz_enter(m, cpu)
-    for tg in range(m[0, G_GROUPS]):
-        m[m[0, G_TG0] + tg, TG_SHARES] = 1024
+    for tg in range(m[0, sim.TASK_GROUPS]):
+        m[m[0, sim.TASK_GROUP0] + tg, task_group.SHARES] = 1024
         for cpu in range(n):
-            q = m[0, G_Q0] + tg * n + cpu
-            for column in (Q_CURR, Q_NEXT, Q_LAST, Q_SKIP, Q_LEFT, Q_RIGHT, Q_H_JIFFY):
+            q = m[0, sim.CFS_RQ0] + tg * n + cpu
+            for column in (
+                cfs_rq.CURR,
+                cfs_rq.NEXT,
+                cfs_rq.LAST,
+                cfs_rq.SKIP,
+                cfs_rq.LEFTMOST,
+                cfs_rq.RIGHTMOST,
+                cfs_rq.LAST_H_LOAD_UPDATE,
+            ):
                 m[q, column] = -1
-            m[q, Q_CPU] = cpu
-            m[q, Q_TG] = m[0, G_TG0] + tg
-            m[q, Q_DECAYS] = 1
-            m[q, Q_LAST_DECAY] = EPOCH_NS >> 20
-            m[q, Q_SE] = -1
+            m[q, cfs_rq.CPU] = cpu
+            m[q, cfs_rq.TASK_GROUP] = m[0, sim.TASK_GROUP0] + tg
+            m[q, cfs_rq.DECAY_COUNTER] = 1
+            m[q, cfs_rq.LAST_DECAY] = table.EPOCH_NS >> 20
+            m[q, cfs_rq.ENTITY] = -1
             if tg > 0:
-                se = m[0, G_SE0] + tg * n + cpu
-                m[q, Q_SE] = se
-                m[se, SE_Q] = n + cpu
-                m[se, SE_MYQ] = q
-                m[se, SE_PARENT] = -1
-                m[se, SE_WEIGHT] = 1024
-                m[se, SE_INV] = 4194304
-    return np_mod(draw(m, rng), m[0, G_TICK])
+                se = m[0, sim.ENTITY0] + tg * n + cpu
+                m[q, cfs_rq.ENTITY] = se
+                m[se, entity.CFS_RQ] = n + cpu
+                m[se, entity.MY_Q] = q
+                m[se, entity.PARENT] = -1
+                m[se, entity.WEIGHT] = 1024
+                m[se, entity.INV_WEIGHT] = 4194304
+    return np_mod(draw(m, rng), m[0, sim.TICK_NS])
 
 
 @inner
@@ -117,13 +77,13 @@ def np_mod(value, n):
 def add_top(m, template, group, cpu, at_ns):
     """A top-level task that starts on ``cpu`` at ``at_ns`` (engine time)."""
     p = new_task(m, template, -1, group)
-    m[p, T_CPU] = cpu
-    m[0, G_TIMERS] += 1
-    queue_jit.push(m, (p << SHIFT) + T_EV, at_ns)
+    m[p, task.CPU] = cpu
+    m[0, sim.TIMERS] += 1
+    queue_jit.push(m, (p << table.SHIFT) + task.TIMER, at_ns)
 
 
 @apart(NOTHING)
 def add_step(m, step, at_ns):
     """A hotplug step at ``at_ns`` (engine time)."""
-    m[0, G_TIMERS] += 1
-    queue_jit.push(m, (m[0, G_STEP0] + step) << SHIFT, at_ns)
+    m[0, sim.TIMERS] += 1
+    queue_jit.push(m, (m[0, sim.STEP0] + step) << table.SHIFT, at_ns)

@@ -26,9 +26,7 @@ import polars as pl
 
 from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import RawReplay, simulate, summarize, with_steps
-from wastedcores.simulator.engine.world import codes
-from wastedcores.simulator.engine.world import state as s
+from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, summarize, with_steps
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
@@ -413,7 +411,7 @@ def _called(named: pl.DataFrame, prefix: str) -> list[int]:
 
 
 _PLACED = (
-    codes.LOG_SWITCH, codes.LOG_WAKEUP, codes.LOG_WAKEUP_NEW, codes.LOG_MIGRATE, codes.LOG_EXIT,
+    log_kind.SWITCH, log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.MIGRATE, log_kind.EXIT,
 )  # fmt: skip
 
 
@@ -426,20 +424,18 @@ def _observed(
     result: Figure,
 ) -> Observed:
     """A replay's log in the form of a recording."""
-    log = raw.log[np.isin(raw.log[:, 1], _PLACED)]
-    specs = (*program.templates, *program.tasks)
-    pids = raw.tasks[:, s.T_NUM] + 1 + machine.cpus
-    names = [specs[t].comm for t in raw.tasks[:, s.T_TEMPLATE]]
+    log = raw.of(*_PLACED)
+    named = list(zip(raw.pids.tolist(), raw.comms(program), strict=True))
 
     def called(prefix: str) -> list[int]:
-        return [int(p) for p, name in zip(pids, names, strict=True) if name.startswith(prefix)]
+        return [pid for pid, comm in named if comm.startswith(prefix)]
 
     return Observed(
-        log[:, 0],
-        log[:, 2],
-        log[:, 3],
-        log[:, 1] == codes.LOG_SWITCH,
-        log[:, 1] == codes.LOG_EXIT,
+        log[:, log_column.TS],
+        log[:, log_column.CPU],
+        log[:, log_column.PID],
+        log[:, log_column.KIND] == log_kind.SWITCH,
+        log[:, log_column.KIND] == log_kind.EXIT,
         *window,
         called(KINDS[kind].replayed),
         called(HOG),

@@ -1,14 +1,15 @@
-"""Statistics of scheduling groups and the choice of the busiest.
+"""Statistics of scheduling groups and the choice of the busiest group.
 
-Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 and 5.7.
-
-A group's statistics are a row of ``STATS``: found by update_sg_lb_stats(), kept for the local and the busiest group.
+The code is kernel/sched/fair.c of Linux v4.1 (docs/scheduler-model.md, sections 5.4 and 5.7). The statistics of the local
+group, of the busiest group so far and of the group that is being looked at are three rows from ``st`` on (world/sgs.py).
+What find_busiest_group() finds is the row ``out`` (world/sds.py).
 """
 
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.codes import idle_type, log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import (
     avg_load_per_task,
     get_cpu_usage,
@@ -18,118 +19,69 @@ from wastedcores.simulator.engine.fair.load_jit import (
     target_load,
     weighted_cpuload,
 )
-from wastedcores.simulator.engine.world.codes import (
-    CPU_IDLE,
-    CPU_NEWLY_IDLE,
-    CPU_NOT_IDLE,
-    GI_NONE,
-    GI_PATCH,
-    LOOK_STATS,
-    SD_OVERLAP,
-    SD_PREFER_SIBLING,
+from wastedcores.simulator.engine.world import (
+    cfs_rq,
+    cpuset,
+    domain,
+    group_capacity,
+    rq,
+    sched_group,
+    sds,
+    sgs,
+    sim,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.state import (
-    C_CAPACITY,
-    C_IMBALANCE,
-    C_NEXT_UPDATE,
-    D_BUSY_IDX,
-    D_CHILD,
-    D_FLAGS,
-    D_GROUPS,
-    D_IDLE_IDX,
-    D_INTERVAL,
-    D_LEVEL,
-    D_NEWIDLE_IDX,
-    D_NGROUPS,
-    D_PARENT,
-    D_PCT,
-    G_CPUS,
-    G_GI,
-    G_MAX_INTERVAL,
-    G_OVERLOAD,
-    G_TICK,
-    GR_LIST,
-    GR_MASK,
-    GR_N,
-    GR_SGC,
-    MASK_LB,
-    Q_H_NR,
-    R_CAP,
-    R_CAP_ORIG,
-    R_NR,
-    R_SD,
-)
-
-# columns of a row of statistics (struct sg_lb_stats)
-(
-    ST_LOAD,
-    ST_USAGE,
-    ST_NR,
-    ST_WEIGHTED,
-    ST_IDLE,
-    ST_CAP,
-    ST_AVG,
-    ST_LPT,  # load_per_task
-    ST_WEIGHT,
-    ST_NO_CAP,
-    ST_TYPE,
-    ST_MIN,
-    ST_MAX,
-) = range(13)
-OTHER, IMBALANCED, OVERLOADED = 0, 1, 2
-LOCAL, BUSIEST, SPARE = 0, 1, 2
-# what find_busiest_group() returns through the array of results
-OUT_GROUP, OUT_IMBALANCE, OUT_TOTAL_LOAD, OUT_TOTAL_CAP, OUT_AVG = range(5)
 
 
 @inner
 def ms_to_jiffies(m, ms):
     """msecs_to_jiffies(): rounds up."""
-    return (ms * 1_000_000 + m[0, G_TICK] - 1) // m[0, G_TICK]
+    return (ms * 1_000_000 + m[0, sim.TICK_NS] - 1) // m[0, sim.TICK_NS]
 
 
 @apart(NOTHING)
 def update_group_capacity(m, sd, cpu):
     """update_group_capacity(), update_cpu_capacity(); no RT or interrupt time is taken off."""
-    group = m[sd, D_GROUPS]
-    sgc = m[group, GR_SGC]
-    interval = ms_to_jiffies(m, m[sd, D_INTERVAL])
+    group = m[sd, domain.GROUPS]
+    sgc = m[group, sched_group.SGC]
+    interval = ms_to_jiffies(m, m[sd, domain.BALANCE_INTERVAL])
     interval = max(interval, 1)
-    interval = min(interval, m[0, G_MAX_INTERVAL])
-    m[sgc, C_NEXT_UPDATE] = jiffies(m) + interval
-    child = m[sd, D_CHILD]
+    interval = min(interval, m[0, sim.MAX_LB_INTERVAL])
+    m[sgc, group_capacity.NEXT_UPDATE] = jiffies(m) + interval
+    child = m[sd, domain.CHILD]
     capacity = 0
     if child < 0:
-        m[cpu, R_CAP] = m[cpu, R_CAP_ORIG]
-        capacity = m[cpu, R_CAP]
-    elif m[child, D_FLAGS] & SD_OVERLAP:
-        first = m[group, GR_LIST]
-        for i in range(first, first + m[group, GR_N]):
+        m[cpu, rq.CPU_CAPACITY] = m[cpu, rq.CPU_CAPACITY_ORIG]
+        capacity = m[cpu, rq.CPU_CAPACITY]
+    elif m[child, domain.FLAGS] & sd_flag.OVERLAP:
+        first = m[group, sched_group.CPUS]
+        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
             other = item(m, i)
-            if m[other, R_SD] < 0:
-                capacity += m[other, R_CAP]
+            if m[other, rq.SD] < 0:
+                capacity += m[other, rq.CPU_CAPACITY]
             else:
-                capacity += m[m[m[m[other, R_SD], D_GROUPS], GR_SGC], C_CAPACITY]
+                capacity += m[
+                    m[m[m[other, rq.SD], domain.GROUPS], sched_group.SGC], group_capacity.CAPACITY
+                ]
     else:
-        ring = m[child, D_GROUPS]
-        for i in range(m[child, D_NGROUPS]):
-            capacity += m[m[ring + i, GR_SGC], C_CAPACITY]
-    m[sgc, C_CAPACITY] = capacity
+        ring = m[child, domain.GROUPS]
+        for i in range(m[child, domain.NR_GROUPS]):
+            capacity += m[m[ring + i, sched_group.SGC], group_capacity.CAPACITY]
+    m[sgc, group_capacity.CAPACITY] = capacity
 
 
 @inner
-def has_capacity(m, st, row, pct):
-    """group_has_capacity()."""
-    if m[st + row, ST_NR] < m[st + row, ST_WEIGHT]:
+def has_capacity(m, s, pct):
+    """group_has_capacity() of the group whose statistics are row ``s``."""
+    if m[s, sgs.SUM_NR_RUNNING] < m[s, sgs.GROUP_WEIGHT]:
         return True
-    return m[st + row, ST_CAP] * 100 > m[st + row, ST_USAGE] * pct
+    return m[s, sgs.GROUP_CAPACITY] * 100 > m[s, sgs.GROUP_USAGE] * pct
 
 
 @inner
-def update_sg_lb_stats(m, sd, group, local, index, st, row, dst):
-    """update_sg_lb_stats(); whether a CPU of the group has more than one task."""
+def update_sg_lb_stats(m, sd, group, local, index, s, dst):
+    """update_sg_lb_stats() into row ``s``; returns whether a CPU of the group has more than one task."""
     total = 0
     usage = 0
     running = 0
@@ -138,85 +90,90 @@ def update_sg_lb_stats(m, sd, group, local, index, st, row, dst):
     least = 1 << 62
     most = 0
     overload = False
-    n = m[0, G_CPUS]
-    first = m[group, GR_LIST]
-    for i in range(first, first + m[group, GR_N]):
+    n = m[0, sim.CPUS]
+    first = m[group, sched_group.CPUS]
+    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
         cpu = item(m, i)
-        if not test(m, MASK_LB, cpu):
+        if not test(m, cpuset.LB, cpu):
             continue
         load = target_load(m, cpu, index) if local else source_load(m, cpu, index)
         total += load
         least = min(least, load)
         most = max(most, load)
         usage += get_cpu_usage(m, cpu)
-        running += m[n + cpu, Q_H_NR]
-        if m[cpu, R_NR] > 1:
+        running += m[n + cpu, cfs_rq.H_NR_RUNNING]
+        if m[cpu, rq.NR_RUNNING] > 1:
             overload = True
         weighted += weighted_cpuload(m, cpu)
         if idle_cpu(m, cpu):
             idle += 1
-    log_considered(m, dst, m[group, GR_MASK], LOOK_STATS, m[sd, D_LEVEL])
-    sgc = m[group, GR_SGC]
-    capacity = m[sgc, C_CAPACITY]
-    weight = m[group, GR_N]
-    s = st + row
-    m[s, ST_LOAD] = total
-    m[s, ST_USAGE] = usage
-    m[s, ST_NR] = running
-    m[s, ST_WEIGHTED] = weighted
-    m[s, ST_IDLE] = idle
-    m[s, ST_CAP] = capacity
-    m[s, ST_AVG] = total * 1024 // capacity
-    m[s, ST_LPT] = weighted // running if running > 0 else 0
-    m[s, ST_WEIGHT] = weight
+    log_considered(
+        m, dst, m[group, sched_group.SPAN], log_op.UPDATE_SG_LB_STATS, m[sd, domain.LEVEL]
+    )
+    sgc = m[group, sched_group.SGC]
+    capacity = m[sgc, group_capacity.CAPACITY]
+    weight = m[group, sched_group.GROUP_WEIGHT]
+    m[s, sgs.GROUP_LOAD] = total
+    m[s, sgs.GROUP_USAGE] = usage
+    m[s, sgs.SUM_NR_RUNNING] = running
+    m[s, sgs.SUM_WEIGHTED_LOAD] = weighted
+    m[s, sgs.IDLE_CPUS] = idle
+    m[s, sgs.GROUP_CAPACITY] = capacity
+    m[s, sgs.AVG_LOAD] = total * 1024 // capacity
+    m[s, sgs.LOAD_PER_TASK] = weighted // running if running > 0 else 0
+    m[s, sgs.GROUP_WEIGHT] = weight
     # group_is_overloaded()
-    m[s, ST_NO_CAP] = running > weight and capacity * 100 < usage * m[sd, D_PCT]
-    m[s, ST_MIN] = least
-    m[s, ST_MAX] = most
-    group_type(m, st, row, sgc)
+    beyond = capacity * 100 < usage * m[sd, domain.IMBALANCE_PCT]
+    m[s, sgs.GROUP_NO_CAPACITY] = running > weight and beyond
+    m[s, sgs.MIN_LOAD] = least
+    m[s, sgs.MAX_LOAD] = most
+    classify(m, s, sgc)
     return overload
 
 
 @inner
-def group_type(m, st, row, sgc):
+def classify(m, s, sgc):
     """group_classify()."""
-    if m[st + row, ST_NO_CAP] != 0:
-        m[st + row, ST_TYPE] = OVERLOADED
-    elif m[sgc, C_IMBALANCE] != 0:
-        m[st + row, ST_TYPE] = IMBALANCED
+    if m[s, sgs.GROUP_NO_CAPACITY] != 0:
+        m[s, sgs.GROUP_TYPE] = sgs.OVERLOADED
+    elif m[sgc, group_capacity.IMBALANCE] != 0:
+        m[s, sgs.GROUP_TYPE] = sgs.IMBALANCED
     else:
-        m[st + row, ST_TYPE] = OTHER
+        m[s, sgs.GROUP_TYPE] = sgs.OTHER
 
 
 @inner
-def pick_busiest(m, st):
-    """update_sd_pick_busiest(), with the group imbalance fix as text or as published (paper 3.1)."""
-    if m[0, G_GI] == GI_PATCH:
-        # as published every non-local group passes, so the last of the ring is "busiest"
+def pick_busiest(m, spare, busiest):
+    """update_sd_pick_busiest(), with the group imbalance fix as described or as published (paper, section 3.1)."""
+    if m[0, sim.GROUP_IMBALANCE_FIX] == sim.GI_PATCH:
+        # as published, every non-local group passes, so the last group of the ring becomes "the busiest"
         return True
-    if m[st + SPARE, ST_TYPE] != m[st + BUSIEST, ST_TYPE]:
-        return m[st + SPARE, ST_TYPE] > m[st + BUSIEST, ST_TYPE]
-    if m[0, G_GI] != GI_NONE:
-        return m[st + SPARE, ST_MIN] > m[st + BUSIEST, ST_MIN]
-    return m[st + SPARE, ST_AVG] > m[st + BUSIEST, ST_AVG]
+    if m[spare, sgs.GROUP_TYPE] != m[busiest, sgs.GROUP_TYPE]:
+        return m[spare, sgs.GROUP_TYPE] > m[busiest, sgs.GROUP_TYPE]
+    if m[0, sim.GROUP_IMBALANCE_FIX] != sim.GI_NONE:
+        return m[spare, sgs.MIN_LOAD] > m[busiest, sgs.MIN_LOAD]
+    return m[spare, sgs.AVG_LOAD] > m[busiest, sgs.AVG_LOAD]
 
 
 @inner
 def load_index(m, sd, idle):
     """get_sd_load_idx()."""
-    if idle == CPU_NOT_IDLE:
-        return m[sd, D_BUSY_IDX]
-    if idle == CPU_NEWLY_IDLE:
-        return m[sd, D_NEWIDLE_IDX]
-    return m[sd, D_IDLE_IDX]
+    if idle == idle_type.NOT_IDLE:
+        return m[sd, domain.BUSY_IDX]
+    if idle == idle_type.NEWLY_IDLE:
+        return m[sd, domain.NEWIDLE_IDX]
+    return m[sd, domain.IDLE_IDX]
 
 
 @apart(NOTHING)
 def update_sd_lb_stats(m, sd, dst, idle, st, out):
-    """update_sd_lb_stats(): walk the ring; rows LOCAL and BUSIEST of ``st`` and totals in ``out``."""
+    """update_sd_lb_stats(): walk the ring of groups and leave the statistics in ``st`` and the totals in ``out``."""
+    local = st + sgs.LOCAL
+    busiest = st + sgs.BUSIEST
+    spare = st + sgs.SPARE
     prefer = False
-    child = m[sd, D_CHILD]
-    if child >= 0 and m[child, D_FLAGS] & SD_PREFER_SIBLING:
+    child = m[sd, domain.CHILD]
+    if child >= 0 and m[child, domain.FLAGS] & sd_flag.PREFER_SIBLING:
         prefer = True
     index = load_index(m, sd, idle)
     overload = False
@@ -224,134 +181,136 @@ def update_sd_lb_stats(m, sd, dst, idle, st, out):
     for i in range(3):
         for j in range(13):
             m[st + i, j] = 0
-    m[out, OUT_GROUP] = -1
-    m[out, OUT_TOTAL_LOAD] = 0
-    m[out, OUT_TOTAL_CAP] = 0
-    ring = m[sd, D_GROUPS]
-    for i in range(m[sd, D_NGROUPS]):
+    m[out, sds.BUSIEST] = -1
+    m[out, sds.TOTAL_LOAD] = 0
+    m[out, sds.TOTAL_CAPACITY] = 0
+    ring = m[sd, domain.GROUPS]
+    for i in range(m[sd, domain.NR_GROUPS]):
         group = ring + i
-        local = test(m, m[group, GR_MASK], dst)
-        row = LOCAL if local else SPARE
-        if local:
+        is_local = test(m, m[group, sched_group.SPAN], dst)
+        sgc = m[group, sched_group.SGC]
+        s = local if is_local else spare
+        if is_local:
             seen_local = True
-            if idle != CPU_NEWLY_IDLE or jiffies(m) >= m[m[group, GR_SGC], C_NEXT_UPDATE]:
+            if idle != idle_type.NEWLY_IDLE or jiffies(m) >= m[sgc, group_capacity.NEXT_UPDATE]:
                 update_group_capacity(m, sd, dst)
-        if update_sg_lb_stats(m, sd, group, local, index, st, row, dst):
+        if update_sg_lb_stats(m, sd, group, is_local, index, s, dst):
             overload = True
-        if not local:
+        if not is_local:
             if (
                 prefer
                 and seen_local
-                and has_capacity(m, st, LOCAL, m[sd, D_PCT])
-                and m[st + SPARE, ST_NR] > 1
+                and has_capacity(m, local, m[sd, domain.IMBALANCE_PCT])
+                and m[spare, sgs.SUM_NR_RUNNING] > 1
             ):
-                m[st + SPARE, ST_NO_CAP] = 1
-                group_type(m, st, SPARE, m[group, GR_SGC])
-            if pick_busiest(m, st):
-                m[out, OUT_GROUP] = group
+                m[spare, sgs.GROUP_NO_CAPACITY] = 1
+                classify(m, spare, sgc)
+            if pick_busiest(m, spare, busiest):
+                m[out, sds.BUSIEST] = group
                 for j in range(13):
-                    m[st + BUSIEST, j] = m[st + SPARE, j]
-        m[out, OUT_TOTAL_LOAD] += m[st + row, ST_LOAD]
-        m[out, OUT_TOTAL_CAP] += m[st + row, ST_CAP]
-    if m[sd, D_PARENT] < 0:
-        m[0, G_OVERLOAD] = 1 if overload else 0
+                    m[busiest, j] = m[spare, j]
+        m[out, sds.TOTAL_LOAD] += m[s, sgs.GROUP_LOAD]
+        m[out, sds.TOTAL_CAPACITY] += m[s, sgs.GROUP_CAPACITY]
+    if m[sd, domain.PARENT] < 0:
+        m[0, sim.OVERLOAD] = 1 if overload else 0
 
 
 @apart(NOTHING)
 def fix_small_imbalance(m, dst, st, out):
     """fix_small_imbalance()."""
+    local = st + sgs.LOCAL
+    busiest = st + sgs.BUSIEST
     imbn = 2
-    if m[st + LOCAL, ST_NR] == 0:
-        m[st + LOCAL, ST_LPT] = avg_load_per_task(m, dst)
-    elif m[st + BUSIEST, ST_LPT] > m[st + LOCAL, ST_LPT]:
+    lpt = m[busiest, sgs.LOAD_PER_TASK]
+    if m[local, sgs.SUM_NR_RUNNING] == 0:
+        m[local, sgs.LOAD_PER_TASK] = avg_load_per_task(m, dst)
+    elif lpt > m[local, sgs.LOAD_PER_TASK]:
         imbn = 1
-    lpt = m[st + BUSIEST, ST_LPT]
-    avg = m[st + BUSIEST, ST_AVG]
-    cap = m[st + BUSIEST, ST_CAP]
-    lcap = m[st + LOCAL, ST_CAP]
-    s = lpt * 1024 // cap
-    if avg + s >= m[st + LOCAL, ST_AVG] + s * imbn:
-        m[out, OUT_IMBALANCE] = lpt
+    local_lpt = m[local, sgs.LOAD_PER_TASK]
+    local_avg = m[local, sgs.AVG_LOAD]
+    local_cap = m[local, sgs.GROUP_CAPACITY]
+    avg = m[busiest, sgs.AVG_LOAD]
+    cap = m[busiest, sgs.GROUP_CAPACITY]
+    scaled = lpt * 1024 // cap
+    if avg + scaled >= local_avg + scaled * imbn:
+        m[out, sds.IMBALANCE] = lpt
         return
-    now = (cap * min(lpt, avg) + lcap * min(m[st + LOCAL, ST_LPT], m[st + LOCAL, ST_AVG])) // 1024
+    now = (cap * min(lpt, avg) + local_cap * min(local_lpt, local_avg)) // 1024
     move = 0
-    if avg > s:
-        move = cap * min(lpt, avg - s)
+    if avg > scaled:
+        move = cap * min(lpt, avg - scaled)
     if avg * cap < lpt * 1024:
-        tmp = avg * cap // lcap
+        gained = avg * cap // local_cap
     else:
-        tmp = lpt * 1024 // lcap
-    move = (move + lcap * min(m[st + LOCAL, ST_LPT], m[st + LOCAL, ST_AVG] + tmp)) // 1024
+        gained = lpt * 1024 // local_cap
+    move = (move + local_cap * min(local_lpt, local_avg + gained)) // 1024
     if move > now:
-        m[out, OUT_IMBALANCE] = lpt
+        m[out, sds.IMBALANCE] = lpt
 
 
 @apart(NOTHING)
 def calculate_imbalance(m, dst, st, out):
     """calculate_imbalance()."""
-    if m[0, G_GI] != GI_NONE:
-        # the fix: half the distance from the local minimum to the busiest maximum
-        m[out, OUT_IMBALANCE] = 0
-        if m[st + LOCAL, ST_MIN] < m[st + BUSIEST, ST_MAX]:
-            m[out, OUT_IMBALANCE] = (m[st + BUSIEST, ST_MAX] - m[st + LOCAL, ST_MIN]) // 2
+    local = st + sgs.LOCAL
+    busiest = st + sgs.BUSIEST
+    if m[0, sim.GROUP_IMBALANCE_FIX] != sim.GI_NONE:
+        # the fix takes half the distance from the local minimum to the busiest group's maximum
+        distance = m[busiest, sgs.MAX_LOAD] - m[local, sgs.MIN_LOAD]
+        m[out, sds.IMBALANCE] = distance // 2 if distance > 0 else 0
         return
-    if m[st + BUSIEST, ST_TYPE] == IMBALANCED:
-        m[st + BUSIEST, ST_LPT] = min(m[st + BUSIEST, ST_LPT], m[out, OUT_AVG])
-    if m[st + BUSIEST, ST_AVG] <= m[out, OUT_AVG] or m[st + LOCAL, ST_AVG] >= m[out, OUT_AVG]:
-        m[out, OUT_IMBALANCE] = 0
+    avg = m[out, sds.AVG_LOAD]
+    if m[busiest, sgs.GROUP_TYPE] == sgs.IMBALANCED:
+        m[busiest, sgs.LOAD_PER_TASK] = min(m[busiest, sgs.LOAD_PER_TASK], avg)
+    if m[busiest, sgs.AVG_LOAD] <= avg or m[local, sgs.AVG_LOAD] >= avg:
+        m[out, sds.IMBALANCE] = 0
         fix_small_imbalance(m, dst, st, out)
         return
     above = 1 << 62
-    if m[st + BUSIEST, ST_TYPE] == OVERLOADED and m[st + LOCAL, ST_TYPE] == OVERLOADED:
-        tasks = m[st + BUSIEST, ST_NR] * 1024
-        if tasks > m[st + BUSIEST, ST_CAP]:
-            above = tasks - m[st + BUSIEST, ST_CAP]
-    pull = min(m[st + BUSIEST, ST_AVG] - m[out, OUT_AVG], above)
-    m[out, OUT_IMBALANCE] = (
-        min(
-            pull * m[st + BUSIEST, ST_CAP],
-            (m[out, OUT_AVG] - m[st + LOCAL, ST_AVG]) * m[st + LOCAL, ST_CAP],
-        )
-        // 1024
-    )
-    if m[out, OUT_IMBALANCE] < m[st + BUSIEST, ST_LPT]:
+    if m[busiest, sgs.GROUP_TYPE] == sgs.OVERLOADED and m[local, sgs.GROUP_TYPE] == sgs.OVERLOADED:
+        tasks = m[busiest, sgs.SUM_NR_RUNNING] * 1024
+        if tasks > m[busiest, sgs.GROUP_CAPACITY]:
+            above = tasks - m[busiest, sgs.GROUP_CAPACITY]
+    give = min(m[busiest, sgs.AVG_LOAD] - avg, above) * m[busiest, sgs.GROUP_CAPACITY]
+    take = (avg - m[local, sgs.AVG_LOAD]) * m[local, sgs.GROUP_CAPACITY]
+    m[out, sds.IMBALANCE] = min(give, take) // 1024
+    if m[out, sds.IMBALANCE] < m[busiest, sgs.LOAD_PER_TASK]:
         fix_small_imbalance(m, dst, st, out)
 
 
 @apart(VALUE)
 def find_busiest_group(m, sd, dst, idle, st, out):
-    """find_busiest_group(): whether there is one; it and the imbalance are in ``out``."""
+    """find_busiest_group(): whether there is one; the group and the imbalance are in row ``out``."""
+    local = st + sgs.LOCAL
+    busiest = st + sgs.BUSIEST
     update_sd_lb_stats(m, sd, dst, idle, st, out)
-    m[out, OUT_IMBALANCE] = 0
-    if m[out, OUT_GROUP] < 0 or m[st + BUSIEST, ST_NR] == 0:
+    m[out, sds.IMBALANCE] = 0
+    if m[out, sds.BUSIEST] < 0 or m[busiest, sgs.SUM_NR_RUNNING] == 0:
         return False
-    m[out, OUT_AVG] = 1024 * m[out, OUT_TOTAL_LOAD] // m[out, OUT_TOTAL_CAP]
-    pct = m[sd, D_PCT]
-    force = m[st + BUSIEST, ST_TYPE] == IMBALANCED
+    m[out, sds.AVG_LOAD] = 1024 * m[out, sds.TOTAL_LOAD] // m[out, sds.TOTAL_CAPACITY]
+    pct = m[sd, domain.IMBALANCE_PCT]
+    force = m[busiest, sgs.GROUP_TYPE] == sgs.IMBALANCED
     if (
-        idle == CPU_NEWLY_IDLE
-        and has_capacity(m, st, LOCAL, pct)
-        and m[st + BUSIEST, ST_NO_CAP] != 0
+        idle == idle_type.NEWLY_IDLE
+        and has_capacity(m, local, pct)
+        and m[busiest, sgs.GROUP_NO_CAPACITY] != 0
     ):
         force = True
     if not force:
-        if m[0, G_GI] != GI_NONE:
-            # fix of paper 3.1: compare the least loaded CPUs of the groups instead of their averages
-            if m[st + LOCAL, ST_MIN] >= m[st + BUSIEST, ST_MIN]:
+        local_avg = m[local, sgs.AVG_LOAD]
+        if m[0, sim.GROUP_IMBALANCE_FIX] != sim.GI_NONE:
+            # the fix compares the least loaded CPUs of the groups instead of the averages (paper, section 3.1)
+            if m[local, sgs.MIN_LOAD] >= m[busiest, sgs.MIN_LOAD]:
                 return False
         else:
-            if (
-                m[st + LOCAL, ST_AVG] >= m[st + BUSIEST, ST_AVG]
-                or m[st + LOCAL, ST_AVG] >= m[out, OUT_AVG]
-            ):
+            if local_avg >= m[busiest, sgs.AVG_LOAD] or local_avg >= m[out, sds.AVG_LOAD]:
                 return False
-            if idle == CPU_IDLE:
+            if idle == idle_type.IDLE:
                 if (
-                    m[st + BUSIEST, ST_TYPE] != OVERLOADED
-                    and m[st + LOCAL, ST_IDLE] <= m[st + BUSIEST, ST_IDLE] + 1
+                    m[busiest, sgs.GROUP_TYPE] != sgs.OVERLOADED
+                    and m[local, sgs.IDLE_CPUS] <= m[busiest, sgs.IDLE_CPUS] + 1
                 ):
                     return False
-            elif 100 * m[st + BUSIEST, ST_AVG] <= pct * m[st + LOCAL, ST_AVG]:
+            elif 100 * m[busiest, sgs.AVG_LOAD] <= pct * local_avg:
                 return False
     calculate_imbalance(m, dst, st, out)
     return True

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.group_stats_jit import (
-    OUT_GROUP,
-    OUT_IMBALANCE,
-    find_busiest_group,
-)
+from wastedcores.simulator.engine.balance.group_stats_jit import find_busiest_group
+from wastedcores.simulator.engine.codes import cpu_event, idle_type, lb_result, log_op, sd_flag
 from wastedcores.simulator.engine.events import queue_jit
-from wastedcores.simulator.engine.events.queue_jit import cpu_event
+from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
-from wastedcores.simulator.engine.fair.entity_jit import dequeue_task, enqueue_task, list_move_tail
+from wastedcores.simulator.engine.fair.entity_jit import (
+    dequeue_task,
+    enqueue_task,
+    list_move_tail,
+    set_task_rq,
+)
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load, weighted_cpuload
-from wastedcores.simulator.engine.world.codes import (
-    CPU_IDLE,
-    CPU_NEWLY_IDLE,
-    CPU_NOT_IDLE,
-    EV_STOP,
-    LOOK_QUEUE,
-    RES_ACTIVE,
-    RES_BALANCED,
-    RES_FAILED,
-    RES_MOVED,
-    RES_NO_QUEUE,
-    RES_NOT_DESIGNATED,
-    RES_PINNED,
-    SD_ASYM_PACKING,
-    WHY_ACTIVE,
+from wastedcores.simulator.engine.world import (
+    cfs_rq,
+    cpuset,
+    domain,
+    entity,
+    group_capacity,
+    lb_env,
+    rq,
+    sched_group,
+    sds,
+    sim,
+    task,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import (
     exclude,
@@ -38,98 +37,22 @@ from wastedcores.simulator.engine.world.cpusets_jit import (
     test,
 )
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_considered, log_migrate
-from wastedcores.simulator.engine.world.state import (
-    C_IMBALANCE,
-    D_COUNT0,
-    D_FAILED,
-    D_FLAGS,
-    D_GROUPS,
-    D_INTERVAL,
-    D_LEVEL,
-    D_MASK,
-    D_MAX_INT,
-    D_MIN_INT,
-    D_PARENT,
-    D_PCT,
-    D_TRIES,
-    G_ALWAYS_BALANCE,
-    G_CPUS,
-    G_IPI,
-    G_NOW,
-    G_Q0,
-    G_SCRATCH,
-    G_SE0,
-    GR_BAL,
-    GR_BLIST,
-    GR_BN,
-    GR_LIST,
-    GR_MASK,
-    GR_N,
-    GR_SGC,
-    MASK_LB,
-    Q_H_NR,
-    Q_LAST,
-    Q_NEXT,
-    R_ACTIVE,
-    R_CAP,
-    R_CAP_ORIG,
-    R_CLOCK,
-    R_CURR,
-    R_NR,
-    R_NSD,
-    R_PUSH_CPU,
-    R_SD,
-    R_THEAD,
-    SE_EXEC_START,
-    SE_PARENT,
-    SE_Q,
-    T_CNEXT,
-    T_CPU,
-    T_MASK,
-    T_TG,
-)
 
 MIGRATION_COST = 500_000
 NR_MIGRATE = 32
 MAX_PINNED_INTERVAL = 512
 
 # struct lb_env
-(
-    E_SD,
-    E_DST,
-    E_IDLE,
-    E_SRC,
-    E_FLAGS,
-    E_LOOP,
-    E_LOOP_MAX,
-    E_BREAK,
-    E_IMB,
-    E_NEW_DST,
-    E_TASKS,
-    E_WHY,
-    E_GRPMASK,
-) = range(13)
-ALL_PINNED, NEED_BREAK, DST_PINNED, SOME_PINNED = 1, 2, 4, 8
-
-
-@inner
-def set_task_rq(m, p, cpu):
-    """set_task_rq(): point the task at its group's queue on ``cpu``."""
-    m[p, T_CPU] = cpu
-    tg = m[p, T_TG]
-    n = m[0, G_CPUS]
-    m[p, SE_Q] = m[0, G_Q0] + tg * n + cpu
-    m[p, SE_PARENT] = m[0, G_SE0] + tg * n + cpu if tg > 0 else -1
 
 
 @apart(NOTHING)
 def detach_task(m, p, dst, why):
     """detach_task(): off its queue, set_task_cpu()."""
-    src = m[p, T_CPU]
+    src = m[p, task.CPU]
     dequeue_task(m, p, False)
     if src != dst:  # where groups overlap, LBF_DST_PINNED can name the source itself
         log_migrate(m, p, src, dst, why)
-        m[p, SE_EXEC_START] = 0
+        m[p, entity.EXEC_START] = 0
     set_task_rq(m, p, dst)
 
 
@@ -137,7 +60,7 @@ def detach_task(m, p, dst, why):
 def attach_task(m, p):
     """attach_task()."""
     enqueue_task(m, p, False, False)
-    check_preempt(m, m[p, T_CPU], p)
+    check_preempt(m, m[p, task.CPU], p)
 
 
 @inner
@@ -147,63 +70,68 @@ def task_hot(m, p, env):
     load_balance() did not update that clock before Linux 4.11: a task stays as hot as it was then, to the next tick of the
     source if nothing else happens there.
     """
-    q = m[p, SE_Q]
-    if m[m[env, E_DST], R_NR] > 0 and (m[q, Q_NEXT] == p or m[q, Q_LAST] == p):
+    q = m[p, entity.CFS_RQ]
+    if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and (
+        m[q, cfs_rq.NEXT] == p or m[q, cfs_rq.LAST] == p
+    ):
         return True
-    return m[m[env, E_SRC], R_CLOCK] - m[p, SE_EXEC_START] < MIGRATION_COST
+    return m[m[env, lb_env.SRC_CPU], rq.CLOCK] - m[p, entity.EXEC_START] < MIGRATION_COST
 
 
 @apart(VALUE)
 def can_migrate_task(m, p, env):
     """can_migrate_task()."""
-    mask = m[p, T_MASK]
-    if not test(m, mask, m[env, E_DST]):
-        m[env, E_FLAGS] |= SOME_PINNED
-        if m[env, E_GRPMASK] < 0 or m[env, E_FLAGS] & DST_PINNED:
+    mask = m[p, task.CPUS_ALLOWED]
+    if not test(m, mask, m[env, lb_env.DST_CPU]):
+        m[env, lb_env.FLAGS] |= lb_env.SOME_PINNED
+        if m[env, lb_env.DST_GROUP] < 0 or m[env, lb_env.FLAGS] & lb_env.DST_PINNED:
             return False
-        group = m[env, E_GRPMASK]
-        first = m[group, GR_LIST]
-        for i in range(first, first + m[group, GR_N]):
+        group = m[env, lb_env.DST_GROUP]
+        first = m[group, sched_group.CPUS]
+        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
             cpu = item(m, i)
-            if test(m, MASK_LB, cpu) and test(m, mask, cpu):
-                m[env, E_FLAGS] |= DST_PINNED
-                m[env, E_NEW_DST] = cpu
+            if test(m, cpuset.LB, cpu) and test(m, mask, cpu):
+                m[env, lb_env.FLAGS] |= lb_env.DST_PINNED
+                m[env, lb_env.NEW_DST_CPU] = cpu
                 break
         return False
-    m[env, E_FLAGS] &= ~ALL_PINNED
-    if m[m[env, E_SRC], R_CURR] == p:
+    m[env, lb_env.FLAGS] &= ~lb_env.ALL_PINNED
+    if m[m[env, lb_env.SRC_CPU], rq.CURR] == p:
         return False
     if not task_hot(m, p, env):
         return True
-    return m[m[env, E_SD], D_FAILED] > m[m[env, E_SD], D_TRIES]
+    return (
+        m[m[env, lb_env.SD], domain.NR_BALANCE_FAILED]
+        > m[m[env, lb_env.SD], domain.CACHE_NICE_TRIES]
+    )
 
 
 @apart(VALUE)
 def detach_tasks(m, env):
     """detach_tasks(): number of tasks taken off the busiest queue, newest first; E_TASKS holds them, last first."""
-    src = m[env, E_SRC]
-    m[env, E_TASKS] = -1
+    src = m[env, lb_env.SRC_CPU]
+    m[env, lb_env.TASKS] = -1
     detached = 0
-    if m[env, E_IMB] <= 0:
+    if m[env, lb_env.IMBALANCE] <= 0:
         return detached
-    while m[src, R_THEAD] >= 0:
-        p = m[src, R_THEAD]
-        m[env, E_LOOP] += 1
-        if m[env, E_LOOP] > m[env, E_LOOP_MAX]:
+    while m[src, rq.CFS_TASKS] >= 0:
+        p = m[src, rq.CFS_TASKS]
+        m[env, lb_env.LOOP] += 1
+        if m[env, lb_env.LOOP] > m[env, lb_env.LOOP_MAX]:
             break
-        if m[env, E_LOOP] > m[env, E_BREAK]:
-            m[env, E_BREAK] += NR_MIGRATE
-            m[env, E_FLAGS] |= NEED_BREAK
+        if m[env, lb_env.LOOP] > m[env, lb_env.LOOP_BREAK]:
+            m[env, lb_env.LOOP_BREAK] += NR_MIGRATE
+            m[env, lb_env.FLAGS] |= lb_env.NEED_BREAK
             break
         if can_migrate_task(m, p, env):
             load = task_h_load(m, p)
-            if load // 2 <= m[env, E_IMB]:
-                detach_task(m, p, m[env, E_DST], m[env, E_WHY])
-                m[p, T_CNEXT] = m[env, E_TASKS]
-                m[env, E_TASKS] = p
+            if load // 2 <= m[env, lb_env.IMBALANCE]:
+                detach_task(m, p, m[env, lb_env.DST_CPU], m[env, lb_env.WHY])
+                m[p, task.CFS_TASKS_NEXT] = m[env, lb_env.TASKS]
+                m[env, lb_env.TASKS] = p
                 detached += 1
-                m[env, E_IMB] -= load
-                if m[env, E_IMB] <= 0:
+                m[env, lb_env.IMBALANCE] -= load
+                if m[env, lb_env.IMBALANCE] <= 0:
                     break
                 continue
         list_move_tail(m, src, p)
@@ -213,9 +141,9 @@ def detach_tasks(m, env):
 @inner
 def attach_tasks(m, env):
     """attach_tasks()."""
-    p = m[env, E_TASKS]
+    p = m[env, lb_env.TASKS]
     while p >= 0:
-        following = m[p, T_CNEXT]
+        following = m[p, task.CFS_TASKS_NEXT]
         attach_task(m, p)
         p = following
 
@@ -226,15 +154,15 @@ def should_we_balance(m, env):
 
     The published group construction patch answers yes to everybody.
     """
-    if m[env, E_IDLE] == CPU_NEWLY_IDLE or m[0, G_ALWAYS_BALANCE] != 0:
+    if m[env, lb_env.IDLE] == idle_type.NEWLY_IDLE or m[0, sim.ALWAYS_BALANCE] != 0:
         return True
-    group = m[m[env, E_SD], D_GROUPS]
-    first = m[group, GR_BLIST]
-    for i in range(first, first + m[group, GR_BN]):
+    group = m[m[env, lb_env.SD], domain.GROUPS]
+    first = m[group, sched_group.BALANCE_CPUS]
+    for i in range(first, first + m[group, sched_group.NR_BALANCE_CPUS]):
         cpu = item(m, i)
-        if test(m, MASK_LB, cpu) and idle_cpu(m, cpu):
-            return cpu == m[env, E_DST]
-    return m[group, GR_BAL] == m[env, E_DST]
+        if test(m, cpuset.LB, cpu) and idle_cpu(m, cpu):
+            return cpu == m[env, lb_env.DST_CPU]
+    return m[group, sched_group.BALANCE_CPU] == m[env, lb_env.DST_CPU]
 
 
 @apart(VALUE)
@@ -243,18 +171,28 @@ def find_busiest_queue(m, env, group):
     busiest = -1
     busiest_load = 0
     busiest_cap = 1
-    log_considered(m, m[env, E_DST], m[group, GR_MASK], LOOK_QUEUE, m[m[env, E_SD], D_LEVEL])
-    first = m[group, GR_LIST]
-    for i in range(first, first + m[group, GR_N]):
+    log_considered(
+        m,
+        m[env, lb_env.DST_CPU],
+        m[group, sched_group.SPAN],
+        log_op.FIND_BUSIEST_QUEUE,
+        m[m[env, lb_env.SD], domain.LEVEL],
+    )
+    first = m[group, sched_group.CPUS]
+    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
         cpu = item(m, i)
-        if not test(m, MASK_LB, cpu):
+        if not test(m, cpuset.LB, cpu):
             continue
         load = weighted_cpuload(m, cpu)
-        if m[cpu, R_NR] == 1 and load > m[env, E_IMB] and not low_capacity(m, cpu, m[env, E_SD]):
+        if (
+            m[cpu, rq.NR_RUNNING] == 1
+            and load > m[env, lb_env.IMBALANCE]
+            and not low_capacity(m, cpu, m[env, lb_env.SD])
+        ):
             continue
-        if load * busiest_cap > busiest_load * m[cpu, R_CAP]:
+        if load * busiest_cap > busiest_load * m[cpu, rq.CPU_CAPACITY]:
             busiest_load = load
-            busiest_cap = m[cpu, R_CAP]
+            busiest_cap = m[cpu, rq.CPU_CAPACITY]
             busiest = cpu
     return busiest
 
@@ -262,59 +200,65 @@ def find_busiest_queue(m, env, group):
 @inner
 def low_capacity(m, cpu, sd):
     """check_cpu_capacity()."""
-    return m[cpu, R_CAP] * m[sd, D_PCT] < m[cpu, R_CAP_ORIG] * 100
+    return (
+        m[cpu, rq.CPU_CAPACITY] * m[sd, domain.IMBALANCE_PCT] < m[cpu, rq.CPU_CAPACITY_ORIG] * 100
+    )
 
 
 @apart(VALUE)
 def need_active_balance(m, env):
     """need_active_balance()."""
-    sd = m[env, E_SD]
-    src = m[env, E_SRC]
-    dst = m[env, E_DST]
-    if m[env, E_IDLE] == CPU_NEWLY_IDLE and m[sd, D_FLAGS] & SD_ASYM_PACKING and src > dst:
-        return True
+    sd = m[env, lb_env.SD]
+    src = m[env, lb_env.SRC_CPU]
+    dst = m[env, lb_env.DST_CPU]
     if (
-        m[env, E_IDLE] != CPU_NOT_IDLE
-        and m[m[0, G_CPUS] + src, Q_H_NR] == 1
-        and low_capacity(m, src, sd)
-        and m[src, R_CAP] * m[sd, D_PCT] < m[dst, R_CAP] * 100
+        m[env, lb_env.IDLE] == idle_type.NEWLY_IDLE
+        and m[sd, domain.FLAGS] & sd_flag.ASYM_PACKING
+        and src > dst
     ):
         return True
-    return m[sd, D_FAILED] > m[sd, D_TRIES] + 2
+    if (
+        m[env, lb_env.IDLE] != idle_type.NOT_IDLE
+        and m[m[0, sim.CPUS] + src, cfs_rq.H_NR_RUNNING] == 1
+        and low_capacity(m, src, sd)
+        and m[src, rq.CPU_CAPACITY] * m[sd, domain.IMBALANCE_PCT] < m[dst, rq.CPU_CAPACITY] * 100
+    ):
+        return True
+    return m[sd, domain.NR_BALANCE_FAILED] > m[sd, domain.CACHE_NICE_TRIES] + 2
 
 
 @apart(VALUE)
 def move_tasks(m, env):
     """Detach and attach rounds of one load_balance(): number moved; -1: all pinned, try again; -2: nothing left."""
-    src = m[env, E_SRC]
+    src = m[env, lb_env.SRC_CPU]
     moved = 0
-    m[env, E_FLAGS] |= ALL_PINNED
-    m[env, E_LOOP_MAX] = min(NR_MIGRATE, m[src, R_NR])
+    m[env, lb_env.FLAGS] |= lb_env.ALL_PINNED
+    m[env, lb_env.LOOP_MAX] = min(NR_MIGRATE, m[src, rq.NR_RUNNING])
     while True:
         now_moved = detach_tasks(m, env)
         if now_moved > 0:
             attach_tasks(m, env)
             moved += now_moved
-        if m[env, E_FLAGS] & NEED_BREAK:
-            m[env, E_FLAGS] &= ~NEED_BREAK
+        if m[env, lb_env.FLAGS] & lb_env.NEED_BREAK:
+            m[env, lb_env.FLAGS] &= ~lb_env.NEED_BREAK
             continue
-        if m[env, E_FLAGS] & DST_PINNED and m[env, E_IMB] > 0:
-            exclude(m, MASK_LB, m[env, E_DST])
-            m[env, E_DST] = m[env, E_NEW_DST]
-            m[env, E_FLAGS] &= ~DST_PINNED
-            m[env, E_LOOP] = 0
-            m[env, E_BREAK] = NR_MIGRATE
+        if m[env, lb_env.FLAGS] & lb_env.DST_PINNED and m[env, lb_env.IMBALANCE] > 0:
+            exclude(m, cpuset.LB, m[env, lb_env.DST_CPU])
+            m[env, lb_env.DST_CPU] = m[env, lb_env.NEW_DST_CPU]
+            m[env, lb_env.FLAGS] &= ~lb_env.DST_PINNED
+            m[env, lb_env.LOOP] = 0
+            m[env, lb_env.LOOP_BREAK] = NR_MIGRATE
             continue
         break
-    parent = m[m[env, E_SD], D_PARENT]
-    if parent >= 0 and m[env, E_FLAGS] & SOME_PINNED and m[env, E_IMB] > 0:
-        m[m[m[parent, D_GROUPS], GR_SGC], C_IMBALANCE] = 1
-    if m[env, E_FLAGS] & ALL_PINNED:
-        exclude(m, MASK_LB, src)
-        if is_empty(m, MASK_LB):
+    parent = m[m[env, lb_env.SD], domain.PARENT]
+    if parent >= 0 and m[env, lb_env.FLAGS] & lb_env.SOME_PINNED and m[env, lb_env.IMBALANCE] > 0:
+        m[m[m[parent, domain.GROUPS], sched_group.SGC], group_capacity.IMBALANCE] = 1
+    if m[env, lb_env.FLAGS] & lb_env.ALL_PINNED:
+        exclude(m, cpuset.LB, src)
+        if is_empty(m, cpuset.LB):
             return -2
-        m[env, E_LOOP] = 0
-        m[env, E_BREAK] = NR_MIGRATE
+        m[env, lb_env.LOOP] = 0
+        m[env, lb_env.LOOP_BREAK] = NR_MIGRATE
         return -1
     return moved
 
@@ -322,44 +266,47 @@ def move_tasks(m, env):
 @apart(VALUE)
 def start_active_balance(m, env, this_cpu):
     """The end of load_balance() after failures: 1 if the stopper was started, 0 if busy with it, -1 if pinned."""
-    src = m[env, E_SRC]
-    curr = m[src, R_CURR]
-    if curr >= 0 and not test(m, m[curr, T_MASK], this_cpu):
+    src = m[env, lb_env.SRC_CPU]
+    curr = m[src, rq.CURR]
+    if curr >= 0 and not test(m, m[curr, task.CPUS_ALLOWED], this_cpu):
         return -1
     started = 0
-    if m[src, R_ACTIVE] == 0:
-        m[src, R_ACTIVE] = 1
-        m[src, R_PUSH_CPU] = this_cpu
+    if m[src, rq.ACTIVE_BALANCE] == 0:
+        m[src, rq.ACTIVE_BALANCE] = 1
+        m[src, rq.PUSH_CPU] = this_cpu
         started = 1
-        queue_jit.push(m, cpu_event(EV_STOP, src), m[0, G_NOW] + m[0, G_IPI])
-        log_balance(m, this_cpu, src, WHY_ACTIVE, 0)
-    m[m[env, E_SD], D_FAILED] = m[m[env, E_SD], D_TRIES] + 1
+        queue_jit.push(m, event_of(cpu_event.STOP, src), m[0, sim.NOW] + m[0, sim.IPI_NS])
+        log_balance(m, this_cpu, src, log_op.ACTIVE, 0)
+    m[m[env, lb_env.SD], domain.NR_BALANCE_FAILED] = (
+        m[m[env, lb_env.SD], domain.CACHE_NICE_TRIES] + 1
+    )
     return started
 
 
 @inner
 def count(m, env, sd, result):
     """Statistics of load_balance() calls."""
-    m[sd, D_COUNT0 + 7 * m[env, E_IDLE] + result] += 1
+    m[sd, domain.LB_COUNT0 + 7 * m[env, lb_env.IDLE] + result] += 1
 
 
 @inner
 def tune_up(m, env, sd, failed):
     """Labels out_balanced and below: nothing to do here, so look less often."""
     if failed:
-        m[sd, D_FAILED] = 0
-    if (m[env, E_FLAGS] & ALL_PINNED and m[sd, D_INTERVAL] < MAX_PINNED_INTERVAL) or m[
-        sd, D_INTERVAL
-    ] < m[sd, D_MAX_INT]:
-        m[sd, D_INTERVAL] *= 2
+        m[sd, domain.NR_BALANCE_FAILED] = 0
+    if (
+        m[env, lb_env.FLAGS] & lb_env.ALL_PINNED
+        and m[sd, domain.BALANCE_INTERVAL] < MAX_PINNED_INTERVAL
+    ) or m[sd, domain.BALANCE_INTERVAL] < m[sd, domain.MAX_INTERVAL]:
+        m[sd, domain.BALANCE_INTERVAL] *= 2
 
 
 @inner
 def out_balanced(m, env, sd, result):
     """Label out_balanced."""
-    parent = m[sd, D_PARENT]
+    parent = m[sd, domain.PARENT]
     if parent >= 0:
-        m[m[m[parent, D_GROUPS], GR_SGC], C_IMBALANCE] = 0
+        m[m[m[parent, domain.GROUPS], sched_group.SGC], group_capacity.IMBALANCE] = 0
     count(m, env, sd, result)
     tune_up(m, env, sd, True)
 
@@ -367,89 +314,89 @@ def out_balanced(m, env, sd, result):
 @apart(VALUE)
 def load_balance(m, this_cpu, sd, idle, why):
     """load_balance(): tasks moved; -1 if this CPU is not the one to balance (``continue_balancing = 0``)."""
-    st = m[0, G_SCRATCH]
+    st = m[0, sim.SCRATCH]
     out = st + 3
     env = st + 4
-    m[env, E_SD] = sd
-    m[env, E_DST] = this_cpu
-    m[env, E_IDLE] = idle
-    m[env, E_FLAGS] = 0
-    m[env, E_LOOP] = 0
-    m[env, E_BREAK] = NR_MIGRATE
-    m[env, E_WHY] = why
-    m[env, E_GRPMASK] = -1 if idle == CPU_NEWLY_IDLE else m[sd, D_GROUPS]
+    m[env, lb_env.SD] = sd
+    m[env, lb_env.DST_CPU] = this_cpu
+    m[env, lb_env.IDLE] = idle
+    m[env, lb_env.FLAGS] = 0
+    m[env, lb_env.LOOP] = 0
+    m[env, lb_env.LOOP_BREAK] = NR_MIGRATE
+    m[env, lb_env.WHY] = why
+    m[env, lb_env.DST_GROUP] = -1 if idle == idle_type.NEWLY_IDLE else m[sd, domain.GROUPS]
     start_from_active(m)
     while True:
         if not should_we_balance(m, env):
-            out_balanced(m, env, sd, RES_NOT_DESIGNATED)
+            out_balanced(m, env, sd, lb_result.NOT_DESIGNATED)
             return -1
-        if not find_busiest_group(m, sd, m[env, E_DST], idle, st, out):
-            out_balanced(m, env, sd, RES_BALANCED)
+        if not find_busiest_group(m, sd, m[env, lb_env.DST_CPU], idle, st, out):
+            out_balanced(m, env, sd, lb_result.BALANCED)
             return 0
-        m[env, E_IMB] = m[out, OUT_IMBALANCE]
-        src = find_busiest_queue(m, env, m[out, OUT_GROUP])
+        m[env, lb_env.IMBALANCE] = m[out, sds.IMBALANCE]
+        src = find_busiest_queue(m, env, m[out, sds.BUSIEST])
         if src < 0:
-            out_balanced(m, env, sd, RES_NO_QUEUE)
+            out_balanced(m, env, sd, lb_result.NO_QUEUE)
             return 0
-        m[env, E_SRC] = src
+        m[env, lb_env.SRC_CPU] = src
         moved = 0
-        if m[src, R_NR] > 1:
+        if m[src, rq.NR_RUNNING] > 1:
             moved = move_tasks(m, env)
             if moved == -1:
                 continue
             if moved == -2:
-                count(m, env, sd, RES_PINNED)
+                count(m, env, sd, lb_result.PINNED)
                 tune_up(m, env, sd, True)
                 return 0
         break
     started = 0
     if moved == 0:
-        if idle != CPU_NEWLY_IDLE:
-            m[sd, D_FAILED] += 1
+        if idle != idle_type.NEWLY_IDLE:
+            m[sd, domain.NR_BALANCE_FAILED] += 1
         if need_active_balance(m, env):
             started = start_active_balance(m, env, this_cpu)
             if started < 0:
-                m[env, E_FLAGS] |= ALL_PINNED
-                count(m, env, sd, RES_PINNED)
+                m[env, lb_env.FLAGS] |= lb_env.ALL_PINNED
+                count(m, env, sd, lb_result.PINNED)
                 tune_up(m, env, sd, False)
                 return 0
-        count(m, env, sd, RES_ACTIVE if started > 0 else RES_FAILED)
+        count(m, env, sd, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
     else:
-        m[sd, D_FAILED] = 0
-        count(m, env, sd, RES_MOVED)
-        log_balance(m, this_cpu, m[env, E_SRC], why, moved)
+        m[sd, domain.NR_BALANCE_FAILED] = 0
+        count(m, env, sd, lb_result.MOVED)
+        log_balance(m, this_cpu, m[env, lb_env.SRC_CPU], why, moved)
     if started == 0:
-        m[sd, D_INTERVAL] = m[sd, D_MIN_INT]
-    elif m[sd, D_INTERVAL] < m[sd, D_MAX_INT]:
-        m[sd, D_INTERVAL] *= 2
+        m[sd, domain.BALANCE_INTERVAL] = m[sd, domain.MIN_INTERVAL]
+    elif m[sd, domain.BALANCE_INTERVAL] < m[sd, domain.MAX_INTERVAL]:
+        m[sd, domain.BALANCE_INTERVAL] *= 2
     return moved
 
 
 @apart(NOTHING)
 def active_balance_step(m, src):
     """active_load_balance_cpu_stop(), without the part of the stopper thread itself."""
-    dst = m[src, R_PUSH_CPU]
-    m[src, R_ACTIVE] = 0
-    if m[src, R_NR] <= 1:
+    dst = m[src, rq.PUSH_CPU]
+    m[src, rq.ACTIVE_BALANCE] = 0
+    if m[src, rq.NR_RUNNING] <= 1:
         return
-    sd = m[dst, R_SD]
-    for _ in range(m[dst, R_NSD]):
-        if test(m, m[sd, D_MASK], src):
+    sd = m[dst, rq.SD]
+    for _ in range(m[dst, rq.NR_DOMAINS]):
+        if test(m, m[sd, domain.SPAN], src):
             break
-        sd = m[sd, D_PARENT]
+        sd = m[sd, domain.PARENT]
     if sd < 0:
         return
-    env = m[0, G_SCRATCH] + 4
-    m[env, E_SD] = sd
-    m[env, E_DST] = dst
-    m[env, E_IDLE] = CPU_IDLE
-    m[env, E_SRC] = src
-    m[env, E_FLAGS] = 0
-    m[env, E_GRPMASK] = -1
-    p = m[src, R_THEAD]
+    env = m[0, sim.SCRATCH] + 4
+    m[env, lb_env.SD] = sd
+    m[env, lb_env.DST_CPU] = dst
+    m[env, lb_env.IDLE] = idle_type.IDLE
+    m[env, lb_env.SRC_CPU] = src
+    m[env, lb_env.FLAGS] = 0
+    m[env, lb_env.DST_GROUP] = -1
+    p = m[src, rq.CFS_TASKS]
     while p >= 0:
         if can_migrate_task(m, p, env):
-            detach_task(m, p, dst, WHY_ACTIVE)
+            detach_task(m, p, dst, log_op.ACTIVE)
             attach_task(m, p)
             return
-        p = m[p, T_CNEXT]
+        p = m[p, task.CFS_TASKS_NEXT]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import VALUE, apart
+from wastedcores.simulator.engine.codes import log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import (
     effective_load,
     idle_cpu,
@@ -15,52 +16,18 @@ from wastedcores.simulator.engine.fair.load_jit import (
     target_load,
     weighted_cpuload,
 )
-from wastedcores.simulator.engine.world.codes import (
-    LOOK_IDLEST_CPU,
-    LOOK_IDLEST_GROUP,
-    LOOK_SIBLING,
-    SD_BALANCE_WAKE,
-    SD_WAKE_AFFINE,
+from wastedcores.simulator.engine.world import (
+    cpuset,
+    domain,
+    entity,
+    group_capacity,
+    rq,
+    sched_group,
+    sim,
+    task,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.state import (
-    C_CAPACITY,
-    D_CHILD,
-    D_FLAGS,
-    D_FORK_IDX,
-    D_GROUPS,
-    D_LEVEL,
-    D_MASK,
-    D_NGROUPS,
-    D_PCT,
-    D_WAKE_IDX,
-    D_WEIGHT,
-    G_CPUS,
-    G_HZ,
-    G_OOW,
-    GR_LIST,
-    GR_MASK,
-    GR_N,
-    GR_SGC,
-    MASK_ACTIVE,
-    R_CAP,
-    R_CURR,
-    R_IDLE_STAMP,
-    R_LLC_ID,
-    R_LLC_SD,
-    R_LLC_SIZE,
-    R_NR,
-    R_NSD,
-    R_SD,
-    SE_WEIGHT,
-    T_CPU,
-    T_FLIP_DECAY,
-    T_FLIPS,
-    T_LAST_WAKEE,
-    T_MASK,
-    T_TG,
-)
 
 HUGE = 1 << 62
 
@@ -70,21 +37,21 @@ def record_wakee(m, waker, p):
     """record_wakee(): how often a task wakes somebody else than last time."""
     if waker < 0:
         return
-    if jiffies(m) > m[waker, T_FLIP_DECAY] + m[0, G_HZ]:
-        m[waker, T_FLIPS] >>= 1
-        m[waker, T_FLIP_DECAY] = jiffies(m)
-    if m[waker, T_LAST_WAKEE] != p:
-        m[waker, T_LAST_WAKEE] = p
-        m[waker, T_FLIPS] += 1
+    if jiffies(m) > m[waker, task.WAKEE_FLIP_DECAY_TS] + m[0, sim.HZ]:
+        m[waker, task.WAKEE_FLIPS] >>= 1
+        m[waker, task.WAKEE_FLIP_DECAY_TS] = jiffies(m)
+    if m[waker, task.LAST_WAKEE] != p:
+        m[waker, task.LAST_WAKEE] = p
+        m[waker, task.WAKEE_FLIPS] += 1
 
 
 @inner
 def wake_wide(m, p, cpu):
     """wake_wide()."""
-    factor = m[cpu, R_LLC_SIZE]
-    waker = m[cpu, R_CURR]
-    flips = m[waker, T_FLIPS] if waker >= 0 else 0
-    return m[p, T_FLIPS] > factor and flips > factor * m[p, T_FLIPS]
+    factor = m[cpu, rq.SD_LLC_SIZE]
+    waker = m[cpu, rq.CURR]
+    flips = m[waker, task.WAKEE_FLIPS] if waker >= 0 else 0
+    return m[p, task.WAKEE_FLIPS] > factor and flips > factor * m[p, task.WAKEE_FLIPS]
 
 
 @apart(VALUE)
@@ -92,19 +59,19 @@ def wake_affine(m, sd, p, prev, cpu, sync):
     """wake_affine(): does the wakee come to the waker's CPU?"""
     if wake_wide(m, p, cpu):
         return False
-    this_load = target_load(m, cpu, m[sd, D_WAKE_IDX])
-    load = source_load(m, prev, m[sd, D_WAKE_IDX])
-    waker = m[cpu, R_CURR]
+    this_load = target_load(m, cpu, m[sd, domain.WAKE_IDX])
+    load = source_load(m, prev, m[sd, domain.WAKE_IDX])
+    waker = m[cpu, rq.CURR]
     if sync and waker >= 0:
-        weight = m[waker, SE_WEIGHT]
-        this_load += effective_load(m, m[waker, T_TG], cpu, -weight, -weight)
-        load += effective_load(m, m[waker, T_TG], prev, 0, -weight)
-    weight = m[p, SE_WEIGHT]
-    here = 100 * m[prev, R_CAP]
-    there = (100 + (m[sd, D_PCT] - 100) // 2) * m[cpu, R_CAP]
+        weight = m[waker, entity.WEIGHT]
+        this_load += effective_load(m, m[waker, task.GROUP], cpu, -weight, -weight)
+        load += effective_load(m, m[waker, task.GROUP], prev, 0, -weight)
+    weight = m[p, entity.WEIGHT]
+    here = 100 * m[prev, rq.CPU_CAPACITY]
+    there = (100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2) * m[cpu, rq.CPU_CAPACITY]
     if this_load > 0:
-        here *= this_load + effective_load(m, m[p, T_TG], cpu, weight, weight)
-        there *= load + effective_load(m, m[p, T_TG], prev, 0, weight)
+        here *= this_load + effective_load(m, m[p, task.GROUP], cpu, weight, weight)
+        there *= load + effective_load(m, m[p, task.GROUP], prev, 0, weight)
     return here <= there
 
 
@@ -113,20 +80,20 @@ def select_idle_sibling(m, p, target):
     """select_idle_sibling(): within the LLC, and only wholly idle groups (the Overload-on-Wakeup bug, paper 3.3)."""
     if idle_cpu(m, target):
         return target
-    last = m[p, T_CPU]
-    if last != target and m[last, R_LLC_ID] == m[target, R_LLC_ID] and idle_cpu(m, last):
+    last = m[p, task.CPU]
+    if last != target and m[last, rq.SD_LLC_ID] == m[target, rq.SD_LLC_ID] and idle_cpu(m, last):
         return last
-    sd = m[target, R_LLC_SD]
+    sd = m[target, rq.SD_LLC]
     if sd >= 0:
-        log_considered(m, last, m[sd, D_MASK], LOOK_SIBLING, m[sd, D_LEVEL])
-    allowed = m[p, T_MASK]
+        log_considered(m, last, m[sd, domain.SPAN], log_op.SELECT_IDLE_SIBLING, m[sd, domain.LEVEL])
+    allowed = m[p, task.CPUS_ALLOWED]
     while sd >= 0:
-        ring = m[sd, D_GROUPS]
-        for group in range(ring, ring + m[sd, D_NGROUPS]):
-            first = m[group, GR_LIST]
+        ring = m[sd, domain.GROUPS]
+        for group in range(ring, ring + m[sd, domain.NR_GROUPS]):
+            first = m[group, sched_group.CPUS]
             found = -1
             busy = False
-            for i in range(first, first + m[group, GR_N]):
+            for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
                 cpu = item(m, i)
                 if cpu == target or not idle_cpu(m, cpu):
                     busy = True
@@ -135,25 +102,25 @@ def select_idle_sibling(m, p, target):
                     found = cpu
             if not busy and found >= 0:
                 return found
-        sd = m[sd, D_CHILD]
+        sd = m[sd, domain.CHILD]
     return target
 
 
 @apart(VALUE)
 def longest_idle_cpu(m, p, prev):
     """The overload-on-wakeup fix as published (paper 3.3): the previous CPU if idle, else the one idle for longest; -1."""
-    if m[prev, R_NR] == 0:
+    if m[prev, rq.NR_RUNNING] == 0:
         return prev
     best = -1
     oldest = 1 << 60
-    for cpu in range(m[0, G_CPUS]):
+    for cpu in range(m[0, sim.CPUS]):
         if (
-            test(m, MASK_ACTIVE, cpu)
-            and test(m, m[p, T_MASK], cpu)
-            and m[cpu, R_NR] == 0
-            and m[cpu, R_IDLE_STAMP] < oldest
+            test(m, cpuset.ACTIVE, cpu)
+            and test(m, m[p, task.CPUS_ALLOWED], cpu)
+            and m[cpu, rq.NR_RUNNING] == 0
+            and m[cpu, rq.IDLE_STAMP] < oldest
         ):
-            oldest = m[cpu, R_IDLE_STAMP]
+            oldest = m[cpu, rq.IDLE_STAMP]
             best = cpu
     return best
 
@@ -161,8 +128,8 @@ def longest_idle_cpu(m, p, prev):
 @inner
 def group_allowed(m, group, mask):
     """Whether a group has a CPU of the mask."""
-    first = m[group, GR_LIST]
-    for i in range(first, first + m[group, GR_N]):  # noqa: SIM110 (numba has no generators here)
+    first = m[group, sched_group.CPUS]
+    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):  # noqa: SIM110 (numba has no generators here)
         if test(m, mask, item(m, i)):
             return True
     return False
@@ -174,19 +141,21 @@ def find_idlest_group(m, sd, p, this_cpu):
     idlest = -1
     min_load = HUGE
     this_load = 0
-    index = m[sd, D_FORK_IDX]
-    ring = m[sd, D_GROUPS]
-    for group in range(ring, ring + m[sd, D_NGROUPS]):
-        if not group_allowed(m, group, m[p, T_MASK]):
+    index = m[sd, domain.FORKEXEC_IDX]
+    ring = m[sd, domain.GROUPS]
+    for group in range(ring, ring + m[sd, domain.NR_GROUPS]):
+        if not group_allowed(m, group, m[p, task.CPUS_ALLOWED]):
             continue
-        local = test(m, m[group, GR_MASK], this_cpu)
+        local = test(m, m[group, sched_group.SPAN], this_cpu)
         load = 0
-        first = m[group, GR_LIST]
-        for i in range(first, first + m[group, GR_N]):
+        first = m[group, sched_group.CPUS]
+        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
             cpu = item(m, i)
             load += source_load(m, cpu, index) if local else target_load(m, cpu, index)
-        log_considered(m, this_cpu, m[group, GR_MASK], LOOK_IDLEST_GROUP, m[sd, D_LEVEL])
-        load = load * 1024 // m[m[group, GR_SGC], C_CAPACITY]
+        log_considered(
+            m, this_cpu, m[group, sched_group.SPAN], log_op.FIND_IDLEST_GROUP, m[sd, domain.LEVEL]
+        )
+        load = load * 1024 // m[m[group, sched_group.SGC], group_capacity.CAPACITY]
         if local:
             this_load = load
         elif load < min_load:
@@ -194,7 +163,7 @@ def find_idlest_group(m, sd, p, this_cpu):
             idlest = group
     if idlest < 0:
         return -1
-    if 100 * this_load < (100 + (m[sd, D_PCT] - 100) // 2) * min_load:
+    if 100 * this_load < (100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2) * min_load:
         return -1
     return idlest
 
@@ -206,21 +175,21 @@ def find_idlest_cpu(m, group, p, this_cpu, level):
     idle = -1
     min_load = HUGE
     least = this_cpu
-    first = m[group, GR_LIST]
-    for i in range(first, first + m[group, GR_N]):
+    first = m[group, sched_group.CPUS]
+    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
         cpu = item(m, i)
-        if not test(m, m[p, T_MASK], cpu):
+        if not test(m, m[p, task.CPUS_ALLOWED], cpu):
             continue
         if idle_cpu(m, cpu):
-            if m[cpu, R_IDLE_STAMP] > newest:
-                newest = m[cpu, R_IDLE_STAMP]
+            if m[cpu, rq.IDLE_STAMP] > newest:
+                newest = m[cpu, rq.IDLE_STAMP]
                 idle = cpu
         elif idle < 0:
             load = weighted_cpuload(m, cpu)
             if load < min_load or (load == min_load and cpu == this_cpu):
                 min_load = load
                 least = cpu
-    log_considered(m, this_cpu, m[group, GR_MASK], LOOK_IDLEST_CPU, level)
+    log_considered(m, this_cpu, m[group, sched_group.SPAN], log_op.FIND_IDLEST_CPU, level)
     return idle if idle >= 0 else least
 
 
@@ -229,25 +198,25 @@ def slow_path(m, p, cpu, sd, flag):
     """The descent through the domains for fork and exec."""
     new_cpu = cpu
     while sd >= 0:
-        if m[sd, D_FLAGS] & flag == 0:
-            sd = m[sd, D_CHILD]
+        if m[sd, domain.FLAGS] & flag == 0:
+            sd = m[sd, domain.CHILD]
             continue
         group = find_idlest_group(m, sd, p, cpu)
         if group < 0:
-            sd = m[sd, D_CHILD]
+            sd = m[sd, domain.CHILD]
             continue
-        new_cpu = find_idlest_cpu(m, group, p, cpu, m[sd, D_LEVEL])
+        new_cpu = find_idlest_cpu(m, group, p, cpu, m[sd, domain.LEVEL])
         if new_cpu == cpu:
-            sd = m[sd, D_CHILD]
+            sd = m[sd, domain.CHILD]
             continue
         cpu = new_cpu
-        weight = m[sd, D_WEIGHT]
+        weight = m[sd, domain.SPAN_WEIGHT]
         sd = -1
-        first = m[cpu, R_SD]
-        for tmp in range(first, first + m[cpu, R_NSD]):
-            if m[tmp, D_WEIGHT] >= weight:
+        first = m[cpu, rq.SD]
+        for tmp in range(first, first + m[cpu, rq.NR_DOMAINS]):
+            if m[tmp, domain.SPAN_WEIGHT] >= weight:
                 break
-            if m[tmp, D_FLAGS] & flag:
+            if m[tmp, domain.FLAGS] & flag:
                 sd = tmp
     return new_cpu
 
@@ -255,20 +224,24 @@ def slow_path(m, p, cpu, sd, flag):
 @apart(VALUE)
 def select_task_rq_fair(m, p, prev, flag, cpu, sync):
     """select_task_rq_fair(); ``flag`` is the SD_BALANCE_* asked for, ``cpu`` the one the code runs on."""
-    if m[0, G_OOW] != 0:
+    if m[0, sim.OVERLOAD_ON_WAKEUP_FIX] != 0:
         idle = longest_idle_cpu(m, p, prev)
         if idle >= 0:
             return idle
     affine = -1
     top = -1
-    wake = flag == SD_BALANCE_WAKE
-    want_affine = wake and test(m, m[p, T_MASK], cpu)
-    first = m[cpu, R_SD]
-    for sd in range(first, first + m[cpu, R_NSD]):
-        if want_affine and m[sd, D_FLAGS] & SD_WAKE_AFFINE and test(m, m[sd, D_MASK], prev):
+    wake = flag == sd_flag.BALANCE_WAKE
+    want_affine = wake and test(m, m[p, task.CPUS_ALLOWED], cpu)
+    first = m[cpu, rq.SD]
+    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
+        if (
+            want_affine
+            and m[sd, domain.FLAGS] & sd_flag.WAKE_AFFINE
+            and test(m, m[sd, domain.SPAN], prev)
+        ):
             affine = sd
             break
-        if m[sd, D_FLAGS] & flag:
+        if m[sd, domain.FLAGS] & flag:
             top = sd
     if affine >= 0 and cpu != prev and wake_affine(m, affine, p, prev, cpu, sync):
         prev = cpu

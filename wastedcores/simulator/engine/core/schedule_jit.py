@@ -6,7 +6,6 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
     active_balance_step,
-    set_task_rq,
 )
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     idle_balance,
@@ -16,10 +15,11 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     sd_state_idle,
     trigger_load_balance,
 )
+from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import stop_stretch
 from wastedcores.simulator.engine.design.seam_jit import ASK_PULL, ASK_TICK, ask, designed
 from wastedcores.simulator.engine.events import queue_jit
-from wastedcores.simulator.engine.events.queue_jit import cpu_event
+from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import (
     check_preempt,
     pick_task,
@@ -27,7 +27,12 @@ from wastedcores.simulator.engine.fair.cfs_jit import (
     set_next_entity,
     task_tick,
 )
-from wastedcores.simulator.engine.fair.entity_jit import add_nr_running, dequeue_task, enqueue_task
+from wastedcores.simulator.engine.fair.entity_jit import (
+    add_nr_running,
+    dequeue_task,
+    enqueue_task,
+    set_task_rq,
+)
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
     idle_cpu,
@@ -35,54 +40,8 @@ from wastedcores.simulator.engine.fair.load_jit import (
     update_cpu_load,
     weighted_cpuload,
 )
-from wastedcores.simulator.engine.world.codes import (
-    EV_SOFTIRQ,
-    EV_STOP,
-    EV_TICK,
-    LOG_SWITCH,
-    LOG_WAKEUP,
-    S_DEAD,
-    S_READY,
-    W_LOCK,
-)
+from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, table, task, wait
 from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, record
-from wastedcores.simulator.engine.world.state import (
-    G_COMPUTING,
-    G_CPUS,
-    G_IRQ,
-    G_NOW,
-    G_SKEW,
-    G_SPIN,
-    G_SWITCH,
-    G_TICK,
-    G_WAKE,
-    INFINITE,
-    Q_NR,
-    R_ACTIVE,
-    R_CLOCK,
-    R_CURR,
-    R_DELAY,
-    R_FRESH,
-    R_IDLE_BALANCE,
-    R_ILB,
-    R_KEEP_TICK,
-    R_KICK,
-    R_LAST_TICK,
-    R_NEED,
-    R_STOPPED,
-    SE_EXEC_START,
-    SE_PARENT,
-    T_CPU,
-    T_KHEAD,
-    T_LEFT,
-    T_OBJ,
-    T_SPIN,
-    T_STATE,
-    T_TG,
-    T_WAIT,
-    Y_COUNT,
-    Y_OWNER,
-)
 from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
@@ -97,27 +56,27 @@ def move_group(m, p, group):
     """
     dequeue_task(m, p, False)
     put_prev_task(m, p)
-    m[p, T_TG] = group
-    set_task_rq(m, p, m[p, T_CPU])
+    m[p, task.GROUP] = group
+    set_task_rq(m, p, m[p, task.CPU])
     se = p
     while se >= 0:  # set_curr_task_fair()
         set_next_entity(m, se)
-        se = m[se, SE_PARENT]
+        se = m[se, entity.PARENT]
     enqueue_task(m, p, False, False)
 
 
 @inner
 def next_tick(m, cpu):
     """When CPU ``cpu`` ticks next: the first of its phases strictly after now."""
-    skew = cpu * m[0, G_SKEW]
-    return ((m[0, G_NOW] - skew) // m[0, G_TICK] + 1) * m[0, G_TICK] + skew
+    skew = cpu * m[0, sim.SKEW_NS]
+    return ((m[0, sim.NOW] - skew) // m[0, sim.TICK_NS] + 1) * m[0, sim.TICK_NS] + skew
 
 
 @inner
 def leave_idle(m, cpu):
     """tick_nohz_idle_exit(): the tick comes back."""
-    if m[cpu, R_STOPPED] != 0:
-        m[cpu, R_STOPPED] = 0
+    if m[cpu, rq.TICK_STOPPED] != 0:
+        m[cpu, rq.TICK_STOPPED] = 0
         catch_up_idle(m, cpu)
         queue_jit.push_tick(m, cpu, next_tick(m, cpu))
 
@@ -132,38 +91,42 @@ def enter_idle(m, cpu):
 @inner
 def stop_tick(m, cpu):
     """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle()."""
-    if m[cpu, R_STOPPED] == 0 and jiffies(m) >= m[cpu, R_KEEP_TICK]:
-        m[cpu, R_STOPPED] = 1
-        queue_jit.cancel(m, cpu_event(EV_TICK, cpu))
+    if m[cpu, rq.TICK_STOPPED] == 0 and jiffies(m) >= m[cpu, rq.KEEP_TICK_UNTIL]:
+        m[cpu, rq.TICK_STOPPED] = 1
+        queue_jit.cancel(m, event_of(cpu_event.TICK, cpu))
         nohz_enter(m, cpu)
 
 
 @inner
 def lock_free(m, y):
     """Whether nobody holds the lock, alone or shared."""
-    return m[y, Y_OWNER] < 0 and m[y, Y_COUNT] == 0
+    return m[y, wait.OWNER] < 0 and m[y, wait.COUNT] == 0
 
 
 @apart(NOTHING)
 def switch_to(m, cpu, prev_pid, state, p):
     """context_switch(); the program of ``p`` goes on in the loop (R_FRESH)."""
-    m[cpu, R_CURR] = p
+    m[cpu, rq.CURR] = p
     if p >= 0:
         leave_idle(m, cpu)
-    record(m, LOG_SWITCH, cpu, pid_of(m, p), prev_pid, -1, state, -1)
+    record(m, log_kind.SWITCH, cpu, pid_of(m, p), prev_pid, -1, state, -1)
     if p < 0:
         enter_idle(m, cpu)
         return
-    if m[p, T_SPIN] == 1 and m[p, T_WAIT] == W_LOCK and lock_free(m, m[p, T_OBJ]):
+    if (
+        m[p, task.SPIN] == 1
+        and m[p, task.WAITS_FOR] == waits_for.LOCK
+        and lock_free(m, m[p, task.WAIT_OBJECT])
+    ):
         # a spinner that gets its CPU back looks at the lock again
-        leave(m, m[p, T_OBJ], p)
-        m[m[p, T_OBJ], Y_OWNER] = p
-        if m[p, T_LEFT] >= INFINITE:
-            m[0, G_COMPUTING] += 1
-        m[p, T_LEFT] = m[0, G_SPIN]
-        m[p, T_SPIN] = 2
-    m[cpu, R_FRESH] = 1
-    m[cpu, R_DELAY] = m[0, G_SWITCH]
+        leave(m, m[p, task.WAIT_OBJECT], p)
+        m[m[p, task.WAIT_OBJECT], wait.OWNER] = p
+        if m[p, task.LEFT] >= table.INFINITE:
+            m[0, sim.COMPUTING] += 1
+        m[p, task.LEFT] = m[0, sim.SPIN_NS]
+        m[p, task.SPIN] = 2
+    m[cpu, rq.SWITCHED_IN] = 1
+    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS]
 
 
 @inner
@@ -175,46 +138,46 @@ def find_work(m, cpu):
 @apart(NOTHING)
 def schedule(m, cpu):
     """__schedule()."""
-    m[cpu, R_NEED] = 0
-    m[cpu, R_CLOCK] = m[0, G_NOW]
-    prev = m[cpu, R_CURR]
+    m[cpu, rq.NEED_RESCHED] = 0
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    prev = m[cpu, rq.CURR]
     state = STATE_R
-    if prev >= 0 and m[prev, T_STATE] != S_READY:
-        state = STATE_X if m[prev, T_STATE] == S_DEAD else STATE_S
+    if prev >= 0 and m[prev, task.STATE] != task_state.READY:
+        state = STATE_X if m[prev, task.STATE] == task_state.DEAD else STATE_S
         dequeue_task(m, prev, True)
-    q = m[0, G_CPUS] + cpu
+    q = m[0, sim.CPUS] + cpu
     p = -1
-    if m[q, Q_NR] > 0 or find_work(m, cpu):
+    if m[q, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
         p = pick_task(m, cpu, prev)
     elif prev >= 0:
         put_prev_task(m, prev)
-    m[cpu, R_NEED] = 0
+    m[cpu, rq.NEED_RESCHED] = 0
     if p != prev:
         if prev >= 0:
             stop_stretch(m, cpu, prev)
         switch_to(m, cpu, pid_of(m, prev), state, p)
     elif p < 0:
         enter_idle(m, cpu)
-    elif m[p, T_LEFT] == 0:
+    elif m[p, task.LEFT] == 0:
         # it yielded, and nobody else wanted the CPU more
-        m[cpu, R_FRESH] = 1
-        m[cpu, R_DELAY] = 0
+        m[cpu, rq.SWITCHED_IN] = 1
+        m[cpu, rq.DELAY] = 0
 
 
 @apart(VALUE)
 def stopper_begin(m, cpu):
     """The stopper preempts what runs on ``cpu``; the task that ran, -1."""
-    prev = m[cpu, R_CURR]
-    m[cpu, R_CLOCK] = m[0, G_NOW]
+    prev = m[cpu, rq.CURR]
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
     add_nr_running(m, cpu, 1)
-    record(m, LOG_WAKEUP, cpu, cpu + 1, pid_of(m, prev), cpu, -1, -1)
+    record(m, log_kind.WAKEUP, cpu, cpu + 1, pid_of(m, prev), cpu, -1, -1)
     if prev >= 0:
         stop_stretch(m, cpu, prev)
         put_prev_task(m, prev)
     else:
         leave_idle(m, cpu)
-    record(m, LOG_SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
-    m[cpu, R_CURR] = -1
+    record(m, log_kind.SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
+    m[cpu, rq.CURR] = -1
     return prev
 
 
@@ -223,21 +186,21 @@ def stopper_end(m, cpu):
     """The stopper is done: pick what runs next."""
     add_nr_running(m, cpu, -1)
     p = -1
-    if m[m[0, G_CPUS] + cpu, Q_NR] > 0 or find_work(m, cpu):
+    if m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
         p = pick_task(m, cpu, -1)
-    m[cpu, R_NEED] = 0
+    m[cpu, rq.NEED_RESCHED] = 0
     switch_to(m, cpu, cpu + 1, STATE_S, p)
 
 
 @apart(NOTHING)
 def run_stopper(m, cpu):
     """active_load_balance_cpu_stop() in its thread."""
-    if m[cpu, R_ACTIVE] == 0:
+    if m[cpu, rq.ACTIVE_BALANCE] == 0:
         return
-    curr = m[cpu, R_CURR]
-    if curr >= 0 and m[curr, T_KHEAD] >= 0:
+    curr = m[cpu, rq.CURR]
+    if curr >= 0 and m[curr, task.WAKE_Q_HEAD] >= 0:
         # in the middle of waking others: not now
-        queue_jit.push(m, cpu_event(EV_STOP, cpu), m[0, G_NOW] + max(m[0, G_WAKE], 1))
+        queue_jit.push(m, event_of(cpu_event.STOP, cpu), m[0, sim.NOW] + max(m[0, sim.WAKE_NS], 1))
         return
     stopper_begin(m, cpu)
     active_balance_step(m, cpu)
@@ -247,11 +210,11 @@ def run_stopper(m, cpu):
 @apart(NOTHING)
 def move_task(m, p, dst, why):
     """migration_cpu_stop(): push ``p`` (queued or running) from its CPU to ``dst``."""
-    src = m[p, T_CPU]
+    src = m[p, task.CPU]
     stopper_begin(m, src)
     dequeue_task(m, p, False)
     log_migrate(m, p, src, dst, why)
-    m[p, SE_EXEC_START] = 0
+    m[p, entity.EXEC_START] = 0
     set_task_rq(m, p, dst)
     enqueue_task(m, p, False, False)
     check_preempt(m, dst, p)
@@ -264,32 +227,32 @@ def move_task(m, p, dst, why):
 @apart(NOTHING)
 def tick(m, cpu):
     """tick_sched_timer(): scheduler_tick(), then the SCHED softirq, then perhaps the end of ticking."""
-    queue_jit.push_tick(m, cpu, m[0, G_NOW] + m[0, G_TICK])
-    m[cpu, R_CLOCK] = m[0, G_NOW]
-    if m[cpu, R_CURR] >= 0:
-        task_tick(m, m[cpu, R_CURR])
-    m[cpu, R_LAST_TICK] = jiffies(m)
+    queue_jit.push_tick(m, cpu, m[0, sim.NOW] + m[0, sim.TICK_NS])
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    if m[cpu, rq.CURR] >= 0:
+        task_tick(m, m[cpu, rq.CURR])
+    m[cpu, rq.LAST_LOAD_UPDATE_TICK] = jiffies(m)
     update_cpu_load(m, cpu, weighted_cpuload(m, cpu), 1)
     if designed(m):
-        if m[cpu, R_CURR] >= 0:
+        if m[cpu, rq.CURR] >= 0:
             ask(m, ASK_TICK, cpu, 0, 0)
     elif trigger_load_balance(m, cpu):
         # every CPU has had its tick of this jiffy when the first gets to its softirq
-        queue_jit.push(m, cpu_event(EV_SOFTIRQ, cpu), m[0, G_NOW] + m[0, G_IRQ])
-    if m[cpu, R_CURR] < 0:
+        queue_jit.push(m, event_of(cpu_event.SOFTIRQ, cpu), m[0, sim.NOW] + m[0, sim.IRQ_NS])
+    if m[cpu, rq.CURR] < 0:
         stop_tick(m, cpu)
 
 
 @apart(NOTHING)
 def kick(m, cpu):
     """The NOHZ kick arrives (scheduler_ipi(), got_nohz_idle_kick()), or the pass it began goes on."""
-    if m[cpu, R_KICK] == 0:
+    if m[cpu, rq.NOHZ_KICK] == 0:
         return
-    if m[cpu, R_ILB] != 0:
+    if m[cpu, rq.ILB_NEXT] != 0:
         nohz_idle_balance(m, cpu)
         return
-    if not idle_cpu(m, cpu) or m[cpu, R_NEED] != 0:
-        m[cpu, R_KICK] = 0
+    if not idle_cpu(m, cpu) or m[cpu, rq.NEED_RESCHED] != 0:
+        m[cpu, rq.NOHZ_KICK] = 0
         return
-    m[cpu, R_IDLE_BALANCE] = 1
+    m[cpu, rq.IDLE_BALANCE] = 1
     run_rebalance(m, cpu)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
+from wastedcores.simulator.engine.codes import log_kind, log_op, sd_flag, suggestion
 from wastedcores.simulator.engine.design.machine_jit import (
     is_free,
     is_idle,
@@ -25,43 +26,9 @@ from wastedcores.simulator.engine.design.modules_jit import (
 )
 from wastedcores.simulator.engine.design.seam_jit import ASK_PLACE, ASK_PULL, ASK_TICK
 from wastedcores.simulator.engine.fair.load_jit import update_blocked_averages
-from wastedcores.simulator.engine.world.codes import (
-    IMPOSSIBLE,
-    LOG_REFUSED,
-    MOMENTS,
-    RES_REFUSED,
-    RES_SILENT,
-    RES_TAKEN,
-    SD_BALANCE_FORK,
-    SD_BALANCE_WAKE,
-    WASTEFUL,
-    WHY_EXEC,
-    WHY_FORK,
-    WHY_HANDOVER,
-    WHY_NEWIDLE,
-    WHY_PERIODIC,
-    WHY_REFUSED,
-    WHY_WAKEUP,
-)
+from wastedcores.simulator.engine.world import core_row, cpuset, rq, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_balance, pid_of, record
-from wastedcores.simulator.engine.world.state import (
-    G_CPUS,
-    G_NOW,
-    G_SETS,
-    K_COUNTS,
-    K_MODULE0,
-    K_MODULES,
-    K_SYNC,
-    MASK_ACTIVE,
-    R_CURR,
-    R_IDLE_STAMP,
-    R_NR,
-    R_TTAIL,
-    T_CPREV,
-    T_CPU,
-    T_MASK,
-)
 
 # --- bookkeeping ----------------------------------------------------------------------------------------------------------
 
@@ -69,32 +36,41 @@ from wastedcores.simulator.engine.world.state import (
 @inner
 def modules(m):
     """How many modules there are to ask."""
-    return m[m[0, G_SETS], K_MODULES]
+    return m[m[0, sim.SETS], core_row.MODULES]
 
 
 @inner
 def module_at(m, i):
     """Code of the ``i``-th module."""
-    return m[m[0, G_SETS], K_MODULE0 + i]
+    return m[m[0, sim.SETS], core_row.MODULE0 + i]
 
 
 @inner
 def count(m, module, why, result):
     """One more silent, taken or refused answer."""
-    m[m[m[0, G_SETS], K_COUNTS] + module, 3 * why + result] += 1
+    m[m[m[0, sim.SETS], core_row.COUNTS] + module, 3 * why + result] += 1
 
 
 @apart(NOTHING)
 def refuse(m, module, why, reason, cpu, src, pid):
     """Count and log a suggestion that the core does not take."""
-    count(m, module, why, RES_REFUSED)
-    record(m, LOG_REFUSED, cpu, pid, module, src, MOMENTS * reason + why, WHY_REFUSED)
+    count(m, module, why, suggestion.REFUSED)
+    record(
+        m,
+        log_kind.REFUSED,
+        cpu,
+        pid,
+        module,
+        src,
+        suggestion.MOMENTS * reason + why,
+        log_op.REFUSED,
+    )
 
 
 @apart(NOTHING)
 def move(m, p, dst, why):
     """Take a waiting thread to another runqueue."""
-    src = m[p, T_CPU]
+    src = m[p, task.CPU]
     detach_task(m, p, dst, why)
     attach_task(m, p)
     log_balance(m, dst, src, why, 1)
@@ -110,41 +86,41 @@ def place(m, p, why, free):
         module = module_at(m, i)
         cpu = suggest_cpu(m, module, p, why)
         if cpu == NONE:
-            count(m, module, why, RES_SILENT)
-        elif not test(m, m[p, T_MASK], cpu) or not test(m, MASK_ACTIVE, cpu):
-            refuse(m, module, why, IMPOSSIBLE, cpu, m[p, T_CPU], pid_of(m, p))
+            count(m, module, why, suggestion.SILENT)
+        elif not test(m, m[p, task.CPUS_ALLOWED], cpu) or not test(m, cpuset.ACTIVE, cpu):
+            refuse(m, module, why, suggestion.IMPOSSIBLE, cpu, m[p, task.CPU], pid_of(m, p))
         elif free >= 0 and not is_free(m, p, cpu):
-            refuse(m, module, why, WASTEFUL, cpu, m[p, T_CPU], pid_of(m, p))
+            refuse(m, module, why, suggestion.WASTEFUL, cpu, m[p, task.CPU], pid_of(m, p))
         else:
-            count(m, module, why, RES_TAKEN)
+            count(m, module, why, suggestion.TAKEN)
             return cpu
     if free >= 0:
         return free
-    return m[p, T_CPU] if why == WHY_EXEC else shortest_queue(m, p)
+    return m[p, task.CPU] if why == log_op.EXEC else shortest_queue(m, p)
 
 
 @inner
 def select(m, p, flag, sync):
     """A thread becomes runnable; ``flag`` is SD_BALANCE_WAKE, _FORK or _EXEC."""
-    m[m[0, G_SETS], K_SYNC] = sync
-    why = WHY_EXEC
-    if flag == SD_BALANCE_WAKE:
-        why = WHY_WAKEUP
-    elif flag == SD_BALANCE_FORK:
-        why = WHY_FORK
+    m[m[0, sim.SETS], core_row.SYNC] = sync
+    why = log_op.EXEC
+    if flag == sd_flag.BALANCE_WAKE:
+        why = log_op.WAKEUP
+    elif flag == sd_flag.BALANCE_FORK:
+        why = log_op.FORK
     cpu = place(m, p, why, nearest_free(m, p))
     # nowhere: its own CPU, which is not allowed either, so that Linux's search says so
-    return cpu if cpu >= 0 else m[p, T_CPU]
+    return cpu if cpu >= 0 else m[p, task.CPU]
 
 
 @apart(VALUE)
 def pull(m, cpu):
     """``cpu`` ran out of work: take a waiting thread; whether it has one now."""
-    m[cpu, R_IDLE_STAMP] = m[0, G_NOW]
+    m[cpu, rq.IDLE_STAMP] = m[0, sim.NOW]
     src = -1
     p = -1
-    if test(m, MASK_ACTIVE, cpu):
-        for i in range(m[0, G_CPUS]):
+    if test(m, cpuset.ACTIVE, cpu):
+        for i in range(m[0, sim.CPUS]):
             src = near(m, cpu, i)
             p = waiting_thread(m, src, cpu)
             if p >= 0:
@@ -155,18 +131,18 @@ def pull(m, cpu):
         module = module_at(m, i)
         suggested = suggest_source(m, module, cpu)
         if suggested == NONE:
-            count(m, module, WHY_NEWIDLE, RES_SILENT)
+            count(m, module, log_op.NEWIDLE, suggestion.SILENT)
         elif suggested == REST:
-            refuse(m, module, WHY_NEWIDLE, WASTEFUL, cpu, src, pid_of(m, p))
+            refuse(m, module, log_op.NEWIDLE, suggestion.WASTEFUL, cpu, src, pid_of(m, p))
         else:
             found = waiting_thread(m, suggested, cpu)
             if found >= 0:
-                count(m, module, WHY_NEWIDLE, RES_TAKEN)
+                count(m, module, log_op.NEWIDLE, suggestion.TAKEN)
                 p = found
                 break
-            refuse(m, module, WHY_NEWIDLE, IMPOSSIBLE, cpu, suggested, pid_of(m, p))
-    move(m, p, cpu, WHY_NEWIDLE)
-    m[cpu, R_IDLE_STAMP] = 0
+            refuse(m, module, log_op.NEWIDLE, suggestion.IMPOSSIBLE, cpu, suggested, pid_of(m, p))
+    move(m, p, cpu, log_op.NEWIDLE)
+    m[cpu, rq.IDLE_STAMP] = 0
     return 1
 
 
@@ -178,20 +154,20 @@ def tick(m, cpu):
         module = module_at(m, i)
         src = suggest_pull(m, module, cpu)
         if src == NONE:
-            count(m, module, WHY_PERIODIC, RES_SILENT)
+            count(m, module, log_op.PERIODIC, suggestion.SILENT)
             continue
         p = waiting_thread(m, src, cpu)
         if p >= 0:
-            count(m, module, WHY_PERIODIC, RES_TAKEN)
-            move(m, p, cpu, WHY_PERIODIC)
+            count(m, module, log_op.PERIODIC, suggestion.TAKEN)
+            move(m, p, cpu, log_op.PERIODIC)
             return
-        refuse(m, module, WHY_PERIODIC, IMPOSSIBLE, cpu, src, -1)
+        refuse(m, module, log_op.PERIODIC, suggestion.IMPOSSIBLE, cpu, src, -1)
 
 
 @inner
 def any_idle(m):
     """Whether some CPU is idle."""
-    for cpu in range(m[0, G_CPUS]):  # noqa: SIM110 (numba has no generators here)
+    for cpu in range(m[0, sim.CPUS]):  # noqa: SIM110 (numba has no generators here)
         if is_idle(m, cpu):
             return True
     return False
@@ -202,16 +178,16 @@ def settle(m):
     """After an event: hand over every thread that waits although a CPU is free for it."""
     if not any_idle(m):
         return
-    for cpu in range(m[0, G_CPUS]):
-        if m[cpu, R_NR] < 2:
+    for cpu in range(m[0, sim.CPUS]):
+        if m[cpu, rq.NR_RUNNING] < 2:
             continue
-        p = m[cpu, R_TTAIL]
-        while p >= 0 and m[cpu, R_NR] >= 2:
-            before = m[p, T_CPREV]
-            if p != m[cpu, R_CURR]:
+        p = m[cpu, rq.CFS_TASKS_TAIL]
+        while p >= 0 and m[cpu, rq.NR_RUNNING] >= 2:
+            before = m[p, task.CFS_TASKS_PREV]
+            if p != m[cpu, rq.CURR]:
                 free = nearest_free(m, p)
                 if free >= 0:
-                    move(m, p, place(m, p, WHY_HANDOVER, free), WHY_HANDOVER)
+                    move(m, p, place(m, p, log_op.HANDOVER, free), log_op.HANDOVER)
             p = before
 
 

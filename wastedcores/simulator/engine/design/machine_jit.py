@@ -4,51 +4,35 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.world import core_row, cpuset, rq, sim, table, task
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.state import (
-    G_CPUS,
-    G_SETS,
-    K_BUSY,
-    K_NEAR,
-    LOW,
-    MASK_ACTIVE,
-    R_CURR,
-    R_LLC_ID,
-    R_NODE,
-    R_NR,
-    R_TTAIL,
-    SHIFT,
-    T_CPREV,
-    T_CPU,
-    T_MASK,
-)
 
 
 @inner
 def near(m, cpu, i):
     """The CPU that is ``i``-th nearest to ``cpu``; 0: itself."""
-    place = cpu * m[0, G_CPUS] + i
-    return m[m[m[0, G_SETS], K_NEAR] + (place >> SHIFT), place & LOW]
+    place = cpu * m[0, sim.CPUS] + i
+    return m[m[m[0, sim.SETS], core_row.NEAR] + (place >> table.SHIFT), place & table.LOW]
 
 
 @inner
 def is_idle(m, cpu):
     """Whether the CPU is up and its runqueue empty."""
-    return m[cpu, R_NR] == 0 and test(m, MASK_ACTIVE, cpu)
+    return m[cpu, rq.NR_RUNNING] == 0 and test(m, cpuset.ACTIVE, cpu)
 
 
 @inner
 def is_free(m, p, cpu):
     """Whether task ``p`` would run there at once: the CPU is idle, or ``p`` runs there alone already."""
-    return is_idle(m, cpu) or (m[cpu, R_CURR] == p and m[cpu, R_NR] == 1)
+    return is_idle(m, cpu) or (m[cpu, rq.CURR] == p and m[cpu, rq.NR_RUNNING] == 1)
 
 
 @apart(VALUE)
 def nearest_free(m, p):
     """The free CPU nearest to where ``p`` was, -1 if there is none."""
-    for i in range(m[0, G_CPUS]):
-        cpu = near(m, m[p, T_CPU], i)
-        if is_free(m, p, cpu) and test(m, m[p, T_MASK], cpu):
+    for i in range(m[0, sim.CPUS]):
+        cpu = near(m, m[p, task.CPU], i)
+        if is_free(m, p, cpu) and test(m, m[p, task.CPUS_ALLOWED], cpu):
             return cpu
     return -1
 
@@ -57,12 +41,12 @@ def nearest_free(m, p):
 def shortest_queue(m, p):
     """The CPU with the shortest queue where ``p`` may run, the nearest of equals; -1 if there is none."""
     best = -1
-    for i in range(m[0, G_CPUS]):
-        cpu = near(m, m[p, T_CPU], i)
+    for i in range(m[0, sim.CPUS]):
+        cpu = near(m, m[p, task.CPU], i)
         if (
-            (best < 0 or m[cpu, R_NR] < m[best, R_NR])
-            and test(m, m[p, T_MASK], cpu)
-            and test(m, MASK_ACTIVE, cpu)
+            (best < 0 or m[cpu, rq.NR_RUNNING] < m[best, rq.NR_RUNNING])
+            and test(m, m[p, task.CPUS_ALLOWED], cpu)
+            and test(m, cpuset.ACTIVE, cpu)
         ):
             best = cpu
     return best
@@ -71,13 +55,13 @@ def shortest_queue(m, p):
 @apart(VALUE)
 def waiting_thread(m, src, cpu):
     """Of the threads that wait on ``src`` and may run on ``cpu``, the one that is there longest; -1."""
-    if m[src, R_NR] < 2 or src == cpu:
+    if m[src, rq.NR_RUNNING] < 2 or src == cpu:
         return -1
-    p = m[src, R_TTAIL]
+    p = m[src, rq.CFS_TASKS_TAIL]
     while p >= 0:
-        if p != m[src, R_CURR] and test(m, m[p, T_MASK], cpu):
+        if p != m[src, rq.CURR] and test(m, m[p, task.CPUS_ALLOWED], cpu):
             return p
-        p = m[p, T_CPREV]
+        p = m[p, task.CFS_TASKS_PREV]
     return -1
 
 
@@ -85,16 +69,16 @@ def waiting_thread(m, src, cpu):
 def nearest_on_node(m, p, start, node, idle):
     """Of a node's CPUs where ``p`` may run, seen from ``start``: the nearest idle one, or (idle = 0) the shortest queue."""
     best = -1
-    for i in range(m[0, G_CPUS]):
+    for i in range(m[0, sim.CPUS]):
         cpu = near(m, start, i)
-        if m[cpu, R_NODE] != node:
+        if m[cpu, rq.NODE] != node:
             continue
-        if not test(m, m[p, T_MASK], cpu) or not test(m, MASK_ACTIVE, cpu):
+        if not test(m, m[p, task.CPUS_ALLOWED], cpu) or not test(m, cpuset.ACTIVE, cpu):
             continue
         if idle != 0:
-            if m[cpu, R_NR] == 0:
+            if m[cpu, rq.NR_RUNNING] == 0:
                 return cpu
-        elif best < 0 or m[cpu, R_NR] < m[best, R_NR]:
+        elif best < 0 or m[cpu, rq.NR_RUNNING] < m[best, rq.NR_RUNNING]:
             best = cpu
     return best
 
@@ -102,27 +86,21 @@ def nearest_on_node(m, p, start, node, idle):
 @inner
 def busy_row(m, i):
     """Where the ``i``-th count of :func:`count_busy` lies."""
-    return m[m[0, G_SETS], K_BUSY] + (i >> SHIFT)
+    return m[m[0, sim.SETS], core_row.BUSY] + (i >> table.SHIFT)
 
 
 @apart(NOTHING)
 def count_busy(m, column, n):
     """Count busy CPUs by a number below ``n`` that is in this column of their rows: node, or last-level cache."""
     for i in range(n):
-        m[busy_row(m, i), i & LOW] = 0
-    for cpu in range(m[0, G_CPUS]):
-        if m[cpu, R_NR] > 0:
+        m[busy_row(m, i), i & table.LOW] = 0
+    for cpu in range(m[0, sim.CPUS]):
+        if m[cpu, rq.NR_RUNNING] > 0:
             i = m[cpu, column]
-            m[busy_row(m, i), i & LOW] += 1
+            m[busy_row(m, i), i & table.LOW] += 1
 
 
 @inner
 def busy(m, i):
     """Of the last count."""
-    return m[busy_row(m, i), i & LOW]
-
-
-@inner
-def cache_of(m, cpu):
-    """Number of the CPU's last-level cache."""
-    return m[cpu, R_LLC_ID]
+    return m[busy_row(m, i), i & table.LOW]

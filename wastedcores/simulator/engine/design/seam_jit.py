@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 from wastedcores.jit.compile import config, inner
 from wastedcores.jit.table import table_type
-from wastedcores.simulator.engine.world.state import G_SETS, K_ENTRY
+from wastedcores.simulator.engine.world import core_row, sim
 
 # what the core is asked: the arguments behind the table and the question are (task, flag, sync), (cpu), (cpu), ()
 ASK_PLACE, ASK_PULL, ASK_TICK, ASK_SETTLE = range(4)
@@ -38,7 +38,7 @@ def _call(typingctx: Any, m: Any, address: Any, question: Any, a: Any, b: Any, c
 @inner
 def designed(m):
     """Whether a design decides, not Linux."""
-    return m[m[0, G_SETS], K_ENTRY] != 0
+    return m[m[0, sim.SETS], core_row.ENTRY] != 0
 
 
 if config.DISABLE_JIT:
@@ -54,4 +54,4 @@ else:
     @inner
     def ask(m, question, a, b, c):
         """The core's answer."""
-        return _call(m, m[m[0, G_SETS], K_ENTRY], question, a, b, c)  # type: ignore[call-arg]
+        return _call(m, m[m[0, sim.SETS], core_row.ENTRY], question, a, b, c)  # type: ignore[call-arg]

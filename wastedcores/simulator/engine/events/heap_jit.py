@@ -11,15 +11,7 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.world.state import (
-    G_HEAP0,
-    G_HEAP_N,
-    G_HEAP_ROOM,
-    G_HOLE,
-    INFINITE,
-    LOW,
-    SHIFT,
-)
+from wastedcores.simulator.engine.world import sim, table
 
 # an entry has four words (time, sequence, event, none), 32 entries a row; the four children of a node lie side by side,
 # and those behind the last entry are at INFINITE
@@ -33,7 +25,7 @@ HEAP_ROOT = SKIP << 2
 @inner
 def put(m, i, time_ns, seq, event):
     """Place ``i`` of the heap gets an entry."""
-    row = m[0, G_HEAP0] + ((i + SKIP) >> PER_ROW_SHIFT)
+    row = m[0, sim.HEAP0] + ((i + SKIP) >> PER_ROW_SHIFT)
     column = ((i + SKIP) & PER_ROW_LOW) << 2
     m[row, column] = time_ns
     m[row, column + 1] = seq
@@ -43,7 +35,7 @@ def put(m, i, time_ns, seq, event):
 @inner
 def sift_up(m, i, time_ns, seq, event):
     """Put an entry at place ``i`` or above."""
-    heap = m[0, G_HEAP0]
+    heap = m[0, sim.HEAP0]
     while i > 0:
         parent = (i - 1) >> 2
         row = heap + ((parent + SKIP) >> PER_ROW_SHIFT)
@@ -71,7 +63,7 @@ def first_of_equals(m, row, column, best):
 @inner
 def sift_down(m, i, n, time_ns, seq, event):
     """Put an entry at place ``i`` of ``n`` or below."""
-    heap = m[0, G_HEAP0]
+    heap = m[0, sim.HEAP0]
     while True:
         child = 4 * i + 1
         if child >= n:
@@ -109,13 +101,13 @@ def sift_down(m, i, n, time_ns, seq, event):
 @inner
 def fill_hole(m):
     """The last entry takes the place of the root that was popped."""
-    m[0, G_HOLE] = 0
-    n = m[0, G_HEAP_N] - 1
-    m[0, G_HEAP_N] = n
-    row = m[0, G_HEAP0] + ((n + SKIP) >> PER_ROW_SHIFT)
+    m[0, sim.HEAP_HOLE] = 0
+    n = m[0, sim.HEAP_N] - 1
+    m[0, sim.HEAP_N] = n
+    row = m[0, sim.HEAP0] + ((n + SKIP) >> PER_ROW_SHIFT)
     column = ((n + SKIP) & PER_ROW_LOW) << 2
     last = m[row, column]
-    m[row, column] = INFINITE
+    m[row, column] = table.INFINITE
     if n > 0:
         sift_down(m, 0, n, last, m[row, column + 1], m[row, column + 2])
 
@@ -123,34 +115,34 @@ def fill_hole(m):
 @apart(NOTHING)
 def sweep(m):
     """Drop the entries that events have left behind."""
-    if m[0, G_HOLE] != 0:
+    if m[0, sim.HEAP_HOLE] != 0:
         fill_hole(m)
-    heap = m[0, G_HEAP0]
-    n = m[0, G_HEAP_N]
+    heap = m[0, sim.HEAP0]
+    n = m[0, sim.HEAP_N]
     kept = 0
     for i in range(n):
         row = heap + ((i + SKIP) >> PER_ROW_SHIFT)
         column = ((i + SKIP) & PER_ROW_LOW) << 2
         event = m[row, column + 2]
         time_ns = m[row, column]
-        m[row, column] = INFINITE
-        if m[event >> SHIFT, (event & LOW) + 1] == m[row, column + 1]:
+        m[row, column] = table.INFINITE
+        if m[event >> table.SHIFT, (event & table.LOW) + 1] == m[row, column + 1]:
             # places in front are free: the kept ones are a heap of their own that grows
             sift_up(m, kept, time_ns, m[row, column + 1], event)
             kept += 1
-    m[0, G_HEAP_N] = kept
+    m[0, sim.HEAP_N] = kept
 
 
 @inner
 def heap_push(m, time_ns, seq, event):
     """One more entry."""
-    n = m[0, G_HEAP_N]
-    if m[0, G_HOLE] != 0:
-        m[0, G_HOLE] = 0
+    n = m[0, sim.HEAP_N]
+    if m[0, sim.HEAP_HOLE] != 0:
+        m[0, sim.HEAP_HOLE] = 0
         sift_down(m, 0, n, time_ns, seq, event)
         return
-    if n >= m[0, G_HEAP_ROOM]:
+    if n >= m[0, sim.HEAP_ROOM]:
         sweep(m)
-        n = m[0, G_HEAP_N]
-    m[0, G_HEAP_N] = n + 1
+        n = m[0, sim.HEAP_N]
+    m[0, sim.HEAP_N] = n + 1
     sift_up(m, n, time_ns, seq, event)

@@ -13,26 +13,12 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
+from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events.heap_jit import HEAP_ROOT, fill_hole, heap_push
-from wastedcores.simulator.engine.world.codes import EV_RUN, EV_TICK
-from wastedcores.simulator.engine.world.state import (
-    G_HEAP0,
-    G_HOLE,
-    G_RUNS,
-    G_RUNS0,
-    G_SEQ,
-    G_TICKS0,
-    G_TICKS_HEAD,
-    G_TICKS_LOW,
-    G_TICKS_TAIL,
-    INFINITE,
-    LOW,
-    R_EV,
-    SHIFT,
-)
+from wastedcores.simulator.engine.world import rq, sim, table
 
-TICK_AT = R_EV + 2 * EV_TICK
-RUN_AT = R_EV + 2 * EV_RUN
+TICK_AT = rq.EVENTS + 2 * cpu_event.TICK
+RUN_AT = rq.EVENTS + 2 * cpu_event.RUN
 # a place of the ring has four words (time, sequence, CPU, none), 32 places a row; behind the last is one at INFINITE
 TICK_SHIFT = 5
 TICK_LOW = 31
@@ -46,28 +32,28 @@ FROM_HEAP, FROM_RUNS, FROM_TICKS, FROM_NOWHERE = range(4)
 
 
 @inner
-def cpu_event(kind, cpu):
+def event_of(kind, cpu):
     """The event of this kind of a CPU."""
-    return (cpu << SHIFT) + R_EV + 2 * kind
+    return (cpu << table.SHIFT) + rq.EVENTS + 2 * kind
 
 
 @inner
 def pending(m, event):
     """Whether the event is planned."""
-    return m[event >> SHIFT, (event & LOW) + 1] != 0
+    return m[event >> table.SHIFT, (event & table.LOW) + 1] != 0
 
 
 @inner
 def cancel(m, event):
     """Take an event out; nothing if it is not pending."""
-    m[event >> SHIFT, (event & LOW) + 1] = 0
+    m[event >> table.SHIFT, (event & table.LOW) + 1] = 0
 
 
 @inner
 def number(m):
     """The next sequence number."""
-    seq = m[0, G_SEQ] + 1
-    m[0, G_SEQ] = seq
+    seq = m[0, sim.SEQ] + 1
+    m[0, sim.SEQ] = seq
     return seq
 
 
@@ -75,8 +61,8 @@ def number(m):
 def push(m, event, time_ns):
     """Make ``event``, neither a tick nor the end of a stretch, happen at ``time_ns``, instead of when it was to before."""
     seq = number(m)
-    m[event >> SHIFT, event & LOW] = time_ns
-    m[event >> SHIFT, (event & LOW) + 1] = seq
+    m[event >> table.SHIFT, event & table.LOW] = time_ns
+    m[event >> table.SHIFT, (event & table.LOW) + 1] = seq
     heap_push(m, time_ns, seq, event)
 
 
@@ -89,24 +75,24 @@ def push_tick(m, cpu, time_ns):
     seq = number(m)
     m[cpu, TICK_AT] = time_ns
     m[cpu, TICK_AT + 1] = seq
-    tail = m[0, G_TICKS_TAIL]
-    low = m[0, G_TICKS_LOW]
+    tail = m[0, sim.TICKS_TAIL]
+    low = m[0, sim.TICKS_LOW]
     last = (tail - 1) & low
     if (
-        tail - m[0, G_TICKS_HEAD] >= low
-        or m[m[0, G_TICKS0] + (last >> TICK_SHIFT), (last & TICK_LOW) << 2] > time_ns
+        tail - m[0, sim.TICKS_HEAD] >= low
+        or m[m[0, sim.TICKS0] + (last >> TICK_SHIFT), (last & TICK_LOW) << 2] > time_ns
     ):
-        heap_push(m, time_ns, seq, (cpu << SHIFT) + TICK_AT)
+        heap_push(m, time_ns, seq, (cpu << table.SHIFT) + TICK_AT)
         return
-    m[0, G_TICKS_TAIL] = tail + 1
+    m[0, sim.TICKS_TAIL] = tail + 1
     place = tail & low
-    row = m[0, G_TICKS0] + (place >> TICK_SHIFT)
+    row = m[0, sim.TICKS0] + (place >> TICK_SHIFT)
     column = (place & TICK_LOW) << 2
     m[row, column] = time_ns
     m[row, column + 1] = seq
     m[row, column + 2] = cpu
     place = (tail + 1) & low
-    m[m[0, G_TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2] = INFINITE
+    m[m[0, sim.TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2] = table.INFINITE
 
 
 # --- ends of stretches ----------------------------------------------------------------------------------------------------
@@ -115,12 +101,12 @@ def push_tick(m, cpu, time_ns):
 @inner
 def settle(m, cpu, key):
     """The tournament with this key of a CPU."""
-    tree = m[0, G_RUNS0]
-    node = m[0, G_RUNS] + cpu
+    tree = m[0, sim.RUNS0]
+    node = m[0, sim.RUNS] + cpu
     while node > 1:
-        row = tree + (node >> SHIFT)
-        m[row, node & LOW] = key
-        other = m[row, (node & LOW) ^ 1]
+        row = tree + (node >> table.SHIFT)
+        m[row, node & table.LOW] = key
+        other = m[row, (node & table.LOW) ^ 1]
         step = other - key
         if (other ^ key) >> CPU_BITS == 0:
             if m[other & CPU_LOW, RUN_AT + 1] > m[key & CPU_LOW, RUN_AT + 1]:
@@ -143,7 +129,7 @@ def push_run(m, cpu, time_ns):
 @apart(NOTHING)
 def forget_run(m, cpu):
     """The CPU's entry, which its event has left behind, goes to the end, where no two keys have the same time."""
-    settle(m, cpu, INFINITE + (cpu << CPU_BITS))
+    settle(m, cpu, table.INFINITE + (cpu << CPU_BITS))
 
 
 # --- the next event -------------------------------------------------------------------------------------------------------
@@ -152,16 +138,16 @@ def forget_run(m, cpu):
 @inner
 def first(m):
     """Where the next event is: FROM_*; entries that events have left behind are dropped."""
-    heap = m[0, G_HEAP0]
+    heap = m[0, sim.HEAP0]
     while True:
-        if m[0, G_HOLE] != 0:
+        if m[0, sim.HEAP_HOLE] != 0:
             fill_hole(m)
-        place = m[0, G_TICKS_HEAD] & m[0, G_TICKS_LOW]
-        tick_row = m[0, G_TICKS0] + (place >> TICK_SHIFT)
+        place = m[0, sim.TICKS_HEAD] & m[0, sim.TICKS_LOW]
+        tick_row = m[0, sim.TICKS0] + (place >> TICK_SHIFT)
         tick_column = (place & TICK_LOW) << 2
         tick_ns = m[tick_row, tick_column]
-        key = m[m[0, G_RUNS0], 1]
-        run_ns = key >> CPU_BITS if key < INFINITE else INFINITE
+        key = m[m[0, sim.RUNS0], 1]
+        run_ns = key >> CPU_BITS if key < table.INFINITE else table.INFINITE
         run_cpu = key & CPU_LOW
         source = FROM_HEAP
         first_ns = m[heap, HEAP_ROOT]
@@ -172,7 +158,7 @@ def first(m):
         source = FROM_RUNS if earlier else source
         earlier = tick_ns < first_ns
         if tick_ns == first_ns:
-            if first_ns >= INFINITE:
+            if first_ns >= table.INFINITE:
                 return FROM_NOWHERE
             seq = m[heap, HEAP_ROOT + 1] if source == FROM_HEAP else m[run_cpu, RUN_AT + 1]
             earlier = m[tick_row, tick_column + 1] < seq
@@ -180,36 +166,36 @@ def first(m):
         if source == FROM_TICKS:
             if m[m[tick_row, tick_column + 2], TICK_AT + 1] == m[tick_row, tick_column + 1]:
                 return source
-            m[0, G_TICKS_HEAD] += 1
+            m[0, sim.TICKS_HEAD] += 1
         elif source == FROM_RUNS:
             if m[run_cpu, RUN_AT + 1] != 0:
                 return source
             forget_run(m, run_cpu)
         else:
             event = m[heap, HEAP_ROOT + 2]
-            if m[event >> SHIFT, (event & LOW) + 1] == m[heap, HEAP_ROOT + 1]:
+            if m[event >> table.SHIFT, (event & table.LOW) + 1] == m[heap, HEAP_ROOT + 1]:
                 return source
-            m[0, G_HOLE] = 1
+            m[0, sim.HEAP_HOLE] = 1
 
 
 @inner
 def time_of(m, source):
     """When the next event is to happen, which :func:`first` found at ``source``."""
     if source == FROM_TICKS:
-        place = m[0, G_TICKS_HEAD] & m[0, G_TICKS_LOW]
-        return m[m[0, G_TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2]
+        place = m[0, sim.TICKS_HEAD] & m[0, sim.TICKS_LOW]
+        return m[m[0, sim.TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2]
     if source == FROM_RUNS:
-        return m[m[0, G_RUNS0], 1] >> CPU_BITS
-    return m[m[0, G_HEAP0], HEAP_ROOT]
+        return m[m[0, sim.RUNS0], 1] >> CPU_BITS
+    return m[m[0, sim.HEAP0], HEAP_ROOT]
 
 
 @inner
 def take_tick(m):
     """Take the next event, a tick, out of the ring; its CPU."""
-    head = m[0, G_TICKS_HEAD]
-    m[0, G_TICKS_HEAD] = head + 1
-    place = head & m[0, G_TICKS_LOW]
-    cpu = m[m[0, G_TICKS0] + (place >> TICK_SHIFT), ((place & TICK_LOW) << 2) + 2]
+    head = m[0, sim.TICKS_HEAD]
+    m[0, sim.TICKS_HEAD] = head + 1
+    place = head & m[0, sim.TICKS_LOW]
+    cpu = m[m[0, sim.TICKS0] + (place >> TICK_SHIFT), ((place & TICK_LOW) << 2) + 2]
     m[cpu, TICK_AT + 1] = 0
     return cpu
 
@@ -217,7 +203,7 @@ def take_tick(m):
 @inner
 def take_run(m):
     """Take the next event, the end of a stretch; its CPU. The entry stays: mostly the next stretch begins at once."""
-    cpu = m[m[0, G_RUNS0], 1] & CPU_LOW
+    cpu = m[m[0, sim.RUNS0], 1] & CPU_LOW
     m[cpu, RUN_AT + 1] = 0
     return cpu
 
@@ -225,7 +211,7 @@ def take_run(m):
 @inner
 def take(m):
     """Take the next event out of the heap."""
-    m[0, G_HOLE] = 1
-    event = m[m[0, G_HEAP0], HEAP_ROOT + 2]
+    m[0, sim.HEAP_HOLE] = 1
+    event = m[m[0, sim.HEAP0], HEAP_ROOT + 2]
     cancel(m, event)
     return event

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events import queue_jit
-from wastedcores.simulator.engine.events.queue_jit import cpu_event, pending
+from wastedcores.simulator.engine.events.queue_jit import event_of, pending
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
     insert,
@@ -20,55 +21,29 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     sched_slice,
     update_curr,
 )
-from wastedcores.simulator.engine.world.codes import EV_RESCHED
+from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.state import (
-    G_CPU,
-    G_CPUS,
-    G_IPI,
-    G_MIN_GRAN,
-    G_NOW,
-    G_WAKEUP_GRAN,
-    Q_CPU,
-    Q_CURR,
-    Q_LAST,
-    Q_LEFT,
-    Q_NEXT,
-    Q_NR,
-    Q_SKIP,
-    R_CURR,
-    R_NEED,
-    SE_EXEC_START,
-    SE_MYQ,
-    SE_NEXT,
-    SE_ON_RQ,
-    SE_PARENT,
-    SE_PREV_SUM,
-    SE_Q,
-    SE_SUM_EXEC,
-    SE_VRUNTIME,
-)
 
 
 @apart(NOTHING)
 def resched(m, cpu):
     """resched_curr(): by flag here, by IPI elsewhere."""
-    if m[cpu, R_NEED] != 0:
+    if m[cpu, rq.NEED_RESCHED] != 0:
         return
-    m[cpu, R_NEED] = 1
-    if cpu != m[0, G_CPU]:
-        event = cpu_event(EV_RESCHED, cpu)
+    m[cpu, rq.NEED_RESCHED] = 1
+    if cpu != m[0, sim.CPU]:
+        event = event_of(cpu_event.RESCHED, cpu)
         if not pending(m, event):
-            queue_jit.push(m, event, m[0, G_NOW] + m[0, G_IPI])
+            queue_jit.push(m, event, m[0, sim.NOW] + m[0, sim.IPI_NS])
 
 
 @inner
 def wakeup_preempt_entity(m, curr, se):
     """wakeup_preempt_entity()."""
-    vdiff = m[curr, SE_VRUNTIME] - m[se, SE_VRUNTIME]
+    vdiff = m[curr, entity.VRUNTIME] - m[se, entity.VRUNTIME]
     if vdiff <= 0:
         return -1
-    if vdiff > calc_delta_fair(m, m[0, G_WAKEUP_GRAN], se):
+    if vdiff > calc_delta_fair(m, m[0, sim.WAKEUP_GRANULARITY], se):
         return 1
     return 0
 
@@ -76,23 +51,23 @@ def wakeup_preempt_entity(m, curr, se):
 @inner
 def pick_next_entity(m, q, curr):
     """pick_next_entity()."""
-    left = m[q, Q_LEFT]
-    if left < 0 or (curr >= 0 and m[curr, SE_VRUNTIME] < m[left, SE_VRUNTIME]):
+    left = m[q, cfs_rq.LEFTMOST]
+    if left < 0 or (curr >= 0 and m[curr, entity.VRUNTIME] < m[left, entity.VRUNTIME]):
         left = curr
     se = left
-    if m[q, Q_SKIP] == se:
+    if m[q, cfs_rq.SKIP] == se:
         if se == curr:
-            second = m[q, Q_LEFT]
+            second = m[q, cfs_rq.LEFTMOST]
         else:
-            second = m[se, SE_NEXT]
-            if second < 0 or (curr >= 0 and m[curr, SE_VRUNTIME] < m[second, SE_VRUNTIME]):
+            second = m[se, entity.NEXT]
+            if second < 0 or (curr >= 0 and m[curr, entity.VRUNTIME] < m[second, entity.VRUNTIME]):
                 second = curr
         if second >= 0 and wakeup_preempt_entity(m, second, left) < 1:
             se = second
-    last = m[q, Q_LAST]
+    last = m[q, cfs_rq.LAST]
     if last >= 0 and wakeup_preempt_entity(m, last, left) < 1:
         se = last
-    following = m[q, Q_NEXT]
+    following = m[q, cfs_rq.NEXT]
     if following >= 0 and wakeup_preempt_entity(m, following, left) < 1:
         se = following
     clear_buddies(m, se)
@@ -102,24 +77,24 @@ def pick_next_entity(m, q, curr):
 @apart(NOTHING)
 def set_next_entity(m, se):
     """set_next_entity()."""
-    q = m[se, SE_Q]
-    if m[se, SE_ON_RQ] != 0:
+    q = m[se, entity.CFS_RQ]
+    if m[se, entity.ON_RQ] != 0:
         remove(m, q, se)
         update_entity_load_avg(m, se, True)
-    m[se, SE_EXEC_START] = m[0, G_NOW]
-    m[q, Q_CURR] = se
-    m[se, SE_PREV_SUM] = m[se, SE_SUM_EXEC]
+    m[se, entity.EXEC_START] = m[0, sim.NOW]
+    m[q, cfs_rq.CURR] = se
+    m[se, entity.PREV_SUM_EXEC_RUNTIME] = m[se, entity.SUM_EXEC_RUNTIME]
 
 
 @apart(NOTHING)
 def put_prev_entity(m, se):
     """put_prev_entity()."""
-    q = m[se, SE_Q]
-    if m[se, SE_ON_RQ] != 0:
+    q = m[se, entity.CFS_RQ]
+    if m[se, entity.ON_RQ] != 0:
         update_curr(m, q)
         insert(m, q, se)
         update_entity_load_avg(m, se, True)
-    m[q, Q_CURR] = -1
+    m[q, cfs_rq.CURR] = -1
 
 
 @inner
@@ -127,13 +102,13 @@ def put_prev_task(m, p):
     """put_prev_task_fair()."""
     while p >= 0:
         put_prev_entity(m, p)
-        p = m[p, SE_PARENT]
+        p = m[p, entity.PARENT]
 
 
 @inner
 def set_next_task(m, p):
     """set_next_entity() on all levels, root first."""
-    parent = m[p, SE_PARENT]
+    parent = m[p, entity.PARENT]
     if parent >= 0:
         set_next_entity(m, parent)
     set_next_entity(m, p)
@@ -145,17 +120,17 @@ def pick_task(m, cpu, prev):
 
     ``prev`` is -1 after the idle task or the stopper.
     """
-    q = cpu + m[0, G_CPUS]
+    q = cpu + m[0, sim.CPUS]
     p = -1
     while True:
-        curr = m[q, Q_CURR]
+        curr = m[q, cfs_rq.CURR]
         if curr >= 0:
-            if m[curr, SE_ON_RQ] != 0:
+            if m[curr, entity.ON_RQ] != 0:
                 update_curr(m, q)
             else:
                 curr = -1
         p = pick_next_entity(m, q, curr)
-        q = m[p, SE_MYQ]
+        q = m[p, entity.MY_Q]
         if q < 0:
             break
     if prev < 0:
@@ -164,15 +139,15 @@ def pick_task(m, cpu, prev):
         se = p
         pse = prev
         # autogroups are one level deep, so depth is 0 or 1
-        while m[se, SE_Q] != m[pse, SE_Q]:
-            depth = 1 if m[se, SE_PARENT] >= 0 else 0
-            pdepth = 1 if m[pse, SE_PARENT] >= 0 else 0
+        while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
+            depth = 1 if m[se, entity.PARENT] >= 0 else 0
+            pdepth = 1 if m[pse, entity.PARENT] >= 0 else 0
             if depth <= pdepth:
                 put_prev_entity(m, pse)
-                pse = m[pse, SE_PARENT]
+                pse = m[pse, entity.PARENT]
             if depth >= pdepth:
                 set_next_entity(m, se)
-                se = m[se, SE_PARENT]
+                se = m[se, entity.PARENT]
         put_prev_entity(m, pse)
         set_next_entity(m, se)
     return p
@@ -182,15 +157,15 @@ def pick_task(m, cpu, prev):
 def check_preempt_tick(m, q, curr):
     """check_preempt_tick(): slices are looked at only here."""
     ideal = sched_slice(m, q, curr)
-    ran = m[curr, SE_SUM_EXEC] - m[curr, SE_PREV_SUM]
+    ran = m[curr, entity.SUM_EXEC_RUNTIME] - m[curr, entity.PREV_SUM_EXEC_RUNTIME]
     if ran > ideal:
-        resched(m, m[q, Q_CPU])
+        resched(m, m[q, cfs_rq.CPU])
         clear_buddies(m, curr)
         return
-    if ran < m[0, G_MIN_GRAN]:
+    if ran < m[0, sim.MIN_GRANULARITY]:
         return
-    if m[curr, SE_VRUNTIME] - m[m[q, Q_LEFT], SE_VRUNTIME] > ideal:
-        resched(m, m[q, Q_CPU])
+    if m[curr, entity.VRUNTIME] - m[m[q, cfs_rq.LEFTMOST], entity.VRUNTIME] > ideal:
+        resched(m, m[q, cfs_rq.CPU])
 
 
 @apart(NOTHING)
@@ -198,42 +173,42 @@ def task_tick(m, p):
     """task_tick_fair(), entity_tick()."""
     se = p
     while se >= 0:
-        q = m[se, SE_Q]
+        q = m[se, entity.CFS_RQ]
         update_curr(m, q)
         update_entity_load_avg(m, se, True)
         update_blocked_load(m, q, True)
         update_cfs_shares(m, q)
-        if m[q, Q_NR] > 1:
+        if m[q, cfs_rq.NR_RUNNING] > 1:
             check_preempt_tick(m, q, se)
-        se = m[se, SE_PARENT]
-    log_load(m, m[m[p, SE_Q], Q_CPU])
+        se = m[se, entity.PARENT]
+    log_load(m, m[m[p, entity.CFS_RQ], cfs_rq.CPU])
 
 
 @apart(NOTHING)
 def check_preempt(m, cpu, p):
     """check_preempt_curr(), check_preempt_wakeup(): may the woken task ``p`` push the running one out?"""
-    curr = m[cpu, R_CURR]
+    curr = m[cpu, rq.CURR]
     if curr < 0:
         resched(m, cpu)
         return
-    if curr == p or m[cpu, R_NEED] != 0:
+    if curr == p or m[cpu, rq.NEED_RESCHED] != 0:
         return
-    scale = m[m[curr, SE_Q], Q_NR] >= NR_LATENCY
+    scale = m[m[curr, entity.CFS_RQ], cfs_rq.NR_RUNNING] >= NR_LATENCY
     se = curr
     pse = p
-    if m[se, SE_PARENT] >= 0 and m[pse, SE_PARENT] < 0:
-        se = m[se, SE_PARENT]
-    elif m[pse, SE_PARENT] >= 0 and m[se, SE_PARENT] < 0:
-        pse = m[pse, SE_PARENT]
-    while m[se, SE_Q] != m[pse, SE_Q]:
-        se = m[se, SE_PARENT]
-        pse = m[pse, SE_PARENT]
-    update_curr(m, m[se, SE_Q])
+    if m[se, entity.PARENT] >= 0 and m[pse, entity.PARENT] < 0:
+        se = m[se, entity.PARENT]
+    elif m[pse, entity.PARENT] >= 0 and m[se, entity.PARENT] < 0:
+        pse = m[pse, entity.PARENT]
+    while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
+        se = m[se, entity.PARENT]
+        pse = m[pse, entity.PARENT]
+    update_curr(m, m[se, entity.CFS_RQ])
     if wakeup_preempt_entity(m, se, pse) != 1:
         return
-    set_buddy(m, pse, Q_NEXT)
+    set_buddy(m, pse, cfs_rq.NEXT)
     resched(m, cpu)
     if (
-        scale and m[se, SE_ON_RQ] != 0 and m[se, SE_MYQ] < 0
+        scale and m[se, entity.ON_RQ] != 0 and m[se, entity.MY_Q] < 0
     ):  # a task that just went to sleep is no last buddy
-        set_buddy(m, se, Q_LAST)
+        set_buddy(m, se, cfs_rq.LAST)

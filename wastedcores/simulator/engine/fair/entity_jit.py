@@ -18,205 +18,169 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     update_curr,
     update_min_vruntime,
 )
+from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task, task_group
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
-from wastedcores.simulator.engine.world.state import (
-    G_NOW,
-    G_OVERLOAD,
-    Q_CPU,
-    Q_CURR,
-    Q_H_NR,
-    Q_LAST,
-    Q_LEFT,
-    Q_MIN_V,
-    Q_NEXT,
-    Q_NR,
-    Q_ON_LIST,
-    Q_RIGHT,
-    Q_SE,
-    Q_SKIP,
-    Q_TG,
-    Q_TG_CONTRIB,
-    Q_WEIGHT,
-    R_CLOCK,
-    R_LOADW,
-    R_NR,
-    R_THEAD,
-    R_TTAIL,
-    SE_INV,
-    SE_MYQ,
-    SE_NEXT,
-    SE_ON_RQ,
-    SE_PARENT,
-    SE_PREV,
-    SE_Q,
-    SE_VRUNTIME,
-    SE_WEIGHT,
-    T_CNEXT,
-    T_CPREV,
-    TG_LOAD,
-    TG_SHARES,
-)
 
 
 @inner
 def insert(m, q, se):
     """__enqueue_entity()."""
-    v = m[se, SE_VRUNTIME]
-    after = m[q, Q_RIGHT]
-    while after >= 0 and m[after, SE_VRUNTIME] > v:
-        after = m[after, SE_PREV]
+    v = m[se, entity.VRUNTIME]
+    after = m[q, cfs_rq.RIGHTMOST]
+    while after >= 0 and m[after, entity.VRUNTIME] > v:
+        after = m[after, entity.PREV]
     if after < 0:
-        following = m[q, Q_LEFT]
-        m[q, Q_LEFT] = se
+        following = m[q, cfs_rq.LEFTMOST]
+        m[q, cfs_rq.LEFTMOST] = se
     else:
-        following = m[after, SE_NEXT]
-        m[after, SE_NEXT] = se
-    m[se, SE_PREV] = after
-    m[se, SE_NEXT] = following
+        following = m[after, entity.NEXT]
+        m[after, entity.NEXT] = se
+    m[se, entity.PREV] = after
+    m[se, entity.NEXT] = following
     if following < 0:
-        m[q, Q_RIGHT] = se
+        m[q, cfs_rq.RIGHTMOST] = se
     else:
-        m[following, SE_PREV] = se
+        m[following, entity.PREV] = se
 
 
 @inner
 def remove(m, q, se):
     """__dequeue_entity()."""
-    before = m[se, SE_PREV]
-    after = m[se, SE_NEXT]
+    before = m[se, entity.PREV]
+    after = m[se, entity.NEXT]
     if before < 0:
-        m[q, Q_LEFT] = after
+        m[q, cfs_rq.LEFTMOST] = after
     else:
-        m[before, SE_NEXT] = after
+        m[before, entity.NEXT] = after
     if after < 0:
-        m[q, Q_RIGHT] = before
+        m[q, cfs_rq.RIGHTMOST] = before
     else:
-        m[after, SE_PREV] = before
+        m[after, entity.PREV] = before
 
 
 @inner
 def account_enqueue(m, q, se):
     """account_entity_enqueue(): tasks go to the head of rq->cfs_tasks."""
-    m[q, Q_WEIGHT] += m[se, SE_WEIGHT]
-    m[q, Q_NR] += 1
-    cpu = m[q, Q_CPU]
-    if m[se, SE_PARENT] < 0:
-        m[cpu, R_LOADW] += m[se, SE_WEIGHT]
-    if m[se, SE_MYQ] < 0:
-        head = m[cpu, R_THEAD]
-        m[se, T_CPREV] = -1
-        m[se, T_CNEXT] = head
+    m[q, cfs_rq.LOAD_WEIGHT] += m[se, entity.WEIGHT]
+    m[q, cfs_rq.NR_RUNNING] += 1
+    cpu = m[q, cfs_rq.CPU]
+    if m[se, entity.PARENT] < 0:
+        m[cpu, rq.LOAD_WEIGHT] += m[se, entity.WEIGHT]
+    if m[se, entity.MY_Q] < 0:
+        head = m[cpu, rq.CFS_TASKS]
+        m[se, task.CFS_TASKS_PREV] = -1
+        m[se, task.CFS_TASKS_NEXT] = head
         if head < 0:
-            m[cpu, R_TTAIL] = se
+            m[cpu, rq.CFS_TASKS_TAIL] = se
         else:
-            m[head, T_CPREV] = se
-        m[cpu, R_THEAD] = se
+            m[head, task.CFS_TASKS_PREV] = se
+        m[cpu, rq.CFS_TASKS] = se
 
 
 @inner
 def list_del_task(m, cpu, p):
     """Take a task out of rq->cfs_tasks."""
-    before = m[p, T_CPREV]
-    after = m[p, T_CNEXT]
+    before = m[p, task.CFS_TASKS_PREV]
+    after = m[p, task.CFS_TASKS_NEXT]
     if before < 0:
-        m[cpu, R_THEAD] = after
+        m[cpu, rq.CFS_TASKS] = after
     else:
-        m[before, T_CNEXT] = after
+        m[before, task.CFS_TASKS_NEXT] = after
     if after < 0:
-        m[cpu, R_TTAIL] = before
+        m[cpu, rq.CFS_TASKS_TAIL] = before
     else:
-        m[after, T_CPREV] = before
+        m[after, task.CFS_TASKS_PREV] = before
 
 
 @inner
 def list_move_tail(m, cpu, p):
     """list_move_tail() on rq->cfs_tasks."""
     list_del_task(m, cpu, p)
-    tail = m[cpu, R_TTAIL]
-    m[p, T_CNEXT] = -1
-    m[p, T_CPREV] = tail
+    tail = m[cpu, rq.CFS_TASKS_TAIL]
+    m[p, task.CFS_TASKS_NEXT] = -1
+    m[p, task.CFS_TASKS_PREV] = tail
     if tail < 0:
-        m[cpu, R_THEAD] = p
+        m[cpu, rq.CFS_TASKS] = p
     else:
-        m[tail, T_CNEXT] = p
-    m[cpu, R_TTAIL] = p
+        m[tail, task.CFS_TASKS_NEXT] = p
+    m[cpu, rq.CFS_TASKS_TAIL] = p
 
 
 @inner
 def account_dequeue(m, q, se):
     """account_entity_dequeue()."""
-    m[q, Q_WEIGHT] -= m[se, SE_WEIGHT]
-    m[q, Q_NR] -= 1
-    cpu = m[q, Q_CPU]
-    if m[se, SE_PARENT] < 0:
-        m[cpu, R_LOADW] -= m[se, SE_WEIGHT]
-    if m[se, SE_MYQ] < 0:
+    m[q, cfs_rq.LOAD_WEIGHT] -= m[se, entity.WEIGHT]
+    m[q, cfs_rq.NR_RUNNING] -= 1
+    cpu = m[q, cfs_rq.CPU]
+    if m[se, entity.PARENT] < 0:
+        m[cpu, rq.LOAD_WEIGHT] -= m[se, entity.WEIGHT]
+    if m[se, entity.MY_Q] < 0:
         list_del_task(m, cpu, se)
 
 
 @apart(NOTHING)
 def update_cfs_shares(m, q):
     """update_cfs_shares(), calc_cfs_shares(), reweight_entity()."""
-    se = m[q, Q_SE]
+    se = m[q, cfs_rq.ENTITY]
     if se < 0:
         return
-    tg = m[q, Q_TG]
-    total = m[tg, TG_LOAD] - m[q, Q_TG_CONTRIB] + m[q, Q_WEIGHT]
-    shares = m[tg, TG_SHARES] * m[q, Q_WEIGHT]
+    tg = m[q, cfs_rq.TASK_GROUP]
+    total = m[tg, task_group.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB] + m[q, cfs_rq.LOAD_WEIGHT]
+    shares = m[tg, task_group.SHARES] * m[q, cfs_rq.LOAD_WEIGHT]
     if total != 0:
         # C division; total can be negative for a moment
         shares = shares // total if total > 0 else -(shares // -total)
     shares = max(shares, 2)
-    shares = min(shares, m[tg, TG_SHARES])
-    up = m[se, SE_Q]
-    if m[se, SE_ON_RQ] != 0:
-        if m[up, Q_CURR] == se:
+    shares = min(shares, m[tg, task_group.SHARES])
+    up = m[se, entity.CFS_RQ]
+    if m[se, entity.ON_RQ] != 0:
+        if m[up, cfs_rq.CURR] == se:
             update_curr(m, up)
-        change = shares - m[se, SE_WEIGHT]
-        m[up, Q_WEIGHT] += change
-        if m[se, SE_PARENT] < 0:
-            m[m[up, Q_CPU], R_LOADW] += change
-    if shares != m[se, SE_WEIGHT]:
-        m[se, SE_WEIGHT] = shares
-        m[se, SE_INV] = inverse_weight(shares)
+        change = shares - m[se, entity.WEIGHT]
+        m[up, cfs_rq.LOAD_WEIGHT] += change
+        if m[se, entity.PARENT] < 0:
+            m[m[up, cfs_rq.CPU], rq.LOAD_WEIGHT] += change
+    if shares != m[se, entity.WEIGHT]:
+        m[se, entity.WEIGHT] = shares
+        m[se, entity.INV_WEIGHT] = inverse_weight(shares)
 
 
 @inner
 def enqueue_entity(m, se, wakeup, waking):
     """enqueue_entity()."""
-    q = m[se, SE_Q]
+    q = m[se, entity.CFS_RQ]
     if not wakeup or waking:
-        m[se, SE_VRUNTIME] += m[q, Q_MIN_V]
+        m[se, entity.VRUNTIME] += m[q, cfs_rq.MIN_VRUNTIME]
     update_curr(m, q)
     enqueue_load_avg(m, se, wakeup)
     account_enqueue(m, q, se)
     update_cfs_shares(m, q)
     if wakeup:
         place_entity(m, q, se, False)
-    if se != m[q, Q_CURR]:
+    if se != m[q, cfs_rq.CURR]:
         insert(m, q, se)
-    m[se, SE_ON_RQ] = 1
-    if m[q, Q_NR] == 1:
-        m[q, Q_ON_LIST] = 1
+    m[se, entity.ON_RQ] = 1
+    if m[q, cfs_rq.NR_RUNNING] == 1:
+        m[q, cfs_rq.ON_LIST] = 1
 
 
 @apart(NOTHING)
 def enqueue_task(m, p, wakeup, waking):
     """enqueue_task_fair(), add_nr_running()."""
     se = p
-    while se >= 0 and m[se, SE_ON_RQ] == 0:
+    while se >= 0 and m[se, entity.ON_RQ] == 0:
         enqueue_entity(m, se, wakeup, waking)
-        m[m[se, SE_Q], Q_H_NR] += 1
+        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] += 1
         wakeup = True
         waking = False
-        se = m[se, SE_PARENT]
+        se = m[se, entity.PARENT]
     while se >= 0:
-        m[m[se, SE_Q], Q_H_NR] += 1
-        update_cfs_shares(m, m[se, SE_Q])
+        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] += 1
+        update_cfs_shares(m, m[se, entity.CFS_RQ])
         update_entity_load_avg(m, se, True)
-        se = m[se, SE_PARENT]
-    cpu = m[m[p, SE_Q], Q_CPU]
-    m[cpu, R_CLOCK] = m[0, G_NOW]
+        se = m[se, entity.PARENT]
+    cpu = m[m[p, entity.CFS_RQ], cfs_rq.CPU]
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
     log_load(m, cpu)
     add_nr_running(m, cpu, 1)
 
@@ -224,44 +188,44 @@ def enqueue_task(m, p, wakeup, waking):
 @inner
 def add_nr_running(m, cpu, n):
     """add_nr_running(), sub_nr_running(); sets rd->overload when a CPU gets its second task."""
-    before = m[cpu, R_NR]
-    m[cpu, R_NR] = before + n
+    before = m[cpu, rq.NR_RUNNING]
+    m[cpu, rq.NR_RUNNING] = before + n
     if before < 2 and before + n >= 2:
-        m[0, G_OVERLOAD] = 1
+        m[0, sim.OVERLOAD] = 1
     log_nr(m, cpu)
 
 
 @inner
 def clear_buddies(m, se):
     """clear_buddies(): each mark is followed up while the levels carry it."""
-    for which in (Q_LAST, Q_NEXT, Q_SKIP):
+    for which in (cfs_rq.LAST, cfs_rq.NEXT, cfs_rq.SKIP):
         e = se
-        while e >= 0 and m[m[e, SE_Q], which] == e:
-            m[m[e, SE_Q], which] = -1
-            e = m[e, SE_PARENT]
+        while e >= 0 and m[m[e, entity.CFS_RQ], which] == e:
+            m[m[e, entity.CFS_RQ], which] = -1
+            e = m[e, entity.PARENT]
 
 
 @inner
 def set_buddy(m, se, which):
     """set_next_buddy(), set_last_buddy()."""
     while se >= 0:
-        m[m[se, SE_Q], which] = se
-        se = m[se, SE_PARENT]
+        m[m[se, entity.CFS_RQ], which] = se
+        se = m[se, entity.PARENT]
 
 
 @inner
 def dequeue_entity(m, se, sleep):
     """dequeue_entity()."""
-    q = m[se, SE_Q]
+    q = m[se, entity.CFS_RQ]
     update_curr(m, q)
     dequeue_load_avg(m, se, sleep)
     clear_buddies(m, se)
-    if se != m[q, Q_CURR]:
+    if se != m[q, cfs_rq.CURR]:
         remove(m, q, se)
-    m[se, SE_ON_RQ] = 0
+    m[se, entity.ON_RQ] = 0
     account_dequeue(m, q, se)
     if not sleep:
-        m[se, SE_VRUNTIME] -= m[q, Q_MIN_V]
+        m[se, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
     update_min_vruntime(m, q)
     update_cfs_shares(m, q)
 
@@ -272,21 +236,31 @@ def dequeue_task(m, p, sleep):
     task_sleep = sleep
     se = p
     while se >= 0:
-        q = m[se, SE_Q]
+        q = m[se, entity.CFS_RQ]
         dequeue_entity(m, se, sleep)
-        m[q, Q_H_NR] -= 1
-        se = m[se, SE_PARENT]
-        if m[q, Q_WEIGHT] != 0:
+        m[q, cfs_rq.H_NR_RUNNING] -= 1
+        se = m[se, entity.PARENT]
+        if m[q, cfs_rq.LOAD_WEIGHT] != 0:
             if task_sleep and se >= 0:
-                set_buddy(m, se, Q_NEXT)
+                set_buddy(m, se, cfs_rq.NEXT)
             break
         sleep = True
     while se >= 0:
-        m[m[se, SE_Q], Q_H_NR] -= 1
-        update_cfs_shares(m, m[se, SE_Q])
+        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] -= 1
+        update_cfs_shares(m, m[se, entity.CFS_RQ])
         update_entity_load_avg(m, se, True)
-        se = m[se, SE_PARENT]
-    cpu = m[m[p, SE_Q], Q_CPU]
-    m[cpu, R_CLOCK] = m[0, G_NOW]
+        se = m[se, entity.PARENT]
+    cpu = m[m[p, entity.CFS_RQ], cfs_rq.CPU]
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
     log_load(m, cpu)
     add_nr_running(m, cpu, -1)
+
+
+@inner
+def set_task_rq(m, p, cpu):
+    """set_task_rq(): point the task at its group's queue on ``cpu``."""
+    m[p, task.CPU] = cpu
+    tg = m[p, task.GROUP]
+    n = m[0, sim.CPUS]
+    m[p, entity.CFS_RQ] = m[0, sim.CFS_RQ0] + tg * n + cpu
+    m[p, entity.PARENT] = m[0, sim.ENTITY0] + tg * n + cpu if tg > 0 else -1

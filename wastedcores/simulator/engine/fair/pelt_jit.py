@@ -6,33 +6,7 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
-from wastedcores.simulator.engine.world.state import (
-    G_NOW,
-    Q_BLOAD,
-    Q_CURR,
-    Q_DECAYS,
-    Q_LAST_DECAY,
-    Q_REMOVED,
-    Q_RLOAD,
-    Q_TG,
-    Q_TG_CONTRIB,
-    Q_TG_RUNNABLE,
-    Q_ULOAD,
-    SE_DECAY_COUNT,
-    SE_LAST_UPDATE,
-    SE_LOAD,
-    SE_MYQ,
-    SE_ON_RQ,
-    SE_PERIOD,
-    SE_Q,
-    SE_RUNNABLE_SUM,
-    SE_RUNNING_SUM,
-    SE_UTIL,
-    SE_WEIGHT,
-    TG_LOAD,
-    TG_RUNNABLE,
-    TG_SHARES,
-)
+from wastedcores.simulator.engine.world import cfs_rq, entity, sim, task_group
 
 LOAD_AVG_MAX = 47742
 LOAD_AVG_MAX_N = 345
@@ -90,16 +64,16 @@ def contrib_of(n):
 @inner
 def update_runnable_avg(m, se, runnable, running):
     """__update_entity_runnable_avg(): whether a period boundary was crossed."""
-    now = m[0, G_NOW]
-    delta = now - m[se, SE_LAST_UPDATE]
+    now = m[0, sim.NOW]
+    delta = now - m[se, entity.LAST_RUNNABLE_UPDATE]
     if delta < 0:
-        m[se, SE_LAST_UPDATE] = now
+        m[se, entity.LAST_RUNNABLE_UPDATE] = now
         return False
     delta >>= 10
     if delta == 0:
         return False
-    m[se, SE_LAST_UPDATE] = now
-    dw = m[se, SE_PERIOD] & 1023
+    m[se, entity.LAST_RUNNABLE_UPDATE] = now
+    dw = m[se, entity.AVG_PERIOD] & 1023
     decayed = False
     if delta + dw >= 1024:
         decayed = True
@@ -108,143 +82,155 @@ def update_runnable_avg(m, se, runnable, running):
         n = delta >> 10
         delta &= 1023
         c = contrib_of(n)
-        m[se, SE_PERIOD] = decay_load(m[se, SE_PERIOD] + dw, n + 1) + c
+        m[se, entity.AVG_PERIOD] = decay_load(m[se, entity.AVG_PERIOD] + dw, n + 1) + c
         add = dw if runnable else 0
-        m[se, SE_RUNNABLE_SUM] = decay_load(m[se, SE_RUNNABLE_SUM] + add, n + 1)
+        m[se, entity.RUNNABLE_AVG_SUM] = decay_load(m[se, entity.RUNNABLE_AVG_SUM] + add, n + 1)
         add = dw if running else 0
-        m[se, SE_RUNNING_SUM] = decay_load(m[se, SE_RUNNING_SUM] + add, n + 1)
+        m[se, entity.RUNNING_AVG_SUM] = decay_load(m[se, entity.RUNNING_AVG_SUM] + add, n + 1)
         if runnable:
-            m[se, SE_RUNNABLE_SUM] += c
+            m[se, entity.RUNNABLE_AVG_SUM] += c
         if running:
-            m[se, SE_RUNNING_SUM] += c
-    m[se, SE_PERIOD] += delta
+            m[se, entity.RUNNING_AVG_SUM] += c
+    m[se, entity.AVG_PERIOD] += delta
     if runnable:
-        m[se, SE_RUNNABLE_SUM] += delta
+        m[se, entity.RUNNABLE_AVG_SUM] += delta
     if running:
-        m[se, SE_RUNNING_SUM] += delta
+        m[se, entity.RUNNING_AVG_SUM] += delta
     return decayed
 
 
 @inner
 def update_tg_runnable(m, runnable_sum, period, q):
     """__update_tg_runnable_avg()."""
-    contrib = (runnable_sum << 10) // (period + 1) - m[q, Q_TG_RUNNABLE]
-    if abs(contrib) > m[q, Q_TG_RUNNABLE] // 64:
-        m[m[q, Q_TG], TG_RUNNABLE] += contrib
-        m[q, Q_TG_RUNNABLE] += contrib
+    contrib = (runnable_sum << 10) // (period + 1) - m[q, cfs_rq.TG_RUNNABLE_CONTRIB]
+    if abs(contrib) > m[q, cfs_rq.TG_RUNNABLE_CONTRIB] // 64:
+        m[m[q, cfs_rq.TASK_GROUP], task_group.RUNNABLE_AVG] += contrib
+        m[q, cfs_rq.TG_RUNNABLE_CONTRIB] += contrib
 
 
 @inner
 def update_task_contrib(m, se):
     """__update_task_entity_contrib() and its utilization twin."""
-    m[se, SE_LOAD] = m[se, SE_RUNNABLE_SUM] * m[se, SE_WEIGHT] // (m[se, SE_PERIOD] + 1)
-    m[se, SE_UTIL] = m[se, SE_RUNNING_SUM] * 1024 // (m[se, SE_PERIOD] + 1)
+    m[se, entity.LOAD_AVG_CONTRIB] = (
+        m[se, entity.RUNNABLE_AVG_SUM] * m[se, entity.WEIGHT] // (m[se, entity.AVG_PERIOD] + 1)
+    )
+    m[se, entity.UTILIZATION_AVG_CONTRIB] = (
+        m[se, entity.RUNNING_AVG_SUM] * 1024 // (m[se, entity.AVG_PERIOD] + 1)
+    )
 
 
 @inner
 def update_group_contrib(m, se, q):
     """__update_group_entity_contrib() and its utilization twin, of group entity ``se`` with queue ``q``."""
-    tg = m[q, Q_TG]
-    load = m[q, Q_TG_CONTRIB] * m[tg, TG_SHARES] // (m[tg, TG_LOAD] + 1)
-    if m[tg, TG_RUNNABLE] < 1024:
-        load = (load * m[tg, TG_RUNNABLE]) >> 10
-    m[se, SE_LOAD] = load
-    m[se, SE_UTIL] = m[q, Q_ULOAD]
+    tg = m[q, cfs_rq.TASK_GROUP]
+    load = (
+        m[q, cfs_rq.TG_LOAD_CONTRIB] * m[tg, task_group.SHARES] // (m[tg, task_group.LOAD_AVG] + 1)
+    )
+    if m[tg, task_group.RUNNABLE_AVG] < 1024:
+        load = (load * m[tg, task_group.RUNNABLE_AVG]) >> 10
+    m[se, entity.LOAD_AVG_CONTRIB] = load
+    m[se, entity.UTILIZATION_AVG_CONTRIB] = m[q, cfs_rq.UTILIZATION_LOAD_AVG]
 
 
 @inner
 def subtract_blocked(m, q, load):
     """subtract_blocked_load_contrib()."""
-    blocked = m[q, Q_BLOAD] - load
-    m[q, Q_BLOAD] = blocked if blocked > 0 else 0
+    blocked = m[q, cfs_rq.BLOCKED_LOAD_AVG] - load
+    m[q, cfs_rq.BLOCKED_LOAD_AVG] = blocked if blocked > 0 else 0
 
 
 @apart(NOTHING)
 def update_entity_load_avg(m, se, update_queue):
     """update_entity_load_avg()."""
-    q = m[se, SE_Q]
-    on_rq = m[se, SE_ON_RQ] != 0
-    if not update_runnable_avg(m, se, on_rq, m[q, Q_CURR] == se):
+    q = m[se, entity.CFS_RQ]
+    on_rq = m[se, entity.ON_RQ] != 0
+    if not update_runnable_avg(m, se, on_rq, m[q, cfs_rq.CURR] == se):
         return
-    load = m[se, SE_LOAD]
-    util = m[se, SE_UTIL]
-    mine = m[se, SE_MYQ]
+    load = m[se, entity.LOAD_AVG_CONTRIB]
+    util = m[se, entity.UTILIZATION_AVG_CONTRIB]
+    mine = m[se, entity.MY_Q]
     if mine < 0:
         update_task_contrib(m, se)
     else:
-        update_tg_runnable(m, m[se, SE_RUNNABLE_SUM], m[se, SE_PERIOD], mine)
+        update_tg_runnable(m, m[se, entity.RUNNABLE_AVG_SUM], m[se, entity.AVG_PERIOD], mine)
         update_group_contrib(m, se, mine)
     if not update_queue:
         return
     if on_rq:
-        m[q, Q_RLOAD] += m[se, SE_LOAD] - load
-        m[q, Q_ULOAD] += m[se, SE_UTIL] - util
+        m[q, cfs_rq.RUNNABLE_LOAD_AVG] += m[se, entity.LOAD_AVG_CONTRIB] - load
+        m[q, cfs_rq.UTILIZATION_LOAD_AVG] += m[se, entity.UTILIZATION_AVG_CONTRIB] - util
     else:
-        subtract_blocked(m, q, load - m[se, SE_LOAD])
+        subtract_blocked(m, q, load - m[se, entity.LOAD_AVG_CONTRIB])
 
 
 @apart(NOTHING)
 def update_blocked_load(m, q, force):
     """update_cfs_rq_blocked_load() and __update_cfs_rq_tg_load_contrib()."""
-    now = m[0, G_NOW] >> 20
-    decays = now - m[q, Q_LAST_DECAY]
+    now = m[0, sim.NOW] >> 20
+    decays = now - m[q, cfs_rq.LAST_DECAY]
     if decays == 0 and not force:
         return
-    if m[q, Q_REMOVED] != 0:
-        removed = m[q, Q_REMOVED]
-        m[q, Q_REMOVED] = 0
+    if m[q, cfs_rq.REMOVED_LOAD] != 0:
+        removed = m[q, cfs_rq.REMOVED_LOAD]
+        m[q, cfs_rq.REMOVED_LOAD] = 0
         subtract_blocked(m, q, removed)
     if decays != 0:
-        m[q, Q_BLOAD] = decay_load(m[q, Q_BLOAD], decays)
-        m[q, Q_DECAYS] += decays
-        m[q, Q_LAST_DECAY] = now
-    contrib = m[q, Q_RLOAD] + m[q, Q_BLOAD] - m[q, Q_TG_CONTRIB]
-    if contrib != 0 and (force or abs(contrib) > m[q, Q_TG_CONTRIB] // 8):
-        m[m[q, Q_TG], TG_LOAD] += contrib
-        m[q, Q_TG_CONTRIB] += contrib
+        m[q, cfs_rq.BLOCKED_LOAD_AVG] = decay_load(m[q, cfs_rq.BLOCKED_LOAD_AVG], decays)
+        m[q, cfs_rq.DECAY_COUNTER] += decays
+        m[q, cfs_rq.LAST_DECAY] = now
+    contrib = (
+        m[q, cfs_rq.RUNNABLE_LOAD_AVG]
+        + m[q, cfs_rq.BLOCKED_LOAD_AVG]
+        - m[q, cfs_rq.TG_LOAD_CONTRIB]
+    )
+    if contrib != 0 and (force or abs(contrib) > m[q, cfs_rq.TG_LOAD_CONTRIB] // 8):
+        m[m[q, cfs_rq.TASK_GROUP], task_group.LOAD_AVG] += contrib
+        m[q, cfs_rq.TG_LOAD_CONTRIB] += contrib
 
 
 @inner
 def synchronize_decay(m, se):
     """__synchronize_entity_decay(): the decays missed while asleep."""
-    decays = m[m[se, SE_Q], Q_DECAYS] - m[se, SE_DECAY_COUNT]
-    m[se, SE_DECAY_COUNT] = 0
+    decays = m[m[se, entity.CFS_RQ], cfs_rq.DECAY_COUNTER] - m[se, entity.DECAY_COUNT]
+    m[se, entity.DECAY_COUNT] = 0
     if decays != 0:
-        m[se, SE_LOAD] = decay_load(m[se, SE_LOAD], decays)
-        m[se, SE_UTIL] = decay_load(m[se, SE_UTIL], decays)
+        m[se, entity.LOAD_AVG_CONTRIB] = decay_load(m[se, entity.LOAD_AVG_CONTRIB], decays)
+        m[se, entity.UTILIZATION_AVG_CONTRIB] = decay_load(
+            m[se, entity.UTILIZATION_AVG_CONTRIB], decays
+        )
     return decays
 
 
 @inner
 def enqueue_load_avg(m, se, wakeup):
     """enqueue_entity_load_avg()."""
-    q = m[se, SE_Q]
-    if m[se, SE_DECAY_COUNT] <= 0:
+    q = m[se, entity.CFS_RQ]
+    if m[se, entity.DECAY_COUNT] <= 0:
         # a migrated or new entity: what it slept elsewhere counts as not runnable
-        m[se, SE_LAST_UPDATE] = m[0, G_NOW]
-        if m[se, SE_DECAY_COUNT] != 0:
-            m[se, SE_LAST_UPDATE] -= (-m[se, SE_DECAY_COUNT]) << 20
+        m[se, entity.LAST_RUNNABLE_UPDATE] = m[0, sim.NOW]
+        if m[se, entity.DECAY_COUNT] != 0:
+            m[se, entity.LAST_RUNNABLE_UPDATE] -= (-m[se, entity.DECAY_COUNT]) << 20
             update_entity_load_avg(m, se, False)
-            m[se, SE_DECAY_COUNT] = 0
+            m[se, entity.DECAY_COUNT] = 0
         wakeup = False
     else:
         synchronize_decay(m, se)
     if wakeup:
-        subtract_blocked(m, q, m[se, SE_LOAD])
+        subtract_blocked(m, q, m[se, entity.LOAD_AVG_CONTRIB])
         update_entity_load_avg(m, se, False)
-    m[q, Q_RLOAD] += m[se, SE_LOAD]
-    m[q, Q_ULOAD] += m[se, SE_UTIL]
+    m[q, cfs_rq.RUNNABLE_LOAD_AVG] += m[se, entity.LOAD_AVG_CONTRIB]
+    m[q, cfs_rq.UTILIZATION_LOAD_AVG] += m[se, entity.UTILIZATION_AVG_CONTRIB]
     update_blocked_load(m, q, not wakeup)
 
 
 @inner
 def dequeue_load_avg(m, se, sleep):
     """dequeue_entity_load_avg()."""
-    q = m[se, SE_Q]
+    q = m[se, entity.CFS_RQ]
     update_entity_load_avg(m, se, True)
     update_blocked_load(m, q, not sleep)
-    m[q, Q_RLOAD] -= m[se, SE_LOAD]
-    m[q, Q_ULOAD] -= m[se, SE_UTIL]
+    m[q, cfs_rq.RUNNABLE_LOAD_AVG] -= m[se, entity.LOAD_AVG_CONTRIB]
+    m[q, cfs_rq.UTILIZATION_LOAD_AVG] -= m[se, entity.UTILIZATION_AVG_CONTRIB]
     if sleep:
-        m[q, Q_BLOAD] += m[se, SE_LOAD]
-        m[se, SE_DECAY_COUNT] = m[q, Q_DECAYS]
+        m[q, cfs_rq.BLOCKED_LOAD_AVG] += m[se, entity.LOAD_AVG_CONTRIB]
+        m[se, entity.DECAY_COUNT] = m[q, cfs_rq.DECAY_COUNTER]

@@ -10,27 +10,7 @@ import numpy as np
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
-from wastedcores.simulator.engine.world.state import (
-    G_LATENCY,
-    G_MIN_GRAN,
-    G_NOW,
-    Q_CURR,
-    Q_LEFT,
-    Q_MIN_V,
-    Q_NR,
-    Q_WEIGHT,
-    SE_EXEC_START,
-    SE_INV,
-    SE_ON_RQ,
-    SE_PARENT,
-    SE_PERIOD,
-    SE_Q,
-    SE_RUNNABLE_SUM,
-    SE_RUNNING_SUM,
-    SE_SUM_EXEC,
-    SE_VRUNTIME,
-    SE_WEIGHT,
-)
+from wastedcores.simulator.engine.world import cfs_rq, entity, sim
 
 NR_LATENCY = 8
 MAX32 = (1 << 32) - 1
@@ -70,76 +50,76 @@ def calc_delta(delta, weight, inv):
 @inner
 def calc_delta_fair(m, delta, se):
     """Real to virtual time."""
-    if m[se, SE_WEIGHT] == 1024:
+    if m[se, entity.WEIGHT] == 1024:
         return delta
-    return calc_delta(delta, 1024, m[se, SE_INV])
+    return calc_delta(delta, 1024, m[se, entity.INV_WEIGHT])
 
 
 @inner
 def update_min_vruntime(m, q):
     """update_min_vruntime(), v4.1: does not ask whether curr is queued."""
-    v = m[q, Q_MIN_V]
-    curr = m[q, Q_CURR]
-    left = m[q, Q_LEFT]
+    v = m[q, cfs_rq.MIN_VRUNTIME]
+    curr = m[q, cfs_rq.CURR]
+    left = m[q, cfs_rq.LEFTMOST]
     if curr >= 0:
-        v = m[curr, SE_VRUNTIME]
-        if left >= 0 and m[left, SE_VRUNTIME] < v:
-            v = m[left, SE_VRUNTIME]
+        v = m[curr, entity.VRUNTIME]
+        if left >= 0 and m[left, entity.VRUNTIME] < v:
+            v = m[left, entity.VRUNTIME]
     elif left >= 0:
-        v = m[left, SE_VRUNTIME]
-    m[q, Q_MIN_V] = max(m[q, Q_MIN_V], v)
+        v = m[left, entity.VRUNTIME]
+    m[q, cfs_rq.MIN_VRUNTIME] = max(m[q, cfs_rq.MIN_VRUNTIME], v)
 
 
 @apart(NOTHING)
 def update_curr(m, q):
     """update_curr()."""
-    curr = m[q, Q_CURR]
+    curr = m[q, cfs_rq.CURR]
     if curr < 0:
         return
-    now = m[0, G_NOW]
-    delta = now - m[curr, SE_EXEC_START]
+    now = m[0, sim.NOW]
+    delta = now - m[curr, entity.EXEC_START]
     if delta <= 0:
         return
-    m[curr, SE_EXEC_START] = now
-    m[curr, SE_SUM_EXEC] += delta
-    m[curr, SE_VRUNTIME] += calc_delta_fair(m, delta, curr)
+    m[curr, entity.EXEC_START] = now
+    m[curr, entity.SUM_EXEC_RUNTIME] += delta
+    m[curr, entity.VRUNTIME] += calc_delta_fair(m, delta, curr)
     update_min_vruntime(m, q)
 
 
 @apart(VALUE)
 def sched_slice(m, q, se):
     """sched_slice(): the period counts the leaf queue's entities only."""
-    nr = m[q, Q_NR]
-    if m[se, SE_ON_RQ] == 0:
+    nr = m[q, cfs_rq.NR_RUNNING]
+    if m[se, entity.ON_RQ] == 0:
         nr += 1
-    s = m[0, G_LATENCY]
+    s = m[0, sim.SCHED_LATENCY]
     if nr > NR_LATENCY:
-        s = nr * m[0, G_MIN_GRAN]
+        s = nr * m[0, sim.MIN_GRANULARITY]
     while se >= 0:
-        weight = m[m[se, SE_Q], Q_WEIGHT]
-        if m[se, SE_ON_RQ] == 0:
-            weight += m[se, SE_WEIGHT]
-        s = calc_delta(s, m[se, SE_WEIGHT], inverse_weight(weight))
-        se = m[se, SE_PARENT]
+        weight = m[m[se, entity.CFS_RQ], cfs_rq.LOAD_WEIGHT]
+        if m[se, entity.ON_RQ] == 0:
+            weight += m[se, entity.WEIGHT]
+        s = calc_delta(s, m[se, entity.WEIGHT], inverse_weight(weight))
+        se = m[se, entity.PARENT]
     return s
 
 
 @inner
 def place_entity(m, q, se, initial):
     """place_entity(): START_DEBIT and GENTLE_FAIR_SLEEPERS on."""
-    v = m[q, Q_MIN_V]
+    v = m[q, cfs_rq.MIN_VRUNTIME]
     if initial:
         v += calc_delta_fair(m, sched_slice(m, q, se), se)
     else:
-        v -= m[0, G_LATENCY] >> 1
-    m[se, SE_VRUNTIME] = max(m[se, SE_VRUNTIME], v)
+        v -= m[0, sim.SCHED_LATENCY] >> 1
+    m[se, entity.VRUNTIME] = max(m[se, entity.VRUNTIME], v)
 
 
 @inner
 def init_task_runnable_average(m, p):
     """init_task_runnable_average(): a new task counts as fully loaded at once."""
-    s = sched_slice(m, m[p, SE_Q], p) >> 10
-    m[p, SE_RUNNABLE_SUM] = s
-    m[p, SE_RUNNING_SUM] = s
-    m[p, SE_PERIOD] = s
+    s = sched_slice(m, m[p, entity.CFS_RQ], p) >> 10
+    m[p, entity.RUNNABLE_AVG_SUM] = s
+    m[p, entity.RUNNING_AVG_SUM] = s
+    m[p, entity.AVG_PERIOD] = s
     update_task_contrib(m, p)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world.state import T_RNG
+from wastedcores.simulator.engine.world import task
 
 
 @inner
@@ -32,8 +32,8 @@ def stream(seed, number):
 @inner
 def draw(m, p):
     """Next number of the task's stream, uint64."""
-    state = np.uint64(m[p, T_RNG]) + np.uint64(0x9E3779B97F4A7C15)
-    m[p, T_RNG] = np.int64(state)
+    state = np.uint64(m[p, task.RNG]) + np.uint64(0x9E3779B97F4A7C15)
+    m[p, task.RNG] = np.int64(state)
     return mix(state)
 
 

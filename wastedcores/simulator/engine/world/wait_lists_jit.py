@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world.state import T_WNEXT, Y_HEAD, Y_TAIL
+from wastedcores.simulator.engine.world import task, wait
 
 
 @inner
 def append(m, y, p):
     """Last in the line of wait object ``y``."""
-    m[p, T_WNEXT] = -1
-    if m[y, Y_HEAD] < 0:
-        m[y, Y_HEAD] = p
+    m[p, task.WAIT_NEXT] = -1
+    if m[y, wait.HEAD] < 0:
+        m[y, wait.HEAD] = p
     else:
-        m[m[y, Y_TAIL], T_WNEXT] = p
-    m[y, Y_TAIL] = p
+        m[m[y, wait.TAIL], task.WAIT_NEXT] = p
+    m[y, wait.TAIL] = p
 
 
 @inner
 def unlink(m, y, p, before):
     """Take ``p``, whose predecessor is ``before`` (-1), out of the line."""
     if before < 0:
-        m[y, Y_HEAD] = m[p, T_WNEXT]
+        m[y, wait.HEAD] = m[p, task.WAIT_NEXT]
     else:
-        m[before, T_WNEXT] = m[p, T_WNEXT]
-    if m[y, Y_TAIL] == p:
-        m[y, Y_TAIL] = before
+        m[before, task.WAIT_NEXT] = m[p, task.WAIT_NEXT]
+    if m[y, wait.TAIL] == p:
+        m[y, wait.TAIL] = before
 
 
 @inner
 def leave(m, y, p):
     """Take ``p`` out of the line, wherever it stands."""
     before = -1
-    other = m[y, Y_HEAD]
+    other = m[y, wait.HEAD]
     while other != p:
         before = other
-        other = m[other, T_WNEXT]
+        other = m[other, task.WAIT_NEXT]
     unlink(m, y, p, before)

@@ -1,0 +1,130 @@
+"""The scheduling domains as rows of the world's table, and the CPU sets and lists of CPUs that they refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wastedcores.simulator.engine.world import domain, group_capacity, sched_group, sim
+from wastedcores.simulator.engine.world.cpuset import bits_of
+
+if TYPE_CHECKING:
+    from wastedcores.topology.domains import DomainArrays
+
+#: column -> attribute of DomainArrays
+_COLUMNS = {
+    domain.MIN_INTERVAL: "min_interval",
+    domain.MAX_INTERVAL: "max_interval",
+    domain.BUSY_FACTOR: "busy_factor",
+    domain.IMBALANCE_PCT: "imbalance_pct",
+    domain.CACHE_NICE_TRIES: "cache_nice_tries",
+    domain.BUSY_IDX: "busy_idx",
+    domain.IDLE_IDX: "idle_idx",
+    domain.NEWIDLE_IDX: "newidle_idx",
+    domain.WAKE_IDX: "wake_idx",
+    domain.FORKEXEC_IDX: "forkexec_idx",
+    domain.FLAGS: "domain_flags",
+    domain.SPAN_WEIGHT: "domain_weight",
+    domain.INDEX: "domain_index",
+    domain.LEVEL: "domain_index",
+}
+
+
+class CpuSets:
+    """The CPU sets of a world, equal ones once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[frozenset[int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, cpus: Iterable[int]) -> int:
+        """Return the number of a set, which is its row less ``sim.CPUSET0``."""
+        return self._numbers.setdefault(frozenset(int(c) for c in cpus), len(self._numbers))
+
+    def write(self, m: np.ndarray) -> None:
+        """Write all sets into the world ``m``."""
+        for cpus, number in self._numbers.items():
+            m[m[0, sim.CPUSET0] + number] = bits_of(cpus)
+
+
+class Tree:
+    """The domains of all CPUs at boot or after one hotplug step.
+
+    Parameters
+    ----------
+    arrays
+        ``Domains.to_arrays()``.
+    cpusets, lists
+        Where the sets and the lists of CPUs of the domains are collected.
+    """
+
+    def __init__(self, arrays: DomainArrays, cpusets: CpuSets, lists: list[int]) -> None:
+        self.arrays = a = arrays
+        self.sets = [a.set_cpus[a.set_ptr[i] : a.set_ptr[i + 1]] for i in range(len(a.set_ptr) - 1)]
+        places = []
+        for cpus in self.sets:
+            places.append((len(lists), len(cpus), cpusets.number(cpus)))
+            lists.extend(cpus.tolist())
+        #: per set: its place in the lists, its length, its number
+        self.places = np.array(places, dtype=np.int64).reshape(-1, 3)
+        _, self._first_of_capacity = np.unique(a.group_sgc, return_index=True)
+        self.domains = len(a.domain_cpu)
+        self.groups = len(a.ring_group)
+        self.capacities = len(self._first_of_capacity)
+
+    def write(self, m: np.ndarray, sd0: int, group0: int, capacity0: int) -> list[int]:
+        """Write the domains, groups and capacities into the world.
+
+        Parameters
+        ----------
+        m
+            The world, int64 (rows, WIDTH).
+        sd0, group0, capacity0
+            The rows of this tree's first domain, group and capacity.
+
+        Returns
+        -------
+        list of int
+            Per CPU the row of its first domain, the number of its domains and the id of its last-level cache.
+        """
+        a = self.arrays
+        capacities = m[capacity0 : capacity0 + self.capacities]
+        capacities[:, group_capacity.CAPACITY] = 1024 * a.group_weight[self._first_of_capacity]
+        ring = a.ring_group
+        start, length, number = self.places[a.group_span[ring]].T
+        balance_start, balance_length, _ = self.places[a.group_mask[ring]].T
+        groups = m[group0 : group0 + self.groups]
+        groups[:, sched_group.CPUS] = start
+        groups[:, sched_group.GROUP_WEIGHT] = length
+        groups[:, sched_group.SPAN] = m[0, sim.CPUSET0] + number
+        groups[:, sched_group.SGC] = capacity0 + a.group_sgc[ring]
+        groups[:, sched_group.BALANCE_CPU] = a.group_balance_cpu[ring]
+        groups[:, sched_group.BALANCE_CPUS] = balance_start
+        groups[:, sched_group.NR_BALANCE_CPUS] = balance_length
+        rows = np.arange(self.domains)
+        domains = m[sd0 : sd0 + self.domains]
+        for column, name in _COLUMNS.items():
+            domains[:, column] = getattr(a, name)
+        domains[:, domain.SPAN] = m[0, sim.CPUSET0] + self.places[a.domain_span, 2]
+        domains[:, domain.GROUPS] = group0 + a.ring_ptr[a.domain_ring]
+        domains[:, domain.NR_GROUPS] = np.diff(a.ring_ptr)[a.domain_ring]
+        # the domains of a CPU follow each other, the innermost first
+        innermost = np.isin(rows, a.cpu_ptr[:-1])
+        outermost = np.isin(rows + 1, a.cpu_ptr[1:])
+        domains[:, domain.CHILD] = np.where(innermost, -1, sd0 + rows - 1)
+        domains[:, domain.PARENT] = np.where(outermost, -1, sd0 + rows + 1)
+        return self._per_cpu(sd0)
+
+    def _per_cpu(self, sd0: int) -> list[int]:
+        a = self.arrays
+        out: list[int] = []
+        for cpu in range(len(a.cpu_ptr) - 1):
+            first, last = int(a.cpu_ptr[cpu]), int(a.cpu_ptr[cpu + 1])
+            llc = int(a.sd_llc[cpu])
+            llc_id = int(self.sets[a.domain_span[llc]][0]) if llc >= 0 else cpu
+            out += [sd0 + first, last - first, llc_id]
+        return out

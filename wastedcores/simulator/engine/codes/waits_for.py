@@ -1,0 +1,13 @@
+"""What a blocked or spinning task waits for (``task.WAITS_FOR``)."""
+
+from __future__ import annotations
+
+(
+    NOTHING,
+    TIMER,
+    BARRIER,
+    LOCK,
+    SEM,
+    CHILDREN,
+    JIFFY,  # its timer, which fires at a tick
+) = range(7)

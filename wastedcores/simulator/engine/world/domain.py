@@ -1,0 +1,31 @@
+"""Columns of a ``struct sched_domain``, of which every CPU has its own."""
+
+from __future__ import annotations
+
+(
+    FLAGS,
+    LAST_BALANCE,  # jiffies
+    BALANCE_INTERVAL,  # ms
+    BUSY_FACTOR,
+    MAX_NEWIDLE_LB_COST,
+    NEXT_DECAY_MAX_LB_COST,
+    PARENT,
+    GROUPS,  # row of the first group; the rows of the ring are contiguous
+    SPAN_WEIGHT,
+    LEVEL,
+    CHILD,
+    NR_GROUPS,
+    SPAN,  # row of the CPU set
+    MIN_INTERVAL,
+    MAX_INTERVAL,
+    IMBALANCE_PCT,
+    CACHE_NICE_TRIES,
+    BUSY_IDX,
+    IDLE_IDX,
+    NEWIDLE_IDX,
+    WAKE_IDX,
+    FORKEXEC_IDX,
+    NR_BALANCE_FAILED,
+    INDEX,  # entry of the level table
+    LB_COUNT0,  # 3 x 7 numbers of load_balance() calls, by idle type and result
+) = range(25)

@@ -1,0 +1,15 @@
+"""Columns of a log record: what a replay's raw log holds, int64 (records, WIDTH)."""
+
+from __future__ import annotations
+
+(
+    TS,  # ns since the replay began
+    KIND,  # codes/log_kind.py
+    CPU,
+    PID,  # of the task; for "considered" the row of the CPU set
+    OTHER,  # the previous task's pid, the waking or forking task's pid, or the code of the module
+    SRC,  # the CPU that a task or a decision comes from
+    VALUE,  # nr_running, load, state of the previous task, number of a text, tasks moved
+    OP,  # codes/log_op.py, -1 for none
+) = range(8)
+WIDTH = 8

@@ -1,0 +1,45 @@
+"""Columns of a task. A task's first columns are those of its entity (:mod:`~wastedcores.simulator.engine.world.entity`)."""
+
+from __future__ import annotations
+
+(
+    CFS_TASKS_NEXT,  # neighbours in rq->cfs_tasks
+    CFS_TASKS_PREV,
+    CPU,
+    GROUP,  # number of its task group; 0 is the root group
+    NUMBER,  # tasks are numbered in the order of their birth
+    STATE,  # codes/task_state.py; a cache line begins here
+    PC,  # row of the next operation of its program
+    LEFT,  # ns of the present stretch that are still to run
+    SPIN,  # 1: it spins, 2: what it spun for has been granted
+    WAKE_Q_HEAD,  # first of the tasks that it is about to wake
+    STARTED,  # when its program began, -1 before that
+    RNG,  # state of its random stream
+    WAITS_FOR,  # codes/waits_for.py
+    SLOT0,  # four loop counters
+    _S1,
+    _S2,
+    _S3,
+    UNITS0,  # how many times each of the four loops went round
+    _U1,
+    _U2,
+    _U3,
+    TIMER,  # its timer: time and sequence number (0: not pending)
+    _TIMER_SEQ,
+    WAIT_OBJECT,  # the wait object or, for a jiffy timer, the CPU that it waits for
+    CPUS_ALLOWED,  # row of the CPU set
+    NR_CPUS_ALLOWED,
+    LAST_WAKEE,
+    WAKEE_FLIPS,
+    WAKEE_FLIP_DECAY_TS,
+    WAIT_NEXT,  # next task in a wait list, wake queue or wake list
+    WAKE_Q_TAIL,
+    NICE,
+    PARENT,
+    CHILDREN,  # how many of its children are alive
+    DAEMON,
+    EXITED,  # when it exited, -1 before that
+    TEMPLATE,
+    SIGNALS_SEEN,  # how often the condition had been signalled at the last CATCH
+    HOME,  # the node of the CPU where the task was placed at its birth
+) = range(19, 58)

@@ -1,0 +1,242 @@
+"""Builds the world of a replay: the table that the engine runs on, in its state at the beginning.
+
+This is the only place where Python objects become rows of the table (docs/replay-semantics.md, section 7). The columns are
+named in :mod:`wastedcores.simulator.engine.world`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator import design
+from wastedcores.simulator.domain_rows import CpuSets, Tree
+from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
+from wastedcores.simulator.engine.world import (
+    cpuset,
+    hotplug_step,
+    rq,
+    sim,
+    table,
+    task,
+    task_group,
+    wait,
+)
+from wastedcores.simulator.layout import Sizes, allocate, write_list
+from wastedcores.topology.domains import Domains
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import ops
+from wastedcores.workload.program import Costs, Program, Row, TaskSpec
+
+#: room for this many children to begin with; the table grows when it is full
+_CHILDREN = 1024
+#: room for log records in the engine's table, where they stay in the processor's cache
+_LOG_RECORDS = 1 << 16
+#: group_imbalance of a kernel model -> sim.GROUP_IMBALANCE_FIX
+_GROUP_IMBALANCE = {None: sim.GI_NONE, "paper": sim.GI_PAPER, "patch": sim.GI_PATCH}
+
+
+def build_world(
+    program: Program,
+    machine: Machine,
+    kernel: KernelModel,
+    trees: Sequence[Domains],
+    costs: Costs,
+    *,
+    seed: int,
+    considered: bool,
+    load: bool,
+    log_records: int | None = None,
+) -> np.ndarray:
+    """Build the table of a replay.
+
+    Parameters
+    ----------
+    program, machine, kernel, costs, seed
+        What runs where under which kernel.
+    trees
+        The domains at boot and after each hotplug step of the program.
+    considered, load
+        Whether to log the CPUs each decision looked at, and the weight of the runqueues.
+    log_records
+        How many records the engine collects before it stops so that they can be taken out. None: as many as stay in the
+        processor's cache.
+
+    Returns
+    -------
+    array
+        int64 (rows, WIDTH), ready for the engine's ``run()``.
+    """
+    cpusets = CpuSets()
+    lists: list[int] = []
+    rows = [Tree(tree.to_arrays(), cpusets, lists) for tree in trees]
+    specs = (*program.templates, *program.tasks)
+    everyone = range(machine.cpus)
+    cpusets.number(everyone)
+    masks = [cpusets.number(cpus) for cpus in program.masks]
+    allowed = [everyone if t.allowed is None else t.allowed for t in specs]
+    own = [cpusets.number(cpus) for cpus in allowed]
+    starts = _places(specs)
+    margin = 20_000 + (400 if considered else 40) * machine.cpus
+    records = max(_LOG_RECORDS, 4 * margin) if log_records is None else margin + log_records
+    weight_lists = len(lists)
+    domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
+    waits = (*_waits(program),)
+    m = allocate(
+        Sizes(
+            cpus=machine.cpus,
+            task_groups=len(program.shares),
+            domains=sum(t.domains for t in rows),
+            sched_groups=sum(t.groups for t in rows),
+            capacities=sum(t.capacities for t in rows),
+            waits=len(waits),
+            templates=len(specs),
+            hotplug_steps=len(program.hotplug),
+            design_rows=design.rows_of(machine, kernel),
+            cpusets=len(cpusets),
+            list_items=domain_lists + 3 * machine.cpus * len(rows),
+            ops=max(sum(len(r) for r in starts), 1),
+            tasks=len(program.tasks) + (_CHILDREN if program.templates else 0),
+            log_records=records,
+        )
+    )
+    g = m[0]
+    g[sim.LOG_MARGIN], g[sim.SEED] = margin, seed
+    g[sim.LOG_CONSIDERED], g[sim.LOG_LOAD] = considered, load
+    g[sim.WEIGHT_LISTS], g[sim.DOMAIN_LISTS] = weight_lists, domain_lists
+    cpusets.write(m)
+    write_list(m, int(g[sim.LIST0]), [*lists, *WEIGHTS, *INVERSES, *_write_trees(m, rows)])
+    m[: machine.cpus, rq.NODE] = machine.node_of_cpu
+    m[g[sim.SETS] + cpuset.ACTIVE] = cpuset.bits_of(trees[0].cpus)
+    _write_machine_constants(g, costs)
+    _write_kernel(m, machine, kernel)
+    _write_programs(m, starts, masks, len(program.barriers), program.locks)
+    _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
+    for y, (column, value) in enumerate(waits, int(g[sim.WAIT0])):
+        m[y, [wait.HEAD, wait.TAIL, wait.OWNER]] = -1
+        m[y, column] = value
+    for row, (_, cpu, online) in enumerate(program.hotplug, int(g[sim.STEP0])):
+        m[row, [hotplug_step.CPU, hotplug_step.ONLINE]] = cpu, int(online)
+    _start(m, program)
+    return m
+
+
+def _waits(program: Program) -> Iterator[tuple[int, int]]:
+    """Yield column and value of each wait object: barriers, then locks, then semaphores."""
+    yield from ((wait.PARTIES, parties) for parties in program.barriers)
+    yield from ((wait.PARTIES, 0) for _ in range(program.locks))
+    yield from ((wait.COUNT, value) for value in program.semaphores)
+
+
+def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
+    """Return each distinct program with the place of its first operation; they stand one behind the other."""
+    out: dict[tuple[Row, ...], int] = {}
+    end = 0
+    for spec in specs:
+        if spec.rows not in out:
+            out[spec.rows] = end
+            end += len(spec.rows)
+    return out
+
+
+def _write_trees(m: np.ndarray, trees: Sequence[Tree]) -> list[int]:
+    """Write the domains of all trees; return what the list of the domains of each tree's CPUs has to hold."""
+    sd, group, capacity = (int(m[0, c]) for c in (sim.DOMAIN0, sim.SCHED_GROUP0, sim.CAPACITY0))
+    out: list[int] = []
+    for tree in trees:
+        out += tree.write(m, sd, group, capacity)
+        sd, group, capacity = sd + tree.domains, group + tree.groups, capacity + tree.capacities
+    return out
+
+
+def _write_machine_constants(g: np.ndarray, costs: Costs) -> None:
+    g[sim.TICK_NS], g[sim.HZ] = costs.tick_ns, 1_000_000_000 // costs.tick_ns
+    g[sim.IRQ_NS], g[sim.SKEW_NS], g[sim.IPI_NS] = costs.irq_ns, costs.skew_ns, costs.ipi_ns
+    g[sim.SWITCH_NS], g[sim.WAKE_NS], g[sim.SPIN_NS] = costs.switch_ns, costs.wake_ns, costs.spin_ns
+    g[sim.LB_BASE_NS], g[sim.LB_CPU_NS] = costs.lb_base_ns, costs.lb_cpu_ns
+    g[sim.IDLE_TICKS] = costs.idle_ticks
+
+
+def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
+    m[0, sim.ALWAYS_BALANCE] = kernel.every_cpu_balances
+    m[0, sim.GROUP_IMBALANCE_FIX] = _GROUP_IMBALANCE[kernel.group_imbalance]
+    m[0, sim.OVERLOAD_ON_WAKEUP_FIX] = kernel.overload_on_wakeup is not None
+    design.install(m, machine, kernel)
+
+
+#: operations whose target is the number of a lock, and of a semaphore, condition or timer
+_OF_A_LOCK = {ops.OP_LOCK, ops.OP_UNLOCK}
+_OF_A_SEMAPHORE = {
+    ops.OP_POST,
+    ops.OP_WAIT,
+    ops.OP_SIGNAL,
+    ops.OP_CATCH,
+    ops.OP_WAIT_SIGNAL,
+    ops.OP_TIMER,
+    ops.OP_FLUSH,
+    ops.OP_SHEPHERD,
+}
+
+
+def _write_programs(
+    m: np.ndarray,
+    starts: dict[tuple[Row, ...], int],
+    masks: Sequence[int],
+    barriers: int,
+    locks: int,
+) -> None:
+    """Write the programs. A loop's target becomes a row, as does a CPU set; wait objects are counted from the first barrier."""
+    op0, cpuset0 = int(m[0, sim.OP0]), int(m[0, sim.CPUSET0])
+    out: list[Row] = []
+    for rows, start in starts.items():
+        for op, target, a, b, c in rows:
+            number = target
+            if op in (ops.OP_LOOP, ops.OP_LOOP_BARRIER):
+                number += op0 + start
+            elif op == ops.OP_AFFINITY:
+                number = cpuset0 + masks[target]
+            elif op in _OF_A_LOCK:
+                number += barriers
+            elif op in _OF_A_SEMAPHORE:
+                number += barriers + locks
+            out.append((op, number, a, b, c))
+    m[op0 : op0 + len(out), :5] = np.array(out, dtype=np.int64).reshape(-1, 5)
+
+
+def _write_specs(
+    m: np.ndarray,
+    program: Program,
+    starts: dict[tuple[Row, ...], int],
+    cpusets: Sequence[int],
+    allowed: Sequence[int],
+) -> None:
+    """Write the templates and then the top-level tasks, as rows from which the engine makes tasks."""
+    g = m[0]
+    for i, spec in enumerate((*program.templates, *program.tasks)):
+        row = g[sim.TEMPLATE0] + i
+        template = i < len(program.templates)
+        inherits = template and spec.allowed is None
+        m[row, task.PC] = g[sim.OP0] + starts[spec.rows]
+        m[row, task.CPUS_ALLOWED] = -1 if inherits else g[sim.CPUSET0] + cpusets[i]
+        m[row, task.NR_CPUS_ALLOWED] = allowed[i]
+        m[row, task.NICE] = -1000 if template else spec.nice  # -1000: the parent's
+        m[row, task.DAEMON] = spec.daemon
+
+
+def _start(m: np.ndarray, program: Program) -> None:
+    """Let the engine boot the machine, and plan the starts of the tasks and the hotplug steps."""
+    from wastedcores.simulator.engine.start_jit import add_step, add_top, start_state
+
+    g = m[0]
+    with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
+        phase = int(start_state(m))
+        for group, shares in enumerate(program.shares):
+            m[g[sim.TASK_GROUP0] + group, task_group.SHARES] = shares
+        begin = table.EPOCH_NS + (phase if program.random_phase else 0)
+        g[sim.T_START] = begin
+        for i, spec in enumerate(program.tasks, len(program.templates)):
+            add_top(m, i, spec.group, spec.start_cpu, begin + spec.start_ns)
+        for step, (time_ns, _, _) in enumerate(program.hotplug):
+            add_step(m, step, begin + time_ns)
