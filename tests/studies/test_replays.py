@@ -7,7 +7,7 @@ import pytest
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.studies import nas, published, replays, sensitivity, tornado
 from wastedcores.studies.attempts import Reading
-from wastedcores.studies.calibration import calibration
+from wastedcores.studies.calibration import read_calibration
 from wastedcores.sweep import Run, execute
 from wastedcores.workload.database import POOLS, resident_pools
 
@@ -63,7 +63,7 @@ def test_database__one_barrier_or_one_a_pool():
 
 
 def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():
-    parameters = nas.parameters_from(calibration()["nas"])
+    parameters = nas.parameters_from(read_calibration()["nas"])
     bars = tornado.bars(parameters, seeds=[1])
     assert {b.labels["id"] for b in bars} == {
         *(f"table3.{app}.bug" for app in nas.KINDS),

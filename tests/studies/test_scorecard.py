@@ -22,7 +22,7 @@ from wastedcores.studies.attempts import (
     ratio,
     verdict,
 )
-from wastedcores.studies.calibration import calibration
+from wastedcores.studies.calibration import read_calibration, write_calibration
 from wastedcores.sweep import Run
 from wastedcores.words import scorecard as tables
 from wastedcores.words import scorecard_rows as rows_of
@@ -119,7 +119,7 @@ def test_reading_of_medians__leaves_out_failed_replays():
 
 
 def test_stored_calibration_is_complete_and_says_how_well_it_fits():
-    stored = calibration()
+    stored = read_calibration()
     assert stored["schema"] == "wastedcores.calibration/1"
     assert stored["date"]
     assert stored["version"]
@@ -134,8 +134,21 @@ def test_stored_calibration_is_complete_and_says_how_well_it_fits():
     assert set(stored["tpch"]) == {"q18", "full"}
 
 
+def test_a_calibration_that_was_written_is_read_and_another_file_is_refused(tmp_path):
+    path = write_calibration(tmp_path / "calibration.json", read_calibration())
+    assert read_calibration(path) == read_calibration()
+    for text in ("", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="Make one with wastedcores reproduce --calibrate"):
+            read_calibration(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_calibration(tmp_path / "absent.json")
+
+
 def test_every_published_number_of_the_tables_has_one_row():
-    made = scorecard.attempts(scorecard.PARTS, published.load(), calibration(), seeds=range(1, 3))
+    made = scorecard.attempts(
+        scorecard.PARTS, published.load(), read_calibration(), seeds=range(1, 3)
+    )
     ids = [e.id for e in made]
     assert len(ids) == len(set(ids))
     assert sum(i.startswith("table1.") for i in ids) == 27
@@ -151,7 +164,7 @@ def test_every_published_number_of_the_tables_has_one_row():
     predicted = {i for i, k in kinds.items() if k == "predicted"}
     assert predicted.isdisjoint(i for i in kinds if i.startswith("table1."))
     with pytest.raises(UsageError, match="table9"):
-        scorecard.attempts(["table9"], published.load(), calibration(), seeds=[1])
+        scorecard.attempts(["table9"], published.load(), read_calibration(), seeds=[1])
 
 
 def rows():
@@ -175,7 +188,7 @@ def test_summary__counts_and_names_the_missed():
 
 def test_every_claim_is_either_attempted_or_has_a_reason_why_not():
     known = published.load()
-    made = scorecard.attempts(["claims"], known, calibration(), seeds=[1])
+    made = scorecard.attempts(["claims"], known, read_calibration(), seeds=[1])
     attempted = {a.id.removeprefix("claims.") for a in made} | set(tool_costs.MEASURED_BY)
     for table in (t for t in published.TABLES if t.endswith("_claims")):
         reasons = set(scorecard.WHY_NOT[table])

@@ -6,14 +6,14 @@ import json
 
 from wastedcores.studies import scorecard, tool_costs
 from wastedcores.studies.attempts import judged
-from wastedcores.studies.calibration import calibration
+from wastedcores.studies.calibration import read_calibration
 from wastedcores.studies.published import load
 
 
 def made_up(factor=1.1):
     """What ``reproduce all`` writes, every number ``factor`` times the published one."""
     tables = load()
-    attempts = scorecard.attempts(scorecard.PARTS, tables, calibration(), seeds=[1, 2])
+    attempts = scorecard.attempts(scorecard.PARTS, tables, read_calibration(), seeds=[1, 2])
     rows = [_row(a, factor) for a in attempts]
     measured, missing = tool_costs.rows(tables)
     rows += measured

@@ -22,7 +22,8 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
         "reproduce all -o reports/scorecard",
         "reproduce table3 --json",
         "reproduce claims --seeds 5 --no-page",
-        "reproduce --calibrate",
+        "reproduce --calibrate -o fit",
+        "reproduce table3 --calibration fit/calibration.json",
         notes=_NOTES,
         exit_codes=_EXIT_CODES,
     )
@@ -53,14 +54,24 @@ def reproduce(
         bool,
         typer.Option(
             "--calibrate",
-            help="Fit the parameters again, from those published columns that may be used for it.",
+            help="Fit the parameters again, from those published columns that may be used for it, and write them to "
+            "DIR/calibration.json.",
         ),
     ] = False,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Use the parameters that --calibrate wrote instead of the bundled ones.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare the published numbers with those of the replay."""
     from wastedcores.errors import UsageError
-    from wastedcores.studies import calibration, scorecard
+    from wastedcores.studies import scorecard
+    from wastedcores.studies.calibration import calibrate as fit
+    from wastedcores.studies.calibration import write_calibration
 
     parts = scorecard.PARTS if what == "all" else (what,)
     if not set(parts) <= set(scorecard.PARTS):
@@ -74,17 +85,20 @@ def reproduce(
         ) from None
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "progress": not quiet}
     if calibrate:
-        found = calibration.calibrate(
-            output / "calibration", note=lambda t: print(t, file=sys.stderr), **how
-        )
-        calibration.CALIBRATION.write_text(json.dumps(found, indent=1) + "\n")
+        found = fit(output / "calibration", note=lambda t: print(t, file=sys.stderr), **how)
+        written = write_calibration(output / "calibration.json", found)
         for app_name, entry in found["nas"].items():
             worst = max(entry["residuals"].values(), key=abs)
             print(f"{app_name}: worst residual {worst:+.1%}")
-        print(calibration.CALIBRATION)
+        print(f"{written}\nUse it with: wastedcores reproduce all --calibration {written}")
         return
     result = scorecard.reproduce(
-        parts, output, seeds=range(1, seeds + 1), depends=what == "all", **how
+        parts,
+        output,
+        seeds=range(1, seeds + 1),
+        depends=what == "all",
+        calibration=calibration,
+        **how,
     )
     if as_json:
         print(json.dumps(result))

@@ -1,4 +1,4 @@
-"""The programs' parameters: found from the published cells that may be seen, and kept in a small file."""
+"""Fits the parameters of the programs to the published cells that a calibration may see, and keeps them in a file."""
 
 from __future__ import annotations
 
@@ -11,30 +11,63 @@ from typing import Any
 
 from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
-from wastedcores.files import find
+from wastedcores.files import find, written_whole
 from wastedcores.studies import nas_fit, tpch
 from wastedcores.studies.published import blanked, load
 from wastedcores.sweep import Run, sweep
 
-CALIBRATION = Path(__file__).with_name("calibration.json")
+SCHEMA = "wastedcores.calibration/1"
+_MAKE_ONE = "Make one with wastedcores reproduce --calibrate."
 
 Note = Callable[[str], None]
 
 
-def calibration(path: Path = CALIBRATION) -> dict[str, Any]:
-    """The stored result of :func:`calibrate`.
+def read_calibration(path: Path | None = None) -> dict[str, Any]:
+    """Return the content of a calibration file.
+
+    Parameters
+    ----------
+    path
+        A file that ``wastedcores reproduce --calibrate`` wrote; by default ``datasets/calibration.json``.
+
+    Returns
+    -------
+    dict
+        What :func:`calibrate` returned.
 
     Raises
     ------
     UsageError
-        There is none.
+        The file cannot be read, or it is no calibration.
     """
-    if not path.exists():
-        raise UsageError(
-            f"{path}: there is no calibration; make one with wastedcores reproduce --calibrate."
-        )
-    content: dict[str, Any] = json.loads(path.read_text())
+    path = path or find("datasets", "calibration.json")
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as e:
+        raise UsageError(f"{path}: the calibration cannot be read ({e}). {_MAKE_ONE}") from None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: expected a calibration with the schema {SCHEMA}. {_MAKE_ONE}")
     return content
+
+
+def write_calibration(path: Path, content: dict[str, Any]) -> Path:
+    """Write a calibration file and return its path.
+
+    Parameters
+    ----------
+    path
+        The file.
+    content
+        What :func:`calibrate` returned.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    with written_whole(path) as part:
+        part.write_text(json.dumps(content, indent=1) + "\n")
+    return path
 
 
 def calibrate(
@@ -46,16 +79,28 @@ def calibrate(
     progress: bool = True,
     note: Note = print,
 ) -> dict[str, Any]:
-    """Find the parameters of all programs from the cells that may be seen, and say how well they fit.
+    """Fit the parameters of all programs to the cells that a calibration may see.
 
     Parameters
     ----------
     folder
-        Where the replays are kept, so that a calibration that was interrupted goes on.
-    seeds, workers, scheduler, progress
-        As for :func:`reproduce`.
+        Keeps the replays, so that a calibration that was interrupted continues.
+    seeds
+        One replay of each kind per seed; the median counts.
+    workers, scheduler, progress
+        As for :func:`wastedcores.sweep.sweep`.
     note
-        Is told what happens.
+        Called with remarks on the progress.
+
+    Returns
+    -------
+    dict
+        Schema ``wastedcores.calibration/1``: the parameters, how well they fit, and how they were found.
+
+    Raises
+    ------
+    UsageError
+        A replay failed.
     """
     tables = blanked(load())
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +124,7 @@ def calibrate(
         return rows
 
     return {
-        "schema": "wastedcores.calibration/1",
+        "schema": SCHEMA,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "version": __version__,
         "commit": commit(),
@@ -91,7 +136,7 @@ def calibrate(
 
 
 def commit() -> str:
-    """Short name of the commit of a checkout; empty in an installed package."""
+    """Return the short name of the checkout's commit, or an empty text in an installed package."""
     try:
         out = subprocess.run(
             ["git", "-C", str(find("pyproject.toml").parent), "describe", "--always", "--dirty"],

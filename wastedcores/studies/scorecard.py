@@ -13,7 +13,7 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.studies import claims, nas, sensitivity, tool_costs, tpch
 from wastedcores.studies.attempts import CLAIMS, GOOD, Attempt, direction_right
-from wastedcores.studies.calibration import calibration, commit
+from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
 from wastedcores.sweep import sweep
 
@@ -64,6 +64,7 @@ def reproduce(
     *,
     seeds: Sequence[int] = tuple(range(1, 21)),
     depends: bool = False,
+    calibration: Path | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
     progress: bool = True,
@@ -81,6 +82,8 @@ def reproduce(
         Median and 5-95 % range are over these.
     depends
         Whether to study what the predictions depend on, too, and to write ``sensitivity.json``.
+    calibration
+        File with the parameters of the programs; by default the bundled one.
     workers, scheduler, progress
         As for :func:`wastedcores.sweep.sweep`.
 
@@ -92,10 +95,10 @@ def reproduce(
     Raises
     ------
     UsageError
-        There is no such part.
+        There is no such part, or the file is no calibration.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tables, calibrated = load(), calibration()
+    tables, calibrated = load(), read_calibration(calibration)
     todo = attempts(parts, tables, calibrated, seeds)
     study = sensitivity.plan(calibrated) if depends else {}
     points = [point for points in study.values() for point in points]
