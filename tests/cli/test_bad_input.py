@@ -1,4 +1,4 @@
-"""sweep, domains, figure and export refuse what they cannot do: a paragraph, exit 2, nothing half-written."""
+"""``sweep``, ``domains``, ``figure`` and ``export`` refuse bad input with one paragraph and exit code 2, and write nothing."""
 
 from __future__ import annotations
 

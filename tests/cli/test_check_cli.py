@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from support.builders import nr, trace_of
+from support.typed import typed
 
-from wastedcores.cli import main
 from wastedcores.errors import UsageError
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.units import duration_ns
 
 MS = 1_000_000
-#: issue of the main job: what the object has at least
+#: the keys that the JSON object has at least
 KEYS = {"schema", "trace", "persist_ns", "verdict", "wall_ns", "cpu_ns", "thread_ns", "episodes"}
 TRACE_KEYS = {"format", "cpus", "events", "start_ns", "end_ns", "lost", "silent_cpus"}
 EPISODE_KEYS = {"start_ns", "end_ns", "persistent", "wasted_ns", "idle_cpus", "overloaded_cpus"}
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wastedcores", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out = capsys.readouterr()
-        return int(stop.value.code or 0), out.out, out.err
-
-    return call
+def run(*args) -> tuple[int, str, str]:
+    done = typed(*args)
+    return done.code, done.out, done.err
 
 
 @pytest.fixture
@@ -39,7 +31,7 @@ def wasting(tmp_path):
     return write_parquet(trace_of(rows, cpus=2), tmp_path / "wasting.parquet")
 
 
-def test_check__json_has_the_schema(run, wasting):
+def test_check__json_has_the_schema(wasting):
     code, out, err = run("check", wasting, "--json")
     assert code == 1
     found = json.loads(out)
@@ -63,11 +55,11 @@ def test_check__json_has_the_schema(run, wasting):
 @pytest.mark.parametrize(
     ("persist", "code"), [("100ms", 1), ("0.2s", 0), ("151", 0), ("150000us", 1)]
 )
-def test_check__exit_code_follows_m(run, wasting, persist, code):
+def test_check__exit_code_follows_m(wasting, persist, code):
     assert run("check", wasting, "--persist", persist)[0] == code
 
 
-def test_check__lost_events_exit_3(run, tmp_path):
+def test_check__lost_events_exit_3(tmp_path):
     rows = [nr(0, 0, 1), {"ts_ns": 5, "kind": "lost", "cpu": 0, "value": 3}, nr(9, 0, 1)]
     path = write_parquet(trace_of(rows, cpus=1, lost={0: 3}), tmp_path / "lossy.parquet")
     code, out, _ = run("check", path)
@@ -76,7 +68,7 @@ def test_check__lost_events_exit_3(run, tmp_path):
     assert "LOST EVENTS    3" in out
 
 
-def test_check__the_first_line_is_the_verdict(run, wasting):
+def test_check__the_first_line_is_the_verdict(wasting):
     _, out, _ = run("check", wasting)
     assert "VIOLATIONS" in out.splitlines()[0]
 
@@ -93,7 +85,7 @@ def test_check__the_first_line_is_the_verdict(run, wasting):
         (["--nonsense"], "--nonsense"),
     ],
 )
-def test_check__bad_use_is_one_paragraph_and_exit_2(run, wasting, args, says):
+def test_check__bad_use_is_one_paragraph_and_exit_2(wasting, args, says):
     code, out, err = run("check", wasting, *args)
     assert code == 2
     assert says in err
@@ -101,7 +93,7 @@ def test_check__bad_use_is_one_paragraph_and_exit_2(run, wasting, args, says):
     assert out == ""
 
 
-def test_check__bad_files_exit_2(run, tmp_path):
+def test_check__bad_files_exit_2(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     for name in ("empty", "absent.txt"):
         code, _, err = run("check", tmp_path / name)
@@ -111,7 +103,7 @@ def test_check__bad_files_exit_2(run, tmp_path):
     assert run("check", "no-such-data-set")[0] == 2
 
 
-def test_info__says_what_the_trace_is(run, wasting):
+def test_info__shows_the_facts(wasting):
     code, out, _ = run("info", wasting)
     assert code == 0
     assert "nr_running" in out
@@ -120,7 +112,7 @@ def test_info__says_what_the_trace_is(run, wasting):
     assert found["kinds"] == {"nr_running": 4}
 
 
-def test_explain__names_the_bug_of_a_bundled_recording(run):
+def test_explain__names_the_bug_of_a_bundled_recording():
     code, out, _ = run("explain", "group-construction-buggy", "--json")
     assert code == 0
     found = json.loads(out)
@@ -147,7 +139,7 @@ def test_duration_ns():
 
 @pytest.fixture
 def measured(tmp_path):
-    """Wasted cores on all CPUs before the measured window, in it only on 0 and 1."""
+    """A recording with wasted cores on all CPUs before its measured window, and in it only on CPUs 0 and 1."""
     marks = [
         {"ts_ns": t * MS, "kind": "mark", "text": x}
         for t, x in ((200, "rec: start"), (500, "rec: end"))
@@ -158,7 +150,7 @@ def measured(tmp_path):
     return write_parquet(trace, tmp_path / "measured.parquet")
 
 
-def test_check__counts_the_window_that_the_recording_names(run, measured):
+def test_check__counts_the_window_that_the_recording_names(measured):
     code, out, _ = run("check", measured, "--json")
     found = json.loads(out)
     asked = run("check", measured, "--between", "rec: start", "rec: end", "--cpus", "0-1", "--json")
@@ -170,14 +162,14 @@ def test_check__counts_the_window_that_the_recording_names(run, measured):
     assert json.loads(run("check", measured, "--cpus", "1,2", "--json")[1])["wall_ns"] == 0
 
 
-def test_check__whole_counts_everything(run, measured):
+def test_check__whole_counts_everything(measured):
     out = run("check", measured, "--whole")[1]
     assert json.loads(run("check", measured, "--whole", "--json")[1])["wall_ns"] == 400 * MS
     assert "  window  " not in out
     assert "on 3 of 3 CPUs" in out
 
 
-def test_check__one_episode_is_not_called_the_1_longest(run, wasting):
+def test_check__one_episode_is_not_called_the_1_longest(wasting):
     _, out, _ = run("check", wasting)
     assert "  the longest episode (" in out
 
@@ -191,7 +183,7 @@ def test_check__one_episode_is_not_called_the_1_longest(run, wasting):
         (".txt", "trace.parquet"),
     ],
 )
-def test_import__name_of_what_is_written(source, output):
+def test_import__default_name_of_the_output(source, output):
     from wastedcores.cli._output import parquet_name
 
     assert parquet_name(Path(source)) == Path(output)

@@ -1,14 +1,13 @@
-"""A trace may be a folder: the verbs take it as they take a file."""
+"""A trace may be a folder, which the verbs take like a file."""
 
 from __future__ import annotations
 
 import json
 import struct
-import sys
 
 import pytest
+from support.typed import typed
 
-from wastedcores.cli import main
 from wastedcores.reports.notebook import _inputs
 from wastedcores.trace.io import open_trace
 
@@ -29,41 +28,29 @@ def rings(tmp_path):
     return folder
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wastedcores", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        out = capsys.readouterr()
-        return int(stop.value.code or 0), out.out, out.err
-
-    return call
-
-
-def test_check_info_import(run, rings, tmp_path):
-    code, out, _ = run("check", rings, "--json")
-    assert code == 1
-    assert json.loads(out)["wall_ns"] == 200_000_000
-    code, out, _ = run("info", rings, "--json")
-    assert code == 0
-    assert json.loads(out)["header"]["source_format"] == "schedlog"
-    code, out, _ = run("import", rings, "-o", tmp_path / "run.parquet")
-    assert code == 0
-    assert run("check", tmp_path / "run.parquet")[0] == 1
+def test_check_info_import(rings, tmp_path):
+    done = typed("check", rings, "--json")
+    assert done.code == 1
+    assert json.loads(done.out)["wall_ns"] == 200_000_000
+    done = typed("info", rings, "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["header"]["source_format"] == "schedlog"
+    done = typed("import", rings, "-o", tmp_path / "run.parquet")
+    assert done.code == 0
+    assert typed("check", tmp_path / "run.parquet").code == 1
 
 
-def test_format_by_name(run, rings):
-    assert run("info", rings, "--format", "schedlog")[0] == 0
-    code, _, err = run("info", rings, "--format", "systing")
-    assert code == 2
-    assert "its content is schedlog" in err
+def test_format_by_name(rings):
+    assert typed("info", rings, "--format", "schedlog").code == 0
+    done = typed("info", rings, "--format", "systing")
+    assert done.code == 2
+    assert "its content is schedlog" in done.err
 
 
-def test_another_folder_is_refused(run, tmp_path):
-    code, _, err = run("check", tmp_path)
-    assert code == 2
-    assert "is a folder" in err
+def test_another_folder_is_refused(tmp_path):
+    done = typed("check", tmp_path)
+    assert done.code == 2
+    assert "is a folder" in done.err
 
 
 def test_a_report_names_what_it_was_made_from(rings):

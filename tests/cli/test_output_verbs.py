@@ -1,48 +1,36 @@
-"""figure, data, report, doctor as a user types them."""
+"""``figure``, ``data``, ``report`` and ``doctor`` as a user types them."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from support.typed import typed
 
 from wastedcores.reports.screenshot import browser
 
 
-def call(*arguments, cwd=None):
-    code = "from wastedcores.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
-
-
 def test_data__lists_and_finds():
-    listed = call("data")
-    assert listed.returncode == 0
-    assert "group-imbalance-buggy" in listed.stdout
-    rows = json.loads(call("data", "--json").stdout)
+    listed = typed("data")
+    assert listed.code == 0
+    assert "group-imbalance-buggy" in listed.out
+    rows = json.loads(typed("data", "--json").out)
     assert {r["name"] for r in rows} >= {"live-balancing-on", "missing-domains-fixed"}
-    assert call("data", "live-balancing-on").stdout.strip() == next(
+    assert typed("data", "live-balancing-on").out.strip() == next(
         r["path"] for r in rows if r["name"] == "live-balancing-on"
     )
 
 
 @pytest.mark.parametrize("kind", ["heatmap", "tasks", "waits", "worst"])
 def test_figure__json(tmp_path, kind):
-    done = call("figure", "live-balancing-off", "--kind", kind, "-o", tmp_path / "f.json")
-    assert done.returncode == 0, done.stderr
+    done = typed("figure", "live-balancing-off", "--kind", kind, "-o", tmp_path / "f.json")
+    assert done.code == 0, done.err
     assert json.loads((tmp_path / "f.json").read_text())["data"]
-    assert done.stdout.strip() == str(tmp_path / "f.json")
+    assert done.out.strip() == str(tmp_path / "f.json")
 
 
 def test_figure__page_carries_its_library(tmp_path):
-    assert call("figure", "live-balancing-off", "-o", tmp_path / "f.html").returncode == 0
+    assert typed("figure", "live-balancing-off", "-o", tmp_path / "f.html").code == 0
     page = (tmp_path / "f.html").read_text()
     assert "<script src" not in page
     assert "plotly.js v" in page
@@ -51,8 +39,8 @@ def test_figure__page_carries_its_library(tmp_path):
 @pytest.mark.browser
 @pytest.mark.skipif(browser() is None, reason="needs chromium")
 def test_figure__picture(tmp_path):
-    done = call("figure", "live-balancing-off", "-o", tmp_path / "f.png", "--width", 900)
-    assert done.returncode == 0, done.stderr
+    done = typed("figure", "live-balancing-off", "-o", tmp_path / "f.png", "--width", 900)
+    assert done.code == 0, done.err
     picture = (tmp_path / "f.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
     assert int.from_bytes(picture[16:20]) == 900
@@ -75,23 +63,24 @@ def test_figure__picture(tmp_path):
         (("data", "nothing"), "no data set of that name"),
     ],
 )
-def test_bad_use__one_paragraph_exit_2_nothing_left(tmp_path, arguments, says):
-    done = call(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_bad_use__one_paragraph_exit_2_nothing_left(tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    done = typed(*arguments)
+    assert done.code == 2
+    assert says in done.err
+    assert "Traceback" not in done.err
+    assert len(done.err.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
 def test_report__lists_its_parameters():
-    listed = call("report", "--parameters")
-    assert listed.returncode == 0
-    assert 'persist: str = "100ms"' in listed.stdout
+    listed = typed("report", "--parameters")
+    assert listed.code == 0
+    assert 'persist: str = "100ms"' in listed.out
 
 
 def test_doctor():
-    done = call("doctor")
-    assert done.returncode == 0
-    assert "python" in done.stdout
-    assert isinstance(json.loads(call("doctor", "--json").stdout), list)
+    done = typed("doctor")
+    assert done.code == 0
+    assert "python" in done.out
+    assert isinstance(json.loads(typed("doctor", "--json").out), list)

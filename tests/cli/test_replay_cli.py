@@ -1,4 +1,4 @@
-"""replay, compare and scenarios as a user types them, rightly and wrongly."""
+"""``replay``, ``compare`` and ``scenarios`` as a user types them, with and without mistakes."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_bad_use_is_refused_in_a_paragraph_before_anything_runs(line, says):
     assert done.code == 2
     assert says in done.err
     assert "Traceback" not in done.err
-    assert "replaying" not in done.err, "nothing was begun"
+    assert "replaying" not in done.err, "nothing was started"
     assert done.out == ""
 
 
 @pytest.mark.parametrize("text", ["hello\n", '{"a": 1}', ""])
-def test_machine_from_a_file_that_is_none(tmp_path, text):
+def test_a_file_that_describes_no_machine(tmp_path, text):
     (tmp_path / "m.json").write_text(text)
     done = typed("replay", "recorded-gi", "--machine", tmp_path / "m.json")
     assert done.code == 2
@@ -92,16 +92,16 @@ def test_machine_from_a_trace(tmp_path):
         "replay", "recorded-gi", "--machine", tmp_path / "a.parquet", "--set", "jobs=10", "--json"
     )
     a, b = (json.loads(r.out) for r in (first, again))
-    # not the same costs: those belong to the name bd-paper-16
+    # the makespan may differ, because costs belong to the name bd-paper-16
     assert len(a["busy_per_node"]) == len(b["busy_per_node"])
 
 
-def test_a_kernel_that_is_modelled_in_part_is_named_so(tmp_path):
-    said = typed("replay", "recorded-gi", *SMALL, "--kernel", "v4.13", "--json")
-    assert said.code == 0
-    assert "warning: kernel v4.13: the replay uses the domains and groups of v4.13, but" in said.err
-    assert said.err.count("warning") == 1
-    assert json.loads(said.out)["warnings"] == [KernelModel.named("v4.13").replay_warning]
+def test_a_kernel_that_is_modelled_in_part_comes_with_a_warning(tmp_path):
+    done = typed("replay", "recorded-gi", *SMALL, "--kernel", "v4.13", "--json")
+    assert done.code == 0
+    assert "warning: kernel v4.13: the replay uses the domains and groups of v4.13, but" in done.err
+    assert done.err.count("warning") == 1
+    assert json.loads(done.out)["warnings"] == [KernelModel.named("v4.13").replay_warning]
     both = typed(
         "compare", "recorded-gi", *SMALL, "--kernel", "v4.1", "--kernel", "v5.4", "--json"
     )  # fmt: skip
@@ -151,7 +151,6 @@ def test_compare__draws(tmp_path):
 
 def test_scenarios__every_one_with_its_parameters():
     text = typed("scenarios").out
-    assert max(map(len, text.splitlines())) < 100
     rows = {r["name"]: r for r in json.loads(typed("scenarios", "--json").out)["scenarios"]}
     assert list(rows) == list(SCENARIOS)
     for name, found in SCENARIOS.items():

@@ -1,4 +1,4 @@
-"""The verbs sweep and reproduce: refusals in a sentence, and one small sweep to the end."""
+"""The verbs ``sweep`` and ``reproduce``: bad use is refused with a sentence, and one small sweep runs to its end."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def test_sweep__of_a_scenario(tmp_path):
     )  # fmt: skip
     assert misspelt.returncode == 2
     assert "did you mean work_us" in misspelt.stderr
-    # seen before anything runs
+    # it is refused before anything runs
     assert not (tmp_path / "u.parquet").exists()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # the first run compiles the engine
-def test_reproduce__interrupted_it_goes_on_and_runs_each_replay_once(tmp_path):
+def test_reproduce__continues_after_an_interrupt_and_runs_each_replay_once(tmp_path):
     command = [sys.executable, "-m", "wastedcores", "reproduce", "walcher", "-o", "f", "--seeds"]
     first = subprocess.Popen(
         [*command, "12"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
@@ -93,12 +93,12 @@ def test_reproduce__interrupted_it_goes_on_and_runs_each_replay_once(tmp_path):
         assert first.poll() is None, first.communicate()
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGINT)
-    said = first.communicate(timeout=60)[1]
+    errors = first.communicate(timeout=60)[1]
     assert first.returncode == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
     kept = {p.name: p.stat().st_mtime_ns for p in store.glob("*.json")}
     assert 5 <= len(kept) < 96
-    assert f"{len(kept)} of 96 runs are kept" in said
+    assert f"{len(kept)} of 96 runs are kept" in errors
 
     def again(option: str) -> subprocess.CompletedProcess[str]:
         argv = [*command, "12", option]

@@ -1,4 +1,4 @@
-"""The command line in this process: a process each would cost more than all of the rest."""
+"""The command line in this process: a process of its own for each command would cost more than the commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 
 def typed(*words) -> SimpleNamespace:
-    """What ``wastedcores WORDS`` returns and prints: ``code``, ``out``, ``err``."""
+    """Run ``wastedcores WORDS``; return its exit ``code`` and what it printed, ``out`` and ``err``."""
     from wastedcores.cli import main
 
     out, err, before = io.StringIO(), io.StringIO(), sys.argv
