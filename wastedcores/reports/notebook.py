@@ -30,7 +30,7 @@ from wastedcores.files import digest_of_files, file_digest, notebooks
 from wastedcores.reports.page import page
 from wastedcores.trace.datasets import fetch
 from wastedcores.units import duration_ns
-from wastedcores.words.shown import RESULTS_MIME
+from wastedcores.words.rich_text import RESULTS_MIME
 
 DEFAULT_NOTEBOOK = "01_is_my_machine_wasting"
 MANIFEST_SCHEMA = "wastedcores.report/1"

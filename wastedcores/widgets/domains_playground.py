@@ -20,7 +20,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
 from wastedcores.words.domains import help_sentence
-from wastedcores.words.shown import Shown
+from wastedcores.words.rich_text import RichText
 
 #: "no CPU" in the menus; ipywidgets takes None for nothing selected
 NONE = -1
@@ -155,7 +155,7 @@ class DomainsPlayground(w.VBox):
         try:
             sentence, *figures = domain_playground_static(self.choice)
         except WastedCoresError as e:
-            sentence, figures = Shown(str(e), f"<p>{e}</p>"), []
+            sentence, figures = RichText(str(e), f"<p>{e}</p>"), []
         self.place.children = tuple(as_widget(figure) for figure in figures)
         self.says.value = sentence.html
 

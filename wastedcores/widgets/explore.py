@@ -17,7 +17,7 @@ from wastedcores.figures.heatmaps import REDUCTIONS, heatmap
 from wastedcores.figures.theme import PALETTES
 from wastedcores.reports.html import live_figure
 from wastedcores.units import human_ns
-from wastedcores.words.shown import sentence
+from wastedcores.words.rich_text import sentence
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -16,7 +16,7 @@ _MODULES = {
     "domains": "help_sentence",
     "recorded": "recorded_verdict recorded_table",
     "scorecard": "score_verdict score_table score_reasons score_not_tried tick_table",
-    "shown": "Shown figure_or_reason",
+    "rich_text": "RichText figure_or_reason",
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -7,7 +7,7 @@ from html import escape
 from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.explain import Explanation, explain
 from wastedcores.errors import TopologyError, UnknownKernelError
-from wastedcores.words.shown import Shown, sentence
+from wastedcores.words.rich_text import RichText, sentence
 
 #: what a finding is called in a sentence
 NAMES = {
@@ -22,7 +22,7 @@ NAMES = {
 }
 
 
-def why(run: Examined) -> Shown:
+def why(run: Examined) -> RichText:
     """What kept the CPUs idle: the bug it looks like, and the evidence."""
     try:
         found = explain(run.result)
@@ -34,7 +34,7 @@ def why(run: Examined) -> Shown:
     )
     points = [_capital(p) + "." for p in (*found.evidence, *_gain(found))]
     html = f"<p>{escape(head)}</p><ul>{''.join(f'<li>{escape(p)}</li>' for p in points)}</ul>"
-    return Shown("\n- ".join([head, *points]), html, None)
+    return RichText("\n- ".join([head, *points]), html, None)
 
 
 def _gain(found: Explanation) -> list[str]:

@@ -8,10 +8,10 @@ from html import escape
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.domains import Domains
 from wastedcores.topology.lint import lint
-from wastedcores.words.shown import Shown
+from wastedcores.words.rich_text import RichText
 
 
-def help_sentence(domains: Domains, pin: Sequence[int] | None = None) -> Shown:
+def help_sentence(domains: Domains, pin: Sequence[int] | None = None) -> RichText:
     """Say in words which CPUs can never help each other (:func:`wastedcores.topology.lint.lint`)."""
     result = lint(domains, None if pin is None else list(pin))
     state = f"Kernel {domains.kernel.name} on {domains.machine.name}"
@@ -19,7 +19,7 @@ def help_sentence(domains: Domains, pin: Sequence[int] | None = None) -> Shown:
     where = "" if pin is None else f" among CPUs {format_cpulist(result.pin)}"
     if not result.blocked:
         text = f"{state}: load can get from every CPU to every other{where}."
-        return Shown(text, f"<p>{text}</p>")
+        return RichText(text, f"<p>{text}</p>")
     rows = [
         (format_cpulist(b.source), format_cpulist(b.target), b.reason, b.detail)
         for b in result.blocked
@@ -33,4 +33,4 @@ def help_sentence(domains: Domains, pin: Sequence[int] | None = None) -> Shown:
         for a, b, why, detail in rows
     )
     table = f"<table><tr><th>from CPUs</th><th>to CPUs</th><th>why</th></tr>{cells}</table>"
-    return Shown(text, f"<p>{head}:</p>{table}")
+    return RichText(text, f"<p>{head}:</p>{table}")

@@ -9,10 +9,10 @@ import polars as pl
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
-from wastedcores.words.shown import Shown, sentence, table
+from wastedcores.words.rich_text import RichText, sentence, table
 
 
-def episodes(run: Examined, most: int = 8) -> Shown:
+def episodes(run: Examined, most: int = 8) -> RichText:
     """The episodes that wasted most."""
     e = run.result.episodes
     zero = run.scene.window[0]
@@ -46,10 +46,12 @@ def episodes(run: Examined, most: int = 8) -> Shown:
     words = f"The {part.height} costliest of {e.height:,} episodes make {share:.1%} of the core time wasted in all."
     if not rest:
         words = f"{e.height} episode{'s' if e.height != 1 else ''} in all."
-    return Shown(f"{shown.text}\n{words}", f'{shown.html}<p class="wc-reading">{escape(words)}</p>')
+    return RichText(
+        f"{shown.text}\n{words}", f'{shown.html}<p class="wc-reading">{escape(words)}</p>'
+    )
 
 
-def worst(run: Examined) -> Shown:
+def worst(run: Examined) -> RichText:
     """Where the idle CPUs were in the worst episode, and who waited meanwhile."""
     row = run.worst
     if row is None:
@@ -124,7 +126,7 @@ def main_nodes(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
     return [(n, x / total) for n, x in part.select("node", column).iter_rows()]
 
 
-def waited_most(run: Examined, most: int = 8) -> Shown:
+def waited_most(run: Examined, most: int = 8) -> RichText:
     """The threads that waited longest in the worst episode."""
     row = run.worst
     waiting = run.result.waiting

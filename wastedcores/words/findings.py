@@ -13,7 +13,7 @@ from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 from wastedcores.units import human_ns
 from wastedcores.words.episode_tables import main_nodes, nodes_of
-from wastedcores.words.shown import Shown, sentence, table
+from wastedcores.words.rich_text import RichText, sentence, table
 
 WORDS = {
     "violations": "cores were wasted",
@@ -72,7 +72,7 @@ def _numbers(run: Examined) -> list[tuple[str, str, float | None]]:
     ]
 
 
-def verdict(run: Examined, against: Examined | None = None) -> Shown:
+def verdict(run: Examined, against: Examined | None = None) -> RichText:
     """Verdict and numbers; with a second run, side by side with the change."""
     runs = [run] + ([against] if against else [])
     columns = [_numbers(r) for r in runs]
@@ -101,7 +101,7 @@ def verdict(run: Examined, against: Examined | None = None) -> Shown:
         for r in runs
         for note in (*([r.loss] if r.loss else []), *r.result.notes)
     )
-    return Shown(
+    return RichText(
         text,
         '<div class="wc-verdict"><div class="wc-scroll"><table class="wc-numbers">'
         f"<tr><th></th>{heads}</tr>{''.join(html)}</table></div>{notes}</div>",
@@ -126,7 +126,7 @@ def _change(a: float | None, b: float | None) -> str:
     return f"{(b - a) / a:+.0%}" if b == 0 or abs(b / a) >= 0.02 else f"{(b - a) / a:+.1%}"
 
 
-def facts(run: Examined) -> Shown:
+def facts(run: Examined) -> RichText:
     """What the trace is."""
     h, r = run.trace.header, run.result
     window = "whole trace" if run.between is None else f"{run.between[0]} … {run.between[1]}"
@@ -168,7 +168,7 @@ def repr_machine(run: Examined) -> str:
     return f"{m.name}: {m.cpus} CPUs, {m.nodes} NUMA node{'s' if m.nodes != 1 else ''}"
 
 
-def waiting_sentence(run: Examined, against: Examined | None = None) -> Shown:
+def waiting_sentence(run: Examined, against: Examined | None = None) -> RichText:
     """Waiting times in numbers."""
     words = []
     for r in [run, against] if against else [run]:
@@ -184,7 +184,7 @@ def waiting_sentence(run: Examined, against: Examined | None = None) -> Shown:
     return sentence(" ".join(words))
 
 
-def cost(run: Examined, against: Examined | None = None) -> Shown:
+def cost(run: Examined, against: Examined | None = None) -> RichText:
     """What was wasted, and the difference to a second run: the gain, if both did the same work."""
     a = run.result
     if against is None:
@@ -210,7 +210,7 @@ def cost(run: Examined, against: Examined | None = None) -> Shown:
     return sentence(" ".join(words))
 
 
-def next_steps(run: Examined, name: str) -> Shown:
+def next_steps(run: Examined, name: str) -> RichText:
     """What to do next, by what was found."""
     r = run.result
     steps: list[tuple[str, str]] = []
@@ -258,6 +258,6 @@ def next_steps(run: Examined, name: str) -> Shown:
         )
     steps.append(("The same numbers for a script:", f"wastedcores check {name} --json"))
     html = "".join(f"<li>{escape(s)}<br><code>{escape(c)}</code></li>" for s, c in steps)
-    return Shown(
+    return RichText(
         "\n".join(f"- {s}\n    {c}" for s, c in steps), f'<ul class="wc-steps">{html}</ul>'
     )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from wastedcores.words.shown import Shown, sentence, table
+from wastedcores.words.rich_text import RichText, sentence, table
 
 
-def recorded_verdict(rows: pl.DataFrame) -> Shown:
+def recorded_verdict(rows: pl.DataFrame) -> RichText:
     """One paragraph: how many figures of how many runs agree, which do not, and what the table was made with."""
     off = rows.filter(~pl.col("agrees"))
     which = ", ".join(f"{r} ({f})" for r, f in off.select("run", "figure").iter_rows()) or "none"
@@ -24,7 +24,7 @@ def recorded_verdict(rows: pl.DataFrame) -> Shown:
     return sentence(text + made)
 
 
-def recorded_table(rows: pl.DataFrame) -> Shown:
+def recorded_table(rows: pl.DataFrame) -> RichText:
     """Rows as numbers: run, figure, recorded, replayed, whether they agree."""
 
     def text(column: str) -> pl.Expr:

@@ -8,15 +8,15 @@ from typing import Any
 
 import polars as pl
 
+from wastedcores.words.rich_text import RichText, table
 from wastedcores.words.scorecard_rows import FIRM, Group, grouped, span, text
-from wastedcores.words.shown import Shown, table
 
 _SOURCES = {"lozi2016": "the paper", "carver2019": "Carver 2019", "sites": "Sites' article"}
 #: kinds with the sign that the dot plot gives them
 _SIGNS = {"predicted": "\u25cf", "calibrated": "\u25a0", "measured": "\u25c6"}
 
 
-def score_verdict(result: dict[str, Any]) -> Shown:
+def score_verdict(result: dict[str, Any]) -> RichText:
     """The first screen: how many numbers of which kind, and a table of what was reproduced, what was not, what not tried."""
     s = result["summary"]
     tested = [r for r in result["rows"] if r["kind"] == "predicted"]
@@ -71,7 +71,7 @@ def score_verdict(result: dict[str, Any]) -> Shown:
             *(line for _, line in lines),
         ]
     )
-    return Shown(
+    return RichText(
         plain,
         f'<div class="wc-cards">{boxes}</div><div class="wc-scroll"><table class="wc-table wc-score">'
         f"{head}{body}</table></div>",
@@ -133,7 +133,9 @@ def _left_out(items: Sequence[dict[str, str]]) -> tuple[tuple[str, str, str, str
     return cells, f"Not tried: {len(items)} ({counts})"
 
 
-def score_table(result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured")) -> Shown:
+def score_table(
+    result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured")
+) -> RichText:
     """Rows of some kinds by group: published, ours, range, ratio, part of the effect, verdict."""
     heads = ("", "published", "ours", "5\u201395 %", "ratio", "part of the effect", "verdict")
     head = "".join(f"<th>{h}</th>" for h in heads)
@@ -157,7 +159,7 @@ def score_table(result: dict[str, Any], kinds: Sequence[str] = ("predicted", "me
             )
             plain.append(f"  {r['quantity']} ({r['kind']}): " + ", ".join(c for c in cells if c))
     body = "".join(html) or "<tr><td>none</td></tr>"
-    return Shown(
+    return RichText(
         "\n".join(plain) or "none",
         f'<div class="wc-scroll"><table class="wc-table wc-score"><tr>{head}</tr>{body}</table></div>',
     )
@@ -175,7 +177,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
     ]
 
 
-def score_reasons(result: dict[str, Any], *, beyond: float = 1.1) -> Shown:
+def score_reasons(result: dict[str, Any], *, beyond: float = 1.1) -> RichText:
     """Why ours differ: reasons, each with the rows that are off by more than a factor; other readings beside them.
 
     What was not reproduced comes first.
@@ -197,8 +199,8 @@ def score_reasons(result: dict[str, Any], *, beyond: float = 1.1) -> Shown:
         )
         plain += [*lines, reason]
     if not html:
-        return Shown("every number is within ten percent", "<p>Every number is within 10 %.</p>")
-    return Shown("\n".join(plain), "".join(html))
+        return RichText("every number is within ten percent", "<p>Every number is within 10 %.</p>")
+    return RichText("\n".join(plain), "".join(html))
 
 
 def _with_others(r: dict[str, Any]) -> str:
@@ -207,7 +209,7 @@ def _with_others(r: dict[str, Any]) -> str:
     return line + (f" ({'; '.join(others)})" if others else "")
 
 
-def score_not_tried(result: dict[str, Any]) -> Shown:
+def score_not_tried(result: dict[str, Any]) -> RichText:
     """Published claims that have no row, by reason."""
     by: dict[str, list[str]] = {}
     for item in result["not_tried"]:
@@ -215,7 +217,7 @@ def score_not_tried(result: dict[str, Any]) -> Shown:
             f"{item['quantity']}: {item['published']} ({_SOURCES.get(item['source'], item['source'])})"
         )
     if not by:
-        return Shown("nothing was left out", '<p id="not-tried">Nothing was left out.</p>')
+        return RichText("nothing was left out", '<p id="not-tried">Nothing was left out.</p>')
     html = "".join(
         f"<div class='wc-why'><p>{escape(why[:1].upper() + why[1:])}:</p><ul>"
         + "".join(f"<li>{escape(c)}</li>" for c in claims)
@@ -223,10 +225,10 @@ def score_not_tried(result: dict[str, Any]) -> Shown:
         for why, claims in by.items()
     )
     plain = "\n".join(line for why, claims in by.items() for line in (why, *claims))
-    return Shown(plain, f'<div id="not-tried">{html}</div>')
+    return RichText(plain, f'<div id="not-tried">{html}</div>')
 
 
-def tick_table(study: dict[str, Any]) -> Shown:
+def tick_table(study: dict[str, Any]) -> RichText:
     """Table 3's predicted times under other ticks."""
     by: dict[str, dict[str, Any]] = {}
     for r in study["tick"]:

@@ -1,0 +1,107 @@
+"""Text that a notebook shows as HTML and that is plain text everywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import Any, TypeVar
+
+import polars as pl
+
+from wastedcores.errors import MissingEventsError
+
+#: the type under which the output of a cell carries the numbers of the verdict; a report's manifest collects them from there
+RESULTS_MIME = "application/vnd.wastedcores.results+json"
+
+Figure = TypeVar("Figure")
+
+
+@dataclass(frozen=True)
+class RichText:
+    """Text in two forms, and optionally the numbers that it states.
+
+    Attributes
+    ----------
+    text
+        Plain text.
+    html
+        The same as HTML.
+    data
+        The numbers that the text states, for programs.
+    """
+
+    text: str
+    html: str
+    data: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        return {
+            "text/plain": self.text,
+            "text/html": self.html,
+            **({RESULTS_MIME: self.data} if self.data else {}),
+        }
+
+
+def table(frame: pl.DataFrame) -> RichText:
+    """Return a small table; its floats are expected to be rounded already."""
+    head = "".join(f"<th>{escape(c)}</th>" for c in frame.columns)
+    rows = [["" if v is None else str(v) for v in row] for row in frame.iter_rows()]
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return RichText(
+        "\n".join("  ".join(row) for row in [frame.columns, *rows]),
+        f'<div class="wc-scroll"><table class="wc-table"><tr>{head}</tr>{body}</table></div>',
+    )
+
+
+def sentence(text: str) -> RichText:
+    """Return a paragraph."""
+    return RichText(text, f'<p class="wc-reading">{escape(text)}</p>')
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: ``1 episode``, ``2,000 episodes``.
+
+    Parameters
+    ----------
+    number
+        How many there are.
+    noun
+        The noun in the singular.
+    plural
+        Its plural; default: the noun with an s.
+
+    Returns
+    -------
+    str
+        The number with separated thousands, and the noun.
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def figure_or_reason(
+    draw: Callable[..., Figure], *arguments: Any, **options: Any
+) -> Figure | RichText:
+    """Draw a figure, or say why the trace cannot answer, so that a notebook runs to its end with any trace.
+
+    Parameters
+    ----------
+    draw
+        A function of :mod:`wastedcores.figures`.
+    *arguments, **options
+        The arguments of ``draw``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure or RichText
+        The figure, or the message of the MissingEventsError that ``draw`` raised.
+    """
+    try:
+        return draw(*arguments, **options)
+    except MissingEventsError as e:
+        return sentence(str(e))
