@@ -19,10 +19,11 @@ import polars as pl
 
 from wastedcores.analysis.examined import examine
 from wastedcores.kernels import KernelModel
+from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.header import CPUS_KEY, KERNEL_KEY, WINDOW_KEY
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.parquet import read_parquet, write_parquet
+from wastedcores.trace.window import find_window
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ROOT / "datasets" / "small"
@@ -42,26 +43,26 @@ HOTPLUGGED = 20
 
 #: name -> recording, workload, first and last mark of the measured window, CPUs the workload may use
 GUEST = {
-    "group-imbalance-buggy": ("gi-buggy-64cpu", GI, "rec: make start | rec: make end", ""),
-    "group-imbalance-fixed": ("gi-all-64cpu", GI, "rec: make start | rec: make end", ""),
+    "group-imbalance-buggy": ("gi-buggy-64cpu", GI, ("rec: make start", "rec: make end"), ""),
+    "group-imbalance-fixed": ("gi-all-64cpu", GI, ("rec: make start", "rec: make end"), ""),
     "group-construction-buggy": (
         "gc-buggy-64cpu",
         GC,
-        "rec: threads start | rec: threads stop",
+        ("rec: threads start", "rec: threads stop"),
         "8-23",
     ),
     "group-construction-fixed": (
         "gc-sgclit-64cpu",
         GC,
-        "rec: threads start | rec: threads stop",
+        ("rec: threads start", "rec: threads stop"),
         "8-23",
     ),
-    "overload-on-wakeup-buggy": ("db64-buggy-64cpu", DB, "rec: db start | rec: db end", ""),
-    "overload-on-wakeup-fixed": ("db64-oow-64cpu", DB, "rec: db start | rec: db end", ""),
-    "missing-domains-buggy": ("ms-buggy-64cpu", MS, "rec: start | rec: stop", ""),
-    "missing-domains-fixed": ("ms-msd-64cpu", MS, "rec: start | rec: stop", ""),
-    "lu-pinned-buggy": ("lu1ms-buggy-64cpu", LU, "rec: lu start | rec: lu end", "8-23"),
-    "lu-pinned-fixed": ("lu1ms-sgclit-64cpu", LU, "rec: lu start | rec: lu end", "8-23"),
+    "overload-on-wakeup-buggy": ("db64-buggy-64cpu", DB, ("rec: db start", "rec: db end"), ""),
+    "overload-on-wakeup-fixed": ("db64-oow-64cpu", DB, ("rec: db start", "rec: db end"), ""),
+    "missing-domains-buggy": ("ms-buggy-64cpu", MS, ("rec: start", "rec: stop"), ""),
+    "missing-domains-fixed": ("ms-msd-64cpu", MS, ("rec: start", "rec: stop"), ""),
+    "lu-pinned-buggy": ("lu1ms-buggy-64cpu", LU, ("rec: lu start", "rec: lu end"), "8-23"),
+    "lu-pinned-fixed": ("lu1ms-sgclit-64cpu", LU, ("rec: lu start", "rec: lu end"), "8-23"),
 }
 LIVE = {
     "live-balancing-off": "0: no scheduling domains, so nothing balances",
@@ -78,7 +79,6 @@ def guest(name: str, folder: Path) -> None:
     trace = open_trace(folder / recording / "trace.txt.xz")
     fixes = ", ".join(meta["fixes"]) or "none: as released"
     provenance = {
-        "recording": recording,
         "machine": "a QEMU guest with the topology of the paper's 64-CPU, 8-node machine, all virtual CPUs in "
         f"lockstep of {meta['emulation']['round_us']:g} us of virtual time; no caches, NUMA latency, SMT contention",
         "kernel": f"Linux {meta['kernel']}, HZ {meta['hz']}, fixes: {fixes}",
@@ -87,17 +87,17 @@ def guest(name: str, folder: Path) -> None:
         "exit, trace_marker",
         "licence": "Apache-2.0, with this project",
         "source_sha256": trace.header.provenance["source_sha256"],
-        WINDOW_KEY: window,
-        KERNEL_KEY: KernelModel.of_guest_variant(meta["variant"]).name,
     }
-    if cpus:
-        provenance[CPUS_KEY] = cpus
     header = {
         "kernel_release": meta["kernel"],
         "clock": meta["trace"]["clock"],
         "cpus": meta["cpus"],
         "cpus_online": list(range(meta["cpus"])),
         "machine": machine.to_dict(),
+        "recording": recording,
+        "window": find_window(trace, window),
+        "counted_cpus": parse_cpulist(cpus) if cpus else None,
+        "kernel_model": KernelModel.of_guest_variant(meta["variant"]).name,
         "provenance": provenance,
     }
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
@@ -119,7 +119,6 @@ def live(name: str, folder: Path) -> None:
         "migrate_task, fork, exec, exit and trace_marker",
         "licence": "Apache-2.0, with this project",
         "source_sha256": trace.header.provenance["source_sha256"],
-        WINDOW_KEY: "rec: start | rec: end",
     }
     header = {
         "kernel_release": facts["kernel"],
@@ -127,6 +126,7 @@ def live(name: str, folder: Path) -> None:
         "cpus": facts["cpus"],
         "cpus_online": list(range(facts["cpus"])),
         "machine": machine,
+        "window": find_window(trace, ("rec: start", "rec: end")),
         "provenance": provenance,
     }
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support import RECORDINGS
 from support.builders import nr, switch, trace_of, wakeup
@@ -12,6 +14,8 @@ from wastedcores.invariant import check
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
+from wastedcores.trace.datasets import fetch
+from wastedcores.trace.io import open_trace
 
 PINNED = list(range(8, 24))  # nodes 1 and 2 of the 64-CPU machine
 RECORDED = {
@@ -30,8 +34,6 @@ RECORDED = {
 @pytest.mark.parametrize("name", RECORDED)
 def test_explain__recordings_of_each_bug(name):
     import json
-
-    from wastedcores.trace.io import open_trace
 
     folder = RECORDINGS / name
     meta = json.loads((folder / "meta.json").read_text())
@@ -88,3 +90,15 @@ def test_explain__needs_machine_and_kernel():
     big = check(trace_of([nr(0, 0, 0), nr(0, 199, 2)], cpus=200))
     with pytest.raises(TopologyError, match="has CPUs 0-199"):
         explain(big, Machine.preset("i5-4670k"), "v4.1")
+
+
+def test_explain__does_not_depend_on_the_order_of_equal_rows():
+    trace = open_trace(fetch("group-imbalance-fixed"))
+    result = check(trace)
+    assert explain(trace).to_json() == explain(result).to_json()
+    for seed in range(3):
+        shuffled = {
+            name: getattr(result, name).sample(fraction=1, shuffle=True, seed=seed)
+            for name in ("details", "causes")
+        }
+        assert explain(replace(result, **shuffled)).to_json() == explain(result).to_json()

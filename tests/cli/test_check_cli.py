@@ -10,6 +10,7 @@ from support.builders import nr, trace_of
 from support.typed import typed
 
 from wastedcores.errors import UsageError
+from wastedcores.trace.header import Window
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.units import duration_ns
 
@@ -145,8 +146,8 @@ def measured(tmp_path):
         for t, x in ((200, "rec: start"), (500, "rec: end"))
     ]
     rows = [nr(0, 0, 0), nr(0, 1, 3), nr(0, 2, 0), nr(200 * MS, 2, 1), nr(400 * MS, 0, 1), *marks]
-    named = {"window": "rec: start | rec: end", "counted_cpus": "0-1"}
-    trace = trace_of(rows, cpus=3, provenance=named)
+    window = Window(start_ns=200 * MS, end_ns=500 * MS, names=("rec: start", "rec: end"))
+    trace = trace_of(rows, cpus=3, window=window, counted_cpus=[0, 1])
     return write_parquet(trace, tmp_path / "measured.parquet")
 
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import migrate, nr, switch, trace_of, wakeup
 
-from wastedcores.errors import MissingEventsError
 from wastedcores.invariant import check
-from wastedcores.runqueues.runqueues import changes, runqueues, waits
+from wastedcores.runqueues.facts import lost_spans
+from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.runqueues.waits import waits
+from wastedcores.trace.header import Header
+from wastedcores.trace.schema import SCHEMA
+from wastedcores.trace.trace import Trace
+
+HEADER = Header(source_format="test")
+COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "value", "text")
 
 
 class LittleScheduler:
@@ -117,8 +125,8 @@ def test_rebuilt_runqueues_equal_the_truth(seed, cpus, tasks, cut_at):
     state = [-1] * cpus
     rows = [
         (int(t), int(c), int(n))
-        for ts, cpu, nr in changes(trace_of(events, cpus=cpus))
-        for t, c, n in zip(ts, cpu, nr, strict=True)
+        for batch in runqueues(trace_of(events, cpus=cpus), affinity=False).batches()
+        for t, c, n in zip(*batch.runqueues(), strict=True)
     ]
     at = 0
     for i, event in enumerate(events):
@@ -133,8 +141,11 @@ def test_rebuilt_runqueues_equal_the_truth(seed, cpus, tasks, cut_at):
             assert state[cpu] == truth[i][cpu] or (state[cpu] == -1 and not told), (i, cpu, event)
 
 
-def test_waits__are_cut_where_the_task_changes_runqueues():
+@pytest.mark.parametrize("more", [[], [nr(0, 0, 1)]], ids=["tasks only", "with nr_running"])
+@pytest.mark.parametrize("affinity", [True, False])
+def test_waits__go_on_where_the_task_changes_runqueues(more, affinity):
     events = [
+        *more,
         switch(0, 0, 0, "R", 1),
         switch(0, 1, 0, "R", 2),
         wakeup(10, 0, 3),
@@ -142,15 +153,62 @@ def test_waits__are_cut_where_the_task_changes_runqueues():
         switch(70, 1, 2, "S", 3),
         switch(90, 0, 1, "R", 4),
     ]
-    table = waits(trace_of(events, cpus=2)).sort("pid", "start_ns")
-    assert table.select("pid", "cpu", "start_ns", "end_ns").rows() == [
-        (3, 0, 10, 30),
-        (3, 1, 30, 70),
+    rq = runqueues(trace_of(events, cpus=2), affinity=affinity)
+    assert waits(rq, 0, 90, [0, 1]).rows() == [
+        (3, 1, 10, 70),
         (4, 0, 0, 90),  # switched in without a wakeup: it had waited from the beginning
     ]
-    assert table["comm"].to_list() == ["t3", "t3", "t4"]
-    with pytest.raises(MissingEventsError, match="no switch events"):
-        waits(trace_of([nr(0, 0, 1)], cpus=1))
+    assert waits(rq, 0, 90, [1]).rows() == [(3, 1, 10, 70)]
+    assert waits(rq, 70, 90, [0, 1]).rows() == [(4, 0, 0, 90)]
+
+
+def test_waits__are_unknown_where_the_trace_names_no_tasks():
+    rq = runqueues(trace_of([nr(0, 0, 1)], cpus=1))
+    assert waits(rq, 0, 1, [0]).height == 0
+
+
+def test_runqueues__kept_changes_are_the_streamed_ones():
+    little = LittleScheduler(5, 3, 6)
+    for _ in range(100):
+        little.step()
+    little.drain()
+    trace = trace_of(little.events, cpus=3)
+    kept = runqueues(trace, keep=True)
+    for _ in range(2):
+        for mine, streamed in zip(
+            kept.batches(), runqueues(trace).batches(waits=True), strict=True
+        ):
+            assert np.array_equal(mine.ts_ns, streamed.ts_ns)
+            assert np.array_equal(mine.nr, streamed.nr)
+            assert (mine.waits is None) == (streamed.waits is None)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
+    r = random.Random(seed)
+    rows = [{"ts_ns": 0, "kind": "mark", "text": "start"}]
+    for t in sorted(r.randrange(40) for _ in range(30)):
+        cpu, other = r.choice([None, 0, 1, 2]), r.choice([None, 0, 1])
+        kind = r.choice(["lost", "mark", "wakeup", "cpu_idle"])
+        if kind == "wakeup" and cpu is None:
+            continue
+        rows.append({"ts_ns": t, "kind": kind, "cpu": cpu, "src_cpu": other, "pid": 1, "value": 1})
+    spans = []
+    for row in rows:
+        if row["kind"] != "lost":
+            continue
+        known = []
+        for e in rows:
+            on = e.get("cpu")
+            if e["kind"] == "wakeup" and e["src_cpu"] is not None:
+                on = e["src_cpu"]
+            if e["kind"] != "lost" and e["ts_ns"] <= row["ts_ns"] and row["cpu"] in (None, on):
+                known.append(e["ts_ns"])
+        start = max(known) if known else row["ts_ns"]
+        spans.append((start, row["ts_ns"], -1 if row["cpu"] is None else row["cpu"]))
+    trace = Trace(pl.DataFrame(rows, schema={c: SCHEMA[c] for c in COLUMNS}).lazy(), HEADER)
+    assert lost_spans(trace, {r["kind"] for r in rows}) == sorted(spans)
 
 
 def test_runqueues__says_what_contradicts():

@@ -12,7 +12,7 @@ from wastedcores.studies.recorded.pair import recorded_and_replayed, windows
 
 def test_bundled_recording_beside_its_replay():
     recorded, replayed = recorded_and_replayed("group-construction-buggy")
-    assert recorded.cpus == replayed.cpus == "8-23"
+    assert recorded.cpus == replayed.cpus == list(range(8, 24))
     lengths = [end - start for start, end in windows(recorded, replayed)]
     assert lengths == pytest.approx([3.0e9, 3.0e9], rel=0.01)
     busy = [r.result.mean(r.result.busy_ns) for r in (recorded, replayed)]
@@ -46,7 +46,7 @@ def test_what_is_no_recording_of_a_workload():
 
 def test_run_of_a_folder():
     recorded, replayed = recorded_and_replayed("gc-sgclit-16cpu", 1, RECORDINGS)
-    assert recorded.cpus == replayed.cpus == "2-5"
+    assert recorded.cpus == replayed.cpus == [2, 3, 4, 5]
     assert recorded.trace.header.cpus == 16
     start, end = windows(recorded)[0]
     assert (end - start) / 1e9 == pytest.approx(3.0, rel=0.01)

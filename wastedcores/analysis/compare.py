@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from wastedcores.analysis.examined import examine
 from wastedcores.errors import UsageError
-from wastedcores.invariant import PERSIST_NS, CheckResult, check
-from wastedcores.runqueues.runqueues import runqueues
-from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.invariant import PERSIST_NS, CheckResult
 from wastedcores.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -94,6 +93,7 @@ def compare(
     runs: Mapping[str, Trace | Replay],
     *,
     persist_ns: int = PERSIST_NS,
+    whole: bool = False,
     ignore_affinity: bool = False,
 ) -> Comparison:
     """Compare runs of one workload, the first one being what the others are measured against.
@@ -101,9 +101,12 @@ def compare(
     Parameters
     ----------
     runs
-        Name -> trace or replay. A window and CPUs that the trace's header names (:attr:`Header.measured`) bound what counts.
+        Name -> trace or replay. Of a trace, the window and the CPUs that the recording names count; of a replay, the time
+        of its workload.
     persist_ns
-        Episodes of at least this length are persistent.
+        Episodes of at least this length are persistent, in ns.
+    whole
+        Count all of each trace.
     ignore_affinity
         Count threads that may not run on the idle CPU too.
 
@@ -118,10 +121,22 @@ def compare(
     checks: dict[str, CheckResult] = {}
     waits: dict[str, np.ndarray] = {}
     for name, run in runs.items():
-        trace = run if isinstance(run, Trace) else run.trace
-        result = checks[name] = _check(run, persist_ns, ignore_affinity)
-        waits[name] = _waits(trace, result)
         replayed = None if isinstance(run, Trace) else run
+        trace = run if isinstance(run, Trace) else run.trace
+        # a replay's own window is the time of its workload
+        window = (
+            (replayed.summary.start_ns, replayed.summary.end_ns) if replayed and not whole else None
+        )
+        found = examine(
+            trace,
+            name,
+            persist_ns=persist_ns,
+            between=window,
+            whole=whole,
+            ignore_affinity=ignore_affinity,
+        )
+        result = checks[name] = found.result
+        waits[name] = found.wait_lengths
         rows.append(
             {
                 "run": name,
@@ -147,20 +162,6 @@ def compare(
     )
 
 
-def _check(run: Trace | Replay, persist_ns: int, ignore_affinity: bool) -> CheckResult:
-    trace = run if isinstance(run, Trace) else run.trace
-    window, cpus = trace.header.measured
-    if not isinstance(run, Trace):
-        window = f"{run.summary.start_ns / 1e9:.9f}", f"{run.summary.end_ns / 1e9:.9f}"
-    return check(
-        trace,
-        persist_ns=persist_ns,
-        cpus=sorted(parse_cpulist(cpus)) if cpus else None,
-        between=window,
-        ignore_affinity=ignore_affinity,
-    )
-
-
 def _outcome(run: Replay | None, result: CheckResult) -> dict[str, Any]:
     if run is None:
         return {"makespan_s": result.duration_ns / 1e9, "result": None, "result_name": None}
@@ -179,32 +180,6 @@ def _waste(result: CheckResult) -> dict[str, Any]:
         "wasted_core_s": result.thread_ns / 1e9,
         "busy_cpus": result.mean(result.busy_ns),
     }
-
-
-def _waits(trace: Trace, result: CheckResult) -> np.ndarray:
-    """Lengths in ns of all waits for a CPU that begin or end inside the window."""
-    if "switch" not in trace.kinds():
-        return np.zeros(0, dtype=np.int64)
-    # runqueue lengths alone do not say who waits: leave them out, so that the tasks' own events are followed
-    tasks = Trace(trace.events.filter(pl.col("kind") != "nr_running"), trace.header)
-    rq = runqueues(tasks, affinity=False)
-    parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None and b.waits.height]
-    if not parts:
-        return np.zeros(0, dtype=np.int64)
-    # a thread that is moved while it waits goes on waiting: one wait, on the CPU where it ends
-    table = pl.concat(parts).sort("pid", "start_ns")
-    begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
-        pl.col("start_ns") != pl.col("end_ns").shift(1)
-    )
-    table = table.group_by(begins.fill_null(True).cum_sum().alias("wait"), maintain_order=True).agg(
-        pl.col("cpu", "end_ns").last(), pl.col("start_ns").first()
-    )
-    table = table.filter(
-        pl.col("end_ns") > result.start_ns,
-        pl.col("start_ns") < result.end_ns,
-        pl.col("cpu").is_in(result.counted_cpus),
-    )
-    return (table["end_ns"] - table["start_ns"]).to_numpy()
 
 
 def _percentiles(waits: np.ndarray) -> dict[str, Any]:

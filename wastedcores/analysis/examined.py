@@ -1,10 +1,11 @@
-"""A trace together with its check and what the figures need: the object that notebooks and widgets hold."""
+"""A trace together with its check, its states and its waits: the object that notebooks, figures and words share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,16 +13,20 @@ import polars as pl
 from wastedcores.analysis.scene import Scene, by_node
 from wastedcores.analysis.states import States
 from wastedcores.errors import UsageError
-from wastedcores.invariant import PERSIST_NS, CheckResult, check
-from wastedcores.runqueues.runqueues import runqueues
-from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible
+from wastedcores.invariant.result import CheckResult
+from wastedcores.runqueues.runqueues import Runqueues, runqueues
+from wastedcores.runqueues.waits import waits
+from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import Moment, asked
 
 
 @dataclass(frozen=True)
 class Examined:
-    """One trace and the question asked of it; everything else is computed on first use. Made by :func:`examine`.
+    """One trace and the question asked of it; everything else is computed once, on first use. Made by :func:`examine`.
 
     Attributes
     ----------
@@ -31,10 +36,10 @@ class Examined:
         Its name in figures.
     persist_ns
         Episodes of at least this length are persistent.
-    between
-        Marks or times that bound the window; None: the window that the recording names, else all of the trace.
+    window
+        The part of the trace that counts; None: all.
     cpus
-        CPUs that count, in the kernel's list format; empty: the CPUs that the recording names, else all.
+        Numbers of the CPUs that count; None: all.
     ignore_affinity, silent
         As for :func:`wastedcores.check`.
     """
@@ -42,21 +47,27 @@ class Examined:
     trace: Trace
     label: str = ""
     persist_ns: int = PERSIST_NS
-    between: tuple[str, str] | None = None
-    cpus: str = ""
+    window: Window | None = None
+    cpus: list[int] | None = None
     ignore_affinity: bool = False
     silent: str = "idle"
 
     @cached_property
+    def runqueues(self) -> Runqueues:
+        """The changes of the runqueues, kept in memory: check, scene and waits read the trace once together."""
+        return runqueues(
+            self.trace, silent=self.silent, affinity=not self.ignore_affinity, keep=True
+        )
+
+    @cached_property
     def result(self) -> CheckResult:
         """The invariant, checked."""
-        return check(
-            self.trace,
+        return check_runqueues(
+            self.runqueues,
+            self.window,
+            self.cpus,
             persist_ns=self.persist_ns,
-            cpus=sorted(parse_cpulist(self.cpus)) if self.cpus else None,
-            between=self.between,
             ignore_affinity=self.ignore_affinity,
-            silent=self.silent,
         )
 
     @cached_property
@@ -67,49 +78,43 @@ class Examined:
 
     @cached_property
     def nodes(self) -> tuple[int, ...] | None:
-        """NUMA node of every CPU, if known."""
+        """The NUMA node of every CPU, if known."""
         return tuple(int(n) for n in self.machine.node_of_cpu) if self.machine else None
 
     @cached_property
     def scene(self) -> Scene:
-        """What the figures draw: all CPUs that count."""
-        rq = runqueues(self.trace, silent=self.silent, affinity=False)
+        """The data of the heat maps: all CPUs that count, over all of the trace."""
+        rq, episodes = self.runqueues, self.result.episodes
         states = States.collect(
             (b.runqueues() for b in rq.batches()), rq.cpus, rq.start_ns, rq.end_ns
         )
-        loads = None
-        if "load" in self.trace.kinds():
-            batches = self.trace.batches(["ts_ns", "cpu", "value"], "load")
-            loads = States.collect(
-                (
-                    (b["ts_ns"].to_numpy(), b["cpu"].to_numpy(), b["value"].to_numpy())
-                    for b in batches
-                ),
-                rq.cpus,
-                rq.start_ns,
-                rq.end_ns,
-            )
         # CPUs the trace never speaks of (an nr_running trace of four CPUs of 64) would be empty rows
-        wanted = sorted(parse_cpulist(self.cpus)) if self.cpus else range(rq.cpus)
-        if self.cpus and wanted[-1] >= rq.cpus:
-            raise UsageError(f"--cpus: the trace has CPUs 0-{rq.cpus - 1}, not {wanted[-1]}.")
+        wanted = self.cpus or range(rq.cpus)
         drawn = [c for c in wanted if states.offsets[c + 1] > states.offsets[c]] or list(wanted)
         return Scene(
             states,
             by_node(drawn, self.nodes),
             self.nodes,
-            self.result.episodes,
+            episodes,
             tuple(self.marks),
             self.label,
             self.facts,
             self.loss,
             self.persist_ns,
-            loads,
+            self._loads(),
         )
+
+    def _loads(self) -> States | None:
+        if "load" not in self.trace.kinds():
+            return None
+        rq = self.runqueues
+        batches = self.trace.batches(["ts_ns", "cpu", "value"], "load")
+        columns = (tuple(b[c].to_numpy() for c in ("ts_ns", "cpu", "value")) for b in batches)
+        return States.collect(columns, rq.cpus, rq.start_ns, rq.end_ns)  # type: ignore[arg-type]
 
     @cached_property
     def marks(self) -> list[tuple[int, str]]:
-        """(ns, text) of every mark."""
+        """The time in ns and the text of every mark."""
         return list(self.trace.only("mark").select("ts_ns", "text").collect().iter_rows())
 
     @property
@@ -125,7 +130,7 @@ class Examined:
             machine += f" on {self.machine.nodes} node{'s' if self.machine.nodes != 1 else ''}"
         parts.append(machine)
         if self.cpus:
-            parts.append(f"counted: CPUs {self.cpus}")
+            parts.append(f"counted: CPUs {format_cpulist(self.cpus)}")
         return " · ".join(parts)
 
     @property
@@ -142,19 +147,9 @@ class Examined:
 
     @cached_property
     def waits(self) -> pl.DataFrame:
-        """Every wait for a CPU inside the window: pid, cpu, start_ns, end_ns; empty where tasks are not known."""
-        rq = runqueues(self.trace, silent=self.silent, affinity=False)
-        empty = pl.DataFrame(
-            schema={"pid": pl.Int32, "cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64}
-        )
-        if rq.source != "tasks":
-            return empty
-        parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None and b.waits.height]
-        table = pl.concat(parts) if parts else empty
-        inside = (pl.col("end_ns") > self.result.start_ns) & (
-            pl.col("start_ns") < self.result.end_ns
-        )
-        return table.filter(inside, pl.col("cpu").is_in(self.result.counted_cpus))
+        """Every wait for a CPU inside the window, see :func:`wastedcores.runqueues.waits.waits`."""
+        r = self.result
+        return waits(self.runqueues, r.start_ns, r.end_ns, r.counted_cpus)
 
     @property
     def wait_lengths(self) -> np.ndarray:
@@ -162,7 +157,7 @@ class Examined:
         return (self.waits["end_ns"] - self.waits["start_ns"]).to_numpy()
 
     @property
-    def worst(self) -> dict | None:
+    def worst(self) -> dict[str, Any] | None:
         """The episode that wasted most core time, as a row (a persistent one if there is any); None if none."""
         table = self.result.episodes.with_row_index("episode")
         persistent = table.filter(pl.col("persistent"))
@@ -200,12 +195,13 @@ def examine(
     label: str = "",
     *,
     persist_ns: int = PERSIST_NS,
-    between: Sequence[str] = (),
-    cpus: str = "",
+    between: Sequence[Moment] | None = None,
+    cpus: str | Sequence[int] | None = None,
+    whole: bool = False,
     ignore_affinity: bool = False,
     silent: str = "idle",
 ) -> Examined:
-    """Ask a question of a trace; what the answer needs is computed when it is first used.
+    """Ask a question of a trace; the parts of the answer are computed when they are first used.
 
     Parameters
     ----------
@@ -213,13 +209,7 @@ def examine(
         The trace.
     label
         Its name in figures; default: the file's name.
-    persist_ns
-        Episodes of at least this length are persistent (the paper's M), in ns.
-    between
-        Two marks or times in seconds that bound the window; empty: the window that the recording names, else all.
-    cpus
-        CPUs that count, in the kernel's list format; empty: the CPUs that the recording names, else all.
-    ignore_affinity, silent
+    persist_ns, between, cpus, whole, ignore_affinity, silent
         As for :func:`wastedcores.check`.
 
     Returns
@@ -230,20 +220,16 @@ def examine(
     Raises
     ------
     UsageError
-        ``between`` has neither no entry nor two.
+        A window, a list of CPUs or a length that cannot be meant.
     """
-    if len(between) not in (0, 2):
-        raise UsageError(
-            f"between={list(between)!r}: expected two marks or times in seconds, start and end, or an empty list."
-        )
-    window, counted = trace.header.measured
-    between = between or window or ()
+    require_sensible(persist_ns, silent)
+    window, counted = asked(trace, between, cpus, whole=whole)
     return Examined(
         trace,
         label or trace.name.removesuffix(".parquet"),
         persist_ns,
-        (str(between[0]), str(between[1])) if between else None,
-        cpus or counted or "",
+        window,
+        counted,
         ignore_affinity,
         silent,
     )

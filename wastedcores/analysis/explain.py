@@ -20,7 +20,6 @@ from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import MAINLINE, KernelModel
 from wastedcores.topology.domains import Domains, build_domains
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.header import KERNEL_KEY
 from wastedcores.trace.trace import Trace
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
@@ -178,7 +177,7 @@ def _facts(
             f"{result.trace.name}: has CPUs 0-{result.cpus - 1}, but machine {machine.name} has {machine.cpus}. "
             "Was it recorded on another machine?"
         )
-    kernel = kernel or header.provenance.get(KERNEL_KEY) or header.kernel_release
+    kernel = kernel or header.kernel_model or header.kernel_release
     if kernel is None:
         raise TopologyError(
             f"{result.trace.name}: does not say which kernel it was recorded on. Name one: --kernel v4.1."
@@ -193,7 +192,8 @@ def _pairs(result: CheckResult, domains: Domains) -> pl.DataFrame:
     chosen = (
         result.details.group_by("episode")
         .agg(pl.col("idle_ns").max())
-        .top_k(_EPISODES, by="idle_ns")
+        .sort("idle_ns", "episode", descending=[True, False])
+        .head(_EPISODES)
     )
     for episode in chosen["episode"]:
         rows = result.details.filter(pl.col("episode") == episode)

@@ -40,11 +40,6 @@ class Bins:
     waiting: np.ndarray
     known: np.ndarray
 
-    @property
-    def centres(self) -> np.ndarray:
-        """Middle of each pixel, ns (float)."""
-        return (self.edges[:-1] + self.edges[1:]) / 2
-
 
 def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
     """Borders of at most ``cols`` pixels of at least one ns over a window, int64.

@@ -132,34 +132,29 @@ def check(
     from wastedcores.invariant import check as run_check
     from wastedcores.topology.cpulist import parse_cpulist
 
-    opened = open_input(trace, format)
-    if not whole:
-        window, named = opened.header.measured
-        between, cpus = between or window, cpus or named
     result = run_check(
-        opened,
+        open_input(trace, format),
         persist_ns=persist_ns,
-        cpus=None if cpus is None else list(parse_cpulist(cpus)),
+        cpus=None if cpus is None else parse_cpulist(cpus),
         between=between,
+        whole=whole,
         ignore_affinity=ignore_affinity,
         silent=silent,
     )
     if as_json:
         print_json(result.to_json())
     else:
-        print(describe(result, between))
+        print(describe(result))
     raise typer.Exit(EXIT[result.verdict])
 
 
-def describe(result: CheckResult, window: tuple[str, str] | None = None, longest: int = 10) -> str:
+def describe(result: CheckResult, longest: int = 10) -> str:
     """Return the result as text for people.
 
     Parameters
     ----------
     result
         The result of the check.
-    window
-        The names of the window's ends, if not all of the trace was counted.
     longest
         How many episodes are listed.
 
@@ -178,7 +173,7 @@ def describe(result: CheckResult, window: tuple[str, str] | None = None, longest
         "",
         f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {result.cpus} CPUs"
         + (f", {header.events:,} events" if header.events is not None else ""),
-        *([f'  window         "{window[0]}" to "{window[1]}"'] if window else []),
+        *(['  window         "{}" to "{}"'.format(*result.window.ends)] if result.window else []),
         f"  idle beside overloaded CPUs for {human_ns(result.wall_ns)} ({share:.1f} % of the time)",
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
         f"{result.mean(result.thread_ns):.2f} CPUs on average",

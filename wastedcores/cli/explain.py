@@ -72,14 +72,12 @@ def explain(
         on = Machine.from_dict(opened.header.machine)
     if steps and on is not None:
         on = on.after(steps)
-    if not whole:
-        window, named = opened.header.measured
-        between, cpus = between or window, cpus or named
     result = check(
         opened,
         persist_ns=duration_ns(persist, "--persist"),
-        cpus=None if cpus is None else list(parse_cpulist(cpus)),
+        cpus=None if cpus is None else parse_cpulist(cpus),
         between=between,
+        whole=whole,
         ignore_affinity=ignore_affinity,
     )
     found = run_explain(result, on, kernel)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Persist, TraceInput
+from wastedcores.cli._options import AsJson, Persist, TraceInput, Whole
 from wastedcores.cli._output import check_writable, parquet_name, print_json
 from wastedcores.units import duration_ns
 
@@ -32,6 +32,7 @@ def export(
         ),
     ] = None,
     persist: Persist = "100ms",
+    whole: Whole = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a trace for the Perfetto UI, with its episodes."""
@@ -43,7 +44,7 @@ def export(
     if output is not None:
         check_writable(output)
     opened = open_input(trace)
-    result = check(opened, persist_ns=persist_ns)
+    result = check(opened, persist_ns=persist_ns, whole=whole)
     path = export_perfetto(opened, output or parquet_name(trace).with_suffix(".pftrace"), result)
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "verdict": result.verdict})

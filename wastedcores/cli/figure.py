@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Cpus, Persist, TraceInput
+from wastedcores.cli._options import Cpus, Persist, TraceInput, Whole
 from wastedcores.cli._output import check_writable
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
@@ -82,6 +82,7 @@ def figure(
         float | None, typer.Option("--to", metavar="SECONDS", help="Draw up to this time.")
     ] = None,
     cpus: Cpus = None,
+    whole: Whole = False,
     persist: Persist = "100ms",
     palette: Annotated[
         str, typer.Option(metavar="safe|paper", help="The colours; `paper` has those of the paper.")
@@ -112,7 +113,7 @@ def figure(
     _refuse_early(kind, against, cpu, op, output, start, end)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (
-        examine(open_input(path), persist_ns=persist_ns, cpus=cpus or "")
+        examine(open_input(path), persist_ns=persist_ns, cpus=cpus, whole=whole)
         for path in ([trace, against] if against else [trace])
     )
     window = _window(run, start, end)

@@ -91,6 +91,8 @@ def _describe(path: Path, header: Header) -> str:
     lines += [
         f"  {key:<14} {text}"
         for key, text in header.provenance.items()
-        if key in ("skipped", "truncated_last_line", "clock jump", "state columns", "wakeups")
+        if key in ("skipped", "clock jump", "state columns", "wakeups")
     ]
+    if header.truncated_last_line:
+        lines.append(f"  cut short      {header.truncated_last_line}")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
     These are its format, kernel, clock, machine and interval, the number of events of each kind, and lost events.
     """
     from wastedcores.cli._input import open_input
+    from wastedcores.topology.cpulist import format_cpulist
 
     opened = open_input(trace, format)
     header, kinds = opened.header, opened.kinds()
@@ -38,8 +39,17 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
         print(f"  {label:<10} {value}")
     for kind, n in sorted(kinds.items(), key=lambda item: -item[1]):
         print(f"    {kind:<12} {n:>12,}")
-    for key, text in header.provenance.items():
-        print(f"  {key}: {text}")
+    said = {
+        "recording": header.recording,
+        "measured window": header.window and '"{}" to "{}"'.format(*header.window.ends),
+        "counted CPUs": header.counted_cpus and format_cpulist(header.counted_cpus),
+        "kernel model": header.kernel_model,
+        "cut short": header.truncated_last_line,
+        **header.provenance,
+    }
+    for key, text in said.items():
+        if text:
+            print(f"  {key}: {text}")
 
 
 def _lost(lost: dict[int, int]) -> str:

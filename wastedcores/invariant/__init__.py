@@ -5,7 +5,7 @@ of every runqueue is looked at, not samples of it. Definitions: a CPU is idle wi
 with 2 or more; max(nr_running - 1, 0) tasks wait. A CPU whose runqueue is not known is neither.
 """
 
-from wastedcores.invariant.checking import PERSIST_NS, check, window
+from wastedcores.invariant.checking import PERSIST_NS, check
 from wastedcores.invariant.result import CHECK_SCHEMA, CheckResult
 
-__all__ = ["CHECK_SCHEMA", "PERSIST_NS", "CheckResult", "check", "window"]
+__all__ = ["CHECK_SCHEMA", "PERSIST_NS", "CheckResult", "check"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import UsageError
 from wastedcores.invariant import sweep_jit
-from wastedcores.invariant.details import details as look_closer
+from wastedcores.invariant.details import details
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.runqueues.runqueues import Runqueues, runqueues
+from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import Moment, asked
 
 #: M of the paper, section 4.1: violations shorter than this are the balancer's to repair
 PERSIST_NS = 100_000_000
@@ -22,8 +25,9 @@ def check(
     trace: Trace,
     *,
     persist_ns: int = PERSIST_NS,
-    cpus: list[int] | None = None,
-    between: tuple[str, str] | None = None,
+    cpus: str | Sequence[int] | None = None,
+    between: Sequence[Moment] | None = None,
+    whole: bool = False,
     ignore_affinity: bool = False,
     silent: str = "idle",
 ) -> CheckResult:
@@ -34,119 +38,146 @@ def check(
     trace
         Any trace with nr_running or switch events.
     persist_ns
-        Episodes of at least this length are persistent (the paper's M).
+        Episodes of at least this length are persistent (the paper's M), in ns.
     cpus
-        Count these CPUs only; None: all.
+        Count these CPUs only: numbers, or text in the kernel's list format; default: the CPUs that the recording names,
+        else all.
     between
-        Start and end of the window: each the beginning of a mark's text, or a time in seconds as in the trace.
+        Start and end of the window: each a time in ns, the beginning of a mark's text, or a time in seconds as text;
+        default: the window that the recording names, else all of the trace.
+    whole
+        Ignore the window and the CPUs that the recording names.
     ignore_affinity
         Treat every waiting thread as movable.
     silent
         See :func:`wastedcores.runqueues.runqueues.runqueues`.
 
+    Returns
+    -------
+    CheckResult
+        The verdict, the integrals over time, and the episodes.
+
     Raises
     ------
     UsageError
-        Unknown mark, CPU that the trace does not have, empty window.
+        An unknown mark, a CPU that the trace does not have, or an empty window.
     MissingEventsError
         The trace says nothing about runqueues.
     """
+    require_sensible(persist_ns, silent)
+    rq = runqueues(trace, silent=silent, affinity=not ignore_affinity)
+    window, counted = asked(trace, between, cpus, whole=whole)
+    return check_runqueues(
+        rq, window, counted, persist_ns=persist_ns, ignore_affinity=ignore_affinity
+    )
+
+
+def require_sensible(persist_ns: int, silent: str) -> None:
+    """Raise :class:`UsageError` if the length of persistence is negative or ``silent`` is no known word."""
     if silent not in ("idle", "unknown"):
         raise UsageError(f"silent {silent!r}: expected idle or unknown.")
     if persist_ns < 0:
         raise UsageError(f"persist {persist_ns} ns: expected 0 or more.")
-    rq = runqueues(trace, silent=silent, affinity=not ignore_affinity)
-    start_ns, end_ns = window(rq, between)
+
+
+def check_runqueues(
+    rq: Runqueues,
+    window: Window | None,
+    cpus: Sequence[int] | None,
+    *,
+    persist_ns: int,
+    ignore_affinity: bool = False,
+) -> CheckResult:
+    """Check the invariant over runqueues that are already found.
+
+    Parameters
+    ----------
+    rq
+        The runqueues; their changes are streamed twice.
+    window
+        The part to look at; None: all.
+    cpus
+        The CPUs to count; None: all.
+    persist_ns
+        Episodes of at least this length are persistent, in ns.
+    ignore_affinity
+        Whether ``rq`` was made without affinity because the user said so.
+
+    Returns
+    -------
+    CheckResult
+        The verdict, the integrals over time, and the episodes.
+
+    Raises
+    ------
+    UsageError
+        A CPU that the trace does not have, or an empty list of CPUs.
+    """
+    trace = rq.trace
+    start_ns, end_ns = rq.start_ns, rq.end_ns
+    if window is not None:
+        start_ns, end_ns = max(window.start_ns, start_ns), min(window.end_ns, end_ns)
     counted = _counted(rq, cpus)
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns)
     collected, dropped, known = sweep(rq, state, end_ns)
     episodes = episode_table(collected, rq.cpus, persist_ns)
-    details, waiting, causes = look_closer(rq, episodes, counted)
+    times, waiting, causes = details(rq, episodes, counted)
     scalars = [int(x) for x in state.scalars]
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
+    lost = trace.header.lost_total
     notes = list(rq.notes)
-    cut = trace.header.provenance.get("truncated_last_line")
-    if cut:
-        notes.append(f"the file was cut short: {cut}")
+    if trace.header.truncated_last_line:
+        notes.append(f"the file was cut short: {trace.header.truncated_last_line}")
     if dropped:
         notes.append(f"the {dropped} shortest episodes are not listed; the totals count them")
     verdict = "violations" if bool(episodes["persistent"].any()) else "clean"
-    unknown = [int(c) for c in np.flatnonzero(counted.astype(bool) & ~known)]
-    lost_without_place = trace.header.lost_total > 0 and not rq.lost_spans
-    if spans or lost_without_place:
+    if spans or (lost > 0 and not rq.lost_spans):
         verdict = "unknown"
-        notes.append(f"{trace.header.lost_total} events were lost: the verdict is unknown")
+        notes.append(f"{lost} events were lost: the verdict is unknown")
     elif scalars[sweep_jit.KNOWN_NS] == 0 and end_ns > start_ns:
         verdict = "unknown"
         notes.append("no runqueue is known in the interval")
+    affinity = ", ".join(rq.affinity.sources) or "none in the trace"
     return CheckResult(
-        trace,
-        start_ns,
-        end_ns,
-        persist_ns,
-        verdict,
-        scalars[sweep_jit.WALL_NS],
-        scalars[sweep_jit.CPU_NS],
-        scalars[sweep_jit.THREAD_NS],
-        scalars[sweep_jit.BUSY_NS],
-        scalars[sweep_jit.IDLE_NS],
-        scalars[sweep_jit.WAITING_NS],
-        episodes,
-        details,
-        waiting,
-        causes,
-        dropped,
-        "ignored" if ignore_affinity else ", ".join(rq.affinity) or "none in the trace",
-        rq.source,
-        rq.cpus,
-        [int(c) for c in np.flatnonzero(counted)],
-        rq.silent_cpus,
-        unknown,
-        spans,
-        rq.oddities,
-        notes,
+        trace=trace,
+        window=window,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        persist_ns=persist_ns,
+        verdict=verdict,
+        wall_ns=scalars[sweep_jit.WALL_NS],
+        cpu_ns=scalars[sweep_jit.CPU_NS],
+        thread_ns=scalars[sweep_jit.THREAD_NS],
+        busy_ns=scalars[sweep_jit.BUSY_NS],
+        idle_ns=scalars[sweep_jit.IDLE_NS],
+        waiting_ns=scalars[sweep_jit.WAITING_NS],
+        episodes=episodes,
+        details=times,
+        waiting=waiting,
+        causes=causes,
+        episodes_dropped=dropped,
+        affinity="ignored" if ignore_affinity else affinity,
+        source=rq.source,
+        cpus=rq.cpus,
+        counted_cpus=[int(c) for c in np.flatnonzero(counted)],
+        silent_cpus=rq.silent_cpus,
+        unknown_cpus=[int(c) for c in np.flatnonzero(counted.astype(bool) & ~known)],
+        unknown_spans=spans,
+        oddities=rq.oddities,
+        notes=notes,
     )
 
 
-def window(rq: Runqueues, between: tuple[str, str] | None) -> tuple[int, int]:
-    """The interval to look at, in ns."""
-    if between is None:
-        return rq.start_ns, rq.end_ns
-    start, end = (_moment(rq.trace, text) for text in between)
-    if end <= start:
-        raise UsageError(
-            f"--between {between[0]!r} {between[1]!r}: the window ends at {end} ns, not after its start {start} ns."
-        )
-    return max(start, rq.start_ns), min(end, rq.end_ns)
-
-
-def _moment(trace: Trace, text: str) -> int:
-    """Time of the first mark that begins with ``text``, or ``text`` itself as seconds."""
-    marks = trace.only("mark").select("ts_ns", "text").collect()
-    hit = marks.filter(pl.col("text").str.starts_with(text))
-    if hit.height:
-        return int(hit["ts_ns"][0])
-    try:
-        whole, _, fraction = text.strip().partition(".")
-        return int(whole) * 1_000_000_000 + int(fraction[:9].ljust(9, "0") or 0)
-    except ValueError:
-        pass
-    known = ", ".join(repr(t) for t in marks["text"].head(8)) or "no marks at all"
-    raise UsageError(
-        f"{trace.name}: no mark begins with {text!r} (it has {known}), and it is not a time in seconds either."
-    )
-
-
-def _counted(rq: Runqueues, cpus: list[int] | None) -> NDArray[np.uint8]:
-    counted = np.ones(rq.cpus, np.uint8)
+def _counted(rq: Runqueues, cpus: Sequence[int] | None) -> NDArray[np.uint8]:
+    """Return 1 for each CPU that counts, else 0."""
     if cpus is None:
-        return counted
+        return np.ones(rq.cpus, np.uint8)
     wrong = [c for c in cpus if not 0 <= c < rq.cpus]
     if wrong or not cpus:
         raise UsageError(
             f"--cpus: the trace has CPUs 0-{rq.cpus - 1}, "
             + (f"not {wrong[0]}." if wrong else "and the list names none.")
         )
-    counted[:] = 0
+    counted = np.zeros(rq.cpus, np.uint8)
     counted[cpus] = 1
     return counted

@@ -52,7 +52,8 @@ def details(
     chosen = (
         episodes.with_row_index("episode")
         .with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
-        .top_k(_DETAILS, by="length")
+        .sort("length", "start_ns", descending=[True, False])
+        .head(_DETAILS)
         .sort("start_ns")
     )
     starts, ends = chosen["start_ns"].to_numpy().copy(), chosen["end_ns"].to_numpy().copy()
@@ -103,7 +104,11 @@ def details(
     waiting = _sum_waits(parts).filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
     waiting = waiting.with_columns(episode=pl.Series(number)[waiting["episode"]].cast(pl.Int32))
     waiting = waiting.join(comms(rq.trace), on="pid", how="left").select(*_NO_WAITING.columns)
-    return times, waiting.sort("episode", "wait_ns", descending=[False, True]), causes
+    return (
+        times,
+        waiting.sort("episode", "wait_ns", "pid", "cpu", descending=[False, True, False, False]),
+        causes,
+    )
 
 
 def _sum_waits(parts: list[pl.DataFrame]) -> pl.DataFrame:

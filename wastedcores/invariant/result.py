@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 
 CHECK_SCHEMA = "wastedcores.check/1"
@@ -40,6 +41,7 @@ class CheckResult:
     """
 
     trace: Trace
+    window: Window | None
     start_ns: int
     end_ns: int
     persist_ns: int

@@ -67,7 +67,8 @@ def sweep(
     collected = Collected()
     dropped = 0
     known = np.zeros(rq.cpus, np.bool_)
-    steal = sweep_affinity_jit.new_steal_state(rq.cpus, rq.masks) if rq.affinity else None
+    masks = rq.affinity.masks
+    steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if rq.affinity.sources else None
     for batch in rq.batches():
         known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0

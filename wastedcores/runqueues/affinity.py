@@ -1,12 +1,19 @@
-"""Where a trace tells which CPUs a task may run on: affinity events, the snapshot, names of bound kernel threads."""
+"""Which CPUs each task may run on, as far as a trace tells.
+
+The sources are affinity events, the snapshot at the start of a capture, and the names of bound kernel threads.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from wastedcores.runqueues import tasks_jit as tj
-from wastedcores.runqueues.stream import Runqueues
+from wastedcores.trace.trace import Trace
 
 #: kernel threads bound to the CPU in their name (kernel/smpboot.c, workqueue.c, stop_machine.c, rcu/tree.c)
 BOUND_KTHREADS = (
@@ -15,12 +22,42 @@ BOUND_KTHREADS = (
 )
 
 
-def find_affinity(rq: Runqueues, kinds: dict[str, int]) -> None:
-    """Fill ``affinity``, ``masks`` and the mask of every task at the start."""
-    mask_of_pid = np.zeros(rq.pids, np.int32)
+class Affinity(NamedTuple):
+    """The distinct affinity masks of a trace and the mask of every task at its start."""
+
+    masks: NDArray[np.uint64]  # (masks, words) allowed CPUs by mask id; id 0 stands for "anywhere"
+    mask_ids: dict[bytes, int]  # the id of a mask as the events write it
+    of_pid: NDArray[np.int32]  # (pids,) mask id of each task at the start, see tasks_jit
+    sources: tuple[str, ...]  # where it comes from: "bound kernel threads", "events", or nothing
+
+
+def unrestricted(cpus: int, pids: int) -> Affinity:
+    """Return the affinity of a trace in which every task may run anywhere."""
+    return Affinity(np.zeros((1, (cpus + 63) // 64), np.uint64), {}, np.zeros(pids, np.int32), ())
+
+
+def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) -> Affinity:
+    """Collect the affinity masks of a trace.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    kinds
+        The kinds of its events.
+    cpus, pids
+        CPU numbers and pids are below these.
+
+    Returns
+    -------
+    Affinity
+        The masks, and the mask of every task at the start.
+    """
+    masks, mask_ids, of_pid, _ = unrestricted(cpus, pids)
+    sources = []
     comms = pl.concat(
         [
-            rq.trace.events.select(pid=pl.col(p), comm=pl.col(c).cast(pl.String))
+            trace.events.select(pid=pl.col(p), comm=pl.col(c).cast(pl.String))
             for p, c in (("pid", "comm"), ("prev_pid", "prev_comm"))
         ]
     )
@@ -30,36 +67,25 @@ def find_affinity(rq: Runqueues, kinds: dict[str, int]) -> None:
         .collect(engine="streaming")
     )
     if bound.height:
-        mask_of_pid[bound["pid"].to_numpy()] = tj.BOUND
-        rq.affinity.append("bound kernel threads")
+        of_pid[bound["pid"].to_numpy()] = tj.BOUND
+        sources.append("bound kernel threads")
     if "affinity" in kinds or "task_state" in kinds:
-        distinct = (
-            rq.trace.only("affinity", "task_state")
-            .select(pl.col("cpu_mask").drop_nulls().unique(maintain_order=True))
-            .collect()["cpu_mask"]
-        )
-        words = rq.masks.shape[1]
-        rows = [np.zeros(words, np.uint64)]
-        for raw in distinct.to_list():
-            bits = np.zeros(words * 8, np.uint8)
-            data = np.frombuffer(raw, np.uint8)[: words * 8]
+        told = trace.only("affinity", "task_state").select("kind", "pid", "cpu_mask")
+        table = told.filter(pl.col("cpu_mask").is_not_null()).collect()
+        rows = [masks[0]]
+        for raw in table["cpu_mask"].unique(maintain_order=True):
+            bits = np.zeros(masks.shape[1] * 8, np.uint8)
+            data = np.frombuffer(raw, np.uint8)[: bits.size]
             bits[: data.size] = data
-            if int(np.unpackbits(bits).sum()) >= rq.cpus:
-                rq.mask_ids[raw] = tj.FREE
-                continue
-            rq.mask_ids[raw] = len(rows)
-            rows.append(bits.view(np.uint64))
-        rq.masks = np.stack(rows)
-        if distinct.len():
-            rq.affinity.append("events")
-        first = (
-            rq.trace.only("task_state")
-            .select("pid", "cpu_mask")
-            .drop_nulls()
-            .unique("pid", keep="first")
-            .collect()
-        )
-        for pid, raw in first.iter_rows():
-            if mask_of_pid[pid] != tj.BOUND:
-                mask_of_pid[pid] = rq.mask_ids[raw]
-    rq.mask_of_pid = mask_of_pid
+            everywhere = int(np.unpackbits(bits).sum()) >= cpus
+            mask_ids[raw] = tj.FREE if everywhere else len(rows)
+            if not everywhere:
+                rows.append(bits.view(np.uint64))
+        masks = np.stack(rows)
+        if table.height:
+            sources.append("events")
+        snapshot = table.filter(pl.col("kind") == "task_state").unique("pid", keep="first")
+        for _, pid, raw in snapshot.iter_rows():
+            if of_pid[pid] != tj.BOUND:
+                of_pid[pid] = mask_ids[raw]
+    return Affinity(masks, mask_ids, of_pid, tuple(sources))

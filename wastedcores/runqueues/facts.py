@@ -1,6 +1,8 @@
-"""What is true of all of a trace before its runqueues are streamed: its extent, silent CPUs, where events are lost."""
+"""Facts about all of a trace, found before its runqueues are streamed: its extent, silent CPUs, and lost events."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import polars as pl
 
@@ -11,7 +13,9 @@ from wastedcores.trace.trace import Trace
 
 
 def extent(trace: Trace) -> tuple[int, int, int, int]:
-    """First and last time, highest CPU and pid; from the header where our own writer counted them.
+    """Return the first and last time in ns, the highest CPU and the highest pid.
+
+    A header that was written with the trace as Parquet has them; otherwise the events are scanned.
 
     Raises
     ------
@@ -22,7 +26,7 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
     if header.kinds is not None and header.start_ns is not None:
         first, last = header.start_ns, header.end_ns or header.start_ns
         top_cpu, top_pid = header.highest_cpu or 0, header.highest_pid or 0
-        low = 0  # _batches look at every CPU again
+        low = 0  # the stream of events checks every CPU and pid again
     else:
         pids = [pl.col(p) for p in ("pid", "prev_pid", "by_pid")]
         first, last, top_cpu, low_cpu, top_pid, low_pid = (
@@ -52,7 +56,22 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
 
 
 def silent_cpus(trace: Trace, online: list[int] | None) -> list[int]:
-    """Online CPUs on which and to which nothing happened (one a sleeping task was moved away from may be silent)."""
+    """Return the online CPUs on which and to which nothing happened.
+
+    A CPU from which a sleeping task was moved away can still be silent.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    online
+        Its online CPUs, if known.
+
+    Returns
+    -------
+    list of int
+        Their numbers, ascending; empty if the trace does not record every switch.
+    """
     if not online or not trace.header.every_switch:
         return []
     happened_on = pl.when(pl.col("kind") != "migrate").then(pl.col("src_cpu"))
@@ -64,8 +83,21 @@ def silent_cpus(trace: Trace, online: list[int] | None) -> list[int]:
     return sorted(set(online) - set(seen.to_list()))
 
 
-def lost_spans(trace: Trace, kinds: dict[str, int]) -> list[tuple[int, int, int]]:
-    """Where events are missing: from the CPU's last event before the loss to the loss itself."""
+def lost_spans(trace: Trace, kinds: Collection[str]) -> list[tuple[int, int, int]]:
+    """Find the spans in which events are missing.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    kinds
+        The kinds of its events.
+
+    Returns
+    -------
+    list of (int, int, int)
+        start_ns, end_ns and CPU (-1: unknown): from the last event on that CPU before the loss to the loss itself.
+    """
     spans: list[tuple[int, int, int]] = []
     if "lost" in kinds:
         remote = pl.col("kind").is_in(["wakeup", "wakeup_new", "migrate"])
@@ -74,14 +106,18 @@ def lost_spans(trace: Trace, kinds: dict[str, int]) -> list[tuple[int, int, int]
             .then(pl.col("src_cpu"))
             .otherwise(pl.col("cpu"))
         )
-        lost = trace.only("lost").select("ts_ns", "cpu").collect()
-        seen = trace.events.filter(pl.col("kind") != "lost").select("ts_ns", on=happened_on)
-        for ts_ns, cpu in lost.iter_rows():
-            before = seen.filter(pl.col("ts_ns") <= ts_ns)
-            if cpu is not None:
-                before = before.filter(pl.col("on") == cpu)
-            start = before.select(pl.col("ts_ns").max()).collect(engine="streaming").item()
-            spans.append((ts_ns if start is None else start, ts_ns, -1 if cpu is None else cpu))
+        lost = trace.only("lost").select("ts_ns", "cpu")
+        seen = trace.events.filter(pl.col("kind") != "lost")
+        seen = seen.select("ts_ns", start_ns="ts_ns", cpu=happened_on)
+        named = lost.filter(pl.col("cpu").is_not_null()).join_asof(
+            seen, on="ts_ns", by="cpu", check_sortedness=False
+        )
+        unnamed = lost.filter(pl.col("cpu").is_null()).join_asof(
+            seen.drop("cpu"), on="ts_ns", check_sortedness=False
+        )
+        for part in pl.collect_all([named, unnamed]):
+            found = part.select(pl.col("start_ns").fill_null(pl.col("ts_ns")), "ts_ns", "cpu")
+            spans += found.with_columns(pl.col("cpu").fill_null(-1)).rows()
     if trace.header.overwritten:
         # a ring buffer drops its oldest events CPU by CPU: complete is only what follows the latest first event
         firsts = (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from wastedcores.errors import TraceContentError
 from wastedcores.runqueues import tasks_jit as tj
+from wastedcores.runqueues.affinity import Affinity
 from wastedcores.trace.schema import KINDS
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
@@ -41,11 +44,23 @@ I32 = NDArray[np.int32]
 
 @dataclass
 class Batch:
-    """Changes of runqueues, ordered by time; all arrays (changes,).
+    """Changes of runqueues, ordered by time; all arrays have the shape (changes,).
 
-    ``nr`` is -1 where unknown. Rows with ``mask`` > 0 are about affinity only: ``free`` tasks of that mask id wait on
-    ``cpu``; in other rows ``free`` tasks that may run anywhere wait there. ``code`` is the event behind a row, one of
-    :mod:`wastedcores.runqueues.tasks_jit`; -1: not known.
+    Attributes
+    ----------
+    ts_ns, cpu
+        When and where the runqueue changed.
+    nr
+        Tasks on the runqueue afterwards; -1 is unknown.
+    free
+        Waiting tasks that may run anywhere; in a row with ``mask`` > 0, waiting tasks of that mask id.
+    mask
+        0, or a mask id: such a row is about affinity only.
+    code
+        The event behind the row, one of :mod:`wastedcores.runqueues.tasks_jit`; -1 is unknown.
+    waits
+        Waits that ended in this batch, if asked for: pid, cpu, start_ns, end_ns. A wait of a thread that is moved to
+        another runqueue ends there and a new one begins.
     """
 
     ts_ns: I64
@@ -57,11 +72,11 @@ class Batch:
     waits: pl.DataFrame | None = None
 
     def runqueues(self) -> tuple[I64, I32, I32]:
-        """(ts_ns, cpu, nr) of the rows that are about runqueues."""
+        """Return (ts_ns, cpu, nr) of the rows that are about runqueues."""
         return self.with_causes()[:3]
 
     def with_causes(self) -> tuple[I64, I32, I32, NDArray[np.int8]]:
-        """(ts_ns, cpu, nr, code) of the rows that are about runqueues."""
+        """Return (ts_ns, cpu, nr, code) of the rows that are about runqueues."""
         if not self.mask.any():
             return self.ts_ns, self.cpu, self.nr, self.code
         keep = self.mask == 0
@@ -70,59 +85,77 @@ class Batch:
 
 @dataclass
 class Runqueues:
-    """How a trace's runqueues are known, and the stream of their changes.
+    """The source of a trace's runqueues, and the stream of their changes.
 
     Attributes
     ----------
+    trace
+        The trace.
     source
-        ``nr_running`` (the trace says so) or ``tasks`` (rebuilt).
-    cpus
-        CPU numbers are below this.
+        ``nr_running`` (the trace states the lengths) or ``tasks`` (they are rebuilt from task events).
+    cpus, pids
+        CPU numbers and pids are below these.
     start_ns, end_ns
-        First and last event.
+        Times of the first and last event.
     silent_cpus
         Online CPUs without one event.
     silent
-        ``idle`` or ``unknown``: what they are taken for.
-    masks
-        (masks, words) affinity masks by id; id 0 stands for "anywhere".
+        ``idle`` or ``unknown``: the assumed state of the silent CPUs.
     affinity
-        Where affinity comes from: some of ``events``, ``bound kernel threads``.
+        The CPUs on which each task may run.
     lost_spans
         (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
+    keep
+        Keep the changes in memory once they were streamed.
     oddities
-        Counted while streaming: events that contradict the state before.
+        Number of events that contradict the state before them, counted while streaming.
     notes
-        What a reader of the verdict should know.
-    pids
-        pids are below this.
-    mask_of_pid, mask_ids
-        (pids,) mask id of each task at the start, see :mod:`wastedcores.runqueues.tasks_jit`; the ids by mask.
+        Sentences that a reader of the verdict should know.
     """
 
     trace: Trace
     source: str
     cpus: int
+    pids: int
     start_ns: int
     end_ns: int
     silent_cpus: list[int]
     silent: str
-    masks: NDArray[np.uint64]
-    affinity: list[str]
+    affinity: Affinity
     lost_spans: list[tuple[int, int, int]]
+    keep: bool = False
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    pids: int = 1
-    mask_of_pid: I32 | None = None
-    mask_ids: dict[bytes, int] = field(default_factory=dict)
+    _kept: list[Batch] = field(default_factory=list, init=False, repr=False)
 
     def batches(self, *, waits: bool = False, rows: int = BATCH_ROWS) -> Iterator[Batch]:
-        """Stream the changes; with ``waits``, each batch also has the waits that ended in it."""
-        yield from (
+        """Stream the changes.
+
+        Parameters
+        ----------
+        waits
+            Each batch also has the waits that ended in it (only where the runqueues are rebuilt from tasks).
+        rows
+            Events that are in memory at a time.
+
+        Yields
+        ------
+        Batch
+            Changes in order of time.
+        """
+        if self._kept:
+            yield from self._kept
+            return
+        stream = (
             self._nr_batches(rows)
             if self.source == "nr_running"
-            else self._task_batches(rows, waits)
+            else self._task_batches(rows, waits or self.keep)
         )
+        if not self.keep:
+            yield from stream
+            return
+        self._kept = list(stream)
+        yield from self._kept
 
     def _nr_batches(self, rows: int) -> Iterator[Batch]:
         forget = pl.DataFrame(
@@ -150,12 +183,6 @@ class Runqueues:
                 np.full(n, -1, np.int8),
             )
 
-    def _fresh_state(self) -> tj.TaskState:
-        state = tj.new_state(self.pids, self.cpus, self.masks.shape[0])
-        if self.mask_of_pid is not None:
-            state.mask[:] = self.mask_of_pid
-        return state
-
     def _events(self, rows: int) -> Iterator[dict[str, NDArray]]:
         state_code = (
             pl.col("prev_state")
@@ -178,8 +205,10 @@ class Runqueues:
             .then(state_code)
             .when(pl.col("kind") == "affinity")
             .then(
-                pl.col("cpu_mask").replace_strict(self.mask_ids, default=0, return_dtype=pl.Int32)
-                if self.mask_ids
+                pl.col("cpu_mask").replace_strict(
+                    self.affinity.mask_ids, default=0, return_dtype=pl.Int32
+                )
+                if self.affinity.mask_ids
                 else pl.lit(0, pl.Int32)
             )
             .otherwise(0),
@@ -212,11 +241,13 @@ class Runqueues:
             _inside(self.trace.name, pids, self.pids, "pid")
             yield arrays
 
-    def _start_state(self, rows: int) -> tj.TaskState:
-        """Pass 1 over the trace: the state before its first event."""
-        state = self._fresh_state()
+    @cached_property
+    def start(self) -> tj.TaskState:
+        """The state before the first event, inferred in one pass over the trace. Copy it before changing it."""
+        state = tj.new_state(self.pids, self.cpus, self.affinity.masks.shape[0])
+        state.mask[:] = self.affinity.of_pid
         moved_from = np.full(self.pids, -1, np.int32)
-        for a in self._events(rows):
+        for a in self._events(BATCH_ROWS):
             tj.infer_start(
                 a["code"],
                 a["cpu"],
@@ -228,21 +259,18 @@ class Runqueues:
                 moved_from,
             )
         tj.settle_start(state, moved_from, self.start_ns)
+        # a task that waited there proves that a silent CPU was busy
+        self.silent_cpus = [c for c in self.silent_cpus if state.nr[c] == 0]
+        if self.silent == "idle":
+            state.cur[self.silent_cpus] = 0
         return state
 
     def _first_batch(self, state: tj.TaskState) -> Batch:
-        # a task that waited there proves that a silent CPU was busy
-        self.silent_cpus = [c for c in self.silent_cpus if state.nr[c] == 0]
+        """Return the known runqueues of the first moment as changes."""
         known = state.cur != tj.CUR_UNKNOWN
         known[self.silent_cpus] = self.silent == "idle"
-        if self.silent == "idle":
-            state.cur[self.silent_cpus] = 0
         cpus = np.flatnonzero(known).astype(np.int32)
-        where, mask = (
-            np.nonzero(state.restricted[:, 1:])
-            if self.masks.shape[0] > 1
-            else (np.zeros(0, int),) * 2
-        )
+        where, mask = np.nonzero(state.restricted[:, 1:])
         n = where.size
         return Batch(
             np.full(n + cpus.size, self.start_ns, np.int64),
@@ -254,7 +282,7 @@ class Runqueues:
         )
 
     def _task_batches(self, rows: int, waits: bool) -> Iterator[Batch]:
-        state = self._start_state(rows)
+        state = deepcopy(self.start)
         yield self._first_batch(state)
         out = _change_room(1)
         done = wait_room(1 if waits else 0)

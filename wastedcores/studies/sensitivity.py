@@ -203,7 +203,7 @@ def checker(recordings: Sequence[str] = RECORDINGS) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for name in recordings:
-        found = check(open_trace(fetch(name)), persist_ns=MS)
+        found = check(open_trace(fetch(name)), persist_ns=MS, whole=True)
         episodes = found.episodes.with_columns(length_ns=pl.col("end_ns") - pl.col("start_ns"))
         total = float(episodes["wasted_ns"].sum() or 0)
         for m_ms in M_MS:

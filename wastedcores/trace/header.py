@@ -1,4 +1,4 @@
-"""What a trace says about itself; travels as JSON in the Parquet file's metadata."""
+"""The facts about a trace that are no events. They travel as JSON in the Parquet file's metadata."""
 
 from __future__ import annotations
 
@@ -8,12 +8,28 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from wastedcores.trace.schema import SCHEMA_VERSION
 
-#: Entries of ``Header.provenance`` by which a recording names its own measured window ("first mark | last mark"), the
-#: CPUs its workload may use, and the kernel model with the fixes it was built with.
-WINDOW_KEY, CPUS_KEY, KERNEL_KEY = "window", "counted_cpus", "kernel_model"
 
-#: Key of ``Header.lost`` for losses whose CPU the source does not name.
-CPU_UNKNOWN = -1
+class Window(BaseModel):
+    """A part of a trace, in ns of its clock.
+
+    Attributes
+    ----------
+    start_ns, end_ns
+        The first moment inside, and the first moment after it.
+    names
+        The names of the two ends: beginnings of marks, or times as they were written; None: only the times are known.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    start_ns: int
+    end_ns: int
+    names: tuple[str, str] | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two ends for people: their names, else the times in seconds."""
+        return self.names or (f"{self.start_ns / 1e9:.9f}", f"{self.end_ns / 1e9:.9f}")
 
 
 class Header(BaseModel):
@@ -22,30 +38,42 @@ class Header(BaseModel):
     Attributes
     ----------
     schema_version
-        Version of :mod:`wastedcores.trace.schema` the file was written with.
+        Version of :mod:`wastedcores.trace.schema` with which the file was written.
     source_format
         ``ftrace``, ``trace-cmd``, ``perf-script``, ``perf.data``, ``sched_profiler``, ``sched_profiler-fork``,
         ``schedtrace``, ``tracefs``, ``replay``, ...
     kernel_release, clock
         As the source states them; None if it does not.
+    kernel_model
+        Name of the kernel model with its fixes, as ``KernelModel.named()`` takes it, if known.
+    recording
+        Name of the recorder's run from which a bundled data set was made.
     cpus
-        Number of CPUs: online ones, or one more than the highest seen.
+        Number of CPUs: the online ones, or one more than the highest seen.
     cpus_online
-        Their numbers, if known.
+        Numbers of the online CPUs, if known.
     machine
         Topology as ``Machine.to_dict()`` gives it, if known.
+    window
+        The window in which the recording's workload was measured, if the recording names one.
+    counted_cpus
+        The CPUs that the workload may use, if the recording names them.
     start_ns, end_ns, events
-        First and last event, and how many.
-    kinds, highest_cpu, highest_pid
-        Counted while our Parquet was written; None for a trace in memory.
+        Times of the first and last event, and the number of events.
+    kinds
+        Number of events of each kind, sorted by name; None for a trace that was not written as Parquet.
+    highest_cpu, highest_pid
+        The highest numbers in the events; None for a trace that was not written as Parquet.
     every_switch
         True if the source records every context switch, so that a CPU without one event was idle.
     lost
-        Lost events per CPU; CPU -1: the source does not say which. A count of -1: some, number unknown.
+        Lost events per CPU. CPU -1: the source does not say which; a count of -1: some, number unknown.
     overwritten
         Events per CPU that a ring buffer overwrote before the first one kept (also counted in ``lost``).
+    truncated_last_line
+        What the reader left out because the file ends within it; None if the file is complete.
     provenance
-        Free text: machine, workload, how it was recorded, SHA-256 of the source.
+        Free text: machine, workload, how it was recorded, SHA-256 of the source. No code reads it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -53,10 +81,14 @@ class Header(BaseModel):
     schema_version: int = SCHEMA_VERSION
     source_format: str
     kernel_release: str | None = None
+    kernel_model: str | None = None
+    recording: str | None = None
     clock: str | None = None
     cpus: int | None = None
     cpus_online: list[int] | None = None
     machine: dict[str, Any] | None = None
+    window: Window | None = None
+    counted_cpus: list[int] | None = None
     start_ns: int | None = None
     end_ns: int | None = None
     events: int | None = None
@@ -66,15 +98,10 @@ class Header(BaseModel):
     every_switch: bool = False
     lost: dict[int, int] = Field(default_factory=dict)
     overwritten: dict[int, int] = Field(default_factory=dict)
+    truncated_last_line: str | None = None
     provenance: dict[str, str] = Field(default_factory=dict)
 
     @property
-    def measured(self) -> tuple[tuple[str, str] | None, str | None]:
-        """The measured window (its two marks) and the CPUs in list format, where the recording names them."""
-        first, found, last = self.provenance.get(WINDOW_KEY, "").partition(" | ")
-        return ((first, last) if found else None), self.provenance.get(CPUS_KEY)
-
-    @property
     def lost_total(self) -> int:
-        """Lost events, a loss of unknown size counted as one."""
+        """Number of lost events; a loss of unknown size counts as one."""
         return sum(abs(n) for n in self.lost.values())

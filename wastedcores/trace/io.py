@@ -283,6 +283,7 @@ class _Import:
             every_switch=facts.every_switch,
             lost=dict(facts.lost),
             overwritten=dict(facts.overwritten),
+            truncated_last_line=notes.pop("truncated_last_line", None),
             provenance=notes,
         )
 

@@ -19,6 +19,7 @@ from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import COLUMNS, SCHEMA, SCHEMA_VERSION
 from wastedcores.trace.trace import BATCH_ROWS, Trace
+from wastedcores.trace.upgrade import upgraded
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
@@ -67,7 +68,7 @@ def read_parquet(path: Path) -> Trace:
         raise TraceFormatError(
             f"{path}: column {name!r} {got}. The file was changed after it was written."
         )
-    return Trace(frame.select(list(COLUMNS)), header, path)
+    return upgraded(Trace(frame.select(list(COLUMNS)), header, path))
 
 
 def write_parquet(trace: Trace, path: Path) -> Path:
@@ -212,7 +213,7 @@ class _Facts:
     def update(self) -> dict[str, object]:
         """Fields of the header."""
         return {
-            "kinds": dict(self.kinds),
+            "kinds": dict(sorted(self.kinds.items())),
             "events": self.kinds.total(),
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,

@@ -12,7 +12,8 @@ import polars as pl
 
 from wastedcores.errors import TraceFormatError
 
-SCHEMA_VERSION = 1
+#: version 2: the header has fields for what version 1 kept as text in ``provenance``; the columns are the same
+SCHEMA_VERSION = 2
 
 #: Masks of CPUs are little-endian bit strings of whole bytes: CPU c is bit ``c % 8`` of byte ``c // 8``.
 MASK_DTYPE = pl.Binary

@@ -10,7 +10,6 @@ import polars as pl
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
-from wastedcores.trace.header import CPUS_KEY, WINDOW_KEY
 from wastedcores.units import human_ns
 from wastedcores.words.episode_tables import main_nodes, nodes_of
 from wastedcores.words.rich_text import RichText, sentence, table
@@ -129,7 +128,7 @@ def _change(a: float | None, b: float | None) -> str:
 def facts(run: Examined) -> RichText:
     """What the trace is."""
     h, r = run.trace.header, run.result
-    window = "whole trace" if run.between is None else f"{run.between[0]} … {run.between[1]}"
+    window = " … ".join(run.window.ends) if run.window else "whole trace"
     online = format_cpulist(h.cpus_online) if h.cpus_online else "not recorded"
     rows = [
         ("trace", run.label),
@@ -154,9 +153,11 @@ def facts(run: Examined) -> RichText:
 
 def _origin(run: Examined) -> list[tuple[str, str]]:
     """What the trace says of its origin and is not said elsewhere."""
-    said = (WINDOW_KEY, CPUS_KEY, "machine", "kernel")
+    h = run.trace.header
+    rows = {"recording": h.recording, **h.provenance, "kernel model": h.kernel_model}
+    rows["truncated last line"] = h.truncated_last_line
     return [
-        (k.replace("_", " "), v) for k, v in run.trace.header.provenance.items() if k not in said
+        (k.replace("_", " "), v) for k, v in rows.items() if v and k not in ("machine", "kernel")
     ]
 
 

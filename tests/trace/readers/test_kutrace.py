@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from support.told_ways import kutrace_json, span
 
+from wastedcores.analysis.examined import examine
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.invariant import check
-from wastedcores.runqueues.runqueues import waits
 from wastedcores.trace.io import open_trace, sniff
 from wastedcores.trace.readers.support import blocks
 
@@ -71,11 +71,9 @@ def test_a_thread_waits_behind_another(tmp_path):
     result = check(trace)
     assert result.wall_ns == result.thread_ns == 1500 * US
     assert (result.start_ns, result.end_ns) == (T0, T0 + 3000 * US)
-    assert waits(trace).select("pid", "comm", "cpu", "start_ns", "end_ns").sort(
-        "start_ns"
-    ).rows() == [
-        (B, "a name", 0, T0 + 500 * US, T0 + 1000 * US),
-        (A, "a name", 0, T0 + 1000 * US, T0 + 2000 * US),
+    assert examine(trace).waits.sort("start_ns").rows() == [
+        (B, 0, T0 + 500 * US, T0 + 1000 * US),
+        (A, 0, T0 + 1000 * US, T0 + 2000 * US),
     ]
     switches = trace.only("switch").select("cpu", "prev_pid", "prev_state", "pid").collect().rows()
     assert switches == [(0, A, "R", B), (0, B, "S", A)]
@@ -199,9 +197,9 @@ def test_cut_short(tmp_path):
     text = kutrace_json([*runs(0, A, 0, 1000), *runs(1, 0, 0, 1000)])
     file.write_text(text[:-45])
     trace = open_trace(file)
-    assert "truncated_last_line" in trace.header.provenance
+    assert trace.header.truncated_last_line
     file.write_text(text.partition("[999.0")[0])
-    assert "without KUtrace's end mark" in open_trace(file).header.provenance["truncated_last_line"]
+    assert "without KUtrace's end mark" in open_trace(file).header.truncated_last_line
 
 
 def test_bad_input(tmp_path):

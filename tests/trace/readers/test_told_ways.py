@@ -9,9 +9,9 @@ import pytest
 from support import told_ways
 from support.builders import trace_of
 
+from wastedcores.analysis.examined import examine
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
-from wastedcores.runqueues.runqueues import waits
 from wastedcores.trace.io import import_trace, open_trace
 from wastedcores.trace.readers import schedlog, systing
 
@@ -50,12 +50,7 @@ def test_schedlog(run, truth, tmp_path, monkeypatch):
     assert check(whole).source == "nr_running"
     # an nr_running trace knows a CPU from its first change on, which here is that first moment's
     assert found(whole) == expected
-    assert (
-        waits(whole)
-        .select("pid", "cpu", "start_ns", "end_ns")
-        .sort("pid", "start_ns")
-        .equals(waits(truth).select("pid", "cpu", "start_ns", "end_ns").sort("pid", "start_ns"))
-    )
+    assert examine(whole).waits.equals(examine(truth).waits)
     monkeypatch.setattr(schedlog, "BATCH_RECORDS", 17)
     sliced = open_trace(folder)
     assert sliced.events.collect().equals(whole.events.collect())
@@ -79,16 +74,7 @@ def test_kutrace(run, truth, tmp_path):
         return t.only("switch").select("ts_ns", "cpu", "pid").collect().sort("ts_ns", "cpu")
 
     def who_waited(t) -> list[tuple[int, int, int]]:
-        """Waits by thread, joined where the thread was moved meanwhile."""
-        rows: list[tuple[int, int, int]] = []
-        for pid, start, end in (
-            waits(t).sort("pid", "start_ns").select("pid", "start_ns", "end_ns").rows()
-        ):
-            if rows and rows[-1][0] == pid and rows[-1][2] == start:
-                rows[-1] = (pid, rows[-1][1], end)
-            else:
-                rows.append((pid, start, end))
-        return rows
+        return examine(t).waits.select("pid", "start_ns", "end_ns").rows()
 
     mine, theirs = who_ran(trace), who_ran(truth)
     # the first stay on each CPU has no switch before it in KUtrace's file

@@ -10,23 +10,18 @@ Interface::
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import UsageError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import replay
 from wastedcores.studies.recorded.recordings import KINDS, Recording
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.datasets import fetch
-from wastedcores.trace.header import CPUS_KEY, KERNEL_KEY, WINDOW_KEY
+from wastedcores.trace.header import Window
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.scenarios import scenario
-
-#: entry of a bundled recording's provenance that names the run it was made of
-RECORDING_KEY = "recording"
 
 
 def recorded_and_replayed(
@@ -64,35 +59,28 @@ def recorded_and_replayed(
         kind, machine, kernel = _of(trace, name)
     w = scenario(f"recorded-{kind}").workload(machine, seed, given)
     r = replay(w, machine, kernel, seed)
-    counted = [c for n in w.counted_nodes or () for c in machine.cpus_of_node(n)]
-    cpus = format_cpulist(counted)
+    cpus = [c for n in w.counted_nodes or () for c in machine.cpus_of_node(n)] or None
     if window is not None:
         trace = _bounded(trace, window, cpus)
     replayed = _bounded(r.trace, (r.summary.start_ns, r.summary.end_ns), cpus)
     return examine(trace, "recorded"), examine(replayed, f"replayed, seed {seed}")
 
 
-def _bounded(trace: Trace, window: tuple[int, int], cpus: str) -> Trace:
-    """The trace with its measured window, and the CPUs that count, in its header."""
-    said = {WINDOW_KEY: " | ".join(f"{ns / 1e9:.9f}" for ns in window)}
-    said |= {CPUS_KEY: cpus} if cpus else {}
-    header = trace.header.model_copy(update={"provenance": trace.header.provenance | said})
-    return Trace(trace.events, header)
+def _bounded(trace: Trace, window: tuple[int, int], cpus: list[int] | None) -> Trace:
+    """Return the trace with its measured window, and the CPUs that count, in its header."""
+    measured = Window(start_ns=window[0], end_ns=window[1])
+    return trace.with_header(window=measured, counted_cpus=cpus)
 
 
 def _of(trace: Trace, name: str) -> tuple[str, Machine, KernelModel]:
-    named: dict[str, Any] = trace.header.provenance
-    kind = named.get(RECORDING_KEY, "")[:2]  # gi-..., lu1ms-..., db64-...
-    if kind not in KINDS or KERNEL_KEY not in named:
+    header = trace.header
+    kind = (header.recording or "")[:2]  # gi-..., lu1ms-..., db64-...
+    if kind not in KINDS or header.kernel_model is None:
         raise UsageError(
             f"{name}: does not say which workload it is a recording of; take one of the guest's recordings, such as "
             "group-imbalance-buggy, or a run of a folder of recordings."
         )
-    return (
-        kind,
-        Machine.preset(f"bd-paper-{trace.header.cpus}"),
-        KernelModel.named(named[KERNEL_KEY]),
-    )
+    return kind, Machine.preset(f"bd-paper-{header.cpus}"), KernelModel.named(header.kernel_model)
 
 
 def windows(*runs: Examined) -> tuple[tuple[int, int], ...]:

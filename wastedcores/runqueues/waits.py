@@ -1,0 +1,50 @@
+"""How long threads waited for a CPU: the one definition that the check, comparisons and figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import polars as pl
+
+from wastedcores.runqueues.stream import Runqueues, wait_room, wait_table
+
+
+def waits(rq: Runqueues, start_ns: int, end_ns: int, cpus: Collection[int]) -> pl.DataFrame:
+    """Return every wait for a CPU that overlaps a window.
+
+    A thread waits from the moment it becomes runnable, or is preempted, until it runs. A thread that is moved to another
+    runqueue while it waits goes on waiting: that is one wait, on the CPU where it ends. Waits are told by task events, also
+    in a trace whose runqueue lengths come from nr_running events.
+
+    Parameters
+    ----------
+    rq
+        The runqueues of the trace.
+    start_ns, end_ns
+        The window in ns; waits keep their full length.
+    cpus
+        Waits that end on one of these CPUs count.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns pid, cpu, start_ns, end_ns, ordered by pid and start; empty if the trace has no switch events.
+    """
+    if rq.source != "tasks":
+        if "switch" not in rq.trace.kinds():
+            return wait_table(wait_room(0), 0)
+        rq = replace(rq, source="tasks", keep=False)
+    parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None]
+    if not parts:
+        return wait_table(wait_room(0), 0)
+    table = pl.concat(parts).sort("pid", "start_ns")
+    begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
+        pl.col("start_ns") != pl.col("end_ns").shift(1)
+    )
+    whole = table.group_by(begins.fill_null(True).cum_sum().alias("wait"), maintain_order=True).agg(
+        pl.col("pid", "cpu", "end_ns").last(), pl.col("start_ns").first()
+    )
+    return whole.select("pid", "cpu", "start_ns", "end_ns").filter(
+        pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns, pl.col("cpu").is_in(list(cpus))
+    )

@@ -1,0 +1,126 @@
+"""The window and the CPUs that a question about a trace is limited to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import polars as pl
+
+from wastedcores.errors import UsageError
+from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.trace.header import Window
+from wastedcores.trace.trace import Trace
+
+#: A moment of a trace: ns of its clock, the beginning of a mark's text, or a time in seconds as text.
+Moment: TypeAlias = int | str
+
+
+def moment_ns(trace: Trace, moment: Moment) -> int:
+    """Find the time of a moment.
+
+    Parameters
+    ----------
+    trace
+        The trace whose marks may name the moment.
+    moment
+        A number is the time in ns; a text is the beginning of a mark's text, or a time in seconds.
+
+    Returns
+    -------
+    int
+        The time in ns. Of several marks that begin with the text, the first one counts.
+
+    Raises
+    ------
+    UsageError
+        The text is neither.
+    """
+    if isinstance(moment, int):
+        return moment
+    marks = trace.only("mark").select("ts_ns", "text").collect()
+    hit = marks.filter(pl.col("text").str.starts_with(moment))
+    if hit.height:
+        return int(hit["ts_ns"][0])
+    try:
+        whole, _, fraction = moment.strip().partition(".")
+        return int(whole) * 1_000_000_000 + int(fraction[:9].ljust(9, "0") or 0)
+    except ValueError:
+        pass
+    known = ", ".join(repr(t) for t in marks["text"].head(8)) or "no marks at all"
+    raise UsageError(
+        f"{trace.name}: no mark begins with {moment!r} (the trace has {known}), and it is not a time in seconds either."
+    )
+
+
+def find_window(trace: Trace, between: Sequence[Moment]) -> Window:
+    """Find the window between two moments.
+
+    Parameters
+    ----------
+    trace
+        The trace whose marks may name the moments.
+    between
+        Start and end.
+
+    Returns
+    -------
+    Window
+        The times, with the names that were given.
+
+    Raises
+    ------
+    UsageError
+        There are not two moments, one is unknown, or the end is not after the start.
+    """
+    if len(between) != 2:
+        raise UsageError(
+            f"between={list(between)!r}: expected two marks or times in seconds, start and end, or an empty list."
+        )
+    start, end = (moment_ns(trace, m) for m in between)
+    if end <= start:
+        raise UsageError(
+            f"--between {between[0]!r} {between[1]!r}: the window ends at {end} ns, not after its start {start} ns."
+        )
+    named = None if any(isinstance(m, int) for m in between) else (str(between[0]), str(between[1]))
+    return Window(start_ns=start, end_ns=end, names=named)
+
+
+def asked(
+    trace: Trace,
+    between: Sequence[Moment] | None,
+    cpus: str | Sequence[int] | None,
+    *,
+    whole: bool = False,
+) -> tuple[Window | None, list[int] | None]:
+    """Return the window and the CPUs to look at.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    between
+        Start and end of the window; None or empty: the window that the recording names, else all of the trace.
+    cpus
+        CPU numbers, or text in the kernel's list format such as ``8-23,40``; None or an empty text: the CPUs that the
+        recording names, else all.
+    whole
+        Ignore the window and the CPUs that the recording names.
+
+    Returns
+    -------
+    Window or None, list of int or None
+        None stands for all.
+
+    Raises
+    ------
+    UsageError
+        As :func:`find_window`; or the text is no list of CPUs.
+    """
+    window = None if whole else trace.header.window
+    counted = None if whole else trace.header.counted_cpus
+    if between:
+        window = find_window(trace, between)
+    if isinstance(cpus, str):
+        cpus = sorted(parse_cpulist(cpus)) if cpus else None
+    return window, counted if cpus is None else list(cpus)
