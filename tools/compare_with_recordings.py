@@ -67,7 +67,7 @@ of that type. `threads` is who ends on which node: the workload's threads (runni
 mean of the last {LAST:.0%} of the window; 'fullest' and 'emptiest' node need no names of nodes.
 
 {as_markdown(table)}
-Samples of who was where on four kernels (4.1.3, the same patched, 4.12, 6.1; `tests/replay/golden`) are held to equality by
+Samples of who was where on four kernels (4.1.3, the same patched, 4.12, 6.1; `tests/simulator/golden`) are held to equality by
 `tests/simulator/test_behaviour.py`, which also says for which one that is no question of equality, and that 6.1 is not modelled.
 """
     outputs = (ROOT / "docs" / PAGE, ROOT / "datasets" / FILE)

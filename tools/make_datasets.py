@@ -38,7 +38,7 @@ LU = (
     "16 threads pinned to nodes 1+2, a spinning barrier after every 1 ms of work, 500 rounds or 4 s"
 )
 
-#: the CPU that the missing-domains recordings took offline and back (traces/guest/README.md)
+#: the CPU that the missing-domains recordings took offline and back (datasets/recordings/README.md)
 HOTPLUGGED = 20
 
 #: name -> recording, workload, first and last mark of the measured window, CPUs the workload may use

@@ -27,21 +27,7 @@ NOT_HERE = re.compile(
 NO_MODULES = {"wastedcores.h", "wastedcores.schedtrace", "wastedcores.check"}
 #: files that still mention what has moved or lies beside the checkout; this list only gets shorter
 NOT_YET = {
-    "tests/analysis/test_explain.py",
-    "tests/conftest.py",
-    "tests/invariant/test_invariant.py",
-    "tests/simulator/test_bugs_and_fixes.py",
-    "tests/topology/test_oracle.py",
     "tests/topology/test_paper.py",
-    "tests/trace/readers/text/test_readers_two_ways.py",
-    "tests/trace/test_fuzz_readers.py",
-    "tools/make_datasets.py",
-    "tools/compare_with_recordings.py",
-    "docs/recorded-vs-replayed.md",
-    "wastedcores/kernels.py",
-    "wastedcores/studies/recorded/recordings.py",
-    "wastedcores/topology/describe.py",
-    "wastedcores/topology/lint.py",
     "wastedcores/trace/io.py",
     "wastedcores/trace/readers/perf_data/fields_jit.py",
     "wastedcores/trace/readers/perf_data/records_jit.py",

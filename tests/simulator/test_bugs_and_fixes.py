@@ -1,6 +1,6 @@
 """Each bug against the invariant, over 20 seeds: with its flag off episodes persist, with the fix no more than on real kernels.
 
-What real kernels did is in the recordings (shared/traces/guest: their README, and ``wastedcores check`` of each over the
+What real kernels did is in the recordings (datasets/recordings, and ``wastedcores check`` of each over the
 measured window): longest episode in ms, and how many lasted 100 ms, the paper's M. Three things they show and a replay has
 to show as well, so that "the fix leaves none" is not what is asked of it:
 

@@ -100,7 +100,7 @@ def _from_oracle(data: dict[str, Any], name: str) -> Machine:
         node_of_cpu=node,
         package_of_cpu=package,
         core_of_cpu=core,
-        # oracle/README.md: the last-level cache in these guests is the package's CPUs on the node
+        # tests/topology/oracle/README.md: the last-level cache in these guests is the package's CPUs on the node
         llc_of_cpu=_package_on_node(package, node),
         l2_of_cpu=core,
         distance=distance,

@@ -38,7 +38,7 @@ class Blocked:
         One sentence for people.
     by_third_party
         True if a CPU outside the allowed ones could redirect a task there (LBF_DST_PINNED). It has to find its own
-        group less loaded first; on real 4.1.3 it never happened (oracle/README.md, behaviour, gc-n2n1).
+        group less loaded first; on real 4.1.3 it never happened (tests/simulator/golden, gc-n2n1).
     """
 
     source: tuple[int, ...]

@@ -102,7 +102,7 @@ KINDS = {
         },
     ),
 }  # fmt: skip
-#: what the recorder takes where meta.json names nothing (traces/guest/README.md), if it is not the scenario's own
+#: what the recorder takes where meta.json names nothing (datasets/recordings/README.md), if it is not the scenario's own
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "db": {"group": 8, "lo_us": 1000, "hi_us": 3000, "noise_period_ms": 10.0}
 }
