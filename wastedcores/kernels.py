@@ -14,7 +14,8 @@ Interface::
 
 "paper" is a fix as the paper's text has it, "patch" as the authors' published patch has it (they differ: the group
 construction patch also lets every CPU balance, the group imbalance patch takes the last group that passes; see
-docs/scheduler-model.md, section 13). Names: ``vX.Y`` from v3.19 to v6.18, then ``+fix`` or ``+fix:patch`` repeatedly or ``+all_fixes``.
+docs/scheduler-model.md, section 13). Names: ``vX.Y`` from v3.19 to v6.18, then ``+fix`` or ``+fix:patch`` repeatedly or
+``+all_fixes``.
 
 Beside the history there are designs (paper, section 5): ``core``, a scheduler that keeps every core busy while a thread
 waits, with optimisation modules in the order in which it asks them: ``core+cache_affinity+power``. docs/design-mode.md
