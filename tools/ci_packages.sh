@@ -1,10 +1,12 @@
 #!/bin/sh
-# Distribution packages that no wheel carries and that some tests use; only as root on Debian/Ubuntu, otherwise those
-# tests skip and say why. chromium: real-browser checks. linux-perf: perf script as the importer's peer.
-# trace-cmd: what reads trace.dat.
-# python3-bpfcc, linux-headers: the collectors (the headers may be of another kernel: every kernel structure comes from
-# BTF, and the collectors show the tree to bcc themselves, so nothing is linked under /lib/modules).
-# stress-ng, sysbench: loads under which the online checker must stay silent.
+# Install the distribution's packages that no wheel carries and that some tests use. This happens only as root on Debian
+# and Ubuntu; elsewhere those tests are skipped and say why.
+#   chromium                      checks in a real browser
+#   linux-perf                    perf script, with which the importer is compared
+#   trace-cmd                     the program that reads trace.dat
+#   python3-bpfcc, linux-headers  the collectors; the headers may be those of another kernel, because every kernel
+#                                 structure comes from BTF and the collectors show the tree to bcc themselves
+#   stress-ng, sysbench           loads under which the online checker must stay silent
 set -eu
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0
 want=""
@@ -20,13 +22,13 @@ if [ ! -e "/lib/modules/$(uname -r)/build" ] && ! ls -d /usr/src/linux-headers-*
         *) want="$want linux-headers-$(dpkg --print-architecture)" ;;
     esac
 fi
-# the older-kernel guest of tests/live/test_considered.py: half a gigabyte, so only where the slow tests are wanted
+# the guest with an older kernel in tests/live/test_considered.py needs half a gigabyte, so only for the slow tests
 if [ "${WASTEDCORES_SLOW:-0}" = 1 ]; then
     command -v qemu-system-x86_64 >/dev/null || want="$want qemu-system-x86"
     command -v busybox >/dev/null || want="$want busybox-static"
     command -v cpio >/dev/null || want="$want cpio"
 fi
-# tracefs is not mounted on every machine; the importers' and the collectors' tests use it
+# the tests of the importers and the collectors use tracefs, which is not mounted on every machine
 [ -d /sys/kernel/tracing/instances ] || mount -t tracefs nodev /sys/kernel/tracing 2>/dev/null || true
 [ -z "$want" ] && exit 0
 apt-get update -qq

@@ -158,7 +158,7 @@ def describe() -> None:
             .collect()
             .item()
         ):
-            sys.exit(f"{name}: a text of an event names a private path")
+            sys.exit(f"{name}: the text of an event names a private path.")
     (ROOT / "datasets" / "registry.txt").write_text("\n".join(registry) + "\n")
     readme = ROOT / "datasets" / "README.md"
     before, marker, rest = readme.read_text().partition(

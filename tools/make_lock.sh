@@ -1,6 +1,6 @@
 #!/bin/sh
-# Write requirements.lock: what pip resolves today for pyproject.toml under the oldest supported Python.
-# Debian 12's own python3 (3.11.2) is that one: some releases ask for a later 3.11.x.
+# Write requirements.lock: the versions that pip resolves today for pyproject.toml under the oldest supported Python.
+# This is Debian 12's own python3 (3.11.2), because some releases ask for a later 3.11.x.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-/usr/bin/python3}

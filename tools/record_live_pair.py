@@ -1,13 +1,14 @@
 """Record a real violation and its control on this machine (root, cgroup v1 cpuset; standard library only).
 
-    python3 tools/record_live_pair.py -o out/        ->  out/live-balancing-off.txt  out/live-balancing-on.txt
+    python3 tools/record_live_pair.py -o out/
 
-The root cpuset's ``cpuset.sched_load_balance`` = 0 removes every scheduling domain (kernel/cgroup/cpuset-v1.c,
-documented in Documentation/admin-guide/cgroup-v1/cpusets.rst, section 1.7): no periodic, new-idle or wakeup balancing
-is left, so processes forked from CPU 0 pile up there while the other CPUs idle. The control is the same with the
-setting at 1. The setting is put back whatever happens: by ``finally``, and by a watchdog process that outlives us.
+This writes out/live-balancing-off.txt and out/live-balancing-on.txt. With ``cpuset.sched_load_balance`` = 0 the root
+cpuset has no scheduling domains (kernel/cgroup/cpuset-v1.c; Documentation/admin-guide/cgroup-v1/cpusets.rst, section
+1.7). There is no periodic, newidle or wakeup balancing left, so processes that are forked from CPU 0 pile up there while
+the other CPUs idle. The control is the same with the setting at 1. The setting is put back whatever happens: by
+``finally``, and by a watchdog process that outlives this one.
 
-The recording uses a tracefs instance of its own, so other tracers are not disturbed, and is written as ftrace text.
+The recording uses a tracefs instance of its own, so it does not disturb other tracers. It is written as ftrace text.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ EVENTS = (
 
 
 def watchdog(value: str, seconds: float) -> int:
-    """Fork a process that restores the setting after ``seconds`` or when we die, then ends."""
+    """Fork a process that restores the setting after ``seconds``, or earlier if this process ends, and return its pid."""
     read, write = os.pipe()
     pid = os.fork()
     if pid:
@@ -47,14 +48,14 @@ def watchdog(value: str, seconds: float) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     import select
 
-    # end of file on the pipe: the recorder is gone, however it ended
+    # the pipe reaches its end of file when the recorder is gone, however it ended
     select.select([read], [], [], seconds)
     KNOB.write_text(value)
     os._exit(0)
 
 
 class Instance:
-    """A tracefs instance that is removed again."""
+    """A tracefs instance, until :meth:`remove`."""
 
     def __init__(self, name: str, buffer_kb: int) -> None:
         if not (TRACEFS / "events").is_dir():
@@ -63,7 +64,7 @@ class Instance:
         self.path.mkdir()
         self.set("tracing_on", "0")
         self.set("buffer_size_kb", str(buffer_kb))
-        # one clock for all CPUs, monotonic, so that order across CPUs means something
+        # one monotonic clock for all CPUs, so that the order of events across CPUs is meaningful
         self.set("trace_clock", "mono")
         for event in EVENTS:
             self.set(f"events/sched/{event}/enable", "1")
@@ -113,7 +114,7 @@ def record(out: Path, balance: str, children: int, seconds: float) -> None:
         if runner == 0:
             try:
                 Path("/proc/self/comm").write_text("workload")
-                # CPU 0 first, the setting second: without domains nobody would bring us there
+                # move to CPU 0 before changing the setting: without domains nothing would move this process there
                 cpus = os.sched_getaffinity(0)
                 os.sched_setaffinity(0, {min(cpus)})
                 os.sched_setaffinity(0, cpus)
@@ -143,26 +144,29 @@ def record(out: Path, balance: str, children: int, seconds: float) -> None:
         KNOB.write_text(before)
         trace.remove()
     if KNOB.read_text().strip() != before:
-        sys.exit(f"{KNOB} is not back at {before}: restore it by hand")
+        sys.exit(f"{KNOB} is not back at {before}; restore it by hand.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-o", "--out", type=Path, required=True)
-    parser.add_argument("--children", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=1.2)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the folder to write into")
+    parser.add_argument("--children", type=int, default=4, help="number of busy processes")
+    parser.add_argument("--seconds", type=float, default=1.2, help="how long they run")
     parser.add_argument(
-        "--name", default="a virtual machine", help="what to call this machine in the data"
+        "--name", default="a virtual machine", help="the name of this machine in the data"
     )
     options = parser.parse_args()
     if os.geteuid() != 0 or not KNOB.exists():
-        sys.exit(f"needs root and a cgroup-v1 cpuset hierarchy ({KNOB}).")
-    options.out.mkdir(parents=True, exist_ok=True)
+        sys.exit(f"This needs root and a cgroup v1 cpuset hierarchy ({KNOB}).")
+    options.output.mkdir(parents=True, exist_ok=True)
     for name, balance in (("off", "0"), ("on", "1")):
         record(
-            options.out / f"live-balancing-{name}.txt", balance, options.children, options.seconds
+            options.output / f"live-balancing-{name}.txt",
+            balance,
+            options.children,
+            options.seconds,
         )
     facts = {
         "name": options.name,
@@ -179,7 +183,7 @@ def main() -> None:
         "children": options.children,
         "seconds": options.seconds,
     }
-    (options.out / "machine.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (options.output / "machine.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
 if __name__ == "__main__":

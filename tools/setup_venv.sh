@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make the virtual environment $1 with the pinned versions of requirements.lock and this checkout.
-# Debian splits venv off its python3; where that is the case and we are root, install it, else say the command.
+# Make the virtual environment $1 with the pinned versions of requirements.lock and with this checkout.
+# Debian has venv in a package of its own. If it is absent, root gets it installed and other users see the command.
 set -eu
 venv=$1
 python=${PYTHON:-python3}

@@ -1,4 +1,4 @@
-"""The doctor names what is missing and the command for this distribution."""
+"""The doctor names what is missing and the command of this distribution that installs it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_check_answers_here():
     for f in found:
         assert f.state in ("ok", "missing", "limited"), f
         assert f.says
-        assert f.state != "missing" or f.fix, f"{f.name}: what mends it?"
+        assert f.state != "missing" or f.fix, f"{f.name}: no command mends it"
 
 
 @pytest.mark.parametrize("check", [doctor.check_browser, doctor.check_perf, doctor.check_bcc])

@@ -1,4 +1,4 @@
-"""The C header of the collectors says the same as the package's reader and as the collectors' own Python."""
+"""The collectors' C header agrees with the package's reader and with the collectors' own Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def defines() -> dict[str, int]:
 
 
 def struct(name: str) -> tuple[list[tuple[str, int, int]], int]:
-    """[(member, offset, size)] and the size of a C structure, with the compiler's alignment."""
+    """Return [(member, offset, size)] and the size of a C structure, with the compiler's alignment."""
     body = re.search(rf"struct {name} \{{(.*?)\n\}};", HEADER, re.DOTALL).group(1)
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
     members, at, widest = [], 0, 1
@@ -53,8 +53,8 @@ def struct(name: str) -> tuple[list[tuple[str, int, int]], int]:
 )
 def test_struct_is_the_readers_dtype(name, dtype):
     members, size = struct(name)
-    ours = [(n, dtype.fields[n][1], dtype.fields[n][0].itemsize) for n in dtype.names]
-    assert members == ours
+    expected = [(n, dtype.fields[n][1], dtype.fields[n][0].itemsize) for n in dtype.names]
+    assert members == expected
     assert size == dtype.itemsize
 
 

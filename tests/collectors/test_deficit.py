@@ -1,4 +1,4 @@
-"""The run-delay check: who waits too much, of what the kernel says every task has waited."""
+"""The run-delay check finds CPUs whose threads wait too long, from the waiting time that the kernel counts per task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def deficit():
 def test_shares_are_seconds_of_waiting_per_second_on_the_cpu_a_task_is_on_now(deficit):
     before = {1: (5 * SECOND, 0), 2: (0, 0), 3: (7 * SECOND, 1)}
     now = {1: (6 * SECOND, 0), 2: (SECOND, 1), 3: (7 * SECOND, 1), 4: (9 * SECOND, 0)}
-    assert deficit.shares(before, now, [0, 1], 2.0) == {0: 0.5, 1: 0.5}  # 4 is new: from now on
+    assert deficit.shares(before, now, [0, 1], 2.0) == {
+        0: 0.5,
+        1: 0.5,
+    }  # task 4 is new and counts from now on
 
 
 def test_a_pid_that_began_again_and_an_offline_cpu_count_nothing(deficit):

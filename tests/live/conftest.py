@@ -1,4 +1,4 @@
-"""Live tests change or trace the running kernel: root only, one at a time, and everything is put back."""
+"""Live tests change or trace the running kernel. They need root, run one at a time, and put everything back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bpf(root):
 
 @pytest.fixture
 def balancing(root):
-    """The cpuset switch of load balancing exists; it is on before and after."""
+    """The cpuset switch of load balancing; it is on before and after the test."""
     if not SETTING.exists():
         pytest.skip(f"no {SETTING}: needs a cgroup v1 cpuset hierarchy")
     if os.cpu_count() < 2:
@@ -52,7 +52,7 @@ def balancing(root):
 
 
 class Tracer:
-    """A collector run by hand, so that it can be stopped, starved and killed."""
+    """A collector that the test starts itself, so that it can stop, starve and kill it."""
 
     def __init__(self, bpf, file: Path, *arguments: str, script="schedtrace.py", env=None):
         self.file = file
@@ -68,7 +68,7 @@ class Tracer:
     def end(self, signal_number=2) -> int:
         self.process.send_signal(signal_number)
         code = self.process.wait(30)
-        self.said = self.process.stderr.read()
+        self.process.stderr.read()
         self.process.stderr.close()
         self.process.stdin.close()
         return code
@@ -76,7 +76,7 @@ class Tracer:
 
 @pytest.fixture
 def tracer(bpf, tmp_path):
-    """Start schedtrace; whatever is left of it is killed."""
+    """Start schedtrace; kill it after the test if it still runs."""
     running = []
 
     def start(*arguments, name="t.wct", **more):
@@ -94,7 +94,7 @@ def tracer(bpf, tmp_path):
 
 @pytest.fixture
 def sleeper():
-    """A child of a name of its own that sleeps exactly so many times."""
+    """Run a child with a name of its own that sleeps exactly the given number of times."""
 
     def run(times: int, name: str = "wc-sleeper", pause: float = 0.002) -> int:
         code = (
@@ -112,7 +112,7 @@ def sleeper():
 
 
 def wait_until(condition, seconds: float = 5.0) -> None:
-    """Return when it holds; fail after so long."""
+    """Return when the condition holds; fail after the given time."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "did not happen in time"

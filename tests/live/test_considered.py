@@ -1,4 +1,4 @@
-"""Considered CPUs, and an older kernel: Debian's 6.1 in a small emulated machine with four nodes."""
+"""Considered CPUs, and the collectors on an older kernel: Debian's 6.1 in a small emulated machine with four nodes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from wastedcores.files import collectors
 SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"
 
 
-def test_where_the_kernel_does_not_allow_it_that_is_said(bpf, tmp_path):
+def test_a_kernel_without_probes_is_reported(bpf, tmp_path):
     if Path("/sys/bus/event_source/devices/kprobe/type").exists():
-        pytest.skip("this kernel has kprobes: the guest's test covers it")
+        pytest.skip("this kernel has kprobes; the test with a guest covers it")
     argv = command("considered.py", ["-o", str(tmp_path / "c.wct"), "--seconds", "0.5"], bpf)
     run = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert run.returncode == 2
@@ -55,7 +55,7 @@ wait $P
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # 264 s where nothing else runs
+@pytest.mark.timeout(1800)  # it takes 264 s on a machine that runs nothing else
 @pytest.mark.skipif(
     not SLOW, reason="minutes of emulation and a 70 MB kernel; set WASTEDCORES_SLOW=1"
 )
@@ -63,7 +63,7 @@ def test_collectors_load_on_debians_6_1_with_four_nodes(bpf, tmp_path):
     if guest.missing():
         pytest.skip(f"needs {guest.missing()} (WASTEDCORES_SLOW=1 sh tools/ci_packages.sh)")
     tree = guest.kernel(tmp_path)
-    # the guest has a /tmp of its own, and a checkout may lie there
+    # the guest has a /tmp of its own, which would hide a checkout under /tmp
     shutil.copytree(collectors(), tmp_path / "out/collectors")
     log = guest.boot(tree, tmp_path, JOB.format(c="/tmp/out/collectors"))
     assert log.splitlines()[0].startswith("6.1."), log
@@ -86,7 +86,7 @@ def test_collectors_load_on_debians_6_1_with_four_nodes(bpf, tmp_path):
         assert wakeups.height
         for cpu, mask in wakeups.select("cpu", "cpu_mask").iter_rows():
             assert mask[cpu // 8] >> (cpu % 8) & 1  # the chosen CPU was looked at
-    # the wall clock was set eleven years to and fro: the trace's clock does not know
+    # the wall clock was set eleven years forward and back, which the trace's clock does not see
     jump = wastedcores.open_trace(tmp_path / "out/jump.wct")
     assert 3_000_000_000 < jump.header.end_ns - jump.header.start_ns < 8_000_000_000
     assert "clock jump" not in jump.header.provenance

@@ -1,4 +1,4 @@
-"""The recorder on this kernel: complete, counted, and readable whatever happens to it."""
+"""The recorder on this kernel: its files are complete, losses are counted, and files are readable whatever happens."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from wastedcores.capture import capture
 from wastedcores.capture.demonstration import online_again
 from wastedcores.trace.readers.schedtrace import reader
 
-SLEEPS = 23  # a prime, so that the count is no accident (bcc, CONTRIBUTING-SCRIPTS.md)
+SLEEPS = 23  # a prime, so that the count cannot match by accident (bcc, CONTRIBUTING-SCRIPTS.md)
 
 
 def churn(seconds: float, trips: int = 0) -> None:
-    """Two processes that wake each other as fast as they can: for so long, and so many times at least."""
+    """Run two processes that wake each other as fast as they can, for a time and for at least a number of trips."""
     subprocess.run(
         [sys.executable, "-I", "-S", "-c", CHURN, str(seconds), str(trips)],
         check=True,
@@ -48,7 +48,7 @@ else:
 
 
 def counters(file: Path) -> np.ndarray:
-    """The last counters of a capture, a row per CPU."""
+    """Return the last counters of a capture, one row per CPU."""
     last = None
     for block, payload in reader.Source(file).blocks():
         if block["type"] == reader.COUNTERS_BLOCK:
@@ -68,7 +68,7 @@ def test_every_event_of_a_known_workload_is_there(tracer, sleeper, typed):
     kinds = dict(mine.group_by("kind").len().iter_rows())
     assert kinds["fork"] == kinds["wakeup_new"] == kinds["exec"] == kinds["exit"] == 1
     named = mine.filter(pl.col("comm") == "wc-sleeper")
-    # each sleep: out in S, woken, in again; and it may wait for pages or be preempted besides
+    # each sleep is a switch away in state S, a wakeup and a switch back; it may also wait for pages or be preempted
     out = events.filter((pl.col("prev_pid") == pid) & (pl.col("prev_comm") == "wc-sleeper"))
     slept = out.filter(pl.col("prev_state") == "S").height
     assert slept == SLEEPS
@@ -89,14 +89,14 @@ def test_the_waker_is_known_across_cpus(tracer):
     wakeups = wastedcores.open_trace(t.file).events.filter(pl.col("kind") == "wakeup").collect()
     for pid, cpu, other, from_cpu in ((one, 0, two, 1), (two, 1, one, 0)):
         mine = wakeups.filter(pl.col("pid") == pid, pl.col("cpu") == cpu)
-        told = mine.filter(pl.col("by_pid") == other)
-        assert told.height > 100
-        # every other wakeup ends one of the thousand sleeps (or some wait for a page, at the start)
-        assert mine.height - told.height <= 1020
-        assert told.filter(pl.col("src_cpu") == from_cpu).height >= told.height - 2
+        by_other = mine.filter(pl.col("by_pid") == other)
+        assert by_other.height > 100
+        # all other wakeups end one of the thousand sleeps, or a wait for a page at the start
+        assert mine.height - by_other.height <= 1020
+        assert by_other.filter(pl.col("src_cpu") == from_cpu).height >= by_other.height - 2
 
 
-#: two processes on two CPUs that answer each other a thousand times, asleep in between
+#: two processes on two CPUs that answer each other a thousand times and sleep in between
 APART = """
 import os, time
 a, b = os.pipe(), os.pipe()
@@ -113,7 +113,7 @@ if child:
 
 
 def threads() -> set[int]:
-    """Those of PID 1 are left out: a sandbox's kernel may hide them from BPF iterators (seen on 6.18 machines)."""
+    """Return all thread ids except those of PID 1, which a sandbox may hide from BPF iterators (seen on 6.18)."""
     return {
         int(p.name)
         for p in Path("/proc").glob("[0-9]*/task/[0-9]*")
@@ -168,8 +168,8 @@ def test_agrees_with_the_kernels_own_tracefs(tracer, root):
     low, high = ours["ts_ns"].min() + 1_000_000, ours["ts_ns"].max() - 1_000_000
     theirs = wastedcores.open_trace(text).events.collect()
     inside = pl.col("ts_ns").is_between(low, high)
-    # by the pair at work. This way round only: the kernel's own tracefs misses remote wakeups on some virtual machines
-    # (7,599 of 8,000 round trips of `perf bench sched pipe` on 6.18, where the collector has 8,002)
+    # compare the two busy tasks, and only in this direction: on some virtual machines the kernel's own tracefs misses
+    # remote wakeups (it had 7,599 of 8,000 round trips of `perf bench sched pipe` on 6.18, the collector 8,002)
     pair = ours.filter(inside).group_by("pid").len().top_k(2, by="len")
     assert pair["len"].sum() > 1000
     seen = ours.filter(inside, pl.col("pid").is_in(pair["pid"].to_list()))["ts_ns"]
@@ -186,19 +186,21 @@ def test_agrees_with_the_kernels_own_tracefs(tracer, root):
         tolerance=10_000,
         check_sortedness=False,
     )
-    # a virtual CPU may be stopped between the two probes of one wakeup: then their times differ by more
+    # if a virtual CPU is stopped between the two probes of one wakeup, their times differ by more
     assert near["found"].null_count() <= kernel.height // 1000
     counts = kernel.group_by("pid").len(name="kernel")
     between = pl.col("ts_ns").is_between(seen.quantile(0.01), seen.quantile(0.99))
     both = counts.join(ours.filter(between).group_by("pid").len(), on="pid")
-    assert (both["kernel"] - both["len"].cast(pl.Int64)).max() <= 1  # the window's edge
+    assert (
+        both["kernel"] - both["len"].cast(pl.Int64)
+    ).max() <= 1  # one may lie at the window's edge
 
 
 def test_loss_is_counted_to_the_event(tracer):
     t = tracer("--buffer", "0.0625")
     t.process.send_signal(
         signal.SIGSTOP
-    )  # the reader sleeps, the kernel goes on: two rings of 4096 records
+    )  # the reader stops while the kernel fills two rings of 4096 records
     churn(0, trips=10_000)
     t.process.send_signal(signal.SIGCONT)
     time.sleep(0.3)
@@ -210,11 +212,11 @@ def test_loss_is_counted_to_the_event(tracer):
     trace = wastedcores.open_trace(t.file)
     assert trace.header.lost == {i: int(n) for i, n in enumerate(c["lost"]) if n}
     events = trace.events.collect()
-    told = events.filter(pl.col("kind") == "lost")
-    assert told["value"].sum() == c["lost"].sum()
+    lost = events.filter(pl.col("kind") == "lost")
+    assert lost["value"].sum() == c["lost"].sum()
     kept = event_records(t.file)
     assert kept.sum() == c["written"].sum()
-    # the reader shows each, but for those that only tell a name; switches the kernel hides it puts in and says so
+    # the reader shows every record except names; for switches it may add some that the kernel hid
     kinds = dict(events.group_by("kind").len().iter_rows())
     for name in ("wakeup", "wakeup_new", "migrate", "fork", "exec", "exit"):
         assert kinds.get(name, 0) == kept[reader.KINDS[name]], name
@@ -222,7 +224,7 @@ def test_loss_is_counted_to_the_event(tracer):
 
 
 def event_records(file: Path) -> np.ndarray:
-    """Records in the file by kind; names, masks and tellings of a loss belong to others and are left out."""
+    """Count the records in the file by kind, without names, masks and reports of losses, which belong to other records."""
     count = np.zeros(32, np.int64)
     for block, payload in reader.Source(file).blocks():
         if block["type"] == reader.EVENTS_BLOCK:
@@ -261,10 +263,10 @@ def test_half_a_block_at_the_end_is_left_out(tracer):
     assert "cut" not in whole.provenance
 
 
-def test_disk_full_is_said_and_the_file_opens(tracer, tmp_path, bpf, root):
+def test_a_full_disk_is_reported_and_the_file_opens(tracer, tmp_path, bpf, root):
     disk = tmp_path / "disk"
     disk.mkdir()
-    # room for the state at the start, whose size is the number of tasks, and for several blocks of events
+    # this has room for the state at the start, whose size depends on the number of tasks, and for several blocks
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
     try:
         t = tracer(name="disk/t.wct")
@@ -272,8 +274,7 @@ def test_disk_full_is_said_and_the_file_opens(tracer, tmp_path, bpf, root):
         while t.process.poll() is None and time.monotonic() < end:
             churn(0.5)
         assert t.process.wait(1) == 2
-        said = t.process.stderr.read()
-        assert "disk full" in said
+        assert "disk full" in t.process.stderr.read()
         trace = wastedcores.open_trace(t.file)
         assert trace.header.events > 100
         assert "disk full" in trace.header.provenance.get("ended", "cut")
@@ -343,7 +344,7 @@ def test_two_captures_at_once_see_the_same(tracer):
     inside = (pl.col("kind") == "wakeup") & pl.col("ts_ns").is_between(low, high)
     na, nb = (x.events.filter(inside).select(pl.len()).collect().item() for x in (a, b))
     assert nb > 1000
-    assert abs(na - nb) <= 2  # an event at the window's edge has two times
+    assert abs(na - nb) <= 2  # an event at the edge of the window may be in only one of them
 
 
 def test_flight_recorder_keeps_the_last_seconds(tracer):
@@ -386,7 +387,7 @@ def test_capture_command_ends_cleanly(bpf, tmp_path, number):
 
 
 def test_capture_keeps_what_a_killed_collector_wrote(bpf, tmp_path):
-    out, said = tmp_path / "c.parquet", []
+    out, lines = tmp_path / "c.parquet", []
 
     def kill_it():
         time.sleep(1.0)
@@ -397,13 +398,13 @@ def test_capture_keeps_what_a_killed_collector_wrote(bpf, tmp_path):
                 os.kill(int(status_file.parent.name), signal.SIGKILL)
 
     def progress(line):
-        said.append(line)
+        lines.append(line)
         if line.startswith("1 s"):
             threading.Thread(target=kill_it).start()
 
     trace = capture(out, seconds=30, progress=progress)
     assert "cut" in trace.header.provenance
-    assert any("kept" in line for line in said)
+    assert any("kept" in line for line in lines)
     assert trace.header.end_ns - trace.header.start_ns > 1_000_000_000
     assert list(tmp_path.iterdir()) == [out]
 
@@ -414,7 +415,7 @@ def test_capture_runs_a_command(bpf, tmp_path):
     )
     assert trace.header.machine is not None
     assert trace.header.end_ns - trace.header.start_ns > 300_000_000
-    # not the name and hash of a file that is no more
+    # the source is the command, not the name and hash of the temporary file
     assert "time.sleep(0.3)" in trace.header.provenance["source"]
     assert "source_sha256" not in trace.header.provenance
     assert wastedcores.check(trace).verdict in ("clean", "violations")

@@ -1,4 +1,4 @@
-"""A real trace.dat by a real trace-cmd, beside the kernel's own text of the same buffer."""
+"""A real trace.dat that trace-cmd wrote, compared with the kernel's own text of the same buffer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = {
 
 
 class Instance:
-    """A buffer of our own. `trace-cmd record` wants the function tracer, which not every kernel gives."""
+    """A trace buffer of its own. `trace-cmd record` needs the function tracer, which not every kernel has."""
 
     def __init__(self, name: str, kib: int = 8192, overwrite: bool = True, events=EVENTS) -> None:
         self.path = INSTANCES / name
@@ -43,7 +43,7 @@ class Instance:
         (self.path / "tracing_on").write_text("0")
 
     def counted(self, what: str) -> dict[int, int]:
-        """What the kernel counted, on CPUs where it is not 0."""
+        """Return what the kernel counted, for the CPUs where it is not 0."""
         found = {}
         for stats in self.path.glob("per_cpu/cpu*/stats"):
             n = int(re.search(rf"^{what}: (\d+)", stats.read_text(), re.MULTILINE)[1])
@@ -53,7 +53,7 @@ class Instance:
 
 @pytest.fixture
 def instances(root):
-    """Make instances; they are gone afterwards. trace-cmd takes away what it extracts."""
+    """Make instances that are removed after the test. trace-cmd removes an instance that it extracts."""
     if not INSTANCES.is_dir() or shutil.which("trace-cmd") is None:
         pytest.skip("needs tracefs and trace-cmd (tools/ci_packages.sh)")
     made = []
@@ -68,11 +68,11 @@ def instances(root):
             one.path.rmdir()
 
 
-PROGRAMS = 600  #: that `some_work` runs; each is forked, wakes for the first time, execs and exits
+PROGRAMS = 600  #: number of programs that `some_work` runs; each is forked, wakes for the first time, execs and exits
 
 
 def some_work() -> None:
-    """How often these wait and wake each other besides is the machine's affair: no test counts on it."""
+    """Run many short programs. How often they wait and wake each other depends on the machine; no test relies on it."""
     work = "for i in 1 2 3 4 5; do for j in $(seq 60); do /bin/true | /bin/cat & done; wait; done"
     subprocess.run(["sh", "-c", work], check=True)
 
@@ -85,7 +85,7 @@ def extract(path: Path, *names: str) -> Path:
 
 @pytest.fixture
 def recorded(instances, tmp_path):
-    """Text and trace.dat of one buffer."""
+    """Return the text and the trace.dat of one buffer."""
     own = instances("all")
     some_work()
     own.stop()
@@ -98,15 +98,15 @@ def test_trace_dat_holds_what_the_kernels_text_holds(recorded):
     text, dat = (open_trace(path) for path in recorded)
     assert sniff(recorded[1]) == dat.header.source_format == "trace.dat"
     expected, got = text.events.collect(), dat.events.collect()
-    # the lines themselves, not our reading of them, say how many there are
+    # the number of lines does not depend on how the reader understands them
     lines, kinds = recorded[0].read_text(), dict(got["kind"].value_counts().iter_rows())
-    told = {kind: lines.count(f" sched_{name}: ") for kind, name in NAMES.items()}
-    assert {kind: kinds.get(kind, 0) for kind in told} == told
-    assert min(told[kind] for kind in ("wakeup_new", "fork", "exec", "exit")) >= PROGRAMS
-    assert told["switch"] >= PROGRAMS
+    printed = {kind: lines.count(f" sched_{name}: ") for kind, name in NAMES.items()}
+    assert {kind: kinds.get(kind, 0) for kind in printed} == printed
+    assert min(printed[kind] for kind in ("wakeup_new", "fork", "exec", "exit")) >= PROGRAMS
+    assert printed["switch"] >= PROGRAMS
     assert text.header.lost == dat.header.lost == {}
     assert dat.header.kernel_release == platform.release()
-    # nanoseconds there, microseconds here
+    # trace.dat has nanoseconds, the text has microseconds
     assert (got["ts_ns"] - expected["ts_ns"]).abs().max() <= 1000
     assert (got["ts_ns"] % 1000).max() > 0
     names = sorted(set(got.columns) - {"ts_ns"})
@@ -143,19 +143,21 @@ def test_of_several_buffers_one_is_read_and_the_others_are_named(instances, tmp_
     much.stop()
     little.stop()
     switches = (little.path / "trace").read_text().count(" sched_switch: ")
-    told = (much.path / "trace").read_text()
+    text = (much.path / "trace").read_text()
     trace = open_trace(extract(tmp_path / "two.dat", little.path.name, much.path.name))
     assert trace.header.provenance["buffer"] == much.path.name
     left_out = trace.header.provenance["buffers_left_out"]
     assert left_out == f"{little.path.name} ({switches} events)"
     kinds = trace.events.collect()["kind"].cast(pl.String)
-    assert (kinds == "switch").sum() == told.count(" sched_switch: ")
+    assert (kinds == "switch").sum() == text.count(" sched_switch: ")
     names = trace.events.collect()["by_comm"].cast(pl.String).drop_nulls()
     assert names.str.len_bytes().max() <= 15
 
 
 @pytest.mark.parametrize(("overwrite", "what"), [(True, "overrun"), (False, "dropped events")])
-def test_what_found_no_room_is_counted_as_the_kernel_does(instances, tmp_path, overwrite, what):
+def test_events_without_room_are_counted_as_the_kernel_counts_them(
+    instances, tmp_path, overwrite, what
+):
     small = instances("small", kib=8, overwrite=overwrite, events=EVENTS[:4])
     some_work()
     small.stop()
@@ -165,5 +167,5 @@ def test_what_found_no_room_is_counted_as_the_kernel_does(instances, tmp_path, o
     assert trace.header.lost == counted
     assert trace.header.overwritten == (counted if overwrite else {})
     assert check(trace).verdict == "unknown"
-    # what was overwritten lies before the first event that is there: nothing is lost after it
+    # overwritten events lie before the first event that is there, so nothing is lost after it
     assert trace.events.filter(pl.col("kind") == "lost").collect().height == 0

@@ -1,4 +1,4 @@
-"""The online checker on this kernel: it raises a true violation in time, and only that."""
+"""The online checker on this kernel raises a real violation in time, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"
 
 
 def idle_seconds() -> float:
-    """Idle time of all CPUs but the first, so far."""
+    """Return the idle time of all CPUs but the first, so far."""
     lines = Path("/proc/stat").read_text().splitlines()
     return sum(int(x.split()[4]) for x in lines if re.match(r"cpu[1-9]", x)) / os.sysconf(
         "SC_CLK_TCK"
@@ -37,7 +37,7 @@ def idle_seconds() -> float:
 
 
 class Provoked(threading.Thread):
-    """Waits, provokes a violation for a few seconds, notes how idle the second CPU was."""
+    """A thread that waits, provokes a violation for a few seconds, and measures how idle the second CPU was."""
 
     def __init__(self, wait: threading.Event, seconds: float, tasks: int, during):
         super().__init__()
@@ -68,9 +68,9 @@ def provoke_under(
     output=None,
     **options,
 ):
-    """Run the checker; provoke when it says it looks; once more when this machine's other work got in the way.
+    """Run the checker and provoke a violation once it looks; try again if other work of this machine disturbed it.
 
-    What is in the way is measured: the second CPU was not idle, or what `during` and `disturbed` say of theirs.
+    A disturbance is measured: the second CPU was not idle, or ``during`` or ``disturbed`` returned a reason.
     """
     reasons = []
     for _ in range(3):
@@ -95,11 +95,11 @@ def provoke_under(
             reasons.append(provoked.disturbed or disturbed(result))
             if not reasons[-1]:
                 return result
-    pytest.skip(f"other work of this machine was in the way: {'; '.join(reasons)}")
+    pytest.skip(f"other work of this machine disturbed the test: {'; '.join(reasons)}")
 
 
 def began_by_the_recording(trace, moment_ns: int) -> int:
-    """When the violation of that moment began, as the offline check of what was recorded says."""
+    """Return when the violation of that moment began according to the offline check of the recording."""
     episodes = wastedcores.check(trace, persist_ns=M_NS).episodes
     before = episodes.filter(episodes["start_ns"] <= moment_ns)["start_ns"]
     assert len(before), "the recording shows no violation before it was raised"
@@ -107,7 +107,7 @@ def began_by_the_recording(trace, moment_ns: int) -> int:
 
 
 def late_ticks(result) -> str:
-    """Did the timer's ticks come? (A virtual CPU may be taken away by its host for longer than a tick.)"""
+    """Return a reason if a tick of the timer came late, as the host may take a virtual CPU away for longer than a tick."""
     late_ns = max([v["late_ns"] for v in result.violations[:1]], default=0)
     return f"a tick came after {late_ns} ns" if late_ns > TICK_NS + 1_000_000 else ""
 
@@ -136,7 +136,7 @@ def test_violation_is_raised_within_s_plus_m_and_the_recording_shows_it(bpf, bal
         for s, e in inside.select("start_ns", "end_ns").iter_rows()
     )
     assert covered >= 0.8 * (first["confirmed_ns"] - first["began_ns"])
-    # the recording goes on for 20 ms after and began seconds before
+    # the recording began seconds before the violation and ends 20 ms after it
     assert trace.header.end_ns - first["confirmed_ns"] >= 20_000_000
     assert first["began_ns"] - trace.header.start_ns >= 500_000_000
 
@@ -147,7 +147,7 @@ def test_event_driven_mode_raises_within_m_plus_10_ms(bpf, balancing, tmp_path):
     first = result.violations[0]
     assert first["confirmed_ns"] - first["began_ns"] <= M_NS + 10_000_000
     found = wastedcores.check(wastedcores.open_trace(first["evidence"]), persist_ns=M_NS)
-    # and the beginning it noted is a beginning: no violation of M length ran before it
+    # the beginning that it noted is right: no violation of length M came before it
     earlier = found.episodes.filter(
         (found.episodes["end_ns"] - found.episodes["start_ns"] >= M_NS)
         & (found.episodes["start_ns"] < first["began_ns"] - 10_000_000)
@@ -167,14 +167,14 @@ def test_without_a_flight_recorder_the_20_ms_after_are_recorded(bpf, balancing, 
     recorded = trace.events.filter(pl.col("kind").is_in(["switch", "nr_running"])).collect()
     assert 20_000_000 <= trace.header.end_ns - trace.header.start_ns < 2_000_000_000
     assert recorded.filter(pl.col("kind") == "switch").height
-    # every task's state is known from the start, so the check can say what it sees
+    # every task's state is known from the start, so the check reaches a verdict
     assert wastedcores.check(trace, persist_ns=M_NS).verdict in ("clean", "violations")
     assert {"task_state", "switch"} <= set(trace.kinds())
     assert trace.kinds()["task_state"] > 20
 
 
-#: a real-time thread on the first CPU; its children are put on the idle one (select_task_rq_rt, kernel/sched/rt.c:
-#: where their own parent is not in the way), with load balancing on or off
+#: a real-time thread on the first CPU. select_task_rq_rt (kernel/sched/rt.c) puts its children on the idle CPU, because
+#: the parent occupies the first; this happens with load balancing on or off
 FORKS = """
 import os, sys, time
 os.sched_setaffinity(0, {0})
@@ -194,7 +194,7 @@ while time.monotonic() < end:
 
 
 def fork_to_the_idle_cpu(seconds: float) -> str:
-    """Twenty times a second a new thread is put on the second CPU."""
+    """Put a new thread on the second CPU twenty times per second."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", FORKS, str(seconds)],
         stderr=subprocess.PIPE,
@@ -204,7 +204,7 @@ def fork_to_the_idle_cpu(seconds: float) -> str:
     return done.stderr.strip()
 
 
-#: two threads on the first CPU, one of which ends after half the time; prints what both got until then
+#: two threads on the first CPU, one of which ends after half the time; prints the share of the CPU that both got
 ONE_ENDS = """
 import os, sys, time
 half = float(sys.argv[1]) / 2
@@ -215,7 +215,7 @@ os.sched_setaffinity(0, range(os.cpu_count()))
 if not child:
     while time.monotonic() < begin + half: pass
     os._exit(0)
-# never asleep while the other computes: it has to be the exit that ends the overload
+# this one never sleeps while the other computes, so only the exit can end the overload
 while not os.waitpid(child, os.WNOHANG)[0]: pass
 print((time.process_time() + sum(os.times()[2:4])) / (time.monotonic() - begin), flush=True)
 while time.monotonic() < begin + 2 * half: pass
@@ -223,7 +223,7 @@ while time.monotonic() < begin + 2 * half: pass
 
 
 def one_of_two_ends(seconds: float) -> str:
-    """The overload ends by an exit, not by balancing."""
+    """End the overload by an exit, not by balancing."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", ONE_ENDS, str(seconds)],
         stdout=subprocess.PIPE,
@@ -234,7 +234,7 @@ def one_of_two_ends(seconds: float) -> str:
     return f"the two got {got:.0%} of the first CPU" if got < 0.95 else ""
 
 
-#: M is longer than the provocation: nothing is confirmed whatever happens, and what happens to suspicions is counted
+#: M is longer than the provocation, so nothing is confirmed, and the ends of suspicions can be counted
 PATIENT = {"period_ns": 100_000_000, "persist_ns": 60_000_000_000, "before_s": 0}
 
 
@@ -253,7 +253,7 @@ def test_an_exit_that_ends_the_waiting_ends_a_suspicion(bpf, balancing):
 
 
 def balance_again(seconds: float) -> None:
-    """The scheduler repairs it half way."""
+    """Let the scheduler repair the violation half way."""
     time.sleep(seconds / 2)
     SETTING.write_text("1")
     time.sleep(seconds / 2)
@@ -291,7 +291,7 @@ while time.monotonic() < end: pass
 
 
 def loads() -> list[list[str]]:
-    """What this machine has to load it with."""
+    """Return the commands on this machine that can load it."""
     all_of_them = [
         ["perf", "bench", "sched", "messaging", "-g", "4", "-l", "100000"],
         ["stress-ng", "--cpu", "4", "--switch", "2", "--timeout", "100000"],
@@ -301,7 +301,7 @@ def loads() -> list[list[str]]:
 
 
 def quiet_under_load(seconds: float):
-    """(confirmed, checks) with balancing on, the loads taking turns."""
+    """Run the checker with load balancing on while the loads take turns."""
     stop = threading.Event()
     each = max(2.0, seconds / max(1, 3 * len(loads())))
 
@@ -434,7 +434,7 @@ def test_metrics_are_on_loopback_and_only_when_asked(bpf):
 
 
 def messages(bpf, *arguments: str, meanwhile: list[str]) -> list[dict]:
-    """What the collector says while something runs."""
+    """Return the collector's messages while a load runs."""
     load = subprocess.Popen([sys.executable, "-I", "-S", "-c", *meanwhile], start_new_session=True)
     try:
         run = subprocess.run(
@@ -466,18 +466,20 @@ while True: pass
 def test_run_delay_deficit_names_the_crowded_cpu(bpf):
     if os.cpu_count() < 2:
         pytest.skip("needs two CPUs")
-    # so many that whatever else waits on the other CPU of a busy machine is hardly anything beside
-    said = messages(bpf, "--deficit", "--seconds", "4", "-M", "10s", meanwhile=[CROWD, "1", "60"])
-    told = [m for m in said if m["event"] == "deficit"]
-    assert told
-    assert all(m["cpus"] == [1] for m in told)
-    # about 59 of 60 wait at any time; the first period may have begun before all were there
-    assert max(m["share"]["1"] for m in told) > 30
-    assert said[-1]["event"] == "end"
-    assert said[-1]["deficits"] == len(told)
+    # so many threads that other waiting on the other CPU of a busy machine is negligible
+    received = messages(
+        bpf, "--deficit", "--seconds", "4", "-M", "10s", meanwhile=[CROWD, "1", "60"]
+    )
+    deficits = [m for m in received if m["event"] == "deficit"]
+    assert deficits
+    assert all(m["cpus"] == [1] for m in deficits)
+    # about 59 of 60 wait at any time; the first period may have begun before all of them ran
+    assert max(m["share"]["1"] for m in deficits) > 30
+    assert received[-1]["event"] == "end"
+    assert received[-1]["deficits"] == len(deficits)
 
 
-#: a busy thread that is moved to a crowd on the second CPU and back, all the time
+#: a busy thread that is moved to a crowd of 31 threads on the second CPU and back, again and again
 THERE_AND_BACK = """
 import os, time
 os.sched_setaffinity(0, {1})
@@ -496,15 +498,15 @@ while True:
 def test_moves_to_a_queue_at_least_as_loaded_are_counted_as_useless(bpf):
     if os.cpu_count() < 2:
         pytest.skip("needs two CPUs")
-    said = messages(bpf, "--useless", "--seconds", "4", "-M", "10s", meanwhile=[THERE_AND_BACK])
-    end = said[-1]
-    # there: to thirty times the load; back: from it
+    received = messages(bpf, "--useless", "--seconds", "4", "-M", "10s", meanwhile=[THERE_AND_BACK])
+    end = received[-1]
+    # moves to the crowd are useless, moves back are not
     assert end["useless"] >= 3
     assert end["moves"] - end["useless"] >= 3
 
 
 @pytest.mark.parametrize("cpus", [64, 256])
-def test_the_verifier_takes_the_programs_of_a_large_machine(bpf, cpus):
+def test_the_verifier_accepts_the_programs_of_a_large_machine(bpf, cpus):
     code = (
         "import sys, _bpf, unclaimed\n"
         f"_bpf.possible = lambda: {cpus}\n"

@@ -1,4 +1,4 @@
-"""A small machine with another kernel: Debian's, emulated by qemu, that sees this machine's files read-only."""
+"""A small emulated machine (qemu) with Debian's kernel that sees this machine's files read-only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-#: what the guest needs to see this machine's files
+#: the kernel modules with which the guest sees this machine's files
 MODULES = ("virtio_pci", "9pnet_virtio", "9p")
 _INIT = """#!/bin/busybox sh
 B=/bin/busybox
@@ -29,7 +29,7 @@ $B sleep 10
 
 
 def missing() -> str:
-    """What has to be installed, or nothing."""
+    """Return the names of programs that have to be installed; empty if none."""
     need = [
         p
         for p in ("qemu-system-x86_64", "busybox", "cpio", "apt-get", "dpkg-deb")
@@ -39,17 +39,12 @@ def missing() -> str:
 
 
 def kernel(folder: Path) -> Path:
-    """Debian's kernel, unpacked (not installed) in ``folder``."""
+    """Unpack Debian's kernel in ``folder`` without installing it, and return the folder."""
     depends = subprocess.run(
         ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
     ).stdout
-    package = next(w for w in depends.split() if w.startswith("linux-image-"))
-    package = (
-        next(
-            w for w in depends.split() if w.startswith("linux-image-") and w != "linux-image-amd64"
-        )
-        or package
-    )
+    names = [w for w in depends.split() if w.startswith("linux-image-")]
+    package = next(w for w in names if w != "linux-image-amd64")
     subprocess.run(
         ["apt-get", "download", "-qq", package], cwd=folder, check=True, capture_output=True
     )
@@ -59,13 +54,13 @@ def kernel(folder: Path) -> Path:
 
 
 def modules(release: Path) -> list[Path]:
-    """The files of MODULES and of all they depend on (as each file says), in the order they load."""
+    """Return the files of MODULES and of the modules on which they depend, in the order in which they load."""
     files = {f.stem.replace("-", "_"): f for f in (release / "kernel").rglob("*.ko")}
     order: list[Path] = []
 
     def add(name: str) -> None:
-        said = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
-        for need in said.group(1).decode().split(",") if said else []:
+        depends = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
+        for need in depends.group(1).decode().split(",") if depends else []:
             if need:
                 add(need.replace("-", "_"))
         if files[name] not in order:
@@ -79,7 +74,7 @@ def modules(release: Path) -> list[Path]:
 def boot(
     tree: Path, folder: Path, job: str, *, cpus: int = 4, nodes: int = 4, seconds: int = 1700
 ) -> str:
-    """Run a shell script as root in the guest (its results: /tmp/out); what it printed."""
+    """Run a shell script as root in the guest, where it writes its results to /tmp/out; return what it printed."""
     root = folder / "initramfs"
     for d in ("bin", "modules", "host", "out", "proc", "sys", "dev"):
         (root / d).mkdir(parents=True, exist_ok=True)
