@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make report` and `make test`. Everything lands in ./.venv and ./reports.
+# Two commands work on a fresh machine: `make report` and `make test`. Everything is written to ./.venv and ./reports.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,12 +15,12 @@ $(STAMP): requirements.lock pyproject.toml tools/setup_venv.sh
 
 setup: $(STAMP)  ## make ./.venv with the pinned versions
 
-report: $(STAMP) ## main job on the bundled recording of the group-imbalance bug and its fix
+report: $(STAMP) ## a report on the bundled recordings of the group imbalance bug and its fix
 	@$(BIN)/wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/group-imbalance
 
-test: $(STAMP)   ## the test suite (root-only and browser tests run where they can)
+test: $(STAMP)   ## the test suite (tests that need root or a browser run where they can)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "not live"
-	@$(BIN)/python -m pytest -m live   # alone: they leave a CPU idle on purpose and look at the whole machine
+	@$(BIN)/python -m pytest -m live   # one by one: these tests leave a CPU idle on purpose and examine the whole machine
 
 # numba hides what it compiles from coverage, so this pass runs the same sources as plain Python
 coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the domains, uncompiled
@@ -31,13 +31,13 @@ coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the do
 lab: $(STAMP)    ## JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --notebook-dir=notebooks
 
-bench: $(STAMP)  ## speed and size, written to benchmarks/RESULTS.md with this machine's name
+bench: $(STAMP)  ## measure speed and size; writes benchmarks/RESULTS.md with the name of this machine
 	@$(BIN)/python -m benchmarks
 
-lint: $(STAMP)   ## ruff, mypy and the tests of the house (layers, citations, docstrings), as CI runs them
+lint: $(STAMP)   ## ruff, mypy and the tests of layers, citations and docstrings, as CI runs them
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m pytest -q tests/house/test_layers.py tests/house/test_citations.py tests/house/test_docstrings.py
 
-format: $(STAMP) ## ruff's formatter and safe fixes
+format: $(STAMP) ## run ruff's formatter and its safe fixes
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:           ## remove what was generated
