@@ -218,7 +218,8 @@ def test_notebook_and_widget_in_jupyterlab(lab):
             timeout=120_000,
         )
         tab.wait_for_function(
-            "document.querySelector('.jp-NotebookPanel').classList.length && "
+            # before the kernel is connected, running the cells asks which kernel to use
+            "window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.connectionStatus === 'connected' && "
             "document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'",
         )
         tab.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells').then(() => 1)")

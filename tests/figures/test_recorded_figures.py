@@ -1,4 +1,4 @@
-"""The picture of recorded and replayed runs: marks over ranges, disagreement told apart."""
+"""Recorded and replayed runs: marks over ranges in the figure, and how the text names what disagrees."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def test_committed_table_has_a_mark_for_every_row():
 def test_words_name_what_does_not_agree():
     said = words.recorded_verdict(TABLE).text
     assert "2 of 4 figures of 2 recorded runs agree with 20 replays each" in said
-    assert "Do not agree: a (busy CPUs), b (threads, fullest node)." in said
-    assert "Made on 2026-01-01 with wastedcores 1." in said
-    assert "none" in words.recorded_verdict(TABLE.filter("agrees")).text
+    assert "These do not agree: a (busy CPUs), b (threads, fullest node)." in said
+    assert "The table was made on 2026-01-01 with wastedcores 1." in said
+    assert "not agree" not in words.recorded_verdict(TABLE.filter("agrees")).text
 
 
 def test_table_in_numbers():

@@ -23,7 +23,6 @@ NOT_YET = tuple(
         "topology",
         "trace",
         "widgets",
-        "words",
         "workload",
     )
 )

@@ -1,4 +1,4 @@
-"""Why the CPUs stayed idle, in words: the explanation of a run, computed from its trace, topology and kernel."""
+"""Why CPUs stayed idle, in words."""
 
 from __future__ import annotations
 
@@ -9,42 +9,39 @@ from wastedcores.analysis.explain import Explanation, explain
 from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.words.rich_text import RichText, sentence
 
-#: what a finding is called in a sentence
+#: what a finding of :func:`wastedcores.analysis.explain.explain` is called in a sentence
 NAMES = {
     "group_imbalance": "the Group Imbalance bug (paper 3.1)",
     "group_construction": "the Scheduling Group Construction bug (paper 3.2)",
     "overload_on_wakeup": "the Overload-on-Wakeup bug (paper 3.3)",
     "missing_domains": "the Missing Scheduling Domains bug (paper 3.4)",
-    "isolation": "isolation: no domain spans both, and no hotplug explains it",
-    "transient": "what a balancer needs a while to repair, and did repair",
+    "isolation": "isolation: no scheduling domain spans the idle and the overloaded CPUs, and no hotplug explains it",
+    "transient": "a short imbalance that the balancer repaired by itself",
     "undecided": "none of the known bugs",
-    "nothing": "nothing: no CPU was idle beside an overloaded one",
+    "nothing": "no bug: no CPU was idle while another was overloaded",
 }
 
 
 def why(run: Examined) -> RichText:
-    """What kept the CPUs idle: the bug it looks like, and the evidence."""
+    """Say which bug kept the CPUs idle, with the evidence, or why that cannot be determined."""
     try:
         found = explain(run.result)
     except (TopologyError, UnknownKernelError) as e:
-        return sentence(f"Why cannot be told: {e}")
+        return sentence(f"The cause cannot be determined: {e}")
     head = (
         f"{run.label}: on {found.machine.name} under Linux {found.kernel.name} this looks like "
         f"{NAMES[found.looks_like]}."
     )
-    points = [_capital(p) + "." for p in (*found.evidence, *_gain(found))]
-    html = f"<p>{escape(head)}</p><ul>{''.join(f'<li>{escape(p)}</li>' for p in points)}</ul>"
-    return RichText("\n- ".join([head, *points]), html, None)
+    points = [p[:1].upper() + p[1:] + "." for p in (*found.evidence, *_fix(found))]
+    items = "".join(f"<li>{escape(p)}</li>" for p in points)
+    return RichText("\n- ".join([head, *points]), f"<p>{escape(head)}</p><ul>{items}</ul>")
 
 
-def _gain(found: Explanation) -> list[str]:
-    out = [f"the paper's fix: {found.fix}"] if found.fix else []
+def _fix(found: Explanation) -> list[str]:
+    """Return the paper's fix, and how much it would have changed where that is known."""
+    out = [f"the paper's fix is to {found.fix}"] if found.fix else []
     if found.cured_share is not None:
         out.append(
-            f"with it the idle CPU could have pulled in {100 * found.cured_share:.0f} % of that time"
+            f"with this fix the idle CPU could have pulled during {100 * found.cured_share:.0f} % of that time"
         )
     return out
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -12,7 +12,20 @@ from wastedcores.words.rich_text import RichText
 
 
 def help_sentence(domains: Domains, pin: Sequence[int] | None = None) -> RichText:
-    """Say in words which CPUs can never help each other (:func:`wastedcores.topology.lint.lint`)."""
+    """Say which CPUs can never help each other, as :func:`wastedcores.topology.lint.lint` finds them.
+
+    Parameters
+    ----------
+    domains
+        From :func:`wastedcores.topology.domains.build_domains`.
+    pin
+        CPUs on which the tasks may run; default: all.
+
+    Returns
+    -------
+    RichText
+        A sentence, and one row per pair of CPU sets between which no load can move.
+    """
     result = lint(domains, None if pin is None else list(pin))
     state = f"Kernel {domains.kernel.name} on {domains.machine.name}"
     state += "" if domains.when == "boot" else f", {domains.when}"

@@ -1,70 +1,72 @@
-"""What a run's episodes say in words and small tables: the costliest, the worst, who waited in it."""
+"""The episodes of a trace in sentences and tables: the costliest, the worst one, and who waited in it."""
 
 from __future__ import annotations
-
-from html import escape
 
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
-from wastedcores.words.rich_text import RichText, sentence, table
+from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
 def episodes(run: Examined, most: int = 8) -> RichText:
-    """The episodes that wasted most."""
-    e = run.result.episodes
-    zero = run.scene.window[0]
-    part = e.sort("wasted_ns", descending=True).head(most)
-    rows = [
-        (
-            f"{(row['start_ns'] - zero) / 1e6:.3f}",
-            human_ns(row["end_ns"] - row["start_ns"]),
-            "yes" if row["persistent"] else "no",
-            human_ns(row["wasted_ns"]),
-            format_cpulist(row["idle_cpus"]),
-            format_cpulist(row["overloaded_cpus"]),
-        )
-        for row in part.iter_rows(named=True)
-    ]
-    columns = [
-        "start (ms)",
-        "lasted",
-        "persistent",
-        "core time wasted",
-        "idle at some moment",
-        "overloaded",
-    ]
-    shown = table(pl.DataFrame(rows, schema=columns, orient="row"))
-    rest = e.height - part.height
-    share = int(part["wasted_ns"].sum()) / max(1, int(e["wasted_ns"].sum()))
-    if not e.height:
+    """List the episodes that wasted most core time.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    most
+        Rows of the table at most.
+
+    Returns
+    -------
+    RichText
+        A table with one row per episode, the costliest first, and a sentence that says what share of the waste it shows.
+    """
+    found = run.result.episodes
+    if not found.height:
         return sentence(
             "There is no episode: at no moment was a CPU idle while another had a thread waiting."
         )
-    words = f"The {part.height} costliest of {e.height:,} episodes make {share:.1%} of the core time wasted in all."
-    if not rest:
-        words = f"{e.height} episode{'s' if e.height != 1 else ''} in all."
-    return RichText(
-        f"{shown.text}\n{words}", f'{shown.html}<p class="wc-reading">{escape(words)}</p>'
+    zero = run.scene.window[0]
+    part = found.sort("wasted_ns", descending=True).head(most)
+    rows = [
+        {
+            "start (ms)": f"{(row['start_ns'] - zero) / 1e6:.3f}",
+            "lasted": human_ns(row["end_ns"] - row["start_ns"]),
+            "persistent": "yes" if row["persistent"] else "no",
+            "core time wasted": human_ns(row["wasted_ns"]),
+            "idle at some moment": format_cpulist(row["idle_cpus"]),
+            "overloaded": format_cpulist(row["overloaded_cpus"]),
+        }
+        for row in part.iter_rows(named=True)
+    ]
+    share = int(part["wasted_ns"].sum()) / max(1, int(found["wasted_ns"].sum()))
+    listed = table(pl.DataFrame(rows))
+    words = sentence(
+        f"{count(found.height, 'episode')} in all."
+        if found.height == part.height
+        else f"The {part.height} costliest of {found.height:,} episodes account for {share:.1%} of the core time wasted."
     )
+    return RichText(f"{listed.text}\n{words.text}", listed.html + words.html)
 
 
 def worst(run: Examined) -> RichText:
-    """Where the idle CPUs were in the worst episode, and who waited meanwhile."""
+    """Say where the idle CPUs were in the worst episode, and who waited meanwhile."""
     row = run.worst
     if row is None:
         return sentence("There is no episode to look at.")
     length = row["end_ns"] - row["start_ns"]
-    detail = run.result.details.filter(pl.col("episode") == row["episode"])
     kind = "persistent" if row["persistent"] else "short"
     words = [
         f"The worst episode ({kind}) lasted {human_ns(length)} and wasted {human_ns(row['wasted_ns'])} of core time: "
-        f"{row['wasted_ns'] / length:.1f} CPUs on average could have run a waiting thread."
+        f"on average {row['wasted_ns'] / length:.1f} CPUs could have run a waiting thread."
     ]
+    detail = run.result.details.filter(pl.col("episode") == row["episode"])
     if detail.height:
-        words.append(_where(run, detail, length))
+        words += _where(run, detail, length)
     waiting = run.result.waiting.filter(pl.col("episode") == row["episode"])
     if waiting.height:
         by_comm = (
@@ -74,38 +76,50 @@ def worst(run: Examined) -> RichText:
         )
         total = int(by_comm["wait_ns"].sum())
         who = ", ".join(
-            f"{c} ({n} thread{'s' if n > 1 else ''}, {w / total:.0%})"
-            for c, w, n in by_comm.head(3).iter_rows()
+            f"{comm} ({count(threads, 'thread')}, {ns / total:.0%})"
+            for comm, ns, threads in by_comm.head(3).iter_rows()
         )
-        words.append(f"Meanwhile threads waited {human_ns(total)} in all: {who}.")
+        words.append(
+            f"Meanwhile threads waited {human_ns(total)} in all; the largest shares fell on {who}."
+        )
     else:
-        words.append("Who waited is not known: the trace names no tasks.")
+        words.append("It is not known who waited, because the trace names no tasks.")
     return sentence(" ".join(words))
 
 
-def _where(run: Examined, detail: pl.DataFrame, length: int) -> str:
-    """Idle and overloaded time by node, or by CPU where the nodes are not known."""
+def _where(run: Examined, detail: pl.DataFrame, length: int) -> list[str]:
+    """Say which CPUs were idle throughout, and on which nodes idle CPUs and queued threads were, if nodes are known."""
     always = sorted(detail.filter(pl.col("idle_ns") >= 0.99 * length)["cpu"].to_list())
-    words = (
-        f"{len(always)} CPUs ({format_cpulist(always)}) were idle all through it." if always else ""
-    )
-    nodes = run.nodes
-    if nodes is None or len({nodes[c] for c in run.result.counted_cpus}) < 2:
-        return words or "No CPU was idle all through it."
+    names = format_cpulist(always)
+    some = f"CPU {names} was" if len(always) == 1 else f"{len(always)} CPUs ({names}) were"
+    words = [f"{some} idle throughout."] if always else []
+    if run.nodes is None or len({run.nodes[c] for c in run.result.counted_cpus}) < 2:
+        return words or ["No CPU was idle throughout."]
     by_node = nodes_of(run, detail)
     for column, what in (
-        ("idle_ns", "Idle time was on"),
-        ("overloaded_ns", "queued threads were on"),
+        ("idle_ns", "The idle time was on"),
+        ("overloaded_ns", "The queued threads were on"),
     ):
-        names = ", ".join(f"node {n} ({share:.0%})" for n, share in main_nodes(by_node, column))
-        words += f" {what} {names or 'no node in particular'}" + (
-            ";" if column == "idle_ns" else "."
-        )
-    return words.strip()
+        shares = ", ".join(f"node {n} ({share:.0%})" for n, share in main_nodes(by_node, column))
+        words.append(f"{what} {shares or 'no node in particular'}.")
+    return words
 
 
 def nodes_of(run: Examined, detail: pl.DataFrame) -> pl.DataFrame:
-    """Idle and overloaded CPU time of an episode per node."""
+    """Sum the idle and the overloaded CPU time of an episode per node.
+
+    Parameters
+    ----------
+    run
+        The examined trace; its nodes must be known.
+    detail
+        Rows of ``run.result.details`` that belong to the episode.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns node, idle_ns and overloaded_ns, one row per node, by number.
+    """
     nodes = run.nodes or ()
     return (
         detail.with_columns(
@@ -118,7 +132,20 @@ def nodes_of(run: Examined, detail: pl.DataFrame) -> pl.DataFrame:
 
 
 def main_nodes(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
-    """Nodes with at least a tenth of the column's total, the greatest first, and their shares."""
+    """Return the nodes that have at least a tenth of a column's total.
+
+    Parameters
+    ----------
+    by_node
+        From :func:`nodes_of`.
+    column
+        ``idle_ns`` or ``overloaded_ns``.
+
+    Returns
+    -------
+    list of (int, float)
+        Node and its share of the total, the greatest share first.
+    """
     total = int(by_node[column].sum())
     part = by_node.filter(pl.col(column) * 10 >= total, pl.col(column) > 0).sort(
         column, "node", descending=[True, False]
@@ -127,12 +154,25 @@ def main_nodes(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
 
 
 def waited_most(run: Examined, most: int = 8) -> RichText:
-    """The threads that waited longest in the worst episode."""
+    """List the threads that waited longest in the worst episode.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    most
+        Rows of the table at most.
+
+    Returns
+    -------
+    RichText
+        A table with one row per thread, the longest wait first; a sentence where the waiting threads are not known.
+    """
     row = run.worst
     waiting = run.result.waiting
     if row is None or not waiting.height:
         return sentence(
-            "Who waited is not known: the trace names no tasks, or there is no episode."
+            "It is not known who waited, because there is no episode or the trace names no tasks."
         )
     part = (
         waiting.filter(pl.col("episode") == row["episode"])
@@ -143,11 +183,8 @@ def waited_most(run: Examined, most: int = 8) -> RichText:
     )
     length = row["end_ns"] - row["start_ns"]
     rows = [
-        (c, p, human_ns(w), f"{w / length:.1%}", format_cpulist(cpus))
-        for p, c, w, cpus in part.iter_rows()
+        (comm, pid, human_ns(ns), f"{ns / length:.1%}", format_cpulist(cpus))
+        for pid, comm, ns, cpus in part.iter_rows()
     ]
-    return table(
-        pl.DataFrame(
-            rows, schema=["thread", "pid", "waited", "of the episode", "on CPUs"], orient="row"
-        )
-    )
+    columns = ["thread", "pid", "waited", "of the episode", "on CPUs"]
+    return table(pl.DataFrame(rows, schema=columns, orient="row"))

@@ -1,4 +1,4 @@
-"""What a run says in words and small tables. Every sentence is computed; none is written for one trace."""
+"""The findings of one or two traces in sentences and tables: verdict, cost, waits, and what to do next."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.episode_tables import main_nodes, nodes_of
-from wastedcores.words.rich_text import RichText, sentence, table
+from wastedcores.words.rich_text import RichText, count, sentence, table
 
+#: what a verdict is called for a reader
 WORDS = {
     "violations": "cores were wasted",
     "clean": "no persistent waste",
@@ -22,7 +23,7 @@ WORDS = {
 
 
 def claim(run: Examined) -> str:
-    """The finding in one line; the title of the figures."""
+    """Return the finding in one line, which is the title of the figures."""
     r = run.result
     n = len(r.counted_cpus)
     mean = r.mean(r.thread_ns)
@@ -36,29 +37,46 @@ def claim(run: Examined) -> str:
     if r.wall_ns == 0:
         return f"No CPU was idle while a thread waited, over {human_ns(r.duration_ns)} on {n} CPUs"
     return (
-        f"No CPU stayed idle beside a waiting thread for {human_ns(r.persist_ns)}: "
+        f"No CPU stayed idle for {human_ns(r.persist_ns)} while a thread waited: "
         f"{human_ns(r.longest_ns)} at most, {mean:.2g} of {n} CPUs on average"
     )
 
 
 def claim_pair(run: Examined, against: Examined) -> str:
-    """Both findings against each other, in one line."""
+    """Return the findings of two traces in one line, which is the title of the figures that compare them.
+
+    Parameters
+    ----------
+    run, against
+        The examined traces.
+
+    Returns
+    -------
+    str
+        Wasted CPUs of the one against those of the other.
+    """
     a, b = (r.result.mean(r.result.thread_ns) for r in (run, against))
     return f"{_amount(a)} of {len(run.result.counted_cpus)} CPUs wasted on average, against {_amount(b)}"
 
 
 def _amount(x: float) -> str:
+    """Write a mean number of CPUs."""
     return f"{x:.1f}" if x >= 1 else f"{x:.2g}"
 
 
+def _plain(x: float) -> str:
+    """Write a number with three digits, and a large one without a power of ten."""
+    return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.3g}"
+
+
 def _numbers(run: Examined) -> list[tuple[str, str, float | None]]:
-    """(what, as text, number to compare)."""
+    """Return the columns of the verdict: name, value as text, and value as a number."""
     r = run.result
     n = len(r.counted_cpus)
     persistent = r.episodes.filter(pl.col("persistent")).height
     return [
         ("CPUs wasted, mean", f"{_amount(r.mean(r.thread_ns))} of {n}", r.mean(r.thread_ns)),
-        ("core time wasted", f"{r.thread_ns / 1e9:.3g} core-s", r.thread_ns / 1e9),
+        ("core time wasted", f"{_plain(r.thread_ns / 1e9)} core-s", r.thread_ns / 1e9),
         ("idle while threads wait", f"{r.mean(r.wall_ns):.1%} of the time", r.mean(r.wall_ns)),
         ("longest such episode", human_ns(r.longest_ns), r.longest_ns / 1e9),
         (
@@ -72,7 +90,21 @@ def _numbers(run: Examined) -> list[tuple[str, str, float | None]]:
 
 
 def verdict(run: Examined, against: Examined | None = None) -> RichText:
-    """Verdict and numbers; with a second run, side by side with the change."""
+    """Tabulate the verdict and its numbers.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    against
+        A second one; the table then has a row for each, and one for the change between them.
+
+    Returns
+    -------
+    RichText
+        The table, with notes about lost events and other doubts below it. Its ``data`` are the results of the checks
+        under the names ``trace`` and ``against``; the manifest of a report collects them.
+    """
     runs = [run] + ([against] if against else [])
     columns = [_numbers(r) for r in runs]
     heads = "".join(f"<th>{escape(what)}</th>" for what, _, _ in columns[0])
@@ -109,7 +141,7 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
 
 
 def _results(run: Examined) -> dict[str, Any]:
-    """The check's object without its list of episodes."""
+    """Return what ``wastedcores check --json`` prints, with counts instead of the list of episodes."""
     found = run.result.to_json()
     del found["episodes"]
     found["persistent_episodes"] = int(run.result.episodes["persistent"].sum())
@@ -126,7 +158,7 @@ def _change(a: float | None, b: float | None) -> str:
 
 
 def facts(run: Examined) -> RichText:
-    """What the trace is."""
+    """Tabulate where the trace comes from and what is known about it."""
     h, r = run.trace.header, run.result
     window = " … ".join(run.window.ends) if run.window else "whole trace"
     online = format_cpulist(h.cpus_online) if h.cpus_online else "not recorded"
@@ -134,7 +166,7 @@ def facts(run: Examined) -> RichText:
         ("trace", run.label),
         ("format", h.source_format),
         ("kernel", h.provenance.get("kernel") or h.kernel_release or "not recorded"),
-        ("machine", "; ".join(t for t in (repr_machine(run), h.provenance.get("machine")) if t)),
+        ("machine", "; ".join(t for t in (_machine(run), h.provenance.get("machine")) if t)),
         ("CPUs online", online),
         ("events", f"{h.events:,}" if h.events is not None else "not counted"),
         ("lost events", "none" if not h.lost_total else run.loss),
@@ -145,14 +177,14 @@ def facts(run: Examined) -> RichText:
             {"tasks": "task events, rebuilt", "nr_running": "nr_running events"}[r.source],
         ),
         ("affinity", r.affinity),
-        ("CPUs without one event, taken as idle", format_cpulist(r.silent_cpus) or "none"),
+        ("CPUs without an event, taken as idle", format_cpulist(r.silent_cpus) or "none"),
         *_origin(run),
     ]
     return table(pl.DataFrame(rows, schema=["fact", "value"], orient="row"))
 
 
 def _origin(run: Examined) -> list[tuple[str, str]]:
-    """What the trace says of its origin and is not said elsewhere."""
+    """Return what the trace says about its origin, as far as no other row does."""
     h = run.trace.header
     rows = {"recording": h.recording, **h.provenance, "kernel model": h.kernel_model}
     rows["truncated last line"] = h.truncated_last_line
@@ -161,104 +193,150 @@ def _origin(run: Examined) -> list[tuple[str, str]]:
     ]
 
 
-def repr_machine(run: Examined) -> str:
-    """The machine in words."""
+def _machine(run: Examined) -> str:
+    """Describe the machine."""
     m = run.machine
     if m is None:
         return "topology not recorded"
-    return f"{m.name}: {m.cpus} CPUs, {m.nodes} NUMA node{'s' if m.nodes != 1 else ''}"
+    return f"{m.name}: {count(m.cpus, 'CPU')}, {count(m.nodes, 'NUMA node')}"
 
 
 def waiting_sentence(run: Examined, against: Examined | None = None) -> RichText:
-    """Waiting times in numbers."""
+    """Say how often and how long threads waited for a CPU.
+
+    Parameters
+    ----------
+    run, against
+        The examined trace, and optionally a second one.
+
+    Returns
+    -------
+    RichText
+        A sentence or two for each trace.
+    """
     words = []
     for r in [run, against] if against else [run]:
-        w = r.wait_lengths
-        if not w.size:
+        lengths = r.wait_lengths
+        if not lengths.size:
             words.append(f"{r.label}: no wait for a CPU is known.")
             continue
-        half, most = np.percentile(w, [50, 99])
-        words.append(
-            f"{r.label}: {w.size:,} waits for a CPU, {human_ns(w.sum())} of thread time in all; half of them last "
-            f"{human_ns(half)} or less, one in a hundred {human_ns(most)} or more, the longest {human_ns(w.max())}."
-        )
+        times = "once" if lengths.size == 1 else f"{lengths.size:,} times"
+        text = f"{r.label}: threads waited for a CPU {times}, {human_ns(lengths.sum())} in all."
+        if lengths.size > 1:
+            half, most = np.percentile(lengths, [50, 99])
+            text += (
+                f" Half of the waits lasted {human_ns(half)} or less, one in a hundred {human_ns(most)} or more, and the "
+                f"longest {human_ns(lengths.max())}."
+            )
+        words.append(text)
     return sentence(" ".join(words))
 
 
 def cost(run: Examined, against: Examined | None = None) -> RichText:
-    """What was wasted, and the difference to a second run: the gain, if both did the same work."""
+    """Say how much core time was wasted.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    against
+        A second one. The difference between the two is the gain if both did the same work.
+
+    Returns
+    -------
+    RichText
+        A paragraph.
+    """
     a = run.result
     if against is None:
         had = len(a.counted_cpus) * a.duration_ns
         return sentence(
-            f"{run.label} wasted {a.thread_ns / 1e9:.3g} core-seconds: {a.thread_ns / max(1, had):.1%} of what "
-            f"{len(a.counted_cpus)} CPUs had in {human_ns(a.duration_ns)}, in which {a.waiting_ns / 1e9:.3g} "
-            "thread-seconds were spent waiting for a CPU."
+            f"{run.label} wasted {_seconds(a.thread_ns, 'core-second')}, {a.thread_ns / max(1, had):.1%} of what "
+            f"{count(len(a.counted_cpus), 'CPU')} had in {human_ns(a.duration_ns)}. In the same time threads waited "
+            f"{_seconds(a.waiting_ns, 'thread-second')} for a CPU."
         )
     b = against.result
     saved = a.thread_ns - b.thread_ns
-    words = [
-        f"{run.label} wasted {a.thread_ns / 1e9:.3g} core-seconds, {against.label} {b.thread_ns / 1e9:.3g}: a "
-        f"difference of {saved / 1e9:.3g}, or {saved / max(1, a.duration_ns):.1f} CPUs for the length of {run.label}."
-    ]
     change = (b.duration_ns - a.duration_ns) / max(1, a.duration_ns)
-    busy_a, busy_b = a.mean(a.busy_ns), b.mean(b.busy_ns)
-    words.append(
-        f"The window is {human_ns(a.duration_ns)} in one and {human_ns(b.duration_ns)} in the other ({change:+.1%}); "
-        f"busy were {busy_a:.1f} and {busy_b:.1f} CPUs on average. If both did the same work, that is the gain; "
-        "if the window has a fixed length, compare the busy CPUs instead."
+    return sentence(
+        f"{run.label} wasted {_seconds(a.thread_ns, 'core-second')} and {against.label} "
+        f"{_seconds(b.thread_ns, 'core-second')}. The difference is {_seconds(saved, 'core-second')}, or "
+        f"{saved / max(1, a.duration_ns):.1f} CPUs for the length of {run.label}. "
+        f"The windows are {human_ns(a.duration_ns)} and {human_ns(b.duration_ns)} long ({change:+.1%}), and "
+        f"{a.mean(a.busy_ns):.1f} and {b.mean(b.busy_ns):.1f} CPUs were busy on average. If both did the same work, the "
+        "difference is the gain; if the window has a fixed length, compare the busy CPUs instead."
     )
-    return sentence(" ".join(words))
+
+
+def _seconds(ns: float, unit: str) -> str:
+    """Return a time as seconds of CPUs or threads: ``1 core-second``, ``1,234 thread-seconds``."""
+    text = _plain(ns / 1e9)
+    return f"{text} {unit}{'' if text == '1' else 's'}"
 
 
 def next_steps(run: Examined, name: str) -> RichText:
-    """What to do next, by what was found."""
-    r = run.result
+    """Say what to do next, depending on what was found.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    name
+        The trace as the user named it, for the commands.
+
+    Returns
+    -------
+    RichText
+        A list of steps, each with a command.
+    """
+    r, row = run.result, run.worst
     steps: list[tuple[str, str]] = []
     if r.verdict == "unknown":
         steps.append(
             (
-                "Record again with larger buffers: events were lost or too little is known.",
+                "Events were lost, or too little is known. Record again with larger buffers:",
                 "wastedcores doctor",
             )
         )
-    row = run.worst
     if row is not None:
         lo, hi = run.worst_window()
         steps.append(
             (
-                "Look at the worst stretch, who ran where:",
+                "See who ran where in the worst part:",
                 f"wastedcores figure {name} --kind tasks --from {lo / 1e9:.6f} --to {hi / 1e9:.6f} -o worst.html",
             )
         )
     if r.verdict == "violations" and row is not None and run.nodes is not None:
-        by_node = nodes_of(run, run.result.details.filter(pl.col("episode") == row["episode"]))
-        idle, over = (
-            sorted(n for n, _ in main_nodes(by_node, c)) for c in ("idle_ns", "overloaded_ns")
+        by_node = nodes_of(run, r.details.filter(pl.col("episode") == row["episode"]))
+        idle, queued = (
+            {n for n, _ in main_nodes(by_node, c)} for c in ("idle_ns", "overloaded_ns")
         )
-        where = (
-            "apart"
-            if not set(idle) & set(over)
-            else "partly together"
-            if idle != over
-            else "together"
-        )
+        same = "the same nodes" if idle == queued else "partly the same nodes"
         steps.append(
             (
-                f"Idle CPUs (mainly nodes {format_cpulist(idle)}) and queues (mainly nodes {format_cpulist(over)}) "
-                f"were {where}; see which scheduling domains and groups link them:",
+                f"The idle CPUs were mainly on {_nodes(idle)} and the queues mainly on {_nodes(queued)}, that is, on "
+                f"{same if idle & queued else 'different nodes'}. See which scheduling domains and groups link them:",
                 "wastedcores domains --help",
             )
         )
     if r.verdict == "clean" and r.episodes.height:
         steps.append(
             (
-                f"The longest stretch of idle-while-waiting is {human_ns(r.longest_ns)}; to count such short ones too:",
+                f"A CPU was idle while a thread waited for {human_ns(r.longest_ns)} at most. To count such short "
+                "episodes as well:",
                 f"wastedcores check {name} --persist {max(r.longest_ns / 1e6 * 0.9, 0.001):.3g}ms",
             )
         )
-    steps.append(("The same numbers for a script:", f"wastedcores check {name} --json"))
-    html = "".join(f"<li>{escape(s)}<br><code>{escape(c)}</code></li>" for s, c in steps)
-    return RichText(
-        "\n".join(f"- {s}\n    {c}" for s, c in steps), f'<ul class="wc-steps">{html}</ul>'
+    steps.append(("Get the same numbers for a script:", f"wastedcores check {name} --json"))
+    items = "".join(
+        f"<li>{escape(step)}<br><code>{escape(command)}</code></li>" for step, command in steps
     )
+    return RichText(
+        "\n".join(f"- {step}\n    {command}" for step, command in steps),
+        f'<ul class="wc-steps">{items}</ul>',
+    )
+
+
+def _nodes(numbers: set[int]) -> str:
+    names = format_cpulist(sorted(numbers))
+    return f"node{'s' if len(numbers) > 1 else ''} {names}" if numbers else "no node in particular"

@@ -1,31 +1,34 @@
-"""How recorded runs compare with replays of them, as a sentence and as a table.
+"""How recorded runs compare with replays of them, in a paragraph and in a table.
 
-Both take the table of :func:`wastedcores.studies.recorded.agreement.compared` or ``committed``.
+Both functions take the table of :func:`wastedcores.studies.recorded.agreement.compared` or ``committed``.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from wastedcores.words.rich_text import RichText, sentence, table
+from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
 def recorded_verdict(rows: pl.DataFrame) -> RichText:
-    """One paragraph: how many figures of how many runs agree, which do not, and what the table was made with."""
+    """Say how many figures of how many runs agree, which do not, and what the table was made with."""
     off = rows.filter(~pl.col("agrees"))
-    which = ", ".join(f"{r} ({f})" for r, f in off.select("run", "figure").iter_rows()) or "none"
-    when, version = rows.select("date", "version").row(0)
-    made = f" Made on {when} with wastedcores {version}." if when else ""
-    seeds = int(rows["seeds"].to_numpy().max())
-    text = (
-        f"{rows.height - off.height} of {rows.height} figures of {rows['run'].n_unique()} recorded runs agree with "
-        f"{seeds} replays each. Do not agree: {which}."
+    which = ", ".join(
+        f"{run} ({figure})" for run, figure in off.select("run", "figure").iter_rows()
     )
-    return sentence(text + made)
+    when, version = rows.select("date", "version").row(0)
+    words = [
+        f"{rows.height - off.height} of {count(rows.height, 'figure')} of "
+        f"{count(rows['run'].n_unique(), 'recorded run')} agree with "
+        f"{count(int(rows['seeds'].to_numpy().max()), 'replay')} each.",
+        f"These do not agree: {which}." if which else "",
+        f"The table was made on {when} with wastedcores {version}." if when else "",
+    ]
+    return sentence(" ".join(w for w in words if w))
 
 
 def recorded_table(rows: pl.DataFrame) -> RichText:
-    """Rows as numbers: run, figure, recorded, replayed, whether they agree."""
+    """Tabulate the figures: run, figure, recorded value, median and range of the replays, and whether they agree."""
 
     def text(column: str) -> pl.Expr:
         return pl.col(column).map_elements(lambda v: f"{v:.4g}", return_dtype=pl.String)

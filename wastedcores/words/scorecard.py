@@ -1,4 +1,7 @@
-"""The scorecard in words: a first screen that says what was reproduced, and tables that it leads to."""
+"""The scorecard: a first screen that says what was reproduced, and the tables to which it links.
+
+The input is what ``wastedcores reproduce`` writes, see :func:`wastedcores.studies.scorecard.read`.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from typing import Any
 
 import polars as pl
 
-from wastedcores.words.rich_text import RichText, table
+from wastedcores.words.rich_text import RichText, count, sentence, table
 from wastedcores.words.scorecard_rows import FIRM, Group, grouped, span, text
 
 _SOURCES = {"lozi2016": "the paper", "carver2019": "Carver 2019", "sites": "Sites' article"}
-#: kinds with the sign that the dot plot gives them
+#: the sign of each kind, as in the dot plot
 _SIGNS = {"predicted": "\u25cf", "calibrated": "\u25a0", "measured": "\u25c6"}
 
 
 def score_verdict(result: dict[str, Any]) -> RichText:
-    """The first screen: how many numbers of which kind, and a table of what was reproduced, what was not, what not tried."""
+    """Summarise the scorecard: numbers of each kind, and what was reproduced, what was not, and what was not attempted."""
     s = result["summary"]
     tested = [r for r in result["rows"] if r["kind"] == "predicted"]
     right = sum(r["reproduced"] is True for r in tested)
@@ -25,26 +28,26 @@ def score_verdict(result: dict[str, Any]) -> RichText:
     cards = [
         (
             f"{right} of {len(tested)}",
-            "predicted numbers reproduced",
-            f"{len(tested) - right - wrong - none} go the published way, but more or less far; {none} not at all; "
-            f"{wrong} the wrong way",
+            "predicted numbers are reproduced",
+            f"of the others: {len(tested) - right - wrong - none} in the published direction but of another size, "
+            f"{none} without an effect, {wrong} in the wrong direction",
         ),
         (
             "" if s["predicted_median_error"] is None else _percent(s["predicted_median_error"]),
-            "median error of all predicted",
+            "median error of the predicted numbers",
             ""
             if s["predicted_within_1.5"] is None
-            else f"as ratios of times; {_percent(s['predicted_within_1.5'])} are within a factor of 1.5",
+            else f"as ratios of times; {_percent(s['predicted_within_1.5'])} of them are within a factor of 1.5",
         ),
         (
             str(s["calibrated"]),
-            "numbers calibrated the programs",
-            f"and are met to {_worst(result['rows'])}: no proof of anything",
+            "numbers were used for calibration",
+            f"the programs were fitted to them{_misfit(result['rows'])}, so they prove nothing",
         ),
         (
             str(len(result["not_tried"])),
-            "claims not tried",
-            f"{s['measured']} measured on tools of ours; {s['failed']} failed to run",
+            "claims were not attempted",
+            f"{count(s['measured'], 'number')} measured on this project's own tools; {s['failed']} failed to run",
         ),
     ]
     boxes = "".join(
@@ -56,7 +59,7 @@ def score_verdict(result: dict[str, Any]) -> RichText:
         "",
         "predicted",
         "reproduced",
-        "not reproduced: the right way, but not as far, or further",
+        "not reproduced: what was obtained, and what is published",
     )
     head = "<tr>" + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"
     if result["not_tried"]:
@@ -66,7 +69,7 @@ def score_verdict(result: dict[str, Any]) -> RichText:
     )
     plain = "\n".join(
         [
-            f"{len(result['rows'])} published numbers were tried.",
+            f"{len(result['rows'])} published numbers were attempted.",
             *(f"{number} {what}: {more}" for number, what, more in cards),
             *(line for _, line in lines),
         ]
@@ -78,14 +81,14 @@ def score_verdict(result: dict[str, Any]) -> RichText:
     )
 
 
-def _worst(rows: Sequence[dict[str, Any]]) -> str:
-    """The largest misfit of a calibrated number of seconds."""
+def _misfit(rows: Sequence[dict[str, Any]]) -> str:
+    """Return a clause with the largest error of a calibrated number of seconds, if there is one."""
     away = [
         abs(r["ratio"] - 1)
         for r in rows
         if r["kind"] == "calibrated" and r["unit"] == "s" and r["ratio"]
     ]
-    return _percent(max(away)) if away else "nothing"
+    return f" with errors of up to {_percent(max(away))}" if away else ""
 
 
 def _percent(share: float) -> str:
@@ -93,7 +96,7 @@ def _percent(share: float) -> str:
 
 
 def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str, str, str], str]:
-    """One group on the first screen: cells, and the same as text."""
+    """Return the row of a group on the first screen, as cells and as text."""
     tested = [r for r in rows if r["kind"] != "calibrated"]
     name = f'<a href="#group-{group.key}">{escape(group.title)}</a>'
     if not tested:
@@ -105,7 +108,8 @@ def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str,
     unclear = [r for r, v in verdicts if v is None]
     links = [f'<a href="#row-{escape(r["id"])}">{escape(_missed(r))}</a>' for r in missed]
     links += [
-        f'<a href="#row-{escape(r["id"])}">{escape(r["short"])}: not judgeable</a>' for r in unclear
+        f'<a href="#row-{escape(r["id"])}">{escape(r["short"])}: cannot be judged</a>'
+        for r in unclear
     ]
     kind = "" if tested[0]["kind"] == "predicted" else " measured"
     return (
@@ -119,32 +123,46 @@ def _missed(row: dict[str, Any]) -> str:
     published, ours = (text(row[k], row["unit"]) for k in ("published", "ours"))
     if row["verdict"] == "no effect":
         ours = "no effect"
-    wrong = ", the wrong way" if row["verdict"] == "opposite" else ""
+    wrong = ", in the wrong direction" if row["verdict"] == "opposite" else ""
     return f"{row['short']}: {ours}, published {published}{wrong}"
 
 
 def _left_out(items: Sequence[dict[str, str]]) -> tuple[tuple[str, str, str, str], str]:
-    """The last line of the first screen: how many claims were not tried, by paper."""
+    """Return the last row of the first screen: how many claims were not attempted, by source."""
     by: dict[str, int] = {}
     for item in items:
         by[item["source"]] = by.get(item["source"], 0) + 1
     counts = ", ".join(f"{n} of {_SOURCES.get(name, name)}" for name, n in by.items())
-    cells = ('<a href="#not-tried">Not tried</a>', str(len(items)), "", escape(counts))
-    return cells, f"Not tried: {len(items)} ({counts})"
+    cells = ('<a href="#not-tried">Not attempted</a>', str(len(items)), "", escape(counts))
+    return cells, f"Not attempted: {len(items)} ({counts})"
 
 
 def score_table(
     result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured")
 ) -> RichText:
-    """Rows of some kinds by group: published, ours, range, ratio, part of the effect, verdict."""
-    heads = ("", "published", "ours", "5\u201395 %", "ratio", "part of the effect", "verdict")
+    """Tabulate the numbers of some kinds, group by group.
+
+    Parameters
+    ----------
+    result
+        What ``wastedcores reproduce`` writes.
+    kinds
+        Any of ``predicted``, ``measured`` and ``calibrated``.
+
+    Returns
+    -------
+    RichText
+        A table with the published number, the obtained one, its 5-95 % range over the seeds, their ratio, the obtained
+        change as a part of the published one, and the verdict.
+    """
+    heads = ("", "published", "obtained", "5\u201395 %", "ratio", "part of the effect", "verdict")
     head = "".join(f"<th>{h}</th>" for h in heads)
     html, plain = [], []
     for group, all_rows in grouped(result["rows"]):
         rows = [r for r in all_rows if r["kind"] in kinds]
         if not rows:
             continue
-        # a group may have rows of both tables; its anchor is where its predictions are
+        # the notebook shows two such tables, and a group with rows in both has its anchor where its predictions are
         first = all(r["kind"] == "calibrated" for r in all_rows) or "calibrated" not in kinds
         anchor = f' id="group-{group.key}"' if first else ""
         html.append(f"<tr{anchor}><th colspan={len(heads)}>{escape(group.title)}</th></tr>")
@@ -173,20 +191,30 @@ def _cells(r: dict[str, Any]) -> list[str]:
         span(r),
         "" if r["ratio"] is None else f"{r['ratio']:.2f}",
         "" if r["effect"] is None else _percent(r["effect"]),
-        r["verdict"] + (", effect not" if far else ""),
+        r["verdict"] + (", but not the effect" if far else ""),
     ]
 
 
 def score_reasons(result: dict[str, Any], *, beyond: float = 1.1) -> RichText:
-    """Why ours differ: reasons, each with the rows that are off by more than a factor; other readings beside them.
+    """List the reasons why numbers differ, those of numbers that were not reproduced first.
 
-    What was not reproduced comes first.
+    Parameters
+    ----------
+    result
+        What ``wastedcores reproduce`` writes.
+    beyond
+        Numbers within this factor of the published ones are left out if they are reproduced.
+
+    Returns
+    -------
+    RichText
+        Each reason with its numbers, and with what other readings of the source give.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for r in result["rows"]:
         off = not r["ratio"] or max(r["ratio"], 1 / r["ratio"]) > beyond
-        told = off or r["reproduced"] is False or any(v is not None for v in r["beside"].values())
-        if r["kind"] != "calibrated" and told:
+        listed = off or r["reproduced"] is False or any(v is not None for v in r["beside"].values())
+        if r["kind"] != "calibrated" and listed:
             found.setdefault(r["reason"], []).append(r)
     html, plain = [], []
     missed = {k: any(r["reproduced"] is False for r in rows) for k, rows in found.items()}
@@ -199,25 +227,25 @@ def score_reasons(result: dict[str, Any], *, beyond: float = 1.1) -> RichText:
         )
         plain += [*lines, reason]
     if not html:
-        return RichText("every number is within ten percent", "<p>Every number is within 10 %.</p>")
+        return sentence("Every number is within 10 % of the published one.")
     return RichText("\n".join(plain), "".join(html))
 
 
 def _with_others(r: dict[str, Any]) -> str:
     others = [f"{k}: {text(v, r['unit'])}" for k, v in r["beside"].items() if v is not None]
-    line = f"{r['quantity']}: {text(r['ours'], r['unit'])}, published {text(r['published'], r['unit'])}"
+    line = f"{r['quantity']}: obtained {text(r['ours'], r['unit'])}, published {text(r['published'], r['unit'])}"
     return line + (f" ({'; '.join(others)})" if others else "")
 
 
 def score_not_tried(result: dict[str, Any]) -> RichText:
-    """Published claims that have no row, by reason."""
+    """List the published claims that were not attempted, by reason."""
     by: dict[str, list[str]] = {}
     for item in result["not_tried"]:
         by.setdefault(item["why_not"], []).append(
             f"{item['quantity']}: {item['published']} ({_SOURCES.get(item['source'], item['source'])})"
         )
     if not by:
-        return RichText("nothing was left out", '<p id="not-tried">Nothing was left out.</p>')
+        return RichText("Nothing was left out.", '<p id="not-tried">Nothing was left out.</p>')
     html = "".join(
         f"<div class='wc-why'><p>{escape(why[:1].upper() + why[1:])}:</p><ul>"
         + "".join(f"<li>{escape(c)}</li>" for c in claims)
@@ -229,7 +257,18 @@ def score_not_tried(result: dict[str, Any]) -> RichText:
 
 
 def tick_table(study: dict[str, Any]) -> RichText:
-    """Table 3's predicted times under other ticks."""
+    """Tabulate the predicted times of Table 3 with other lengths of the tick.
+
+    Parameters
+    ----------
+    study
+        The content of ``sensitivity.json``.
+
+    Returns
+    -------
+    RichText
+        One row per program and one column per length of the tick.
+    """
     by: dict[str, dict[str, Any]] = {}
     for r in study["tick"]:
         row = by.setdefault(r["id"], {"program": r["name"]})

@@ -1,4 +1,4 @@
-"""How the scorecard's rows are grouped, worded and judged for a reader; shared by its tables and its dot plot."""
+"""Groups of the scorecard's rows, and how its numbers are written; the tables and the dot plot share them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: spaces that do not break: thin inside a number, plain before its unit
+#: a minus, a sign of multiplication, and two spaces that do not break: a thin one inside a number, a plain one before its unit
 MINUS, TIMES, SPACE, FIRM = "\u2212", "\u00d7", "\u202f", "\u00a0"
 
 
@@ -16,8 +16,12 @@ class Group:
 
     Attributes
     ----------
-    key, title, short
-        For anchors, headings and axes.
+    key
+        The ``group`` of its rows; part of anchors.
+    title
+        The heading in tables.
+    short
+        The name on axes.
     """
 
     key: str
@@ -45,7 +49,20 @@ def grouped(rows: Sequence[dict[str, Any]]) -> list[tuple[Group, list[dict[str, 
 
 
 def text(value: Any, unit: str) -> str:
-    """A number with its unit, in as many digits as mean something."""
+    """Write a number with its unit, in three significant digits.
+
+    Parameters
+    ----------
+    value
+        A number, a text, or None.
+    unit
+        ``s``, ``ratio``, ``percent`` or any other.
+
+    Returns
+    -------
+    str
+        Changes in percent have a sign and one decimal.
+    """
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -58,7 +75,7 @@ def text(value: Any, unit: str) -> str:
 
 
 def span(row: dict[str, Any]) -> str:
-    """The 5-95 % range; nothing where all replays agree or there is only one."""
+    """Write the 5-95 % range of a row; it is empty where all replays agree or there is only one."""
     if row["low"] is None:
         return ""
     low, high = text(row["low"], row["unit"]), text(row["high"], row["unit"])

@@ -1,0 +1,102 @@
+"""Sentences read well for none, one and many, and say what was measured."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import nr, switch, trace_of, wakeup
+
+from wastedcores import words
+from wastedcores.analysis.examined import Examined, examine
+from wastedcores.words.rich_text import count
+
+MS = 1_000_000
+
+
+def counts(episodes: int, **header) -> Examined:
+    """Two CPUs on one of which two threads queue for 200 ms, several times, while the other is idle."""
+    events = [nr(0, 0, 1), nr(0, 1, 1)]
+    for k in range(episodes):
+        events += [nr((k * 500 + 100) * MS, 0, 2), nr((k * 500 + 100) * MS, 1, 0)]
+        events += [nr((k * 500 + 300) * MS, 0, 1), nr((k * 500 + 300) * MS, 1, 1)]
+    return examine(
+        trace_of([*events, nr(episodes * 500 * MS + 100 * MS, 0, 1)], cpus=2, **header), "t"
+    )
+
+
+def tasks() -> Examined:
+    """Thread 7 waits once, for 200 ms, for CPU 0 on which thread 5 runs, while CPU 1 is idle."""
+    events = [
+        switch(0, 0, 0, "R", 5),
+        switch(0, 1, 9, "S", 0),
+        wakeup(100 * MS, 0, 7, comm="t7"),
+        switch(300 * MS, 0, 5, "S", 7),
+        switch(400 * MS, 0, 7, "S", 0),
+    ]
+    return examine(trace_of(events, cpus=2), "t")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 episodes"), (1, "1 episode"), (2000, "2,000 episodes")]
+)
+def test_count(number, text):
+    assert count(number, "episode") == text
+
+
+@pytest.mark.parametrize(
+    ("episodes", "text"),
+    [
+        (0, "There is no episode: at no moment was a CPU idle while another had a thread waiting."),
+        (1, "1 episode in all."),
+        (2, "2 episodes in all."),
+        (9, "The 8 costliest of 9 episodes account for 88.9% of the core time wasted."),
+    ],
+)
+def test_episodes(episodes, text):
+    assert words.episodes(counts(episodes)).text.splitlines()[-1] == text
+
+
+def test_worst__names_the_cpus_and_who_waited():
+    text = words.worst(tasks()).text
+    assert text == (
+        "The worst episode (persistent) lasted 200 ms and wasted 200 ms of core time: on average 1.0 CPUs could have run "
+        "a waiting thread. CPU 1 was idle throughout. Meanwhile threads waited 200 ms in all; the largest shares fell on "
+        "t7 (1 thread, 100%)."
+    )
+    assert "the trace names no tasks" in words.worst(counts(1)).text
+    assert words.worst(counts(0)).text == "There is no episode to look at."
+
+
+def test_waiting__one_wait_has_no_percentiles():
+    assert (
+        words.waiting_sentence(tasks()).text == "t: threads waited for a CPU once, 200 ms in all."
+    )
+    assert words.waiting_sentence(counts(1)).text == "t: no wait for a CPU is known."
+
+
+def test_cost__alone_and_against_another():
+    assert words.cost(counts(1)).text == (
+        "t wasted 0.2 core-seconds, 16.7% of what 2 CPUs had in 600 ms. In the same time threads waited "
+        "0.2 thread-seconds for a CPU."
+    )
+    both = words.cost(counts(5), counts(0)).text
+    assert both.startswith(
+        "t wasted 1 core-second and t 0 core-seconds. The difference is 1 core-second, or 0.4 CPUs"
+    )
+
+
+def test_next_steps__depend_on_the_verdict():
+    assert "See who ran where in the worst part" in words.next_steps(counts(1), "x").text
+    assert "Record again with larger buffers" in words.next_steps(counts(1, lost={0: 3}), "x").text
+    clean = words.next_steps(counts(0), "x").text
+    assert clean == "- Get the same numbers for a script:\n    wastedcores check x --json"
+
+
+def test_verdict__with_a_change():
+    shown = words.verdict(counts(2), counts(1))
+    assert "core time wasted: 0.4 core-s" in shown.text
+    assert "core time wasted: -50%" in shown.text
+    assert shown.data["against"]["persistent_episodes"] == 1
+
+
+def test_why__without_a_machine_says_so():
+    assert words.why(counts(1)).text.startswith("The cause cannot be determined: ")
