@@ -92,7 +92,7 @@ Whole = Annotated[
     bool,
     typer.Option(
         "--whole",
-        help="Count the whole recording, not only the window and the CPUs that it names itself.",
+        help="Count everything, not only the window and the CPUs that the recording names.",
     ),
 ]
 IgnoreAffinity = Annotated[

@@ -71,6 +71,13 @@ def compare(
     persist: Persist = "100ms",
     as_json: AsJson = False,
     until: Until = None,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole",
+            help="Count the whole replay, not only the window that the workload measures.",
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -106,7 +113,7 @@ def compare(
         runs[name] = replay_scenario(scenario, name, on, seed, given, end_ns)
     for note in next(iter(runs.values())).notes:
         print(f"wastedcores: note: {note}", file=sys.stderr)
-    result = run_compare(runs, persist_ns=persist_ns)
+    result = run_compare(runs, persist_ns=persist_ns, whole=whole)
     if output is not None:
         from wastedcores.figures.compare import balance_calls, costs
         from wastedcores.reports.html import write_figure

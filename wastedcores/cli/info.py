@@ -20,10 +20,8 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
     opened = open_input(trace, format)
     header, kinds = opened.header, opened.kinds()
     if as_json:
-        facts = header.model_dump(mode="json")
-        print_json(
-            {"schema": "wastedcores.info/1", "name": opened.name, "header": facts, "kinds": kinds}
-        )
+        answer = {"schema": "wastedcores.info/1", "name": opened.name}
+        print_json(answer | {"header": header.model_dump(mode="json"), "kinds": kinds})
         return
     duration = (header.end_ns or 0) - (header.start_ns or 0)
     print(f"{opened.name}")
@@ -39,7 +37,7 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
         print(f"  {label:<10} {value}")
     for kind, n in sorted(kinds.items(), key=lambda item: -item[1]):
         print(f"    {kind:<12} {n:>12,}")
-    said = {
+    facts = {
         "recording": header.recording,
         "measured window": header.window and '"{}" to "{}"'.format(*header.window.ends),
         "counted CPUs": header.counted_cpus and format_cpulist(header.counted_cpus),
@@ -47,7 +45,7 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
         "cut short": header.truncated_last_line,
         **header.provenance,
     }
-    for key, text in said.items():
+    for key, text in facts.items():
         if text:
             print(f"  {key}: {text}")
 

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Quiet, Settings, settings
+from wastedcores.cli._options import Quiet, Settings, Whole, settings
 
 _NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
-the path of the page. A recording may name the window and the CPUs of its workload; the report is about these."""
+the path of the page. A recording may name the window and the CPUs of its workload; the report is about these unless
+--whole or other parameters are given."""
 
 
 @app.command(
@@ -37,6 +38,7 @@ def report(
         str, typer.Option(metavar="TRACE", help="A second trace to compare with.")
     ] = "",
     set_: Settings = None,
+    whole: Whole = False,
     notebook: Annotated[
         str,
         typer.Option(
@@ -61,7 +63,7 @@ def report(
         against=against,
         out=output,
         notebook=notebook,
-        parameters=settings(set_),
+        parameters=settings(set_) | ({"whole": "true"} if whole else {}),
         progress=not quiet,
     )
     print(made.html)

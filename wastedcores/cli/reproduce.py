@@ -70,8 +70,6 @@ def reproduce(
     """Compare the published numbers with those of the replay."""
     from wastedcores.errors import UsageError
     from wastedcores.studies import scorecard
-    from wastedcores.studies.calibration import calibrate as fit
-    from wastedcores.studies.calibration import write_calibration
 
     parts = scorecard.PARTS if what == "all" else (what,)
     if not set(parts) <= set(scorecard.PARTS):
@@ -85,12 +83,7 @@ def reproduce(
         ) from None
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "progress": not quiet}
     if calibrate:
-        found = fit(output / "calibration", note=lambda t: print(t, file=sys.stderr), **how)
-        written = write_calibration(output / "calibration.json", found)
-        for app_name, entry in found["nas"].items():
-            worst = max(entry["residuals"].values(), key=abs)
-            print(f"{app_name}: worst residual {worst:+.1%}")
-        print(f"{written}\nUse it with: wastedcores reproduce all --calibration {written}")
+        _calibrate(output, how)
         return
     result = scorecard.reproduce(
         parts,
@@ -116,6 +109,18 @@ def reproduce(
         print(made.html, file=sys.stderr if as_json else sys.stdout)
     if result["summary"]["failed"]:
         raise typer.Exit(2)
+
+
+def _calibrate(output: Path, how: dict[str, Any]) -> None:
+    """Fit the parameters, write them to ``output`` and show how well each program is met."""
+    from wastedcores.studies.calibration import calibrate, write_calibration
+
+    found = calibrate(output / "calibration", note=lambda t: print(t, file=sys.stderr), **how)
+    written = write_calibration(output / "calibration.json", found)
+    for program, entry in found["nas"].items():
+        worst = max(entry["residuals"].values(), key=abs)
+        print(f"{program}: worst residual {worst:+.1%}")
+    print(f"{written}\nUse it with: wastedcores reproduce all --calibration {written}")
 
 
 def _print(result: dict[str, Any]) -> None:
