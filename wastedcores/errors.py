@@ -1,57 +1,57 @@
 """The exceptions of this package.
 
-A message is one paragraph: what, where (file, line, row, cpu), expected against got, what to do. The command line
-prints it and exits with the class's ``exit_code``; it never prints a traceback for one of these.
+A message is one paragraph. It says what is wrong and where (file, line, row, CPU), what was expected and found, and what to
+do about it. The command line prints the message, without a traceback, and exits with the class's ``exit_code``.
 """
 
 from __future__ import annotations
 
 
 class WastedCoresError(Exception):
-    """Base class; ``exit_code`` is what the command line returns."""
+    """Base class of the errors; ``exit_code`` is the exit status of the command line."""
 
     exit_code = 2
 
 
 class ModelWarning(UserWarning):
-    """The answer is that of a model which differs from what was asked for; the message says in what."""
+    """The answer comes from a model that differs from what was asked for; the message says how."""
 
 
 class UsageError(WastedCoresError):
-    """An option or argument that cannot be meant as given."""
+    """An option or argument has an impossible value."""
 
 
 class TraceFormatError(WastedCoresError):
-    """A trace file that cannot be read as what it claims or seems to be."""
+    """A trace file is not in the format that it claims or seems to have."""
 
 
 class TraceContentError(WastedCoresError):
-    """A readable trace whose content contradicts itself (time, CPU numbers, kinds)."""
+    """A readable trace contradicts itself (times, CPU numbers, kinds of events)."""
 
 
 class MissingEventsError(WastedCoresError):
-    """A question that needs event kinds the trace does not have."""
+    """A question needs kinds of events that the trace does not have."""
 
 
 class TopologyError(WastedCoresError):
-    """A machine description that no machine can have, or that does not fit the trace."""
+    """A machine description is impossible, or does not fit the trace."""
 
 
 class UnknownKernelError(WastedCoresError):
-    """A kernel model or fix name that is not in the table."""
+    """The name of a kernel, a fix or a module is unknown."""
 
 
 class WorkloadError(WastedCoresError):
-    """A workload that cannot run; names the task and the simulated time."""
+    """A workload cannot run; the message names the task and the simulated time."""
 
 
 class CollectorError(WastedCoresError):
-    """Capture on a live machine failed or is not possible here."""
+    """A capture on a live machine failed or is impossible here."""
 
 
 class DatasetError(WastedCoresError):
-    """A data set that is not in the registry or does not match its checksum."""
+    """A data set is not in the registry, or does not match its checksum."""
 
 
 class ReportError(WastedCoresError):
-    """A report that cannot be made: unknown parameter, failing notebook, no room."""
+    """A report cannot be made: unknown parameter, failing notebook, no space left."""

@@ -1,24 +1,24 @@
-"""Linux versions as modelled here: which code builds domains and balances, and which of the four bugs are fixed.
+"""Models of Linux versions: which code builds domains and balances load, and which of the four bugs are fixed.
 
 Interface::
 
     k = KernelModel.named("v4.1+group_construction:patch", sched_debug=True)
     k.name                   "v4.1+group_construction:patch"
     k.version                (4, 1)
-    k.group_imbalance        None | "paper" | "patch"       the same for
+    k.group_imbalance        None, "paper" or "patch"; likewise
     k.group_construction     k.overload_on_wakeup, k.missing_domains
     k.sched_debug            booted with ``sched_debug`` (changes NUMA levels before 5.12)
-    k.generation             "v4.1" | "v5.5": which load balancer (5.5 has Guittot's rework)
-    k.group_builder          "v4.1" | "v4.1.52" | "authors" | "v4.13" | "v5.13": which code builds overlapping groups
-    k.at_least(4, 13)        version test
+    k.generation             "v4.1" or "v5.5": the load balancer (5.5 has Guittot's rework)
+    k.group_builder          "v4.1", "v4.1.52", "authors", "v4.13" or "v5.13": the code that builds overlapping groups
+    k.at_least(4, 13)        whether the version is 4.13 or newer
 
-"paper" is a fix as the paper's text has it, "patch" as the authors' published patch has it (they differ: the group
-construction patch also lets every CPU balance, the group imbalance patch takes the last group that passes; see
-docs/scheduler-model.md, section 13). Names: ``vX.Y`` from v3.19 to v6.18, then ``+fix`` or ``+fix:patch`` repeatedly or
-``+all_fixes``.
+"paper" is a fix as the paper's text describes it, and "patch" is the authors' published patch. They differ: the group
+construction patch also lets every CPU balance, and the group imbalance patch takes the last group that passes (see
+docs/scheduler-model.md, section 13). A name is ``vX.Y`` from v3.19 to v6.18, followed by any number of ``+fix`` or
+``+fix:patch``, or by ``+all_fixes``.
 
-Beside the history there are designs (paper, section 5): ``core``, a scheduler that keeps every core busy while a thread
-waits, with optimisation modules in the order in which it asks them: ``core+cache_affinity+power``. docs/design-mode.md
+Besides Linux there are designs (paper, section 5). ``core`` is a scheduler that keeps every core busy while a thread waits.
+Optimisation modules follow in the order in which it asks them, as in ``core+cache_affinity+power``. docs/design-mode.md
 has the rules.
 """
 
@@ -31,7 +31,7 @@ from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 
-#: the four bugs of the paper, by the name of their fix, in the paper's order; with the short names of the recordings
+#: the four bugs of the paper, by the names of their fixes and in the paper's order, and the short names in recordings
 FIXES = ("group_imbalance", "group_construction", "overload_on_wakeup", "missing_domains")
 SHORT = {
     "gi": "group_imbalance",
@@ -41,26 +41,26 @@ SHORT = {
 }
 OLDEST, NEWEST = (3, 19), (6, 18)
 
-#: the release whose balancing the replay models
+#: the release whose load balancer the replay models
 MODELLED = (4, 1)
-#: the core module's name, and the optimisation modules it can ask: name -> what it suggests (paper, section 5)
+#: name of the core module, and the optimisation modules that it can ask with their suggestions (paper, section 5)
 CORE = "core"
 MODULES = {
     "cache_affinity": "wake a thread on the CPU where it ran last",
-    "waker_locality": "wake a thread on its waker's node, beside it if nothing there is idle",
+    "waker_locality": "wake a thread on its waker's node, on the waker's CPU if nothing there is idle",
     "load_balance": "at ticks, take a thread from the longest queue",
     "numa": "keep a thread on the node where it started, where its memory is",
     "contention": "spread threads over the last-level caches",
     "power": "fill the nodes that are awake and let the others sleep",
     "wakeup_v4_1": "place as Linux v4.1 does, with the Overload-on-Wakeup bug",
-    "balance_v4_1": "help at going idle as Linux v4.1 does, with its Group Imbalance and domain bugs",
+    "balance_v4_1": "balance newly idle CPUs as Linux v4.1 does, with its Group Imbalance and domain bugs",
 }
 
-#: release from which mainline does not need the fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
-#: for balancing by number of tasks instead of average load; wake-up is still confined to the LLC
+#: the release from which mainline does not need a fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
+#: for balancing by the number of tasks instead of the average load; wakeups are still confined to the LLC
 MAINLINE = {"group_imbalance": (5, 5), "group_construction": (4, 13), "missing_domains": (4, 9)}
 
-#: the presets that are offered by name in menus; ``named`` takes any version and combination
+#: the kernels that menus offer; ``named`` accepts any version and combination
 PRESETS = (
     "v4.1",
     "v4.1+group_imbalance",
@@ -83,7 +83,7 @@ PRESETS = (
     "v6.12",
 )
 
-#: kernel strings of the oracle's files that say more than a version
+#: kernel names in oracle cases that say more than a version
 _LITERAL = {
     "4.1.3-patched": "v4.1+group_construction:patch+missing_domains:patch",
     "4.1.3-nodebug": "v4.1",
@@ -105,20 +105,20 @@ _GUEST = {
 
 @dataclass(frozen=True)
 class KernelModel:
-    """One Linux kernel, x86-64, or one design, as the models need it.
+    """One Linux kernel for x86-64, or one design.
 
     Attributes
     ----------
     name
-        As it can be given to :meth:`named`.
+        A name that :meth:`named` accepts.
     version
-        Release as numbers, ``(4, 1)``; ``(4, 1, 52)`` for a stable release that differs from its ``.0``.
+        The release, ``(4, 1)``, or ``(4, 1, 52)`` for a stable release that differs from the first one.
     group_imbalance, group_construction, overload_on_wakeup, missing_domains
         None (as released), ``"paper"`` or ``"patch"``.
     sched_debug
-        Booted with ``sched_debug``.
+        The kernel was booted with ``sched_debug``.
     modules
-        Of a design: the optimisation modules in order; None: a Linux.
+        The optimisation modules of a design, in order; None for a Linux.
     """
 
     name: str
@@ -140,12 +140,17 @@ class KernelModel:
             ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``6.1.0-56-amd64``, ``4.1.3-patched``, ...;
             ``core``, ``core+cache_affinity``, ...
         sched_debug
-            Booted with ``sched_debug``.
+            The kernel was booted with ``sched_debug``.
+
+        Returns
+        -------
+        KernelModel
+            The kernel.
 
         Raises
         ------
         UnknownKernelError
-            Not a version between 3.19 and 6.18, or not a fix that version can take, or not a module.
+            The version is not between 3.19 and 6.18, it cannot take the fix, or the module is unknown.
         """
         base, *parts = _LITERAL.get(name.strip(), name.strip()).split("+")
         if base == CORE:
@@ -158,29 +163,29 @@ class KernelModel:
             if reading not in ("", "paper", "patch"):
                 raise UnknownKernelError(
                     f"kernel {name!r}: {reading!r} is not a reading of a fix; write {fix} (the paper's text) or "
-                    f"{fix}:patch (the authors' published patch)"
+                    f"{fix}:patch (the authors' published patch)."
                 )
             for one in FIXES if fix == "all_fixes" else (_fix_name(fix, name),):
                 if version >= MAINLINE.get(one, (99,)):
                     since = ".".join(map(str, MAINLINE[one]))
                     raise UnknownKernelError(
-                        f"kernel {name!r}: {one} is for kernels before {since}, which has its own cure; leave it out"
+                        f"kernel {name!r}: {one} is for kernels before {since}, which has its own cure; leave it out."
                     )
                 fixes[one] = reading or "paper"
         return cls(_canonical(version, fixes), version, sched_debug=sched_debug, **fixes)
 
     @classmethod
     def of_guest_variant(cls, variant: str) -> KernelModel:
-        """Kernel of a guest recording by its variant: buggy, gi, sgc, sgclit, oow, msd, all, alllit or 6.1.
+        """Return the kernel of a guest recording by its variant: buggy, gi, sgc, sgclit, oow, msd, all, alllit or 6.1.
 
         Raises
         ------
         UnknownKernelError
-            Another variant.
+            There is no such variant.
         """
         if variant not in _GUEST:
             raise UnknownKernelError(
-                f"recording variant {variant!r} is unknown; known are {', '.join(_GUEST)}"
+                f"recording variant {variant!r} is unknown; known are {', '.join(_GUEST)}."
             )
         return cls.named(_GUEST[variant])
 
@@ -195,25 +200,25 @@ class KernelModel:
 
     @property
     def linux(self) -> KernelModel:
-        """The Linux whose domains a replay is built with: itself; of a design v4.1, which its modules may transcribe."""
+        """The Linux whose domains a replay uses: this kernel, or v4.1 for a design, whose modules may imitate it."""
         return KernelModel.named("v4.1", self.sched_debug) if self.is_design else self
 
     @property
     def fixes(self) -> dict[str, str]:
-        """The fixes that are in, with their reading."""
+        """The fixes that this kernel has, each with its reading, ``paper`` or ``patch``."""
         return {f: r for f in FIXES if (r := getattr(self, f)) is not None}
 
     @property
     def generation(self) -> str:
-        """Which load balancer: ``v4.1`` (by average load) or ``v5.5`` (by kind of imbalance, 0b0695f2b34a)."""
+        """The load balancer: ``v4.1`` (by average load) or ``v5.5`` (by kind of imbalance, 0b0695f2b34a)."""
         return "v5.5" if self.at_least(5, 5) else "v4.1"
 
     @property
     def replay_warning(self) -> str | None:
-        """What a replay under this kernel does not model, for its reader; None: nothing of the kind.
+        """A warning that a replay under this kernel is not a model of all of it, or None.
 
-        The replay balances, places and accounts as v4.1 does. Of another release before 5.5 only the domains and groups
-        are that release's own: v4.3, for one, computes load differently (9d89c257dfb9).
+        The replay balances load, places tasks and tracks load as v4.1 does. For another release before 5.5 only the domains
+        and groups are those of that release; v4.3, for example, computes load differently (9d89c257dfb9).
         """
         if self.version[:2] == MODELLED or self.generation != "v4.1":
             return None
@@ -225,10 +230,11 @@ class KernelModel:
 
     @property
     def group_builder(self) -> str:
-        """Which ``build_overlap_sched_groups``.
+        """The version of ``build_overlap_sched_groups`` that builds overlapping groups.
 
-        ``v4.1``: from the span's first CPU. ``v4.1.52``: the same with the later balance mask. ``authors``: own group
-        first. ``v4.13``: wraps round from the CPU. ``v5.13``: that, with ``find_descended_sibling`` (585b6d2723dc).
+        ``v4.1`` begins with the span's first CPU. ``v4.1.52`` does the same with the later balance mask. ``authors`` begins
+        with the CPU's own group. ``v4.13`` begins with the CPU and wraps around. ``v5.13`` does that with
+        ``find_descended_sibling`` (585b6d2723dc).
         """
         if self.at_least(5, 13):
             return "v5.13"
@@ -240,7 +246,7 @@ class KernelModel:
 
     @property
     def loses_numa_levels(self) -> bool:
-        """Whether onlining a CPU can reset the level table (the Missing Scheduling Domains bug, paper 3.4).
+        """Whether bringing a CPU online can reset the level table (the Missing Scheduling Domains bug, paper 3.4).
 
         arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v3.19 to v4.8; cured by 8f37961cf223 in v4.9.
         """
@@ -248,45 +254,46 @@ class KernelModel:
 
     @property
     def every_cpu_balances(self) -> bool:
-        """Whether should_we_balance() always says yes: only with the literal group construction patch."""
+        """Whether should_we_balance() always returns true, which it does with the published group construction patch only."""
         return self.group_construction == "patch"
 
 
 def _modules(parts: list[str], name: str) -> tuple[str, ...]:
-    """The modules of a design's name, in order."""
+    """Return the modules in the name of a design, in order."""
     for i, module in enumerate(parts):
         if module not in MODULES:
             near = difflib.get_close_matches(module, MODULES, 1)
             hint = f" (did you mean {near[0]}?)" if near else ""
             raise UnknownKernelError(
                 f"kernel {name!r}: unknown module {module!r}{hint}; the core can ask {', '.join(MODULES)}. Fixes belong "
-                "to a Linux (v4.1+all_fixes); your own module goes to the reference (docs/design-mode.md)"
+                "to a Linux (v4.1+all_fixes); your own module goes to the reference (docs/design-mode.md)."
             )
         if module in parts[:i]:
             raise UnknownKernelError(
-                f"kernel {name!r}: module {module!r} is given twice; give each once, in the order the core asks them"
+                f"kernel {name!r}: module {module!r} is given twice; give each once, in the order in which the core asks them."
             )
     return tuple(parts)
 
 
 def _fix_name(fix: str, name: str) -> str:
+    """Return the full name of a fix, or refuse an unknown one."""
     fix = SHORT.get(fix, fix)
     if fix in MODULES:
         raise UnknownKernelError(
-            f"kernel {name!r}: {fix} is no fix of a Linux but an optimisation module; write core+{fix}"
+            f"kernel {name!r}: {fix} is not a fix of Linux but an optimisation module; write core+{fix}."
         )
     if fix not in FIXES:
         near = difflib.get_close_matches(fix, FIXES, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UnknownKernelError(
             f"kernel {name!r}: unknown fix {fix!r}{hint}; known are {', '.join(FIXES)} and all_fixes, "
-            "each with :patch for the published patch instead of the paper's text"
+            "each with :patch for the published patch instead of the paper's text."
         )
     return fix
 
 
 def _version(base: str, name: str) -> tuple[int, ...]:
-    """``v4.1``, ``4.1.3``, ``6.1.0-56-amd64`` to numbers; a stable number counts only where stable differs."""
+    """Read ``v4.1``, ``4.1.3`` or ``6.1.0-56-amd64``; the stable number counts only where that release differs."""
     match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:-[\w.~+-]*)?", base)
     if match:
         major, minor, stable = (int(n or 0) for n in match.groups())
@@ -296,11 +303,12 @@ def _version(base: str, name: str) -> tuple[int, ...]:
     raise UnknownKernelError(
         f"kernel {name!r} is unknown{f' (did you mean {near[0]}?)' if near else ''}; give a "
         f"version from v{'.'.join(map(str, OLDEST))} to v{'.'.join(map(str, NEWEST))}, such as v4.1, v4.12, v6.1, "
-        "with fixes as in v4.1+group_construction, or a design such as core+cache_affinity"
+        "with fixes as in v4.1+group_construction, or a design such as core+cache_affinity."
     )
 
 
 def _canonical(version: tuple[int, ...], fixes: dict[str, str]) -> str:
+    """Return the canonical name of a version with fixes."""
     base = "v" + ".".join(map(str, version))
     readings = set(fixes.values())
     if len(fixes) == len(FIXES) and len(readings) == 1:

@@ -20,7 +20,6 @@ NOT_YET = tuple(
         "runqueues",
         "simulator",
         "studies",
-        "topology",
         "trace",
         "widgets",
         "workload",

@@ -165,7 +165,7 @@ def test_impossible_hotplug_is_explained(steps, message):
 
 
 def test_a_description_is_a_mapping():
-    with pytest.raises(TopologyError, match="a description is a mapping, not a list"):
+    with pytest.raises(TopologyError, match="a description must be a mapping, not a list"):
         Machine.from_dict([1, 2])
 
 

@@ -87,7 +87,7 @@ def test_isolated_cpus(tmp_path):
 
 
 def test_no_sys_is_explained(tmp_path):
-    with pytest.raises(TopologyError, match="no list of CPUs here"):
+    with pytest.raises(TopologyError, match="there is no list of CPUs"):
         live(tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""Machines, sched_domains and sched_groups as the kernel builds them."""
+"""Machines, and the sched_domains and sched_groups that a kernel builds on them."""

@@ -1,7 +1,7 @@
-"""Domains as arrays, for compiled code: no Python objects, CPU sets as lists of numbers.
+"""Domains as arrays, for compiled code. CPU sets are lists of numbers here.
 
-Everything that is equal is stored once: sets of CPUs, groups, rings. Rows of ``domain_*`` are per CPU *and* domain,
-innermost first, so a compiled walk up a CPU's tree is ``for row in range(cpu_ptr[cpu], cpu_ptr[cpu + 1])``.
+Equal sets of CPUs, groups and rings are stored once. There is one row of ``domain_*`` per CPU and domain, innermost first,
+so compiled code walks up the domains of a CPU with ``for row in range(cpu_ptr[cpu], cpu_ptr[cpu + 1])``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ I64 = npt.NDArray[np.int64]
 
 
 class DomainArrays(NamedTuple):
-    """All int32 unless said otherwise. ``D`` domain rows, ``G`` groups, ``S`` distinct CPU sets, ``R`` rings."""
+    """The arrays, int32 unless noted. ``D`` is the number of domain rows, ``G`` of groups, ``S`` of CPU sets, ``R`` of rings."""
 
-    cpu_ptr: I64  # (cpus + 1,) rows of each CPU
+    cpu_ptr: I64  # (cpus + 1,) first domain row of each CPU
     domain_cpu: I32  # (D,)
     domain_index: I32  # (D,) entry of the level table, 0 = SMT
     domain_flags: I32  # (D,) SD_* of topology/levels.py
-    domain_span: I32  # (D,) set
-    domain_weight: I32  # (D,) CPUs of the span
-    domain_ring: I32  # (D,) ring: ring_ptr[r]..ring_ptr[r + 1] of ring_group, sd->groups first
+    domain_span: I32  # (D,) CPU set
+    domain_weight: I32  # (D,) number of CPUs of the span
+    domain_ring: (
+        I32  # (D,) ring r: ring_group[ring_ptr[r]:ring_ptr[r + 1]], beginning with sd->groups
+    )
     imbalance_pct: I32  # (D,) and so on, as sd_init() sets them; intervals in ms
     cache_nice_tries: I32
     busy_idx: I32
@@ -46,20 +48,20 @@ class DomainArrays(NamedTuple):
     distance: I32  # (D,) greatest distance of a NUMA level, else 0
     ring_ptr: I64  # (R + 1,)
     ring_group: I32  # groups in ring order
-    group_span: I32  # (G,) set
-    group_mask: I32  # (G,) set; never larger than the group here, as only its own CPUs are asked
-    group_weight: I32  # (G,)
-    group_balance_cpu: I32  # (G,) -1: none
-    group_sgc: I32  # (G,) which sched_group_capacity; numbered 0.. , equal number = shared state
+    group_span: I32  # (G,) CPU set
+    group_mask: I32  # (G,) CPU set: the balance mask, cut to the CPUs of the group
+    group_weight: I32  # (G,) number of CPUs
+    group_balance_cpu: I32  # (G,) CPU, -1 for none
+    group_sgc: I32  # (G,) number of the sched_group_capacity; groups with the same number share it
     set_ptr: I64  # (S + 1,)
     set_cpus: I32  # CPUs of the sets, ascending
-    sd_llc: I32  # (cpus,) row of the highest domain that shares the last-level cache, -1: none
-    sd_busy: I32  # (cpus,) row of its parent, -1: none
-    sd_numa: I32  # (cpus,) row of the lowest NUMA domain, -1: none
+    sd_llc: I32  # (cpus,) row of the highest domain that shares the last-level cache, -1 for none
+    sd_busy: I32  # (cpus,) row of its parent, -1 for none
+    sd_numa: I32  # (cpus,) row of the lowest NUMA domain, -1 for none
 
 
 class _Pool:
-    """Numbers things in order of first use."""
+    """A table that numbers things in the order of their first use."""
 
     def __init__(self) -> None:
         self.number: dict[Any, int] = {}
@@ -82,7 +84,7 @@ def _i32(values: list[int]) -> I32:
 
 
 def to_arrays(domains: Domains) -> DomainArrays:
-    """Convert; rows are in order of CPU, then innermost first."""
+    """Convert domains to arrays; domain rows are in order of CPU, and innermost first within a CPU."""
     sets, groups, rings, sgcs = _Pool(), _Pool(), _Pool(), _Pool()
     rows: list[Domain] = []
     counts: list[int] = []

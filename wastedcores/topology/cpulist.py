@@ -9,24 +9,24 @@ from wastedcores.limits import MAX_CPUS
 
 
 def parse_cpulist(text: str, where: str = "CPU list") -> list[int]:
-    """Read ``"8-23,30"``; the ``first-last:used/size`` form of the kernel's documentation is accepted too.
+    """Read a CPU list such as ``8-23,30``; the ``first-last:used/size`` form of the kernel is accepted too.
 
     Parameters
     ----------
     text
-        The list; empty or blank text is the empty list (as in ``/sys/devices/system/cpu/offline``).
+        The list. Empty or blank text is the empty list, as in ``/sys/devices/system/cpu/offline``.
     where
-        What the text is, for the error message (a file name, an option).
+        Name of the text for error messages, such as a file or an option.
 
     Returns
     -------
     list of int
-        Ascending, without repetition.
+        The CPUs, ascending, without repetition.
 
     Raises
     ------
     UsageError
-        A part that is neither ``N`` nor ``N-M`` with ``N <= M``.
+        A part is neither ``N`` nor ``N-M`` with ``N <= M``, or names a CPU that Linux cannot have.
     """
     cpus: set[int] = set()
     for part in text.replace("\n", ",").split(","):
@@ -52,7 +52,7 @@ def parse_cpulist(text: str, where: str = "CPU list") -> list[int]:
 
 
 def format_cpulist(cpus: Iterable[int]) -> str:
-    """Write CPUs the kernel's way: ``[0, 1, 2, 5]`` gives ``"0-2,5"``."""
+    """Write CPUs as the kernel does: ``[0, 1, 2, 5]`` becomes ``0-2,5``."""
     out: list[str] = []
     first = last = -2
     for cpu in sorted({int(c) for c in cpus}):

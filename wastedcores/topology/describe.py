@@ -1,16 +1,17 @@
-"""Machine descriptions: dictionaries as people write them, as the oracle and the guest recordings have them, and files.
+"""Machine descriptions: dictionaries and files, as people write them and as oracle cases and guest recordings contain them.
 
-A description says ``cpus`` and any of
+A description has ``cpus`` and any of these fields:
 
-- ``node_of_cpu`` (list by CPU), or ``cpus_of_node`` (node -> CPU list such as "0-7,64-71"); absent: one node
-- ``distance`` (square table); absent: 10 on the diagonal, 20 elsewhere
-- ``package_of_cpu``; absent: a package per node
-- ``thread_siblings`` (per CPU a CPU list) or ``core_of_cpu``; absent: no SMT
-- ``llc_of_cpu``; absent: the CPUs of a package on one node share it
-- ``l2_of_cpu``; absent: a core has its own
-- ``online`` or ``boot_online`` (CPU list); absent: all; ``hotplug`` (list of [step, cpu] pairs)
-- ``isolated`` (CPU list): online, but in no domain
-- ``asymmetric: true`` if the distance table is meant to be
+- ``node_of_cpu`` (a list by CPU) or ``cpus_of_node`` (node -> CPU list such as "0-7,64-71"); default: one node
+- ``distance`` (a square table); default: 10 on the diagonal, 20 elsewhere
+- ``package_of_cpu``; default: one package per node
+- ``thread_siblings`` (a CPU list per CPU) or ``core_of_cpu``; default: no SMT
+- ``llc_of_cpu``; default: the CPUs of a package on one node share a last-level cache
+- ``l2_of_cpu``; default: one L2 cache per core
+- ``online`` or ``boot_online`` (a CPU list); default: all CPUs
+- ``hotplug`` (a list of [step, cpu] pairs); default: none
+- ``isolated`` (a CPU list): CPUs that are online but in no domain
+- ``asymmetric: true`` if the distance table is asymmetric on purpose
 """
 
 from __future__ import annotations
@@ -35,28 +36,33 @@ _KNOWN = {
 
 
 def is_oracle(data: dict[str, Any]) -> bool:
-    """Tell whether this is a case of the domain oracle: measured on a booted kernel, so taken as it is."""
+    """Tell whether this is a case of the domain oracle, which was measured on a booted kernel and is taken as it is."""
     return "cpu_topology" in data
 
 
 def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
-    """Read a description.
+    """Make a machine from a description.
 
     Parameters
     ----------
     data
-        See the module; also an oracle case or a guest recording's ``meta.json``.
+        The description (see the module), an oracle case, or the ``meta.json`` of a guest recording.
     name
-        For headings and messages; default: what the description says.
+        Name for headings and messages; default: the name in the description.
+
+    Returns
+    -------
+    Machine
+        The machine.
 
     Raises
     ------
     TopologyError
-        No machine can be so; the message names the field and the CPU or node.
+        The description is not that of a possible machine; the message names the field and the CPU or node.
     """
     if not isinstance(data, dict):
         raise TopologyError(
-            f"machine {name or '?'!r}: a description is a mapping, not a {type(data).__name__}"
+            f"machine {name or '?'!r}: a description must be a mapping, not a {type(data).__name__}."
         )
     name = str(name or data.get("name") or data.get("run") or "machine")
     try:
@@ -68,12 +74,12 @@ def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
     except (KeyError, TypeError, ValueError, OverflowError) as e:
         raise TopologyError(
             f"machine {name!r}: the description cannot be read ({type(e).__name__}: {e}); expected cpus, "
-            "node_of_cpu or cpus_of_node, distance and optionally package_of_cpu, thread_siblings, llc_of_cpu, online"
+            "node_of_cpu or cpus_of_node, distance and optionally package_of_cpu, thread_siblings, llc_of_cpu, online."
         ) from None
 
 
 def _ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
-    """Number each CPU by the first CPU of its set; a CPU that no set names is alone."""
+    """Number each CPU by the first CPU of its set; a CPU in no set is alone."""
     ids = list(range(cpus))
     for group in groups:
         members = sorted(group)
@@ -83,6 +89,7 @@ def _ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
 
 
 def _package_on_node(package: list[int], node: list[int]) -> list[int]:
+    """Number the pairs of package and node in order of first appearance."""
     seen: dict[tuple[int, int], int] = {}
     return [seen.setdefault(key, len(seen)) for key in zip(package, node, strict=True)]
 
@@ -100,7 +107,7 @@ def _from_oracle(data: dict[str, Any], name: str) -> Machine:
         node_of_cpu=node,
         package_of_cpu=package,
         core_of_cpu=core,
-        # tests/topology/oracle/README.md: the last-level cache in these guests is the package's CPUs on the node
+        # tests/topology/oracle/README.md: in these guests the CPUs of a package on one node share the last-level cache
         llc_of_cpu=_package_on_node(package, node),
         l2_of_cpu=core,
         distance=distance,
@@ -113,7 +120,7 @@ def _from_oracle(data: dict[str, Any], name: str) -> Machine:
 def _by_node_id(
     distance: list[list[int]], ids: list[int] | None, node: list[int]
 ) -> tuple[list[list[int]], list[int]]:
-    """Put rows at their node numbers; x86 fills absent nodes with 20 (arch/x86/mm/numa.c: numa_alloc_distance())."""
+    """Move rows to their node numbers; x86 fills absent nodes with 20 (arch/x86/mm/numa.c: numa_alloc_distance())."""
     if ids is None or ids == list(range(len(ids))):
         return distance, node
     size = max(ids) + 1
@@ -125,6 +132,7 @@ def _by_node_id(
 
 
 def _nodes_of(data: dict[str, Any], cpus: int, name: str) -> list[int]:
+    """Read the node of each CPU."""
     if "node_of_cpu" in data:
         return [int(n) for n in data["node_of_cpu"]]
     if "cpus_of_node" not in data:
@@ -136,19 +144,22 @@ def _nodes_of(data: dict[str, Any], cpus: int, name: str) -> list[int]:
         for cpu in _cpulist(members, f"cpus_of_node[{number}]"):
             if not 0 <= cpu < cpus:
                 raise TopologyError(
-                    f"machine {name!r}: node {number} has CPU {cpu}, but CPUs are 0-{cpus - 1}"
+                    f"machine {name!r}: node {number} has CPU {cpu}, but CPUs are 0-{cpus - 1}."
                 )
             if node[cpu] >= 0:
                 raise TopologyError(
-                    f"machine {name!r}: CPU {cpu} is in two nodes, {node[cpu]} and {number}; a CPU belongs to one"
+                    f"machine {name!r}: CPU {cpu} is in two nodes, {node[cpu]} and {number}; a CPU belongs to one node."
                 )
             node[cpu] = int(number)
     if -1 in node:
-        raise TopologyError(f"machine {name!r}: CPU {node.index(-1)} is in no node of cpus_of_node")
+        raise TopologyError(
+            f"machine {name!r}: CPU {node.index(-1)} is in no node of cpus_of_node."
+        )
     return node
 
 
 def _cpulist(value: Any, where: str) -> list[int]:
+    """Read CPUs that are given as a CPU list, one number or a list of numbers."""
     if isinstance(value, str):
         return parse_cpulist(value, where)
     if isinstance(value, int):
@@ -157,11 +168,12 @@ def _cpulist(value: Any, where: str) -> list[int]:
 
 
 def _refuse_misspelt(data: dict[str, Any], name: str) -> None:
+    """Refuse a field whose name is nearly that of a known one; other unknown fields are ignored."""
     for key in data.keys() - _KNOWN:
         near = difflib.get_close_matches(str(key), _KNOWN, 1, 0.8)
         if near:
             raise TopologyError(
-                f"machine {name!r}: unknown field {key!r} (did you mean {near[0]}?)"
+                f"machine {name!r}: unknown field {key!r} (did you mean {near[0]}?)."
             )
 
 
@@ -171,7 +183,7 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
     node = _nodes_of(data, cpus, name)
     if len(node) != cpus:
         raise TopologyError(
-            f"machine {name!r}: node_of_cpu has {len(node)} entries for {cpus} CPUs; it needs one per CPU"
+            f"machine {name!r}: node_of_cpu has {len(node)} entries for {cpus} CPUs; it needs one per CPU."
         )
     count = max(
         int(data["nodes"]) if isinstance(data.get("nodes"), int) else 1, max(node, default=0) + 1
@@ -184,7 +196,7 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
     elif len({len(row) for row in distance} | {len(distance)}) != 1:
         raise TopologyError(
             f"machine {name!r}: the distance table has rows of {sorted({len(r) for r in distance})} entries and "
-            f"{len(distance)} rows; it is square, one row and column per node"
+            f"{len(distance)} rows; the table must be square, with one row and one column per node."
         )
     distance, _ = _by_node_id(distance, data.get("node_ids"), node)
     package = [int(p) for p in data.get("package_of_cpu", node)]
@@ -216,14 +228,14 @@ def read_description(path: str | Path) -> dict[str, Any]:
     Raises
     ------
     TopologyError
-        The file cannot be read or is neither.
+        The file cannot be read, is neither JSON nor YAML, or is not a mapping.
     """
     path = Path(path)
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as e:
         raise TopologyError(
-            f"{path}: cannot be read as a machine description ({e}); expected a JSON or YAML text file"
+            f"{path}: cannot be read as a machine description ({e}); expected a JSON or YAML text file."
         ) from None
     try:
         data = json.loads(text)
@@ -235,11 +247,11 @@ def read_description(path: str | Path) -> dict[str, Any]:
         except yaml.YAMLError as e:
             where = e if path.suffix in (".yaml", ".yml") else not_json
             raise TopologyError(
-                f"{path}: neither JSON nor YAML ({' '.join(str(where).split())}); expected a machine description"
+                f"{path}: neither JSON nor YAML ({' '.join(str(where).split())}); expected a machine description."
             ) from None
     if not isinstance(data, dict):
         raise TopologyError(
             f"{path}: holds a {type(data).__name__}, not a machine description; expected a mapping with cpus, "
-            "node_of_cpu, distance"
+            "node_of_cpu, distance."
         )
     return data

@@ -1,30 +1,30 @@
-"""sched_domains of every CPU as the kernel builds them, at boot and after each hotplug step.
+"""The sched_domains of every CPU, as the kernel builds them at boot and after each hotplug step.
 
 Interface::
 
     doms = build_domains(machine, KernelModel.named("v4.1"))     after all of machine.hotplug
-    doms = build_domains(machine, "v4.1+missing_domains")        a name will do
+    doms = build_domains(machine, "v4.1+missing_domains")        a name is enough
     doms.cpus                  online CPUs, ascending
-    doms.of(17)                tuple of Domain, innermost first; () for a CPU without domains or offline
+    doms.of(17)                tuple of Domain, innermost first; () for an offline CPU or one without domains
     d = doms.of(17)[-1]
     d.level, d.index           "NUMA", entry of the level table (0 is SMT)
-    d.span, d.cpus             CPU set as int bits, as list
+    d.span, d.cpus             CPU set as an integer (topology/cpumask.py), as a list
     d.flags                    SD_* bits of topology/levels.py
     d.groups                   tuple of Group in ring order, sd->groups first
     d.groups[0].cpus / .mask_cpus / .balance_cpu / .sgc / .weight
     d.imbalance_pct, d.cache_nice_tries, d.busy_idx, d.idle_idx, d.newidle_idx, d.wake_idx, d.forkexec_idx,
     d.min_interval, d.max_interval, d.busy_factor, d.smt_gain, d.distance      as sd_init() sets them
     doms.sd_llc(17), doms.sd_busy(17), doms.sd_numa(17)        Domain or None (update_top_cache_domain())
-    doms.to_dict()             {"17": [{"level", "span", "groups": [{"span", "mask"}]}]}, the oracle's form
+    doms.to_dict()             {"17": [{"level", "span", "groups": [{"span", "mask"}]}]}, the form of the oracle
     doms.to_arrays()           DomainArrays for compiled code, see topology/arrays.py
-    domain_events(machine, kernel)   [Domains]: boot and after each step; ``.when`` says which
+    domain_events(machine, kernel)   [Domains]: at boot and after each step; ``.when`` says which
 
-Domains and groups that are equal are one object, whoever they belong to: 8192 CPUs fit.
+Equal domains and groups are one object, whatever CPU they belong to, so machines of 8192 CPUs fit into memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, frozen=True)
 class Domain:
-    """A ``sched_domain`` after degenerate ones are removed; shared by CPUs for which everything is equal."""
+    """A ``sched_domain`` that remains after degenerate ones are removed; CPUs with equal domains share it.
+
+    The numbers of :class:`wastedcores.topology.parameters.Parameters` are attributes too, as in the kernel's struct.
+    """
 
     level: str
     index: int
@@ -59,11 +62,10 @@ class Domain:
         return cpus_in(self.span)
 
     def has(self, flag: int) -> bool:
-        """Test a flag bit."""
+        """Tell whether the domain has an ``SD_*`` flag."""
         return bool(self.flags & flag)
 
     def __getattr__(self, name: str) -> int:
-        # imbalance_pct, busy_idx, min_interval, ...: one namespace, as in the kernel's struct
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(object.__getattribute__(self, "parameters"), name)
@@ -71,18 +73,18 @@ class Domain:
 
 @dataclass(eq=False)
 class Domains:
-    """Everything one rebuild made.
+    """The domains of one rebuild.
 
     Attributes
     ----------
     machine, kernel
-        What was modelled.
+        The machine and the kernel that were modelled.
     when
         ``boot``, ``after cpu5 offline``, ...
     levels
         The level table at that time.
     by_cpu
-        Per CPU number its domains, innermost first.
+        For each CPU number its domains, innermost first.
     """
 
     machine: Machine
@@ -101,7 +103,7 @@ class Domains:
         return self.by_cpu[cpu]
 
     def sd_llc(self, cpu: int) -> Domain | None:
-        """Highest domain that shares the last-level cache; wake-ups stay inside it."""
+        """Highest domain that shares the last-level cache; wakeups stay inside it."""
         found = None
         for d in self.by_cpu[cpu]:
             if not d.flags & lv.SD_SHARE_PKG_RESOURCES:
@@ -110,7 +112,7 @@ class Domains:
         return found
 
     def sd_busy(self, cpu: int) -> Domain | None:
-        """Parent of sd_llc (up to v4.x, for kicking the NOHZ balancer)."""
+        """Parent of sd_llc, by which v4.x decides whether to kick the NOHZ balancer."""
         mine = self.by_cpu[cpu]
         llc = self.sd_llc(cpu)
         if llc is None:
@@ -124,11 +126,11 @@ class Domains:
 
     @cached_property
     def prints_every_mask(self) -> bool:
-        """4.x prints a mask for each group; since v4.13 only one that differs from the span, at NUMA levels."""
+        """Whether every group prints its balance mask; from v4.13 only NUMA groups do whose mask differs from their span."""
         return not self.kernel.at_least(4, 13)
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
-        """Domains by CPU, offline ones empty, in the form of the oracle: level, span, groups with span and mask."""
+        """Return the domains by CPU in the form of the oracle: level, span, and groups with span and mask."""
         return {
             str(cpu): [self._domain_dict(d) for d in own] for cpu, own in enumerate(self.by_cpu)
         }
@@ -138,6 +140,7 @@ class Domains:
         return {"level": d.level, "span": d.cpus, "groups": groups}
 
     def _mask(self, d: Domain, group: Group) -> list[int] | None:
+        """Return the balance mask of a group, or None where the kernel does not print it."""
         if self.prints_every_mask:
             return group.mask_cpus
         if not d.flags & lv.SD_OVERLAP or group.mask == group.span:
@@ -145,25 +148,31 @@ class Domains:
         return group.mask_cpus
 
     def to_arrays(self) -> DomainArrays:
-        """Arrays for compiled code; see :mod:`wastedcores.topology.arrays`."""
+        """Return the domains as arrays; see :mod:`wastedcores.topology.arrays`."""
         from wastedcores.topology.arrays import to_arrays
 
         return to_arrays(self)
 
 
 def build_domains(machine: Machine, kernel: KernelModel | str) -> Domains:
-    """Build the domains a machine has after all its hotplug steps.
+    """Build the domains of a machine after all its hotplug steps.
 
     Parameters
     ----------
     machine
-        What to build for; its ``hotplug`` history counts.
+        The machine, with its hotplug history.
     kernel
-        Model or name.
+        The kernel model, or its name.
 
     Returns
     -------
     Domains
+        The domains of every CPU.
+
+    Raises
+    ------
+    UnknownKernelError
+        The kernel is unknown, or a design, which has no domains.
 
     References
     ----------
@@ -173,7 +182,18 @@ def build_domains(machine: Machine, kernel: KernelModel | str) -> Domains:
 
 
 def domain_events(machine: Machine, kernel: KernelModel | str) -> list[Domains]:
-    """Build the domains at boot and after each step of ``machine.hotplug``."""
+    """Build the domains at boot and after each hotplug step.
+
+    Parameters
+    ----------
+    machine, kernel
+        As for :func:`build_domains`.
+
+    Returns
+    -------
+    list of Domains
+        The domains at boot, then those after each step of ``machine.hotplug``.
+    """
     return _replay(machine, _model(kernel), last_only=False)
 
 
@@ -182,13 +202,13 @@ def _model(kernel: KernelModel | str) -> KernelModel:
     if model.is_design:
         raise UnknownKernelError(
             f"kernel {model.name!r} is a design: its core looks at all CPUs and has no sched_domains; give the Linux "
-            "whose domains you want, such as v4.1 or v6.1"
+            "whose domains you want, such as v4.1 or v6.1."
         )
     return model
 
 
 class _Topology:
-    """``sched_domain_topology`` and what changes it: which levels there are, through boot and hotplug."""
+    """The level table ``sched_domain_topology`` through boot and hotplug."""
 
     def __init__(self, machine: Machine, kernel: KernelModel) -> None:
         self.machine, self.kernel = machine, kernel
@@ -202,6 +222,7 @@ class _Topology:
         self.distances = lv.numa_distances(self.machine, self.kernel, nodes)
 
     def _alone_on_node(self, cpu: int) -> bool:
+        """Tell whether no other CPU of the node is online."""
         node = self.machine.node_of_cpu
         return not any(node[c] == node[cpu] for c in self.up if c != cpu)
 
@@ -209,7 +230,7 @@ class _Topology:
         """Hotplug one CPU and return the level table its rebuild uses."""
         rescans = self.kernel.at_least(5, 18) and self._alone_on_node(cpu)
         if what == "offline":
-            # up to v4.13 the rebuild runs at CPU_DOWN_PREPARE, when the CPU is still in all masks: sd_weight counts it
+            # up to v4.13 the rebuild runs at CPU_DOWN_PREPARE, when the CPU is still in all masks, so sd_weight includes it
             masks = set(self.up) if not self.kernel.at_least(4, 14) else self.up - {cpu}
             self.up.discard(cpu)
         else:
@@ -223,7 +244,10 @@ class _Topology:
         return self.levels(masks)
 
     def _sees_numa_in_package(self, cpu: int) -> bool:
-        """arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v4.1, of the CPU that comes up."""
+        """Tell whether the CPU that comes up sees a CPU of its package on another node.
+
+        arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v4.1.
+        """
         m = self.machine
         return any(
             m.package_of_cpu[c] == m.package_of_cpu[cpu] and m.node_of_cpu[c] != m.node_of_cpu[cpu]
@@ -231,6 +255,7 @@ class _Topology:
         )
 
     def levels(self, masks: set[int]) -> list[Level]:
+        """Return the level table for the CPUs that the sibling masks contain."""
         up = sorted(masks)
         table = lv.base_levels(self.machine, self.kernel, up, self.without_die)
         if not self.numa_lost:
@@ -253,18 +278,20 @@ def _replay(machine: Machine, kernel: KernelModel, last_only: bool) -> list[Doma
 
 
 def _until(machine: Machine, steps: int) -> Machine:
-    from dataclasses import replace
-
+    """Return the machine after its first ``steps`` hotplug steps."""
     return replace(machine, hotplug=machine.hotplug[:steps])
 
 
 def _raw_spans(machine: Machine, levels: list[Level], cpu_map: int) -> list[list[int]]:
-    """kernel/sched/core.c: build_sched_domains(), build_sched_domain(), v4.1: a tree stops where it covers all."""
+    """Compute the span of each CPU's domain at each level; a tree stops at the level that covers all CPUs.
+
+    kernel/sched/core.c: build_sched_domains() and build_sched_domain(), v4.1.
+    """
     spans = [[0] * machine.cpus for _ in levels]
     for cpu in cpus_in(cpu_map):
         child = 0
         for row, level in zip(spans, levels, strict=True):
-            # "BUG: arch topology borken": the kernel widens a domain that does not contain its child
+            # "BUG: arch topology borken": the kernel enlarges a domain that does not contain its child
             child |= level.mask_of_cpu[cpu] & cpu_map
             row[cpu] = child
             if child == cpu_map:
@@ -292,7 +319,7 @@ def _build(machine: Machine, kernel: KernelModel, when: str, levels: list[Level]
 
 
 class _Attacher:
-    """kernel/sched/core.c: cpu_attach_domain(), v4.1: drop domains that do not contribute."""
+    """Drops the domains that do not contribute (kernel/sched/core.c: cpu_attach_domain(), v4.1)."""
 
     def __init__(
         self, machine: Machine, kernel: KernelModel, levels: list[Level], spans: list[list[int]]
@@ -319,7 +346,7 @@ class _Attacher:
                 if parent_degenerate(
                     below[1], flags, span, same, len(ring), self.kernel, self.one_node
                 ):
-                    # spans match (or the parent is void), so the property moves down
+                    # the spans are equal (or the parent is empty), so the property moves down
                     below[1] |= flags & lv.SD_PREFER_SIBLING
                     continue
             kept.append([level, flags, weight])
@@ -331,7 +358,7 @@ class _Attacher:
 
     def _domain(self, cpu: int, level: int, flags: int, weight: int, *, ring: Ring) -> Domain:
         span = self.spans[level][cpu]
-        # a ring belongs to one span
+        # no ring belongs to two spans, so the key need not contain the span
         key = (level, flags, weight, id(ring))
         found = self._shared.get(key)
         if found is None:

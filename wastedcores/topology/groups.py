@@ -1,10 +1,10 @@
-"""sched_groups of a domain, one function per generation of the kernel's code.
+"""The sched_groups of a domain, with one function per generation of the kernel's code.
 
-The work is on *raw* spans: ``spans[level][cpu]`` is the CPU set of the domain the kernel built for the CPU at that
-entry of the level table, 0 if it stopped below (the CPU's tree already covered everything). Degenerate domains are
-still in; the kernel removes them after the groups are built, so groups keep their spans.
+The functions work on *raw* spans: ``spans[level][cpu]`` is the CPU set of the domain that the kernel built for the CPU at
+that entry of the level table. It is 0 if the kernel stopped below that level because the CPU's domains covered everything.
+Degenerate domains are still included: the kernel removes them after it has built the groups, so groups keep their spans.
 
-Groups that are equal (same CPUs, same ``sched_group_capacity``) are one object here, whoever's list they are in.
+Equal groups (same CPUs, same ``sched_group_capacity``) are one object here, whatever list they are in.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Group:
     Attributes
     ----------
     span
-        CPU set (bits).
+        CPU set.
     sgc
-        Which ``sched_group_capacity`` it shares: (level table entry, CPU).
+        Key of its ``sched_group_capacity``: entry of the level table, CPU.
     mask
-        Balance mask (bits): CPUs that may balance for it. In 4.x all possible CPUs at levels without overlap.
+        Balance mask: the CPUs that may balance for it. In 4.x all possible CPUs at levels without overlap.
     weight
         Number of CPUs.
     """
@@ -45,7 +45,7 @@ class Group:
 
     @property
     def balance_cpu(self) -> int:
-        """kernel/sched/core.c: group_balance_cpu(), v4.1: first CPU both in the group and in the mask; -1 if none."""
+        """First CPU that is in the group and in the mask, or -1 (kernel/sched/core.c: group_balance_cpu(), v4.1)."""
         return cpumask_first(self.span & self.mask)
 
     @property
@@ -63,18 +63,18 @@ Ring = tuple[Group, ...]
 
 
 class GroupBuilder:
-    """Builds the group rings of every raw domain of one rebuild.
+    """Builder of the group rings of every raw domain in one rebuild.
 
     Parameters
     ----------
     levels
         The level table.
     spans
-        ``spans[level][cpu]``, raw.
+        The raw spans, ``spans[level][cpu]``.
     possible
-        All possible CPUs, online or not (what cpumask_setall() sets).
+        All possible CPUs, online or not (the result of cpumask_setall()).
     which
-        ``KernelModel.group_builder``.
+        The generation of the code: ``KernelModel.group_builder``.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class GroupBuilder:
         self.levels, self.spans, self.possible, self.which = levels, spans, possible, which
         self.modern = which in ("v4.13", "v5.13")
         self.built = [cpumask_of([cpu for cpu, span in enumerate(row) if span]) for row in spans]
-        #: number for the spans of a CPU from a bottom level up: CPUs with the same number get the same groups
+        #: one number for all spans of a CPU from the bottom level upwards: CPUs with the same number get the same groups
         self.chain = _chains(spans, self._bottom())
-        #: balance mask of each sched_group_capacity, set by the first group that refers to it
+        #: balance mask of each sched_group_capacity, set by the first group that uses it
         self.mask_of_sgc: dict[tuple[int, int], int] = {}
         self._groups: dict[tuple[int, int, int], Group] = {}
         self._lists: dict[tuple[int, int], tuple[Ring, dict[int, int]]] = {}
@@ -96,7 +96,7 @@ class GroupBuilder:
         self._children: dict[int, dict[int, int]] = {}
 
     def _bottom(self) -> int:
-        """Lowest level that decides the groups of the overlapping ones: the one below them, seldom deeper."""
+        """Return the lowest level on which overlapping groups depend: the one below them, or level 0."""
         bottom = next((k for k, level in enumerate(self.levels) if level.overlap), 1) - 1
         above = self.spans[bottom + 1] if bottom + 1 < len(self.spans) else ()
         # find_descended_sibling() passes levels with equal spans, so it can fall through to cores and caches
@@ -106,10 +106,22 @@ class GroupBuilder:
         return 0 if falls else max(bottom, 0)
 
     def ring(self, level: int, cpu: int) -> Ring:
-        """Groups of the CPU's domain at a level in ring order, ``sd->groups`` first.
+        """Return the groups of a CPU's domain at a level.
 
-        Must be called for CPUs ascending and for each CPU from the lowest level up, as the kernel does: who comes
-        first decides balance masks.
+        Call this for CPUs in ascending order and for each CPU from the lowest level upwards, as the kernel does: balance
+        masks depend on the CPU that comes first.
+
+        Parameters
+        ----------
+        level
+            Entry of the level table.
+        cpu
+            The CPU.
+
+        Returns
+        -------
+        tuple of Group
+            The groups in ring order, beginning with ``sd->groups``.
         """
         if not self.levels[level].overlap:
             return self._plain(level, cpu)
@@ -118,6 +130,7 @@ class GroupBuilder:
         return self._from_first_cpu(level, cpu)
 
     def _group(self, span: int, sgc: tuple[int, int]) -> Group:
+        """Return the one group object with this span and capacity."""
         key = (span, *sgc)
         found = self._groups.get(key)
         if found is None:
@@ -125,11 +138,11 @@ class GroupBuilder:
         return found
 
     def _child(self, level: int, cpu: int) -> int:
-        """Span one level down; the CPU alone at the bottom."""
+        """Return the span one level down; at the bottom it is the CPU alone."""
         return self.spans[level - 1][cpu] if level else 1 << cpu
 
     def _has_child_span(self, level: int, span: int) -> int:
-        """CPUs of ``span`` built at ``level`` whose child there is exactly ``span`` (bits)."""
+        """Return the CPUs of ``span`` that have a domain at ``level`` whose child is exactly ``span``."""
         if level == 0:
             return 0
         if level not in self._children:
@@ -141,7 +154,7 @@ class GroupBuilder:
         return self._children[level].get(span, 0) & span
 
     def _plain(self, level: int, cpu: int) -> Ring:
-        """Levels without overlap: one ring for the whole span, ascending, every CPU at its own group.
+        """Build groups without overlap: one ascending ring for the whole span, entered by each CPU at its own group.
 
         kernel/sched/core.c: build_sched_groups(), get_group(), v4.1; topology.c, v6.1: the balance mask is the group.
         """
@@ -163,6 +176,7 @@ class GroupBuilder:
         return self._rotated(key, ring, place[cpu])
 
     def _rotated(self, key: tuple[int, ...], groups: Ring, start: int) -> Ring:
+        """Return the ring beginning with group ``start``."""
         if start == 0:
             return groups
         found = self._rings.get((*key, start))
@@ -171,17 +185,17 @@ class GroupBuilder:
         return found
 
     def _from_first_cpu(self, level: int, cpu: int) -> Ring:
-        """Overlapping groups of v4.1 to v4.12 (the bug of paper 3.2) and with the authors' patch.
+        """Build overlapping groups as v4.1 to v4.12 do (the bug of paper 3.2), or as the authors' patch does.
 
-        kernel/sched/core.c: build_overlap_sched_groups(), v4.1: from the *span's* first CPU. The patch
-        (scheduling_group_construction) takes this CPU's own group first, then the rest ascending.
+        kernel/sched/core.c: build_overlap_sched_groups(), v4.1, begins with the first CPU of the *span*. The patch
+        (scheduling_group_construction) takes the CPU's own group first, then the rest in ascending order.
         """
         span = self.spans[level][cpu]
         own = self._child(level, cpu) if self.which == "authors" else 0
         key = (level, self.chain[level][cpu])
         if key not in self._lists:
             groups: list[Group] = []
-            # siblings without this level are skipped: their tree was cut below because it covers everything
+            # siblings without this level are skipped: their domains end below it because they cover everything
             left = span & self.built[level] & ~own
             while left:
                 i = cpumask_first(left)
@@ -191,18 +205,18 @@ class GroupBuilder:
             self._lists[key] = (tuple(groups), {g.balance_cpu: k for k, g in enumerate(groups)})
         ring, balancer = self._lists[key]
         if own:
-            # keyed by this CPU, so a capacity object of its own: scheduler-model 3.4, side effect
+            # the key is this CPU, so it is a capacity object of its own: docs/scheduler-model.md, section 3.4, side effect
             ring = (self._shared(level, cpu, own, span), *ring)
             start = 1 + balancer[cpu] if cpu in balancer else 0
             return ring[start:] + ring[:start]
-        # "Make sure the first group of this domain contains the canonical balance cpu": the last such one wins
+        # "Make sure the first group of this domain contains the canonical balance cpu": the last such group wins
         start = balancer.get(cpu, -1)
         if start < 0:
             start = self._first_with(key, ring, cpu)
         return self._rotated(key, ring, start)
 
     def _first_with(self, key: tuple[int, int], ring: Ring, cpu: int) -> int:
-        """Place of the first group that has the CPU."""
+        """Return the place of the first group that contains the CPU."""
         if key not in self._first:
             first = np.zeros(len(self.spans[0]), dtype=np.int32)
             for k in reversed(range(len(ring))):
@@ -211,7 +225,7 @@ class GroupBuilder:
         return int(self._first[key][cpu])
 
     def _shared(self, level: int, i: int, group: int, span: int) -> Group:
-        """A group keyed by CPU ``i``; kernel/sched/core.c: build_group_mask(), v4.1 and v4.1.52."""
+        """Return a group whose key is CPU ``i`` (kernel/sched/core.c: build_group_mask(), v4.1 and v4.1.52)."""
         sgc = (level, i)
         if sgc not in self.mask_of_sgc:
             if self.which == "v4.1.52":
@@ -221,7 +235,7 @@ class GroupBuilder:
         return self._group(group, sgc)
 
     def _wrapping(self, level: int, cpu: int) -> Ring:
-        """Overlapping groups since v4.13: from this CPU, wrapping round, balance mask by exact child span.
+        """Build overlapping groups as v4.13 and later do: from this CPU, wrapping around, with exact balance masks.
 
         kernel/sched/topology.c: build_overlap_sched_groups(), build_balance_mask(), init_overlap_sched_group();
         find_descended_sibling() from v5.13.
@@ -231,7 +245,7 @@ class GroupBuilder:
             own = self._descended(level, cpu, span, chain)
             self._own[chain] = (own, span & self.built[level] & ~own.span)
         own, left = self._own[chain]
-        # the walk is the same for every CPU with the same spans and the same next uncovered CPU
+        # the result is the same for every CPU with the same spans and the same next uncovered CPU
         start = _next_wrapping(left, cpu)
         found = self._rings.get((chain, start))
         if found is None:
@@ -245,7 +259,7 @@ class GroupBuilder:
         return found
 
     def _descended(self, level: int, i: int, span: int, chain: int) -> Group:
-        """Group of sibling ``i`` for a domain with ``span``, which ``chain`` stands for."""
+        """Return the group of sibling ``i`` for a domain with this span, from a table by ``chain``."""
         key = (chain, self.chain[level][i])
         found = self._arrive.get(key)
         if found is None:
@@ -253,6 +267,7 @@ class GroupBuilder:
         return found
 
     def _find_descended(self, level: int, i: int, span: int) -> Group:
+        """Return the group of sibling ``i`` for a domain with this span (init_overlap_sched_group(), v4.13)."""
         spans = self.spans
         at = level
         if self.which == "v5.13" and at and spans[at - 1][i] & ~span:
@@ -261,7 +276,7 @@ class GroupBuilder:
             while at and spans[at - 1][i] == spans[at][i]:
                 at -= 1
         group = spans[at - 1][i] if at else spans[0][i]
-        # never empty where the kernel does not warn: CPU i itself arrives at this group
+        # the mask is empty only where the kernel warns; then CPU i itself stands for the group
         mask = self._has_child_span(at, group) or 1 << i
         sgc = (at, cpumask_first(mask))
         self.mask_of_sgc.setdefault(sgc, mask)
@@ -269,7 +284,7 @@ class GroupBuilder:
 
 
 def _chains(spans: Sequence[Sequence[int]], bottom: int) -> list[list[int]]:
-    """Number distinct histories of spans, level by level from ``bottom``; 0 where nothing is built."""
+    """Number the distinct sequences of spans from ``bottom`` up to each level; 0 where no domain is built."""
     number: dict[tuple[int, int], int] = {}
     out = []
     below = [0] * len(spans[0])
@@ -286,7 +301,7 @@ def _chains(spans: Sequence[Sequence[int]], bottom: int) -> list[list[int]]:
 
 
 def _next_wrapping(bits: int, cpu: int) -> int:
-    """Next CPU of the set after ``cpu``, wrapping round; -1 if it is empty."""
+    """Return the next CPU of a set after ``cpu``, wrapping around; -1 if the set is empty."""
     if not bits:
         return -1
     above = bits >> (cpu + 1)

@@ -1,6 +1,6 @@
-"""The levels a kernel stacks on a machine: SMT, CLS, MC, DIE/PKG, NODE, NUMA by distance.
+"""The levels of domains that a kernel builds on a machine: SMT, CLS, MC, DIE or PKG, NODE, and NUMA by distance.
 
-A set of CPUs is a Python ``int``, bit c for CPU c, as the kernel's cpumask; 8192 CPUs are 1 KiB each.
+Sets of CPUs are integers (:mod:`wastedcores.topology.cpumask`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpumask import cpumask_of
 from wastedcores.topology.machine import LOCAL_DISTANCE, IntArray, Machine
 
-# include/linux/sched.h, v4.1: the bits its oracle prints. Later kernels number them differently and dropped
-# SD_LOAD_BALANCE and SD_SHARE_POWERDOMAIN; here one numbering serves all.
+# include/linux/sched.h, v4.1: the bits that its oracle prints. Later kernels number them differently and have neither
+# SD_LOAD_BALANCE nor SD_SHARE_POWERDOMAIN. This numbering serves all versions.
 SD_LOAD_BALANCE = 0x0001
 SD_BALANCE_NEWIDLE = 0x0002
 SD_BALANCE_EXEC = 0x0004
@@ -31,7 +31,7 @@ SD_OVERLAP = 0x2000
 SD_NUMA = 0x4000
 SD_CLUSTER = 0x8000
 
-#: node_reclaim_distance: beyond it no fork, exec and affine balancing (include/linux/topology.h)
+#: node_reclaim_distance: there is no fork, exec and affine balancing beyond it (include/linux/topology.h)
 RECLAIM_DISTANCE = 30
 
 
@@ -44,13 +44,13 @@ class Level:
     name
         SMT, CLS, MC, DIE (PKG from v6.7), NODE or NUMA.
     flags
-        What the level's ``sd_flags`` function returns.
+        The result of the level's ``sd_flags`` function.
     mask_of_cpu
         ``tl->mask(cpu)`` for each CPU.
     overlap
         Groups may overlap (SDTL_OVERLAP).
     distance
-        Greatest distance in it, for NUMA levels; else 0.
+        The greatest distance of a NUMA level; otherwise 0.
     """
 
     name: str
@@ -63,25 +63,30 @@ class Level:
 def numa_distances(
     machine: Machine, kernel: KernelModel, nodes_with_cpus: Sequence[int]
 ) -> list[int]:
-    """Distances above local for which there is a NUMA level, ascending.
+    """Return the distances above the local one for which there is a NUMA level.
 
-    kernel/sched/core.c (topology.c from v4.11): sched_init_numa(). Before v5.12 row 0 of the SLIT only; with
-    ``sched_debug`` the later rows are scanned too, but can only add what is greater than all found so far. From v5.12
-    the whole table (620a6dc40754), from v5.18 without nodes that have no CPU (0fb3978b0aac).
+    kernel/sched/core.c (topology.c from v4.11): sched_init_numa(). Before v5.12 it scans row 0 of the SLIT only. With
+    ``sched_debug`` it scans the later rows too, but they can only add distances greater than all that were found before.
+    From v5.12 it scans the whole table (620a6dc40754), and from v5.18 without the nodes that have no CPU (0fb3978b0aac).
 
     Parameters
     ----------
     machine, kernel
-        What to model.
+        The machine and the kernel to model.
     nodes_with_cpus
-        Nodes with an online CPU when the kernel scans.
+        Nodes that have an online CPU when the kernel scans the table.
+
+    Returns
+    -------
+    list of int
+        The distances, ascending.
     """
     d = machine.distance
     if kernel.at_least(5, 18):
         some = np.asarray(nodes_with_cpus)
         d = d[np.ix_(some, some)]
     if kernel.at_least(5, 12):
-        # the smallest value is the identity, level NODE
+        # the smallest value is the distance of a node to itself, which is the level NODE
         return np.unique(d)[1:].tolist()
     found: list[int] = []
     current = int(d[0, 0])
@@ -93,7 +98,7 @@ def numa_distances(
 
 
 def _masks(ids: IntArray, up: np.ndarray[Any, Any]) -> list[int]:
-    """For each CPU the online CPUs with its number (core, cache, node)."""
+    """Return for each CPU the set of online CPUs that have the same number (of core, cache or node)."""
     members: dict[int, list[int]] = {}
     for cpu in up.tolist():
         members.setdefault(int(ids[cpu]), []).append(cpu)
@@ -104,7 +109,7 @@ def _masks(ids: IntArray, up: np.ndarray[Any, Any]) -> list[int]:
 def base_levels(
     machine: Machine, kernel: KernelModel, up: Sequence[int], numa_in_package: bool
 ) -> list[Level]:
-    """Levels inside a node.
+    """Return the levels inside a node.
 
     arch/x86/kernel/smpboot.c: x86_topology, x86_numa_in_package_topology (v4.1: default_topology of
     kernel/sched/core.c and numa_inside_package_topology); CLS from v5.16 (66558b730f25).
@@ -112,11 +117,16 @@ def base_levels(
     Parameters
     ----------
     machine, kernel
-        What to model.
+        The machine and the kernel to model.
     up
-        CPUs the sibling masks contain.
+        The CPUs that the sibling masks contain.
     numa_in_package
-        Some package has several nodes: no DIE level.
+        Some package has several nodes, so there is no DIE level.
+
+    Returns
+    -------
+    list of Level
+        SMT, CLS, MC and DIE or PKG, as far as the kernel has them.
     """
     some = np.asarray(up, dtype=np.int64)
     smt = SD_SHARE_CPUCAPACITY | SD_SHARE_PKG_RESOURCES
@@ -134,16 +144,21 @@ def base_levels(
 def numa_levels(
     machine: Machine, kernel: KernelModel, up: Sequence[int], distances: Sequence[int]
 ) -> list[Level]:
-    """Levels across nodes; from v4.15 with NODE, the identity, below them (051f3ca02e46).
+    """Return the levels across nodes; from v4.15 the level NODE, a node by itself, is below them (051f3ca02e46).
 
     Parameters
     ----------
     machine, kernel
-        What to model.
+        The machine and the kernel to model.
     up
-        CPUs in ``sched_domains_numa_masks``.
+        The CPUs in ``sched_domains_numa_masks``.
     distances
-        From :func:`numa_distances`, when the kernel scanned.
+        The distances that the kernel found when it scanned the table; see :func:`numa_distances`.
+
+    Returns
+    -------
+    list of Level
+        The levels, by distance.
     """
     if not distances and not kernel.at_least(4, 15):
         return []
@@ -169,5 +184,6 @@ def numa_levels(
 
 
 def _node_masks(machine: Machine, up: Sequence[int]) -> list[int]:
+    """Return the node mask of each of these CPUs."""
     masks = _masks(machine.node_of_cpu, np.asarray(up, dtype=np.int64))
     return [masks[cpu] for cpu in up]

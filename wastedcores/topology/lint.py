@@ -1,9 +1,9 @@
-"""Which CPUs can never help each other: the domains read as a graph of who can pull from whom.
+"""A linter that finds CPUs between which load can never move, by reading the domains as a graph of possible pulls.
 
-A CPU pulls, at one of its domains, from the CPUs of groups that do not contain it (kernel/sched/fair.c:
-update_sd_lb_stats() calls a group *local* if it contains ``dst_cpu``, and never takes from it). Load moves from A to
-B if there is a chain of such pulls whose CPUs are all allowed. Who is idle, how much load there is and averages do not
-count here: what this module calls impossible is impossible whatever runs.
+At each of its domains a CPU pulls from the CPUs of the groups that do not contain it (kernel/sched/fair.c:
+update_sd_lb_stats() calls a group *local* if it contains ``dst_cpu``, and never takes tasks from it). Load moves from A to
+B if there is a chain of such pulls whose CPUs are all allowed. Idleness, loads and averages play no role here: a movement
+that this module calls impossible is impossible whatever runs.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Blocked:
     reason
         ``MISSING``, ``NO_DOMAIN`` or ``EVERY_GROUP``.
     level
-        Where: name of the level, with the greatest distance of a NUMA level.
+        Name of the level, with the greatest distance of a NUMA level.
     detail
         One sentence for people.
     by_third_party
-        True if a CPU outside the allowed ones could redirect a task there (LBF_DST_PINNED). It has to find its own
-        group less loaded first; on real 4.1.3 it never happened (tests/simulator/golden, gc-n2n1).
+        True if a CPU outside the allowed ones could redirect a task there (LBF_DST_PINNED). It would have to find its own
+        group less loaded first, which never happened on a real 4.1.3 (tests/simulator/golden, gc-n2n1).
     """
 
     source: tuple[int, ...]
@@ -51,16 +51,16 @@ class Blocked:
 
 @dataclass(frozen=True)
 class Designated:
-    """Who may balance periodically for a group that some allowed CPU belongs to (should_we_balance()).
+    """The CPUs that may balance periodically for a group with an allowed CPU (should_we_balance()).
 
     Attributes
     ----------
     level
         As in :class:`Blocked`.
     group, mask
-        CPUs of the group and its balance mask within it.
+        CPUs of the group, and those of its balance mask.
     allowed
-        Those of the mask that may run the pinned tasks; if empty, only newly idle CPUs pull at this level.
+        CPUs of the mask that may run the pinned tasks. If there is none, only newly idle CPUs pull at this level.
     """
 
     level: str
@@ -71,18 +71,18 @@ class Designated:
 
 @dataclass
 class LintResult:
-    """What the linter found.
+    """The findings of the linter.
 
     Attributes
     ----------
     when
-        State of the machine, ``boot`` or ``after cpu5 online``.
+        State of the machine, such as ``boot`` or ``after cpu5 online``.
     pin
-        Allowed CPUs, online ones.
+        The allowed CPUs that are online.
     blocked
         Pairs of CPU sets between which load never moves.
     designated
-        Balancing CPUs per group.
+        The balancing CPUs of each group.
     """
 
     when: str
@@ -91,7 +91,7 @@ class LintResult:
     designated: list[Designated] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form for JSON."""
+        """Return the findings as plain values for JSON."""
 
         def plain(b: Blocked) -> dict[str, Any]:
             return {
@@ -120,12 +120,25 @@ class LintResult:
 
 
 def level_name(d: Domain) -> str:
-    """``MC``, ``NUMA<=16``."""
+    """Return the name of a domain's level, such as ``MC`` or ``NUMA<=16``."""
     return f"{d.level}<={d.distance}" if d.flags & lv.SD_NUMA else d.level
 
 
 def pulls(domains: Domains, cpu: int) -> int:
-    """CPUs (bits) that a CPU can pull from at some level: those of its non-local groups."""
+    """Find the CPUs from which a CPU can pull at some level: those of its non-local groups.
+
+    Parameters
+    ----------
+    domains
+        The domains of the machine.
+    cpu
+        The CPU that pulls.
+
+    Returns
+    -------
+    int
+        A CPU set.
+    """
     out = 0
     for d in domains.of(cpu):
         for group in d.groups:
@@ -140,18 +153,19 @@ def lint(domains: Domains, pin: list[int] | None = None) -> LintResult:
     Parameters
     ----------
     domains
-        From :func:`wastedcores.topology.domains.build_domains`.
+        The result of :func:`wastedcores.topology.domains.build_domains`.
     pin
-        CPUs the tasks may use; default all.
+        The CPUs that the tasks may use; default: all.
 
     Returns
     -------
     LintResult
+        The blocked pairs and the designated CPUs.
 
     Raises
     ------
     TopologyError
-        A pinned CPU does not exist, or none is online.
+        A pinned CPU does not exist, or none of them is online.
     """
     allowed = _allowed(domains, pin)
     everyone = cpus_in(allowed)
@@ -170,25 +184,26 @@ def lint(domains: Domains, pin: list[int] | None = None) -> LintResult:
 
 
 def _allowed(domains: Domains, pin: list[int] | None) -> int:
+    """Return the set of CPUs that are online and allowed."""
     online = cpumask_of(domains.cpus)
     if pin is None:
         return online
     beyond = [c for c in pin if not 0 <= c < domains.machine.cpus]
     if beyond:
         raise TopologyError(
-            f"machine {domains.machine.name!r} has no CPU {format_cpulist(beyond)} to pin to; CPUs are "
-            f"0-{domains.machine.cpus - 1}"
+            f"machine {domains.machine.name!r} has no CPU {format_cpulist(beyond)} to pin to; its CPUs are "
+            f"0-{domains.machine.cpus - 1}."
         )
     allowed = cpumask_of(pin) & online
     if not allowed:
         raise TopologyError(
-            f"machine {domains.machine.name!r}: none of the CPUs {format_cpulist(pin)} is online; pin to online ones"
+            f"machine {domains.machine.name!r}: none of the CPUs {format_cpulist(pin)} is online; pin to online CPUs."
         )
     return allowed
 
 
 def _closure(direct: dict[int, int], cpu: int, allowed: int) -> int:
-    """Everything whose load can get to ``cpu``."""
+    """Return the set of CPUs whose load can reach ``cpu``."""
     reached, fresh = 1 << cpu, 1 << cpu
     while fresh and reached != allowed:
         found = 0
@@ -202,7 +217,7 @@ def _closure(direct: dict[int, int], cpu: int, allowed: int) -> int:
 
 
 def _unreached(direct: dict[int, int], allowed: int) -> dict[tuple[int, ...], int]:
-    """CPUs with the same unreachable sources -> those sources (bits)."""
+    """Group CPUs by the set of sources whose load never reaches them."""
     by_set: dict[int, list[int]] = {}
     for cpu in direct:
         missing = allowed & ~_closure(direct, cpu, allowed)
@@ -212,9 +227,9 @@ def _unreached(direct: dict[int, int], allowed: int) -> dict[tuple[int, ...], in
 
 
 def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict[int, int]:
-    """Pull sets with what CPUs outside the allowed ones can do for them.
+    """Add to the direct pulls those that CPUs outside the allowed ones can make for them.
 
-    kernel/sched/fair.c: can_migrate_task(), load_balance(), v4.1: a periodic balancer that may not take a pinned task
+    kernel/sched/fair.c: can_migrate_task() and load_balance(), v4.1: a periodic balancer that may not take a pinned task
     redirects it to the first allowed CPU of its own group (LBF_DST_PINNED).
     """
     out = dict(direct)
@@ -234,7 +249,7 @@ def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict
 
 
 def _split(missing: int, helped: dict[int, int], target: tuple[int, ...]) -> list[tuple[int, bool]]:
-    """Cut unreachable sources into those a third party can move after all, and the rest."""
+    """Split unreachable sources into those that a third party can move after all, and the rest."""
     allowed = cpumask_of(list(helped))
     by_help = missing
     for cpu in target:
@@ -245,7 +260,7 @@ def _split(missing: int, helped: dict[int, int], target: tuple[int, ...]) -> lis
 def _explain(
     domains: Domains, booted: Domains, source: int, target: tuple[int, ...], third: bool
 ) -> Blocked:
-    """Name the reason, as CPU ``target[0]`` sees the first source."""
+    """Name the reason, from the view of CPU ``target[0]`` on the first source."""
     cpu, other = target[0], cpumask_first(source)
     both = [d for d in domains.of(cpu) if d.span >> other & 1]
     if both:
@@ -277,6 +292,7 @@ def _explain(
 
 
 def _designated(domains: Domains, allowed: int) -> list[Designated]:
+    """Find the designated CPUs of the local groups of all allowed CPUs."""
     out: dict[tuple[str, int, int], Designated] = {}
     for cpu in cpus_in(allowed):
         for d in domains.of(cpu):

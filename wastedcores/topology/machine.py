@@ -1,20 +1,20 @@
-"""A machine as the scheduler sees it: CPUs, SMT siblings, last-level caches, packages, nodes, distances, who is online.
+"""A machine as the scheduler sees it: CPUs, SMT siblings, last-level caches, packages, nodes, distances, online CPUs.
 
 Interface::
 
     m = Machine.preset("bulldozer8x8")          presets.py has the list
-    m = Machine.from_dict(json.load(f))         also an oracle file, a guest meta.json, Header.machine
+    m = Machine.from_dict(json.load(f))         a description, an oracle case, a guest's meta.json, Header.machine
     m = Machine.live()                          /sys of the running system
-    m.cpus                    number of CPU numbers (possible CPUs), 64
-    m.nodes                   number of nodes, also those without CPUs
+    m.cpus                    number of possible CPUs, 64
+    m.nodes                   number of nodes, including those without CPUs
     m.node_of_cpu             int32 array (cpus,); the same for package_of_cpu, core_of_cpu, llc_of_cpu, l2_of_cpu
     m.distance                int32 array (nodes, nodes), the SLIT
     m.online_cpus             tuple of online CPUs, ascending
     m.cpus_of_node(3)         list of CPUs, online or not
     m.smt_siblings(0)         list of CPUs that share the core, itself included
-    m.offline(5).online(5)    machines after hotplug; ``m.hotplug`` remembers the steps (they matter: paper 3.4)
+    m.offline(5).online(5)    the machine after hotplug; ``m.hotplug`` has the steps
 
-A machine never changes; the hotplug steps are part of it because the kernel's domains depend on its history.
+A machine never changes. The hotplug steps are part of it because the kernel's domains depend on its history (paper 3.4).
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from wastedcores.topology.cpulist import format_cpulist
 
 IntArray = npt.NDArray[np.int32]
 LOCAL_DISTANCE = 10
-#: ACPI's "unreachable"; the kernel refuses it (drivers/acpi/numa: slit_valid)
+#: the largest distance of a SLIT: 255 means "unreachable" (ACPI)
 MOST_DISTANCE = 254
 
 _PER_CPU = ("node_of_cpu", "package_of_cpu", "core_of_cpu", "llc_of_cpu", "l2_of_cpu")
 
 
 def _frozen(values: Any) -> IntArray:
+    """Copy into a read-only int32 array."""
     out = np.array(values, dtype=np.int32)
     out.flags.writeable = False
     return out
@@ -46,26 +47,26 @@ def _frozen(values: Any) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """CPUs and how far apart they are; all numbers as Linux gives them.
+    """The CPUs of a machine and the distances between its nodes, numbered as Linux numbers them.
 
     Attributes
     ----------
     name
-        Preset, file or host name; only for headings.
+        Name of the preset, file or host, for headings only.
     node_of_cpu, package_of_cpu, core_of_cpu, llc_of_cpu, l2_of_cpu
-        int32 arrays of shape (cpus,). Core, LLC and L2 numbers are unique in the whole machine; two CPUs with the same
-        number share it. None spans two nodes here, as the kernel cuts them there
+        int32 arrays of shape (cpus,). Core, LLC and L2 numbers are unique in the whole machine, and two CPUs with the same
+        number share the core or cache. None of them spans two nodes, because the kernel splits it there
         (arch/x86/kernel/smpboot.c: match_smt(), match_llc(), topology_sane()).
     distance
-        int32 array (nodes, nodes): row is *from*, column is *to*.
+        int32 array of shape (nodes, nodes), from the node of the row to the node of the column.
     boot_online
         CPUs online at boot.
     hotplug
-        Steps since boot: ``(("offline", 5), ("online", 5))``.
+        Steps since boot, such as ``(("offline", 5), ("online", 5))``.
     isolated
         CPUs of ``isolcpus=``: online, but in no domain.
     asymmetric
-        The description says on purpose that distance(i, j) differs from distance(j, i).
+        distance(i, j) differs from distance(j, i) on purpose.
     """
 
     name: str
@@ -102,83 +103,83 @@ class Machine:
     def _check(self) -> None:
         cpus, nodes = self.cpus, self.nodes
         if not 1 <= cpus <= MAX_CPUS:
-            raise self._fail(f"{cpus} CPUs; a machine has 1 to {MAX_CPUS}")
+            raise self._fail(f"{cpus} CPUs; a machine has 1 to {MAX_CPUS}.")
         for key in _PER_CPU:
             if getattr(self, key).shape != (cpus,):
-                raise self._fail(f"{key} has {len(getattr(self, key))} entries for {cpus} CPUs")
+                raise self._fail(f"{key} has {len(getattr(self, key))} entries for {cpus} CPUs.")
         if self.distance.shape != (nodes, nodes):
-            raise self._fail(f"the distance table is {self.distance.shape}, not square")
+            raise self._fail(f"the distance table is {self.distance.shape}, not square.")
         bad = np.flatnonzero((self.node_of_cpu < 0) | (self.node_of_cpu >= nodes))
         if len(bad):
             raise self._fail(
-                f"CPU {bad[0]} is on node {self.node_of_cpu[bad[0]]}, but the distance table has nodes 0-{nodes - 1}"
+                f"CPU {bad[0]} is on node {self.node_of_cpu[bad[0]]}, but the distance table has nodes 0-{nodes - 1}."
             )
         self._check_distance()
         if not self.boot_online:
-            raise self._fail("no CPU is online")
+            raise self._fail("no CPU is online.")
         outside = [c for c in self.boot_online if not 0 <= c < cpus]
         if outside:
             raise self._fail(
-                f"online CPUs {format_cpulist(outside)} do not exist (CPUs are 0-{cpus - 1})"
+                f"online CPUs {format_cpulist(outside)} do not exist (CPUs are 0-{cpus - 1})."
             )
 
     def _check_distance(self) -> None:
         d = self.distance
         if len(d) == 0:
-            raise self._fail("no node")
+            raise self._fail("there is no node.")
         if d.min() < LOCAL_DISTANCE or d.max() > MOST_DISTANCE:
             i, j = np.argwhere((d < LOCAL_DISTANCE) | (d > MOST_DISTANCE))[0]
             raise self._fail(
                 f"distance from node {i} to node {j} is {d[i, j]}; a SLIT has values from {LOCAL_DISTANCE} (local) "
-                f"to {MOST_DISTANCE}"
+                f"to {MOST_DISTANCE}."
             )
         off = np.flatnonzero(np.diagonal(d) != LOCAL_DISTANCE)
         if len(off):
             raise self._fail(
-                f"distance of node {off[0]} to itself is {d[off[0], off[0]]}; it must be {LOCAL_DISTANCE}"
+                f"distance of node {off[0]} to itself is {d[off[0], off[0]]}; it must be {LOCAL_DISTANCE}."
             )
         near = np.argwhere((d == LOCAL_DISTANCE) & ~np.eye(len(d), dtype=bool))
         if len(near):
             i, j = near[0]
             raise self._fail(
                 f"distance from node {i} to node {j} is {LOCAL_DISTANCE}, which means the node itself; "
-                "another node is farther (drivers/acpi/numa: slit_valid)"
+                "another node is farther (drivers/acpi/numa: slit_valid)."
             )
         if not self.asymmetric and (d != d.T).any():
             i, j = np.argwhere(d != d.T)[0]
             raise self._fail(
                 f"the distance table is asymmetric: {i} to {j} is {d[i, j]}, {j} to {i} is {d[j, i]}. If the firmware "
-                'really says so, put "asymmetric": true into the description'
+                'really says so, put "asymmetric": true into the description.'
             )
 
     def _check_step(self, what: str, cpu: int, up: set[int]) -> None:
         if what not in ("offline", "online"):
-            raise self._fail(f"hotplug step {what!r}; expected 'offline' or 'online'")
+            raise self._fail(f"hotplug step {what!r}; expected 'offline' or 'online'.")
         if not 0 <= cpu < self.cpus:
-            raise self._fail(f"cannot take CPU {cpu} {what}: CPUs are 0-{self.cpus - 1}")
+            raise self._fail(f"cannot take CPU {cpu} {what}: CPUs are 0-{self.cpus - 1}.")
         if (what == "online") == (cpu in up):
-            raise self._fail(f"cannot take CPU {cpu} {what}: it is {what} already")
+            raise self._fail(f"cannot take CPU {cpu} {what}: it is {what} already.")
         if what == "offline" and len(up) == 1:
-            raise self._fail(f"cannot take CPU {cpu} offline: no CPU would be online")
+            raise self._fail(f"cannot take CPU {cpu} offline: no CPU would be online.")
 
     # --- questions ------------------------------------------------------------------------------------------------
 
     @property
     def cpus(self) -> int:
-        """Number of CPU numbers; CPUs are 0 to ``cpus - 1``, online or not."""
+        """Number of possible CPUs; they are 0 to ``cpus - 1``, online or not."""
         return len(self.node_of_cpu)
 
     @property
     def nodes(self) -> int:
-        """Number of NUMA nodes, also those without CPUs."""
+        """Number of NUMA nodes, including those without CPUs."""
         return len(self.distance)
 
     def cpus_of_node(self, node: int) -> list[int]:
-        """CPUs of a node, ascending, online or not."""
+        """Return the CPUs of a node, ascending, online or not."""
         return np.flatnonzero(self.node_of_cpu == node).tolist()
 
     def smt_siblings(self, cpu: int) -> list[int]:
-        """CPUs of the same core, ``cpu`` included."""
+        """Return the CPUs of the same core, including ``cpu``."""
         return np.flatnonzero(self.core_of_cpu == self.core_of_cpu[cpu]).tolist()
 
     def numa_in_package(self, cpus: Iterable[int]) -> bool:
@@ -203,18 +204,18 @@ class Machine:
         Raises
         ------
         TopologyError
-            A CPU that does not exist, is so already, or is the last one online.
+            A CPU does not exist, is in that state already, or is the last one online.
         """
         return replace(self, hotplug=(*self.hotplug, *((w, int(c)) for w, c in steps)))
 
     def rebooted(self) -> Machine:
-        """Return the machine with the CPUs online now, booted afresh."""
+        """Return the machine after a reboot with the CPUs that are online now."""
         return replace(self, boot_online=self.online_cpus, hotplug=())
 
     # --- in and out -----------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain description, for JSON and for :class:`wastedcores.trace.Header`; ``from_dict`` reads it back."""
+        """Return a description for JSON and for :class:`wastedcores.trace.Header`; :meth:`from_dict` reads it."""
         out: dict[str, Any] = {"name": self.name, "cpus": self.cpus, "nodes": self.nodes}
         out |= {key: getattr(self, key).tolist() for key in (*_PER_CPU, "distance")}
         out["boot_online"] = format_cpulist(self.boot_online)
@@ -228,21 +229,37 @@ class Machine:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], name: str | None = None) -> Machine:
-        """Read a description; see :func:`wastedcores.topology.describe.machine_from_dict` for what it may say."""
+        """Make a machine from a description.
+
+        Parameters
+        ----------
+        data, name
+            As for :func:`wastedcores.topology.describe.machine_from_dict`.
+
+        Returns
+        -------
+        Machine
+            The machine.
+
+        Raises
+        ------
+        TopologyError
+            The description is not that of a possible machine.
+        """
         from wastedcores.topology.describe import machine_from_dict
 
         return machine_from_dict(data, name)
 
     @classmethod
     def preset(cls, name: str) -> Machine:
-        """Machine by preset name; see :mod:`wastedcores.topology.presets`."""
+        """Return a machine by the name of its preset; see :mod:`wastedcores.topology.presets`."""
         from wastedcores.topology.presets import preset
 
         return preset(name)
 
     @classmethod
     def live(cls) -> Machine:
-        """Return the machine this runs on, from ``/sys``."""
+        """Return the machine on which this runs, from ``/sys``."""
         from wastedcores.topology.sysfs import live
 
         return live()

@@ -1,4 +1,4 @@
-"""What ``sd_init`` sets on a domain, and which domains are degenerate."""
+"""The flags and numbers that ``sd_init`` sets on a domain, and the test for degenerate domains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wastedcores.topology.levels import Level
 
 
 class Parameters(NamedTuple):
-    """Numbers of a ``sched_domain``; intervals in ms, ``*_idx`` index ``cpu_load`` (gone, 0, from v5.3)."""
+    """The numbers of a ``sched_domain``. Intervals are in ms; ``*_idx`` are indices of ``cpu_load`` (0 from v5.3)."""
 
     imbalance_pct: int
     cache_nice_tries: int
@@ -27,7 +27,7 @@ class Parameters(NamedTuple):
 
 
 def sd_init(level: Level, weight: int, kernel: KernelModel) -> tuple[int, Parameters]:
-    """Flags and numbers of a new domain.
+    """Return the flags and numbers of a new domain.
 
     kernel/sched/core.c: sd_init(), v4.1; kernel/sched/topology.c: sd_init(), v6.1. PREFER_SIBLING became the default
     with v4.20 (9c63e84db29b), ``busy_factor`` 16 and ``imbalance_pct`` 117 with v5.10.
@@ -37,14 +37,14 @@ def sd_init(level: Level, weight: int, kernel: KernelModel) -> tuple[int, Parame
     level
         Entry of the level table.
     weight
-        CPUs of the level's mask, before it is cut to the CPUs the rebuild is for.
+        Number of CPUs of the level's mask, before it is cut to the CPUs of the rebuild.
     kernel
-        Which version.
+        The kernel to model.
 
     Returns
     -------
     tuple of int and Parameters
-        Flags, numbers.
+        The ``SD_*`` flags and the numbers.
     """
     modern, no_idx = kernel.at_least(5, 10), kernel.at_least(5, 3)
     always_sibling = kernel.at_least(4, 20)
@@ -95,7 +95,24 @@ _NEED_GROUPS = (
 
 
 def degenerate(flags: int, span: int, groups: int, kernel: KernelModel) -> bool:
-    """Tell whether a domain does nothing: kernel/sched/core.c: sd_degenerate(), v4.1; SDF_NEEDS_GROUPS from v5.10."""
+    """Tell whether a domain has no effect (kernel/sched/core.c: sd_degenerate(), v4.1; SDF_NEEDS_GROUPS from v5.10).
+
+    Parameters
+    ----------
+    flags
+        Its ``SD_*`` flags.
+    span
+        Its CPU set.
+    groups
+        Number of its groups.
+    kernel
+        The kernel to model.
+
+    Returns
+    -------
+    bool
+        True if the kernel removes it.
+    """
     if span & (span - 1) == 0:
         return True
     need = ~lv.SD_WAKE_AFFINE if kernel.at_least(5, 10) else _NEED_GROUPS
@@ -113,10 +130,30 @@ def parent_degenerate(
     kernel: KernelModel,
     one_node: bool,
 ) -> bool:
-    """Tell whether a domain adds nothing to its child: sd_parent_degenerate(), same files.
+    """Tell whether a domain adds nothing to its child (sd_parent_degenerate(), in the same files).
 
-    With one group the flags that need groups do not count. Before v5.10 NUMA, OVERLAP and (with several nodes)
-    SERIALIZE count nevertheless, so a NUMA level that repeats its child stays; from v5.10 they need groups too.
+    If the domain has one group, the flags that need groups do not count. Before v5.10 NUMA, OVERLAP and (with several
+    nodes) SERIALIZE count nevertheless, so a NUMA level that repeats its child stays. From v5.10 they need groups too.
+
+    Parameters
+    ----------
+    child_flags
+        The ``SD_*`` flags of the child.
+    flags, span
+        The flags and the CPU set of the domain.
+    same_span
+        The child has the same CPU set.
+    groups
+        Number of groups of the domain.
+    kernel
+        The kernel to model.
+    one_node
+        The machine has one node only.
+
+    Returns
+    -------
+    bool
+        True if the kernel removes the domain.
     """
     if degenerate(flags, span, groups, kernel):
         return True

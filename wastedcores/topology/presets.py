@@ -1,7 +1,7 @@
-"""Machines by name, and a builder for regular ones.
+"""Machines by name, and a builder for regular machines.
 
-CPU numbers are consecutive inside a core, a cache and a node (``numbering="packed"``, as in the paper's figures), or
-the first threads of all cores come first (``"threads-last"``, as Linux usually finds Intel and AMD servers).
+CPU numbers are consecutive within a core, a cache and a node (``numbering="packed"``, as in the paper's figures), or the
+first threads of all cores come first (``"threads-last"``, as Linux usually numbers Intel and AMD servers).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from wastedcores.errors import TopologyError
 from wastedcores.topology.machine import Machine
 
-#: the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} of 3.2, nodes 1 and 2 not adjacent, at most two hops
-#: (5.1, Figure 4). The rest is a public SLIT of the same platform with d(3,7) = 16; see scheduler-model 3.5
+#: SLIT of the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} (paper 3.2), nodes 1 and 2 not adjacent, at most
+#: two hops (paper 5.1, Figure 4). The rest is a public SLIT of the same platform with d(3,7) = 16; see
+#: docs/scheduler-model.md, section 3.5.
 BULLDOZER = (
     (10, 16, 16, 22, 16, 22, 16, 22),
     (16, 10, 22, 16, 16, 22, 22, 16),
@@ -45,22 +46,29 @@ def grid(
     Parameters
     ----------
     name
-        For headings.
-    packages, nodes_per_package, llcs_per_node, cores_per_llc, threads
-        How many of each in the one around it.
+        Name of the machine.
+    packages
+        Number of packages.
+    nodes_per_package, llcs_per_node, cores_per_llc, threads
+        Numbers of nodes, caches, cores and threads within the next larger part.
     distance
-        SLIT; default 10 on the diagonal, 20 elsewhere.
+        SLIT; default: 10 on the diagonal, 20 elsewhere.
     numbering
         ``packed`` or ``threads-last``.
+
+    Returns
+    -------
+    Machine
+        The machine, with all CPUs online.
 
     Raises
     ------
     TopologyError
-        The table does not fit the number of nodes, or another numbering.
+        The table does not fit the number of nodes, or the numbering is unknown.
     """
     if numbering not in ("packed", "threads-last"):
         raise TopologyError(
-            f"machine {name!r}: numbering {numbering!r}; expected 'packed' or 'threads-last'"
+            f"machine {name!r}: numbering {numbering!r}; expected 'packed' or 'threads-last'."
         )
     nodes = packages * nodes_per_package
     cores = nodes * llcs_per_node * cores_per_llc
@@ -77,7 +85,7 @@ def grid(
         table = np.array(distance)
         if table.shape != (nodes, nodes):
             raise TopologyError(
-                f"machine {name!r}: {nodes} nodes, but the distance table is {table.shape}"
+                f"machine {name!r}: {nodes} nodes, but the distance table is {table.shape}."
             )
     fields: dict[str, Any] = {
         "node_of_cpu": node,
@@ -91,7 +99,20 @@ def grid(
 
 
 def two_packages(inside: int, across: int, nodes_per_package: int) -> list[list[int]]:
-    """Make a SLIT of two packages: one distance inside a package, one across."""
+    """Make a SLIT of two packages.
+
+    Parameters
+    ----------
+    inside, across
+        Distance between nodes of the same package, and of different packages.
+    nodes_per_package
+        Number of nodes of each package.
+
+    Returns
+    -------
+    list of list of int
+        The table.
+    """
     nodes = range(2 * nodes_per_package)
     return [
         [
@@ -103,7 +124,7 @@ def two_packages(inside: int, across: int, nodes_per_package: int) -> list[list[
 
 
 def _bulldozer(name: str, cores_per_node: int) -> Machine:
-    # a Bulldozer module is two cores that share the front end; Linux sees SMT siblings (match_smt() with topoext)
+    # the two cores of a Bulldozer module share the front end; Linux treats them as SMT siblings (match_smt() with topoext)
     return grid(
         name,
         packages=4,
@@ -137,10 +158,10 @@ def _ring(name: str, nodes: int, cpus: int) -> Machine:
     )
 
 
-#: name -> (one line for menus, builder)
+#: for each name a line for menus and a builder
 PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
-    "bulldozer8x8": ("the paper's: 4 AMD Opteron 6272, 8 nodes, 64 CPUs", lambda n: _bulldozer(n, 4)),
-    "bd-paper-64": ("the same, as the guest recordings have it", lambda n: _bulldozer(n, 4)),
+    "bulldozer8x8": ("the paper's machine: 4 AMD Opteron 6272, 8 nodes, 64 CPUs", lambda n: _bulldozer(n, 4)),
+    "bd-paper-64": ("the same, as in the guest recordings", lambda n: _bulldozer(n, 4)),
     "bd-paper-16": ("the same with 2 CPUs per node", lambda n: _bulldozer(n, 1)),
     "xeon-e7-8870": (
         "4 Xeon E7-8870 v4, 80 cores, 160 CPUs (fork/wait paper)",
@@ -183,12 +204,12 @@ def preset(name: str) -> Machine:
     Raises
     ------
     TopologyError
-        No such preset; the message lists them.
+        There is no such preset; the message lists them all.
     """
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise TopologyError(
-            f"machine {name!r} is neither a preset{hint} nor an existing file; presets are {', '.join(PRESETS)}"
+            f"machine {name!r} is neither a preset{hint} nor an existing file; the presets are {', '.join(PRESETS)}."
         )
     return PRESETS[name][1](name)

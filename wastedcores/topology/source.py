@@ -1,4 +1,4 @@
-"""``--machine NAME|FILE|live``: find a machine, and the kernel that goes with it."""
+"""The value of ``--machine``, a name, a file or ``live``: find the machine, and the kernel that its source names."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from wastedcores.topology.describe import is_oracle, read_description
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS, preset
 
-#: kernel of presets and descriptions that name none: the paper's
+#: kernel of presets and of descriptions that name none: that of the paper
 DEFAULT_KERNEL = "v4.1"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A machine and what its source says of the kernel.
+    """A machine, and the kernel that its source names.
 
     Attributes
     ----------
     machine
         The machine as booted.
     kernel
-        Name that :meth:`wastedcores.kernels.KernelModel.named` takes.
+        A name for :meth:`wastedcores.kernels.KernelModel.named`.
     sched_debug
-        Booted with it, if the source says.
+        The source says that the kernel was booted with ``sched_debug``.
     """
 
     machine: Machine
@@ -35,7 +35,18 @@ class Source:
     sched_debug: bool = False
 
     def model(self, kernel: str | None = None, sched_debug: bool | None = None) -> KernelModel:
-        """Return the kernel model; what is given overrides what the source says."""
+        """Return the kernel model.
+
+        Parameters
+        ----------
+        kernel, sched_debug
+            Values that replace those of the source.
+
+        Returns
+        -------
+        KernelModel
+            The model.
+        """
         debug = self.sched_debug if sched_debug is None else sched_debug
         return KernelModel.named(kernel or self.kernel, sched_debug=debug)
 
@@ -46,13 +57,13 @@ def find_machine(name: str) -> Source:
     Parameters
     ----------
     name
-        A preset, ``live``, or a file: JSON or YAML description, an oracle case, a guest recording's ``meta.json``, or a
-        trace whose header has a machine.
+        A preset, ``live``, or a file: a JSON or YAML description, an oracle case, the ``meta.json`` of a guest recording or
+        its folder, or a trace whose header has a machine.
 
     Raises
     ------
     TopologyError
-        None of these, or a description of no possible machine.
+        The name is none of these, or the description is not that of a possible machine.
     """
     if name in PRESETS:
         return Source(preset(name))
@@ -93,7 +104,7 @@ def _from_trace(path: Path) -> Source:
     header = read_parquet(path).header
     if header.machine is None:
         raise TopologyError(
-            f"{path}: this trace does not say on which machine it was taken; name a preset or a description"
+            f"{path}: this trace does not say on which machine it was taken; name a preset or a description."
         )
     try:
         kernel = KernelModel.named(header.kernel_release or "").name

@@ -1,7 +1,7 @@
-"""The machine this runs on, from ``/sys``, and the domains its kernel admits to.
+"""The machine on which this runs, from ``/sys``, and the domains that its kernel shows.
 
-Works in containers (``/sys`` is the host's) and with offline CPUs: what the kernel hides about an offline CPU (its core
-and caches) is taken as the CPU's own.
+This works in containers, where ``/sys`` is that of the host, and with offline CPUs. The kernel hides the core and the
+caches of an offline CPU; each is taken as a core and a cache of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def _text(path: Path) -> str | None:
+    """Read a file, or return None if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -33,20 +34,25 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
     Parameters
     ----------
     root
-        Where ``sys`` lies (tests use a copy).
+        The folder that contains ``sys`` (tests use a copy).
     name
-        For headings; default the host name.
+        Name of the machine; default: the host name.
+
+    Returns
+    -------
+    Machine
+        The machine.
 
     Raises
     ------
     TopologyError
-        No ``/sys/devices/system/cpu`` (not Linux, or hidden), or contents that no machine has.
+        There is no ``/sys/devices/system/cpu`` (this is not Linux, or it is hidden), or it describes an impossible machine.
     """
     cpu_dir = Path(root) / "sys/devices/system/cpu"
     present = _text(cpu_dir / "present") or _text(cpu_dir / "online")
     if not present:
         raise TopologyError(
-            f"{cpu_dir}: no list of CPUs here; a live machine needs Linux with /sys mounted. Name a preset or a file"
+            f"{cpu_dir}: there is no list of CPUs; a live machine needs Linux with /sys mounted. Name a preset or a file."
         )
     everyone = parse_cpulist(present, f"{cpu_dir}/present")
     online = parse_cpulist(_text(cpu_dir / "online") or present, f"{cpu_dir}/online")
@@ -72,7 +78,7 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
         "core_of_cpu": _numbered(core),
         "l2_of_cpu": _numbered([b or a for a, b in zip(core, l2, strict=True)]),
         "online": online,
-        # the firmware's table, right or wrong: the kernel builds from it
+        # the kernel uses the firmware's table as it is, so an asymmetric one is not an error
         "asymmetric": True,
         "isolated": _text(cpu_dir / "isolated") or "",
     }
@@ -82,13 +88,13 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
 
 
 def _numbered(values: list[Any]) -> list[int]:
-    """Number equal values alike; None is always new."""
+    """Give equal values equal numbers; each None gets a number of its own."""
     seen: dict[Any, int] = {}
     return [seen.setdefault(("?", i) if v is None else v, len(seen)) for i, v in enumerate(values)]
 
 
 def _caches(folder: Path) -> tuple[str | None, str | None]:
-    """CPU lists that share the last-level and the L2 data cache."""
+    """Read the CPU lists that share the last-level cache and the L2 data cache."""
     by_level = {}
     for index in sorted(folder.glob("index[0-9]*")):
         level, shared = _text(index / "level"), _text(index / "shared_cpu_list")
@@ -98,7 +104,7 @@ def _caches(folder: Path) -> tuple[str | None, str | None]:
 
 
 def _nodes(folder: Path, cpu_dir: Path, cpus: int) -> tuple[list[int], list[int], list[list[int]]]:
-    """Node of each CPU, node numbers, distances between them."""
+    """Read the node of each CPU, the numbers of the nodes and the distances between them."""
     node = [0] * cpus
     listed = _text(folder / "online")
     if not listed:
@@ -112,11 +118,11 @@ def _nodes(folder: Path, cpu_dir: Path, cpus: int) -> tuple[list[int], list[int]
         if len(row) != len(ids):
             raise TopologyError(
                 f"{folder}/node{n}/distance: {len(row)} numbers for {len(ids)} nodes ({listed}); "
-                "describe the machine in a file instead"
+                "describe the machine in a file instead."
             )
         distance.append([int(d) for d in row])
     for cpu in range(cpus):
-        # an offline CPU is in no cpulist, but may keep its link
+        # an offline CPU is in no cpulist, but it may still have its link
         for link in (cpu_dir / f"cpu{cpu}").glob("node[0-9]*"):
             node[cpu] = int(link.name[4:])
     return node, ids, distance
@@ -128,14 +134,14 @@ def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str
     Parameters
     ----------
     root
-        Where ``proc`` and ``sys`` lie.
+        The folder that contains ``proc`` and ``sys``.
 
     Returns
     -------
     (str, dict) or None
-        Where they were found, and per CPU, innermost first, dictionaries with ``level`` (name) and/or ``span`` (list of
-        CPUs). None if the kernel shows nothing: ``/proc/schedstat`` needs CONFIG_SCHEDSTATS, the debugfs folder needs
-        root and ``sched_verbose``.
+        The files in which they were found, and for each CPU a list of dictionaries, innermost first, with the name of the
+        ``level``, the ``span`` (a list of CPUs) or both. None if the kernel shows nothing: ``/proc/schedstat`` needs
+        CONFIG_SCHEDSTATS, and the debugfs folder needs root and ``sched_verbose``.
     """
     found: dict[int, list[dict[str, Any]]] = {}
     sources = []
@@ -163,7 +169,7 @@ def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str
 
 
 def parse_schedstat(text: str) -> dict[int, list[dict[str, Any]]]:
-    """Domains of ``/proc/schedstat``: lines ``domain0 00000003 ...``, from version 17 ``domain0 MC 3 ...``."""
+    """Read the domains in ``/proc/schedstat``: lines ``domain0 00000003 ...``, or ``domain0 MC 3 ...`` from version 17."""
     out: dict[int, list[dict[str, Any]]] = {}
     cpu = -1
     for line in text.splitlines():
@@ -183,14 +189,19 @@ def parse_schedstat(text: str) -> dict[int, list[dict[str, Any]]]:
 
 
 def compare_live(domains: Domains, root: str | Path = "/") -> str:
-    """Say whether the running kernel shows the domains that were modelled.
+    """Compare the modelled domains with those that the running kernel shows.
 
     Parameters
     ----------
     domains
-        Of the live machine.
+        The modelled domains of the live machine.
     root
-        Where ``proc`` and ``sys`` lie.
+        The folder that contains ``proc`` and ``sys``.
+
+    Returns
+    -------
+    str
+        One sentence without a full stop: they agree, the first difference, or that the kernel does not show them.
     """
     shown = kernel_domains(root)
     if shown is None:

@@ -1,4 +1,4 @@
-"""Domains and lint results as text for people, under 80 columns."""
+"""Domains and lint results as text for people, in less than 80 columns."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.lint import LintResult, level_name
 
 WIDTH = 78
-#: more groups than this are cut in the text; --json has them all
+#: the text shows this many groups of a domain at most; --json has them all
 MOST_GROUPS = 32
 
 
 def describe_domains(domains: Domains, cpus: Sequence[int] | None = None) -> str:
-    """Show the domains of one CPU after the other; CPUs that see the same across caches are shown together.
+    """Describe the domains of each CPU. CPUs with the same domains outside their cache are described together.
 
     Parameters
     ----------
     domains
-        What to show.
+        The domains.
     cpus
-        Only these CPUs; default: one for each different view.
+        Only these CPUs; default: one CPU for each set of CPUs with the same domains.
+
+    Returns
+    -------
+    str
+        The text, of several lines.
     """
     blocks = [f"{domains.when}: {len(domains.cpus)} CPUs online"]
     for same in _views(domains, cpus):
@@ -38,6 +43,7 @@ def describe_domains(domains: Domains, cpus: Sequence[int] | None = None) -> str
 
 
 def _views(domains: Domains, cpus: Sequence[int] | None) -> list[list[int]]:
+    """Group CPUs by their domains outside the cache."""
     if cpus is not None:
         return [[c] for c in cpus]
     views: dict[str, list[int]] = {}
@@ -52,7 +58,7 @@ def _views(domains: Domains, cpus: Sequence[int] | None) -> list[list[int]]:
 
 
 def _ring_key(d: Domain) -> tuple[int, ...]:
-    """Rings without overlap are one, entered at another group by each CPU."""
+    """Return the part of a view that a ring adds: nothing without overlap, where all CPUs share one ring."""
     return tuple(g.span for g in d.groups) if d.flags & lv.SD_OVERLAP else ()
 
 
@@ -74,7 +80,7 @@ def _group(d: Domain, k: int) -> str:
 
 
 def _fill(text: str, indent: str) -> str:
-    """Wrap, also after the commas of a CPU list."""
+    """Wrap a line at spaces and after the commas of a CPU list."""
     cuttable = re.sub(r",(?=\d)", ",\x1f ", text)
     lines = textwrap.wrap(cuttable, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
     if len(text) <= WIDTH:
@@ -83,7 +89,7 @@ def _fill(text: str, indent: str) -> str:
 
 
 def describe_lint(result: LintResult) -> str:
-    """Show what the linter found."""
+    """Describe the findings of the linter."""
     lines = [f"{result.when}: tasks may run on {{{format_cpulist(result.pin)}}}"]
     if not result.blocked:
         lines.append("  load can get from every CPU to every other")
@@ -98,11 +104,11 @@ def describe_lint(result: LintResult) -> str:
 
 
 def _designated(result: LintResult) -> Iterable[str]:
-    """Only groups where somebody outside the pinned CPUs may be the one to act: elsewhere it says nothing."""
-    told = [d for d in result.designated if len(d.allowed) < len(d.mask)]
-    if told:
+    """Describe the designated CPUs of those groups in which a CPU outside the pinned ones may be the designated one."""
+    open_to_others = [d for d in result.designated if len(d.allowed) < len(d.mask)]
+    if open_to_others:
         yield "  designated CPUs (the first idle one of the mask balances periodically):"
-    for d in told:
+    for d in open_to_others:
         yield _fill(f"    {d.level} group {{{format_cpulist(d.group)}}}", " " * 9)
         who = f"{{{format_cpulist(d.allowed)}}}" if d.allowed else "none, newly idle CPUs only"
         yield _fill(f"      mask {{{format_cpulist(d.mask)}}}, may run the tasks: {who}", " " * 11)
