@@ -214,13 +214,14 @@ def sustained(folder: Path) -> list[dict]:
     busy = (r.cpu1 - r.cpu0) / lasted
     last = None
     written = 0
-    for block, payload in reader.Source(file).blocks():
-        if block["type"] == reader.COUNTERS_BLOCK:
-            last = np.frombuffer(payload, reader.COUNTERS)
-        elif block["type"] == reader.EVENTS_BLOCK:
-            kind = np.frombuffer(payload, reader.RECORD)["w0"] >> np.uint64(48) & np.uint64(31)
-            extra = (reader.KINDS["name"], reader.KINDS["mask"], reader.KINDS["lost"])
-            written += kind.size - int(np.isin(kind, extra).sum())
+    with reader.SchedTraceReading(file) as reading:
+        for block, payload in reading.blocks():
+            if block["type"] == reader.COUNTERS_BLOCK:
+                last = np.frombuffer(payload, reader.COUNTERS)
+            elif block["type"] == reader.EVENTS_BLOCK:
+                kind = np.frombuffer(payload, reader.RECORD)["w0"] >> np.uint64(48) & np.uint64(31)
+                extra = (reader.KINDS["name"], reader.KINDS["mask"], reader.KINDS["lost"])
+                written += kind.size - int(np.isin(kind, extra).sum())
     seen, lost = int(last["seen"].sum()), int(last["lost"].sum())
     file.unlink()
     return [

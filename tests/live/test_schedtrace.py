@@ -50,9 +50,10 @@ else:
 def counters(file: Path) -> np.ndarray:
     """Return the last counters of a capture, one row per CPU."""
     last = None
-    for block, payload in reader.Source(file).blocks():
-        if block["type"] == reader.COUNTERS_BLOCK:
-            last = np.frombuffer(payload, reader.COUNTERS)
+    with reader.SchedTraceReading(file) as reading:
+        for block, payload in reading.blocks():
+            if block["type"] == reader.COUNTERS_BLOCK:
+                last = np.frombuffer(payload, reader.COUNTERS)
     return last
 
 
@@ -226,12 +227,12 @@ def test_loss_is_counted_to_the_event(tracer):
 def event_records(file: Path) -> np.ndarray:
     """Count the records in the file by kind, without names, masks and reports of losses, which belong to other records."""
     count = np.zeros(32, np.int64)
-    for block, payload in reader.Source(file).blocks():
-        if block["type"] == reader.EVENTS_BLOCK:
-            w0 = np.frombuffer(payload, reader.RECORD)["w0"]
-            count += np.bincount(
-                (w0 >> np.uint64(48) & np.uint64(31)).astype(np.int64), minlength=32
-            )
+    with reader.SchedTraceReading(file) as reading:
+        for block, payload in reading.blocks():
+            if block["type"] == reader.EVENTS_BLOCK:
+                w0 = np.frombuffer(payload, reader.RECORD)["w0"]
+                kind = (w0 >> np.uint64(48) & np.uint64(31)).astype(np.int64)
+                count += np.bincount(kind, minlength=32)
     count[[reader.KINDS[k] for k in ("name", "mask", "lost")]] = 0
     return count
 
@@ -448,4 +449,3 @@ def test_collector_gives_up_its_privileges_and_opens_no_port(tracer):
     assert t.end() == 0
     assert (t.file.stat().st_uid, t.file.stat().st_gid) == (65534, 65534)
     assert wastedcores.open_trace(t.file).header.events
-    assert reader.Source(t.file)

@@ -1,4 +1,4 @@
-"""A small perf.data file, byte by byte, so that what is damaged in it is the same in every run.
+"""Builds a small perf.data file byte by byte, so that tests damage the same places of it in every run.
 
 Layout: tools/perf/Documentation/perf.data-file-format.txt; formats as of a 6.12 kernel.
 """
@@ -94,9 +94,9 @@ def _payload(name: str, *values: bytes | int) -> bytes:
     return fixed + strings
 
 
-def _record(kind: int, body: bytes) -> bytes:
+def _record(kind: int, body: bytes, misc: int = 0) -> bytes:
     body += bytes(-len(body) % 8)
-    return struct.pack("<IHH", kind, 0, len(body) + 8) + body
+    return struct.pack("<IHH", kind, misc, len(body) + 8) + body
 
 
 def _sample(ts: int, cpu: int, tid: int, raw: bytes) -> bytes:
@@ -108,8 +108,29 @@ def _trailer(ts: int, cpu: int, tid: int) -> bytes:
     return struct.pack("<IIQIIQ", tid, tid, ts, cpu, 0, 7)
 
 
-def build(rounds: int = 6, cpus: int = 3, seed: int = 1) -> bytes:
-    """A recording of ``rounds`` rounds of perf's buffers: every kind of event, losses, names that change."""
+def lost_samples(n: int, misc: int = 0) -> bytes:
+    """Return a PERF_RECORD_LOST_SAMPLES as perf record writes it at the end: its time and CPU are 0."""
+    return _record(13, struct.pack("<Q", n) + _trailer(0, 0, 0), misc)
+
+
+def build(
+    rounds: int = 6, cpus: int = 3, seed: int = 1, lost: int = 5, at_the_end: bytes = b""
+) -> bytes:
+    """Return a recording with every kind of event, losses, and names that change.
+
+    Parameters
+    ----------
+    rounds
+        Rounds of perf's buffers.
+    cpus
+        Number of CPUs.
+    seed
+        Of all random choices.
+    lost
+        Events that the PERF_RECORD_LOST of each round states; 0: there is no such record.
+    at_the_end
+        Records to append.
+    """
     rng = random.Random(seed)
     ts = 10**12
     data = b""
@@ -147,9 +168,11 @@ def build(rounds: int = 6, cpus: int = 3, seed: int = 1) -> bytes:
             data += _record(3, body + _trailer(ts + 1, cpu, pid))
             body = struct.pack("<IIIIQ", 300, pid, 300, pid, ts + 2)
             data += _record(7, body + _trailer(ts + 2, cpu, pid))
-        data += _record(2, struct.pack("<QQ", 7, 5) + _trailer(ts + 3, cpu, pid))
+        if lost:
+            data += _record(2, struct.pack("<QQ", 7, lost) + _trailer(ts + 3, cpu, pid))
         data += _record(68, b"")
         ts += 1000
+    data += at_the_end
     attribute = struct.pack("<IIQQQQQ", 2, 128, 101, 1, _SAMPLE_TYPE, 0, 1 << 18).ljust(128, b"\0")
     attributes_at = 104 + 8
     begin = attributes_at + len(attribute) + 16

@@ -27,7 +27,7 @@ from wastedcores.errors import (
 from wastedcores.trace import io, parquet
 from wastedcores.trace.header import Header
 from wastedcores.trace.io import import_trace, open_trace, sniff
-from wastedcores.trace.readers.support import blocks
+from wastedcores.trace.readers.support import text_reading
 from wastedcores.trace.schema import SCHEMA
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,6 +36,7 @@ SWITCH = (
     "  a-1  [{cpu:03d}] d... {sec}.{us:06d}: sched_switch: "
     "prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120\n"
 )
+PERF_LINE = "            bash  7190 [003]   980.240602: sched:sched_wakeup: comm=a pid=1 prio=120 target_cpu=001\n"
 
 
 def switches(n: int, step_us: int = 7, cpus: int = 4) -> str:
@@ -86,10 +87,26 @@ def test_only_events_of_no_use(tmp_path):
 
 
 def test_wrong_format_named(tmp_path):
-    refused(write(tmp_path, FTRACE), "perf-script", "ftrace", format="perf-script")
+    said = (
+        "It was read as perf-script, because that format was named; its content looks like ftrace."
+    )
+    refused(write(tmp_path, FTRACE), "line 1", said, format="perf-script")
     refused(GOLDEN / "perf_script.txt", "ftrace", "perf-script", format="ftrace")
+    refused(GOLDEN / "perf_script.txt", "begins with b'PERFILE2'", format="perf.data")
+    refused(GOLDEN / "perf_script.txt", "begins with b'PAR1'", format="parquet")
+    refused(GOLDEN / "perf_script.txt", "not a trace of systing", format="systing")
+    refused(tmp_path, "is a folder", format="ftrace")
     with pytest.raises(UsageError, match="sched_profiler"):
         open_trace(GOLDEN / "perf_script.txt", format="pref-script")
+
+
+def test_a_named_format_overrides_what_the_content_looks_like(tmp_path):
+    notes = "".join(f"{i} what perf script never prints: 1\n" for i in range(5))
+    path = write(tmp_path, "# tracer: nop\n" * 300 + PERF_LINE)
+    assert sniff(path) == "ftrace"
+    assert open_trace(path, format="perf-script").header.source_format == "perf-script"
+    refused(path, "not a line of ftrace output")
+    refused(write(tmp_path, notes), "not a trace that this package reads")
 
 
 def test_line_in_the_middle_that_is_none(tmp_path):
@@ -138,7 +155,7 @@ def test_time_back_by_microseconds_is_put_in_order(tmp_path):
 
 def test_equal_stamps_keep_the_order_of_the_file(tmp_path, monkeypatch):
     text = switches(4000, step_us=0, cpus=1000)
-    monkeypatch.setattr(blocks.TextSource.blocks, "__defaults__", (10_000,))
+    monkeypatch.setattr(text_reading, "BLOCK_BYTES", 10_000)
     got = open_trace(write(tmp_path, text)).events.collect()
     assert got["cpu"].to_list() == [i % 1000 for i in range(4000)]
 

@@ -1,4 +1,4 @@
-"""Open any trace this package knows, chosen by content; import it into our Parquet."""
+"""Opens any trace that this package knows, and imports it into Parquet."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,70 +23,49 @@ from wastedcores.trace.parquet import MAGIC, read_parquet, stream_parquet, write
 from wastedcores.trace.readers import kutrace, sched_profiler, schedlog, systing
 from wastedcores.trace.readers.perf_data import reader as perf_data
 from wastedcores.trace.readers.schedtrace import reader as schedtrace
-from wastedcores.trace.readers.support.blocks import TextSource, head
-from wastedcores.trace.readers.support.facts import Facts
-from wastedcores.trace.readers.support.held import Held
-from wastedcores.trace.readers.support.order import in_order
+from wastedcores.trace.readers.support.reading import Facts, Reading
+from wastedcores.trace.readers.support.text_reading import head
+from wastedcores.trace.readers.support.time_order import in_order
 from wastedcores.trace.readers.text import ftrace, perf_script, trace_dat
-from wastedcores.trace.readers.text.lines import complete as lines_complete
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 
 
-class TextFormat(NamedTuple):
-    """A text format: does a line look like it, is a last line without newline whole, and its reader."""
+class Format(NamedTuple):
+    """A foreign format: its reader, and one way to recognise it (``line``, ``magic`` or ``path``)."""
 
-    looks_like: Callable[[str], bool]
-    complete: Callable[[str], bool]
-    read: Callable[[TextSource, Facts], Generator[pl.DataFrame, None, None]]
-
-
-class BinaryFormat(NamedTuple):
-    """A binary format: how it begins, the open file (sha256, lines, cut_line as a TextSource has), its reader."""
-
-    magic: bytes
-    source: Callable[[Path], Any]
-    read: Callable[[Any, Facts], Generator[pl.DataFrame, None, None]]
+    #: takes the path and ``hashed``, whether the file's SHA-256 is wanted
+    open: Callable[..., Reading]
+    #: says whether a line of text looks like it
+    line: Callable[[str], bool] | None = None
+    #: the first bytes of a file
+    magic: bytes | None = None
+    #: says whether this is such a folder, or a file of it
+    path: Callable[[Path], bool] | None = None
 
 
-class FolderFormat(NamedTuple):
-    """A format of several files in a folder: is this the folder, or a file of it; their source and reader."""
-
-    looks_like: Callable[[Path], bool]
-    source: Callable[[Path], Any]
-    read: Callable[[Any, Facts], Generator[pl.DataFrame, None, None]]
-
-
-#: format -> how to read its text
-READERS = {
-    "sched_profiler": TextFormat(
-        sched_profiler.looks_like, sched_profiler.complete, sched_profiler.read
-    ),
-    "ftrace": TextFormat(ftrace.looks_like, lines_complete, ftrace.read),
-    "perf-script": TextFormat(perf_script.looks_like, lines_complete, perf_script.read),
-    "kutrace": TextFormat(kutrace.looks_like, kutrace.complete, kutrace.read),
+#: Foreign formats by name.
+FOREIGN: dict[str, Format] = {
+    "sched_profiler": Format(sched_profiler.SchedProfilerReading, line=sched_profiler.looks_like),
+    "ftrace": Format(ftrace.FtraceReading, line=ftrace.looks_like),
+    "perf-script": Format(perf_script.PerfScriptReading, line=perf_script.looks_like),
+    "kutrace": Format(kutrace.KUtraceReading, line=kutrace.looks_like),
+    "perf.data": Format(perf_data.PerfDataReading, magic=perf_data.MAGIC),
+    "trace.dat": Format(trace_dat.TraceDatReading, magic=trace_dat.MAGIC),
+    "schedtrace": Format(schedtrace.SchedTraceReading, magic=schedtrace.MAGIC),
+    "systing": Format(systing.SystingReading, path=systing.looks_like),
+    "schedlog": Format(schedlog.SchedLogReading, path=schedlog.looks_like),
 }
-#: format -> how to read its bytes: what it begins with, its source, its reader
-BINARY: dict[str, BinaryFormat] = {
-    "perf.data": BinaryFormat(perf_data.MAGIC, perf_data.Source, perf_data.read),
-    "trace.dat": BinaryFormat(trace_dat.MAGIC, trace_dat.Source, trace_dat.read),
-    "schedtrace": BinaryFormat(schedtrace.MAGIC, schedtrace.Source, schedtrace.read),
-}
-#: format -> how to read its files
-FOLDERS: dict[str, FolderFormat] = {
-    "systing": FolderFormat(systing.looks_like, systing.Source, systing.read),
-    "schedlog": FolderFormat(schedlog.looks_like, schedlog.Source, schedlog.read),
-}
-FORMATS = ("parquet", *READERS, *BINARY, *FOLDERS)
+FORMATS = ("parquet", *FOREIGN)
 #: Lines at the beginning of a file that have a vote on its format.
 SNIFF_LINES = 200
 
-#: Events that ``open_trace`` keeps in memory; a text file with more goes through a temporary Parquet file.
+#: Events that ``open_trace`` keeps in memory; a trace with more goes through a temporary Parquet file.
 MEMORY_EVENTS = 4_000_000
 
 
 def sniff(path: Path) -> str:
-    """Name the format of a file by what is in it.
+    """Detect the format of a file from its content.
 
     Returns
     -------
@@ -96,7 +75,7 @@ def sniff(path: Path) -> str:
     Raises
     ------
     TraceFormatError
-        Empty, or nothing this package reads; a folder without files of one of :data:`FOLDERS`.
+        The file is empty, or it is not a trace that this package reads.
     WastedCoresError
         The file is absent, or may not be read.
     """
@@ -110,12 +89,12 @@ def sniff(path: Path) -> str:
         )
     if start.startswith(MAGIC):
         return "systing" if systing.looks_like(path) else "parquet"
-    for name, binary in BINARY.items():
-        if start.startswith(binary.magic):
+    for name, format in FOREIGN.items():
+        if format.magic and start.startswith(format.magic):
             return name
     lines = start.decode("utf-8", "replace").splitlines()[:SNIFF_LINES]
     votes = Counter(
-        name for line in lines for name, text in READERS.items() if text.looks_like(line)
+        name for line in lines for name, f in FOREIGN.items() if f.line and f.line(line)
     )
     if votes:
         return votes.most_common(1)[0][0]
@@ -123,52 +102,60 @@ def sniff(path: Path) -> str:
         return "schedlog"
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
-        f"{path}: not a trace this package reads; it begins with {shown!r}. Expected perf.data, trace.dat, a "
-        "capture of ours, Parquet of ours or systing's, rings of SchedLog, or text: ftrace's, trace-cmd report's, perf "
-        "script's, sched_profiler's, KUtrace's JSON (plain or .gz, .xz, .zst)."
+        f"{path}: not a trace that this package reads; it begins with {shown!r}. Expected perf.data, trace.dat, a "
+        "capture or Parquet file of wastedcores, a Parquet table of systing, a ring of SchedLog, or the text of ftrace, "
+        "trace-cmd report, perf script, sched_profiler or KUtrace (plain, .gz, .xz or .zst)."
     )
 
 
 def _sniff_folder(path: Path) -> str:
-    for name, folder in FOLDERS.items():
-        if folder.looks_like(path):
+    for name, format in FOREIGN.items():
+        if format.path and format.path(path):
             return name
     raise TraceFormatError(
-        f"{path}: is a folder, and holds neither rings of SchedLog (files 0, 1, 2, ...) nor Parquet tables of systing "
-        "(sched_slice.parquet). Name a trace file."
+        f"{path}: this is a folder, and it has neither rings of SchedLog (files 0, 1, 2, ...) nor Parquet tables of "
+        "systing (sched_slice.parquet). Name a trace file."
     )
 
 
 def open_trace(path: str | Path, format: str | None = None) -> Trace:
     """Open a trace file of any known format.
 
+    A Parquet file of wastedcores is opened lazily. Any other trace is read to the end; one of more than
+    :data:`MEMORY_EVENTS` events goes through a temporary Parquet file, and a message on stderr says so.
+
     Parameters
     ----------
     path
-        Our Parquet (opened lazily), or any trace this package knows. Others than ours are read to the end; one of more
-        than :data:`MEMORY_EVENTS` events goes through a temporary Parquet file, which is said on stderr.
+        The file, or the folder of a trace that has several files.
     format
-        One of :data:`FORMATS`; default: found out from the content.
+        One of :data:`FORMATS`; read the file as that. Default: detected from the content.
+
+    Returns
+    -------
+    Trace
+        The events and the header.
 
     Raises
     ------
     WastedCoresError
-        One of its classes, with file, line, and what to do.
+        One of its classes. The message names the file and the line, and says what to do.
     """
     path = Path(path)
-    kind = _format(path, format)
-    if kind == "parquet":
-        return read_parquet(path)
-    run = _Import(path, kind, None, hashed=False)
-    kept: list[pl.DataFrame] = []
-    rows = 0
-    with closing(run.frames()) as frames:
-        for frame in frames:
-            kept.append(frame)
-            rows += frame.height
-            if rows > MEMORY_EVENTS:
-                return _spill(run, chain(kept, frames))
-    return Trace(pl.concat(kept).lazy(), run.header(), path)
+    with _reading_as(path, format) as kind:
+        if kind == "parquet":
+            return read_parquet(path)
+        with FOREIGN[kind].open(path, hashed=False) as reading:
+            run = _Import(reading, kind, None)
+            frames = run.frames()
+            kept: list[pl.DataFrame] = []
+            rows = 0
+            for frame in frames:
+                kept.append(frame)
+                rows += frame.height
+                if rows > MEMORY_EVENTS:
+                    return _spill(run, chain(kept, frames))
+            return Trace(pl.concat(kept).lazy(), run.header(), path)
 
 
 def import_trace(
@@ -179,18 +166,18 @@ def import_trace(
     cpus: Collection[int] | None = None,
     source: str | None = None,
 ) -> Trace:
-    """Read a trace of any known format and write it as our Parquet, in one pass and bounded memory.
+    """Read a trace of any known format and write it as Parquet, in one pass and bounded memory.
 
     Parameters
     ----------
     src, dst
-        Any trace; the Parquet file to write, which appears only when it is complete.
+        Any trace, and the Parquet file to write, which appears only when it is complete.
     format
-        One of :data:`FORMATS`; default: found out from the content.
+        One of :data:`FORMATS`; read the trace as that. Default: detected from the content.
     machine
         Topology to store in the header (``Machine.to_dict()``).
     cpus
-        CPU numbers of that machine; an event on any other is an error.
+        CPU numbers of that machine; an event on any other CPU is an error.
     source
         Where the events came from, for the header; default: name and hash of ``src``.
 
@@ -198,84 +185,68 @@ def import_trace(
     -------
     Trace
         The written file, opened.
+
+    Raises
+    ------
+    WastedCoresError
+        One of its classes, as for :func:`open_trace`; or ``dst`` cannot be written.
     """
     src, dst = Path(src), Path(dst)
     if dst.exists() and src.exists() and dst.samefile(src):
-        raise UsageError(f"{dst}: is the trace to read itself. Choose another name with -o.")
-    kind = _format(src, format)
-    if kind == "parquet":
-        trace = read_parquet(src)
-        if machine is not None:
-            trace = trace.with_header(machine=machine)
-        write_parquet(trace, dst)
-    else:
-        run = _Import(src, kind, cpus, machine, hashed=source is None, origin=source)
-        with closing(run.frames()) as frames:
-            stream_parquet(frames, run.header, dst)
+        raise UsageError(f"{dst}: this is the trace to read itself. Choose another name with -o.")
+    with _reading_as(src, format) as kind:
+        if kind == "parquet":
+            trace = read_parquet(src)
+            if machine is not None:
+                trace = trace.with_header(machine=machine)
+            write_parquet(trace, dst)
+        else:
+            with FOREIGN[kind].open(src, hashed=source is None) as reading:
+                run = _Import(reading, kind, cpus, machine, source)
+                stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
 
 
 class _Import:
-    """One pass over one trace of another format."""
+    """One pass over one foreign trace: its events in order of time, then its header."""
 
     def __init__(
         self,
-        path: Path,
+        reading: Reading,
         kind: str,
         cpus: Collection[int] | None,
         machine: dict[str, Any] | None = None,
-        *,
-        hashed: bool = True,
         origin: str | None = None,
     ) -> None:
-        self.path, self.kind, self.machine = path, kind, machine
-        self.origin = origin
-        files = BINARY.get(kind) or FOLDERS.get(kind)
-        self.source = files.source(path) if files else TextSource(path, READERS[kind].complete)
-        self.read = files.read if files else READERS[kind].read
-        self.source.hashed = hashed
-        self.facts = Facts(kind)
-        self.seen = Inspector(str(path), cpus)
+        self.reading, self.kind, self.path = reading, kind, reading.path
+        self.machine, self.origin = machine, origin
+        self.seen = Inspector(str(reading.path), cpus)
 
-    def frames(self) -> Generator[pl.DataFrame, None, None]:
-        """Event tables of the full schema, in order of time."""
-        reading = self.read(self.source, self.facts)
-        ordered = in_order(self.seen.ranges(reading), self.path)
-        try:
-            for frame in self.seen.order(ordered):
-                yield conform(frame.drop("line", strict=False), str(self.path))
-        finally:  # an error that is still held would keep it open (_held.py)
-            reading.close()
-            if isinstance(self.source, Held):
-                self.source.close()
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables of the full schema, in order of time."""
+        ordered = in_order(self.seen.ranges(self.reading.frames()), self.path)
+        for frame in self.seen.order(ordered):
+            yield conform(frame.drop("line", strict=False), str(self.path))
         if not self.seen.events:
-            raise self._nothing()
+            raise self._nothing(self.reading.facts)
 
     def header(self) -> Header:
-        """What the file turned out to be; complete once :meth:`frames` is exhausted."""
-        facts, seen = self.facts, self.seen
-        notes = {
-            "source": self.origin or self.path.name,
-            **(
-                {"source_sha256": self.source.sha256}
-                if self.source.sha256 and not self.origin
-                else {}
-            ),
-            "imported_by": f"wastedcores {__version__}",
-            **facts.notes,
-            **seen.notes,
-        }
+        """Return what the file turned out to be; complete once :meth:`frames` is exhausted."""
+        facts, seen = self.reading.facts, self.seen
+        notes = {"source": self.origin or self.path.name}
+        if facts.sha256 and not self.origin:
+            notes["source_sha256"] = facts.sha256
+        notes |= {"imported_by": f"wastedcores {__version__}", **facts.notes, **seen.notes}
         if facts.skipped:
-            notes["skipped"] = ", ".join(f"{n} {k}" for k, n in facts.skipped.most_common())
-        if self.source.cut_line:
-            number, text = self.source.cut_line
-            notes["truncated_last_line"] = f"line {number} has no end and was left out: {text!r}"
+            notes["skipped"] = _counted(facts, None)
+        if facts.truncated:
+            notes["truncated_last_line"] = facts.truncated
         return Header(
             source_format=facts.source_format,
             kernel_release=facts.kernel_release,
             clock=facts.clock,
             cpus=max(facts.cpus or 0, seen.highest_cpu + 1) or None,
-            cpus_online=self._online(),
+            cpus_online=self._online(facts.cpus),
             machine=self.machine,
             start_ns=seen.start_ns,
             end_ns=seen.end_ns,
@@ -287,28 +258,33 @@ class _Import:
             provenance=notes,
         )
 
-    def _online(self) -> list[int] | None:
-        """The online CPUs where that is certain: from the topology, or N stated and all seen below N."""
+    def _online(self, stated: int | None) -> list[int] | None:
+        """Return the online CPUs if they are certain: from the topology, or N CPUs are stated and all seen are below N."""
         if self.machine and self.machine.get("online") is not None:
             return [int(c) for c in self.machine["online"]]
-        stated = self.facts.cpus
         return list(range(stated)) if stated and self.seen.highest_cpu < stated else None
 
-    def _nothing(self) -> TraceFormatError:
-        found = ", ".join(f"{n} {k}" for k, n in self.facts.skipped.most_common(5))
+    def _nothing(self, facts: Facts) -> TraceFormatError:
+        lines = f" ({facts.lines} lines)" if facts.lines else ""
+        found = f" (found: {_counted(facts, 5)})" if facts.skipped else ""
         return TraceFormatError(
-            f"{self.path}: read to the end as {self.kind} ({self.source.lines} lines), but there is no event in it "
-            f"that tells who ran or waited where{f' (found: {found})' if found else ''}. Expected sched_switch and "
-            "sched_wakeup, or runqueue sizes: record with `perf sched record` or `trace-cmd record -e sched`."
+            f"{self.path}: read to the end as {self.kind}{lines}, but it has no event that states who ran or waited "
+            f"where{found}. Expected sched_switch and sched_wakeup, or runqueue sizes: record with `perf sched record` or "
+            "`trace-cmd record -e sched`."
         )
+
+
+def _counted(facts: Facts, most: int | None) -> str:
+    """Return the skipped events, the most frequent ones first."""
+    return ", ".join(f"{n} {k}" for k, n in Counter(facts.skipped).most_common(most))
 
 
 def _spill(run: _Import, frames: Iterator[pl.DataFrame]) -> Trace:
     folder = Path(tempfile.mkdtemp(prefix="wastedcores-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     print(
-        f"{run.path.name}: more than {MEMORY_EVENTS} events, going through a temporary file in {folder}; "
-        "`wastedcores import` once saves this next time",
+        f"{run.path.name}: it has more than {MEMORY_EVENTS} events, so it goes through a temporary file in {folder}; "
+        "`wastedcores import` saves this the next time.",
         file=sys.stderr,
     )
     file = folder / f"{run.path.stem}.parquet"
@@ -316,17 +292,46 @@ def _spill(run: _Import, frames: Iterator[pl.DataFrame]) -> Trace:
     return read_parquet(file)
 
 
-def _format(path: Path, format: str | None) -> str:
+@contextmanager
+def _reading_as(path: Path, format: str | None) -> Iterator[str]:
+    """Provide the format of a file; an error in a file whose format was named says what the content looks like."""
     if format is None:
-        return sniff(path)
+        yield sniff(path)
+        return
     if format not in FORMATS:
-        raise UsageError(f"format {format!r} is not one of {', '.join(FORMATS)}.")
-    found = sniff(path)
-    if found != format:
+        raise UsageError(f"Format {format!r} is not one of {', '.join(FORMATS)}.")
+    _check_readable(path)
+    try:
+        _check_possible(path, format)
+        yield format
+    except TraceFormatError as e:
+        try:
+            found = sniff(path)
+        except WastedCoresError:
+            raise e from None
+        if found == format:
+            raise
         raise TraceFormatError(
-            f"{path}: named as {format}, but its content is {found}. Leave --format out, or name {found}."
-        )
-    return format
+            f"{e} It was read as {format}, because that format was named; its content looks like {found}."
+        ) from e
+
+
+def _check_possible(path: Path, format: str) -> None:
+    """Refuse a file that cannot be of a format: its first bytes are others, or it should be a folder or a file."""
+    foreign = FOREIGN.get(format)
+    magic = foreign.magic if foreign else MAGIC
+    if foreign and foreign.path:
+        if not foreign.path(path):
+            raise TraceFormatError(f"{path}: this is not a trace of {format}.")
+    elif path.is_dir():
+        raise TraceFormatError(f"{path}: this is a folder, and a trace of {format} is a file.")
+    elif magic:
+        with path.open("rb") as file:
+            start = file.read(len(magic))
+        if start != magic:
+            raise TraceFormatError(
+                f"{path}: a file of {format} begins with {magic!r}; this one begins with {start!r}."
+            )
 
 
 def _check_readable(path: Path) -> None:

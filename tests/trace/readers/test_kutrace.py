@@ -6,13 +6,13 @@ import gzip
 from pathlib import Path
 
 import pytest
-from support.told_ways import kutrace_json, span
+from support.recorders import kutrace_json, span
 
 from wastedcores.analysis.examined import examine
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.trace.io import open_trace, sniff
-from wastedcores.trace.readers.support import blocks
+from wastedcores.trace.readers.support import text_reading
 
 US = 1000
 T0 = 49_418_307_340
@@ -188,7 +188,7 @@ def test_blocks_and_compression(tmp_path, monkeypatch):
     )
     packed.write_bytes(gzip.compress((head + first + tail).encode()))
     assert open_trace(packed).events.collect().equals(whole)
-    monkeypatch.setattr(blocks.TextSource.blocks, "__defaults__", (200,))
+    monkeypatch.setattr(text_reading, "BLOCK_BYTES", 200)
     assert open_trace(file).events.collect().equals(whole)
 
 

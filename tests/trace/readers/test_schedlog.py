@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from support import told_ways
+from support import recorders
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.invariant import check
@@ -20,7 +20,7 @@ FIRST = (
 )  # fmt: skip
 
 
-def ring(*records: tuple, names: tuple[str, ...] = told_ways.SCHEDLOG) -> bytes:
+def ring(*records: tuple, names: tuple[str, ...] = recorders.SCHEDLOG) -> bytes:
     """(ts, pid, event, arg0, arg1), the last two optional."""
     whole = [(*r, *(0,) * (5 - len(r))) for r in records]
     return b"".join(struct.pack("<Qiiii", t, p, names.index(e), a, b) for t, p, e, a, b in whole)
@@ -104,21 +104,21 @@ def test_every_event(tmp_path):
     "names", [FIRST, *schedlog.NUMBERINGS.values()], ids=["first", "a", "b", "c"]
 )
 def test_numberings_are_told_apart(tmp_path, names):
-    run = told_ways.random_run(1)
-    right = open_trace(told_ways.as_schedlog(run, tmp_path / "right"))
-    other = open_trace(told_ways.as_schedlog(run, tmp_path / "other", names))
+    run = recorders.random_run(1)
+    right = open_trace(recorders.as_schedlog(run, tmp_path / "right"))
+    other = open_trace(recorders.as_schedlog(run, tmp_path / "other", names))
     assert other.events.collect().equals(right.events.collect())
 
 
 def test_numbers_from_the_kernels_table(tmp_path):
     names = (*FIRST[::-1], "NEW_EVENT")
-    run = told_ways.random_run(1)
-    place = told_ways.as_schedlog(run, tmp_path / "OUT" / "sched_log" / "tracer", names)
+    run = recorders.random_run(1)
+    place = recorders.as_schedlog(run, tmp_path / "OUT" / "sched_log" / "tracer", names)
     with pytest.raises(TraceFormatError, match="fit none that is known"):
         open_trace(place)
     table = "".join(f"{i} {n}\n" for i, n in enumerate(names))
     (tmp_path / "OUT" / "sched_log_traced_events.start").write_text(table)
-    right = open_trace(told_ways.as_schedlog(run, tmp_path / "right"))
+    right = open_trace(recorders.as_schedlog(run, tmp_path / "right"))
     for name in (place, place / "1", tmp_path / "OUT"):
         found = open_trace(name)
         assert found.events.collect().equals(right.events.collect())
@@ -132,7 +132,7 @@ def test_a_full_ring_has_lost_events(tmp_path):
     # log.c: sched_log_tracer_init takes whole MiB; log.h leaves one record of them free
     records = (1 << 20) // 24 - 1
     data = ring((500, 7, "RQ_SIZE", 2, 1), (600, 7, "RQ_SIZE", 1, -1))
-    size = told_ways.SCHEDLOG.index("RQ_SIZE")
+    size = recorders.SCHEDLOG.index("RQ_SIZE")
     ups_and_downs = ((1, -1), (2, 1))
     many = b"".join(
         struct.pack("<Qiiii", 2000 + i, 7, size, *ups_and_downs[i % 2]) for i in range(records)
@@ -194,9 +194,9 @@ def test_bad_input(tmp_path):
     (folder / "note.txt").write_text("not a ring")
     refused(folder, "1: not a ring of SchedLog", "text")
     refused(folder / "1", "not a trace")
-    refused(folder_of(tmp_path / "only", text), "holds neither rings")
+    refused(folder_of(tmp_path / "only", text), "neither rings")
     (tmp_path / "ring").write_bytes(OVERLOADED)
-    refused(tmp_path / "ring", "called by the number")
+    refused(tmp_path / "ring", "not the number of its CPU")
     refused(folder_of(tmp_path / "none"), "is a folder")
     refused(folder_of(tmp_path / "empty", b"", b""), "is a folder")
     only_ticks = ring(*((t, 7, "TICK") for t in range(1, 9)))

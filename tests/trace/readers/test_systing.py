@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from support import told_ways
+from support import recorders
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.invariant import check
@@ -111,7 +111,7 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_violation_is_systings(tmp_path, name):
     slices, woken, moved, expected = RUNS[name]
-    folder = told_ways.write_systing(tmp_path / "trace", tables(slices, woken, moved))
+    folder = recorders.write_systing(tmp_path / "trace", tables(slices, woken, moved))
     result = check(open_trace(folder))
     assert result.wall_ns == expected
     assert (result.start_ns, result.end_ns) == (0, max(s[0] + s[1] for s in slices))
@@ -124,7 +124,7 @@ def test_new_task_waits_where_it_was_put(tmp_path):
         (2500, 500, 0, IDLE, PREEMPTED),
         ALONE_ON_1,
     ]
-    folder = told_ways.write_systing(
+    folder = recorders.write_systing(
         tmp_path / "t", tables(slices, [], [(1500, A, 1, 0)], [(1000, 0, A, 1)])
     )
     trace = open_trace(folder)
@@ -134,7 +134,7 @@ def test_new_task_waits_where_it_was_put(tmp_path):
 
 def test_without_migrations_it_waits_where_it_ran_next(tmp_path):
     slices, woken, _, _ = RUNS["placed at wakeup"]
-    trace = open_trace(told_ways.write_systing(tmp_path / "t", tables(slices, woken)))
+    trace = open_trace(recorders.write_systing(tmp_path / "t", tables(slices, woken)))
     assert (
         check(trace).wall_ns == 500
     )  # on CPU 0 from the wakeup on; systing itself leaves it out until it runs
@@ -147,7 +147,7 @@ def test_a_cpu_is_unknown_before_its_first_slice(tmp_path):
         (1000, 4000, 0, B, PREEMPTED),
         (3000, 2000, 1, IDLE, PREEMPTED),
     ]
-    result = check(open_trace(told_ways.write_systing(tmp_path / "t", tables(slices, [], []))))
+    result = check(open_trace(recorders.write_systing(tmp_path / "t", tables(slices, [], []))))
     assert result.wall_ns == 2000
     assert result.episodes.select("start_ns", "end_ns").rows() == [(3000, 5000)]
 
@@ -155,7 +155,7 @@ def test_a_cpu_is_unknown_before_its_first_slice(tmp_path):
 def test_events_and_header(tmp_path):
     slices, woken, moved, _ = RUNS["moved while it waits"]
     parts = tables(slices, woken, moved) | {"process_exit": [(2700, 1, A)]}
-    folder = told_ways.write_systing(tmp_path / "t", parts)
+    folder = recorders.write_systing(tmp_path / "t", parts)
     pl.DataFrame({"release": ["6.18.2"], "machine": ["x86_64"]}).write_parquet(
         folder / "sysinfo.parquet"
     )
@@ -184,7 +184,7 @@ def test_events_and_header(tmp_path):
 
 def test_prefixed_files_and_old_types(tmp_path):
     slices, woken, moved, expected = RUNS["placed at wakeup"]
-    folder = told_ways.write_systing(tmp_path / "t", tables(slices, woken, moved), prefix="abc_")
+    folder = recorders.write_systing(tmp_path / "t", tables(slices, woken, moved), prefix="abc_")
     letters = pl.col("end_state").cast(pl.String).replace({"1": "S"})
     pl.read_parquet(folder / "abc_sched_slice.parquet").with_columns(letters).write_parquet(
         folder / "abc_sched_slice.parquet"
@@ -194,9 +194,9 @@ def test_prefixed_files_and_old_types(tmp_path):
         folder / "abc_thread_state.parquet"
     )
     assert check(open_trace(folder)).wall_ns == expected
-    told_ways.write_systing(folder, tables(slices, woken, moved), prefix="def_")
+    recorders.write_systing(folder, tables(slices, woken, moved), prefix="def_")
     assert check(open_trace(folder / "abc_sched_slice.parquet")).wall_ns == expected
-    with pytest.raises(TraceFormatError, match="holds 2 recordings"):
+    with pytest.raises(TraceFormatError, match="has 2 recordings"):
         open_trace(folder)
 
 
@@ -206,7 +206,7 @@ def test_drops_are_losses(tmp_path):
         "counter_track": [(3, "Missed sched/IRQ events", "count"), (4, "other", None)],
         "counter": [(0, 3, 0.0), (1200, 3, 5.0), (1300, 4, 9.0), (1400, 3, 7.0), (1500, 3, 7.0)],
     }
-    trace = open_trace(told_ways.write_systing(tmp_path / "t", parts))
+    trace = open_trace(recorders.write_systing(tmp_path / "t", parts))
     assert trace.header.lost == {-1: 7}
     assert trace.only("lost").select("ts_ns", "value").collect().rows() == [(1200, 5), (1400, 2)]
     assert check(trace).verdict == "unknown"
@@ -214,7 +214,7 @@ def test_drops_are_losses(tmp_path):
 
 def test_gaps_between_slices_are_told(tmp_path):
     slices = [(0, 1000, 0, A, SLEEPS), (1500, 500, 0, B, SLEEPS), (2000, 10, 0, IDLE, PREEMPTED)]
-    trace = open_trace(told_ways.write_systing(tmp_path / "t", tables(slices, [], [])))
+    trace = open_trace(recorders.write_systing(tmp_path / "t", tables(slices, [], [])))
     assert trace.header.provenance["gaps"].startswith("1 slices")
 
 
@@ -229,19 +229,19 @@ def test_bad_input(tmp_path):
     slices, woken, moved, _ = RUNS["preempted"]
     good = tables(slices, woken, moved)
 
-    folder = told_ways.write_systing(
+    folder = recorders.write_systing(
         tmp_path / "no_threads", {k: v for k, v in good.items() if k != "thread"}
     )
-    refused(folder, "thread.parquet: is not there", error=TraceFormatError)
-    folder = told_ways.write_systing(tmp_path / "strange", good | {"thread": THREADS[:2]})
+    refused(folder, "thread.parquet: the file is absent", error=TraceFormatError)
+    folder = recorders.write_systing(tmp_path / "strange", good | {"thread": THREADS[:2]})
     refused(folder, "thread 2 of sched_slice.parquet has no row", error=TraceContentError)
-    folder = told_ways.write_systing(tmp_path / "column", good)
+    folder = recorders.write_systing(tmp_path / "column", good)
     pl.DataFrame({"ts": [1]}).write_parquet(folder / "sched_migrate.parquet")
     refused(folder, "sched_migrate.parquet", "no column 'utid'", error=TraceFormatError)
-    folder = told_ways.write_systing(tmp_path / "cut", good)
+    folder = recorders.write_systing(tmp_path / "cut", good)
     file = folder / "sched_slice.parquet"
     file.write_bytes(file.read_bytes()[:-30])
     refused(folder, "sched_slice.parquet", "cut short", error=TraceFormatError)
-    folder = told_ways.write_systing(tmp_path / "nothing", good | {"sched_slice": []})
+    folder = recorders.write_systing(tmp_path / "nothing", good | {"sched_slice": []})
     refused(folder, "no event")
     refused(folder / "thread.parquet", "not one of ours")

@@ -1,18 +1,20 @@
-"""KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws.
+"""Reads KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws.
+
+No real recording was ever read. The tests make files from the source of ``eventtospan3``.
 
 Format: dicksites/KUtrace, postproc/eventtospan3.cc @01e5bd54 (InitialJson, WriteSpanJson2, FinalJson); numbers of events:
 postproc/kutrace_lib.h @16e9e0bc. A span is one line,
 
     [ ts, duration, cpu, pid, rpcid, event, arg, retval, ipc, "name"],
 
-in seconds of a minute, to 10 ns. Spans of executing code cover all time of every CPU; what is between two of them of
-different threads is a context switch. KUtrace knows no runqueues. It has a thread wait for a CPU (``wait_cpu``) from
-its wakeup, or from where it was preempted, until it runs; on which runqueue it cannot say:
+in seconds of a minute, to 10 ns. Spans of executing code cover all time of every CPU. Between two spans of different
+threads is a context switch. KUtrace knows no runqueues. It states that a thread waits for a CPU (``wait_cpu``) from its
+wakeup, or from its preemption, until it runs. It does not state on which runqueue:
 
-* a preempted thread waits where it was stopped;
-* a woken one on the CPU it runs on next, except where that CPU had been idle for more than :data:`IDLE_NS` of the wait.
-  An idle CPU starts what is on its runqueue sooner, so the thread must have been taken from elsewhere: from the CPU it
-  ran on last.
+* A preempted thread waits on the CPU on which it was stopped.
+* A woken thread waits on the CPU on which it runs next, unless that CPU had been idle for more than :data:`IDLE_NS` of
+  the wait. An idle CPU starts what is on its runqueue sooner, so the thread must have been taken from elsewhere: from
+  the CPU on which it ran last.
 
 A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can draw, and are held in memory.
 """
@@ -21,15 +23,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError
-from wastedcores.trace.readers.support.blocks import Block, TextSource, split_lines
-from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.reading import FactsBuilder
+from wastedcores.trace.readers.support.text_reading import Block, TextReading, split_lines
 
 _SPAN = (
     r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*(?P<sec>\d+)\.(?P<frac>\d{1,9}), +(?P<dsec>\d+)\.(?P<dfrac>\d{1,9}), "
@@ -43,15 +46,15 @@ _HEAD = r"\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 RUNNABLE, MWAIT, PSTATE, PSTATE2 = 0x206, 0x208, 0x209, 0x21C
 MARK_A, MARK_D = 0x20A, 0x20D
 WAIT_CPU = 0x300 + ord("c") - ord("a")
-TRAP = 0x400  # from here on: code that a CPU executes
+TRAP = 0x400  # code that a CPU executes has this event number or a higher one
 IDLE = 0x10000  # plus the pid: user code
-#: eventtospan3.cc ends with a dummy span at this second
+#: eventtospan3.cc ends the file with a dummy span at this second.
 END_S = 999
-#: eventtospan3.cc starts a wait 10 ns late, and a wakeup itself has 10 ns
+#: eventtospan3.cc starts a wait 10 ns late, and a wakeup itself takes 10 ns.
 STEP_NS = 10
-#: it leaves waits shorter than this out (kMIN_WAIT_DURATION)
+#: It leaves out waits that are shorter than this (kMIN_WAIT_DURATION).
 SHORT_NS = 100
-#: four times the deepest sleep state's exit latency that KUtrace knows (kLatencyTable)
+#: Four times the longest exit latency of a sleep state that KUtrace knows (kLatencyTable).
 IDLE_NS = 1_000_000
 
 _SCHEMA = {
@@ -67,56 +70,70 @@ _SCHEMA = {
 
 
 def looks_like(line: str) -> bool:
-    """True if this is a span, or the head of the file."""
+    """Return whether this is a span, or the head of the file."""
     return bool(re.match(_SPAN, line) or re.search(_HEAD, line))
 
 
 def complete(line: str) -> bool:
-    """True if a last line without a newline is whole."""
+    """Return whether a last line without a newline is whole."""
     return line.rstrip().endswith(("]}", "],", "]"))
 
 
-def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
-    """Yield one event table, in order of time.
+class KUtraceReading(TextReading):
+    """One pass over KUtrace's JSON.
 
-    Raises
-    ------
-    TraceFormatError
-        A line among the spans that is none.
+    Parameters
+    ----------
+    path
+        The file.
+    hashed
+        Compute its SHA-256.
     """
-    parts: list[pl.DataFrame] = []
-    head = ""
-    ended = False
-    for block in source.blocks():
-        if not parts:
-            head += block.text(1 << 16)
-        if not ended:
-            spans, ended = _spans(source, block)
-            parts.append(spans)
-    _facts(head, facts)
-    spans = pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)
-    if not ended and spans.height:
-        facts.notes["truncated_last_line"] = (
-            f"the spans stop at line {spans['line'][-1]} without KUtrace's end mark ({END_S}.0)"
-        )
-    if spans.height:
-        yield _events(spans, facts)
+
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "kutrace", complete, hashed=hashed)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield one event table, in order of time.
+
+        Raises
+        ------
+        TraceFormatError
+            A line among the spans is not a span.
+        """
+        parts: list[pl.DataFrame] = []
+        head = ""
+        ended = False
+        for block in self.blocks():
+            if not parts:
+                head += block.text(1 << 16)
+            if not ended:
+                spans, ended = _spans(self.path, block)
+                parts.append(spans)
+        _facts(head, self.found)
+        spans = pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)
+        if not ended and spans.height:
+            self.found.truncated = self.found.truncated or (
+                f"the spans stop at line {spans['line'][-1]} without KUtrace's end mark ({END_S}.0)"
+            )
+        if spans.height:
+            yield _events(spans, self.found)
 
 
-def _spans(source: TextSource, block: Block) -> tuple[pl.DataFrame, bool]:
-    """The spans of a block of lines, and whether the last span is among them."""
+def _spans(path: Path, block: Block) -> tuple[pl.DataFrame, bool]:
+    """Return the spans of a block of lines, and whether the last span is among them."""
     lines = split_lines(block).filter(pl.col("text").str.contains(_BEGINS))
     fields = lines.select(
         "line", "text", pl.col("text").str.extract_groups(_SPAN).alias("f")
     ).unnest("f")
     last = (pl.col("sec").cast(pl.Int64, strict=False) >= END_S) & (pl.col("name") == "")
     over = fields.select(at=last.arg_max(), any=last.any()).row(0)
-    if over[1]:  # savedview and the like follow
+    if over[1]:  # other data follow, such as savedview
         fields = fields.head(over[0])
     bad = fields.filter(pl.col("name").is_null())
     if bad.height:
         raise TraceFormatError(
-            f"{source.path}, line {bad['line'][0]}: not a span of KUtrace: {bad['text'][0][-120:]!r}. Expected "
+            f"{path}, line {bad['line'][0]}: not a span of KUtrace: {bad['text'][0][-120:]!r}. Expected "
             '[ts, duration, cpu, pid, rpcid, event, arg, retval, ipc, "name"], with numbers, as eventtospan3 writes it.'
         )
 
@@ -127,7 +144,7 @@ def _spans(source: TextSource, block: Block) -> tuple[pl.DataFrame, bool]:
     big = fields.filter(pl.any_horizontal(pl.col("sec", "dsec").str.len_bytes() > 9))
     if big.height:
         raise TraceFormatError(
-            f"{source.path}, line {big['line'][0]}: a time of {big['sec'][0]} s; KUtrace counts the seconds of a minute."
+            f"{path}, line {big['line'][0]}: a time of {big['sec'][0]} s; KUtrace counts the seconds of a minute."
         )
     table = fields.select(
         "line",
@@ -139,8 +156,8 @@ def _spans(source: TextSource, block: Block) -> tuple[pl.DataFrame, bool]:
     return table.select(pl.col(c).cast(t, strict=False) for c, t in _SCHEMA.items()), bool(over[1])
 
 
-def _facts(head: str, facts: Facts) -> None:
-    """What stands before the spans."""
+def _facts(head: str, facts: FactsBuilder) -> None:
+    """Note the facts that come before the spans."""
     text, found, _ = head.partition('"events"')
     try:
         about = json.loads(text.rstrip().rstrip(",") + "}") if found else {}
@@ -159,7 +176,7 @@ def _facts(head: str, facts: Facts) -> None:
     facts.notes["pids"] = "KUtrace keeps the last 16 bits of a pid"
 
 
-def _events(spans: pl.DataFrame, facts: Facts) -> pl.DataFrame:
+def _events(spans: pl.DataFrame, facts: FactsBuilder) -> pl.DataFrame:
     runs = _runs(spans)
     if not runs.height:
         return pl.DataFrame(schema={"ts_ns": pl.Int64, "kind": pl.String, "line": pl.Int64})
@@ -188,7 +205,7 @@ def _events(spans: pl.DataFrame, facts: Facts) -> pl.DataFrame:
 
 
 def _runs(spans: pl.DataFrame) -> pl.DataFrame:
-    """Stays of a thread on a CPU: cpu, pid, start, end (ns), comm, order; pid 0 is idle."""
+    """Return the stays of threads on CPUs: cpu, pid, start, end (ns), comm, line. Pid 0 is idle."""
     executing = spans.filter(pl.col("event") >= TRAP, pl.col("cpu") >= 0).sort(
         "cpu", "ts_ns", maintain_order=True
     )
@@ -208,7 +225,7 @@ def _runs(spans: pl.DataFrame) -> pl.DataFrame:
             line=pl.col("line").first(),
         )
     )
-    # kernel code has no name of its thread; take it from the thread's other stays
+    # kernel code does not name its thread; the thread's other stays do
     named = pl.col("comm").forward_fill().backward_fill().over("pid")
     return runs.sort("start", maintain_order=True).with_columns(
         comm=pl.when(pl.col("pid") > 0).then(named)
@@ -222,7 +239,7 @@ def _neighbours(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _waits(runs: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Add to every stay the wait that ended with it: wait_start (null: none), preempted, and where (wait_cpu)."""
+    """Add the wait that ended with each stay: wait_start (null: none), preempted, and the CPU (wait_cpu)."""
     waits = (
         spans.filter(pl.col("event") == WAIT_CPU)
         .select("pid", start=pl.col("ts_ns") + pl.col("dur_ns"), wait_start="ts_ns")
@@ -239,7 +256,7 @@ def _waits(runs: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _idle_in(runs: pl.DataFrame) -> NDArray[np.int64]:
-    """For how long each stay's CPU was idle while the thread waited, in ns."""
+    """Return for how long each stay's CPU was idle while the thread waited: (stays,) ns."""
     out = np.zeros(runs.height, np.int64)
     start, end = runs["start"].to_numpy(), runs["end"].to_numpy()
     cpu, pid = runs["cpu"].to_numpy(), runs["pid"].to_numpy()
@@ -256,7 +273,9 @@ def _idle_in(runs: pl.DataFrame) -> NDArray[np.int64]:
         ) -> NDArray[np.int64]:
             k = np.searchsorted(start[idle], t, side="right")
             last = np.maximum(k - 1, 0)
-            spare = np.maximum(end[idle][last] - t, 0)  # of the stay that t falls into
+            spare = np.maximum(
+                end[idle][last] - t, 0
+            )  # the rest of the idle stay that t falls into
             return np.where(k > 0, total[k] - np.where(k > 0, spare, 0), 0)
 
         out[mine] = until(start[mine]) - until(since[mine])
@@ -264,7 +283,7 @@ def _idle_in(runs: pl.DataFrame) -> NDArray[np.int64]:
 
 
 def _wakeups(spans: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
-    """Wakeups by ``runnable``; ``cpu`` is null where nothing tells it. Of running threads: none."""
+    """Return the wakeups (``runnable``) of sleeping threads; ``cpu`` is null if nothing states it."""
     woken = spans.filter(pl.col("event") == RUNNABLE).select(
         "ts_ns", "line", src_cpu="cpu", by_pid="pid", pid=pl.col("arg").cast(pl.Int32, strict=False)
     )
@@ -297,7 +316,7 @@ def _wakeups(spans: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _moves(runs: pl.DataFrame) -> pl.DataFrame:
-    """A thread that waited on another CPU than it then runs on was moved, at the latest when it starts."""
+    """Return a migration for each thread that waited on another CPU than it then runs on, at the latest possible time."""
     moved = runs.filter(
         pl.col("wait_start").is_not_null(), pl.col("pid") > 0, pl.col("wait_cpu") != pl.col("cpu")
     )
@@ -307,7 +326,7 @@ def _moves(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _switches(runs: pl.DataFrame) -> pl.DataFrame:
-    """A switch between two stays on a CPU; the one it stops still wants to run if a wait begins there."""
+    """Return a switch between each two stays on a CPU; the thread it stops is still runnable if a wait begins there."""
     runs = runs.with_columns(
         next_preempted=pl.col("preempted").shift(-1).over("pid"),
         next_waits=pl.col("wait_start").is_not_null().shift(-1).over("pid"),
@@ -328,7 +347,7 @@ def _switches(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(runs: pl.DataFrame) -> pl.DataFrame:
-    """What each CPU runs when it is first seen: there may be no switch on it at all."""
+    """Return what each CPU runs when it is first seen, because it may have no switch at all."""
     first = (
         runs.sort("cpu", "start", maintain_order=True).group_by("cpu", maintain_order=True).first()
     )
@@ -346,7 +365,7 @@ def _first(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _idle_states(spans: pl.DataFrame) -> pl.DataFrame:
-    """What CPUs sleep in (mwait, with its hint), and when they leave low power."""
+    """Return when CPUs enter idle states (mwait, with its hint) and when they leave low power."""
     enter = spans.filter(pl.col("event") == MWAIT).select(
         "line", "ts_ns", "cpu", value="arg", kind=pl.lit("cpu_idle")
     )
@@ -361,14 +380,14 @@ def _idle_states(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _frequencies(spans: pl.DataFrame) -> pl.DataFrame:
-    """Samples in MHz."""
+    """Return the samples of frequencies, which are in MHz."""
     return spans.filter(pl.col("event").is_in([PSTATE, PSTATE2]), pl.col("cpu") >= 0).select(
         "line", "ts_ns", "cpu", value=pl.col("arg") * 1000, kind=pl.lit("frequency")
     )
 
 
 def _marks(spans: pl.DataFrame) -> pl.DataFrame:
-    """mark_a to mark_d, by the name that rawtoevent gave them."""
+    """Return mark_a to mark_d, with the name that rawtoevent gave them."""
     return spans.filter(pl.col("event").is_between(MARK_A, MARK_D)).select(
         "line", "ts_ns", "cpu", "pid", text="name", kind=pl.lit("mark")
     )

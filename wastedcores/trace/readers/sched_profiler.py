@@ -1,28 +1,29 @@
-"""Text of the paper authors' ``sched_profiler`` and of the fork of it that is in use.
+"""Reads the text of the paper authors' ``sched_profiler`` and of its fork that is in use.
 
 Formats: docs/scheduler-model.md, sections 11.1 (jplozi/wastedcores, tools/visualizations_4.1/sched_profiler) and 11.3
-(Tingjia980311/wastedcores). Each state line repeats the state of all CPUs, so a CPU whose own record is missing (the
-profiler was started later than the change) is found in the columns.
+(Tingjia980311/wastedcores). Each state line repeats the state of all CPUs. So the columns show the state
+of a CPU whose own record is missing because the profiler was started after the change.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError
-from wastedcores.trace.readers.support.blocks import Block, TextSource, split_lines
-from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.reading import FactsBuilder
+from wastedcores.trace.readers.support.text_reading import Block, TextReading, split_lines
 
-#: tab and leading space are the state lines' and the fork's, "# " begins the authors' considered cores
+#: State lines and the fork have a tab and a leading space; "# " begins the authors' lines of considered cores.
 LINE = r"^(?P<state>[-\d ]*?)(?P<mark># |\t ?|  *)(?P<ts>\d+) nsecs (?P<kind>[A-Z_]+)(?P<args>(?: +[0-9a-f-]+)*) *$"
 
-#: authors' BA events (sched_profiler.h); the name is the kernel function that looked
+#: The authors' BA events (sched_profiler.h) -> the kernel function that considered the CPUs.
 CONSIDERED = {
     200: "select_idle_sibling",
     201: "update_sg_lb_stats",
@@ -31,7 +32,7 @@ CONSIDERED = {
     204: "find_idlest_cpu",
 }
 
-#: authors' SC events; 10 and 20 are added for a moved task and for an active balance
+#: The authors' SC events; 10 is added for a moved task, 20 for an active balance.
 BALANCE = {
     0: "sched_exec",
     1: "try_to_wake_up",
@@ -42,7 +43,7 @@ BALANCE = {
     24: "active_load_balance rebalance_domains",
 }
 
-#: fork's records -> meaning of their numbers; the first of the schema's columns named twice wins
+#: The fork's records -> meaning of their numbers.
 FORK_ARGS: dict[str, tuple[str, ...]] = {
     "LB": ("src_cpu", "cpu", "value"),
     "START_M": ("src_cpu", "cpu"),
@@ -58,17 +59,17 @@ FORK_ARGS: dict[str, tuple[str, ...]] = {
     "DETACH_STAT": ("cpu", "loop", "loop_max", "loop_break", "value"),
 }
 
-#: fork's records that belong to no CPU; the number of DOMAIN_RB goes to 151 on a machine of 40
+#: The fork's records that belong to no CPU; the number of DOMAIN_RB goes to 151 on a machine of 40 CPUs.
 MARKS = ("WF", "DETACH_LOAD", "DOMAIN_RB")
 
 
 def looks_like(line: str) -> bool:
-    """True if this is a line of sched_profiler output."""
+    """Return whether this is a line of sched_profiler output."""
     return bool(re.match(LINE, line))
 
 
 def complete(line: str) -> bool:
-    """True if a last line without a newline shows that nothing is missing: its last number fills its columns."""
+    """Return whether a last line without a newline is whole: its last number fills its columns."""
     return bool(
         re.search(r" nsecs (?:RQ [ \d]{4} [ \d]{3}\d|SC(?: [ \d-]{4}){2} [ \d-]{3}\d|WF)$", line)
     )
@@ -76,36 +77,61 @@ def complete(line: str) -> bool:
 
 @dataclass
 class _State:
-    """Runqueue sizes in the columns of the last state line; None until one was seen, or if they are of no use."""
+    """What is kept from one block of text to the next.
+
+    Attributes
+    ----------
+    sizes
+        Runqueue sizes in the columns of the last state line; None until one was seen.
+    usable
+        The columns agree with the records.
+    found
+        Number of runqueue sizes that only the columns have.
+    fork, authors
+        Records of the fork, and of the authors' profiler, were seen.
+    """
 
     sizes: npt.NDArray[np.int64] | None = None
     usable: bool = True
     found: int = 0
     fork: bool = False
     authors: bool = False
-    kinds: dict[str, int] = field(default_factory=dict)
 
 
-def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
-    """Yield event tables (schema columns and ``line``) in file order."""
-    state = _State()
-    for block in source.blocks():
-        yield _read_block(source, block, facts, state)
-        if state.fork and not state.authors:
-            facts.source_format = "sched_profiler-fork"
-        if state.found:
-            facts.notes["state columns"] = (
-                f"{state.found} runqueue sizes were taken from the state columns; they have no record of their own"
-            )
+class SchedProfilerReading(TextReading):
+    """One pass over the text of sched_profiler or its fork.
+
+    Parameters
+    ----------
+    path
+        The file.
+    hashed
+        Compute its SHA-256.
+    """
+
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "sched_profiler", complete, hashed=hashed)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables in the order of the file."""
+        state = _State()
+        for block in self.blocks():
+            yield _read_block(self.path, block, self.found, state)
+            if state.fork and not state.authors:
+                self.found.source_format = "sched_profiler-fork"
+            if state.found:
+                self.found.notes["state columns"] = (
+                    f"{state.found} runqueue sizes were taken from the state columns; they have no record of their own"
+                )
 
 
-def _read_block(source: TextSource, block: Block, facts: Facts, state: _State) -> pl.DataFrame:
+def _read_block(path: Path, block: Block, facts: FactsBuilder, state: _State) -> pl.DataFrame:
     lines = split_lines(block)
     fields = lines.with_columns(pl.col("text").str.extract_groups(LINE).struct.unnest())
     bad = fields.filter(pl.col("ts").is_null() & (pl.col("text").str.strip_chars() != ""))
     if bad.height:
         raise TraceFormatError(
-            f"{source.path}, line {bad['line'][0]}: not a line of sched_profiler output: "
+            f"{path}, line {bad['line'][0]}: not a line of sched_profiler output: "
             f"{bad['text'][0][-120:]!r}. Expected a state (columns of numbers), a tab, 'TIME nsecs KIND numbers', or "
             "'# TIME nsecs BA ...'."
         )
@@ -116,16 +142,16 @@ def _read_block(source: TextSource, block: Block, facts: Facts, state: _State) -
     late = fields.filter(pl.col("ts_ns").is_null())
     if late.height:
         raise TraceContentError(
-            f"{source.path}, line {late['line'][0]}: the time {late['ts'][0]} does not fit 63 bits of nanoseconds."
+            f"{path}, line {late['line'][0]}: the time {late['ts'][0]} does not fit 63 bits of nanoseconds."
         )
     frames = [_from_columns(fields, facts, state)]
     for (kind,), group in fields.group_by("kind", maintain_order=True):
-        frames.append(_records(source, str(kind), group, facts, state))
+        frames.append(_records(path, str(kind), group, facts, state))
     return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
 
 
 def _records(
-    source: TextSource, kind: str, group: pl.DataFrame, facts: Facts, state: _State
+    path: Path, kind: str, group: pl.DataFrame, facts: FactsBuilder, state: _State
 ) -> pl.DataFrame:
     if kind in MARKS:
         state.fork = True
@@ -135,7 +161,7 @@ def _records(
         facts.skipped["EX"] += group.height
         return group.select("line", "ts_ns").clear()
     if kind == "BA":
-        return _considered(source, group)
+        return _considered(path, group)
     names: tuple[str, ...] | None = {
         "RQ": ("cpu", "nr_running"),
         "LD": ("flag", "cpu", "value") if _words(group) == 3 else ("cpu", "value"),
@@ -144,10 +170,10 @@ def _records(
     }.get(kind)
     if names is None:
         raise TraceFormatError(
-            f"{source.path}, line {group['line'][0]}: record kind {kind!r} is not one of sched_profiler's "
+            f"{path}, line {group['line'][0]}: record kind {kind!r} is not one of sched_profiler's "
             f"(RQ, LD, SC, BA, EX, {', '.join((*FORK_ARGS, *MARKS))})."
         )
-    out = _numbers(source, kind, group, names)
+    out = _numbers(path, kind, group, names)
     if kind == "RQ":
         return out.with_columns(kind=pl.lit("nr_running"))
     if kind == "LD":
@@ -181,10 +207,8 @@ def _words(group: pl.DataFrame) -> int:
     return len(str(group["args"][0]).split())
 
 
-def _numbers(
-    source: TextSource, kind: str, group: pl.DataFrame, names: tuple[str, ...]
-) -> pl.DataFrame:
-    """Split ``args`` into columns; every line of one kind has the same number of them."""
+def _numbers(path: Path, kind: str, group: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
+    """Split ``args`` into columns; every line of one kind has the same number of arguments."""
     pattern = "^" + " ".join(rf"(?P<{n}>-?\d+)" for n in names) + "$"
     out = group.select(
         "line", "ts_ns", "args", pl.col("args").str.extract_groups(pattern).struct.unnest()
@@ -193,14 +217,14 @@ def _numbers(
     bad = out.filter(pl.any_horizontal(pl.col(n).is_null() for n in names))
     if bad.height:
         raise TraceFormatError(
-            f"{source.path}, line {bad['line'][0]}: a {kind} record has {bad['args'][0]!r}; expected "
+            f"{path}, line {bad['line'][0]}: a {kind} record has {bad['args'][0]!r}; expected "
             f"{len(names)} numbers: {', '.join(names)}."
         )
     return out.drop("args")
 
 
-def _considered(source: TextSource, group: pl.DataFrame) -> pl.DataFrame:
-    """BA lines: event, cpu, and from event 200 on current cpu and a mask of 64 CPUs in hexadecimal."""
+def _considered(path: Path, group: pl.DataFrame) -> pl.DataFrame:
+    """Read BA lines: event, cpu, and from event 200 on the current CPU and a hexadecimal mask of 64 CPUs."""
     fields = group.with_columns(
         pl.col("args")
         .str.extract_groups(
@@ -211,7 +235,7 @@ def _considered(source: TextSource, group: pl.DataFrame) -> pl.DataFrame:
     bad = fields.filter(pl.col("event").is_null())
     if bad.height:
         raise TraceFormatError(
-            f"{source.path}, line {bad['line'][0]}: a BA record has {bad['args'][0]!r}; expected event, cpu, current "
+            f"{path}, line {bad['line'][0]}: a BA record has {bad['args'][0]!r}; expected event, cpu, current "
             "cpu and 16 hexadecimal digits."
         )
     event = pl.col("event").cast(pl.Int64)
@@ -233,8 +257,8 @@ def _considered(source: TextSource, group: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _from_columns(fields: pl.DataFrame, facts: Facts, state: _State) -> pl.DataFrame:
-    """Runqueue sizes that the state columns tell and no record does, as nr_running events before their line."""
+def _from_columns(fields: pl.DataFrame, facts: FactsBuilder, state: _State) -> pl.DataFrame:
+    """Return the runqueue sizes that only the state columns have, as nr_running events before their line."""
     empty = pl.DataFrame(
         schema={
             "line": pl.Int64,
@@ -299,7 +323,7 @@ def _from_columns(fields: pl.DataFrame, facts: Facts, state: _State) -> pl.DataF
 
 
 def _is_wide(text: str) -> bool:
-    """True for the authors' full columns, "%4d%4d%12ld" per CPU; "%4d" alone if compiled with RQ_SIZES_ONLY."""
+    """Return whether these are the authors' full columns, "%4d%4d%12ld" per CPU; RQ_SIZES_ONLY has "%4d" alone."""
     return (
         len(text) % 20 == 0
         and bool(re.fullmatch(r"(?:[ \d-]{3}\d[ \d-]{3}\d *-?\d+)*", text))
@@ -308,7 +332,7 @@ def _is_wide(text: str) -> bool:
 
 
 def _columns(states: pl.Series, cpus: int, width: int) -> npt.NDArray[np.int64]:
-    """The first four characters of every ``width``, as numbers: shape (lines, cpus)."""
+    """Return the first four characters of every ``width`` as numbers: (lines, cpus)."""
     raw = np.frombuffer("".join(states.to_list()).encode("ascii"), np.uint8)
     cells = raw.reshape(len(states), cpus, width)[:, :, :4]
     digits = np.where((cells >= ord("0")) & (cells <= ord("9")), cells - ord("0"), 0).astype(

@@ -1,21 +1,22 @@
-"""SchedLog's rings: one file of 24-byte records per CPU, as ``sched_log dump-raw`` copies them from debugfs.
+"""Reads SchedLog's rings: one file of 24-byte records per CPU, as ``sched_log dump-raw`` copies them from debugfs.
+
+No real recording was ever read. The tests make rings from the kernel patch.
 
 A record is ``u64 timestamp; s32 pid; s32 event; s32 arg0, arg1``, little-endian (carverdamien/SchedLog,
-kernel/sched/log.h @0a82429c: struct sched_log_tracer_entry); a file is the ring of the CPU it is called by, oldest
-record first, nothing around it (log.c @04d55281: shed_log_tracer_seq_show_raw; tools/sched_log/sched_log @eb6382b4).
-What the fields hold, event by event, is in log.c: sched_log_traced_event_str, and where they are recorded in
-core.c @1161be65 and sched.h @a6c25b92. Runqueue sizes are recorded as they change (add_nr_running, sub_nr_running).
+kernel/sched/log.h @0a82429c: struct sched_log_tracer_entry); a file is the ring of the CPU whose number is its
+name, oldest record first, with nothing around it (log.c @04d55281: shed_log_tracer_seq_show_raw;
+tools/sched_log/sched_log @eb6382b4). The fields of each event are in log.c: sched_log_traced_event_str; they are
+recorded in core.c @1161be65 and sched.h @a6c25b92. Runqueue sizes are recorded as they change (add_nr_running, sub_nr_running).
 
-Event numbers differ from version to version. They come from a copy of ``/proc/sched_log_traced_events`` near the rings
-(carverdamien/RecordSchedLog, monitoring/SchedLog/start, keeps one), or are found out: of the known numberings, the one
+Event numbers differ from version to version. A copy of ``/proc/sched_log_traced_events`` near the rings states them
+(carverdamien/RecordSchedLog, monitoring/SchedLog/start, keeps one). Without a copy, the reader takes the known numbering
 under which context switches and runqueue sizes follow from one another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,24 +27,24 @@ from numpy.typing import NDArray
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.files import digest_of_files
 from wastedcores.limits import PID_MAX_LIMIT
-from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 
 #: struct sched_log_tracer_entry, kernel/sched/log.h
 RECORD = np.dtype(
     [("ts", "<u8"), ("pid", "<i4"), ("event", "<i4"), ("arg0", "<i4"), ("arg1", "<i4")]
 )
-#: Records decoded at a time.
+#: Records that are decoded at a time.
 BATCH_RECORDS = 1 << 19
-#: more than any version has events
+#: No version has more events.
 _EVENTS = 64
-#: where the rings are below the folder that a recording was written to
+#: Places of the rings below the folder to which a recording was written.
 _BELOW = ("", "raw", "tracer", "sched_log/tracer", "tracer-raw", "sched_monitor/tracer-raw")
 _TABLE = "sched_log_traced_events"
 
 _TASKS = ("EXEC", "EXIT", "WAKEUP", "WAKEUP_NEW", "BLOCK", "BLOCK_IO")
 _FUTEX = ("WAIT_FUTEX", "WAKE_FUTEX", "WAKER_FUTEX")
 _BALANCING = ("IDL_BLN_FAIR_BEG", "IDL_BLN_FAIR_END", "PER_BLN_FAIR_BEG", "PER_BLN_FAIR_END")
-#: version -> names of its events by number
+#: Version -> names of its events by number.
 NUMBERINGS: dict[str, tuple[str, ...]] = {
     "kernel/sched/log.h @0a82429c": (
         *_TASKS, "FORK", "WAIT_PID", "TICK", "CTX_SWITCH", "MIGRATE", "RQ_SIZE", *_BALANCING, *_FUTEX,
@@ -65,46 +66,65 @@ class Ring(NamedTuple):
     records: NDArray[np.void]
 
 
-@dataclass
-class Source:
-    """The rings of a folder; naming one of them names them all. A "line" is a record."""
+class SchedLogReading(Reading):
+    """One pass over the rings of a folder; naming one of them names them all. A "line" is a record.
 
-    path: Path
-    sha256: str | None = None
-    lines: int = 0
-    cut_line: tuple[int, str] | None = None
-    rings: list[Ring] = field(default_factory=list)
+    Parameters
+    ----------
+    path
+        The folder, or one of its rings.
+    hashed
+        Does not matter: the digest of all rings is always computed.
+    """
 
-    def open(self) -> list[Ring]:
-        """Map all rings.
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "schedlog")
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables in order of time.
 
         Raises
         ------
         TraceFormatError
-            A file that is not a ring, or that is not called by the number of its CPU.
+            Not all files are rings, a ring is not named by the number of its CPU, or the numbers of events are those of
+            an unknown version.
         """
+        rings, facts = self._open(), self.found
+        online = {r.cpu for r in rings}
+        rings = [r for r in rings if r.records.size]
+        version, names = _numbering(self.path, rings)
+        facts.notes["event_numbers"] = version
+        facts.clock = "local_clock"
+        if online == set(range(len(online))):  # dump-raw copies those of 0 ... nproc - 1
+            facts.cpus = len(online)
+        _losses(rings, facts)
+        run = _Decoder(names, rings, facts)
+        for pieces in _slices(rings):
+            yield run.events(pieces)
+        facts.every_switch = run.blocks and "CTX_SWITCH" in run.seen and not facts.overwritten
+
+    def _open(self) -> list[Ring]:
+        """Map all rings."""
         files = ring_files(self.path)
         if not files:
             raise TraceFormatError(
-                f"{self.path}: a ring of SchedLog, but not called by the number of its CPU, and nothing in it says "
-                "which CPU that is. Keep the names that `sched_log dump-raw` gives (0, 1, 2, ...)."
+                f"{self.path}: this is a ring of SchedLog, but its name is not the number of its CPU, and nothing in "
+                "it says which CPU that is. Keep the names that `sched_log dump-raw` gives (0, 1, 2, ...)."
             )
-        self.rings = [
+        rings = [
             Ring(int(f.name), f, self._map(f)) for f in sorted(files, key=lambda f: int(f.name))
         ]
-        self.lines = sum(r.records.size for r in self.rings)
-        self.sha256 = digest_of_files(files)
-        return self.rings
+        self.found.lines = sum(r.records.size for r in rings)
+        self.found.sha256 = digest_of_files(files)
+        return rings
 
     def _map(self, file: Path) -> NDArray[np.void]:
         try:
             size = file.stat().st_size
             whole = size // RECORD.itemsize
             if size % RECORD.itemsize:
-                self.cut_line = (
-                    whole + 1,
-                    f"{size % RECORD.itemsize} bytes at the end of {file.name}",
-                )
+                rest = f"{size % RECORD.itemsize} bytes at the end of {file.name}"
+                self.found.truncated = f"line {whole + 1} has no end and was left out: {rest!r}"
             if not whole:
                 return np.zeros(0, RECORD)
             records: NDArray[np.void] = np.memmap(file, RECORD, "r", shape=(whole,))
@@ -120,7 +140,7 @@ class Source:
 
 
 def looks_like(path: Path) -> bool:
-    """True if this is a ring of SchedLog, or a folder of them (also the one above ``sched_log/tracer``)."""
+    """Return whether this is a ring of SchedLog, or a folder of them (also the one above ``sched_log/tracer``)."""
     try:
         if not path.is_dir():
             return _ring_begins(path)
@@ -130,7 +150,7 @@ def looks_like(path: Path) -> bool:
 
 
 def ring_files(path: Path) -> list[Path]:
-    """The files called by a number: in the folder, in the known places below it, or beside the file."""
+    """Return the files whose name is a number: in the folder, in the known places below it, or next to the file."""
     places = [path / below for below in _BELOW] if path.is_dir() else [path.parent]
     if not path.is_dir() and not path.name.isdecimal():
         return []
@@ -150,7 +170,7 @@ def _ring_begins(file: Path) -> bool:
 
 
 def _sane(records: NDArray[np.void]) -> bool:
-    """Do these bytes read as records: numbers that can be, following each other in time?"""
+    """Return whether these bytes can be records: possible numbers, in the order of time."""
     ts = records["ts"].astype(np.int64)
     return bool(
         (ts > 0).all()
@@ -162,30 +182,8 @@ def _sane(records: NDArray[np.void]) -> bool:
     )
 
 
-def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
-    """Yield event tables in order of time.
-
-    Raises
-    ------
-    TraceFormatError
-        Not all files are rings, or their events have numbers of a version not known.
-    """
-    rings = [r for r in source.open() if r.records.size]
-    version, names = _numbering(source.path, rings)
-    facts.notes["event_numbers"] = version
-    facts.clock = "local_clock"
-    online = {r.cpu for r in source.rings}
-    if online == set(range(len(online))):  # dump-raw copies those of 0 ... nproc - 1
-        facts.cpus = len(online)
-    _losses(rings, facts)
-    run = _Reading(names, rings, facts)
-    for pieces in _slices(rings):
-        yield run.events(pieces)
-    facts.every_switch = run.blocks and "CTX_SWITCH" in run.seen and not facts.overwritten
-
-
 def _numbering(path: Path, rings: list[Ring]) -> tuple[str, tuple[str, ...]]:
-    """Which event has which number, and how that is known."""
+    """Return how the event numbers are known, and the name of each event."""
     here = path if path.is_dir() else path.parent
     for place in (here, *list(here.absolute().parents)[:2]):
         for file in sorted(place.glob(f"{_TABLE}*")):
@@ -203,7 +201,7 @@ def _numbering(path: Path, rings: list[Ring]) -> tuple[str, tuple[str, ...]]:
 
 
 def _read_table(file: Path) -> tuple[str, ...]:
-    """The kernel's own table: lines of "number NAME" (log.c: sched_log_traced_events_proc_show)."""
+    """Read the kernel's own table: lines of "number NAME" (log.c: sched_log_traced_events_proc_show)."""
     names: dict[int, str] = {}
     for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
         words = line.split()
@@ -219,9 +217,9 @@ def _read_table(file: Path) -> tuple[str, ...]:
 
 
 def _fits(names: tuple[str, ...], rings: list[Ring]) -> int:
-    """How many records agree with the one before them under a numbering; 0 if a tenth of them do not.
+    """Count the records that agree with the one before them under a numbering; 0 if a tenth of them do not.
 
-    A context switch stops the task that the one before started; a runqueue had the size that the record before gave it.
+    A context switch stops the task that the switch before started. A runqueue had the size that the record before states.
     """
     good, of = [0, 0], [0, 0]
     for ring in rings:
@@ -238,11 +236,11 @@ def _fits(names: tuple[str, ...], rings: list[Ring]) -> int:
     return sum(good) if all(10 * g >= 9 * n for g, n in zip(good, of, strict=True)) else 0
 
 
-def _losses(rings: list[Ring], facts: Facts) -> None:
-    """Find rings that went round: the kernel fills all of a buffer but one record (log.h: __sched_log_trace).
+def _losses(rings: list[Ring], facts: FactsBuilder) -> None:
+    """Find rings that were overwritten: the kernel fills all of a buffer but one record (log.h: __sched_log_trace).
 
-    The buffer has a whole number of MiB (CONFIG_SCHED_LOG_TRACER_BUFFER_SIZE), so a full ring shows by its size. How
-    many records it lost is in the text logs only.
+    The buffer has a whole number of MiB (CONFIG_SCHED_LOG_TRACER_BUFFER_SIZE), so the size shows that a ring is full.
+    Only the text logs say how many records it lost.
     """
     for ring in rings:
         used = (ring.records.size + 1) * RECORD.itemsize
@@ -258,7 +256,7 @@ def _losses(rings: list[Ring], facts: Facts) -> None:
 
 
 def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:
-    """Cut all rings at the same times, about a batch of records in each piece."""
+    """Cut all rings at the same times, so that a piece has about :data:`BATCH_RECORDS`."""
     if not rings:
         return
     low = min(int(r.records["ts"].min()) for r in rings)
@@ -270,7 +268,7 @@ def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:
     parts = max(1, sum(r.records.size for r in rings) // BATCH_RECORDS)
     edges = np.linspace(low, high, parts + 1).astype(np.uint64)
     edges[-1] = high
-    # other CPUs write wakeups into a ring with their own clock: time may step back a little in it
+    # other CPUs write wakeups into a ring with their own clock, so time can step back a little in it
     cuts = [np.searchsorted(np.maximum.accumulate(r.records["ts"]), edges) for r in rings]
     for cut in cuts:
         cut[0] = 0
@@ -278,10 +276,10 @@ def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:
         yield [(r, slice(int(c[i]), int(c[i + 1]))) for r, c in zip(rings, cuts, strict=True)]
 
 
-class _Reading:
-    """Decodes pieces of rings; keeps who blocked, and names."""
+class _Decoder:
+    """Decodes pieces of rings; remembers names, and which tasks blocked."""
 
-    def __init__(self, names: tuple[str, ...], rings: list[Ring], facts: Facts) -> None:
+    def __init__(self, names: tuple[str, ...], rings: list[Ring], facts: FactsBuilder) -> None:
         self.names, self.facts = names, facts
         self.number = {name: i for i, name in enumerate(names)}
         self.blocking = [self.number[n] for n in ("BLOCK", "BLOCK_IO") if n in self.number]
@@ -298,7 +296,7 @@ class _Reading:
         )
 
     def events(self, pieces: list[tuple[Ring, slice]]) -> pl.DataFrame:
-        """The events of one slice of time, in order."""
+        """Return the events of one slice of time, in order."""
         records = np.concatenate([r.records[s] for r, s in pieces])
         cpu = np.repeat([r.cpu for r, _ in pieces], [s.stop - s.start for _, s in pieces])
         line = np.concatenate([np.arange(s.start, s.stop) + 1 for _, s in pieces])
@@ -315,7 +313,7 @@ class _Reading:
             kept = columns.with_columns(
                 ts_ns=pl.Series(records["ts"][at].astype(np.int64)), line=pl.Series(line[at])
             )
-            # the tick has no frequency where the CPU cannot count cycles
+            # a tick has no frequency if the CPU cannot count cycles
             frames.append(kept.filter(pl.col("value") > 0) if name == "TICK" else kept)
         if not frames:
             return pl.DataFrame(schema={"ts_ns": pl.Int64, "kind": pl.String, "line": pl.Int64})
@@ -323,7 +321,7 @@ class _Reading:
         return self._named(table)
 
     def _left_in(self, cpu: int, piece: NDArray[np.void]) -> NDArray[np.str_]:
-        """State in which each context switch of one ring leaves its task: blocked since the switch before, or not."""
+        """Return the state in which each switch of one ring leaves its task: did the task block since the switch before?"""
         event, pid = piece["event"], piece["pid"]
         state = np.full(piece.size, "R")
         switches = np.flatnonzero(event == self.number.get("CTX_SWITCH", -1))
@@ -347,7 +345,7 @@ class _Reading:
     def _columns(
         self, name: str, r: NDArray[np.void], cpu: NDArray[np.int32], state: NDArray[np.str_]
     ) -> pl.DataFrame | None:
-        """What one event tells (log.c: sched_log_traced_event_str); None: the schema has no place for it."""
+        """Return the columns of one kind of event (log.c: sched_log_traced_event_str); None: the schema has no place for it."""
         pid, arg0, arg1 = r["pid"], r["arg0"], r["arg1"]
         if name == "RQ_SIZE":
             return _table("nr_running", cpu=cpu, nr_running=arg0)
@@ -373,7 +371,7 @@ class _Reading:
         return None
 
     def _named(self, table: pl.DataFrame) -> pl.DataFrame:
-        """Add names, as far as an exec before told them."""
+        """Add the names that an earlier exec states."""
         for who, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("by_pid", "by_comm")):
             if who in table.columns and self.execs.height:
                 table = table.join_asof(
@@ -390,7 +388,7 @@ def _table(kind: str, **columns: object) -> pl.DataFrame:
 
 
 def _exec_names(execs: NDArray[np.void]) -> pl.DataFrame:
-    """(ts_ns, pid, comm), by time. Of the eight letters, arg0 has the last four (core.c: sched_exec)."""
+    """Return (ts_ns, pid, comm), by time. Of the eight letters, arg0 has the last four (core.c: sched_exec)."""
     letters = np.stack([execs["arg1"], execs["arg0"]], axis=1).astype("<i4").tobytes()
     comm = [
         letters[i : i + 8].split(b"\0")[0].decode("utf-8", "replace")

@@ -1,7 +1,9 @@
-"""systing's Parquet tables (josefbacik/systing): ``sched_slice.parquet`` and its companions in one folder.
+"""Reads systing's Parquet tables (josefbacik/systing): ``sched_slice.parquet`` and its companions in one folder.
 
-Tables and columns: src/trace/schema.rs @0749c755; what they mean: SCHEMA_CHANGES.md @072bb415 (schema versions 1 to 25)
-and src/analyze/sched_aggregate.rs @6265c978. A slice is a stay of a thread on a CPU; no ``end_state`` means that it was
+No real recording was ever read. The tests make tables from systing's published schema.
+
+Tables and columns: src/trace/schema.rs @0749c755; their meaning: SCHEMA_CHANGES.md @072bb415 (schema versions 1 to 25) and
+ src/analyze/sched_aggregate.rs @6265c978. A slice is a stay of a thread on a CPU; no ``end_state`` means that it was
 preempted. A row of ``thread_state`` with state 0 is a sched_waking and names the CPU the thread last ran on; since
 schema 16 ``sched_migrate`` tells where it was put. Read so, the machine-wide time in violation is that of
 ``systing-analyze sched aggregate`` (work_conservation_violation_ns), to the nanosecond.
@@ -11,8 +13,7 @@ What ran on a CPU before its first slice is not in the tables: the CPU is unknow
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,12 +22,12 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.files import digest_of_files
-from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 
-#: Rows of all tables that are decoded at a time, on average.
+#: Rows of all tables together that are decoded at a time, on average.
 BATCH_ROWS = 1 << 20
 _SLICE = "sched_slice"
-#: table -> columns that are needed of it
+#: Table -> the columns that are needed of it.
 TABLES: dict[str, tuple[str, ...]] = {
     _SLICE: ("ts", "dur", "cpu", "utid", "end_state", "priority"),
     "thread": ("utid", "tid", "name"),
@@ -40,64 +41,89 @@ TABLES: dict[str, tuple[str, ...]] = {
     "systing_manifest": ("systing_version", "schema_version"),
 }
 _NEEDED = (_SLICE, "thread")
-#: the counter that holds the events BPF had to drop, all in all (sched_aggregate.rs: missed_sched_events)
+#: The counter of all events that BPF had to drop (sched_aggregate.rs: missed_sched_events).
 MISSED = "Missed sched/IRQ events"
-#: bits of the kernel's task states (include/linux/sched.h), as sched_switch prints them
+#: Bits of the kernel's task states (include/linux/sched.h), as sched_switch prints them
 _STATES = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
 
-#: order within one nanosecond: a task is woken, then placed, then switched to (sched_aggregate.rs: EV_*)
+#: Order within one nanosecond: a task is woken, then placed, then switched to (sched_aggregate.rs: EV_*)
 _RANK = {"lost": 0, "wakeup": 1, "wakeup_new": 1, "migrate": 2, "switch": 3, "exit": 4, "mark": 5}
 
 
-@dataclass
-class Source:
-    """The tables of a folder; naming its ``sched_slice.parquet`` names them all."""
+class SystingReading(Reading):
+    """One pass over the tables of a folder; naming its ``sched_slice.parquet`` names them all.
 
-    path: Path
-    sha256: str | None = None
-    lines: int = 0
-    cut_line: tuple[int, str] | None = None
-    tables: dict[str, pl.LazyFrame] = field(default_factory=dict)
+    Parameters
+    ----------
+    path
+        The folder, or its ``sched_slice.parquet``.
+    hashed
+        Does not matter: the digest of all tables is always computed.
+    """
 
-    def open(self) -> dict[str, pl.LazyFrame]:
-        """Find the tables and look at their columns.
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "systing")
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables in order of time, one per window of time.
 
         Raises
         ------
-        TraceFormatError
-            A table that is needed is absent or lacks a column, or the folder holds several recordings.
+        TraceFormatError, TraceContentError
+            Tables are absent or cut short, the folder has several recordings, or a thread has no row of its own.
         """
+        tables = self._open()
+        try:
+            run = _Decoder(self.path, tables, self.found)
+            edges = run.edges()
+            self.found.lines = run.rows
+            for start, end in pairwise(edges):
+                yield run.window(start, end)
+        except (pl.exceptions.PolarsError, OSError) as e:
+            said = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
+            raise WastedCoresError(
+                f"{self.path}: reading its tables failed ({said}). One of them is damaged: copy or record them again."
+            ) from e
+        run.finish()
+
+    def _open(self) -> dict[str, pl.LazyFrame]:
+        """Find the tables and check their columns."""
         folder, prefix = self._place()
         files: list[Path] = []
+        tables: dict[str, pl.LazyFrame] = {}
         for name, columns in TABLES.items():
             file = folder / f"{prefix}{name}.parquet"
             if file.exists():
-                self.tables[name] = _scan(file, columns)
+                tables[name] = _scan(file, columns)
                 files.append(file)
             elif name in _NEEDED:
                 raise TraceFormatError(
-                    f"{file}: is not there. Expected systing's tables in one folder; {_SLICE} numbers its threads, "
-                    "and only thread.parquet says which they are. Copy the whole folder."
+                    f"{file}: the file is absent. Expected systing's tables in one folder; {_SLICE} numbers its "
+                    "threads, and only thread.parquet says which they are. Copy the whole folder."
                 )
-        self.sha256 = digest_of_files(files)
-        return self.tables
+        self.found.sha256 = digest_of_files(files)
+        return tables
 
     def _place(self) -> tuple[Path, str]:
-        """(folder, what all names begin with): systing-util writes ``<trace id>_sched_slice.parquet``."""
+        """Return the folder and the beginning of all names: systing-util writes ``<trace id>_sched_slice.parquet``."""
         if not self.path.is_dir():
             prefix, found, _ = self.path.name.rpartition(f"{_SLICE}.parquet")
             return self.path.parent, prefix if found else ""
         names = sorted(f.name for f in self.path.glob(f"*{_SLICE}.parquet"))
         if len(names) > 1:
             raise TraceFormatError(
-                f"{self.path}: holds {len(names)} recordings of systing ({', '.join(names[:3])}, ...). Name the "
+                f"{self.path}: the folder has {len(names)} recordings of systing ({', '.join(names[:3])}, ...). Name the "
                 f"{_SLICE}.parquet of one of them."
+            )
+        if not names:
+            raise TraceFormatError(
+                f"{self.path}: the folder has no {_SLICE}.parquet. Name the folder of systing's Parquet tables."
             )
         return self.path, names[0].removesuffix(f"{_SLICE}.parquet")
 
 
 def looks_like(path: Path) -> bool:
-    """True if this is a folder with a ``sched_slice.parquet`` of systing, or such a file."""
+    """Return whether this is a folder with a ``sched_slice.parquet`` of systing, or such a file."""
     if path.is_dir():
         return any(path.glob(f"*{_SLICE}.parquet"))
     try:
@@ -125,33 +151,10 @@ def _scan(file: Path, columns: tuple[str, ...]) -> pl.LazyFrame:
     return table.select(columns)
 
 
-def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
-    """Yield event tables in order of time, a window of it each.
+class _Decoder:
+    """Decodes windows of time; remembers what every CPU ran last."""
 
-    Raises
-    ------
-    TraceFormatError, TraceContentError
-        Tables absent or cut short; a thread without a row of its own.
-    """
-    tables = source.open()
-    try:
-        run = _Reading(source.path, tables, facts)
-        edges = run.edges()
-        source.lines = run.rows
-        for start, end in pairwise(edges):
-            yield run.window(start, end)
-    except (pl.exceptions.PolarsError, OSError) as e:
-        said = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
-        raise WastedCoresError(
-            f"{source.path}: reading its tables failed ({said}). One of them is damaged: copy or record them again."
-        ) from e
-    run.finish()
-
-
-class _Reading:
-    """Decodes windows of time; keeps what every CPU ran last."""
-
-    def __init__(self, path: Path, tables: dict[str, pl.LazyFrame], facts: Facts) -> None:
+    def __init__(self, path: Path, tables: dict[str, pl.LazyFrame], facts: FactsBuilder) -> None:
         self.path, self.tables, self.facts = path, tables, facts
         self.threads = (
             tables["thread"]
@@ -184,7 +187,7 @@ class _Reading:
             )
 
     def _lost(self) -> pl.DataFrame:
-        """Drops that BPF counted: an event wherever the counter has grown."""
+        """Return an event for each time at which BPF's counter of drops has grown."""
         empty = pl.DataFrame(schema={"ts_ns": pl.Int64, "value": pl.Int64})
         if not {"counter", "counter_track"} <= self.tables.keys():
             return empty
@@ -203,7 +206,7 @@ class _Reading:
         return grown if grown.height else empty
 
     def edges(self) -> list[int]:
-        """Times that cut the recording into pieces of about :data:`BATCH_ROWS` rows."""
+        """Return times that cut the recording into pieces of about :data:`BATCH_ROWS` rows."""
         ends = self.slices.select(
             low=pl.col("ts").min(), high=(pl.col("ts") + pl.col("dur")).max(), rows=pl.len()
         ).collect(engine="streaming")
@@ -225,7 +228,13 @@ class _Reading:
         return [*cuts[:-1], self.end_ns + 1]
 
     def window(self, start: int, end: int) -> pl.DataFrame:
-        """The events of [start, end), in order."""
+        """Return the events of a window of time, in order.
+
+        Parameters
+        ----------
+        start, end
+            The window [start, end) in ns.
+        """
         frames = [self._switches(start, end), self._woken(start, end)]
         if self.exact:
             moves = self._part("sched_migrate", start, end)
@@ -267,7 +276,7 @@ class _Reading:
         return table.sort("ts_ns", "rank", maintain_order=True).drop("rank")
 
     def _part(self, name: str, start: int, end: int) -> pl.DataFrame:
-        """Rows of a table in a window, with pid and comm; without those of the idle tasks."""
+        """Return the rows of a table in a window, with pid and comm, without those of the idle tasks."""
         table = self.slices if name == _SLICE else self.tables[name]
         part = table.filter(pl.col("ts").is_between(start, end, closed="left")).collect(
             engine="streaming"
@@ -283,7 +292,7 @@ class _Reading:
         return part if name == _SLICE else part.filter(pl.col("pid") > 0)
 
     def _switches(self, start: int, end: int) -> pl.DataFrame:
-        """A switch at the start of every slice, from the slice before it on its CPU."""
+        """Return a switch at the start of every slice, from the slice before it on its CPU."""
         now = self._part(_SLICE, start, end).select(
             "ts_ns",
             "cpu",
@@ -350,7 +359,7 @@ class _Reading:
         return part.select("ts_ns", "pid", "comm", "cpu", "kind")
 
     def finish(self) -> None:
-        """Say what was odd."""
+        """Note that slices have gaps between them."""
         if self.gaps:
             self.facts.notes["gaps"] = (
                 f"{self.gaps} slices do not begin where the one before them on their CPU ends: switches in between are "
@@ -359,7 +368,7 @@ class _Reading:
 
 
 def _letters(dtype: pl.DataType) -> pl.Expr:
-    """The letters of ``end_state``; none: still runnable. Text in systing before 1.0."""
+    """Return the letters of ``end_state``; none: still runnable. systing before 1.0 wrote text."""
     state = pl.col("end_state")
     if dtype == pl.String:
         return state.fill_null("R")

@@ -14,7 +14,7 @@ from support.line_oracle import parse
 from support.make_expected import summary
 
 from wastedcores.trace.io import open_trace
-from wastedcores.trace.readers.support import blocks
+from wastedcores.trace.readers.support import text_reading
 from wastedcores.trace.readers.text import scan
 
 GUESTS = (
@@ -41,7 +41,7 @@ def test_guest_recordings_read_as_by_the_plain_reader(guest, monkeypatch):
     assert patterns["events"] == want
     assert patterns["header"]["cpus"] == int(guest.rpartition("-")[2].removesuffix("cpu"))
     # small blocks: every block boundary falls into the file somewhere
-    monkeypatch.setattr(blocks.TextSource.blocks, "__defaults__", (70_001,))
+    monkeypatch.setattr(text_reading, "BLOCK_BYTES", 70_001)
     assert read(path, monkeypatch, 0) == patterns
 
 

@@ -10,7 +10,13 @@ import pytest
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.io import open_trace, sniff
 from wastedcores.trace.readers.text import trace_dat
-from wastedcores.trace.readers.text.trace_cmd import Buffer, Told, from_the_first, split, tell
+from wastedcores.trace.readers.text.trace_cmd import (
+    Buffer,
+    Dumped,
+    dump_options,
+    from_the_first,
+    split,
+)
 
 
 def test_without_trace_cmd_the_message_says_what_to_install(tmp_path, monkeypatch):
@@ -91,16 +97,16 @@ def test_what_a_file_tells_of_its_buffers(tmp_path):
     program = tmp_path / "trace-cmd"
     program.write_text(f"#!/bin/sh\ncat <<'E'\n{DUMPED}E\n")
     program.chmod(0o755)
-    told = tell(str(program), tmp_path / "t.dat")
-    assert told.kernel_release == "6.1.0-1-amd64"
-    assert told.buffers == {
+    dumped = dump_options(str(program), tmp_path / "t.dat")
+    assert dumped.kernel_release == "6.1.0-1-amd64"
+    assert dumped.buffers == {
         "": Buffer("mono", Counter({0: 7})),
         "a b": Buffer(None, Counter(), Counter({1: 5})),
         "c": Buffer("boot"),
         "d": Buffer(),  # trace-cmd's word where it does not know
     }
     program.write_text("#!/bin/sh\nexit 1\n")  # too old to dump
-    assert tell(str(program), tmp_path / "t.dat") == Told(None, {"": Buffer()})
+    assert dump_options(str(program), tmp_path / "t.dat") == Dumped(None, {"": Buffer()})
 
 
 def test_lines_of_one_buffer(tmp_path):

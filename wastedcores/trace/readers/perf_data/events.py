@@ -1,4 +1,4 @@
-"""Which events of ``perf.data`` are read, and where their fields stand in the kernel that wrote them."""
+"""Chooses the tracepoints that are read, and finds their fields in the formats of the kernel that wrote them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.readers.perf_data import records_jit as pj
-from wastedcores.trace.readers.perf_data.header import Format, state_names
+from wastedcores.trace.readers.perf_data.header import Format, PerfHeader, state_names
 from wastedcores.trace.readers.support import tracepoints as tp
-from wastedcores.trace.readers.support.vocabulary import Vocabulary
+from wastedcores.trace.readers.support.names import CategoryCodes
 from wastedcores.trace.schema import KINDS
 
 _TASK = ("comm", "pid", "prio")
 _WAKE = (*_TASK, "target_cpu", "success")
-#: event -> (code, fields in the places that perfdata_jit and perffields_jit look for them)
+#: event -> (code, fields in the places in which fields_jit expects them)
 _EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "sched_switch": (
         tp.SWITCH,
@@ -55,81 +55,89 @@ _KINDS = {
     pj.FREQUENCY: "frequency",
     pj.LOST: "lost",
 }
-#: fields that are strings; all others are numbers
+#: Fields that are strings; all others are numbers.
 _STRINGS = {"comm", "prev_comm", "next_comm", "parent_comm", "child_comm", "filename", "buf"}
-#: a ``long``: what is meant is in its lower half
+#: Fields of type ``long``, whose value is in the lower half.
 _LONG = {"prev_state"}
-#: fields that some kernels do not have
+#: Fields that some kernels do not have.
 _OPTIONAL = {"success"}
 
 
 @lru_cache(maxsize=16)
-def _state_numbers(print_fmt: str) -> tuple[Vocabulary, np.ndarray]:
-    """What polars numbers all a kernel's prev_states, 512 mostly, and what keeps them alive."""
-    vocabulary = Vocabulary()
-    return vocabulary, vocabulary.numbers(state_names(print_fmt))
+def _state_codes(print_fmt: str) -> tuple[CategoryCodes, np.ndarray]:
+    """Return polars' codes of all values of a kernel's prev_state, 512 mostly, and what keeps them alive."""
+    categories = CategoryCodes()
+    return categories, categories.of(state_names(print_fmt))
 
 
-class Events:
-    """The events of a file.
+def find_formats(header: PerfHeader, path: Path) -> pj.Formats:
+    """Return the layout of a file's samples and of the tracepoints that are read.
 
-    Attributes
+    Parameters
     ----------
-    codes, success, fields, needed
-        As :func:`~wastedcores.trace.readers.perf_data.records_jit.index` and
-        :func:`~wastedcores.trace.readers.perf_data.fields_jit.decode` take them.
-    kinds
-        (N_CODES,) physical values of the kinds.
-    states
-        polars' numbers of what a prev_state is printed as.
-    place
-        A sched_waking counts, since there is no sched_wakeup.
+    header
+        The head of the file.
+    path
+        The file, for messages.
+
+    Raises
+    ------
+    TraceFormatError
+        A tracepoint lacks a field that is needed, or has it in another type.
     """
+    switch = header.formats.get("sched_switch")
+    place = "sched_waking" in header.formats and "sched_wakeup" not in header.formats
+    kinds = np.zeros(pj.N_CODES, np.uint8)
+    for code, kind in _KINDS.items():
+        kinds[code] = KINDS.index(kind)
+    formats = pj.Formats(
+        layouts=header.layouts,
+        ids=header.ids,
+        which=header.which,
+        dense=header.dense,
+        codes=np.full(65536, pj.IGNORED, np.int8),
+        success=np.zeros(16, np.int64),
+        fields=np.zeros((pj.N_CODES, pj.MAX_FIELDS, 3), np.int64),
+        needed=np.zeros(pj.N_CODES, np.int64),
+        kinds=kinds,
+        states=_state_codes(switch.print_fmt if switch else "")[1],
+        place=place,
+    )
+    for name, format in header.formats.items():
+        if name in _EVENTS and (name != "sched_waking" or place):
+            _learn(format, formats, path)
+    return formats
 
-    def __init__(self, formats: dict[str, Format], path: Path) -> None:
-        self.path = path
-        self.codes = np.full(65536, pj.IGNORED, np.int8)
-        self.success = np.zeros(16, np.int64)
-        self.fields = np.zeros((pj.N_CODES, pj.MAX_FIELDS, 3), np.int64)
-        self.needed = np.zeros(pj.N_CODES, np.int64)
-        self.kinds = np.zeros(pj.N_CODES, np.uint8)
-        for code, kind in _KINDS.items():
-            self.kinds[code] = KINDS.index(kind)
-        switch = formats.get("sched_switch")
-        self.states = _state_numbers(switch.print_fmt if switch else "")[1]
-        self.place = "sched_waking" in formats and "sched_wakeup" not in formats
-        for name, format in formats.items():
-            if name in _EVENTS and (name != "sched_waking" or self.place):
-                self._learn(format)
 
-    def _learn(self, format: Format) -> None:
-        code, wanted = _EVENTS[format.name]
-        for place, name in enumerate(wanted):
-            if name not in format.fields:
-                if name in _OPTIONAL:
-                    continue
-                raise TraceFormatError(
-                    f"{self.path}: its kernel's {format.name} has no field {name!r} (it has "
-                    f"{', '.join(format.fields)}); this reader needs it."
-                )
-            kind, offset, size = format.fields[name]
-            dynamic = kind.startswith("__data_loc")
-            sizes = (4, 8) if name in _LONG else (4,)
-            if name in _STRINGS:
-                good = size == 4 if dynamic else kind.endswith("]")
-                expected = "a string"
-                tail = name in ("filename", "buf")
-                what = pj.T_DYNAMIC if dynamic else pj.T_TAIL if tail else pj.T_COMM
-            else:
-                good = size in sizes and not kind.endswith("]") and not dynamic
-                expected = f"a number of {' or '.join(map(str, sizes))} bytes"
-                what = pj.T_INT
-            if not good:
-                raise TraceFormatError(
-                    f"{self.path}: field {name!r} of {format.name} is a {kind} of {size} bytes; expected {expected}."
-                )
-            self.fields[code, place] = offset, size, what
-            self.needed[code] = max(self.needed[code], offset + size)
-            if name == "success":
-                self.success[code] = offset
-        self.codes[format.number] = code
+def _learn(format: Format, formats: pj.Formats, path: Path) -> None:
+    """Fill in what one tracepoint's format says."""
+    code, wanted = _EVENTS[format.name]
+    for place, name in enumerate(wanted):
+        if name not in format.fields:
+            if name in _OPTIONAL:
+                continue
+            raise TraceFormatError(
+                f"{path}: its kernel's {format.name} has no field {name!r} (it has {', '.join(format.fields)}); this "
+                "reader needs it."
+            )
+        kind, offset, size = format.fields[name]
+        dynamic = kind.startswith("__data_loc")
+        sizes = (4, 8) if name in _LONG else (4,)
+        if name in _STRINGS:
+            good = size == 4 if dynamic else kind.endswith("]")
+            expected = "a string"
+            tail = name in ("filename", "buf")
+            what = pj.T_DYNAMIC if dynamic else pj.T_TAIL if tail else pj.T_COMM
+        else:
+            good = size in sizes and not kind.endswith("]") and not dynamic
+            expected = f"a number of {' or '.join(map(str, sizes))} bytes"
+            what = pj.T_INT
+        if not good:
+            raise TraceFormatError(
+                f"{path}: field {name!r} of {format.name} is a {kind} of {size} bytes; expected {expected}."
+            )
+        formats.fields[code, place] = offset, size, what
+        formats.needed[code] = max(formats.needed[code], offset + size)
+        if name == "success":
+            formats.success[code] = offset
+    formats.codes[format.number] = code

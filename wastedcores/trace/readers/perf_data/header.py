@@ -1,4 +1,4 @@
-"""The head of a ``perf.data`` file: attributes, sample layouts, features, tracepoint formats.
+"""Reads the head of a ``perf.data`` file: attributes, layouts of samples, features, formats of tracepoints.
 
 Formats: tools/perf/Documentation/perf.data-file-format.txt, tools/perf/util/header.h (6.1),
 include/uapi/linux/perf_event.h.
@@ -26,16 +26,16 @@ _IDENTIFIER = 1 << 16
 _SAMPLE_ID_ALL = 1 << 18
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
-#: more than any recording has: 8192 CPUs, and a tracepoint for each of the kernel's
+#: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
 _MAX_ATTRIBUTES, _MAX_IDS = 1 << 14, 1 << 20
-#: identifiers within this distance are looked up in one step
+#: Identifiers within this distance are looked up in one step.
 _DENSE = 1 << 16
 _CLOCKS = {0: "realtime", 1: "monotonic", 4: "monotonic_raw", 7: "boottime", 11: "tai"}
 
 
 @dataclass
 class Format:
-    """A tracepoint: its number and its fields by name: (type, offset, bytes)."""
+    """A tracepoint: its number, its fields by name as (type, offset, bytes), and how perf prints it."""
 
     name: str
     number: int
@@ -45,7 +45,19 @@ class Format:
 
 @dataclass
 class PerfHeader:
-    """What stands around the records."""
+    """All of the file but its records.
+
+    Attributes
+    ----------
+    data
+        Where the records begin and end.
+    layouts, ids, which, dense
+        See :class:`~wastedcores.trace.readers.perf_data.records_jit.Formats`.
+    formats
+        Tracepoints by name.
+    release, cpus, clock, notes
+        Facts about the recording.
+    """
 
     data: tuple[int, int]
     layouts: np.ndarray
@@ -60,12 +72,20 @@ class PerfHeader:
 
 
 def read_header(data: np.ndarray, path: Path) -> PerfHeader:
-    """Take the head apart.
+    """Read the head of a file.
+
+    Parameters
+    ----------
+    data
+        The bytes of the file.
+    path
+        The file, for messages.
 
     Raises
     ------
     TraceFormatError
-        A piped, foreign-endian, cut or otherwise unusable file; or one without tracepoints of the scheduler.
+        The file was written to a pipe, has another byte order, is cut or otherwise unusable, or has no tracepoints of the
+        scheduler.
     """
     raw = data[:104].tobytes()
     if len(raw) < 104 or struct.unpack_from("<Q", raw, 8)[0] != 104:
@@ -87,7 +107,7 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
 
 
 def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:
-    """``size`` bytes as u64, as far as there are any."""
+    """Return ``size`` bytes as u64, or as many as the file has."""
     raw = data[at : at + size].tobytes()
     return np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
 
@@ -95,7 +115,7 @@ def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:
 def _attributes(
     data: np.ndarray, where: tuple[int, int, int], path: Path
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Layouts, and which of them a sample has: see :func:`~wastedcores.trace.readers.perf_data.records_jit.index`."""
+    """Return the layouts, and which of them a sample has (``layouts``, ``ids``, ``which``, ``dense``)."""
     size, at, total = where
     if size < 64 or size > 1024 or at + total > len(data) or total // size > _MAX_ATTRIBUTES:
         raise TraceFormatError(
@@ -143,7 +163,7 @@ def _attributes(
 
 
 def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:
-    """Offsets in a sample (perf_event.h, comment at PERF_RECORD_SAMPLE); None if it lacks what is needed."""
+    """Return the offsets in a sample (perf_event.h, comment at PERF_RECORD_SAMPLE); None if a needed part is absent."""
     at = 8
     found: dict[int, int] = {}
     for bit in (_IDENTIFIER, _IP, _TID, _TIME, _ADDR, _ID, _STREAM, _CPU, _PERIOD):
@@ -162,7 +182,7 @@ def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] |
 
 
 def _id_layout(sample_type: int, flags: int) -> tuple[int, int]:
-    """Where time and CPU stand at the end of the other records, as negative offsets; 0: not there."""
+    """Return the places of time and CPU at the end of the other records, as negative offsets; 0: absent."""
     if not flags & _SAMPLE_ID_ALL:
         return 0, 0
     found = {}
@@ -195,7 +215,7 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
             header.cpus = struct.unpack_from("<2I", section)[1]
             if header.cpus > MAX_CPUS:
                 raise TraceFormatError(
-                    f"{path}: byte {where + 4}: recorded on a machine of {header.cpus} CPUs, it says; Linux has "
+                    f"{path}: byte {where + 4}: it says that the machine had {header.cpus} CPUs; Linux has "
                     f"{MAX_CPUS} at most. Its head is damaged: record again."
                 )
         elif number == _CLOCKID and len(section) >= 8:
@@ -223,7 +243,7 @@ def _strings(section: bytes) -> str:
 
 
 def parse_formats(text: str) -> dict[str, Format]:
-    """Tracepoints by name, from the kernel's ``format`` files as perf copies them."""
+    """Return the tracepoints by name, from the kernel's ``format`` files as perf copies them."""
     formats: dict[str, Format] = {}
     for match in re.finditer(
         r"name: (\w+)\nID: (\d+)\nformat:\n(.*?)\n\nprint fmt: ([^\n]*)", text, re.S
@@ -244,10 +264,10 @@ def parse_formats(text: str) -> dict[str, Format]:
 
 
 def state_names(print_fmt: str) -> list[str]:
-    """Every value of prev_state as sched_switch prints it, by number.
+    """Return every value of prev_state as sched_switch prints it, by number.
 
-    The letters and their bits differ from kernel to kernel; the print format has them, and the bit above them is
-    the "+" of a preempted task (include/trace/events/sched.h: TASK_STATE_MAX up to 4.13, TASK_REPORT_MAX since).
+    The letters and their bits differ from kernel to kernel. The print format has them. The bit above them is the "+" of a
+    preempted task (include/trace/events/sched.h: TASK_STATE_MAX up to 4.13, TASK_REPORT_MAX since).
     """
     letters = {
         int(v, 16 if v.startswith("0x") else 10): t

@@ -1,4 +1,4 @@
-"""Put records in order of time that come as runs already in order: one of each CPU's buffer, again and again."""
+"""Sorts records by time. They come as runs that are already in order: one from each CPU's buffer, again and again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ I64 = NDArray[np.int64]
 
 @lean
 def _merge(ts: I64, ref: I64, low: int, mid: int, high: int, spare: I64) -> None:
-    """Merge two neighbouring runs, the first one first where times are equal; only what overlaps is moved."""
+    """Merge two neighbouring runs; of equal times the first run's comes first. Only the part that overlaps is moved."""
     if ts[mid - 1] <= ts[mid]:
         return
     low += np.searchsorted(ts[low:mid], ts[mid], side="right")
@@ -41,17 +41,17 @@ def _merge(ts: I64, ref: I64, low: int, mid: int, high: int, spare: I64) -> None
 
 @lean
 def sort_runs(ts: I64, ref: I64, n: int, bounds: I64, spare: I64) -> int:
-    """Sort the first ``n`` of ``ts`` and with them ``ref``, stably: a merge sort of the runs that are there.
+    """Sort the first ``n`` of ``ts`` and with them ``ref`` by a stable merge sort of the existing runs.
 
     Parameters
     ----------
     bounds, spare
-        Room: (n + 1,) and (2, n).
+        Scratch memory: (n + 1,) and (2, n).
 
     Returns
     -------
     int
-        How many runs there were.
+        Number of runs before sorting.
     """
     if n == 0:
         return 0

@@ -1,4 +1,4 @@
-"""Records that ``perf record -z`` packed."""
+"""Unpacks the records of ``perf record -z``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from wastedcores.trace.readers.support.bytes_jit import PADDING
 
 
 def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
-    """True if there is a PERF_RECORD_COMPRESSED; perf puts them between few others, so the first will show."""
+    """Return whether the data have compressed records.
+
+    perf puts nothing but a few other records before the first one, so the search ends at the first sample.
+
+    Parameters
+    ----------
+    data
+        The bytes of the file.
+    begin, end
+        Where the records begin and end.
+    """
     at = begin
     raw = memoryview(data)  # type: ignore[arg-type]
     while at + 8 <= end:
@@ -32,7 +42,31 @@ def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
 def decompress(
     data: np.ndarray, begin: int, end: int, plain: Any, path: Path
 ) -> tuple[np.ndarray, int, int]:
-    """Write all records plainly to a temporary file and map that; the stream of zstd runs through all of them."""
+    """Write all records uncompressed to a temporary file, and map that into memory.
+
+    One zstd stream runs through all compressed records.
+
+    Parameters
+    ----------
+    data, begin, end
+        As for :func:`is_compressed`.
+    plain
+        The temporary file.
+    path
+        The file that is read, for messages.
+
+    Returns
+    -------
+    data, begin, end
+        The bytes of the temporary file, and where its records begin and end.
+
+    Raises
+    ------
+    TraceFormatError
+        A record is damaged.
+    WastedCoresError
+        There is no room for the temporary file.
+    """
     stream = zstandard.ZstdDecompressor().decompressobj(write_size=1 << 20)
     at = begin
     try:
@@ -41,7 +75,7 @@ def decompress(
             kind, size = int.from_bytes(head[:4], "little"), int.from_bytes(head[6:8], "little")
             if size < 8:
                 raise TraceFormatError(
-                    f"{path}: byte {at}: a record of {size} bytes; expected 8 or more."
+                    f"{path}: byte {at}: a record has {size} bytes; expected 8 or more."
                 )
             if kind == pj.R_COMPRESSED:
                 plain.write(stream.decompress(data[at + 8 : at + size].tobytes()))

@@ -1,4 +1,4 @@
-"""Where the records of ``perf.data`` are, in order of time; and what they tell of threads' names."""
+"""The records of ``perf.data`` that wait for earlier ones, and the names of threads that records have."""
 
 from __future__ import annotations
 
@@ -7,110 +7,77 @@ import numpy as np
 from wastedcores.limits import PID_MAX_LIMIT
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.order_jit import sort_runs
-from wastedcores.trace.readers.support.columns import arrays
-from wastedcores.trace.readers.support.crew import Crew, Job
-from wastedcores.trace.readers.support.memory import sparse
-from wastedcores.trace.readers.support.vocabulary import NameTable
+from wastedcores.trace.readers.support.names import NameTable
 
 
-class _Room:
-    """Memory for records, and who still looks at what is no longer needed here."""
+class Waiting:
+    """The records that were found and that a later one may still come before.
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        flat, spare, self.bounds = arrays(
-            [(np.int64, 2 * size), (np.int64, 2 * size), (np.int64, size + 1)]
-        )
-        self.all, self.spare = flat.reshape(2, size), spare.reshape(2, size)
-        self.readers: list[Job] = []
-
-
-class Records:
-    """When records are, and where: those in order that may come before later ones, then the new ones."""
+    perf writes what each CPU's buffer holds in rounds. What is older than the round before last can be used.
+    """
 
     def __init__(self) -> None:
-        self._room, self._other = _Room(0), _Room(0)
-        self._first = self._last = 0
-        self._sorted_until = -1
-        self.clock = np.full(3, -1, np.int64)
+        self._found: list[pj.Records] = []
+        self._safe = -1
 
-    @property
-    def ts(self) -> np.ndarray:
-        """Times of the records there are, and of the room after them."""
-        return self._room.all[0, self._first :]
+    def add(self, records: pj.Records) -> None:
+        """Add records in file order."""
+        self._found.append(records)
 
-    @property
-    def ref(self) -> np.ndarray:
-        """As ``ts``: where they are."""
-        return self._room.all[1, self._first :]
+    def take(self, safe: int, last: bool) -> pj.Records:
+        """Remove the records that nothing to come is older than.
 
-    @property
-    def n(self) -> int:
-        """How many there are."""
-        return self._last - self._first
+        Parameters
+        ----------
+        safe
+            Nothing to come is older than this.
+        last
+            Nothing is to come.
 
-    def room(self, more: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Times and places with room for exactly ``more`` records, and how many are to stay before them."""
-        n = self.n
-        if self._last + more > self._room.size:
-            self._move(n, more)
-        limit = self._last + more
-        return self._room.all[0, :limit], self._room.all[1, :limit], self._last
-
-    def _move(self, n: int, more: int) -> None:
-        fresh, old = self._other, self._room
-        if 2 * (n + more) > fresh.size:
-            fresh = _Room(4 * (n + more))
-        Crew.finish(fresh.readers)
-        fresh.readers = []
-        fresh.all[:, :n] = old.all[:, self._first : self._last]
-        self._room, self._other, self._first, self._last = fresh, old, 0, n
-
-    def looked_at(self, reader: Job) -> None:
-        """Somebody looks at records that will be dropped, as long as this runs."""
-        self._room.readers.append(reader)
-
-    def found(self, last: int) -> None:
-        """Up to here there are records now, in what :meth:`room` gave."""
-        self._last = last
-
-    def ready(self, safe: int, all_: bool) -> int:
-        """How many, from the first on, nothing to come is older than; they are in order if that is not none.
-
-        ``safe`` is what the clock said when the last of them was found.
+        Returns
+        -------
+        Records
+            In order of time.
         """
-        if not all_ and safe <= self._sorted_until:
-            return 0
-        self._sorted_until = safe
-        sort_runs(self.ts, self.ref, self.n, self._room.bounds, self._room.spare)
-        return self.n if all_ else int(self.ts[: self.n].searchsorted(safe, side="right"))
+        if not last and safe <= self._safe:
+            return pj.Records(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._safe = safe
+        ts = np.concatenate([r.ts for r in self._found])
+        ref = np.concatenate([r.ref for r in self._found])
+        n = ts.size
+        sort_runs(ts, ref, n, np.empty(n + 1, np.int64), np.empty((2, n), np.int64))
+        ready = n if last else int(ts.searchsorted(safe, side="right"))
+        self._found = [pj.Records(ts[ready:], ref[ready:])]
+        return pj.Records(ts[:ready], ref[:ready])
 
-    def drop(self, n: int) -> None:
-        """The first ``n`` are done."""
-        self._first += n
+    def put_back(self, records: pj.Records) -> None:
+        """Undo the removal of the last ones that :meth:`take` returned."""
+        self._found.insert(0, records)
 
 
 class ThreadNames:
-    """What threads are called by the records that tell it."""
+    """The names of threads, as the records of forks and changes of names state them."""
 
     def __init__(self, table: NameTable) -> None:
         self.table = table
-        self.now, self._before, self._latest = arrays(
-            [
-                (np.uint32, PID_MAX_LIMIT + 1),
-                (np.uint32, PID_MAX_LIMIT + 1),
-                (np.int32, PID_MAX_LIMIT + 1),
-            ],
-            sparse,
-        )
+        self._now, self._before = np.zeros((2, PID_MAX_LIMIT + 1), np.uint32)
+        self._latest = np.zeros(PID_MAX_LIMIT + 1, np.int32)
         swapper = table.number(b"swapper")
-        self.now[0] = swapper + 1
-        self._before[0] = table.numbers()[swapper] + 1
+        self._now[0] = swapper + 1
+        self._before[0] = table.codes()[swapper] + 1
 
     def learn(self, data: np.ndarray, ref: np.ndarray) -> pj.Comms:
-        """What threads are called at these records, a batch."""
-        n = ref.size
-        changes = pj.comm_records(ref, 0, n)
+        """Return the names of threads at the records of a batch.
+
+        Parameters
+        ----------
+        data
+            The bytes of the file.
+        ref
+            References to the records of the batch, in order of time. The names before it must be up to date
+            (:func:`~wastedcores.trace.readers.perf_data.records_jit.end_batch`).
+        """
+        changes = pj.comm_records(ref, 0, ref.size)
         comms = pj.Comms(
             self._before,
             self._latest,
@@ -122,18 +89,13 @@ class ThreadNames:
         i = found = 0
         while changes:
             i, found, problem = pj.learn_comms(
-                data, ref, i, n, self.now, self.table.table, found, comms
+                data, ref, i, self._now, self.table.table, found, comms
             )
-            if not problem:
-                return self._settled(comms, found)
+            if problem == pj.OK:
+                break
             self.table.grow()
-        return comms
-
-    def _settled(self, comms: pj.Comms, found: int) -> pj.Comms:
-        """The changes with polars' numbers."""
         name = comms.name[:found]
-        told = name > 0
-        name[told] = self.table.numbers()[name[told] - 1] + 1
+        name[name > 0] = self.table.codes()[name[name > 0] - 1] + 1
         return comms._replace(
             since=comms.since[:found],
             tid=comms.tid[:found],

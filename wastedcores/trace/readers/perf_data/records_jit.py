@@ -1,6 +1,6 @@
-"""Records of a ``perf.data`` file: find them, and learn from those that tell names of threads.
+"""Finds the records of a ``perf.data`` file, and learns the names of threads from those that have them.
 
-The events are left to perffields_jit. Formats: include/uapi/linux/perf_event.h (enum perf_event_type,
+The events themselves are decoded by ``fields_jit``. Formats: include/uapi/linux/perf_event.h (enum perf_event_type,
 PERF_SAMPLE_*), tools/perf/util/event.h and tools/perf/Documentation/perf.data-file-format.txt (6.1).
 """
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
 from wastedcores.limits import PID_MAX_LIMIT
-from wastedcores.trace.readers.support.bytes_jit import load16, load32, load64, prefetch
+from wastedcores.trace.readers.support.bytes_jit import load16, load32, load64
 from wastedcores.trace.readers.support.names_jit import intern_words
+from wastedcores.trace.readers.support.sched_waking_jit import PLACED_WITHIN_NS
 from wastedcores.trace.readers.support.tracepoints import WAKING
-from wastedcores.trace.readers.support.wakings_jit import PLACED_WITHIN_NS
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
@@ -27,45 +27,80 @@ U32 = NDArray[np.uint32]
 # enum perf_event_type, include/uapi/linux/perf_event.h; 64 and above: tools/perf/util/event.h
 R_LOST, R_COMM, R_FORK, R_SAMPLE, R_LOST_SAMPLES = 2, 3, 7, 9, 13
 R_AUXTRACE, R_FINISHED_ROUND, R_COMPRESSED, R_COMPRESSED2 = 71, 68, 81, 83
+#: PERF_RECORD_MISC_LOST_SAMPLES_BPF, tools/lib/perf/include/perf/event.h: a filter dropped the samples on purpose.
+DROPPED_BY_FILTER = 1 << 15
 
-# event codes beyond those of tracepoints.py
+# Codes of events beyond those of tracepoints.py.
 EXEC, MARK, FREQUENCY = 9, 10, 11
 IGNORED = -1
-#: a record that is lost events; and records that are no events of the trace
+#: Codes of records that are not samples: lost events, and two that only have names of threads.
 LOST, C_COMM, C_FORK = 12, 20, 21
 N_CODES = 13
 
-#: columns of a layout, offsets from the record's begin (-1: not there); RAW -1: after a call chain at CHAIN
+#: Columns of a layout: offsets from the begin of the record (-1: absent). L_RAW is -1 if a call chain at L_CHAIN comes
+#: before the raw data. L_ID_TIME and L_ID_CPU count from the end of a record that is not a sample (0: absent).
 L_TIME, L_CPU, L_TID, L_RAW, L_CHAIN, L_ID_TIME, L_ID_CPU = range(7)
 N_LAYOUT = 7
-#: more layouts than this do not fit a reference
+#: A reference to a record has 8 bits for its layout.
 MAX_LAYOUTS = 255
 
-#: columns of a field: offset in the raw data, bytes (0: there is no such field), type
+#: Columns of a field: offset in the raw data, number of bytes (0: the field is absent), type.
 F_OFFSET, F_SIZE, F_TYPE = range(3)
-T_INT, T_COMM, T_DYNAMIC, T_TEXT, T_TAIL = range(5)
+T_INT, T_COMM, T_DYNAMIC, T_TAIL = range(4)
 MAX_FIELDS = 8
-# places of the fields of a task's events (perf_data.py: _EVENTS)
-TASK_COMM, TASK_PID, TASK_PRIO, TASK_CPU, TASK_SUCCESS = range(5)
+# Places of the fields of events about one task (events.py: _EVENTS).
+TASK_COMM, TASK_PID, TASK_PRIO, TASK_CPU = range(4)
 MIGRATE_DEST = 4
 
-#: more lost events in one record than any machine makes
+#: More lost events in one record than any machine makes.
 MAX_LOST = 1 << 48
 
-#: so far ahead is memory asked for: the processor by itself stops at the end of a page
-AHEAD_BYTES, AHEAD = 2048, 12
-
-# what is wrong with a record
+# Problems of a record.
 OK, TOO_SHORT, COMPRESSED, CUT, BAD_TIME, BAD_FIELDS, BAD_CPU, BAD_PRIO, BAD_LOST = range(9)
-#: what is no fault of the record's: the table of names is full, or it has a name that was not known
+# Not problems of the record: the table of names is full, or the record has a name without a code of polars.
 NAMES_FULL, NAMES_NEW = 9, 10
-#: what the clock of a file keeps: newest stamp, newest at the last end of a round, at the one before
-NEWEST, ROUND, SAFE = range(3)
+#: Indices of a scan's state: the newest time, the newest time at the end of the last round and of the one before, and
+#: the sum of all PERF_RECORD_LOST_SAMPLES.
+NEWEST, ROUND, SAFE, LOST_SAMPLES = range(4)
+
+
+class Formats(NamedTuple):
+    """How the samples and the tracepoints of one file are laid out."""
+
+    #: (layouts, N_LAYOUT): see L_TIME and following
+    layouts: I64
+    #: sorted identifiers of samples; empty if there is only one layout; ``dense``: the lowest identifier only
+    ids: U64
+    #: layout of each identifier; ``dense``: by distance from the lowest identifier, -1 for none
+    which: I32
+    dense: bool
+    #: (65536,) number of a tracepoint -> event code; IGNORED: only counted
+    codes: NDArray[np.int8]
+    #: (16,) by event code: where the raw data say whether the task was put on a runqueue (4.1: if success=0, it was
+    #: not, and there was no event); 0: they do not say
+    success: I64
+    #: (N_CODES, MAX_FIELDS, 3) by event code: see F_OFFSET and following
+    fields: I64
+    #: (N_CODES,) bytes of raw data that the fields take
+    needed: I64
+    #: (N_CODES,) physical values of the kinds
+    kinds: U8
+    #: codes of what the values of prev_state are printed as; a power of two of them
+    states: U32
+    #: give sched_waking events the CPU of the sched_migrate_task that follows (support/sched_waking.py)
+    place: bool
+
+
+class Records(NamedTuple):
+    """Times of records, and ``place << 16 | layout << 8 | code``: (records,) each."""
+
+    ts: I64
+    ref: I64
 
 
 @lean
 def raw_at(b: U8, at: Any, size: Any, layouts: I64, layout: Any) -> Any:
-    """Place of the raw data's size in the sample at ``at``, or -1."""
+    """Return the place of the raw data's size in the sample at ``at``, or -1."""
     raw = layouts[layout, L_RAW]
     if raw < 0:
         chain = layouts[layout, L_CHAIN]
@@ -82,10 +117,7 @@ def raw_at(b: U8, at: Any, size: Any, layouts: I64, layout: Any) -> Any:
 
 @lean
 def _layout_of(identifier: np.uint64, ids: U64, which: I32, dense: bool) -> Any:
-    """Layout of a sample by its identifier.
-
-    ``ids`` are sorted, with ``which`` the layout of each; dense: the lowest only, and ``which`` by distance from it.
-    """
+    """Return the layout of the samples with an identifier, or -1 (see :class:`Formats`)."""
     if dense:
         k = np.int64(identifier - ids[0])
         return which[k] if 0 <= k < which.size else -1
@@ -93,72 +125,39 @@ def _layout_of(identifier: np.uint64, ids: U64, which: I32, dense: bool) -> Any:
     return which[k] if k < ids.size and ids[k] == identifier else -1
 
 
-#: what the kernel maps at a page fault of a file (fault_around_bytes, mm/memory.c)
-_FAULT_AROUND = 1 << 16
-
-
-@lean
-def touch(b: U8, at: int, end: int) -> int:
-    """Have the bytes from ``at`` on mapped; a sum of some of them, so that they are really looked at."""
-    total = 0
-    for i in range(at, min(end, b.size), _FAULT_AROUND):
-        total += b[i]
-    return total
-
-
 @lean
 def index(
-    b: U8,
-    at: int,
-    end: int,
-    layouts: I64,
-    ids: U64,
-    which: I32,
-    dense: bool,
-    codes: NDArray[np.int8],
-    success: I64,
-    ts: I64,
-    ref: I64,
-    n: Any,
-    clock: I64,
-    counts: I64,
+    b: U8, at: int, end: int, formats: Formats, out: Records, state: I64, counts: I64
 ) -> tuple[int, int, int]:
-    """Find the records of interest.
+    """Find the records of interest from ``at`` on, until ``out`` is full or the data end at ``end``.
 
     Parameters
     ----------
-    at, end
-        Where to begin, where the data end.
-    layouts, ids, which, dense
-        (layouts, N_LAYOUT); and as in :func:`_layout_of`, empty if there is only one layout.
-    codes
-        (65536,) tracepoint number -> event code, IGNORED: only counted.
-    success
-        (16,) by event code: where in its data stands whether a task was put on a runqueue (4.1: success=0, not put,
-        then there was no event); 0: it does not say.
-    ts, ref
-        Filled from ``n`` on: time, and ``place << 16 | layout << 8 | code``; stops when they are full.
-    clock
-        NEWEST, ROUND, SAFE: nothing yet to come is older than SAFE (tools/perf/util/ordered-events.c: OE_FLUSH__ROUND).
+    out
+        Filled from the beginning, in file order.
+    state
+        (4,) kept from call to call. No record that is still to come is older than SAFE
+        (tools/perf/util/ordered-events.c: OE_FLUSH__ROUND).
     counts
-        (65536,) samples by tracepoint number, added to.
+        (65536,) samples by number of the tracepoint, added to.
 
     Returns
     -------
     n, at, problem
-        How many now; where to go on, or the record with the problem.
+        Number of records; where to go on, or the place of the record that has the problem.
     """
     size: Any
     stamp: Any
     raw: Any
-    newest = clock[NEWEST]
+    layouts, ids, codes, ts, ref = formats.layouts, formats.ids, formats.codes, out.ts, out.ref
+    newest = state[NEWEST]
     tail = layouts[0, L_ID_TIME]
+    n: Any = 0
     problem = OK
     while at < end and n < ts.size:
         if at + 8 > end:
             problem = CUT
             break
-        prefetch(b, at + AHEAD_BYTES)
         head = load64(b, at)
         kind = head & np.uint64(0xFFFFFFFF)
         size = np.int64(head >> np.uint64(48))
@@ -169,7 +168,9 @@ def index(
             problem = CUT
             break
         if kind == R_SAMPLE:
-            layout: Any = 0 if ids.size == 0 else _layout_of(load64(b, at + 8), ids, which, dense)
+            layout: Any = 0
+            if ids.size:
+                layout = _layout_of(load64(b, at + 8), ids, formats.which, formats.dense)
             raw = -1
             if layout >= 0 and layouts[layout, L_TIME] >= 0:
                 raw = raw_at(b, at, size, layouts, layout)
@@ -177,13 +178,13 @@ def index(
                 number = np.uintp(load16(b, raw + 4))
                 counts[number] += 1
                 code = np.int64(codes[number])
-                # written in any case, kept if wanted: which is which cannot be foretold, and a wrong guess costs more
+                # The record is written in any case and kept if it is wanted: a branch would often be mispredicted.
                 stamp = np.int64(load64(b, at + layouts[layout, L_TIME]))
                 wanted = code >= 0
                 newest = max(newest, stamp if wanted else 0)
-                told = success[np.uintp(code & 15)]
-                if told and wanted and raw + 8 + told <= at + size:
-                    wanted = load32(b, raw + 4 + told) != 0
+                success = formats.success[np.uintp(code & 15)]
+                if success and wanted and raw + 8 + success <= at + size:
+                    wanted = load32(b, raw + 4 + success) != 0
                 row = np.uintp(n)
                 ts[row] = stamp
                 ref[row] = at << 16 | layout << 8 | (code & 255)
@@ -200,9 +201,15 @@ def index(
             ts[n] = stamp
             ref[n] = at << 16 | (C_COMM if kind == R_COMM else (C_FORK if kind == R_FORK else LOST))
             n += 1
+        elif kind == R_LOST_SAMPLES and size >= 16:
+            if load64(b, at + 8) > np.uint64(MAX_LOST):
+                problem = BAD_LOST
+                break
+            if load16(b, at + 4) & DROPPED_BY_FILTER == 0:
+                state[LOST_SAMPLES] += np.int64(load64(b, at + 8))
         elif kind == R_FINISHED_ROUND:
-            clock[SAFE] = clock[ROUND]
-            clock[ROUND] = newest
+            state[SAFE] = state[ROUND]
+            state[ROUND] = newest
         elif kind == R_COMPRESSED or kind == R_COMPRESSED2:
             problem = COMPRESSED
             break
@@ -213,17 +220,17 @@ def index(
                 break
             size += more
         at += size
-    clock[NEWEST] = newest
+    state[NEWEST] = newest
     return n, at, problem
 
 
-#: (number of bytes that count) -> mask of a load
+#: Number of bytes that count -> mask of a load.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 
 
 @lean
 def _until_zero(x: np.uint64) -> np.uint64:
-    """The bytes of ``x`` below its first zero byte."""
+    """Return the bytes of ``x`` below its first zero byte."""
     zero = (x - np.uint64(0x0101010101010101)) & ~x & np.uint64(0x8080808080808080)
     if zero == 0:
         return x
@@ -232,7 +239,7 @@ def _until_zero(x: np.uint64) -> np.uint64:
 
 @lean
 def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
-    """Number of the zero-terminated string of at most ``room`` and 16 bytes; -2 if the table of names is full."""
+    """Return the number of the zero-terminated string of at most ``room`` and 16 bytes; -2 if the table is full."""
     low = _until_zero(load64(b, at) & _MASKS[min(room, 8)])
     high = np.uint64(0)
     if room > 8 and (low >> np.uint64(56)) != 0:
@@ -241,37 +248,37 @@ def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
 
 
 @lean
-def whole_until(b: U8, ts: I64, ref: I64, n: int, layouts: I64, seen: NDArray[np.bool_]) -> int:
-    """How many of the first ``n`` can be had without tearing a sched_waking from its sched_migrate_task.
+def whole_until(
+    b: U8, records: Records, i: int, n: int, layouts: I64, seen: NDArray[np.bool_]
+) -> int:
+    """Return where to cut the records ``i`` to ``n``, at ``n`` or before, to keep every sched_waking with what follows it.
 
-    ``seen`` has room for every CPU. Records are in order.
+    A sched_waking must not be separated from its sched_migrate_task. ``seen`` is scratch memory, a flag per CPU.
     """
+    ts, ref = records.ts, records.ref
     seen[:] = False
     keep = n
-    i = n - 1
-    while i >= 0 and ts[n - 1] - ts[i] <= PLACED_WITHIN_NS:
-        code = ref[i] & 255
+    k = n - 1
+    while k >= i and ts[n - 1] - ts[k] <= PLACED_WITHIN_NS:
+        code = ref[k] & 255
         if code < LOST:
-            cpu = np.int64(load32(b, (ref[i] >> 16) + layouts[ref[i] >> 8 & 255, L_CPU]))
+            cpu = np.int64(load32(b, (ref[k] >> 16) + layouts[ref[k] >> 8 & 255, L_CPU]))
             if cpu < seen.size and not seen[cpu]:
                 seen[cpu] = True
                 if code == WAKING:
-                    keep = i
-        i -= 1
+                    keep = k
+        k -= 1
     return keep
 
 
 class Comms(NamedTuple):
-    """What threads are called, at every event of a batch.
+    """The names of threads at every record of a batch: polars' codes plus 1; 0 if a name is not known."""
 
-    Names are polars' numbers plus 1; 0: not known.
-    """
-
-    #: (PID_MAX_LIMIT + 1,) before the batch
+    #: (PID_MAX_LIMIT + 1,) names before the batch
     before: U32
-    #: (PID_MAX_LIMIT + 1,) the latest change of a thread's name within the batch plus 1; 0: none
+    #: (PID_MAX_LIMIT + 1,) number of a thread's latest change of name within the batch plus 1; 0: none
     latest: I32
-    #: (changes,) the record since which it holds, the thread, the name, the change of that thread before plus 1
+    #: (changes,) the record of each change, its thread, its name, and the number of that thread's change before plus 1
     since: I64
     tid: I32
     name: U32
@@ -280,7 +287,7 @@ class Comms(NamedTuple):
 
 @lean
 def comm_at(comms: Comms, tid: Any, record: int) -> Any:
-    """What thread ``tid`` is called at a record, plus 1; 0: not known."""
+    """Return the name of a thread at a record, as in :class:`Comms`."""
     if tid < 0 or tid > PID_MAX_LIMIT:
         return np.uint32(0)
     if comms.since.size:
@@ -294,38 +301,38 @@ def comm_at(comms: Comms, tid: Any, record: int) -> Any:
 
 @lean
 def comm_records(ref: I64, i: int, n: int) -> int:
-    """How many of the records from ``i`` to ``n`` tell names."""
+    """Count the records from ``i`` to ``n`` that have names of threads."""
     count = 0
     for k in range(
         i, n
-    ):  # no other code is as high: one comparison, which the processor does for several at once
+    ):  # no other code is as high; one comparison lets the compiler vectorise the loop
         count += (ref[k] & 255) >= C_COMM
     return count
 
 
 @lean
 def learn_comms(
-    b: U8, ref: I64, i: int, n: int, now: U32, names: U64, found: int, out: Comms
+    b: U8, ref: I64, i: int, now: U32, names: U64, found: int, out: Comms
 ) -> tuple[int, int, int]:
-    """Note what the records of a batch tell about names.
+    """Collect the changes of names in the records of a batch from ``i`` on.
 
     Parameters
     ----------
-    ref, i, n
-        Records in order; those from ``i`` to ``n`` are looked at.
+    ref
+        The batch, in order of time.
     now
         (PID_MAX_LIMIT + 1,) number of each thread's name plus 1; 0: not known. Kept up to date.
     names
         The table of names.
     found, out
-        Changes so far; filled, but for ``before``, with the numbers of ``names`` plus 1.
+        Changes found so far. All but ``before`` is filled, with numbers of ``names`` plus 1.
 
     Returns
     -------
     i, found, problem
-        Where it stopped, and why: OK or NAMES_FULL.
+        Where it stopped, and OK or NAMES_FULL.
     """
-    while i < n:
+    while i < ref.size:
         what = ref[i] & 255
         if what != C_COMM and what != C_FORK:
             i += 1
@@ -353,8 +360,8 @@ def learn_comms(
 
 
 @lean
-def forget_comms(comms: Comms) -> None:
-    """The batch is done: what its records told holds from here on."""
+def end_batch(comms: Comms) -> None:
+    """Make the last names of a batch the names before the next one."""
     for change in range(comms.since.size):
         comms.before[comms.tid[change]] = comms.name[change]
         comms.latest[comms.tid[change]] = 0

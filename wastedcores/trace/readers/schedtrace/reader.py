@@ -1,4 +1,4 @@
-"""The collectors' file: one JSON line, then blocks of 16-byte records (collectors/wastedcores.h).
+"""Reads the collectors' file: one JSON line, then blocks of 16-byte records (collectors/wastedcores.h).
 
 The constants here are the package's half of the contract; tests/collectors/test_contract.py compares them with the C header.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +16,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
-from wastedcores.trace.readers.schedtrace.names import Names
 from wastedcores.trace.readers.schedtrace.records import (
     BUILD,
     I64,
@@ -27,8 +25,8 @@ from wastedcores.trace.readers.schedtrace.records import (
     Around,
     bits,
 )
-from wastedcores.trace.readers.support.facts import Facts
-from wastedcores.trace.readers.support.held import Held
+from wastedcores.trace.readers.schedtrace.task_names import TaskNames
+from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 from wastedcores.trace.schema import KIND_DTYPE
 
 FORMAT = "wastedcores.schedtrace"
@@ -63,38 +61,51 @@ TASK = np.dtype(
 )
 COUNTERS = np.dtype([("seen", "<u8"), ("written", "<u8"), ("lost", "<u8"), ("overwritten", "<u8")])
 EVENTS_BLOCK, TASKS_BLOCK, COUNTERS_BLOCK, END_BLOCK = 1, 2, 3, 4
-#: Records decoded at a time.
+#: Records that are decoded at a time.
 BATCH_RECORDS = 1 << 19
 
 
-@dataclass
-class Source(Held):
-    """The file while it is read; what text readers' sources say of theirs."""
+class SchedTraceReading(Reading):
+    """One pass over a capture. A "line" is a block.
 
-    path: Path
-    sha256: str | None = None
-    lines: int = 0
-    cut_line: tuple[int, str] | None = None
-    meta: dict[str, Any] = field(default_factory=dict)
+    Parameters
+    ----------
+    path
+        The file; it is opened at once.
+    hashed
+        Does not matter: the digest is always computed.
+    """
+
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "schedtrace")
+        self.meta: dict[str, Any] = {}
+        try:
+            self._file = self.resources.enter_context(path.open("rb"))
+        except OSError as e:
+            raise WastedCoresError(f"{path}: cannot be read ({e.strerror}).") from e
 
     def blocks(self) -> Iterator[tuple[np.void, bytes]]:
-        """(block header, payload), as far as they are whole; sets ``sha256`` at the end.
+        """Yield the blocks that are whole, and read the first line of the file into ``meta``.
+
+        Yields
+        ------
+        header, payload
+            See collectors/wastedcores.h.
 
         Raises
         ------
         TraceFormatError
-            The first line is not one of ours, or a block begins wrongly.
+            The first line is not that of a capture, or a block begins wrongly.
         """
         digest = hashlib.sha256()
         try:
-            with self.hold(self.path.open("rb")) as f:
-                line = f.readline(1 << 20)
-                digest.update(line)
-                self.meta = _header(line, self.path)
-                yield from self._rest(f, digest)
+            line = self._file.readline(1 << 20)
+            digest.update(line)
+            self.meta = _header(line, self.path)
+            yield from self._rest(self._file, digest)
         except OSError as e:
             raise WastedCoresError(f"{self.path}: cannot be read ({e.strerror}).") from e
-        self.sha256 = digest.hexdigest()
+        self.found.sha256 = digest.hexdigest()
 
     def _rest(self, f: IO[bytes], digest: Any) -> Iterator[tuple[np.void, bytes]]:
         while raw := f.read(BLOCK.itemsize):
@@ -112,8 +123,50 @@ class Source(Held):
             digest.update(payload)
             if len(payload) < block["bytes"]:
                 return
-            self.lines += 1
+            self.found.lines += 1
             yield block, payload
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables, each in order of time. Neighbours overlap by the time that draining all CPUs takes."""
+        run: _Decoder | None = None
+        held: list[tuple[int, bytes]] = []
+        size, round_ = 0, 0
+        for block, payload in self.blocks():
+            run = run or self._decoder()
+            kind = int(block["type"])
+            if kind == EVENTS_BLOCK:
+                # only between rounds is everything older on every CPU here
+                if int(block["round"]) != round_ and size >= BATCH_RECORDS * RECORD.itemsize:
+                    yield from run.slices(held)
+                    held, size = [], 0
+                round_ = int(block["round"])
+                held.append((int(block["cpu"]), payload))
+                size += len(payload)
+                run.lost[int(block["cpu"])] = int(block["lost"])
+                run.now = int(block["now"])
+            elif kind == TASKS_BLOCK and run.flight:
+                run.restricted = payload
+            elif kind == TASKS_BLOCK:
+                yield run.tasks(payload)
+            elif kind == COUNTERS_BLOCK:
+                counters = np.frombuffer(payload, COUNTERS, len(payload) // COUNTERS.itemsize)
+                for cpu, row in enumerate(counters):
+                    run.lost[cpu] = int(row["lost"])
+            elif kind == END_BLOCK:
+                run.end = _end(payload)
+        run = run or self._decoder()
+        if held:
+            yield from run.slices(held)
+        yield run.finish()
+
+    def _decoder(self) -> _Decoder:
+        try:
+            return _Decoder(self.meta, self.found)
+        except (KeyError, TypeError, ValueError) as e:
+            raise TraceFormatError(
+                f"{self.path}, line 1: the header of a capture lacks a field or has a wrong one ({e!r}). The file is "
+                "damaged."
+            ) from e
 
 
 def _header(line: bytes, path: Path) -> dict[str, Any]:
@@ -131,49 +184,6 @@ def _header(line: bytes, path: Path) -> dict[str, Any]:
     return meta
 
 
-def read(source: Source, facts: Facts) -> Generator[pl.DataFrame, None, None]:
-    """Event tables, each in order of time, overlapping its neighbours by what a drain of all CPUs takes.
-
-    Parameters
-    ----------
-    source
-        The file.
-    facts
-        Filled on the way; complete when the iterator is exhausted.
-    """
-    run: _Reading | None = None
-    held: list[tuple[int, bytes]] = []
-    size, round_ = 0, 0
-    for block, payload in source.blocks():
-        run = run or _reading(source, facts)
-        kind = int(block["type"])
-        if kind == EVENTS_BLOCK:
-            # only between rounds is everything older on every CPU here
-            if int(block["round"]) != round_ and size >= BATCH_RECORDS * RECORD.itemsize:
-                yield from run.slices(held)
-                held, size = [], 0
-            round_ = int(block["round"])
-            held.append((int(block["cpu"]), payload))
-            size += len(payload)
-            run.lost[int(block["cpu"])] = int(block["lost"])
-            run.now = int(block["now"])
-        elif kind == TASKS_BLOCK and run.flight:
-            run.restricted = payload
-        elif kind == TASKS_BLOCK:
-            yield run.tasks(payload)
-        elif kind == COUNTERS_BLOCK:
-            for cpu, row in enumerate(
-                np.frombuffer(payload, COUNTERS, len(payload) // COUNTERS.itemsize)
-            ):
-                run.lost[cpu] = int(row["lost"])
-        elif kind == END_BLOCK:
-            run.end = _end(payload)
-    run = run or _reading(source, facts)
-    if held:
-        yield from run.slices(held)
-    yield run.finish()
-
-
 def _end(payload: bytes) -> dict[str, Any]:
     try:
         end = json.loads(payload)
@@ -182,25 +192,15 @@ def _end(payload: bytes) -> dict[str, Any]:
     return end if isinstance(end, dict) else {"why": "its last block is damaged"}
 
 
-def _reading(source: Source, facts: Facts) -> _Reading:
-    try:
-        return _Reading(source.meta, facts)
-    except (KeyError, TypeError, ValueError) as e:
-        raise TraceFormatError(
-            f"{source.path}, line 1: the header of a capture lacks a field or has a wrong one ({e!r}). The file is "
-            "damaged."
-        ) from e
+class _Decoder:
+    """Decodes blocks; remembers names and losses."""
 
-
-class _Reading:
-    """Decodes blocks; keeps names and losses."""
-
-    def __init__(self, meta: dict[str, Any], facts: Facts) -> None:
+    def __init__(self, meta: dict[str, Any], facts: FactsBuilder) -> None:
         self.meta, self.facts = meta, facts
         self.t0 = int(meta["t0_ns"])
         self.words = int(meta.get("mask_words", 1))
         self.flight = meta.get("flight_s") is not None
-        self.names = Names()
+        self.names = TaskNames()
         self.lost: dict[int, int] = {}
         self.told: dict[int, int] = {}
         self.running: dict[int, int] = {}
@@ -217,7 +217,7 @@ class _Reading:
         facts.every_switch = "switch" in self.kinds
 
     def tasks(self, payload: bytes) -> pl.DataFrame:
-        """The state at the start: one task_state per task, one nr_running per runqueue."""
+        """Return the state at the start: one task_state per task, one nr_running per runqueue."""
         rows, mask = self._task_rows(payload)
         ts = rows["ts"].astype(np.int64) + self.t0
         comm = [c.decode(errors="replace") for c in rows["comm"].tolist()]
@@ -250,7 +250,15 @@ class _Reading:
         return _finish([tasks, queues])
 
     def masks(self, payload: bytes, at_ns: int) -> pl.DataFrame:
-        """Of a flight recorder only who may not run everywhere; told at its beginning."""
+        """Return the affinity of the tasks that may not run everywhere, at the beginning of a flight recording.
+
+        Parameters
+        ----------
+        payload
+            A block of tasks.
+        at_ns
+            The beginning.
+        """
         rows, mask = self._task_rows(payload)
         self.names.start(rows["pid"], [c.decode(errors="replace") for c in rows["comm"].tolist()])
         keep = np.flatnonzero(rows["allowed"] < self.online)
@@ -271,7 +279,7 @@ class _Reading:
         return whole["task"], [m.tobytes() for m in whole["mask"]]
 
     def slices(self, held: list[tuple[int, bytes]]) -> Iterator[pl.DataFrame]:
-        """Records of several blocks, in order of time, about a batch of them at a time."""
+        """Yield the events of several blocks in order of time, about :data:`BATCH_RECORDS` at a time."""
         blocks = [(c, np.frombuffer(p, RECORD, len(p) // RECORD.itemsize)) for c, p in held]
         blocks = [(c, r) for c, r in blocks if r.size]
         if not blocks:
@@ -281,7 +289,7 @@ class _Reading:
         parts = max(1, sum(r.size for _, r in blocks) // BATCH_RECORDS)
         edges = np.linspace(low, high, parts + 1).astype(np.uint64)
         edges[-1] = high
-        # a record's companions (names, masks) have its time, so no edge parts them
+        # names and masks have the time of the record they belong to, so no edge separates them
         cuts = [np.maximum.accumulate(np.searchsorted(t, edges)) for t in stamps]
         for k, t in zip(cuts, stamps, strict=True):
             k[0], k[-1] = 0, t.size
@@ -293,14 +301,22 @@ class _Reading:
                 self.line += sum(r.size for _, r in pieces)
 
     def events(self, held: list[tuple[int, np.ndarray]], line: int) -> pl.DataFrame:
-        """Records of several CPUs, in order of time."""
+        """Return the events of several CPUs, in order of time.
+
+        Parameters
+        ----------
+        held
+            CPU and records.
+        line
+            Number of the first record.
+        """
         records = np.concatenate([r for _, r in held])
         cpu = np.repeat(np.array([c for c, _ in held], np.int32), [r.size for _, r in held])
         w0, w1 = records["w0"], records["w1"]
         ts = (w0 & np.uint64(0xFFFFFFFFFFFF)).astype(np.int64) + self.t0
         kind = (w0 >> np.uint64(48) & np.uint64(31)).astype(np.int8)
         x = (w0 >> np.uint64(53)).astype(np.int64)
-        self.names.learn(ts, kind, w1, x, KINDS)
+        self.names.learn(ts, kind, w1, KINDS)
         frames = [self._unseen(ts, kind, w1, cpu, line)]
         if self.restricted:
             frames.append(self.masks(self.restricted, int(ts.min())))
@@ -322,10 +338,10 @@ class _Reading:
     def _unseen(
         self, ts: I64, kind: NDArray[np.int8], w1: U64, cpu: NDArray[np.int32], line: int
     ) -> pl.DataFrame:
-        """Switches that must have been but were not seen: a CPU stops another task than the one it last started.
+        """Return switches that happened but were not recorded: a CPU stops another task than the one it last started.
 
-        Seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer; without this
-        they would seem to wait for ever. The task is taken as asleep, at the latest possible moment.
+        This was seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer. Without
+        these switches the threads would seem to wait forever. The task is taken to fall asleep at the latest possible time.
         """
         at = np.flatnonzero(kind == KINDS["switch"])
         rows: list[tuple[int, int, int, int, int]] = []
@@ -346,7 +362,7 @@ class _Reading:
         return table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
 
     def finish(self) -> pl.DataFrame:
-        """Losses nobody has told yet, and how the capture ended."""
+        """Note how the capture ended, and return the losses that no record states."""
         facts, meta = self.facts, self.meta
         for cpu, n in self.lost.items():
             if n:
@@ -393,7 +409,7 @@ def _finish(frames: list[pl.DataFrame]) -> pl.DataFrame:
     for frame in frames:
         number = [] if "line" in frame.columns else [pl.lit(0, pl.Int64).alias("line")]
         table = frame.with_columns(pl.col("kind").cast(KIND_DTYPE), *number)
-        if "cpu_mask" in frame.columns:  # a mask whose words were overwritten
+        if "cpu_mask" in frame.columns:  # null: words of the mask were overwritten
             table = table.filter(pl.col("cpu_mask").is_not_null())
         whole.append(table)
     table = pl.concat(whole, how="diagonal_relaxed")

@@ -1,4 +1,4 @@
-"""The 16-byte records of the collectors, kind by kind (collectors/wastedcores.h has the fields)."""
+"""Decodes the 16-byte records of the collectors, kind by kind (collectors/wastedcores.h has the fields)."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ TASK_STATES = ("sleeping", "waiting", "running")
 
 @dataclass
 class Around:
-    """The records beside a record: names and masks follow theirs."""
+    """All records of a batch, and the places of those that are decoded: names and masks follow the record they belong to."""
 
     kind: NDArray[np.int8]
     w1: U64
     at: NDArray[np.intp]
 
     def masks(self, words: I64) -> list[bytes | None]:
-        """The sets of CPUs that follow the records; None where there is none."""
+        """Return the sets of CPUs that follow the records; None if one is incomplete.
+
+        ``words`` has the number of words of each set.
+        """
         out: list[bytes | None] = []
         for i, n in zip(self.at.tolist(), words.tolist(), strict=True):
             follow = slice(i + 1, i + 1 + n)
@@ -56,7 +59,15 @@ class Around:
 
 
 def bits(w: U64, start: int, length: int) -> I64:
-    """Bits ``start`` to ``start + length`` of each word."""
+    """Return some bits of each word.
+
+    Parameters
+    ----------
+    w
+        (words,)
+    start, length
+        The first bit, counted from the lowest, and the number of bits.
+    """
     return (w >> np.uint64(start) & np.uint64((1 << length) - 1)).astype(np.int64)
 
 

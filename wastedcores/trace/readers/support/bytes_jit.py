@@ -1,6 +1,6 @@
-"""Numbers of 1 to 8 bytes at any place of a byte array, and comparisons of up to 24 bytes by such loads.
+"""Loads of numbers from any place of a byte array, and comparisons of texts of up to 24 bytes by such loads.
 
-The caller makes sure that 32 bytes after the last one looked at exist: arrays are padded.
+Loads are not checked: the caller pads its arrays, so that :data:`PADDING` bytes exist after the last byte that counts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
 
-#: bytes that must exist after the last one meant
+#: Bytes that must exist after the last byte that counts.
 PADDING = 32
 
-#: first 8 bytes, mask of those that count, bytes 8 to 15 and 16 to 23, their masks, length
+#: First 8 bytes and the mask of those that count; bytes 8 to 15 and their mask; bytes 16 to 23 and their mask; length.
 Word: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, int]
 
 
@@ -39,7 +39,7 @@ def _loader(bits: int, result: Any) -> Any:
     return intrinsic(load)
 
 
-#: ``load64(b, i)``: the little-endian number of the bytes from ``b[i]`` on; not checked against the array's size
+#: ``load64(b, i)``: the little-endian number of the 8 bytes that begin at ``b[i]``.
 load64 = _loader(64, types.uint64)
 load32 = _loader(32, types.uint32)
 load16 = _loader(16, types.uint16)
@@ -64,7 +64,7 @@ prefetch: Any = intrinsic(_prefetcher)
 
 
 def word(text: str) -> Word:
-    """Make a text of up to 24 bytes ready for :func:`is_word`."""
+    """Prepare a text of up to 24 bytes for :func:`is_word`."""
     raw = text.encode()
     assert len(raw) <= 24
     parts: list[np.uint64] = []
@@ -79,7 +79,7 @@ def word(text: str) -> Word:
 
 @lean
 def is_word(b: NDArray[np.uint8], i: int, w: Word) -> bool:
-    """True if the text ``w`` stands at ``b[i]``."""
+    """Return whether the text ``w`` stands at ``b[i]``."""
     if (load64(b, i) & w[1]) != w[0]:
         return False
     if w[6] <= 8:
@@ -91,7 +91,7 @@ def is_word(b: NDArray[np.uint8], i: int, w: Word) -> bool:
 
 @lean
 def line_end(b: NDArray[np.uint8], i: int, size: int) -> int:
-    """Place of the first newline from ``i`` on, or ``size``."""
+    """Return the place of the first newline from ``i`` on, or ``size``."""
     ones = np.uint64(0x0101010101010101)
     highs = np.uint64(0x8080808080808080)
     while i < size:
@@ -106,7 +106,7 @@ def line_end(b: NDArray[np.uint8], i: int, size: int) -> int:
 
 @lean
 def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
-    """The decimal number at ``i`` and where it ends; (0, i) if there is none, or more than 18 digits."""
+    """Return the decimal number at ``i`` and the place after it; (0, i) if there is none or it has more than 18 digits."""
     v: Any = 0
     j = i
     while True:
@@ -122,7 +122,7 @@ def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
 
 @lean
 def signed31(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
-    """As :func:`number`, with a sign; (0, i) for what does not fit 31 bits."""
+    """Return a number that may have a sign, as :func:`number` does; (0, i) if it does not fit into 31 bits."""
     start = i + 1 if b[i] == 45 else i
     v, j = number(b, start)
     if j == start or v >= 2**31:

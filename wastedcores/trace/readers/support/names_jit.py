@@ -1,4 +1,4 @@
-"""Strings of up to 16 bytes, as names of tasks are (TASK_COMM_LEN, include/linux/sched.h), numbered as they are met."""
+"""A hash table that numbers strings of up to 16 bytes, such as names of tasks (TASK_COMM_LEN, include/linux/sched.h)."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from wastedcores.trace.readers.support.bytes_jit import load64
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
 
-#: longest comm: TASK_COMM_LEN 16 with its zero, include/linux/sched.h
+#: Longest name of a task: TASK_COMM_LEN is 16 with the final zero (include/linux/sched.h).
 COMM_MAX = 15
-#: (number of bytes that count) -> mask of a load
+#: Number of bytes that count -> mask of a load.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 
 
 def new_names(slots: int = 1 << 15) -> U64:
-    """An empty table of strings, (slots, 5); ``slots`` is a power of two, half of them can be used.
+    """Return an empty table of strings, (slots, 5). ``slots`` is a power of two; half of the slots can be used.
 
-    Columns: first 8 bytes of the string in this slot, the other 8, its number plus 1 (0: free); then, by number, the
-    two halves again. The count is in the last row of column 3, which no number reaches.
+    The columns of a slot are the first 8 bytes of its string, the other 8 bytes, and the string's number plus 1 (0: the
+    slot is free). Columns 3 and 4 have the two halves again, by number. The count of strings is in the last row of
+    column 3, which no number reaches.
     """
     return np.zeros((slots, 5), np.uint64)
 
 
 def names_count(names: U64) -> int:
-    """How many strings there are."""
+    """Return the number of strings in the table."""
     return int(names[-1, 3])
 
 
 @lean
 def has_zero(x: np.uint64, n: int) -> bool:
-    """True if one of the lowest ``n`` bytes is zero."""
+    """Return whether one of the lowest ``n`` bytes is zero."""
     ones = np.uint64(0x0101010101010101)
     highs = np.uint64(0x8080808080808080)
     return ((x - ones) & ~x & highs & _MASKS[n]) != 0
@@ -43,7 +44,7 @@ def has_zero(x: np.uint64, n: int) -> bool:
 
 @lean
 def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
-    """Number of a string of up to 16 bytes, zero filled; -2 if the table is full."""
+    """Return the number of a string of up to 16 bytes, given by its halves; -2 if the table is full."""
     slots = names.shape[0]
     h = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0x9E3779B97F4A7C15)
     slot = np.int64(h >> np.uint64(40)) & (slots - 1)
@@ -63,14 +64,14 @@ def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
 
 @lean
 def intern_all(halves: U64, names: U64) -> None:
-    """Number strings, (strings, 2) by their halves, in a table that has room for them, in their order."""
+    """Add strings, (strings, 2) halves, in their order to a table that has room for them."""
     for i in range(halves.shape[0]):
         intern_words(halves[i, 0], halves[i, 1], names)
 
 
 @lean
 def intern(b: U8, i: int, n: int, names: U64) -> Any:
-    """Number of the string of ``n`` <= 16 bytes at ``i``; -2 if the table is full or a zero byte is in it."""
+    """Return the number of the string of ``n`` <= 16 bytes at ``i``; -2 if the table is full or a byte of it is zero."""
     low = load64(b, i) & _MASKS[min(n, 8)]
     high = load64(b, i + 8) & _MASKS[max(n - 8, 0)]
     if has_zero(low, min(n, 8)) or has_zero(high, max(n - 8, 0)):

@@ -1,4 +1,4 @@
-"""Codes of the events that compiled readers take apart."""
+"""Codes of the tracepoints that the compiled readers decode."""
 
 from __future__ import annotations
 

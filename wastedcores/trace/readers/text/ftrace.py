@@ -1,15 +1,12 @@
-"""ftrace text: the kernel's ``trace`` file of any version, and ``trace-cmd report``."""
+"""Reads ftrace text: the kernel's ``trace`` file of any version, and ``trace-cmd report``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Mapping
+from pathlib import Path
 
-import polars as pl
-
-from wastedcores.trace.readers.support.blocks import TextSource
-from wastedcores.trace.readers.support.facts import Facts
-from wastedcores.trace.readers.text.lines import Dialect, read_lines
+from wastedcores.trace.readers.text.lines import Dialect, LineReading
 
 #: kernel/trace/trace_output.c:trace_print_context and trace_print_lat_fmt (4.1 ... 6.18): "%16s-%-7d ", an optional
 #: "(%7d) " with record-tgid, "[%03d] ", 4 or 5 flag characters, the time; trace-cmd report leaves the flags out.
@@ -34,10 +31,25 @@ DIALECT = Dialect(
 
 
 def looks_like(line: str) -> bool:
-    """True if this is a line of ftrace text or of a trace-cmd report."""
+    """Return whether this is a line of ftrace text or of a trace-cmd report."""
     return bool(re.match(rf"# tracer:|cpus=\d+\s*$|{ENVELOPE}", line))
 
 
-def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
-    """Yield event tables (schema columns and ``line``) in file order."""
-    yield from read_lines(source, facts, DIALECT)
+class FtraceReading(LineReading):
+    """One pass over ftrace text.
+
+    Parameters
+    ----------
+    path
+        The file.
+    hashed
+        Compute its SHA-256.
+    overwritten
+        Events per CPU that are known to be overwritten, if another source states them.
+    """
+
+    def __init__(
+        self, path: Path, *, hashed: bool = False, overwritten: Mapping[int, int] | None = None
+    ) -> None:
+        super().__init__(path, "ftrace", DIALECT, hashed=hashed)
+        self.found.overwritten.update(overwritten or {})

@@ -1,9 +1,10 @@
-"""ftrace text, trace-cmd report and perf script: lines of one event each, an envelope and the event's own fields."""
+"""Reads ftrace text, trace-cmd report and perf script: one event per line, an envelope and the event's own fields."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import polars as pl
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS, MAX_SECONDS
-from wastedcores.trace.readers.support.blocks import TextSource
-from wastedcores.trace.readers.support.facts import Facts
-from wastedcores.trace.readers.support.pipeline import OrderedMap
-from wastedcores.trace.readers.support.wakings import settle_wakings
+from wastedcores.trace.readers.support.ordered_map import ordered_map
+from wastedcores.trace.readers.support.reading import FactsBuilder
+from wastedcores.trace.readers.support.sched_waking import WakingEvents
+from wastedcores.trace.readers.support.text_reading import TextReading
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
 
@@ -26,15 +27,15 @@ class Dialect:
     Attributes
     ----------
     perf
-        perf's envelope, for the compiled code; else ftrace's.
+        The compiled code looks for perf's envelope; otherwise for ftrace's.
     envelope
         Regular expression with groups comm, pid, cpu, sec, frac, name, payload.
     noise
-        Lines that carry no event and may be anywhere.
+        Regular expression of lines without an event, which can be anywhere.
     lost
         Regular expression with groups cpu (optional), n (optional).
     hint
-        What to say about a line that fits none.
+        What to say about a line that fits none of these.
     """
 
     perf: bool
@@ -44,74 +45,91 @@ class Dialect:
     hint: str
 
 
-def read_lines(source: TextSource, facts: Facts, dialect: Dialect) -> Iterator[pl.DataFrame]:
-    """Yield event tables (schema columns and ``line``), a block of text each, in file order.
+class LineReading(TextReading):
+    """One pass over a text of such lines.
 
-    The frequent events in their common spelling are taken apart by compiled code, everything else by the patterns of
-    the dialect and of _payload.py. Both give the same (tests/trace/readers/text/test_readers_two_ways.py).
+    Compiled code decodes the frequent events in their common spelling. Everything else goes through the patterns of the
+    dialect and of payload.py. Both give the same events (tests/trace/readers/text/test_readers_two_ways.py).
+
+    Parameters
+    ----------
+    path
+        The file.
+    source_format
+        Name of the format.
+    dialect
+        How its lines are printed.
+    hashed
+        Compute the SHA-256 of the file.
     """
-    state = _State()
-    scanner = Scanner(perf=dialect.perf, waking=lambda: facts.waking is not False)
-    last_fast = 0
-    for scanned in source.hold(OrderedMap(scanner.scan, source.blocks())):
-        fast, rest = scanned.events, scanned.rest
-        count(scanned, facts)
-        if rest.height:
-            rest = rest.with_columns(
-                before=pl.when(pl.col("before") == 0).then(last_fast).otherwise("before")
-            )
-            slow = _read_rest(source.path, rest, facts, dialect, state)
-            frame = merge(fast, slow)
-        else:
-            frame = fast
-        if fast.height:
-            last_fast = int(fast["line"][-1])
-        yield settle_wakings(frame, facts)
+
+    def __init__(self, path: Path, source_format: str, dialect: Dialect, *, hashed: bool) -> None:
+        super().__init__(path, source_format, complete, hashed=hashed)
+        self._dialect = dialect
+        self._last_event = _LastEvent()
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables in the order of the file, one per block of text."""
+        wakings = WakingEvents(self.found)
+        scanner = Scanner(perf=self._dialect.perf, waking=lambda: wakings.wanted is not False)
+        scanning = ordered_map(scanner.scan, self.blocks())
+        last_fast = 0
+        for scanned in self.resources.enter_context(closing(scanning)):
+            fast, rest = scanned.events, scanned.rest
+            count(scanned, self.found)
+            if rest.height:
+                first = pl.col("before") == 0
+                rest = rest.with_columns(before=pl.when(first).then(last_fast).otherwise("before"))
+                slow = _read_rest(self.path, rest, self.found, self._dialect, self._last_event)
+            if fast.height:
+                last_fast = int(fast["line"][-1])
+            yield wakings.settle(merge(fast, slow) if rest.height else fast)
 
 
 @dataclass
-class _State:
-    """The last event that went through the patterns; carries over from one block to the next."""
+class _LastEvent:
+    """The last event that went through the patterns; kept from one block to the next."""
 
-    event_line: int = 0
-    event_name: str = ""
+    line: int = 0
+    name: str = ""
 
 
 def complete(line: str) -> bool:
-    """True if a last line without a newline shows that nothing is missing.
+    """Return whether a last line without a newline shows that nothing of it is missing.
 
-    Priorities have three digits at most (139 is the idle task's nice 19) and CPUs are printed with three at least.
+    Priorities have three digits at most (139 is nice 19), and CPUs are printed with three digits at least.
     """
     return bool(re.search(r"(?:[ _]prio=|target_cpu=|CPU:)\d{3}$|\[\d{3}\]$", line))
 
 
 def _read_rest(
-    path: Path, lines: pl.DataFrame, facts: Facts, dialect: Dialect, state: _State
+    path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect, last: _LastEvent
 ) -> pl.DataFrame:
+    """Read the lines that the compiled code left alone; ``found`` and ``last`` are kept up to date."""
     comments = lines.filter(pl.col("text").str.contains(r"^(?:#|cpus=\d+$)"))
     for text in comments["text"].head(200):
-        learn(facts, text)
+        learn(found, text)
     lines = lines.filter(
         ~pl.col("text").str.starts_with("#") & (pl.col("text").str.strip_chars() != "")
         | pl.col("text").str.starts_with("##### CPU")
     )
     fields = lines.with_columns(pl.col("text").str.extract_groups(dialect.envelope).struct.unnest())
-    # more seconds than 63 bits of nanoseconds hold: no stamp
+    # a number of seconds that does not fit is not a time
     good = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS).fill_null(False)
     events, other = fields.filter(good), fields.filter(~good)
     if not dialect.perf:
         _refuse_buffers(path, events)
     events = _stamped(events)
-    lost = _lost(other, events, facts, dialect)
+    lost = _lost(other, events, found, dialect)
     other = other.filter(~pl.col("line").is_in(lost["line"].implode()))
     unknown = other.filter(~pl.col("text").str.contains(dialect.noise))
     if unknown.height:
-        unknown = _marker_lines(unknown, events, state)
-        facts.skipped["(further lines of a marker)"] += unknown.height
+        unknown = _marker_lines(unknown, events, last)
+        found.skipped["(further lines of a marker)"] += unknown.height
         bad = unknown.filter(~pl.col("marker"))
         if bad.height:
             raise TraceFormatError(
-                f"{path}, line {bad['line'][0]}: not a line of {facts.source_format} output: "
+                f"{path}, line {bad['line'][0]}: not a line of {found.source_format} output: "
                 f"{_short(bad['text'][0])!r}. {dialect.hint}"
             )
     frames = [lost]
@@ -119,7 +137,7 @@ def _read_rest(
         bare = str(name).rpartition(":")[2]
         kind = KIND_OF.get(bare)
         if kind is None:
-            facts.skipped[bare] += group.height
+            found.skipped[bare] += group.height
             continue
         parsed, bad = parse_payloads(group.with_columns(name=pl.lit(bare)), kind)
         if bad.height:
@@ -127,23 +145,26 @@ def _read_rest(
                 f"{path}, line {bad['line'][0]}: the fields of {bare} are not in any spelling this reader knows: "
                 f"{_short(bad['payload'][0])!r}. If your tool prints it so, please report it with that line."
             )
-        facts.every_switch |= kind == "switch" and parsed.height > 0
+        found.every_switch |= kind == "switch" and parsed.height > 0
         frames.append(parsed)
     if events.height:
-        state.event_line, state.event_name = events["line"][-1], str(events["name"][-1])
+        last.line, last.name = events["line"][-1], str(events["name"][-1])
     return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
 
 
 def _refuse_buffers(path: Path, events: pl.DataFrame) -> None:
-    """The name of a buffer before a task's, which has 15 bytes at most: the same event may come once a buffer."""
+    """Refuse names of tasks that begin with the name of a buffer: the same event may come once per buffer.
+
+    The name of a task alone has 15 bytes at most.
+    """
     named = events.filter(
         (pl.col("comm").str.len_bytes() > 16) & pl.col("comm").str.contains(r"^\S.*: ")
     )
     if named.height:
         raise TraceFormatError(
             f"{path}, line {named['line'][0]}: {_short(named['comm'][0])!r} is a task with the name of a buffer before "
-            "it: the report of a trace.dat with several buffers, in which an event may come once a buffer. Name the "
-            "trace.dat itself, of which one buffer is read if trace-cmd knows `dump`."
+            "it. This is the report of a trace.dat with several buffers, in which an event can come once per buffer. "
+            "Name the trace.dat itself: one buffer of it is read if trace-cmd knows `dump`."
         )
 
 
@@ -161,9 +182,9 @@ def _stamped(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lost(
-    other: pl.DataFrame, events: pl.DataFrame, facts: Facts, dialect: Dialect
+    other: pl.DataFrame, events: pl.DataFrame, found: FactsBuilder, dialect: Dialect
 ) -> pl.DataFrame:
-    """Lines that tell of lost events, stamped with the next event's time, else the last one's."""
+    """Make events of the lines that state lost events, with the time of the next event or else of the last one."""
     rows = []
     for line, text, next_ts in (
         other.filter(pl.col("text").str.contains(dialect.lost))
@@ -172,23 +193,23 @@ def _lost(
     ):
         match = re.search(dialect.lost, text)
         assert match is not None
-        found = match.groupdict()
-        cpu = int(found["cpu"] or found.get("cpu2") or -1)
-        n = int(found["n"]) if found.get("n") else -1
+        parts = match.groupdict()
+        cpu = int(parts["cpu"] or parts.get("cpu2") or -1)
+        n = int(parts["n"]) if parts.get("n") else -1
         if "buffer started" in text:
-            # what came before on this CPU was overwritten; how much is in the header's total only
-            if not facts.overwritten:
+            # what came before on this CPU was overwritten; only the file's header says how much in all
+            if not found.overwritten:
                 continue
         else:
-            facts.add_lost(cpu, n)
+            found.add_lost(cpu, n)
         at = int(events["line"].search_sorted(line))
         near = [
             t
             for t in (next_ts, events["ts_ns"][at] if at < events.height else None)
             if t is not None
         ]
-        if found.get("sec"):
-            near = [int(found["sec"]) * 10**9 + int(found["frac"][:9].ljust(9, "0"))]
+        if parts.get("sec"):
+            near = [int(parts["sec"]) * 10**9 + int(parts["frac"][:9].ljust(9, "0"))]
         elif not near and events.height:
             near = [int(events["ts_ns"][-1])]
         if near:
@@ -203,12 +224,12 @@ def _lost(
     return pl.DataFrame(rows, schema=types, orient="row")
 
 
-def _marker_lines(unknown: pl.DataFrame, events: pl.DataFrame, state: _State) -> pl.DataFrame:
-    """Add ``marker``: the line continues the text of a marker, which may hold line ends."""
+def _marker_lines(unknown: pl.DataFrame, events: pl.DataFrame, last: _LastEvent) -> pl.DataFrame:
+    """Add ``marker``: the line continues the text of a marker, which can contain line ends."""
     known = pl.DataFrame(
         {
-            "event_line": [state.event_line, *events["line"].to_list()],
-            "event_name": [state.event_name, *events["name"].to_list()],
+            "event_line": [last.line, *events["line"].to_list()],
+            "event_name": [last.name, *events["name"].to_list()],
         },
         schema={"event_line": pl.Int64, "event_name": pl.String},
     )
@@ -239,8 +260,16 @@ _LEARN = (
 )
 
 
-def learn(facts: Facts, comment: str) -> None:
-    """Take what a header comment states."""
+def learn(facts: FactsBuilder, comment: str) -> None:
+    """Note the facts that a comment in the head of the file states.
+
+    Parameters
+    ----------
+    facts
+        Filled in.
+    comment
+        The line.
+    """
     for pattern in _LEARN:
         match = pattern.search(comment)
         if not match:

@@ -1,8 +1,8 @@
-"""The fields of the scheduler's trace events as kernels, trace-cmd and perf print them.
+"""Decodes the fields of the scheduler's trace events as kernels, trace-cmd and perf print them.
 
-Formats: include/trace/events/sched.h and power.h of 4.1, 5.4, 6.12, 6.18 (docs/scheduler-model.md, section 11.6). The second
-spellings are those of libtraceevent's plugins (plugin_sched_switch.c), which trace-cmd and newer perf use. A comm may
-hold anything, so every pattern is anchored at its two ends and the fixed words in between.
+Formats: include/trace/events/sched.h and power.h of 4.1, 5.4, 6.12, 6.18 (docs/scheduler-model.md, section 11.6). The
+second spellings are those of libtraceevent's plugins (plugin_sched_switch.c), which trace-cmd and newer perf use. The
+name of a task can contain anything, so every pattern is anchored at its two ends and the fixed words in between.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from wastedcores.trace.schema import COLUMNS
 
 _INT = r"-?\d+"
 _CPU = r"\d{1,9}"
-#: fields newer kernels append, such as group_dead=true
+#: Fields that newer kernels append, such as group_dead=true.
 _TAIL = r"(?: \w+=\S*)*\s*$"
 
-#: event -> patterns, first match wins; named groups are columns of the schema
+#: event -> patterns, of which the first match counts; named groups are columns of the schema
 PATTERNS: dict[str, tuple[str, ...]] = {
     "switch": (
         rf"^prev_comm=(?P<prev_comm>.*) prev_pid=(?P<prev_pid>{_INT}) prev_prio=(?P<prev_prio>{_INT})"
@@ -43,7 +43,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "frequency": (rf"^state=(?P<value>{_INT}) cpu_id=(?P<cpu>{_CPU}){_TAIL}",),
 }
 
-#: the kernel's event name -> our kind; sched_waking counts only where there is no sched_wakeup (_wakings.py)
+#: The kernel's name of an event -> kind. sched_waking counts only if there is no sched_wakeup (sched_waking.py).
 KIND_OF = {
     "sched_waking": "waking",
     "sched_switch": "switch",
@@ -61,17 +61,17 @@ KIND_OF = {
     "bprint": "mark",
 }
 
-#: u32 -1 printed unsigned: the CPU left its idle state
+#: u32 -1 printed without a sign: the CPU left its idle state.
 IDLE_EXIT = 4294967295
 
 _INT_COLUMNS = ("pid", "prio", "prev_pid", "prev_prio", "cpu", "src_cpu", "by_pid", "value")
 
-#: "comm" in a line's envelope when ftrace had forgotten it (<...>) or perf never knew it (:PID)
+#: The name in a line's envelope if ftrace had forgotten it (<...>) or perf never knew it (:PID).
 _NO_COMM = r"^(?:<\.\.\.>|:-?\d+|)$"
 
 
 def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Take the fields of events of one kind apart.
+    """Decode the fields of events of one kind.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.Da
     Returns
     -------
     parsed, bad
-        Events with columns of the schema and ``line``; and the rows of ``events`` that match no pattern.
+        Events with columns of the schema and ``line``, and the rows of ``events`` that match no pattern.
     """
-    # trace-cmd fills the name up to a column; the kernel's own marker line keeps the text's spaces
+    # trace-cmd pads the name; the kernel's own marker line keeps the spaces of the text
     events = events.with_columns(
         payload=pl.when(pl.col("name") == "tracing_mark_write")
         .then("payload")
@@ -101,7 +101,7 @@ def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.Da
         fields = events.with_columns(pl.col("payload").str.extract_groups(pattern).struct.unnest())
         numbers = [c for c in _INT_COLUMNS if c in fields.columns]
         anchor = "pid" if "pid" in numbers else "value"
-        # a number that does not fit is no number
+        # a number that does not fit its column is not a number
         fits = pl.all_horizontal(
             pl.col(c).is_null() == pl.col(c).cast(_fitting(c), strict=False).is_null()
             for c in numbers
@@ -163,6 +163,6 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
 
 
 def clean_comm(column: str) -> pl.Expr:
-    """The envelope's comm, null where the tracer did not know it."""
+    """Return the name in the envelope; null if the tracer did not know it."""
     comm = pl.col(column)
     return pl.when(~comm.str.contains(_NO_COMM)).then(comm)

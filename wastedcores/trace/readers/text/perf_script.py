@@ -1,15 +1,11 @@
-"""Text of ``perf script``."""
+"""Reads the text of ``perf script``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from pathlib import Path
 
-import polars as pl
-
-from wastedcores.trace.readers.support.blocks import TextSource
-from wastedcores.trace.readers.support.facts import Facts
-from wastedcores.trace.readers.text.lines import Dialect, read_lines
+from wastedcores.trace.readers.text.lines import Dialect, LineReading
 
 #: tools/perf/builtin-script.c:perf_sample__fprintf_start (6.1): "%16s " comm, "%7d " tid or "%7d/%-7d " pid/tid,
 #: "[%03d] " cpu, "%5lu.%06lu: " time (%09lu with --ns), an optional period, "%*s: " event.
@@ -32,16 +28,25 @@ DIALECT = Dialect(
     ),
 )
 
-
-#: as above without the [cpu] column: recognised, so that the message can say what is missing
+#: A line without the [cpu] column. It is recognised so that the message can say what is missing.
 NO_CPU = r"^ *\S.*? +(?:\d+/)?-?\d+ +\d+\.\d{6,9}: +(?:\d+ +)?[\w-]+:[\w-]+: "
 
 
 def looks_like(line: str) -> bool:
-    """True if this is a line of perf script output."""
+    """Return whether this is a line of perf script output."""
     return bool(re.match(rf"# captured on\s*:|{NO_CPU}", line) or re.match(ENVELOPE, line))
 
 
-def read(source: TextSource, facts: Facts) -> Generator[pl.DataFrame, None, None]:
-    """Yield event tables (schema columns and ``line``) in file order."""
-    yield from read_lines(source, facts, DIALECT)
+class PerfScriptReading(LineReading):
+    """One pass over the text of perf script.
+
+    Parameters
+    ----------
+    path
+        The file.
+    hashed
+        Compute its SHA-256.
+    """
+
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "perf-script", DIALECT, hashed=hashed)

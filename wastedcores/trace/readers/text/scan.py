@@ -1,4 +1,4 @@
-"""Between the compiled scanner and tables: blocks of text in, events and the lines it left alone out."""
+"""Turns blocks of text into event tables by the compiled scanner, and returns the lines that it left alone."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from wastedcores.trace.readers.support import names_jit as nj
 from wastedcores.trace.readers.support import tracepoints as tp
-from wastedcores.trace.readers.support.blocks import Block, split_lines
-from wastedcores.trace.readers.support.facts import Facts
+from wastedcores.trace.readers.support.names import CategoryCodes, NameTable
+from wastedcores.trace.readers.support.reading import FactsBuilder
+from wastedcores.trace.readers.support.text_reading import Block, split_lines
 from wastedcores.trace.readers.text import scan_jit as tj
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
-#: scanner's code -> kind
+#: Code of an event -> its kind.
 _KINDS = pl.Series(
     [
         "switch",
@@ -31,7 +31,7 @@ _KINDS = pl.Series(
     dtype=KIND_DTYPE,
 )
 _NUMBERS = ("pid", "prev_pid", "src_cpu", "by_pid", "prio", "prev_prio")
-#: The patterns alone take a second for this much; loading or compiling the scanner takes as long
+#: The patterns need a second for a file of this size, which is as long as it takes to load or compile the scanner.
 WORTHWHILE_BYTES = 12 << 20
 _NO_NAME = 2**32 - 1
 _VALUED = (tp.CPU_IDLE,)
@@ -40,11 +40,11 @@ _NAMES = ("comm", "prev_comm", "prev_state", "by_comm")
 
 
 class Scanned(NamedTuple):
-    """A block taken apart.
+    """The events of a block, and its other lines.
 
-    ``events`` have the schema columns they fill, ``line``, ``ctx_cpu`` and ``waking``. ``rest`` are the lines left
-    alone: ``line``, ``text``, ``next_ts`` (stamp of the next event, null if none), ``before`` (line of the last event
-    before, 0 if not in this block). ``counts`` are by the scanner's codes.
+    ``events`` has the columns of the schema that are filled, and ``line``, ``ctx_cpu`` and ``waking``. ``rest`` has the
+    lines left alone: ``line``, ``text``, ``next_ts`` (time of the next event; null if there is none) and ``before`` (line
+    of the last event before it; 0 if that is not in this block). ``counts`` has the number of events by code.
     """
 
     events: pl.DataFrame
@@ -54,15 +54,24 @@ class Scanned(NamedTuple):
 
 
 class Scanner:
-    """Takes blocks apart; may be called from several threads, each of which keeps a table of names."""
+    """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names.
+
+    Parameters
+    ----------
+    perf
+        Look for perf's envelope; otherwise for ftrace's.
+    waking
+        Tells whether sched_waking events are wanted.
+    """
 
     def __init__(self, *, perf: bool, waking: Callable[[], bool]) -> None:
         self.perf, self.waking = perf, waking
         self.used = False
         self._local = threading.local()
+        self._categories = CategoryCodes()
 
     def scan(self, block: Block) -> Scanned:
-        """Take a block apart."""
+        """Return the events of a block, and the lines that are not in the common spelling."""
         want_waking = self.waking()
         counts = np.zeros(tp.N_CODES, np.int64)
         raw, size = block.memory, block.size
@@ -89,18 +98,26 @@ class Scanner:
         return Scanned(events, rest, counts, want_waking)
 
     def _room(self, size: int, lines: int) -> tuple[NameTable, np.ndarray, tj.Slow]:
-        """Names of the thread, and its memory for what is found, used again and again."""
+        """Return the names of this thread, and its memory for results, which is reused."""
         own = self._local
         if not hasattr(own, "names"):
-            own.names, own.size, own.lines = NameTable(), 0, 0
+            own.names, own.size, own.lines = NameTable(self._categories), 0, 0
         if size > own.size or lines > own.lines:
             own.size, own.lines = max(size, own.size), max(lines * 9 // 8, own.lines)
             own.out, own.slow = tj.new_events(own.lines), tj.new_slow(own.size, own.lines)
         return own.names, own.out, own.slow
 
 
-def count(scanned: Scanned, facts: Facts) -> None:
-    """Note what was seen and not written out."""
+def count(scanned: Scanned, facts: FactsBuilder) -> None:
+    """Count the events of a block that were seen and left out.
+
+    Parameters
+    ----------
+    scanned
+        The block.
+    facts
+        Added to.
+    """
     counts = scanned.counts
     if counts[tp.STAT_RUNTIME]:
         facts.skipped["sched_stat_runtime"] += int(counts[tp.STAT_RUNTIME])
@@ -109,41 +126,18 @@ def count(scanned: Scanned, facts: Facts) -> None:
     facts.every_switch |= bool(counts[tp.SWITCH])
 
 
-class NameTable:
-    """Strings that the scanner numbered, as a categorical column to gather from."""
+def event_frame(out: np.ndarray, rows: int, names: NameTable) -> pl.DataFrame:
+    """Make a table of the scanner's rows, with the types of the schema and ``line``, ``ctx_cpu`` and ``waking``.
 
-    def __init__(self) -> None:
-        self.table = nj.new_names()
-        self._series = pl.Series([], dtype=pl.Categorical())
-
-    def series(self) -> pl.Series:
-        """All names, in order of their numbers."""
-        known, count = len(self._series), nj.names_count(self.table)
-        if count > known:
-            new = [
-                (int(low) | int(high) << 64)
-                .to_bytes(16, "little")
-                .rstrip(b"\0")
-                .decode("utf-8", "replace")
-                for low, high in self.table[known:count, 3:5]
-            ]
-            self._series = self._series.extend(pl.Series(new, dtype=pl.Categorical()))
-        return self._series
-
-
-def event_frame(
-    out: np.ndarray, rows: int, names: NameTable, states: pl.Series | None = None
-) -> pl.DataFrame:
-    """The scanner's rows as a table with the schema's types, ``line``, ``ctx_cpu`` and ``waking``.
-
-    ``states`` are the strings of ``prev_state`` where that is not a name but the kernel's number.
+    Parameters
+    ----------
+    out
+        (FIELDS, lines) as :func:`~wastedcores.trace.readers.text.scan_jit.scan` fills it.
+    rows
+        Number of events.
+    names
+        The names that the scanner numbered.
     """
-    if states is not None and len(states):
-        number = out[tj.PREV_STATE, :rows]
-        number[number != tj.NO_NAME] &= len(states) - 1
-    strings = names.series()
-    if not len(strings):
-        strings = pl.Series([""], dtype=pl.Categorical())
     columns: dict[str, Any] = {}
     for i, name in enumerate(tj.FIELDS):
         dtype = COLUMNS[name].dtype if name in COLUMNS else pl.Int64()
@@ -164,12 +158,20 @@ def event_frame(
         waking=pl.col("code") == tp.WAKING,
         value=pl.when(pl.col("code").is_in(_VALUED)).then("value"),
     )
-    tables = dict.fromkeys(_NAMES, strings) | ({} if states is None else {"prev_state": states})
-    return frame.with_columns([tables[c].gather(frame[c]).alias(c) for c in _NAMES])
+    strings = pl.Series(names.codes()).cat.to(pl.Categorical())
+    return frame.with_columns([strings.gather(frame[c]).alias(c) for c in _NAMES])
 
 
 def merge(fast: pl.DataFrame, slow: pl.DataFrame) -> pl.DataFrame:
-    """Both tables in order of ``line``."""
+    """Return the events of both tables in order of ``line``.
+
+    Parameters
+    ----------
+    fast
+        Events from the compiled scanner.
+    slow
+        Events from the patterns, in columns of any integer type.
+    """
     slow = slow.with_columns(
         [pl.col(c).cast(COLUMNS[c].dtype) for c in slow.columns if c in COLUMNS]
     )
@@ -179,6 +181,6 @@ def merge(fast: pl.DataFrame, slow: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lines(text: np.ndarray) -> pl.Series:
-    """Lines of a buffer that ends with a newline; none for an empty one."""
+    """Return the lines of a buffer that ends with a newline or is empty."""
     lines = text.tobytes().decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     return pl.Series(lines[:-1], dtype=pl.String)

@@ -1,8 +1,8 @@
-"""What trace-cmd says of a trace.dat besides its events, and whose events its report prints.
+"""Asks trace-cmd about a trace.dat, and separates the buffers in its report.
 
-A file may hold several buffers: the top one and ftrace instances (`trace-cmd record -B`). A report prints them mixed, each
-line behind the name of its buffer (trace-cmd's tracecmd/trace-read.c, 3.1: print_handle_file): the same event may be in it
-once a buffer.
+A file can hold several buffers: the top one and ftrace instances (`trace-cmd record -B`). A report prints them mixed, with
+the name of the buffer before each line (trace-cmd's tracecmd/trace-read.c, 3.1: print_handle_file), so the same event can
+be in it once per buffer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO
 _UNAME = re.compile(r"\[Option UNAME,.*\]\n\S+ \S+ (\S+) \S+\n")
 _CLOCK = re.compile(r"\[Option TRACECLOCK,.*\]\n.*?\[([\w-]+)\]")
 _BUFFER = re.compile(r'^"(.*)" \[name\]\n"([\w-]+)" \[clock\]', re.MULTILINE)
-#: what the kernel counted (per_cpu/cpuN/stats), behind the name of the buffer unless it is the top one's
+#: What the kernel counted (per_cpu/cpuN/stats); the name of the buffer comes before it, unless it is the top one.
 _COUNTED = re.compile(
     r"^Buffer: (?P<name>.+)$|^CPU: (?P<cpu>\d+)$|^overrun: (?P<overrun>\d+)$|^dropped events: (?P<dropped>\d+)$",
     re.MULTILINE,
@@ -40,7 +40,7 @@ class Buffer:
     clock
         None if the file does not say.
     overrun, dropped
-        Events per CPU that later ones overwrote, and that found the buffer full.
+        Events per CPU that later ones overwrote, and events that found the buffer full.
     """
 
     clock: str | None = None
@@ -49,21 +49,29 @@ class Buffer:
 
 
 @dataclass
-class Told:
-    """What ``trace-cmd dump`` tells; nothing where it is too old to.
+class Dumped:
+    """What ``trace-cmd dump`` says about a file; nothing if trace-cmd is too old for that.
 
     Attributes
     ----------
     buffers
-        By name; that of the top one is empty.
+        Buffers by name; the name of the top one is empty.
     """
 
     kernel_release: str | None
     buffers: dict[str, Buffer]
 
 
-def tell(program: str, path: Path) -> Told:
-    """Ask for the options of a file."""
+def dump_options(program: str, path: Path) -> Dumped:
+    """Ask trace-cmd for the options of a file.
+
+    Parameters
+    ----------
+    program
+        Path of trace-cmd.
+    path
+        The trace.dat file.
+    """
     run = subprocess.run(
         [program, "dump", "-i", str(path.resolve()), "--options"], capture_output=True, check=False
     )
@@ -71,7 +79,7 @@ def tell(program: str, path: Path) -> Told:
     uname, clock = _UNAME.search(text), _CLOCK.search(text)
     buffers = {"": Buffer(clock and clock[1])}
     for name, said in _BUFFER.findall(text):
-        if name:  # "local" is also what trace-cmd writes where it was not told a clock; of the top one it asked the kernel
+        if name:  # trace-cmd also writes "local" if it was given no clock; for the top buffer it asked the kernel
             buffers[name] = Buffer(said if said != "local" else None)
     name, cpu = "", 0
     for found in _COUNTED.finditer(text):
@@ -86,18 +94,25 @@ def tell(program: str, path: Path) -> Told:
             buffers[name].dropped[cpu] += int(found["dropped"])
     for buffer in buffers.values():
         buffer.overrun, buffer.dropped = +buffer.overrun, +buffer.dropped  # without zeros
-    return Told(uname and uname[1], buffers)
+    return Dumped(uname and uname[1], buffers)
 
 
 def split(report: Path, buffers: dict[str, Buffer]) -> tuple[str, Path, Counter[str]]:
-    """Take a report apart by buffers, each without the names in front; the report itself is gone.
+    """Split a report by buffers, without the names before the lines, and delete it.
+
+    Parameters
+    ----------
+    report
+        The text of `trace-cmd report`.
+    buffers
+        The buffers of the file.
 
     Returns
     -------
     name, lines
         The buffer with the most events of the scheduler, and the file with its lines.
     events
-        How many each buffer has, without those that have none.
+        Number of scheduler events of each buffer that has any.
     """
     files = {name: report.with_name(f"buffer-{i}.txt") for i, name in enumerate(buffers)}
     events: Counter[str] = Counter()
@@ -114,9 +129,16 @@ def split(report: Path, buffers: dict[str, Buffer]) -> tuple[str, Path, Counter[
 
 
 def from_the_first(report: Path, overrun: Iterable[int]) -> Path:
-    """The report without losses before the first event of CPUs on which events were overwritten; itself it is gone.
+    """Copy a report without the losses before the first event of a CPU whose events were overwritten, and delete it.
 
-    That is where their recording begins. Where all have begun, the rest is copied as it is.
+    The recording of such a CPU begins at its first event. Once all have begun, the rest is copied as it is.
+
+    Parameters
+    ----------
+    report
+        The text of `trace-cmd report`.
+    overrun
+        CPUs on which events were overwritten.
     """
     to_begin = set(overrun)
     begun = report.with_name("begun.txt")
@@ -134,12 +156,12 @@ def from_the_first(report: Path, overrun: Iterable[int]) -> Path:
 
 
 def _by_buffer(report: IO[bytes], names: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Lines of a report, each with the name of its buffer and without it in front."""
+    """Yield the name of each line's buffer, and the line without that name."""
     width = max(len(n.encode()) for n in names) + 2
     prefixes = {(n.encode() + b": ").rjust(width) if n else b" " * width: n for n in names}
     name, loss = "", False
     for line in report:
-        # a loss and the event after it are printed as one: the second line has no name
+        # a loss and the event after it are printed together: the second line has no name
         known = None if loss else prefixes.get(line[:width])
         own = line
         if known is not None:

@@ -1,4 +1,4 @@
-"""Strings that compiled readers number, and polars' numbers of the same strings."""
+"""Strings that compiled readers number, and polars' codes of the same strings."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from wastedcores.trace.readers.support import names_jit as nj
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 
 
-class Vocabulary:
-    """polars' own numbers of strings in categorical columns, kept alive."""
+class CategoryCodes:
+    """polars' codes of strings in categorical columns; several threads may share one.
+
+    polars forgets the code of a string when no column has it any more, so the strings are kept here.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, int] = {}
         self._kept: list[pl.Series] = []
         self._lock = threading.Lock()
 
-    def numbers(self, strings: list[str]) -> np.ndarray:
-        """(strings,) uint32."""
+    def of(self, strings: list[str]) -> np.ndarray:
+        """Return the codes of ``strings``: (strings,) uint32."""
         with self._lock:
             new = [s for s in dict.fromkeys(strings) if s not in self._of]
             if new:
@@ -31,41 +34,50 @@ class Vocabulary:
 
 
 class NameTable:
-    """Strings of up to 16 bytes in the order in which one thread met them."""
+    """The strings of up to 16 bytes that one thread met, numbered in the order in which it met them.
 
-    def __init__(self, vocabulary: Vocabulary, known: np.ndarray | None = None) -> None:
-        """As told by :meth:`halves` of another one, or empty."""
+    ``table`` is the hash table of :mod:`~wastedcores.trace.readers.support.names_jit`.
+
+    Parameters
+    ----------
+    categories
+        polars' codes, shared with the other threads.
+    known
+        (names, 2) uint64: names to begin with, as :meth:`halves` of another table returns them.
+    """
+
+    def __init__(self, categories: CategoryCodes, known: np.ndarray | None = None) -> None:
         self.table = nj.new_names()
-        self._vocabulary = vocabulary
-        self._numbers = np.zeros(0, np.uint32)
+        self._categories = categories
+        self._codes = np.zeros(0, np.uint32)
         if known is not None:
             while 2 * len(known) >= self.table.shape[0]:
                 self.grow()
             nj.intern_all(known, self.table)
 
     def halves(self) -> np.ndarray:
-        """(names, 2) uint64: their first 8 bytes and their last, a copy."""
+        """Return the first and the last 8 bytes of every name: (names, 2) uint64, a copy."""
         return self.table[: nj.names_count(self.table), 3:5].copy()
 
     def number(self, name: bytes) -> int:
-        """The number of a name, here."""
+        """Return the number of a name in this table; a new name is added."""
         padded = np.frombuffer(name.ljust(16 + PADDING, b"\0"), np.uint8)
         return int(nj.intern(padded, 0, len(name), self.table))
 
-    def numbers(self) -> np.ndarray:
-        """What polars numbers them, in order of the numbers here."""
-        known, count = self._numbers.size, nj.names_count(self.table)
+    def codes(self) -> np.ndarray:
+        """Return polars' code of every name in this table: (names,) uint32."""
+        known, count = self._codes.size, nj.names_count(self.table)
         if count > known:
             raw = self.table[known:count, 3:5].tobytes()
             new = [
                 raw[at : at + 16].rstrip(b"\0").decode("utf-8", "replace")
                 for at in range(0, len(raw), 16)
             ]
-            self._numbers = np.concatenate([self._numbers, self._vocabulary.numbers(new)])
-        return self._numbers
+            self._codes = np.concatenate([self._codes, self._categories.of(new)])
+        return self._codes
 
     def grow(self) -> None:
-        """Make room for four times as many."""
+        """Make room for four times as many names."""
         larger = nj.new_names(4 * self.table.shape[0])
         nj.intern_all(self.halves(), larger)
         self.table = larger

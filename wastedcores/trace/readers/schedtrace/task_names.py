@@ -1,4 +1,4 @@
-"""Names of tasks over time, for sources that tell a name only when it changes."""
+"""Names of tasks over time, for files that state a name only when it changes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SPAN = 1 << 41  # ns; a batch of records is shorter
 I64 = NDArray[np.int64]
 
 
-class Names:
-    """The name every pid has, and the changes within the batch at hand."""
+class TaskNames:
+    """The name of every pid, and the changes within the current batch."""
 
     def __init__(self) -> None:
         self._of = np.full(PID_MAX_LIMIT, -1, np.int32)
@@ -34,7 +34,13 @@ class Names:
         return self._ids[name]
 
     def start(self, pid: NDArray[np.uint32], comm: list[str]) -> None:
-        """What tasks are called at the start."""
+        """Set the names of tasks at the start.
+
+        Parameters
+        ----------
+        pid, comm
+            (tasks,) each.
+        """
         for p, c in zip(pid.tolist(), comm, strict=True):
             if p < PID_MAX_LIMIT:
                 self._of[p] = self._id(c)
@@ -44,10 +50,17 @@ class Names:
         ts: I64,
         kind: NDArray[np.int8],
         w1: NDArray[np.uint64],
-        x: I64,
         kinds: dict[str, int],
     ) -> None:
-        """Take the names that the batch's exec, rename and fork records tell."""
+        """Learn the names that the exec, rename and fork records of a batch state.
+
+        Parameters
+        ----------
+        ts, kind, w1
+            (records,) each: time in ns, code of the kind, second word.
+        kinds
+            Kind -> its code.
+        """
         telling = [kinds["exec"], kinds["rename"], kinds["fork"]]
         at = np.flatnonzero(np.isin(kind, telling))
         at = at[np.argsort(ts[at], kind="stable")]
@@ -72,13 +85,21 @@ class Names:
         self._after = now
 
     def fill(self, columns: dict[str, Any], cpu: NDArray[np.int32]) -> None:
-        """Add comm columns beside the pid columns; call :meth:`learn` of the same batch first."""
+        """Add the columns of names; call :meth:`learn` of the same batch first.
+
+        Parameters
+        ----------
+        columns
+            Columns of events of one kind, with ``ts_ns`` and columns of pids; added to.
+        cpu
+            (events,) the CPUs that recorded them.
+        """
         for column, name in (("pid", "comm"), ("prev_pid", "prev_comm"), ("by_pid", "by_comm")):
             if column in columns:
                 columns[name] = self._column(columns[column], columns["ts_ns"], cpu)
 
     def settle(self) -> None:
-        """The batch is done: its last names hold from here on."""
+        """End the batch: its last names are valid from now on."""
         for pid, name in self._after.items():
             self._of[pid] = name
         self._after = {}

@@ -6,7 +6,7 @@ import random
 
 import polars as pl
 import pytest
-from support import told_ways
+from support import recorders
 from support.builders import trace_of
 
 from wastedcores.analysis.examined import examine
@@ -33,17 +33,17 @@ def found(trace) -> dict:
 
 
 @pytest.fixture(params=SEEDS, ids=lambda s: f"seed{s}")
-def run(request) -> told_ways.Run:
-    return told_ways.random_run(request.param)
+def run(request) -> recorders.Run:
+    return recorders.random_run(request.param)
 
 
 @pytest.fixture
 def truth(run):
-    return trace_of(told_ways.as_events(run), cpus=run.cpus)
+    return trace_of(recorders.as_events(run), cpus=run.cpus)
 
 
 def test_schedlog(run, truth, tmp_path, monkeypatch):
-    folder = told_ways.as_schedlog(run, tmp_path / "tracer")
+    folder = recorders.as_schedlog(run, tmp_path / "tracer")
     expected = found(truth)
     assert expected["wall"] > 0
     whole = open_trace(folder)
@@ -57,7 +57,7 @@ def test_schedlog(run, truth, tmp_path, monkeypatch):
 
 
 def test_systing(run, truth, tmp_path, monkeypatch):
-    folder = told_ways.as_systing(run, tmp_path / "systing")
+    folder = recorders.as_systing(run, tmp_path / "systing")
     whole = open_trace(folder)
     assert found(whole) == found(truth)
     monkeypatch.setattr(systing, "BATCH_ROWS", 13)
@@ -68,7 +68,7 @@ def test_systing(run, truth, tmp_path, monkeypatch):
 
 
 def test_kutrace(run, truth, tmp_path):
-    trace = open_trace(told_ways.as_kutrace(run, tmp_path / "run.json"))
+    trace = open_trace(recorders.as_kutrace(run, tmp_path / "run.json"))
 
     def who_ran(t) -> pl.DataFrame:
         return t.only("switch").select("ts_ns", "cpu", "pid").collect().sort("ts_ns", "cpu")
@@ -88,10 +88,10 @@ def test_kutrace(run, truth, tmp_path):
 def test_damage_is_told_or_harmless(seed, tmp_path):
     """Bytes changed, cut out and put in: events, or one paragraph that names the file."""
     chance = random.Random(seed)
-    run = told_ways.random_run(seed, steps=40)
-    told_ways.as_schedlog(run, tmp_path / "rings")
-    told_ways.as_systing(run, tmp_path / "systing")
-    told_ways.as_kutrace(run, tmp_path / "run.json")
+    run = recorders.random_run(seed, steps=40)
+    recorders.as_schedlog(run, tmp_path / "rings")
+    recorders.as_systing(run, tmp_path / "systing")
+    recorders.as_kutrace(run, tmp_path / "run.json")
     (tmp_path / "json").mkdir()
     (tmp_path / "run.json").rename(tmp_path / "json" / "run.json")
     for folder in ("rings", "systing", "json"):

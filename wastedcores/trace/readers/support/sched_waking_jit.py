@@ -1,4 +1,4 @@
-"""sched_waking and the sched_migrate_task that follows."""
+"""Gives sched_waking events the CPU of the sched_migrate_task event that follows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wastedcores.jit.compile import jit
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-#: From sched_waking to the sched_migrate_task of the same try_to_wake_up (kernel/sched/core.c)
+#: The longest time from sched_waking to the sched_migrate_task of the same try_to_wake_up (kernel/sched/core.c).
 PLACED_WITHIN_NS = 50_000
 
 
@@ -24,15 +24,22 @@ def place_wakings(
     cpu: I32,
     cpus: int,
 ) -> int:
-    """Give sched_waking events the CPU on which the task was then queued; ``cpu`` changes in place.
+    """Give sched_waking events the CPU on which the task was queued; ``cpu`` changes in place.
 
-    sched_waking names the previous CPU. When try_to_wake_up chooses another, sched_migrate_task is the next event of
-    the waker's CPU. Arrays (events,) in order; CPUs are below ``cpus``.
+    sched_waking names the previous CPU. When try_to_wake_up chooses another CPU, sched_migrate_task is the next event
+    of the waker's CPU.
+
+    Parameters
+    ----------
+    ts_ns, ctx_cpu, pid, waking, migrate, cpu
+        (events,) in order. ``ctx_cpu`` is the CPU on which the event happened, ``cpu`` the CPU that it names.
+    cpus
+        CPU numbers are below this.
 
     Returns
     -------
     int
-        How many were placed so.
+        How many events were given another CPU.
     """
     last = np.full(cpus, -1, np.int64)
     placed = 0

@@ -1,4 +1,4 @@
-"""Event tables in file order -> event tables in the order of (time, file order)."""
+"""Sorts the events of a file by time; events of the same time keep the order of the file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,26 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 
-#: How far time may step back. sched_profiler takes its slot before its stamp and steps back by microseconds, perf by
-#: as much as its buffers are apart; clocks that differ by more than this are different clocks.
+#: How far time may step back. sched_profiler takes its slot before its timestamp, so its time steps back by
+#: microseconds. perf's time steps back by the distance between its buffers. Clocks that differ by more than this are
+#: different clocks.
 SLACK_NS = 1_000_000_000
 
 
 def in_order(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.DataFrame]:
-    """Sort by time, stably, holding back what a later line may still come before.
+    """Yield the events sorted by time, as soon as no later table can have an earlier event.
+
+    Parameters
+    ----------
+    frames
+        Event tables in file order.
+    path
+        The file, for messages.
+
+    Yields
+    ------
+    DataFrame
+        Event tables, each without a step back in time, also from one to the next.
 
     Raises
     ------
@@ -65,7 +78,7 @@ def _check(frame: pl.DataFrame, newest: int | None, path: Path) -> int:
         where = f"{path}, line {frame['line'][row]}" if "line" in frame.columns else str(path)
         raise TraceContentError(
             f"{where}: time goes back by {back[row] / 1e9:.6f} s, from {top[row] / 1e9:.9f} s to "
-            f"{ts[row] / 1e9:.9f} s; a step back of up to {SLACK_NS / 1e9:.0f} s is put in order. The file probably "
-            "holds two recordings, or the clock was changed: split it there, or record with a monotonic clock."
+            f"{ts[row] / 1e9:.9f} s. Steps back of up to {SLACK_NS / 1e9:.0f} s are sorted. The file probably holds two "
+            "recordings, or the clock was changed: split it there, or record with a monotonic clock."
         )
     return int(top[-1])

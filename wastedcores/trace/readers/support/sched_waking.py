@@ -1,0 +1,70 @@
+"""Recordings that have sched_waking and no sched_wakeup.
+
+``perf sched record`` prefers sched_waking (tools/perf/builtin-sched.c, 6.1 to 6.12). That event comes when a task is
+woken, before it is put on a runqueue, and it names the CPU that the task was on before. If the task is placed on another
+CPU, a sched_migrate_task event follows.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from wastedcores.limits import MAX_CPUS
+from wastedcores.trace.readers.support.reading import FactsBuilder
+from wastedcores.trace.readers.support.sched_waking_jit import place_wakings
+
+NOTE = "sched_waking taken for sched_wakeup, which was not recorded; placed by sched_migrate_task"
+
+
+class WakingEvents:
+    """Decides, for all tables of one file, whether sched_waking events become wakeups."""
+
+    def __init__(self, found: FactsBuilder) -> None:
+        self._found = found
+        #: True: they become wakeups, since the recording has no sched_wakeup. None: neither event was seen yet.
+        self.wanted: bool | None = None
+
+    def settle(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Drop sched_waking events, or turn them into wakeups if the recording has no sched_wakeup.
+
+        The first table that has either event decides.
+
+        Parameters
+        ----------
+        events
+            In file order, with the columns ``waking`` (true for a sched_waking, whose kind is ``wakeup``) and
+            ``ctx_cpu`` (the CPU on which it happened).
+
+        Returns
+        -------
+        DataFrame
+            The events without these two columns.
+        """
+        if "waking" not in events.columns:
+            return events.drop("ctx_cpu", strict=False)
+        n = int(events["waking"].sum())
+        if self.wanted is None:
+            real = events.select(((pl.col("kind") == "wakeup") & ~pl.col("waking")).any()).item()
+            self.wanted = False if real else (True if n else None)
+        if n and self.wanted:
+            self._found.notes["wakeups"] = NOTE
+            cpu = events["cpu"].fill_null(-1).to_numpy().copy()
+            place_wakings(
+                events["ts_ns"].to_numpy(),
+                _int32(events["ctx_cpu"]),
+                _int32(events["pid"]),
+                events["waking"].fill_null(False).to_numpy(),
+                (events["kind"] == "migrate").to_numpy(),
+                cpu,
+                MAX_CPUS,
+            )
+            placed = pl.when(pl.col("cpu").is_not_null()).then(pl.Series(cpu))
+            events = events.with_columns(cpu=placed)
+        elif n:
+            self._found.skipped["sched_waking"] += n
+            events = events.filter(~pl.col("waking").fill_null(False))
+        return events.drop("waking", "ctx_cpu")
+
+
+def _int32(column: pl.Series):  # type: ignore[no-untyped-def]
+    return column.fill_null(-1).cast(pl.Int32).to_numpy()

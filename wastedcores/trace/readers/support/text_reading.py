@@ -1,0 +1,287 @@
+"""Text traces of any size, plain or compressed, read as blocks of whole lines."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import polars as pl
+import zstandard
+
+from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.readers.support.bytes_jit import PADDING
+from wastedcores.trace.readers.support.reading import Reading
+
+#: Decompressed bytes per block.
+BLOCK_BYTES = 16 << 20
+#: No line of a trace is this long: the state of 8192 CPUs in sched_profiler's text has 164 kB.
+MAX_LINE_BYTES = 1 << 20
+
+_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, gzip.BadGzipFile)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a text file.
+
+    Attributes
+    ----------
+    memory
+        uint8: bytes that end with a newline, then :data:`~wastedcores.trace.readers.support.bytes_jit.PADDING` zeros.
+    first_line
+        Number of the first line in the file, from 1.
+    lines
+        Number of lines.
+    """
+
+    memory: np.ndarray
+    first_line: int
+    lines: int
+
+    @property
+    def size(self) -> int:
+        """Number of bytes without the padding."""
+        return self.memory.size - PADDING
+
+    def text(self, most: int | None = None) -> str:
+        """Return the first ``most`` bytes as text; None: all of them."""
+        return self.memory[: self.size][:most].tobytes().decode("utf-8", "replace")
+
+
+class TextReading(Reading):
+    """One pass over a text trace; subclasses turn its :meth:`blocks` into event tables.
+
+    Parameters
+    ----------
+    path
+        The file; it is opened at once.
+    source_format
+        Name of the format.
+    complete
+        Says whether a last line without a newline is whole. Other last lines are left out, because a line may be cut
+        anywhere, and a number that is cut reads as another number.
+    hashed
+        Compute the SHA-256 of the file as it is stored.
+
+    Raises
+    ------
+    WastedCoresError
+        The file cannot be opened or read.
+    """
+
+    def __init__(
+        self, path: Path, source_format: str, complete: Callable[[str], bool], *, hashed: bool
+    ) -> None:
+        super().__init__(path, source_format)
+        self._complete = complete
+        self._digest = hashlib.sha256() if hashed else None
+        self._raw: IO[bytes] = self.resources.enter_context(_open_raw(path))
+        if self._digest:
+            self._raw = cast(IO[bytes], _HashingReader(self._raw, self._digest))
+        self._stream = _decompressor(self._raw, path)
+        self._bytes_read = 0
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the file as blocks of about :data:`BLOCK_BYTES`, cut at line ends.
+
+        Raises
+        ------
+        TraceFormatError
+            A compressed stream is cut short or damaged, or a "line" is longer than any line of a trace.
+        WastedCoresError
+            The file cannot be read.
+        """
+        rest = b""
+        while True:
+            memory, end = self._read(rest)
+            if end == len(rest):
+                break
+            cut = _after_last_newline(memory, end)
+            rest = memory[cut:end].tobytes()
+            if len(rest) > MAX_LINE_BYTES:
+                raise self._not_text()
+            if cut:
+                yield self._block(memory, cut)
+        if rest and self._complete(rest.decode("utf-8", "replace")):
+            last = np.frombuffer(rest + b"\n" + bytes(PADDING), np.uint8).copy()
+            yield self._block(last, len(rest) + 1)
+        elif rest:
+            text = rest[-200:].decode("utf-8", "replace")
+            self.found.truncated = (
+                f"line {self.found.lines + 1} has no end and was left out: {text!r}"
+            )
+        if self._digest:
+            while self._raw.read(1 << 20):  # bytes after the end of a compressed stream
+                pass
+            self.found.sha256 = self._digest.hexdigest()
+
+    def _read(self, rest: bytes) -> tuple[np.ndarray, int]:
+        """Return memory that holds ``rest`` and the next bytes, and how many bytes that is."""
+        end = len(rest)
+        full = end + BLOCK_BYTES
+        memory = np.empty(full + PADDING, np.uint8)
+        memory[:end] = np.frombuffer(rest, np.uint8)
+        try:
+            with memoryview(memory) as view:  # type: ignore[arg-type]
+                while end < full and (n := self._stream.readinto(view[end:full])):  # type: ignore[attr-defined]
+                    end += n
+                    self._bytes_read += n
+            return memory, end
+        except _DAMAGED as e:
+            raise TraceFormatError(
+                f"{self.path}: the compressed stream ends or breaks after {self._bytes_read} decompressed bytes, line "
+                f"{self.found.lines + 1} ({e}). The file is cut short or damaged: copy or record it again, or unpack "
+                "what there is of it by hand and import that."
+            ) from e
+        except OSError as e:
+            raise WastedCoresError(
+                f"{self.path}: reading stopped after {self._bytes_read} bytes ({e.strerror or e})."
+            ) from e
+
+    def _block(self, memory: np.ndarray, size: int) -> Block:
+        """Make a block of the first ``size`` bytes; the padding becomes zeros."""
+        padded = memory[: size + PADDING]
+        padded[size:] = 0
+        step = 1 << 20
+        lines = sum(int(np.count_nonzero(padded[i : i + step] == 10)) for i in range(0, size, step))
+        block = Block(padded, self.found.lines + 1, lines)
+        self.found.lines += lines
+        return block
+
+    def _not_text(self) -> TraceFormatError:
+        return TraceFormatError(
+            f"{self.path}, line {self.found.lines + 1}: more than {MAX_LINE_BYTES} bytes without a line end; expected "
+            "a text trace (ftrace, trace-cmd report, perf script, sched_profiler) or a Parquet file of wastedcores."
+        )
+
+
+class _HashingReader(io.RawIOBase):
+    """Feeds every byte that is read to a hash."""
+
+    def __init__(self, raw: IO[bytes], digest: Any) -> None:
+        self._raw, self._digest = raw, digest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n = self._raw.readinto(buffer)  # type: ignore[attr-defined]
+        self._digest.update(memoryview(buffer)[:n])
+        return int(n)
+
+
+class _ZstdReader(io.RawIOBase):
+    """Reads zstd frames one after the other. Unlike the library's own reader it notices a stream that is cut short."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._frame: Any = None
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            chunk = self._packed.read(1 << 18)
+            if not chunk:
+                if self._frame is not None:
+                    raise EOFError("the stream has no end")
+                return 0
+            parts = []
+            while chunk:
+                if self._frame is None:
+                    self._frame = zstandard.ZstdDecompressor().decompressobj()
+                parts.append(self._frame.decompress(chunk))
+                chunk = b""
+                if self._frame.eof:
+                    chunk, self._frame = self._frame.unused_data, None
+            self._ready = memoryview(b"".join(parts))
+        n = min(len(self._ready), len(buffer))
+        buffer[:n] = self._ready[:n]
+        self._ready = self._ready[n:]
+        return n
+
+
+def _after_last_newline(memory: np.ndarray, end: int) -> int:
+    """Return the place after the last newline in the first ``end`` bytes; 0 if there is none."""
+    step = 1 << 16
+    for at in range(end, 0, -step):
+        begin = max(at - step, 0)
+        found = memory[begin:at].tobytes().rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+    return 0
+
+
+def _open_raw(path: Path) -> IO[bytes]:
+    try:
+        return open(path, "rb", buffering=0)
+    except OSError as e:
+        raise WastedCoresError(f"{path}: cannot be opened ({e.strerror}).") from e
+
+
+def _decompressor(raw: IO[bytes], path: Path, ahead: int = 1 << 20) -> IO[bytes]:
+    buffered = io.BufferedReader(cast(io.RawIOBase, raw), ahead)
+    try:
+        magic = buffered.peek(8)[:8]
+    except OSError as e:
+        raise WastedCoresError(f"{path}: cannot be read ({e.strerror or e}).") from e
+    if magic.startswith(_GZIP):
+        return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
+    if magic.startswith(_XZ):
+        return cast(IO[bytes], lzma.LZMAFile(buffered))
+    if magic.startswith(_ZSTD):
+        return cast(IO[bytes], io.BufferedReader(_ZstdReader(buffered), 1 << 20))
+    return buffered
+
+
+def head(path: Path, size: int = 1 << 16) -> bytes:
+    """Return the beginning of a file, decompressed.
+
+    Parameters
+    ----------
+    path
+        Plain or compressed.
+    size
+        Number of bytes; fewer are returned if the file is shorter.
+
+    Raises
+    ------
+    TraceFormatError
+        The file is compressed and cannot be unpacked.
+    WastedCoresError
+        The file cannot be opened or read.
+    """
+    with _open_raw(path) as raw:
+        stream = _decompressor(raw, path, size)
+        try:
+            return stream.read(size)
+        except _DAMAGED as e:
+            raise TraceFormatError(
+                f"{path}: it is compressed, but cannot be unpacked ({e}). The file is cut short or damaged: copy or "
+                "record it again."
+            ) from e
+        except OSError as e:
+            raise WastedCoresError(f"{path}: cannot be read ({e.strerror or e}).") from e
+
+
+def split_lines(block: Block) -> pl.DataFrame:
+    """Return the columns ``line`` (number in the file) and ``text`` (without the line end)."""
+    lines = block.text().replace("\r\n", "\n").removesuffix("\n").split("\n")
+    first = block.first_line
+    return pl.DataFrame(
+        {
+            "line": pl.int_range(first, first + len(lines), dtype=pl.Int64, eager=True),
+            "text": pl.Series(lines, dtype=pl.String),
+        }
+    )
