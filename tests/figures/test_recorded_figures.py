@@ -8,7 +8,7 @@ import pytest
 from wastedcores import figures as fg
 from wastedcores import words
 from wastedcores.errors import UsageError
-from wastedcores.studies.recorded.agreement import SCHEMA, committed
+from wastedcores.studies.recorded.agreement import SCHEMA, read_table
 
 
 def row(run, figure, unit, recorded, median, low, high, agrees):
@@ -64,7 +64,7 @@ def test_what_disagrees_has_another_colour_and_shape_and_both_are_in_the_legend(
 
 
 def test_committed_table_has_a_mark_for_every_row():
-    table = committed()
+    table = read_table()
     fig = fg.recorded_dots(table)
     drawn = marks(fig, "recorded, agrees") + marks(fig, "recorded, does not agree")
     assert len(drawn) == table.height

@@ -1,6 +1,6 @@
 """Recorded runs beside replays of them: the table as a picture, as words and as a table.
 
-Input is the table of :func:`wastedcores.studies.recorded.agreement.compared` or ``committed``.
+Input is the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _panel() -> pl.Expr:
 
 def _place(runs: list[str]) -> pl.Expr:
     """Where in its run's band a figure stands: evenly from above, per panel."""
-    order = pl.col("figure").cum_count().over("run", _panel()) - 1
+    order = pl.col("quantity").cum_count().over("run", _panel()) - 1
     count = pl.len().over("run", _panel())
     run = pl.col("run").replace_strict({r: i for i, r in enumerate(runs)}, return_dtype=pl.Float64)
     return (run + (order + 0.5) / count * 0.8 - 0.4).alias("y")
@@ -115,7 +115,7 @@ def _ranges(fig: go.Figure, rows: pl.DataFrame, col: int, colour: str) -> None:
 def _marks(
     fig: go.Figure, rows: pl.DataFrame, col: int, name: str, symbol: str, colour: str
 ) -> None:
-    cells = ("run", "figure", "recorded", "median", "low", "high", "unit")
+    cells = ("run", "quantity", "recorded", "median", "low", "high", "unit")
     if col == 1:  # the legend names both, also where nothing in this panel disagrees
         fig.add_scatter(
             x=[None],

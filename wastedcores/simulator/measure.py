@@ -119,15 +119,56 @@ def busy_share(raw: RawReplay, cpus: int, start: int, end: int) -> np.ndarray:
     array
         float64 (cpus,), 0 to 1.
     """
-    log = raw.of(log_kind.SWITCH)
-    out = np.zeros(cpus)
-    log = log[np.argsort(log[:, log_column.CPU], kind="stable")]
-    ts = np.clip(log[:, log_column.TS], start, end)
-    cpu = log[:, log_column.CPU]
-    last = np.r_[cpu[1:] != cpu[:-1], True] if len(cpu) else np.zeros(0, bool)
-    until = np.where(last, end, np.r_[ts[1:], end] if len(ts) else end)
-    np.add.at(out, cpu, np.where(log[:, log_column.PID] != 0, until - ts, 0))
-    return out / max(end - start, 1)
+    ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
+    return running_ns(ts_ns, cpu, pid != 0, cpus, start, end) / max(end - start, 1)
+
+
+def running_ns(
+    ts_ns: np.ndarray, cpu: np.ndarray, counts: np.ndarray, cpus: int, start: int, end: int
+) -> np.ndarray:
+    """Compute how long each CPU ran some tasks inside a window.
+
+    Parameters
+    ----------
+    ts_ns, cpu
+        int64 (switches,): time and CPU of each context switch, in order of time.
+    counts
+        bool (switches,): whether the task that is switched to counts.
+    cpus
+        Number of CPUs of the machine.
+    start, end
+        The window [start, end) in ns.
+
+    Returns
+    -------
+    array
+        float64 (cpus,), whole numbers of ns.
+    """
+    order = np.argsort(cpu, kind="stable")
+    cpu = cpu[order]
+    length = durations_ns(ts_ns[order], cpu, start, end)
+    return np.bincount(cpu, np.where(counts[order], length, 0), cpus)
+
+
+def durations_ns(ts_ns: np.ndarray, owner: np.ndarray, start: int, end: int) -> np.ndarray:
+    """Compute how much of a window lies between each event and the next one of the same owner.
+
+    Parameters
+    ----------
+    ts_ns, owner
+        int64 (events,): the events, grouped by owner and in order of time in each group.
+    start, end
+        The window [start, end) in ns. The last event of an owner lasts until its end.
+
+    Returns
+    -------
+    array
+        int64 (events,) in ns.
+    """
+    ts_ns = np.clip(ts_ns, start, end)
+    last = np.append(owner[1:] != owner[:-1], True)[: len(owner)]
+    until = np.append(ts_ns[1:], end)[: len(ts_ns)]
+    return np.where(last, end, until) - ts_ns
 
 
 def overload_share(raw: RawReplay, counted: np.ndarray, start: int, end: int) -> float:

@@ -1,8 +1,8 @@
-"""One replay each, as sweep tasks: plain arguments in, a flat row out."""
+"""The tasks of the scorecard's sweeps: each replays one workload with plain arguments and returns a flat row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -20,6 +20,7 @@ from wastedcores.simulator import (
     marks,
     simulate,
 )
+from wastedcores.simulator.measure import busy_share, running_ns
 from wastedcores.topology.domains import Domains, build_domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import BULLDOZER, grid, preset
@@ -28,28 +29,31 @@ from wastedcores.workload.program import Program
 from wastedcores.workload.recorded.workloads import recorded_gi, recorded_ms
 from wastedcores.workload.spmd import MARK, Spmd, program
 
-#: what a rate is measured over, and what comes before it: threads find their places in the first half second
+#: a rate is measured over this window, after a time in which the threads settle (it takes them half a second)
 SETTLE_NS = 700_000_000
 WINDOW_NS = 1_500_000_000
-#: intervals that a rate needs; the window is made longer until it has them
+#: number of intervals that a rate needs; the window is extended until it has them, but not beyond LONGEST_NS
 ENOUGH = 16
 LONGEST_NS = 2_000_000_000_000
-#: a whole run that takes longer is measured by what it did until then
+#: a whole run is stopped after this time and measured by the intervals that it ended
 WHOLE_NS = 400_000_000_000
 TICK_NS = 4_000_000
 
 
 @lru_cache(maxsize=8)
 def machine_named(name: str) -> Machine:
-    """A machine, built once a process.
+    """Return a machine, which is built once per process.
 
-    A preset; or ``bulldozer:N``: N CPUs (2, 4, 8: part of one node; 16, 32, 64: whole nodes) cut from the paper's
-    machine; or ``desktop:N``: N CPUs that share one cache.
+    Parameters
+    ----------
+    name
+        A preset; or ``bulldozer:N``, N CPUs cut from the paper's machine (2, 4, 8: part of one node; 16, 32, 64: whole
+        nodes); or ``desktop:N``, N CPUs that share one cache.
 
     Raises
     ------
     TopologyError
-        Neither.
+        There is no such machine.
     """
     family, _, number = name.partition(":")
     if not number:
@@ -76,30 +80,44 @@ def machine_named(name: str) -> Machine:
 
 
 def _simulate(
-    work: Program, machine: str, kernel: str, seed: int, tick_ns: int, **how: Any
+    program: Program, machine: str, kernel: str, seed: int, tick_ns: int, **options: Any
 ) -> RawReplay:
+    """Replay a program with the domains that were built once for all seeds."""
     where = machine_named(machine)
     costs = replace(costs_of(where), tick_ns=tick_ns)
-    steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in work.hotplug)
+    steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in program.hotplug)
     return simulate(
-        work,
+        program,
         where,
         KernelModel.named(kernel),
         seed=seed,
         costs=costs,
         load=False,
         trees=_trees(machine, kernel, steps),
-        **how,
+        **options,
     )
 
 
 @lru_cache(maxsize=32)
 def _trees(machine: str, kernel: str, steps: tuple[tuple[str, int], ...]) -> list[Domains]:
-    """Domains at boot and after each hotplug step, built once a process: the same for every seed."""
+    """Domains at boot and after each hotplug step. They are the same for every seed and built once per process."""
     where = machine_named(machine)
     return domain_events(
         replace(where, hotplug=where.hotplug + steps), KernelModel.named(kernel).linux
     )
+
+
+def _row(raw: RawReplay, machine: str, window: tuple[int, int], **results: Any) -> dict[str, Any]:
+    """A task's row: its results, mean number of busy CPUs in a window (ns), engine events, and seconds in the engine."""
+    busy = busy_share(raw, machine_named(machine).cpus, *window)
+    counts = {"busy_cpus": float(busy.sum()), "events": raw.events, "wall_s": raw.wall_s}
+    return results | counts
+
+
+def _between(raw: RawReplay, program: Program, first: str, last: str) -> tuple[int, int]:
+    """Times of two marks in ns."""
+    at = marks(raw, program)
+    return at[first], at[last]
 
 
 def spmd(
@@ -110,93 +128,86 @@ def spmd(
     until_ns: int | None = None,
     tick_ns: int = TICK_NS,
     **spec: Any,
-) -> dict:
-    """Rate of a program of many equal threads: in its steady state; with ``intervals``, over the whole run.
+) -> dict[str, Any]:
+    """Measure the time of one interval of a program of many equal threads, in its steady state or over a whole run.
+
+    Parameters
+    ----------
+    kernel, machine, seed
+        Names of the kernel model and of the machine, and the seed.
+    until_ns
+        Simulate until this time, instead of until enough intervals were seen.
+    tick_ns
+        Period of the scheduler tick.
+    **spec
+        Attributes of :class:`wastedcores.workload.spmd.Spmd`; with ``intervals`` the whole run is replayed.
 
     Returns
     -------
     dict
-        ``interval_s`` (of kind ``none``: the whole run), ``busy_cpus``, ``events``, ``wall_s``.
+        ``interval_s`` (for the kind ``none``: the time of the whole run), ``busy_cpus``, ``events``, ``wall_s``.
 
     Raises
     ------
     WorkloadError
-        No rate after minutes of simulated time.
+        There are too few intervals after minutes of simulated time.
     """
     if spec.get("nodes") is not None:
         spec["nodes"] = tuple(spec["nodes"])
     what = Spmd(**spec)
-    work = program(what, machine_named(machine), seed)
+    threads = program(what, machine_named(machine), seed)
+
+    def simulated(until_ns: int | None = None) -> RawReplay:
+        return _simulate(threads, machine, kernel, seed, tick_ns, until_ns=until_ns)
+
     if what.kind == "none":
-        raw = _simulate(work, machine, kernel, seed, tick_ns)
-        begin = raw.phase_ns + what.start_ns
-        return _row(raw, (raw.end_ns - begin) / 1e9, begin, raw.end_ns)
+        raw = simulated()
+        begin, end = raw.phase_ns + what.start_ns, raw.end_ns
+        return _row(raw, machine, (begin, end), interval_s=(end - begin) / 1e9)
     if what.intervals is not None:
-        return _whole(what, work, machine, kernel, seed, tick_ns)
+        raw = simulated(what.start_ns + WHOLE_NS)
+        rows = raw.of(log_kind.MARK)[:, [log_column.TS, log_column.VALUE]].tolist()
+        own = [ts for ts, text in rows if threads.texts[text] == MARK]
+        if not own:
+            raise WorkloadError(
+                f"{what.kind} program of {what.threads} threads: it ended no interval in {WHOLE_NS / 1e9:.0f} "
+                "simulated seconds."
+            )
+        begin, end = raw.phase_ns + what.start_ns, own[-1]
+        return _row(raw, machine, (begin, end), interval_s=(end - begin) / len(own) / 1e9)
+    raw, times = _steady(what, simulated, until_ns)
+    begin, end = int(times[0]), int(times[-1])
+    return _row(raw, machine, (begin, end), interval_s=(end - begin) / (len(times) - 1) / 1e9)
+
+
+def _steady(
+    what: Spmd, simulated: Callable[[int], RawReplay], until_ns: int | None
+) -> tuple[RawReplay, np.ndarray]:
+    """Simulate long enough for a rate in the steady state; return the replay and the times of its marks."""
+    begin = what.start_ns + SETTLE_NS
     window = float(WINDOW_NS)
     while True:
-        begin = what.start_ns + SETTLE_NS
-        raw = _simulate(
-            work, machine, kernel, seed, tick_ns, until_ns=until_ns or begin + round(window)
-        )
+        raw = simulated(until_ns or begin + round(window))
         times = raw.of(log_kind.MARK)[:, log_column.TS]
         times = times[times >= raw.phase_ns + begin]
         if len(times) > ENOUGH or until_ns:
             break
         tried, window = window, 4 * window
-        if len(times) > 2:  # as long as they seem to take, and a quarter more
+        if (
+            len(times) > 2
+        ):  # long enough for intervals of the length that they seem to have, and a quarter more
             length = float(times[-1] - times[0]) / (len(times) - 1)
             window = max(1.25 * (ENOUGH + 1) * length, 1.25 * tried)
         if window > LONGEST_NS:
             raise WorkloadError(
-                f"{what.kind} program of {what.threads} threads: {len(times)} intervals in {tried / 1e9:.0f} "
-                f"simulated seconds, expected more than {ENOUGH}; is its grain ({what.grain_ns} ns) too long?"
+                f"{what.kind} program of {what.threads} threads: expected more than {ENOUGH} intervals in "
+                f"{tried / 1e9:.0f} simulated seconds, got {len(times)}. Is its grain ({what.grain_ns} ns) too long?"
             )
     if len(times) < 2:
         raise WorkloadError(
-            f"{what.kind} program: no two intervals before {until_ns} ns; give more time."
+            f"{what.kind} program: expected two intervals before {until_ns} ns, got {len(times)}. Give it more time."
         )
-    span = int(times[-1] - times[0])
-    return _row(raw, span / (len(times) - 1) / 1e9, int(times[0]), int(times[-1]))
-
-
-def _whole(
-    what: Spmd, work: Program, machine: str, kernel: str, seed: int, tick_ns: int
-) -> dict[str, Any]:
-    """Mean time of an interval from the program's start to its end, for a program that finds its places slowly."""
-    raw = _simulate(work, machine, kernel, seed, tick_ns, until_ns=what.start_ns + WHOLE_NS)
-    rows = raw.of(log_kind.MARK)[:, [log_column.TS, log_column.VALUE]]
-    mine = [ts for ts, text in rows.tolist() if work.texts[text] == MARK]
-    if not mine:
-        raise WorkloadError(
-            f"{what.kind} program of {what.threads} threads: no interval in {WHOLE_NS / 1e9:.0f} simulated seconds."
-        )
-    begin = raw.phase_ns + what.start_ns
-    return _row(raw, (mine[-1] - begin) / len(mine) / 1e9, begin, mine[-1])
-
-
-def _row(raw: RawReplay, interval_s: float, begin_ns: int, end_ns: int) -> dict:
-    return {
-        "interval_s": interval_s,
-        "busy_cpus": busy_cpus(raw, begin_ns, end_ns),
-        "events": raw.events,
-        "wall_s": raw.wall_s,
-    }
-
-
-def busy_cpus(
-    raw: RawReplay, begin_ns: int, end_ns: int, cpus: Sequence[int] | None = None
-) -> float:
-    """Mean number of CPUs (of these) with something to run between two times of the trace."""
-    log = raw.of(log_kind.NR_RUNNING)
-    if cpus is not None:
-        log = log[np.isin(log[:, log_column.CPU], list(cpus))]
-    total = 0
-    for cpu in np.unique(log[:, log_column.CPU]):
-        mine = log[log[:, log_column.CPU] == cpu]
-        times = np.clip(np.append(mine[:, log_column.TS], end_ns), begin_ns, end_ns)
-        total += int(np.sum(np.diff(times) * (mine[:, log_column.VALUE] > 0)))
-    return total / max(end_ns - begin_ns, 1)
+    return raw, times
 
 
 def make_r(
@@ -207,38 +218,47 @@ def make_r(
     jobs: int,
     length: float = 1.0,
     tick_ns: int = TICK_NS,
-) -> dict:
-    """``make -jN`` beside two R (paper 3.1), the compilers as the recorded ones: 20-60 ms each, times ``length``.
+) -> dict[str, Any]:
+    """Replay a kernel build beside two R processes (Lozi et al. 2016, section 3.1).
+
+    Parameters
+    ----------
+    kernel, machine, seed
+        Names of the kernel model and of the machine, and the seed.
+    jobs
+        Number of compilers in total.
+    length
+        Factor of their lengths, which are otherwise those of the recording: 20-60 ms.
+    tick_ns
+        Period of the scheduler tick.
 
     Returns
     -------
     dict
-        ``make_s``; ``r_share``: part of a CPU that each R had meanwhile; ``idle_nodes``: nodes that left at least one
-        of their CPUs unused; ``busy_cpus``.
+        ``make_s``; ``r_share``, the part of a CPU that each R had during the build; ``idle_nodes``, the number of nodes
+        that left at least one of their CPUs unused; ``busy_cpus``, ``events``, ``wall_s``.
     """
     where = machine_named(machine)
-    work = recorded_gi(
-        where, seed, jobs=jobs, lo_us=round(20_000 * length), hi_us=round(60_000 * length)
-    ).program()
-    raw = _simulate(work, machine, kernel, seed, tick_ns)
-    begin, end = _between(raw, work, "make start", "make end")
-    # the last second is the tail of the last jobs; figure 2 shows the middle
+    shortest, longest = round(20_000 * length), round(60_000 * length)
+    build = recorded_gi(where, seed, jobs=jobs, lo_us=shortest, hi_us=longest).program()
+    raw = _simulate(build, machine, kernel, seed, tick_ns)
+    begin, end = _between(raw, build, "make start", "make end")
+    # the last second is the tail of the last jobs; figure 2 of the paper shows the middle
     middle = begin + (end - begin) * 3 // 4
-    per_node = [
-        busy_cpus(raw, begin, middle, where.cpus_of_node(node)) for node in range(where.nodes)
-    ]
-    named = zip(raw.pids.tolist(), raw.comms(work), strict=True)
+    busy = np.bincount(where.node_of_cpu, busy_share(raw, where.cpus, begin, middle), where.nodes)
+    cpus = np.bincount(where.node_of_cpu, minlength=where.nodes)
+    named = zip(raw.pids.tolist(), raw.comms(build), strict=True)
     hogs = [pid for pid, comm in named if comm.startswith("R-")]
-    return {
-        "make_s": (end - begin) / 1e9,
-        "r_share": sum(_running(raw, pid, begin, end) for pid in hogs) / len(hogs),
-        "idle_nodes": sum(
-            busy <= len(where.cpus_of_node(node)) - 1 for node, busy in enumerate(per_node)
-        ),
-        "busy_cpus": sum(per_node),
-        "events": raw.events,
-        "wall_s": raw.wall_s,
-    }
+    ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
+    ran = running_ns(ts_ns, cpu, np.isin(pid, hogs), where.cpus, begin, end)
+    return _row(
+        raw,
+        machine,
+        (begin, middle),
+        make_s=(end - begin) / 1e9,
+        r_share=float(ran.sum()) / (end - begin) / len(hogs),
+        idle_nodes=int(np.sum(busy <= cpus - 1)),
+    )
 
 
 def tpch(
@@ -251,49 +271,70 @@ def tpch(
     stages: int,
     autogroups: bool = False,
     tick_ns: int = TICK_NS,
-    **how: int,
-) -> dict:
-    """A database's workers (:func:`wastedcores.workload.database.resident_pools`, which takes ``how``).
+    **options: int,
+) -> dict[str, Any]:
+    """Replay some stages of a database's queries.
+
+    Parameters
+    ----------
+    kernel, machine, seed
+        Names of the kernel model and of the machine, and the seed.
+    pools, together, stages, autogroups
+        As for :func:`wastedcores.workload.database.resident_pools`.
+    tick_ns
+        Period of the scheduler tick.
+    **options
+        Further arguments of that generator.
 
     Returns
     -------
     dict
-        ``stage_s``: time of one stage, mean over the pools; ``busy_cpus``.
+        ``stage_s``, the time of one stage as a mean over the pools; ``busy_cpus``, ``events``, ``wall_s``.
     """
-    work = resident_pools(
+    queries = resident_pools(
         machine_named(machine),
         seed,
         pools=tuple(pools),
         together=together,
         stages=stages,
         autogroups=autogroups,
-        **how,
+        **options,
     )
-    raw = _simulate(work, machine, kernel, seed, tick_ns)
-    spans = _spans(raw, work, len(pools))
-    begin, end = max(b for b, _ in spans), min(e for _, e in spans)
-    return {
-        "stage_s": sum(e - b for b, e in spans) / len(spans) / 1e9 / stages,
-        "busy_cpus": busy_cpus(raw, begin, end),
-        "events": raw.events,
-        "wall_s": raw.wall_s,
-    }
+    raw = _simulate(queries, machine, kernel, seed, tick_ns)
+    spans = _spans(raw, queries, len(pools))
+    stage_s = sum(end - begin for begin, end in spans) / len(spans) / 1e9 / stages
+    return _row(raw, machine, _common(spans), stage_s=stage_s)
+
+
+def _spans(raw: RawReplay, program: Program, pools: int) -> list[tuple[int, int]]:
+    """Times in ns at which each pool begins and ends its query."""
+    return [_between(raw, program, f"query start {i}", f"query end {i}") for i in range(pools)]
+
+
+def _common(spans: list[tuple[int, int]]) -> tuple[int, int]:
+    """The time in which all pools are in their query."""
+    return max(begin for begin, _ in spans), min(end for _, end in spans)
 
 
 def profiler_events(
     kernel: str, machine: str, seed: int, *, pools: list[int], together: bool, stages: int
-) -> dict:
-    """Events a second that the authors' profiler (paper 4.2) would record of a database.
+) -> dict[str, Any]:
+    """Count the events that the authors' profiler (Lozi et al. 2016, section 4.2) would record of a database.
+
+    Parameters
+    ----------
+    kernel, machine, seed, pools, together, stages
+        As for :func:`tpch`.
 
     Returns
     -------
     dict
-        ``nr_running``, ``load`` and ``considered``: each kind's rate in 1/s.
+        ``nr_running``, ``load`` and ``considered``: the rate of each kind of event in 1/s.
     """
     where = machine_named(machine)
-    work = resident_pools(where, seed, pools=tuple(pools), together=together, stages=stages)
+    queries = resident_pools(where, seed, pools=tuple(pools), together=together, stages=stages)
     raw = simulate(
-        work,
+        queries,
         where,
         KernelModel.named(kernel),
         seed=seed,
@@ -301,8 +342,7 @@ def profiler_events(
         load=True,
         considered=True,
     )
-    spans = _spans(raw, work, len(pools))
-    begin, end = max(b for b, _ in spans), min(e for _, e in spans)
+    begin, end = _common(_spans(raw, queries, len(pools)))
     ts = raw.log[:, log_column.TS]
     inside = raw.log[(ts >= begin) & (ts < end), log_column.KIND]
     kinds = {
@@ -315,49 +355,58 @@ def profiler_events(
     }
 
 
-def looks_of_core0(kernel: str, machine: str, seed: int) -> dict:
-    """Figure 5: median time between the moments at which CPU 0 looks for work to steal."""
+def looks_of_core0(kernel: str, machine: str, seed: int) -> dict[str, Any]:
+    """Measure how often CPU 0 looks for work to steal (figure 5 of Lozi et al. 2016).
+
+    Parameters
+    ----------
+    kernel, machine, seed
+        Names of the kernel model and of the machine, and the seed.
+
+    Returns
+    -------
+    dict
+        ``period_ms``, the median time between two such moments, and ``looks``, their number.
+
+    Raises
+    ------
+    WorkloadError
+        CPU 0 looked for work fewer than three times.
+    """
     where = machine_named(machine)
-    work = recorded_ms(where, seed, n=16, limit_s=0.5).program()
-    raw = _simulate(work, machine, kernel, seed, TICK_NS, considered=True)
+    children = recorded_ms(where, seed, n=16, limit_s=0.5).program()
+    raw = _simulate(children, machine, kernel, seed, TICK_NS, considered=True)
     rows = raw.of(log_kind.CONSIDERED)
     looks = rows[:, log_column.OP] == log_op.UPDATE_SG_LB_STATS
     times = rows[looks & (rows[:, log_column.SRC] == 0), log_column.TS]
     times = np.unique(times[times > raw.phase_ns + SETTLE_NS])
-    # a pass over idle CPUs takes its time: one moment is one pass
+    # one pass over the idle CPUs takes some time and counts as one moment
     times = times[np.r_[True, np.diff(times) > TICK_NS // 2]]
     if len(times) < 3:
         raise WorkloadError(
-            f"CPU 0 looked for work {len(times)} times in half a second; expected many."
+            f"CPU 0 looked for work {len(times)} times in half a second; expected at least 3 times."
         )
     return {"period_ms": float(np.median(np.diff(times))) / 1e6, "looks": len(times)}
 
 
-def machine_groups(kernel: str, machine: str, seed: int) -> dict:
-    """The two scheduling groups that CPU 0 sees over the whole machine, as sets of nodes (paper 3.2)."""
-    del seed  # nothing is drawn
+def machine_groups(kernel: str, machine: str, seed: int) -> dict[str, Any]:
+    """Build the two scheduling groups that CPU 0 sees over the whole machine (Lozi et al. 2016, section 3.2).
+
+    Parameters
+    ----------
+    kernel, machine
+        Names of the kernel model and of the machine.
+    seed
+        Not used: nothing is random.
+
+    Returns
+    -------
+    dict
+        ``groups``: the groups as sets of nodes, such as ``{0,1};{2,3}``.
+    """
+    del seed
     where = machine_named(machine)
     top = build_domains(where, KernelModel.named(kernel)).of(0)[-1]
     node = where.node_of_cpu
     sets = [sorted({int(node[c]) for c in g.cpus}) for g in top.groups]
     return {"groups": ";".join("{" + ",".join(map(str, nodes)) + "}" for nodes in sets)}
-
-
-def _spans(raw: RawReplay, work: Program, pools: int) -> list[tuple[int, int]]:
-    """When each pool began and ended its query."""
-    return [_between(raw, work, f"query start {i}", f"query end {i}") for i in range(pools)]
-
-
-def _between(raw: RawReplay, work: Program, first: str, last: str) -> tuple[int, int]:
-    """Times of two marks."""
-    at = marks(raw, work)
-    return at[first], at[last]
-
-
-def _running(raw: RawReplay, pid: int, begin_ns: int, end_ns: int) -> float:
-    """Part of the window in which a task ran."""
-    log = raw.of(log_kind.SWITCH)
-    on = np.clip(log[log[:, log_column.PID] == pid, log_column.TS], begin_ns, end_ns)
-    off = np.clip(log[log[:, log_column.OTHER] == pid, log_column.TS], begin_ns, end_ns)
-    off = np.append(off, end_ns) if len(off) < len(on) else off
-    return float(np.sum(off - on)) / max(end_ns - begin_ns, 1)

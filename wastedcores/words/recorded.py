@@ -1,6 +1,6 @@
 """How recorded runs compare with replays of them, in a paragraph and in a table.
 
-Both functions take the table of :func:`wastedcores.studies.recorded.agreement.compared` or ``committed``.
+Both functions take the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def recorded_verdict(rows: pl.DataFrame) -> RichText:
     """Say how many figures of how many runs agree, which do not, and what the table was made with."""
     off = rows.filter(~pl.col("agrees"))
     which = ", ".join(
-        f"{run} ({figure})" for run, figure in off.select("run", "figure").iter_rows()
+        f"{run} ({figure})" for run, figure in off.select("run", "quantity").iter_rows()
     )
     when, version = rows.select("date", "version").row(0)
     words = [
@@ -36,7 +36,7 @@ def recorded_table(rows: pl.DataFrame) -> RichText:
     return table(
         rows.select(
             "run",
-            "figure",
+            "quantity",
             text("recorded").alias("recorded"),
             text("median").alias("replayed, median"),
             pl.format("{} to {}", text("low"), text("high")).alias("5-95 %"),

@@ -1,13 +1,13 @@
-"""Recorded beside replayed: the criterion, and the table of all runs.
+"""Compares recordings with replays of the same workloads: the criterion of agreement, and the table of all runs.
 
-A recorded figure agrees if it is within 10 % of the median of the replays (or within :data:`FLOOR` busy CPUs or threads),
-or inside their 5-95 % range.
+A recorded quantity agrees if it is within 10 % of the median of the replays (or within :data:`FLOOR` busy CPUs or
+threads), or inside their 5-95 % range.
 
 Interface::
 
-    table = compared(recordings, seeds=range(1, 21))    a row per run and figure
-    committed()                                         the table of the repository, datasets/recorded_vs_replayed.csv
-    as_markdown(table)                                  for docs/recorded-vs-replayed.md
+    table = compare_recordings(recordings, seeds=range(1, 21))    one row per run and quantity
+    read_table()                                                  the repository's own: datasets/recorded_vs_replayed.csv
+    report(table)                                                 what is worth a look, as Markdown
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from wastedcores.errors import DatasetError
 from wastedcores.files import find
 from wastedcores.studies.recorded.recordings import Recording
 
-#: share of the replays' median within which a recorded value agrees, and percentiles of the replays between which it does
+#: a recorded value agrees within this share of the replays' median, and between these percentiles of the replays
 CLOSE = 0.1
 RANGE = (5, 95)
-#: busy CPUs, or threads, a node below which the guest's own kernel threads decide
+#: below this number of busy CPUs or threads per node, the guest's own kernel threads decide
 FLOOR = 0.05
 FILE = "recorded_vs_replayed.csv"
 
 SCHEMA: dict[str, type[pl.DataType]] = {
     "run": pl.String,
-    "figure": pl.String,
+    "quantity": pl.String,
     "unit": pl.String,
     "recorded": pl.Float64,
     "median": pl.Float64,
@@ -46,52 +46,57 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 
 def agrees(recorded: float, replays: Sequence[float], floor: float = FLOOR) -> bool:
-    """Whether a recorded figure agrees with those of replays.
+    """Return whether a recorded quantity agrees with those of replays.
 
     Parameters
     ----------
     recorded, replays
-        The recorded value, and one value a seed.
+        The recorded value, and one value per seed.
     floor
         A difference from the median that never counts; 0 for times.
+
+    Returns
+    -------
+    bool
+        See the criterion above.
     """
     median = float(np.median(replays))
     low, high = np.percentile(replays, RANGE)
     return bool(abs(recorded - median) <= max(CLOSE * median, floor) or low <= recorded <= high)
 
 
-def compared(
+def compare_recordings(
     recordings: Iterable[Recording],
     seeds: Sequence[int] = range(1, 21),
     *,
     date: str = "",
     version: str = "",
-    said: Callable[[str], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> pl.DataFrame:
-    """Replay every recording under its own kernel and lay the figures side by side.
+    """Replay every recording under its own kernel and compare the quantities.
 
     Parameters
     ----------
     recordings
-        What was recorded.
+        The recordings.
     seeds
-        One replay each.
+        One replay per seed.
     date, version
-        Written into every row: when and with what it was made.
-    said
-        Told a line a run.
+        Written into every row: when and with which version the table was made.
+    note
+        Called with one line per run.
 
     Returns
     -------
-    table
+    polars.DataFrame
         Columns of :data:`SCHEMA`; ``low`` and ``high`` are the 5th and 95th percentile.
     """
     rows = []
     for recording in recordings:
-        found = recording.figures()
+        found = recording.quantities()
         replays = [recording.replayed(seed) for seed in seeds]
         for name, (value, unit) in found.items():
-            values = [r.figures[name].value for r in replays]
+            values = [r.quantities[name].value for r in replays]
             low, high = (float(x) for x in np.percentile(values, RANGE))
             floor = FLOOR if unit in ("busy CPUs", "threads") else 0.0
             rows.append(
@@ -102,19 +107,19 @@ def compared(
             )  # fmt: skip
         events, wall = sum(r.events for r in replays), sum(r.wall_s for r in replays)
         own = rows[-len(found) :]
-        said(
-            f"{recording.name}: {sum(r[7] for r in own)} of {len(own)} figures agree; {events} events in {wall:.1f} s"
+        note(
+            f"{recording.name}: {sum(r[7] for r in own)} of {len(own)} quantities agree; {events} events in {wall:.1f} s"
         )
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def committed(path: Path | str | None = None) -> pl.DataFrame:
-    """The repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere.
+def read_table(path: Path | str | None = None) -> pl.DataFrame:
+    """Read the repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere.
 
     Raises
     ------
     DatasetError
-        Not such a table.
+        The file is no such table.
     """
     file = find("datasets", FILE) if path is None else Path(path)
     try:
@@ -126,20 +131,33 @@ def committed(path: Path | str | None = None) -> pl.DataFrame:
         ) from e
 
 
-def as_markdown(table: pl.DataFrame) -> str:
-    """Rows of the table as Markdown, without what is the same in all."""
+def far_from_median(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows whose recorded value is not close to the median: inside the range of the replays, or beyond it."""
+    counted = pl.col("unit").is_in(("busy CPUs", "threads"))
+    floor = pl.when(counted).then(FLOOR).otherwise(0.0)
+    away = (pl.col("recorded") - pl.col("median")).abs()
+    return table.filter(away > pl.max_horizontal(CLOSE * pl.col("median"), floor))
+
+
+def report(table: pl.DataFrame) -> str:
+    """Return Markdown that says how many rows agree, and shows those that are far from the median of the replays."""
+    far = far_from_median(table)
+    first = table.row(0, named=True)
     lines = [
-        "| run | figure | recorded | replayed: median [5 %, 95 %] | agrees |",
+        f"**{table['agrees'].sum()} of {table.height} quantities agree** ({table['run'].n_unique()} runs, {first['seeds']} "
+        f"seeds, wastedcores {first['version']}, {first['date']}). {table.height - far.height} are within 10 % of the median. "
+        "The others are:",
+        "",
+        "| run | quantity | recorded | replayed: median [5 %, 95 %] | agrees |",
         "|---|---|---|---|---|",
     ]
-    for r in table.iter_rows(named=True):
+    for r in far.iter_rows(named=True):
         scale = "{:.4f}" if abs(r["median"]) < 1 else "{:.2f}"
-        replays = " ".join(
-            form.format(scale.format(r[c]))
-            for c, form in (("median", "{}"), ("low", "[{},"), ("high", "{}]"))
+        recorded, median, low, high = (
+            scale.format(r[c]) for c in ("recorded", "median", "low", "high")
         )
-        recorded = ("{:.4f}" if abs(r["recorded"]) < 1 else "{:.2f}").format(r["recorded"])
+        agrees = "yes" if r["agrees"] else "**no**"
         lines.append(
-            f"| {r['run']} | {r['figure']} | {recorded} | {replays} | {'yes' if r['agrees'] else '**no**'} |"
+            f"| {r['run']} | {r['quantity']} | {recorded} | {median} [{low}, {high}] | {agrees} |"
         )
     return "\n".join(lines) + "\n"

@@ -1,0 +1,163 @@
+"""The quantities in which a recording and a replay of the same workload are compared.
+
+Both are brought to one form (:class:`Observed`: which thread was where, and when), and :func:`quantities` computes
+everything from that. So a quantity can differ between the two only because what happened differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from wastedcores.simulator.measure import durations_ns, running_ns
+from wastedcores.topology.machine import Machine
+
+#: the part of the measured window, at its end, in which threads are counted by node. It is long enough that a thread
+#: which happens to move at the very end does not decide, and short enough to be the end
+LAST = 0.25
+#: share of the window that a hog has to run on a CPU for its node to count as a hog's node
+HOG_SHARE = 0.3
+
+
+class Quantity(NamedTuple):
+    """A number and what it counts: ``make_s``, ``cpus_of_work``, ``s_per_iter``, ``db_s``, ``busy CPUs`` or ``threads``."""
+
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Which thread was where, and when: what a recording and a replay have in common.
+
+    Attributes
+    ----------
+    ts_ns, cpu, pid
+        int64 (events,): switches (to ``pid``), wake-ups, migrations and exits in order of time.
+    switch, gone
+        bool (events,): whether the event is a switch, and whether the thread exits.
+    start_ns, end_ns
+        The measured window.
+    threads, hogs
+        Process ids of the workload's threads, and of the hogs that run at the same time.
+    result
+        What the run measured of itself.
+    """
+
+    ts_ns: np.ndarray
+    cpu: np.ndarray
+    pid: np.ndarray
+    switch: np.ndarray
+    gone: np.ndarray
+    start_ns: int
+    end_ns: int
+    threads: Sequence[int]
+    hogs: Sequence[int]
+    result: Quantity
+
+    def running(self, cpus: int, pids: Sequence[int] | None = None) -> np.ndarray:
+        """Return the share of the window in which each CPU ran one of some threads.
+
+        Parameters
+        ----------
+        cpus
+            Number of CPUs of the machine.
+        pids
+            The threads; by default all but the idle task.
+
+        Returns
+        -------
+        array
+            float64 (cpus,), 0 to 1.
+        """
+        pid = self.pid[self.switch]
+        mine = pid != 0 if pids is None else np.isin(pid, pids)
+        ran = running_ns(
+            self.ts_ns[self.switch], self.cpu[self.switch], mine, cpus, self.start_ns, self.end_ns
+        )
+        return ran / max(self.end_ns - self.start_ns, 1)
+
+    def threads_per_node(self, node_of_cpu: np.ndarray) -> np.ndarray:
+        """Return the mean number of the workload's threads on each node in the last part of the window, asleep or not.
+
+        Parameters
+        ----------
+        node_of_cpu
+            int (cpus,): the node of each CPU.
+        """
+        first = round(self.end_ns - LAST * (self.end_ns - self.start_ns))
+        order = np.flatnonzero(np.isin(self.pid, self.threads))
+        order = order[np.argsort(self.pid[order], kind="stable")]
+        length = durations_ns(self.ts_ns[order], self.pid[order], first, self.end_ns)
+        length[_since(self.gone[order], self.pid[order])] = 0
+        nodes = node_of_cpu[self.cpu[order]]
+        return np.bincount(nodes, length, int(node_of_cpu.max()) + 1) / max(self.end_ns - first, 1)
+
+
+def _since(mark: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """Whether a mark is set at this event or an earlier one of the same owner.
+
+    A task that has exited is still switched to once more.
+    """
+    number = np.arange(len(mark))
+    group = np.append(True, owner[1:] != owner[:-1])[: len(mark)]
+    first = np.maximum.accumulate(np.where(group, number, 0))
+    return np.maximum.accumulate(np.where(mark, number, -1)) >= first
+
+
+def quantities(
+    seen: Observed, kind: str, machine: Machine, pinned: bool = True
+) -> dict[str, Quantity]:
+    """Return everything that is compared, by name.
+
+    Parameters
+    ----------
+    seen
+        What happened.
+    kind
+        ``gi``, ``gc``, ``ms``, ``lu`` or ``db``.
+    machine
+        The machine.
+    pinned
+        Whether threads of ``gc`` and ``lu`` are pinned to nodes 1 and 2.
+
+    Returns
+    -------
+    dict
+        The run's own result; busy CPUs, in total and per node of each type; the workload's threads per node of each type,
+        and on the fullest and the emptiest node (which needs no names of nodes). The types are nodes with and without a
+        hog; the two nodes that the threads are pinned to; the node that they start on and the others.
+    """
+    nodes = np.asarray(machine.node_of_cpu)
+    busy = seen.running(machine.cpus)
+    per_node = np.bincount(nodes, busy, machine.nodes)
+    threads = seen.threads_per_node(nodes)
+    hog_cpus = np.flatnonzero(seen.running(machine.cpus, seen.hogs) > HOG_SHARE)
+    types = _types(kind, set(nodes[hog_cpus].tolist()), machine, pinned)
+    out = {seen.result.unit: seen.result, "busy CPUs": Quantity(float(busy.sum()), "busy CPUs")}
+    for name, of_type in types.items():
+        out[f"busy CPUs, {name}"] = Quantity(float(per_node[of_type].mean()), "busy CPUs")
+    for name, of_type in types.items():
+        out[f"threads, {name}"] = Quantity(float(threads[of_type].mean()), "threads")
+    if "node 1" not in types:
+        out["threads, fullest node"] = Quantity(float(threads.max()), "threads")
+        out["threads, emptiest node"] = Quantity(float(threads.min()), "threads")
+    return out
+
+
+def _types(kind: str, hog_nodes: set[int], machine: Machine, pinned: bool) -> dict[str, np.ndarray]:
+    """Name of each type of node -> which nodes are of it, bool (nodes,)."""
+    number = np.arange(machine.nodes)
+    if hog_nodes:
+        special, names = hog_nodes, ("hog nodes", "other nodes")
+    elif kind in ("gc", "lu") and pinned:
+        return {"node 1": number == 1, "node 2": number == 2}
+    elif kind == "ms":
+        special, names = {2}, ("start node", "other nodes")
+    else:
+        return {"all nodes": number >= 0}
+    inside = np.isin(number, list(special))
+    return {names[0]: inside, names[1]: ~inside}
