@@ -23,7 +23,7 @@ def epilog(*examples: str, notes: str = "", exit_codes: str = "") -> str:
 
     Parameters
     ----------
-    examples
+    *examples
         Commands without the leading ``wastedcores``.
     notes
         What the options do not say; paragraphs are separated by an empty line.

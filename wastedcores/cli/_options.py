@@ -191,7 +191,20 @@ class HotplugCommand(typer.core.TyperCommand):
     """A command that keeps the order in which ``--offline`` and ``--online`` were typed, which click does not."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note the values of both options in ``ctx.meta`` and let click parse as usual."""
+        """Note the values of both options in ``ctx.meta`` and let click parse as usual.
+
+        Parameters
+        ----------
+        ctx
+            The context of the command.
+        args
+            The words that were typed after the verb.
+
+        Returns
+        -------
+        list of str
+            The words that click could not parse.
+        """
         typed = []
         for word, following in zip(args, [*args[1:], ""], strict=False):
             option, equals, value = word.partition("=")

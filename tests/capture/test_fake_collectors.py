@@ -1,0 +1,151 @@
+"""Capture and the online checker with collectors that only pretend: no root, and no change to this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from support.typed import typed
+
+from wastedcores.capture import LiveOptions, balancing_off, capture, demonstration, live, record
+from wastedcores.capture import live_check as check_live
+from wastedcores.capture.backends import Backend
+from wastedcores.errors import CollectorError, UsageError
+
+#: two tasks share CPU 0 for 200 ms while CPU 1 is idle, as the kernel's tracefs prints it
+TRACE = """# tracer: nop
+#
+# entries-in-buffer/entries-written: 0/0   #P:2
+#
+          <idle>-0       [001] d..2.     1.000000: sched_switch: prev_comm=a prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
+          <idle>-0       [000] d..2.     1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=b next_pid=6 next_prio=120
+               b-6       [000] d..2.     1.100000: sched_switch: prev_comm=b prev_pid=6 prev_prio=120 prev_state=R ==> next_comm=c next_pid=7 next_prio=120
+               c-7       [000] d..2.     1.300000: sched_switch: prev_comm=c prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b next_pid=6 next_prio=120
+"""  # noqa: E501
+VIOLATION = {"event": "violation", "bytes": 0, "number": 1, "idle_cpu": 1, "busy_cpu": 0, "pid": 6}
+MESSAGES = [
+    {"event": "ready", "bytes": 0},
+    {"event": "progress", "bytes": 0, "checks": 2, "suspected": 1, "confirmed": 0},
+    VIOLATION | {"lasted_ms": 100, "began_ns": 1, "confirmed_ns": 100_000_001},
+    {"event": "end", "bytes": 0, "checks": 3, "confirmed": 1, "seconds": 3.5, "moves": 7},
+]
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Make every collector a program that prints a text and ends with a code; return the commands that were asked for."""
+    asked = []
+
+    def pretend(text: str, backend: str, code: int = 0):
+        program = f"import sys\nprint('ready', file=sys.stderr)\nsys.stdout.write({text!r})\nsys.exit({code})"
+
+        def command(script, arguments, _):
+            asked.append([script, *arguments])
+            return [sys.executable, "-c", program]
+
+        for module in (live, record):
+            monkeypatch.setattr(module, "choose", lambda _: Backend(backend, True, "pretended"))
+            monkeypatch.setattr(module, "command", command)
+        return asked
+
+    return pretend
+
+
+def lines(messages) -> str:
+    return "".join(json.dumps(m) + "\n" for m in messages)
+
+
+def test_messages_of_the_checker_become_its_result(fake):
+    asked = fake(lines(MESSAGES), "bpf", code=1)
+    reported = []
+    options = LiveOptions(period_ns=500_000_000, persist_ns=50_000_000, useless=True)
+    result = check_live(options, seconds=3, progress=reported.append)
+    assert result.verdict == "violations"
+    assert (result.checks, result.suspected, result.confirmed, result.seconds) == (3, 1, 1, 3.5)
+    assert result.other == {"moves": 7}
+    assert "looking" in reported
+    assert any(line.startswith("VIOLATION 1: CPU 1 was idle for 100 ms") for line in reported)
+    out = result.to_json()
+    assert out["persist_ns"] == out["checker"]["m_ns"] == 50_000_000
+    assert out["checker"]["violations"][0]["evidence"] is None
+    script, *arguments = asked[0]
+    assert script == "unclaimed.py"
+    text = " ".join(arguments)
+    assert "-S 0.500000000s -M 0.050000000s --before 2 --evidence 5 --useless" in text
+    assert text.endswith("--seconds 3")
+
+
+def test_check_live_prints_what_was_found(fake):
+    fake(lines(MESSAGES), "bpf", code=1)
+    done = typed("check", "--live", "--seconds", 3, "-M", "50ms", "--useless")
+    assert done.code == 1
+    assert done.out.startswith("this machine: VIOLATIONS\n")
+    assert "confirmed      1 (lasted 50 ms or more)" in done.out
+    assert "balancing      7 moves, 0 of them to a queue" in done.out
+    assert "CPU 1 was idle beside CPU 0 for at least 100 ms" in done.out
+    assert "3 checks" not in done.out
+    out = json.loads(typed("check", "--live", "--json").out)
+    assert out["report"] is None
+    assert out["verdict"] == "violations"
+
+
+def test_a_checker_that_fails_is_an_error_in_its_own_words(fake):
+    fake("", "bpf", code=3)
+    with pytest.raises(CollectorError, match="ended with code 3: it printed nothing"):
+        check_live(seconds=1)
+    fake("not JSON\n", "bpf")
+    with pytest.raises(CollectorError, match="sent an unexpected line: b'not JSON"):
+        check_live(seconds=1)
+
+
+def test_tracefs_records_and_checks_afterwards(fake, tmp_path):
+    fake(TRACE, "tracefs")
+    result = check_live(LiveOptions(persist_ns=100_000_000), seconds=1, output=tmp_path)
+    assert result.backend == "tracefs"
+    assert result.verdict == "violations"
+    (found,) = result.violations
+    assert (found["idle_cpu"], found["busy_cpu"], found["lasted_ms"]) == (1, 0, 300)
+    assert found["evidence"] == str(tmp_path / "recording.parquet")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"persist_ns": 999_999}, "must be at least 1 ms"),
+        ({"period_ns": 0}, "must be at least 1 ms"),
+        ({"before_s": 601}, "expected 0 to 600"),
+    ],
+)
+def test_live_options_out_of_range(options, says):
+    with pytest.raises(UsageError, match=says):
+        LiveOptions(**options)
+
+
+def test_capture_writes_parquet_and_nothing_else(fake, tmp_path):
+    asked = fake(TRACE, "tracefs")
+    trace = capture(tmp_path / "t.parquet", run=[sys.executable, "-c", "pass"])
+    assert trace.header.events
+    assert asked == [["tracefs.py", "--until-eof", "--buffer", "8"]]
+    assert list(tmp_path.iterdir()) == [tmp_path / "t.parquet"]
+    fake(TRACE, "tracefs", code=2)
+    reported = []
+    capture(tmp_path / "u.parquet", seconds=5, progress=reported.append)
+    assert any("What it wrote until then is kept." in line for line in reported)
+
+
+def test_balancing_is_restored_after_an_error(monkeypatch, tmp_path):
+    setting = tmp_path / "sched_load_balance"
+    monkeypatch.setattr(demonstration, "SETTING", setting)
+    with pytest.raises(CollectorError, match="needs root and a cgroup v1 cpuset"), balancing_off():
+        pass
+    setting.write_text("1\n")
+
+    def fail():
+        with balancing_off():
+            assert setting.read_text() == "0"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert setting.read_text() == "1"
