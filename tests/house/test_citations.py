@@ -26,15 +26,7 @@ NOT_HERE = re.compile(
 #: names that look like modules: a header, and the name that captures carry
 NO_MODULES = {"wastedcores.h", "wastedcores.schedtrace", "wastedcores.check"}
 #: files that still mention what has moved or lies beside the checkout; this list only gets shorter
-NOT_YET = {
-    "tests/topology/test_paper.py",
-    "wastedcores/trace/io.py",
-    "wastedcores/trace/readers/perf_data/fields_jit.py",
-    "wastedcores/trace/readers/perf_data/records_jit.py",
-    "wastedcores/trace/readers/support/columns.py",
-    "wastedcores/trace/readers/support/pipeline.py",
-    "wastedcores/trace/readers/text/payload.py",
-}
+NOT_YET = {"tests/topology/test_paper.py"}
 
 
 def files() -> list[Path]:

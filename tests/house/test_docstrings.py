@@ -18,13 +18,20 @@ NOT_YET = tuple(
         "invariant",
         "reports",
         "runqueues",
-        "simulator",
+        "simulator.design",
+        "simulator.limits",
+        "simulator.log",
+        "simulator.replay",
+        "simulator.to_trace",
+        "simulator.world",
         "studies",
         "trace",
         "widgets",
         "workload",
     )
 )
+#: functions here have the kernel's parameters, which the glossary in the package's docstring explains once
+WITH_A_GLOSSARY = "wastedcores.simulator.reference"
 
 #: what is checked: a docstring, its summary and full stop, undocumented, unknown or misordered parameters, results
 ALWAYS = {"GL08", "SS01", "SS03", "PR02", "PR03", "PR07", "RT03"}
@@ -67,7 +74,8 @@ def public_functions(module_name: str):
 def faults(dotted: str, function) -> list[str]:
     """What numpydoc finds wrong with one function."""
     parameters = [p for p in inspect.signature(function).parameters if p not in {"self", "cls"}]
-    codes = ALWAYS | (WITH_TWO_PARAMETERS if len(parameters) > 1 else set())
+    sections = len(parameters) > 1 and not dotted.startswith(WITH_A_GLOSSARY)
+    codes = ALWAYS | (WITH_TWO_PARAMETERS if sections else set())
     if not function.__doc__:
         return [f"{dotted}: GL08 no docstring"]
     return [f"{dotted}: {c} {text}" for c, text in validate(dotted)["errors"] if c in codes]
