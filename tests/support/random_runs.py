@@ -11,19 +11,20 @@ from wastedcores.errors import WorkloadError
 from wastedcores.kernels import FIXES, MODULES, KernelModel
 from wastedcores.simulator import RawReplay, simulate
 from wastedcores.simulator.design import refusal_text, suggestions
-from wastedcores.simulator.engine.codes import idle_type, lb_result, log_kind, log_op, suggestion
+from wastedcores.simulator.engine.codes import log_kind, log_op
 from wastedcores.simulator.engine.world.cpuset import cpus_of
 from wastedcores.simulator.reference import Event, Kernel, Program, Simulation, TaskSpec
+from wastedcores.simulator.vocabulary import ANSWERS, BALANCE_RESULTS, IDLE_TYPES, KINDS, OPERATIONS
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Costs, Row
 
 MS = 1_000_000
-_OPS = {name: i for i, name in enumerate(log_op.NAMES)}
+_OPS = {name: i for i, name in enumerate(OPERATIONS)}
 _STATES = {"R": 0, "S": 1, "X": 2}
-_IDLE = {name: i for i, name in enumerate(idle_type.NAMES)}
-_RESULTS = {name: i for i, name in enumerate(lb_result.NAMES)}
+_IDLE = {name: i for i, name in enumerate(IDLE_TYPES)}
+_RESULTS = {name: i for i, name in enumerate(BALANCE_RESULTS)}
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,7 @@ def by_engine(case: Case) -> tuple[list[tuple], dict, str]:
         return [], {}, str(e)
     calls = {tuple(at): int(raw.counts[tuple(at)]) for at in np.argwhere(raw.counts).tolist()}
     for row in suggestions(raw.masks, case.kernel).to_dicts():
-        calls |= {(row["module"], row["moment"], a): row[a] for a in suggestion.NAMES if row[a]}
+        calls |= {(row["module"], row["moment"], a): row[a] for a in ANSWERS if row[a]}
     return engine_rows(raw, case.machine.cpus), calls, ""
 
 
@@ -332,7 +333,7 @@ def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
     """Its log as tuples."""
     rows = []
     for ts, kind, cpu, pid, other, src, value, op in raw.log.tolist():
-        name = log_kind.NAMES[kind]
+        name = KINDS[kind]
         if name == "considered":
             rows.append((ts, name, cpu, src, value, op, tuple(cpus_of(raw.masks[pid], cpus))))
         elif kind == log_kind.REFUSED:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from wastedcores.kernels import KernelModel
-from wastedcores.simulator.engine.codes import log_op, module_code, suggestion
+from wastedcores.kernels import MODULES, KernelModel
+from wastedcores.simulator.engine.codes import log_op, suggestion
 from wastedcores.simulator.engine.world import core_row, sim
 from wastedcores.simulator.engine.world.table import rows_for
 from wastedcores.simulator.layout import write_list
+from wastedcores.simulator.vocabulary import ANSWERS, OPERATIONS, REFUSALS
 from wastedcores.topology.machine import IntArray, Machine
 
 #: moments a module is asked at, by their code
@@ -28,7 +29,7 @@ def rows_of(machine: Machine, kernel: KernelModel) -> int:
     if not kernel.is_design:
         return 0
     n = machine.cpus
-    return len(module_code.NAMES) + rows_for(max(n, machine.nodes)) + rows_for(n * n)
+    return len(MODULES) + rows_for(max(n, machine.nodes)) + rows_for(n * n)
 
 
 def nearness(machine: Machine) -> IntArray:
@@ -63,23 +64,22 @@ def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
     core[core_row.ENTRY] = entry()
     core[core_row.NODES] = machine.nodes
     core[core_row.COUNTS] = first + 1
-    core[core_row.BUSY] = core[core_row.COUNTS] + len(module_code.NAMES)
+    core[core_row.BUSY] = core[core_row.COUNTS] + len(MODULES)
     core[core_row.NEAR] = core[core_row.BUSY] + rows_for(max(machine.cpus, machine.nodes))
     core[core_row.MODULES] = len(kernel.modules)
     for i, name in enumerate(kernel.modules):
-        core[core_row.MODULE0 + i] = module_code.NAMES.index(name)
+        core[core_row.MODULE0 + i] = list(MODULES).index(name)
     write_list(m, int(core[core_row.NEAR]), nearness(machine).ravel())
 
 
 def refusal_text(module: int, value: int) -> str:
     """Text of a refused suggestion's event; ``value`` says when and why (simulator/engine/design/core_jit.py: refuse())."""
     reason, moment = divmod(value, suggestion.MOMENTS)
-    return f"{module_code.NAMES[module]}: {log_op.NAMES[moment]}, {suggestion.REFUSALS[reason]}"
+    return f"{list(MODULES)[module]}: {OPERATIONS[moment]}, {REFUSALS[reason]}"
 
 
 SUGGESTIONS = pl.Schema(
-    {"module": pl.String, "moment": pl.String}
-    | dict.fromkeys(("asked", *suggestion.NAMES), pl.Int64)
+    {"module": pl.String, "moment": pl.String} | dict.fromkeys(("asked", *ANSWERS), pl.Int64)
 )
 
 
@@ -100,9 +100,9 @@ def suggestions(world: np.ndarray, kernel: KernelModel) -> pl.DataFrame:
     """
     rows = []
     for name in kernel.modules or ():
-        counts = world[int(world[0, sim.SETS]) + 1 + module_code.NAMES.index(name)]
+        counts = world[int(world[0, sim.SETS]) + 1 + list(MODULES).index(name)]
         for why in _MOMENTS:
             answers = [int(x) for x in counts[3 * why : 3 * why + 3]]
             if sum(answers):
-                rows.append((name, log_op.NAMES[why], sum(answers), *answers))
+                rows.append((name, OPERATIONS[why], sum(answers), *answers))
     return pl.DataFrame(rows, schema=SUGGESTIONS, orient="row")

@@ -13,11 +13,11 @@ import polars as pl
 from wastedcores.errors import ModelWarning, UnknownKernelError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.design import suggestions
-from wastedcores.simulator.engine.codes import idle_type, lb_result
 from wastedcores.simulator.engine.world import table, task
 from wastedcores.simulator.measure import RawReplay, Summary, summarize
 from wastedcores.simulator.simulate import simulate
 from wastedcores.simulator.to_trace import to_trace
+from wastedcores.simulator.vocabulary import BALANCE_RESULTS, IDLE_TYPES
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.source import find_machine
 from wastedcores.trace.trace import Trace
@@ -223,8 +223,8 @@ def _balance_table(raw: RawReplay) -> pl.DataFrame:
     rows = [
         (
             level,
-            idle_type.NAMES[idle],
-            lb_result.NAMES[result],
+            IDLE_TYPES[idle],
+            BALANCE_RESULTS[result],
             int(raw.counts[level, idle, result]),
         )
         for level, idle, result in np.argwhere(raw.counts)

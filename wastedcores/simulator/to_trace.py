@@ -9,9 +9,10 @@ import polars as pl
 
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.design import refusal_text
-from wastedcores.simulator.engine.codes import log_kind, log_op
+from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world import cpuset, log_column
 from wastedcores.simulator.measure import RawReplay
+from wastedcores.simulator.vocabulary import KINDS, OPERATIONS
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import conform
@@ -95,7 +96,7 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "ts_ns": log[:, log_column.TS],
-            "kind": pl.Series(np.array(log_kind.NAMES)[kind]),
+            "kind": pl.Series(np.array(KINDS)[kind]),
             "cpu": log[:, log_column.CPU],
             "nr_running": where((log_kind.NR_RUNNING,), log_column.VALUE),
             "pid": pid,
@@ -106,7 +107,7 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
             "src_cpu": where(_WITH_SOURCE, log_column.SRC),
             "by_pid": by_pid,
             "by_comm": comm(by_pid),
-            "op": pl.Series(np.array([*log_op.NAMES, ""])[op]).set(pl.Series(op < 0), None),
+            "op": pl.Series(np.array([*OPERATIONS, ""])[op]).set(pl.Series(op < 0), None),
             "value": where(_WITH_VALUE, log_column.VALUE).set(
                 pl.Series(kind == log_kind.REFUSED), 0
             ),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import balance, fair, nohz
 from wastedcores.simulator.reference.state import Rq, Task
+from wastedcores.simulator.vocabulary import REFUSALS
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.kernel import Kernel
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 #: the suggestion of a module that a CPU without work should stay idle
 REST = -2
 #: the reasons for which a suggestion is refused
-WASTEFUL = "a core would stay idle"
-IMPOSSIBLE = "not possible"
+WASTEFUL, IMPOSSIBLE = REFUSALS
 
 
 class Module:

@@ -19,12 +19,13 @@ from wastedcores.simulator.reference.load import (
     weighted_cpuload,
 )
 from wastedcores.simulator.reference.state import Rq
+from wastedcores.simulator.vocabulary import IDLE_TYPES
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.domains import SchedDomain, SchedGroup
     from wastedcores.simulator.reference.kernel import Kernel
 
-IDLE, NOT_IDLE, NEWLY_IDLE = "idle", "busy", "newidle"
+IDLE, NOT_IDLE, NEWLY_IDLE = IDLE_TYPES
 OTHER, IMBALANCED, OVERLOADED = 0, 1, 2
 _ALL_ONES = (1 << 64) - 1
 

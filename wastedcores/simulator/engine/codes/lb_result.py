@@ -1,6 +1,5 @@
-"""How a load_balance() call ended."""
+"""Results of a load_balance() call, in the order of ``vocabulary.BALANCE_RESULTS``."""
 
 from __future__ import annotations
 
 NOT_DESIGNATED, BALANCED, NO_QUEUE, PINNED, FAILED, ACTIVE, MOVED = range(7)
-NAMES = ["not_designated", "balanced", "no_queue", "pinned", "failed", "active", "moved"]

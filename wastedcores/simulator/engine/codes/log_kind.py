@@ -1,4 +1,4 @@
-"""Kinds of log records (``log_column.KIND``)."""
+"""Kinds of log records (``log_column.KIND``), in the order of ``vocabulary.KINDS``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,3 @@ from __future__ import annotations
     CONSIDERED,
     REFUSED,
 ) = range(12)
-
-#: the trace's name of each kind; a refused suggestion is a balance event
-NAMES = [
-    "nr_running",
-    "load",
-    "switch",
-    "wakeup",
-    "wakeup_new",
-    "migrate",
-    "fork",
-    "exit",
-    "mark",
-    "balance",
-    "considered",
-    "balance",
-]

@@ -1,4 +1,4 @@
-"""Operations (``log_column.OP``): why a task moved, who balanced, and which function looked at CPUs."""
+"""Operations (``log_column.OP``), in the order of ``vocabulary.OPERATIONS``."""
 
 from __future__ import annotations
 
@@ -20,23 +20,3 @@ from __future__ import annotations
     HANDOVER,
     REFUSED,
 ) = range(16)
-
-#: the trace's name of each operation
-NAMES = [
-    "wakeup",
-    "fork",
-    "exec",
-    "newidle",
-    "periodic",
-    "nohz",
-    "active",
-    "affinity",
-    "hotplug",
-    "select_idle_sibling",
-    "update_sg_lb_stats",
-    "find_busiest_queue",
-    "find_idlest_group",
-    "find_idlest_cpu",
-    "handover",
-    "refused",
-]

@@ -1,4 +1,4 @@
-"""The optimisation modules of a design (docs/design-mode.md)."""
+"""The optimisation modules of a design, in the order of ``kernels.MODULES`` (docs/design-mode.md)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,3 @@ from __future__ import annotations
     WAKEUP_V4_1,
     BALANCE_V4_1,
 ) = range(8)
-
-NAMES = [
-    "cache_affinity",
-    "waker_locality",
-    "load_balance",
-    "numa",
-    "contention",
-    "power",
-    "wakeup_v4_1",
-    "balance_v4_1",
-]

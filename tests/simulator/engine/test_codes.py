@@ -1,0 +1,27 @@
+"""The engine's codes are indices of the names in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from wastedcores.kernels import MODULES
+from wastedcores.simulator import vocabulary
+from wastedcores.simulator.engine.codes import lb_result, log_kind, log_op, module_code, suggestion
+
+
+@pytest.mark.parametrize(
+    ("codes", "names"),
+    [
+        (log_kind, vocabulary.KINDS[:-1]),
+        (log_op, vocabulary.OPERATIONS),
+        (lb_result, vocabulary.BALANCE_RESULTS),
+        (module_code, tuple(MODULES)),
+        (suggestion, vocabulary.ANSWERS),
+    ],
+)
+def test_codes_are_in_the_order_of_the_names(codes, names):
+    assert [getattr(codes, name.upper()) for name in names] == list(range(len(names)))
+
+
+def test_a_refused_suggestion_is_a_balance_event():
+    assert vocabulary.KINDS[log_kind.REFUSED] == "balance"

@@ -1,0 +1,28 @@
+"""The names in the log of a replay. The engine's codes are indices of these tuples; the reference writes the names."""
+
+from __future__ import annotations
+
+#: kinds of records; a refused suggestion of a module has a code of its own and is a balance event
+KINDS = (
+    "nr_running", "load", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exit", "mark", "balance", "considered",
+    "balance",
+)  # fmt: skip
+
+#: why a task moved, at which moment a CPU balanced, or which kernel function examined CPUs
+OPERATIONS = (
+    "wakeup", "fork", "exec", "newidle", "periodic", "nohz", "active", "affinity", "hotplug",
+    "select_idle_sibling", "update_sg_lb_stats", "find_busiest_queue", "find_idlest_group", "find_idlest_cpu",
+    "handover", "refused",
+)  # fmt: skip
+
+#: the state in which a CPU balances (enum cpu_idle_type)
+IDLE_TYPES = ("idle", "busy", "newidle")
+
+#: the results of a load_balance() call
+BALANCE_RESULTS = (
+    "not_designated", "balanced", "no_queue", "pinned", "failed", "active", "moved",
+)  # fmt: skip
+
+#: the outcomes of asking a module of a design for a suggestion, and the reasons for refusing one
+ANSWERS = ("silent", "taken", "refused")
+REFUSALS = ("a core would stay idle", "not possible")
