@@ -49,6 +49,15 @@ class Finding:
         return self.fix.get(family, self.fix.get("any", ""))
 
 
+def _install(debian: str, fedora: str, arch: str) -> dict[str, str]:
+    """Return the commands that install these packages, by family of distributions."""
+    return {
+        "debian": f"sudo apt-get install {debian}",
+        "fedora": f"sudo dnf install {fedora}",
+        "arch": f"sudo pacman -S {arch}",
+    }
+
+
 def check_python() -> Finding:
     """Report the version of Python; one older than 3.11 does not get this far."""
     return Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
@@ -80,11 +89,7 @@ def check_browser() -> Finding:
     path = browser()
     if path:
         return Finding("browser", "ok", path)
-    fix = {
-        "debian": "sudo apt-get install chromium",
-        "fedora": "sudo dnf install chromium",
-        "arch": "sudo pacman -S chromium",
-    }
+    fix = _install("chromium", "chromium", "chromium")
     return Finding(
         "browser",
         "missing",
@@ -97,11 +102,7 @@ def check_browser() -> Finding:
 def check_perf() -> Finding:
     """Look for the perf tool, one way to record a trace."""
     path = shutil.which("perf")
-    fix = {
-        "debian": "sudo apt-get install linux-perf   # Ubuntu: linux-tools-$(uname -r)",
-        "fedora": "sudo dnf install perf",
-        "arch": "sudo pacman -S perf",
-    }
+    fix = _install("linux-perf   # Ubuntu: linux-tools-$(uname -r)", "perf", "perf")
     if path is None:
         return Finding("perf", "missing", "not installed", "perf sched record", fix)
     done = _run([path, "--version"])
@@ -168,11 +169,9 @@ def check_headers() -> Finding:
     found, where = headers()
     if found:
         return Finding("kernel headers", "ok", where)
-    fix = {
-        "debian": "sudo apt-get install linux-headers-amd64   # Ubuntu: linux-headers-generic",
-        "fedora": "sudo dnf install kernel-devel",
-        "arch": "sudo pacman -S linux-headers",
-    }
+    fix = _install(
+        "linux-headers-amd64   # Ubuntu: linux-headers-generic", "kernel-devel", "linux-headers"
+    )
     return Finding("kernel headers", "missing", where, "BPF collectors", fix)
 
 
@@ -202,11 +201,7 @@ def check_event_kinds() -> Finding:
 
 def check_bcc() -> Finding:
     """Look for bcc in the distribution's own Python; the project of that name on the package index is another one."""
-    fix = {
-        "debian": "sudo apt-get install python3-bpfcc bpfcc-tools",
-        "fedora": "sudo dnf install bcc python3-bcc",
-        "arch": "sudo pacman -S bcc bcc-tools python-bcc",
-    }
+    fix = _install("python3-bpfcc bpfcc-tools", "bcc python3-bcc", "bcc bcc-tools python-bcc")
     if not Path(SYSTEM_PYTHON).exists():
         return Finding("bcc", "missing", f"there is no {SYSTEM_PYTHON}", "BPF collectors", fix)
     done = _run([SYSTEM_PYTHON, "-c", "import bcc; bcc.BPF; print(bcc.__version__)"])

@@ -19,21 +19,9 @@ app = typer.Typer(
 
 
 def epilog(*examples: str, notes: str = "", exit_codes: str = "") -> str:
-    """Return the end of a verb's help: examples, one per line and never wrapped, and paragraphs that are wrapped.
+    """Return the end of a verb's help: notes and exit codes, which are wrapped, and examples, which are not.
 
-    Parameters
-    ----------
-    *examples
-        Commands without the leading ``wastedcores``.
-    notes
-        What the options do not say; paragraphs are separated by an empty line.
-    exit_codes
-        What each exit code means.
-
-    Returns
-    -------
-    str
-        The text for ``app.command(epilog=...)``.
+    Examples are written without the leading ``wastedcores``; paragraphs of notes are separated by an empty line.
     """
     lines = "\n".join(f"  wastedcores {example}" for example in examples)
     parts = [notes.strip(), exit_codes and f"Exit codes: {exit_codes}", f"\b\nExamples:\n{lines}"]

@@ -14,31 +14,11 @@ if TYPE_CHECKING:
 
 
 def run_live(
-    options: LiveOptions,
-    seconds: float | None,
-    output: Path | None,
-    backend: str,
-    as_json: bool,
+    options: LiveOptions, seconds: float | None, output: Path | None, backend: str, as_json: bool
 ) -> str:
-    """Check this machine and print the result.
+    """Check this machine, print the result and return the verdict.
 
-    Parameters
-    ----------
-    options
-        How the checker looks.
-    seconds
-        How long; None: until Ctrl-C.
-    output
-        Folder for the recordings of violations and for a report about the worst of them; None: keep none.
-    backend
-        ``auto``, ``bpf`` or ``tracefs``.
-    as_json
-        Print one JSON object instead of text.
-
-    Returns
-    -------
-    str
-        The verdict: clean, violations or unknown.
+    ``output`` is the folder for recordings of violations and for a report about the worst of them; None keeps none.
     """
     from wastedcores.capture import live_check
 

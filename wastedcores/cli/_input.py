@@ -13,25 +13,7 @@ if TYPE_CHECKING:
 
 
 def open_input(name: Path, format: str | None = None) -> Trace:
-    """Open the trace file ``name``, or the data set of that name.
-
-    Parameters
-    ----------
-    name
-        A path, or a data set's name.
-    format
-        Read the file as this format; None: detect it.
-
-    Returns
-    -------
-    Trace
-        The opened trace.
-
-    Raises
-    ------
-    TraceFormatError, DatasetError
-        It is neither; the message lists what exists.
-    """
+    """Open the trace file ``name``, or the data set of that name; ``format`` None: detect the format."""
     from wastedcores.trace.io import open_trace
 
     if name.exists() or len(name.parts) > 1 or "." in name.name:
@@ -42,32 +24,11 @@ def open_input(name: Path, format: str | None = None) -> Trace:
 
 
 def resolve_replay(
-    scenario: str,
-    kernels: Sequence[str],
-    machine: str | None,
-    seed: int,
-    given: dict[str, str],
+    scenario: str, kernels: Sequence[str], machine: str | None, seed: int, given: dict[str, str]
 ) -> tuple[Scenario, Machine]:
     """Find a scenario and its machine, and refuse every wrong name or value before a replay starts.
 
-    Parameters
-    ----------
-    scenario, kernels, machine
-        Names as typed; ``machine`` None: the scenario's own.
-    seed
-        Seed of all random draws.
-    given
-        Values of the scenario's parameters by name.
-
-    Returns
-    -------
-    tuple
-        The scenario and the machine.
-
-    Raises
-    ------
-    WastedCoresError
-        This cannot be replayed.
+    ``machine`` None stands for the scenario's own; ``given`` has values of the scenario's parameters.
     """
     from wastedcores.simulator import with_steps
     from wastedcores.simulator.limits import check_seed

@@ -8,68 +8,64 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 # ------------------------------------------------------------------------------------------- what a verb works on
 TraceInput = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         metavar="TRACE",
         help="A trace (a file or a folder of any format), or the name of a data set.",
     ),
 ]
 TraceFormat = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--format", metavar="NAME", help="Read the file as this format instead of detecting it."
     ),
 ]
 ScenarioName = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SCENARIO",
         help="A name that `wastedcores scenarios` lists, or an rt-app .json file.",
     ),
 ]
 MachineName = Annotated[
     str | None,
-    typer.Option(
-        "--machine", metavar="NAME|FILE|live", help="The machine. Default: the scenario's own."
-    ),
+    Option("--machine", metavar="NAME|FILE|live", help="The machine. Default: the scenario's own."),
 ]
 Kernels = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--kernel",
         metavar="NAME",
         help="A kernel with fixes. Repeat the option for several kernels.",
     ),
 ]
-Seed = Annotated[
-    int, typer.Option("--seed", metavar="N", min=0, help="The seed of all random draws.")
-]
+Seed = Annotated[int, Option("--seed", metavar="N", min=0, help="The seed of all random draws.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set", metavar="NAME=VALUE", help="Change a parameter. Repeat the option for several."
     ),
 ]
 Until = Annotated[
-    float | None,
-    typer.Option("--until", metavar="SECONDS", help="Stop after this much simulated time."),
+    float | None, Option("--until", metavar="SECONDS", help="Stop after this much simulated time.")
 ]
 Offline = Annotated[
     list[str] | None,
-    typer.Option("--offline", metavar="LIST", help="Take these CPUs offline. May be repeated."),
+    Option("--offline", metavar="LIST", help="Take these CPUs offline. May be repeated."),
 ]
 Online = Annotated[
     list[str] | None,
-    typer.Option("--online", metavar="LIST", help="Bring these CPUs back. May be repeated."),
+    Option("--online", metavar="LIST", help="Bring these CPUs back. May be repeated."),
 ]
 
 # ------------------------------------------------------------------------------------------- what the check counts
 Persist = Annotated[
     str,
-    typer.Option(
+    Option(
         "--persist",
         "-M",
         metavar="TIME",
@@ -77,12 +73,11 @@ Persist = Annotated[
     ),
 ]
 Cpus = Annotated[
-    str | None,
-    typer.Option("--cpus", metavar="LIST", help="Count only these CPUs, for example 8-23,40."),
+    str | None, Option("--cpus", metavar="LIST", help="Count only these CPUs, for example 8-23,40.")
 ]
 Between = Annotated[
     tuple[str, str] | None,
-    typer.Option(
+    Option(
         "--between",
         metavar="START END",
         help="Count only this window: the beginnings of two marks' texts, or two times in seconds.",
@@ -90,31 +85,28 @@ Between = Annotated[
 ]
 Whole = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--whole",
         help="Count everything, not only the window and the CPUs that the recording names.",
     ),
 ]
 IgnoreAffinity = Annotated[
     bool,
-    typer.Option(
-        "--ignore-affinity",
-        help="Count threads that wait where their affinity keeps them, too.",
+    Option(
+        "--ignore-affinity", help="Count threads that wait where their affinity keeps them, too."
     ),
 ]
 
 # ------------------------------------------------------------------------------------------- how a verb runs and answers
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress bar.")]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        "--workers", metavar="N", min=1, help="Number of processes. Default: one per CPU."
-    ),
+    Option("--workers", metavar="N", min=1, help="Number of processes. Default: one per CPU."),
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--scheduler", metavar="ADDRESS", help="Run on the Dask scheduler at this address instead."
     ),
 ]
@@ -123,13 +115,11 @@ Scheduler = Annotated[
 # ------------------------------------------------------------------------------------------- the running machine
 Seconds = Annotated[
     float | None,
-    typer.Option(
-        "--seconds", metavar="N", help="Stop after this many seconds. Default: at Ctrl-C."
-    ),
+    Option("--seconds", metavar="N", help="Stop after this many seconds. Default: at Ctrl-C."),
 ]
 Backend = Annotated[
     str,
-    typer.Option(
+    Option(
         "--backend",
         metavar="auto|bpf|tracefs",
         help="How to record; `auto` takes the best that works.",
@@ -138,24 +128,9 @@ Backend = Annotated[
 
 
 def settings(texts: Sequence[str] | None, expected: str = "NAME=VALUE") -> dict[str, str]:
-    """Parse the values of ``--set``.
+    """Return value by name of the texts of ``--set``; of two values for one name the last counts.
 
-    Parameters
-    ----------
-    texts
-        The values as typed; of two values for one name the last counts.
-    expected
-        The form that the error message asks for.
-
-    Returns
-    -------
-    dict
-        Value by name.
-
-    Raises
-    ------
-    UsageError
-        A text without a name or an equals sign.
+    ``expected`` is the form that the error message asks for.
     """
     from wastedcores.errors import UsageError
 
@@ -169,13 +144,7 @@ def settings(texts: Sequence[str] | None, expected: str = "NAME=VALUE") -> dict[
 
 
 def until_ns(seconds: float | None) -> int | None:
-    """Return the value of ``--until`` in ns.
-
-    Raises
-    ------
-    UsageError
-        The value is not a number of seconds that a replay can last.
-    """
+    """Return the value of ``--until`` in ns; refuse what is not a time that a replay can last."""
     from wastedcores.errors import UsageError
 
     if seconds is None:
@@ -191,20 +160,7 @@ class HotplugCommand(typer.core.TyperCommand):
     """A command that keeps the order in which ``--offline`` and ``--online`` were typed, which click does not."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note the values of both options in ``ctx.meta`` and let click parse as usual.
-
-        Parameters
-        ----------
-        ctx
-            The context of the command.
-        args
-            The words that were typed after the verb.
-
-        Returns
-        -------
-        list of str
-            The words that click could not parse.
-        """
+        """Note the values of both options in ``ctx.meta`` and let click parse as usual."""
         typed = []
         for word, following in zip(args, [*args[1:], ""], strict=False):
             option, equals, value = word.partition("=")

@@ -18,20 +18,7 @@ def print_json(value: Any) -> None:
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> str:
-    """Wrap a paragraph at the terminal's width.
-
-    Parameters
-    ----------
-    text
-        The paragraph.
-    first, rest
-        What the first line and the other lines begin with.
-
-    Returns
-    -------
-    str
-        The lines.
-    """
+    """Wrap a paragraph at the terminal's width; ``first`` and ``rest`` begin the first line and the others."""
     width = min(shutil.get_terminal_size().columns, 120) - 1
     return textwrap.fill(
         text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False
@@ -52,13 +39,7 @@ def parquet_name(source: Path) -> Path:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place for the result before the work is done.
-
-    Raises
-    ------
-    UsageError
-        It is a directory, or lies in a directory that does not exist or is not writable.
-    """
+    """Refuse a place for the result before the work is done: a directory, or one in which nothing can be written."""
     from wastedcores.errors import UsageError
 
     folder, reason = path.parent, ""

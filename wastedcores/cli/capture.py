@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Backend, Seconds
@@ -31,25 +31,25 @@ recording and writes the last seconds. See also: wastedcores doctor."""
 def capture(
     run: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- COMMAND ...]", help="Record while this command runs."),
+        Argument(metavar="[-- COMMAND ...]", help="Record while this command runs."),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
+        Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
     ] = Path("capture.parquet"),
     seconds: Seconds = None,
     events: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="LIST",
             help="Record these kinds, separated by commas. Default: all but cpu_idle and load.",
         ),
     ] = None,
     flight: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Be a flight recorder: keep only the last seconds."),
+        Option(metavar="SECONDS", help="Be a flight recorder: keep only the last seconds."),
     ] = None,
     buffer: Annotated[
-        float, typer.Option(metavar="MIB", help="The size of each CPU's buffer, in MiB.")
+        float, Option(metavar="MIB", help="The size of each CPU's buffer, in MiB.")
     ] = 8.0,
     backend: Backend = "auto",
     as_json: AsJson = False,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
@@ -47,7 +48,7 @@ or --cpus is given. The options from --seconds on are for --live, which checks t
 def check(
     trace: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             metavar="[TRACE]",
             help="A trace (a file or a folder of any format), or a data set's name.",
         ),
@@ -59,50 +60,44 @@ def check(
     whole: Whole = False,
     ignore_affinity: IgnoreAffinity = False,
     silent: Annotated[
-        str,
-        typer.Option(
-            metavar="idle|unknown", help="Take online CPUs without a single event as this."
-        ),
+        str, Option(metavar="idle|unknown", help="Take online CPUs without a single event as this.")
     ] = "idle",
     format: TraceFormat = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Check the running machine instead of a trace.")
+        bool, Option("--live", help="Check the running machine instead of a trace.")
     ] = False,
     seconds: Seconds = None,
     period: Annotated[
-        str,
-        typer.Option("--period", "-S", metavar="TIME", help="Look this often (the paper's S)."),
+        str, Option("--period", "-S", metavar="TIME", help="Look this often (the paper's S).")
     ] = "1s",
     event_driven: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--event-driven",
             help="Look at every change; this notices a violation within M + 10 ms.",
         ),
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Keep each violation's recording here."),
+        Option("--output", "-o", metavar="DIR", help="Keep each violation's recording here."),
     ] = None,
     before: Annotated[
         float,
-        typer.Option(
+        Option(
             metavar="SECONDS",
             help="Record this long before a violation. With 0 only the 20 ms after it are recorded, which costs least.",
         ),
     ] = 2.0,
     metrics: Annotated[
         str | None,
-        typer.Option(metavar=":PORT", help="Serve Prometheus text at this port of the loopback."),
+        Option(metavar=":PORT", help="Serve Prometheus text at this port of the loopback."),
     ] = None,
     backend: Backend = "auto",
     deficit: Annotated[
-        bool,
-        typer.Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s."),
+        bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
     ] = False,
     useless: Annotated[
-        bool,
-        typer.Option("--useless", help="Also count moves to a queue that is at least as loaded."),
+        bool, Option("--useless", help="Also count moves to a queue that is at least as loaded.")
     ] = False,
 ) -> None:
     """Find CPUs that were idle while threads waited.
@@ -149,20 +144,7 @@ def check(
 
 
 def describe(result: CheckResult, longest: int = 10) -> str:
-    """Return the result as text for people.
-
-    Parameters
-    ----------
-    result
-        The result of the check.
-    longest
-        How many episodes are listed.
-
-    Returns
-    -------
-    str
-        The lines.
-    """
+    """Return the result as text for people, with the ``longest`` longest episodes."""
     from wastedcores.topology.cpulist import format_cpulist
 
     header = result.trace.header

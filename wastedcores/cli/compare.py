@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
@@ -73,19 +73,17 @@ def compare(
     until: Until = None,
     whole: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--whole",
             help="Count the whole replay, not only the window that the workload measures.",
         ),
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Draw the comparison: .html, .json or .png."
-        ),
+        Option("--output", "-o", metavar="FILE", help="Draw the comparison: .html, .json or .png."),
     ] = None,
     kind: Annotated[
-        Kind, typer.Option(help="Draw the costs, or the calls of load_balance().")
+        Kind, Option(help="Draw the costs, or the calls of load_balance().")
     ] = Kind.costs,
 ) -> None:
     """Show what a bug costs and what a fix gains."""

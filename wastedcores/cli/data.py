@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson
@@ -21,7 +21,7 @@ WASTEDCORES_DATA_DIR chooses where downloaded data sets are kept."""
 def data(
     name: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[NAME]",
             help="Fetch this data set and print its path. Default: list all of them.",
         ),

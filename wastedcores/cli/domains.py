@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, HotplugCommand, Offline, Online, hotplug_steps
@@ -33,32 +34,31 @@ def domains(
     ctx: typer.Context,
     machine: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME|FILE|live",
             help="A preset, a file that describes a machine, a trace, or this machine.",
         ),
     ] = "live",
     kernel: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The kernel: v4.1, v4.1+group_construction, v6.1, ..."),
+        Option(metavar="NAME", help="The kernel: v4.1, v4.1+group_construction, v6.1, ..."),
     ] = None,
     sched_debug: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--sched-debug/--no-sched-debug", help="The kernel was booted with sched_debug (4.x)."
         ),
     ] = None,
     offline: Offline = None,
     online: Online = None,
     cpu: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Show only the domains of these CPUs.")
+        str | None, Option(metavar="LIST", help="Show only the domains of these CPUs.")
     ] = None,
     pin: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Lint for tasks that may run on these CPUs only."),
+        str | None, Option(metavar="LIST", help="Lint for tasks that may run on these CPUs only.")
     ] = None,
     run_lint: Annotated[
-        bool, typer.Option("--lint", help="Find CPUs that can never take load from each other.")
+        bool, Option("--lint", help="Find CPUs that can never take load from each other.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -99,11 +99,7 @@ def _cpus(text: str | None, option: str, count: int) -> list[int] | None:
 
 
 def _json(
-    kernel: str,
-    cpus: int,
-    events: list[Domains],
-    shown: list[int] | None,
-    found: LintResult | None,
+    kernel: str, cpus: int, events: list[Domains], shown: list[int] | None, found: LintResult | None
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"kernel": kernel, "cpus": cpus}
     if found is not None:

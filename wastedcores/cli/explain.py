@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
@@ -41,12 +42,11 @@ def explain(
     ctx: typer.Context,
     trace: TraceInput,
     machine: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FILE|live", help="The machine. Default: the trace's own."),
+        str | None, Option(metavar="NAME|FILE|live", help="The machine. Default: the trace's own.")
     ] = None,
     kernel: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The kernel, such as v4.1. Default: the trace's own."),
+        Option(metavar="NAME", help="The kernel, such as v4.1. Default: the trace's own."),
     ] = None,
     offline: Offline = None,
     online: Online = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Persist, TraceInput, Whole
@@ -24,7 +24,7 @@ def export(
     trace: TraceInput,
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="FILE",

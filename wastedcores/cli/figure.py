@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import Cpus, Persist, TraceInput, Whole
@@ -64,43 +64,41 @@ def figure(
     trace: TraceInput,
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The file to write: .html, .json or .png."
-        ),
+        Option("--output", "-o", metavar="FILE", help="The file to write: .html, .json or .png."),
     ],
-    kind: Annotated[Kind, typer.Option(help="What to draw.")] = Kind.heatmap,
+    kind: Annotated[Kind, Option(help="What to draw.")] = Kind.heatmap,
     against: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="TRACE", help="A second trace to draw next to the first (heatmap and waits)."
         ),
     ] = None,
     start: Annotated[
-        float | None, typer.Option("--from", metavar="SECONDS", help="Draw from this time on.")
+        float | None, Option("--from", metavar="SECONDS", help="Draw from this time on.")
     ] = None,
     end: Annotated[
-        float | None, typer.Option("--to", metavar="SECONDS", help="Draw up to this time.")
+        float | None, Option("--to", metavar="SECONDS", help="Draw up to this time.")
     ] = None,
     cpus: Cpus = None,
     whole: Whole = False,
     persist: Persist = "100ms",
     palette: Annotated[
-        str, typer.Option(metavar="safe|paper", help="The colours; `paper` has those of the paper.")
+        str, Option(metavar="safe|paper", help="The colours; `paper` has those of the paper.")
     ] = "safe",
     reduce: Annotated[
         Reduce,
-        typer.Option(help="heatmap: which of the runqueue lengths within a pixel's time it shows."),
+        Option(help="heatmap: which of the runqueue lengths within a pixel's time it shows."),
     ] = Reduce.longest,
     cpu: Annotated[
         int | None,
-        typer.Option(metavar="N", help="considered: only what was done on behalf of this CPU."),
+        Option(metavar="N", help="considered: only what was done on behalf of this CPU."),
     ] = None,
     op: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="considered: only what this kernel function looked at."),
+        Option(metavar="NAME", help="considered: only what this kernel function looked at."),
     ] = None,
     width: Annotated[
-        int, typer.Option(metavar="N", min=200, max=10_000, help="png: the width in pixels.")
+        int, Option(metavar="N", min=200, max=10_000, help="png: the width in pixels.")
     ] = 1280,
 ) -> None:
     """Draw a trace."""

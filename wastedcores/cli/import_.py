@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, TraceFormat
@@ -34,13 +34,13 @@ only been tested on constructed files, because no real recording was available."
 def import_(
     source: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="SOURCE", help="A trace file of any format, or a folder of SchedLog or systing."
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="FILE",
@@ -50,7 +50,7 @@ def import_(
     format: TraceFormat = None,
     topology: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--topology",
             "--machine",
             metavar="NAME|FILE|live",

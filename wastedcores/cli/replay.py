@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
@@ -43,7 +44,7 @@ def replay(
     scenario: ScenarioName,
     kernel: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="Linux with fixes (v4.1+all_fixes), or a scheduler design (core+power).",
         ),
@@ -54,7 +55,7 @@ def replay(
     until: Until = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the trace here, as Parquet."),
+        Option("--output", "-o", metavar="FILE", help="Write the trace here, as Parquet."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import Quiet, Settings, Whole, settings
@@ -26,27 +26,23 @@ the path of the page. A recording may name the window and the CPUs of its worklo
 def report(
     trace: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[TRACE]",
             help="A trace (a file or a folder of any format), or a data set's name.",
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="The folder for the report.")
+        Path, Option("--output", "-o", metavar="DIR", help="The folder for the report.")
     ] = Path("reports/report"),
-    against: Annotated[
-        str, typer.Option(metavar="TRACE", help="A second trace to compare with.")
-    ] = "",
+    against: Annotated[str, Option(metavar="TRACE", help="A second trace to compare with.")] = "",
     set_: Settings = None,
     whole: Whole = False,
     notebook: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="The notebook to run: a path, or the name of a bundled one."
-        ),
+        Option(metavar="NAME", help="The notebook to run: a path, or the name of a bundled one."),
     ] = "01_is_my_machine_wasting",
     list_parameters: Annotated[
-        bool, typer.Option("--parameters", help="List the notebook's parameters and exit.")
+        bool, Option("--parameters", help="List the notebook's parameters and exit.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:

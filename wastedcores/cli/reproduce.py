@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Quiet, Scheduler, Workers
@@ -31,28 +32,26 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
 def reproduce(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="[PART]", help="The part: table1, table2, table3, claims, walcher or all."
         ),
     ] = "all",
     output: Annotated[
         Path,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="The folder for runs, rows and the page."
-        ),
+        Option("--output", "-o", metavar="DIR", help="The folder for runs, rows and the page."),
     ] = Path("reports/reproduce"),
     as_json: AsJson = False,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Replay each case with the seeds 1 to N.")
+        int, Option(min=1, metavar="N", help="Replay each case with the seeds 1 to N.")
     ] = 20,
     workers: Workers = None,
     scheduler: Scheduler = None,
     page: Annotated[
-        bool, typer.Option("--page/--no-page", help="Write the page, if all parts are run.")
+        bool, Option("--page/--no-page", help="Write the page, if all parts are run.")
     ] = True,
     calibrate: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--calibrate",
             help="Fit the parameters again, from those published columns that may be used for it, and write them to "
             "DIR/calibration.json.",
@@ -60,7 +59,7 @@ def reproduce(
     ] = False,
     calibration: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Use the parameters that --calibrate wrote instead of the bundled ones.",
         ),

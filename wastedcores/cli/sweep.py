@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Kernels, Quiet, Scheduler, Workers, settings
@@ -33,28 +33,25 @@ _EXPECTED = "NAME=VALUE[,VALUE...] with a scenario's parameter"
 def sweep(
     scenarios: Annotated[
         list[str],
-        typer.Argument(metavar="SCENARIO...", help="Scenarios that `wastedcores scenarios` lists."),
+        Argument(metavar="SCENARIO...", help="Scenarios that `wastedcores scenarios` lists."),
     ],
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="FILE", help="The table to write, as Parquet."),
+        Path, Option("--output", "-o", metavar="FILE", help="The table to write, as Parquet.")
     ],
     kernel: Kernels = None,
     machine: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NAME|FILE|live",
             help="A machine; may be repeated. Default: the scenario's own.",
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=V1,V2,...", help="A parameter and the values to try for it."
-        ),
+        Option("--set", metavar="NAME=V1,V2,...", help="A parameter and the values to try for it."),
     ] = None,
     seeds: Annotated[
-        str, typer.Option(metavar="LIST", help="The seeds, for example 1-20 or 1,5,9.")
+        str, Option(metavar="LIST", help="The seeds, for example 1-20 or 1,5,9.")
     ] = "1-5",
     workers: Workers = None,
     scheduler: Scheduler = None,
