@@ -1,4 +1,4 @@
-"""Files: where bundled ones lie, how new ones are written, and their digests."""
+"""Finds bundled files, writes new files so that nobody sees half of one, and computes digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""environment.yml, pyproject.toml and requirements.lock say the same."""
+"""environment.yml, pyproject.toml and requirements.lock agree about the dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every public name works, again and again, whatever was imported before."""
+"""Every public name can be used repeatedly, whatever was imported before."""
 
 from __future__ import annotations
 
