@@ -31,7 +31,7 @@ def test_suggestions__taken_and_refused(runs):
 
 
 def test_suggestions__needs_a_design(runs):
-    with pytest.raises(MissingEventsError, match="compare replays of designs"):
+    with pytest.raises(MissingEventsError, match="Compare replays of designs"):
         suggestions(compare({"v4.1": runs["v4.1"]}))
 
 

@@ -14,7 +14,6 @@ NOT_YET = tuple(
     f"wastedcores.{room}"
     for room in (
         "analysis",
-        "figures",
         "invariant",
         "reports",
         "runqueues",

@@ -259,7 +259,7 @@ def test_score_dots__one_hollow_and_one_filled_dot_a_number():
     filled = [t for t in figure.data if t.marker.symbol != "circle-open"]
     assert sum(len(t.x) for t in filled) == len(drawn)
     for kind in ("predicted", "calibrated", "measured"):
-        mine = [t for t in filled if t.name == f"ours, {kind}"]
+        mine = [t for t in filled if t.name == f"obtained, {kind}"]
         assert sum(len(t.x) for t in mine) == sum(r["kind"] == kind for r in drawn)
         assert sum(t.showlegend is not False for t in mine) == 1
     # a change of -22.6 % is a speedup of 100/77.4

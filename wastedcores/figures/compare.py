@@ -1,4 +1,4 @@
-"""Several runs of one workload side by side, and what the paper says beside what came out here."""
+"""Figures that compare several runs of one workload with each other and with the paper."""
 
 from __future__ import annotations
 
@@ -10,19 +10,34 @@ from plotly.subplots import make_subplots
 from wastedcores.analysis.compare import REFUSALS, Comparison
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
+#: column of the comparison -> title of its panel
 _SHOWN = (
     ("makespan_s", "makespan, s"),
     ("wasted_core_s", "core time wasted, s"),
     ("wait_p99_ms", "wait, 99 %, ms"),
     ("migrations", "migrations"),
 )
-_LEVELS = ("SMT", "LLC", "node")
 
 
 def costs(
     found: Comparison, title: str = "", subtitle: str = "", *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Bars per run: makespan, wasted core time, long waits, migrations; the first run is the yardstick."""
+    """Draw bars per run: makespan, wasted core time, long waits and migrations.
+
+    Parameters
+    ----------
+    found
+        From :func:`wastedcores.analysis.compare.compare`.
+    title, subtitle
+        What stands above the figure.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One panel per quantity; the first run has another colour.
+    """
     colours = palette(palette_name)
     shown = [(c, t) for c, t in _SHOWN if found.table[c].null_count() < found.table.height]
     fig = make_subplots(rows=1, cols=len(shown), subplot_titles=[t for _, t in shown])
@@ -49,7 +64,20 @@ def costs(
 
 
 def balance_calls(found: Comparison, title: str = "", subtitle: str = "") -> go.Figure:
-    """load_balance() calls per level of every run, by what came of them."""
+    """Draw the calls of ``load_balance()`` at each level of every run, by result.
+
+    Parameters
+    ----------
+    found
+        From :func:`wastedcores.analysis.compare.compare`.
+    title, subtitle
+        What stands above the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Stacked bars: how often the call moved a task, or why it did not.
+    """
     shades = dict(
         zip(
             (*REFUSALS, "active", "moved"),
@@ -81,7 +109,20 @@ def balance_calls(found: Comparison, title: str = "", subtitle: str = "") -> go.
 def claims(
     rows: Sequence[tuple[str, str, str]], title: str = "The paper, and this replay"
 ) -> go.Figure:
-    """A table: what is measured, what the paper says, what came out here."""
+    """Draw a table of what is measured, what the paper says, and what this replay gives.
+
+    Parameters
+    ----------
+    rows
+        The three texts of each row.
+    title
+        What stands above the table.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The table.
+    """
     columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
     fig = go.Figure(
         go.Table(
@@ -112,7 +153,24 @@ def spread(
     *,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """One dot a seed for every run, and what a real kernel did, where it was recorded."""
+    """Draw the spread of a quantity over the seeds of every run.
+
+    Parameters
+    ----------
+    values
+        Name of a run -> its values, one per seed.
+    recorded
+        Name of a run -> the value that was recorded on a real kernel; drawn as a diamond.
+    title, unit
+        What stands above the figure, and the unit of the values.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per run, one dot per seed, with a box over the quartiles.
+    """
     colours = palette(palette_name)
     fig = go.Figure()
     for name, points in values.items():
@@ -142,4 +200,4 @@ def spread(
             )
         )
     fig.update_xaxes(title_text=unit, rangemode="tozero", gridcolor=GRID)
-    return style(fig, title, "a dot is a seed", height=140 + 70 * len(values))
+    return style(fig, title, "one dot per seed", height=140 + 70 * len(values))

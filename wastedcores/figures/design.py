@@ -1,4 +1,4 @@
-"""What the core of a design made of its modules' suggestions (docs/design-mode.md)."""
+"""Figures of how the core of a design treated the suggestions of its modules (docs/design-mode.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,23 @@ from wastedcores.trace.trace import Trace
 def suggestions(
     found: Comparison, title: str = "", subtitle: str = "", *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Bars per run, module and moment: suggestions that the core took, and those that it refused.
+    """Draw how many suggestions the core took and refused, per run, module and moment.
+
+    Parameters
+    ----------
+    found
+        From :func:`wastedcores.analysis.compare.compare`.
+    title
+        What stands above the figure; default: the share of refused suggestions.
+    subtitle
+        What stands below the title.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Stacked bars.
 
     Raises
     ------
@@ -24,8 +40,8 @@ def suggestions(
     made = found.suggestions.filter(pl.col("silent") < pl.col("asked"))
     if not found.suggestions.height:
         raise MissingEventsError(
-            "no run has modules whose suggestions could be counted; compare replays of designs, such as "
-            "core+cache_affinity"
+            "No run has modules whose suggestions could be counted. Compare replays of designs, such as "
+            "core+cache_affinity."
         )
     colours = palette(palette_name)
     where = [
@@ -53,16 +69,21 @@ def suggestions(
 
 
 def refused(trace: Trace, rows: int = 12, title: str = "") -> go.Figure:
-    """A table of the first suggestions that the core refused.
+    """Draw a table of the first suggestions that the core refused.
 
     Parameters
     ----------
     trace
         Replay of a design.
     rows
-        How many to show.
+        Rows of the table at most.
     title
-        Instead of one that counts them.
+        What stands above the table; default: a count of the refused suggestions.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The table: time, module with moment and reason, thread, its CPU, and the suggested CPU.
     """
     log = trace.only("balance").filter(pl.col("op").cast(pl.String) == "refused").collect()
     first = log.head(rows)
@@ -91,5 +112,5 @@ def refused(trace: Trace, rows: int = 12, title: str = "") -> go.Figure:
             },
         )
     )
-    said = title or f"{log.height} suggestions refused; the first {first.height}"
-    return style(fig, said, "", height=150 + 28 * first.height)
+    title = title or (f"{log.height} suggestions refused; the first {first.height}")
+    return style(fig, title, "", height=150 + 28 * first.height)

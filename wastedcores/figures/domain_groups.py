@@ -1,4 +1,4 @@
-"""Groups of two kernels side by side, and who can pull from whom, node by node."""
+"""The groups of several kernels side by side, and which node can pull from which."""
 
 from __future__ import annotations
 
@@ -25,18 +25,23 @@ def groups_compared(
     kernels: Sequence[KernelModel | str] = ("v4.1", "v6.1"),
     source: int | None = None,
 ) -> go.Figure:
-    """Show the groups of a CPU's widest domain, one panel a kernel.
+    """Draw the groups of a CPU's widest domain, one panel per kernel.
 
     Parameters
     ----------
     machine
-        Its hotplug history counts.
+        The machine with its hotplug history.
     cpu
-        Whose domain.
+        The CPU whose domain is drawn.
     kernels
-        Models or names.
+        Kernel models or their names.
     source
-        A node with load, stressed on the axis: can the CPU pull from it?
+        A node with load, in bold on the axis; the title then says whether the CPU can pull from it.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per group and one column per node.
     """
     panels = [build_domains(machine, k) for k in kernels]
     widest = [online_domains(p, cpu)[-1] if p.of(cpu) else None for p in panels]
@@ -52,7 +57,7 @@ def groups_compared(
     style(
         fig,
         _groups_claim(machine, cpu, panels, widest, source),
-        f"{machine.name}; a row is a group, grey: has CPU {cpu} itself (local), green: CPU {cpu} can pull from it",
+        f"{machine.name}; one row per group; grey: the local group, with CPU {cpu} itself; green: CPU {cpu} can pull from it",
         height=230 + 44 * min(rows, 16),
     )
     fig.update_annotations(font_size=13)
@@ -119,18 +124,23 @@ def _groups_claim(
     return f"Can CPU {cpu} of node {machine.node_of_cpu[cpu]} pull from node {source}? {said}"
 
 
-# --- who can pull from whom -------------------------------------------------------------------------------------------
+# --- which node can pull from which -------------------------------------------------------------------------------------
 
 
 def pull_matrix(domains: Domains, pin: Sequence[int] | None = None) -> go.Figure:
-    """Show node by node the lowest level at which a CPU of the row's node can pull from the column's.
+    """Draw the lowest level at which a CPU of the row's node can pull from the column's node.
 
     Parameters
     ----------
     domains
         From :func:`wastedcores.topology.domains.build_domains`.
     pin
-        CPUs that count; default all online.
+        CPUs on which the tasks may run; default: all online CPUs.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One cell per pair of nodes.
     """
     table = pull_table(domains, pin)
     names = sorted({int(v) for v in table[table >= 0].tolist()})
@@ -181,7 +191,7 @@ def _never_claim(cut: np.ndarray, nodes: Sequence[int]) -> str:
         return "; ".join(f"node {i} never pulls from node {j}" for i, j in pairs).capitalize()
     if len(pairs) == every:
         return "No node can pull from any other"
-    return f"{len(pairs)} times of {every} a node can never pull from another directly"
+    return f"{len(pairs)} of {every} times a node can never pull from another directly"
 
 
 def _shades(count: int) -> list[str]:
@@ -201,9 +211,20 @@ def _counted(domains: Domains, pin: Sequence[int] | None) -> list[int]:
 
 
 def pull_table(domains: Domains, pin: Sequence[int] | None = None) -> np.ndarray:
-    """Entry of the level table at which row's node can first pull from column's; -1: never; int64 (nodes, nodes).
+    """Return the lowest level at which each node can pull from each other node.
 
-    Within one node -1 cannot occur unless its CPUs have no domain.
+    Parameters
+    ----------
+    domains
+        From :func:`wastedcores.topology.domains.build_domains`.
+    pin
+        CPUs on which the tasks may run; default: all online CPUs.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64, shape (nodes, nodes): the entry of the level table at which the row's node can first pull from the
+        column's, or -1 for never. On the diagonal -1 means that the CPUs of the node have no domain.
     """
     m = domains.machine
     counted = _counted(domains, pin)
@@ -213,7 +234,7 @@ def pull_table(domains: Domains, pin: Sequence[int] | None = None) -> np.ndarray
     for cpu in counted:
         row = table[m.node_of_cpu[cpu]]
         if of_node[m.node_of_cpu[cpu]] == 1 << cpu:
-            # alone on its node: nothing to pull there, and nothing wrong with it
+            # the only CPU of its node has nothing to pull there, which is no fault
             row[m.node_of_cpu[cpu]] = max(row[m.node_of_cpu[cpu]], 0)
         for d in domains.of(cpu):
             remote = 0

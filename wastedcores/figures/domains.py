@@ -1,4 +1,4 @@
-"""Domains as pictures: nested areas (paper, Figure 1), nodes and distances (paper, Figure 4)."""
+"""Scheduling domains as nested areas (paper, Figure 1), and nodes with their distances (paper, Figure 4)."""
 
 from __future__ import annotations
 
@@ -15,33 +15,51 @@ from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.lint import level_name
 from wastedcores.topology.machine import Machine
 
-#: one green a level, light inside, dark outside; no other figure uses them
+#: one green per level, light inside and dark outside; no other figure uses them
 LEVEL_COLOURS = ("#eef6ec", "#d3e8cf", "#acd3ab", "#7cb88a", "#4c9670", "#2a7156", "#12493a")
-#: more cells than this get no numbers
+#: if there are more CPUs than this, they are drawn without their numbers
 MOST_LABELS = 130
-#: room for an area's name, in rows of CPUs
+#: height of an area's name, in rows of CPUs
 BAND = 0.8
-#: areas from this one outwards are so dark that writing on them is white
+#: areas from this one outwards are so dark that their names are white
 DARK = 3
 
 
 def name_of(d: Domain) -> str:
-    """``MC``, ``NUMA ≤ 16``."""
+    """Return the name of a domain's level, such as ``MC`` or ``NUMA ≤ 16``."""
     return level_name(d).replace("<=", " ≤ ")
 
 
 def subtitle(domains: Domains) -> str:
-    """Machine, kernel and state, for under a title."""
+    """Return machine, kernel and hotplug state in one line."""
     m = domains.machine
     text = f"{m.name}: {m.cpus} CPUs, {m.nodes} node{'s' if m.nodes > 1 else ''}; kernel {domains.kernel.name}"
     return text if domains.when == "boot" else f"{text}; {domains.when}"
 
 
 def online_domains(domains: Domains, cpu: int) -> tuple[Domain, ...]:
-    """Domains of a CPU that has to be online."""
+    """Return the domains of an online CPU, the smallest first.
+
+    Parameters
+    ----------
+    domains
+        From :func:`wastedcores.topology.domains.build_domains`.
+    cpu
+        The CPU.
+
+    Returns
+    -------
+    tuple of Domain
+        Its domains.
+
+    Raises
+    ------
+    TopologyError
+        The CPU is not online.
+    """
     if not 0 <= cpu < domains.machine.cpus or cpu not in domains.cpus:
         raise TopologyError(
-            f"machine {domains.machine.name!r}: CPU {cpu} is not online; online are {format_cpulist(domains.cpus)}"
+            f"machine {domains.machine.name!r}: CPU {cpu} is not online; online are {format_cpulist(domains.cpus)}."
         )
     return domains.of(cpu)
 
@@ -57,7 +75,12 @@ def domain_areas(domains: Domains, cpu: int) -> go.Figure:
     domains
         From :func:`wastedcores.topology.domains.build_domains`.
     cpu
-        An online CPU.
+        The CPU; it must be online.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One area per domain, with its CPUs inside.
 
     Raises
     ------
@@ -111,7 +134,7 @@ def domain_areas(domains: Domains, cpu: int) -> go.Figure:
 def _layout(
     domains: Domains, cpu: int, mine: Sequence[Domain]
 ) -> tuple[dict[int, tuple[float, float]], list[float], int]:
-    """Columns of CPUs, those of inner domains first, so that each domain is everything up to an end."""
+    """Place the CPUs in columns, those of inner domains first, so that each domain is everything up to some column."""
     node = domains.machine.node_of_cpu
     height = max(1, min(8, max(np.bincount(node[list(domains.cpus)]))))
     if len(domains.cpus) > 256:
@@ -192,9 +215,14 @@ def node_graph(machine: Machine, mark: Sequence[int] = ()) -> go.Figure:
     Parameters
     ----------
     machine
-        Any machine with nodes.
+        The machine.
     mark
-        Nodes to stress.
+        Nodes to highlight.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One marker per node; the hover text has the distances.
     """
     n, d = machine.nodes, machine.distance
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / max(n, 1)
@@ -255,7 +283,23 @@ def _graph_key(machine: Machine, far: np.ndarray) -> str:
 
 
 def as_widget(fig: go.Figure, width: int = 960) -> go.FigureWidget:
-    """Make a figure a widget; one is laid out before it is shown, so its size is given, and text has none yet."""
+    """Return a figure as a widget.
+
+    A widget is laid out before it is shown, so its width is fixed here, and so is the distance of the axis titles, which
+    otherwise depends on the size of the text.
+
+    Parameters
+    ----------
+    fig
+        The figure; it is copied.
+    width
+        Width in pixels.
+
+    Returns
+    -------
+    plotly.graph_objects.FigureWidget
+        The live copy.
+    """
     fig = go.Figure(fig).update_layout(width=width)
     fig.update_xaxes(title_standoff=22)
     return go.FigureWidget(fig)

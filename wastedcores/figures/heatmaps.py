@@ -1,4 +1,4 @@
-"""Threads per runqueue over time, as the paper's Figure 2, with where cores were wasted below."""
+"""Threads per runqueue over time, as in the paper's Figure 2, with the wasted cores below."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
 from wastedcores.figures.theme import hatch, palette, style
 
+#: what a pixel shows that spans several lengths of a runqueue
 REDUCTIONS = ("longest", "last", "peak")
 
 
@@ -24,29 +25,35 @@ def heatmap(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Heat map, episodes and machine-wide strip of one trace on one time axis.
+    """Draw the heat map, the episodes and the machine-wide curves of one trace on one time axis.
 
     Parameters
     ----------
     scene
-        What to draw.
+        The trace to draw.
     window
-        First and last ns; default all. Columns are binned anew for it.
+        First and last ns; default: the whole trace. The columns are binned for this window.
     cols
         Columns sent to the browser, at most 2000.
     palette_name
-        ``safe`` (default) or ``paper``.
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
     reduce
-        What a pixel shows: the length that held ``longest``, the ``last`` one (the paper's figures), or the ``peak``.
+        The length of the runqueue that a pixel shows: the one that held ``longest``, the ``last`` one (as in the paper's
+        figures), or the ``peak``.
+    title
+        What stands above the figure.
+    height
+        Height in pixels; default: by the number of CPUs.
 
     Returns
     -------
     plotly.graph_objects.Figure
+        Three panels, from above: threads per runqueue, episodes, idle CPUs and waiting threads.
 
     Raises
     ------
     UsageError
-        Unknown palette or reduction, or an empty window.
+        The palette or reduction is unknown, or the window is empty.
     """
     return _figure(
         [scene],
@@ -70,7 +77,31 @@ def side_by_side(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Two traces next to each other on one time axis (each from its own start), zooming together."""
+    """Draw two traces next to each other on one time axis, each from its own start; they zoom together.
+
+    Parameters
+    ----------
+    left, right
+        The traces to draw.
+    windows
+        First and last ns of each; None: the whole trace.
+    cols
+        Columns per trace sent to the browser, at most 2000.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+    reduce, title, height
+        As for :func:`heatmap`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Two columns of the panels of :func:`heatmap`.
+
+    Raises
+    ------
+    UsageError
+        The palette or reduction is unknown, or a window is empty.
+    """
     return _figure(
         [left, right],
         list(windows),
@@ -93,7 +124,7 @@ def _figure(
     height: int | None,
 ) -> go.Figure:
     if reduce not in REDUCTIONS:
-        raise UsageError(f"reduce={reduce!r}: there are {', '.join(REDUCTIONS)}.")
+        raise UsageError(f"reduce={reduce!r}: expected one of {', '.join(REDUCTIONS)}.")
     colours = palette(palette_name)
     spans = [w or s.window for s, w in zip(scenes, windows, strict=True)]
     bins = [s.states.bin(*w, cols=cols, cpus=s.cpus) for s, w in zip(scenes, spans, strict=True)]
@@ -110,11 +141,11 @@ def _figure(
         horizontal_spacing=0.025,
         column_titles=[_head(s) for s in scenes] if n > 1 else None,
     )
-    # column titles keep clear of the marks' names
+    # the titles of the columns must not overlap the names of the marks
     fig.update_annotations(yshift=13)
     top = max(1.0, *(float(np.nanmax(np.r_[b.idle, b.waiting])) * 1.08 for b in bins))
     for col, (scene, b, span) in enumerate(zip(scenes, bins, spans, strict=True), 1):
-        # the zero is the start of the trace, so that a zoom keeps its place on the axis
+        # zero is the start of the trace, so that a zoom shows the same times as the whole
         axis = TimeAxis.of(scene.window[0] if n == 1 else span[0], width)
         bar = panels.bar_beside(1.005, 0.72, 0.64) if col == n else None
         panels.add_tasks(fig, scene, b, axis, colours, row=1, col=col, reduce=reduce, bar=bar)
@@ -135,8 +166,6 @@ def _figure(
             row=3,
             col=col,
         )
-        fig.update_xaxes(showticklabels=False, ticks="", row=1, col=col)
-        fig.update_xaxes(showticklabels=False, ticks="", row=2, col=col)
     notes = [s.loss for s in scenes if s.loss]
     facts = dict.fromkeys(s.facts for s in scenes if s.facts)
     names = "" if n > 1 else scenes[0].label
@@ -155,7 +184,7 @@ def _head(scene: Scene) -> str:
 
 
 def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
-    """Entries for the band, and for the hatching where there is any."""
+    """Add legend entries for the episodes, and for the hatching if there is any."""
     entries = [
         (colours.violation, f"idle while threads wait, {scenes[0].persist_ns / 1e6:g} ms or longer")
     ]
@@ -201,7 +230,25 @@ def load_heatmap(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """CPU x time, colour = mean load of the runqueue (paper, Figure 2b).
+    """Draw the mean load of every runqueue over time (paper, Figure 2b).
+
+    Parameters
+    ----------
+    scene
+        The trace to draw.
+    window
+        First and last ns; default: the whole trace.
+    cols
+        Columns sent to the browser, at most 2000.
+    title
+        What stands above the figure.
+    height
+        Height in pixels; default: by the number of CPUs.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One row per CPU; the colour is the mean load of the pixel.
 
     Raises
     ------
@@ -210,8 +257,8 @@ def load_heatmap(
     """
     if scene.loads is None:
         raise MissingEventsError(
-            f"{scene.label}: no 'load' events, so the load cannot be drawn. sched_profiler traces and the schedtrace "
-            "collector have them; ftrace and perf text do not."
+            f"{scene.label}: no 'load' events, so the load cannot be drawn. sched_profiler traces and captures "
+            "with the schedtrace collector have them; ftrace and perf text do not."
         )
     start, end = window or scene.window
     bins = scene.loads.bin(start, end, cols=cols, cpus=scene.cpus)

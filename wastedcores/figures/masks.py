@@ -1,4 +1,4 @@
-"""Which CPUs a decision looked at (paper, Figure 5): a layer over the heat map."""
+"""The CPUs that balancing or wakeup decisions looked at (paper, Figure 5), drawn over the heat map."""
 
 from __future__ import annotations
 
@@ -15,12 +15,26 @@ from wastedcores.trace.trace import Trace
 
 
 def considered_events(trace: Trace, cpu: int | None = None, op: str | None = None) -> pl.DataFrame:
-    """The trace's considered events: ts_ns, cpu, op, cpu_mask; optionally of one CPU and one kernel function.
+    """Return the considered events of a trace.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    cpu
+        Only events of this CPU; None: all.
+    op
+        Only events of this kernel function; None: all.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns ts_ns, cpu, op and cpu_mask.
 
     Raises
     ------
     MissingEventsError
-        None of that CPU and function; names what there is.
+        There is no such event; the message says which CPUs and functions have some.
     """
     table = (
         trace.only("considered")
@@ -29,8 +43,8 @@ def considered_events(trace: Trace, cpu: int | None = None, op: str | None = Non
     )
     if table.is_empty():
         raise MissingEventsError(
-            f"{trace.name}: no 'considered' events, so the CPUs looked at cannot be drawn. sched_profiler traces, the "
-            "`considered` collector and replay have them."
+            f"{trace.name}: no 'considered' events, so the CPUs that were looked at cannot be drawn. sched_profiler "
+            "traces, captures with the `considered` collector and replays have them."
         )
     part = table
     if cpu is not None:
@@ -40,14 +54,27 @@ def considered_events(trace: Trace, cpu: int | None = None, op: str | None = Non
     if part.is_empty():
         cpus = sorted(table["cpu"].unique().to_list())
         raise MissingEventsError(
-            f"{trace.name}: no considered event of CPU {cpu}, function {op}; there are some of CPUs "
-            f"{cpus[0]}-{cpus[-1]} and of {', '.join(sorted(table['op'].drop_nulls().unique().to_list()))}."
+            f"{trace.name}: there is no considered event of CPU {cpu} and function {op}. There are events of CPUs "
+            f"{cpus[0]}-{cpus[-1]} and of the functions {', '.join(sorted(table['op'].drop_nulls().unique().to_list()))}."
         )
     return part
 
 
 def unpack_masks(masks: pl.Series, n_cpus: int) -> np.ndarray:
-    """CPU masks (little-endian bit strings) as bool (events, n_cpus)."""
+    """Unpack CPU masks.
+
+    Parameters
+    ----------
+    masks
+        Bit strings, least significant byte first; None is an empty mask.
+    n_cpus
+        Number of CPUs.
+
+    Returns
+    -------
+    numpy.ndarray
+        bool, shape (events, n_cpus).
+    """
     width = (n_cpus + 7) // 8
     raw = b"".join((m or b"")[:width].ljust(width, b"\0") for m in masks)
     bits = np.unpackbits(
@@ -65,20 +92,35 @@ def considered(
     palette_name: str = "safe",
     title: str = "",
 ) -> go.Figure:
-    """The heat map with the CPUs looked at drawn over it.
+    """Draw the heat map, and over it the CPUs that were looked at.
 
     Parameters
     ----------
+    scene
+        The trace to draw.
     events
         From :func:`considered_events`.
+    window
+        First and last ns; default: the whole trace.
+    cols
+        Columns sent to the browser, at most 2000.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+    title
+        What stands above the figure.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure of :func:`wastedcores.figures.heatmaps.heatmap` with one more layer.
 
     Raises
     ------
     UsageError
-        Empty window.
+        There is no event, or the window is empty.
     """
     if events.is_empty():
-        raise UsageError("no considered events to draw.")
+        raise UsageError("There are no considered events to draw.")
     window = window or scene.window
     colours = palette(palette_name)
     fig = heatmap(scene, window, cols=cols, palette_name=palette_name, title=title)

@@ -1,4 +1,4 @@
-"""The panels that figures are put together from; each adds to one subplot."""
+"""The panels that figures consist of. Each function adds to one subplot."""
 
 from __future__ import annotations
 
@@ -18,12 +18,25 @@ from wastedcores.figures.theme import (
     task_scale,
 )
 
-#: more marks or episode borders than this on one panel would be noise
+#: more marks than this on one panel would be unreadable, so none is drawn
 MAX_LINES = 8
 
 
 def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
-    """Reference names (``x3``, ``y3``) of a subplot."""
+    """Return the references of a subplot's axes.
+
+    Parameters
+    ----------
+    fig
+        The figure.
+    row, col
+        The subplot, counted from 1.
+
+    Returns
+    -------
+    str, str
+        For example ``x3`` and ``y3``.
+    """
     subplot = fig.get_subplot(row, col)
     return (
         subplot.xaxis.plotly_name.replace("axis", ""),
@@ -32,7 +45,19 @@ def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
 
 
 def cpu_axis(fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = True) -> None:
-    """Name the rows: every CPU where they are few, else the nodes; a line between nodes."""
+    """Name the rows, by CPU if they are few and by node otherwise, and draw lines between the nodes.
+
+    Parameters
+    ----------
+    fig
+        The figure to change.
+    scene
+        The trace that is drawn.
+    row, col
+        The subplot, counted from 1.
+    labels
+        Whether to show the names; the subplots on the right share those of the first.
+    """
     runs, rows = scene.node_starts(), scene.rows()
     if len(rows) <= 16:
         node_of_row = {first: f"node {node} · " for node, first, _ in runs} if len(runs) > 1 else {}
@@ -84,7 +109,27 @@ def add_tasks(
     reduce: str = "longest",
     bar: dict | None = None,
 ) -> None:
-    """CPU x time, colour = threads on the runqueue (paper, Figure 2a)."""
+    """Draw the threads on every runqueue over time (paper, Figure 2a).
+
+    Parameters
+    ----------
+    fig
+        The figure to change.
+    scene
+        The trace that is drawn.
+    bins
+        Its states, binned to pixels.
+    axis
+        The time axis.
+    colours
+        The palette.
+    row, col
+        The subplot, counted from 1.
+    reduce
+        What a pixel shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
+    bar
+        The colour bar; None: no bar.
+    """
     z = {"longest": bins.longest, "last": bins.last, "peak": bins.peak}[reduce]
     z = np.minimum(z, 5).astype(np.int8)
     if (z < 0).any():
@@ -121,7 +166,23 @@ def add_band(
     row: int,
     col: int,
 ) -> None:
-    """One row: where episodes lie. Persistent ones at full strength, short ones by the share of the pixel they fill."""
+    """Draw the episodes in one row: persistent ones in full colour, short ones by the share of the pixel that they fill.
+
+    Parameters
+    ----------
+    fig
+        The figure to change.
+    scene
+        The trace that is drawn.
+    bins
+        Its states; only their edges count.
+    axis
+        The time axis.
+    colours
+        The palette.
+    row, col
+        The subplot, counted from 1.
+    """
     from wastedcores.analysis.binning_jit import bin_cover
 
     width = np.diff(bins.edges).astype(float)
@@ -176,7 +237,23 @@ def add_band(
 def add_strip(
     fig: go.Figure, bins: Bins, axis: TimeAxis, colours: Palette, *, row: int, col: int, top: float
 ) -> None:
-    """Machine-wide: idle CPUs and waiting threads over time."""
+    """Draw the numbers of idle CPUs and of waiting threads over time.
+
+    Parameters
+    ----------
+    fig
+        The figure to change.
+    bins
+        The states, binned to pixels.
+    axis
+        The time axis.
+    colours
+        The palette.
+    row, col
+        The subplot, counted from 1.
+    top
+        Upper end of the vertical axis.
+    """
     unknown = bins.known <= 0
     curves = (
         ("idle CPUs", bins.idle, colours.idle),
@@ -208,7 +285,21 @@ def add_strip(
 def add_marks(
     fig: go.Figure, scene: Scene, axis: TimeAxis, window: tuple[int, int], *, row: int, col: int
 ) -> None:
-    """Dotted lines where a person or program wrote into the trace, named at the top."""
+    """Draw dotted lines at the marks that a person or a program wrote into the trace, with their texts at the top.
+
+    Parameters
+    ----------
+    fig
+        The figure to change.
+    scene
+        The trace that is drawn.
+    axis
+        The time axis.
+    window
+        First and last ns that are drawn.
+    row, col
+        The subplot, counted from 1.
+    """
     inside = [(t, text) for t, text in scene.marks if window[0] < t < window[1]]
     if not inside or len(inside) > MAX_LINES:
         return
@@ -245,5 +336,18 @@ def _faint(colour: str) -> str:
 
 
 def bar_beside(x: float, height: float, y: float) -> dict:
-    """Colour bar of the heat map's height."""
+    """Return a colour bar as high as the heat map.
+
+    Parameters
+    ----------
+    x
+        Place of the bar's left edge, as a fraction of the figure's width.
+    height, y
+        Height of the bar and place of its middle, as fractions of the figure's height.
+
+    Returns
+    -------
+    dict
+        Plotly's description of the bar.
+    """
     return {**task_bar(x), "len": height, "y": y, "yanchor": "middle", "lenmode": "fraction"}

@@ -1,6 +1,6 @@
-"""Recorded runs beside replays of them: the table as a picture, as words and as a table.
+"""How recorded runs compare with replays of them, as a figure.
 
-Input is the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
+The input is the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
 """
 
 from __future__ import annotations
@@ -12,22 +12,41 @@ from plotly.subplots import make_subplots
 from wastedcores.errors import UsageError
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
-#: unit of a row -> its panel; every other unit is a result
+#: unit of a row -> its panel; all other units are results of the run itself
 _PANELS = {"busy CPUs": 1, "threads": 2}
 _HEADS = ("the run's own result", "busy CPUs", "threads at the end")
-#: the panels end at so many times what still agrees; marks beyond stand on the edge
+#: the panels end at this many tolerances; marks beyond are drawn on the edge
 _EDGE = 7.0
 _MINUS = "\u2212"
 
 
 def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "safe") -> go.Figure:
-    """Every recorded figure as a mark over the 5-95 % range of its replays, a band a run.
+    """Draw every recorded value as a mark over the 5-95 % range of its replays.
 
-    Differences from the replays' median, in the size that still agrees: 10 % of the median, or, where that is less, the
-    floor under which busy CPUs and threads are not counted. What disagrees has another colour and another shape.
+    Distances from the replays' median are drawn in tolerances: 10 % of the median or, where that is less, the floor below
+    which differences of busy CPUs and threads do not count.
+
+    Parameters
+    ----------
+    rows
+        The table of comparisons.
+    title
+        What stands above the figure; default: how many values agree.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One band per run; a value that disagrees has another colour and another shape.
+
+    Raises
+    ------
+    UsageError
+        The table has no row.
     """
     if not rows.height:
-        raise UsageError("recorded_dots: the table has no row; give one of at least one run.")
+        raise UsageError("recorded_dots: the table has no row. Give the table of at least one run.")
     colours = palette(palette_name)
     runs = list(dict.fromkeys(rows["run"].to_list()))
     fig = make_subplots(cols=3, shared_yaxes=True, horizontal_spacing=0.02, subplot_titles=_HEADS)
@@ -49,7 +68,8 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
         title
         or f"{good} of {rows.height} recorded figures are where replays of the same run put them",
         f"from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 busy "
-        "CPUs or threads)<br>figures of a run from above as in the table below; a mark on the edge of a panel lies beyond it",
+        "CPUs or threads)<br>the figures of a run are in the order of the table below; a mark on the edge of a panel lies "
+        "beyond it",
         height=210 + 30 * len(runs),
     )
     fig.update_xaxes(
@@ -70,7 +90,7 @@ def _seeds(rows: pl.DataFrame) -> int:
 
 
 def _scaled() -> list[pl.Expr]:
-    """Distances from the median in tolerances; the tolerance is the criterion's."""
+    """Return the distances from the median in tolerances; the tolerance is that of the criterion."""
     floor = pl.when(pl.col("unit").is_in(list(_PANELS))).then(0.05).otherwise(1e-12)
     tolerance = pl.max_horizontal(0.1 * pl.col("median"), floor)
     return [
@@ -84,7 +104,7 @@ def _panel() -> pl.Expr:
 
 
 def _place(runs: list[str]) -> pl.Expr:
-    """Where in its run's band a figure stands: evenly from above, per panel."""
+    """Return the height of a quantity in the band of its run: evenly from above, per panel."""
     order = pl.col("quantity").cum_count().over("run", _panel()) - 1
     count = pl.len().over("run", _panel())
     run = pl.col("run").replace_strict({r: i for i, r in enumerate(runs)}, return_dtype=pl.Float64)
@@ -116,7 +136,7 @@ def _marks(
     fig: go.Figure, rows: pl.DataFrame, col: int, name: str, symbol: str, colour: str
 ) -> None:
     cells = ("run", "quantity", "recorded", "median", "low", "high", "unit")
-    if col == 1:  # the legend names both, also where nothing in this panel disagrees
+    if col == 1:  # the legend names both, even if nothing in this panel disagrees
         fig.add_scatter(
             x=[None],
             y=[None],

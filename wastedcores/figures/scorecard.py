@@ -14,7 +14,7 @@ from plotly.subplots import make_subplots
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, INK, style
 from wastedcores.words.scorecard_rows import MINUS, grouped, text
 
-#: colour and symbol by kind; told apart without colour by the symbol
+#: colour and symbol by kind; the symbol distinguishes the kinds without colour
 KINDS = {
     "predicted": (CLASS_COLOURS[1], "circle"),
     "calibrated": (CLASS_COLOURS[2], "square"),
@@ -23,13 +23,21 @@ KINDS = {
 
 
 def score_dots(result: dict[str, Any]) -> go.Figure:
-    """Published (hollow) and ours (filled, with the 5-95 % range) on log axes, a line a number.
+    """Draw published numbers (hollow) and the obtained ones (filled, with their 5-95 % range), one line per number.
 
-    Left what a fix gains, as speedups (a change of -20 % is 1.25), and below the numbers with other units by the
-    published one; right seconds.
+    Parameters
+    ----------
+    result
+        What ``wastedcores reproduce`` writes.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        Three panels with logarithmic axes. Top left: what a fix gains, as a speedup (a change of -20 % is 1.25). Bottom
+        left: numbers with other units, divided by the published ones. Right: seconds.
     """
     rows = [r for r in result["rows"] if _plottable(r)]
-    # what was measured of tools is no speedup
+    # the changes that were measured on tools are no speedups
     gains = [r for r in rows if r["unit"] in ("ratio", "percent") and r["kind"] != "measured"]
     seconds = [r for r in rows if r["unit"] == "s"]
     others = [
@@ -46,7 +54,7 @@ def score_dots(result: dict[str, Any]) -> go.Figure:
     )
     panels = (
         (1, 1, gains, "speedup by the fix", _as_speedup),
-        (2, 1, others, "other numbers: ours / published", _as_share),
+        (2, 1, others, "other numbers: obtained / published", _as_share),
         (1, 2, seconds, "time (s)", _as_is),
     )
     for row, col, mine, title, shown in panels:
@@ -57,13 +65,13 @@ def score_dots(result: dict[str, Any]) -> go.Figure:
         tickfont={"size": 10}, showdividers=True, dividercolor=GRID, autorange="reversed"
     )
     s = result["summary"]
-    claim = "Published numbers and ours"
+    claim = "Published and obtained numbers"
     if s["predicted_within_1.5"] is not None:
         claim = f"{100 * s['predicted_within_1.5']:.0f} % of the predicted numbers are within a factor of 1.5"
     fig = style(
         fig,
         claim,
-        f"hollow: published; filled: median of {result['seeds']} replays, line: 5{MINUS}95 %; circles are predicted, "
+        f"hollow: published; filled: obtained, median of {result['seeds']} replays, line: 5{MINUS}95 %; circles are predicted, "
         "squares calibrated, diamonds measured",
         height=150 + 17 * max(left, len(seconds), 6),
     )
@@ -94,7 +102,7 @@ def _dots(
     rows: Sequence[dict[str, Any]],
     shown: Callable[[float, dict[str, Any]], float],
 ) -> None:
-    """One panel; rows are named by two lists, their groups and themselves."""
+    """Draw one panel; an axis of two levels names the rows, by group and by number."""
     ordered = [(g.short, r) for g, mine in grouped(rows) for r in mine]
     main = (row, col) == (1, 1)
     fig.add_scatter(
@@ -122,7 +130,7 @@ def _dots(
             x=x,
             y=[[g for g, _ in mine], [r["short"] for _, r in mine]],
             mode="markers",
-            name=f"ours, {kind}",
+            name=f"obtained, {kind}",
             legendgroup=kind,
             showlegend=main or (kind == "measured" and (row, col) == (2, 1)),
             marker={"symbol": symbol, "size": 7, "color": colour},
@@ -136,7 +144,7 @@ def _dots(
                 "width": 0,
             },
             customdata=[_hover(r) for _, r in mine],
-            hovertemplate="%{customdata[0]}<br>ours %{customdata[2]}, %{customdata[4]}<extra></extra>",
+            hovertemplate="%{customdata[0]}<br>obtained %{customdata[2]}, %{customdata[4]}<extra></extra>",
             row=row,
             col=col,
         )

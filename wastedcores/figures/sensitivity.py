@@ -1,6 +1,6 @@
-"""What the scorecard's predictions depend on: bars for parameters, curves over size, noise and a checker's settings.
+"""Figures of what the scorecard's predictions depend on: parameters, machine size, noise, and a checker's settings.
 
-Input is ``sensitivity.json``, which ``wastedcores reproduce all`` writes.
+The input is ``sensitivity.json``, which ``wastedcores reproduce all`` writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TIMES = "\u00d7"
 
 
 def tornado(study: dict[str, Any]) -> go.Figure:
-    """How much each predicted number moves when one parameter is a quarter smaller or larger, worst first."""
+    """Draw how much each predicted number changes when one parameter is a quarter smaller or larger."""
     step = study["step"]
     rows = sorted(
         study["tornado"],
@@ -45,13 +45,13 @@ def tornado(study: dict[str, Any]) -> go.Figure:
         fig,
         "What the predictions depend on",
         "one parameter at a time, all others as calibrated; table 3: seconds with the bug; lu beside R: its speedup; "
-        "table 2 and make:<br>time with the fix over time without",
+        "table 2 and make:<br>time with the fix divided by the time without",
         height=180 + 17 * len(rows),
     )
 
 
 def noise_curves(study: dict[str, Any]) -> go.Figure:
-    """What each fix does to query 18 where kernel threads come more often or less."""
+    """Draw what each fix changes in query 18 where kernel threads run more or less often."""
     fig = go.Figure()
     fixes = list(dict.fromkeys(r["fix"] for r in study["noise"]))
     for i, fix in enumerate(fixes):
@@ -63,7 +63,7 @@ def noise_curves(study: dict[str, Any]) -> go.Figure:
             name=fix.replace("_", " "),
             line={"color": CLASS_COLOURS[i], "dash": ("solid", "dash", "dot")[i % 3]},
             marker={"symbol": ("circle", "square", "diamond")[i % 3], "size": 8},
-            hovertemplate="every %{x} ms a CPU: %{y:+.1f} %<extra></extra>",
+            hovertemplate="every %{x} ms on each CPU: %{y:+.1f} %<extra></extra>",
         )
     fig.add_hline(y=0, line={"color": MUTED, "width": 1})
     fig.update_xaxes(
@@ -75,13 +75,13 @@ def noise_curves(study: dict[str, Any]) -> go.Figure:
     return style(
         fig,
         "The group-imbalance fix alone helps a database only where little else runs",
-        "the scorecard's rows: every 1000 ms, as on the recorded idle guests; below 0: faster with the fix",
+        "the scorecard assumes 1000 ms, as recorded on idle guests; below 0: faster with the fix",
         height=400,
     )
 
 
 def quiet_curve(study: dict[str, Any]) -> go.Figure:
-    """Speedup of lu beside R by the fix, where kernel threads come more often or less."""
+    """Draw how much the fix speeds up lu beside R where kernel threads run more or less often."""
     rows = study["quiet"]
     fig = go.Figure()
     fig.add_scatter(
@@ -91,7 +91,7 @@ def quiet_curve(study: dict[str, Any]) -> go.Figure:
         name="replayed",
         line={"color": CLASS_COLOURS[1]},
         marker={"size": 8},
-        hovertemplate="every %{x} s a CPU: %{y:.1f}" + _TIMES + "<extra></extra>",
+        hovertemplate="every %{x} s on each CPU: %{y:.1f}" + _TIMES + "<extra></extra>",
     )
     fig.add_hline(
         y=study["quiet_published"],
@@ -110,13 +110,13 @@ def quiet_curve(study: dict[str, Any]) -> go.Figure:
     return style(
         fig,
         "The quieter the machine, the longer lu beside R stays stacked",
-        "the scorecard's row: one kernel thread a second on each CPU",
+        "the scorecard assumes one kernel thread per second on each CPU",
         height=360,
     )
 
 
 def size_curves(study: dict[str, Any]) -> go.Figure:
-    """Time with the bug over time with the fix, on machines of 2 to 64 CPUs."""
+    """Draw the time with the bug divided by the time with the fix, on machines of 2 to 64 CPUs."""
     fig = go.Figure()
     bugs = list(dict.fromkeys(r["bug"] for r in study["curves"]))
     for i, bug in enumerate(bugs):
@@ -137,14 +137,14 @@ def size_curves(study: dict[str, Any]) -> go.Figure:
     )
     return style(
         fig,
-        "From how many CPUs on does each bug matter?",
-        "machines cut from the paper's: up to 8 CPUs one node, then whole nodes",
+        "From how many CPUs does each bug matter?",
+        "parts of the paper's machine: up to 8 CPUs of one node, then whole nodes",
         height=430,
     )
 
 
 def checker_curves(study: dict[str, Any]) -> go.Figure:
-    """Share of the wasted time that a checker with another M would call persistent, by recording."""
+    """Draw the share of the wasted time that a checker with another M would call persistent, by recording."""
     fig = go.Figure()
     names = list(dict.fromkeys(r["recording"] for r in study["checker"]))
     for i, name in enumerate(names):

@@ -1,9 +1,9 @@
-"""One colour, one meaning, in every figure.
+"""Colours, fonts and margins of all figures. A colour has the same meaning in every figure.
 
-The default palette is chosen to be read without colour vision: idle is blue, one task is a calm light grey, more tasks
-go from orange to near black with falling lightness (blue and orange differ for all common kinds of colour blindness,
-and every step differs in lightness; ``tests/figures/test_theme.py`` measures both). ``palette="paper"`` is that of the
-paper's authors: plots/string_to_color.php and parse_rows_sched_profiler.php of their visualisation tools.
+The default palette, ``safe``, can be read without colour vision: idle is blue, one task is a light grey, and more tasks
+go from orange to nearly black. Blue and orange differ for all common kinds of colour blindness, and every step differs
+in lightness; ``tests/figures/test_theme.py`` measures both. The palette ``paper`` is that of the paper's authors
+(plots/string_to_color.php and parse_rows_sched_profiler.php of their visualisation tools).
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ class Palette:
 
     Attributes
     ----------
+    name
+        Name of the palette.
     tasks
-        Runqueue lengths 0, 1, 2, 3, 4, 5 or more.
+        Runqueue lengths 0, 1, 2, 3, 4, and 5 or more.
     idle, waiting
-        Curves: CPUs with nobody running, threads queued behind another.
+        Curves of idle CPUs, and of threads that are queued behind another.
     violation, short
-        A persistent episode, and one shorter than the persistence limit.
+        Persistent episodes, and shorter ones.
     considered
         CPUs that a balancing or wakeup decision looked at.
     """
@@ -71,7 +73,7 @@ PALETTES = {
 }
 
 TASK_NAMES = ("idle", "1 task", "2 tasks", "3 tasks", "4 tasks", "5 or more")
-#: classes of tasks in the timeline; no colour of these means anything else elsewhere
+#: colours of the classes of tasks in the timeline; no other figure uses them with another meaning
 CLASS_COLOURS = (
     "#5aae61",
     "#7b5ea7",
@@ -87,27 +89,40 @@ CLEAR = "rgba(0,0,0,0)"
 
 
 def palette(name: str = "safe") -> Palette:
-    """The palette of that name.
+    """Return the palette of that name.
 
     Raises
     ------
     UsageError
-        No such palette.
+        There is no such palette.
     """
     if name not in PALETTES:
-        raise UsageError(f"palette {name!r}: there are {' and '.join(PALETTES)}.")
+        raise UsageError(f"palette {name!r} is unknown; there are {' and '.join(PALETTES)}.")
     return PALETTES[name]
 
 
 def task_scale(colours: Palette) -> list[tuple[float, str]]:
-    """Stepped colour scale for z in -1 (unknown, clear) to 5, used with zmin=-1.5, zmax=5.5."""
+    """Return a stepped colour scale for z from -1 (unknown, transparent) to 5, for zmin=-1.5 and zmax=5.5."""
     steps = (CLEAR, *colours.tasks)
     n = len(steps)
     return [(e, c) for i, c in enumerate(steps) for e in (i / n, (i + 1) / n)]
 
 
 def task_bar(x: float = 1.01, title: str = "threads per<br>runqueue") -> dict:
-    """Colour bar that names the steps of :func:`task_scale`, without the unknown one."""
+    """Return a colour bar that names the steps of :func:`task_scale`, without the unknown one.
+
+    Parameters
+    ----------
+    x
+        Place of the bar, as a fraction of the figure's width.
+    title
+        What stands above the bar.
+
+    Returns
+    -------
+    dict
+        Plotly's description of the bar.
+    """
     return {
         "title": {"text": title, "font": {"size": 11}},
         "tickvals": list(range(6)),
@@ -123,7 +138,7 @@ def task_bar(x: float = 1.01, title: str = "threads per<br>runqueue") -> dict:
 
 
 def hatch() -> str:
-    """Diagonal hatching that shows through where nothing is known (SVG data URI)."""
+    """Return a diagonal hatching, as an SVG data URI; it shows through where the state is unknown."""
     svg = (
         "<svg xmlns='http://www.w3.org/2000/svg' width='3000' height='1500'>"
         "<defs><pattern id='h' width='7' height='7' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
@@ -134,7 +149,15 @@ def hatch() -> str:
 
 
 def add_hatch(fig: go.Figure, xaxis: str, yaxis: str) -> None:
-    """Put the hatching under one panel, named by its axes' references (``x2``, ``y3``)."""
+    """Put the hatching under one panel.
+
+    Parameters
+    ----------
+    fig
+        The figure to change.
+    xaxis, yaxis
+        References of the panel's axes, such as ``x2`` and ``y3``.
+    """
     fig.add_layout_image(
         source=hatch(),
         layer="below",
@@ -150,12 +173,29 @@ def add_hatch(fig: go.Figure, xaxis: str, yaxis: str) -> None:
 
 
 def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> go.Figure:
-    """Fonts, margins, title (the claim) and subtitle (trace, kernel, machine)."""
+    """Set fonts, margins, title and subtitle, the same for all figures.
+
+    Parameters
+    ----------
+    fig
+        The figure to change.
+    title
+        The finding.
+    subtitle
+        Trace, kernel and machine, or how to read the figure; ``<br>`` separates lines.
+    height
+        Height in pixels.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        ``fig`` itself.
+    """
     lines = subtitle.count("<br>") + 1 if subtitle else 0
     fig.update_layout(
         template="none",
         title={
-            # not plotly's subtitle: it lands on the title where a widget is drawn before it is shown
+            # plotly's own subtitle overlaps the title where a widget is drawn before it is shown
             "text": f"{title}<br><span style='font-size:12px;color:{MUTED}'>{subtitle}</span>",
             "x": 0,
             "xref": "container",

@@ -1,4 +1,4 @@
-"""Who ran where: one row per CPU, colour = class of task."""
+"""Which task ran on which CPU, as intervals and as a figure with one row per CPU."""
 
 from __future__ import annotations
 
@@ -13,22 +13,29 @@ from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.analysis.states import pixel_edges
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
-from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, OTHER_CLASS, palette, style
+from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, OTHER_CLASS, add_hatch, palette, style
 from wastedcores.trace.trace import Trace
 
 
 def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
-    """Who ran on which CPU in a window, from context switches.
+    """Find out from the context switches which task ran on which CPU in a window.
 
     Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
-    than 0). Where a switch stops another task than the one before it had started, that task is taken to run from its
-    last wakeup on; without one, the switch in between is not known and the time stays with the task before.
+    than 0). Where a switch stops another task than the previous switch had started, that task is assumed to have run
+    since its last wakeup. Without a wakeup the switch in between is not known, and the time counts for the previous task.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    start_ns, end_ns
+        The window.
 
     Returns
     -------
     polars.DataFrame
-        cpu, start_ns, end_ns, pid, comm, one row per stay, ordered by (cpu, start_ns), clipped to the window; pid 0 is
-        the idle task.
+        Columns cpu, start_ns, end_ns, pid and comm, one row per stay on a CPU, ordered by cpu and start_ns and clipped
+        to the window. Pid 0 is the idle task.
 
     Raises
     ------
@@ -44,10 +51,10 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     )
     if switches.is_empty() and not trace.kinds().get("switch"):
         raise MissingEventsError(
-            f"{trace.name}: no 'switch' events, so who ran where is unknown. Record sched_switch (perf sched record, "
+            f"{trace.name}: no 'switch' events, so it is not known who ran where. Record sched_switch (perf sched record, "
             "trace-cmd record -e sched, wastedcores capture)."
         )
-    # a row per CPU for the time before its first switch, of a task not known (pid -1)
+    # one row per CPU for the time before its first switch, with an unknown task (pid -1)
     begun = (
         switches.select("cpu")
         .unique()
@@ -79,7 +86,7 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def _split(trace: Trace, gaps: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Stays of two tasks each: the one switched to, and from its wakeup on the one that the next switch stops."""
+    """Split each gap between two tasks: the one that was started, and from its wakeup the one that is stopped."""
     wakeups = (
         trace.only("wakeup", "wakeup_new")
         .filter(pl.col("ts_ns") <= end_ns, pl.col("pid").is_in(gaps["then_pid"].unique().to_list()))
@@ -95,7 +102,7 @@ def _split(trace: Trace, gaps: pl.DataFrame, end_ns: int) -> pl.DataFrame:
         check_sortedness=False,
     )
     woken = pl.col("woken_ns").clip(lower_bound=pl.col("ts_ns"))
-    # before a CPU's first switch the task it stops had been running all along, unless it was woken meanwhile
+    # the task that a CPU's first switch stops ran since the beginning, unless it was woken meanwhile
     changed = (
         pl.when(pl.col("pid") < 0)
         .then(woken.fill_null(pl.col("ts_ns")))
@@ -113,7 +120,7 @@ def _split(trace: Trace, gaps: pl.DataFrame, end_ns: int) -> pl.DataFrame:
 
 
 def task_class(comm: str) -> str:
-    """Name of a kind of task: its comm up to a number (``kworker`` for ``kworker/3:1H``; ``cc1`` stays)."""
+    """Return the class of a task: its comm up to a number (``kworker`` for ``kworker/3:1H``; ``cc1`` is unchanged)."""
     return re.sub(r"[/:\-.#_ ]\d.*$", "", comm) or comm
 
 
@@ -127,23 +134,29 @@ def timeline(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Who ran where in a window; a pixel shows the stay that filled most of it.
+    """Draw who ran where in a window; a pixel shows the task that filled most of it.
 
     Parameters
     ----------
     scene
-        Rows, names and axis.
+        The trace to draw.
     table
         From :func:`runs`.
     window
         First and last ns.
     cols
         Columns sent to the browser.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+    title
+        What stands above the figure.
+    height
+        Height in pixels; default: by the number of CPUs.
 
     Returns
     -------
     plotly.graph_objects.Figure
-        One heat map; colour = class of task by its comm, idle as in every figure; hover names task and pid.
+        A heat map. The colour is the class of the task by its comm; the hover text names the task and its pid.
     """
     from wastedcores.analysis.binning_jit import bin_owner
 
@@ -159,7 +172,7 @@ def timeline(
     columns = (part["start_ns"], part["end_ns"], part["pid"], order)
     intervals = np.array([c.cast(pl.Int64).to_numpy() for c in columns]).reshape(4, part.height)
     owner = bin_owner(intervals, edges, len(scene.cpus))
-    # what the runqueues say and the switches alone do not: nobody was there
+    # without a known task, an empty runqueue means that the CPU was idle
     empty = (owner < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
     pids = np.r_[part["pid"].to_numpy(), -1]
     comms = [*part["comm"].fill_null("?").to_list(), ""]
@@ -177,8 +190,6 @@ def timeline(
     axis = TimeAxis.of(scene.window[0], window[1] - window[0])
     fig = make_subplots(rows=1, cols=1)
     if (z < 0).any():
-        from wastedcores.figures.theme import add_hatch
-
         add_hatch(fig, "x", "y")
     fig.add_trace(
         go.Heatmap(
@@ -221,7 +232,7 @@ def timeline(
 
 
 def _classes(part: pl.DataFrame, comms: list[str]) -> tuple[list[str], np.ndarray]:
-    """The classes that ran longest, and each interval's code: 0 idle, 1.. class, last: other."""
+    """Return the classes that ran longest, and a code per interval: 0 idle, 1 and up the class, the last one other."""
     kinds = [task_class(c) for c in comms[: part.height]]
     time = (
         part.with_columns(

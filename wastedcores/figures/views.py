@@ -21,7 +21,22 @@ from wastedcores.words.findings import claim, claim_pair
 def overview(
     run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
 ) -> go.Figure:
-    """The whole trace; with a second run, the two side by side on one time axis."""
+    """Draw the whole trace, with the finding as its title.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    against
+        A second one, which is drawn next to it on the same time axis.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The heat map of :func:`wastedcores.figures.heatmaps.heatmap` or ``side_by_side``.
+    """
     if against is None:
         return heatmap(run.scene, palette_name=palette_name, title=claim(run))
     return side_by_side(
@@ -30,7 +45,27 @@ def overview(
 
 
 def zoom(run: Examined, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure:
-    """The worst episode, or of a long one its worst part."""
+    """Draw the worst episode, or the worst part of a long one.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    zoom_ms
+        Length of the part in ms; a shorter episode is drawn whole.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The heat map.
+
+    Raises
+    ------
+    MissingEventsError
+        There is no episode.
+    """
     if run.worst is None:
         raise MissingEventsError(f"{run.label}: there is no episode to zoom into.")
     window = run.worst_window(zoom_ms)
@@ -45,7 +80,29 @@ def who_ran(
     zoom_ms: float = 200.0,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """Who ran where in a window; default: the worst part of the worst episode."""
+    """Draw which task ran on which CPU.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    window
+        First and last ns; default: the worst part of the worst episode.
+    zoom_ms
+        Length of that part in ms.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The timeline of :func:`wastedcores.figures.timelines.timeline`.
+
+    Raises
+    ------
+    MissingEventsError
+        There is no window and no episode, or the trace has no switch events.
+    """
     if window is None and run.worst is None:
         raise MissingEventsError(f"{run.label}: there is no episode to look into.")
     window = window or run.worst_window(zoom_ms)
@@ -57,12 +114,32 @@ def who_ran(
 def waits(
     run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
 ) -> go.Figure:
-    """How long threads waited for a CPU."""
+    """Draw how long threads waited for a CPU.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    against
+        A second one, which is drawn in the same panels.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The distribution of :func:`wastedcores.figures.waiting.waiting_times`.
+
+    Raises
+    ------
+    MissingEventsError
+        The trace names no tasks, or no thread waited.
+    """
     lengths = {r.label: r.wait_lengths for r in ([run, against] if against else [run])}
     lengths = {name: w for name, w in lengths.items() if w.size}
     if not lengths:
         raise MissingEventsError(
-            f"{run.label}: how long threads waited is not known, because the trace names no tasks or nobody waited."
+            f"{run.label}: how long threads waited is not known, because the trace names no tasks or no thread waited."
         )
     total = " against ".join(human_ns(float(w.sum())) for w in lengths.values())
     return waiting_times(
@@ -75,7 +152,19 @@ def waits(
 
 
 def load(run: Examined, window: tuple[int, int] | None = None) -> go.Figure:
-    """Load of every runqueue (paper, Figure 2b).
+    """Draw the load of every runqueue (paper, Figure 2b).
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    window
+        First and last ns; default: the whole trace.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The heat map of :func:`wastedcores.figures.heatmaps.load_heatmap`.
 
     Raises
     ------
@@ -93,12 +182,30 @@ def looked_at(
     window: tuple[int, int] | None = None,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """CPUs that balancing or wakeups looked at (paper, Figure 5).
+    """Draw the CPUs that balancing or wakeups looked at (paper, Figure 5).
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    cpu
+        Only decisions on behalf of this CPU; None: all.
+    op
+        Only decisions of this kernel function; None: all.
+    window
+        First and last ns; default: the whole trace.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The heat map with the CPUs that were looked at over it.
 
     Raises
     ------
     MissingEventsError
-        No considered events, or none of that CPU and function.
+        There are no considered events, or none of that CPU and function.
     """
     events = considered_events(run.trace, cpu, op)
     who = f"CPU {cpu}" if cpu is not None else "all CPUs"

@@ -1,4 +1,4 @@
-"""How long threads waited for a CPU."""
+"""The distribution of the times that threads waited for a CPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 
 from wastedcores.figures.theme import GRID, palette, style
 
-#: bins per factor of ten
+#: bins per factor of ten in the length of a wait
 PER_DECADE = 8
 
 
@@ -21,14 +21,20 @@ def waiting_times(
     palette_name: str = "safe",
     height: int = 380,
 ) -> go.Figure:
-    """Distribution of waiting times: where the waiting went, and the share of waits at least that long.
+    """Draw the distribution of waiting times.
 
     Parameters
     ----------
     waits
-        Name of a trace -> lengths of its waits in ns (any order). Zero-length waits are counted in the lowest bin.
+        Name of a trace -> lengths of its waits in ns, in any order. Waits of no length count in the lowest bin.
+    title, subtitle
+        What stands above the figure.
     persist_ns
-        Draws a line at the limit of persistence.
+        Length from which an episode is persistent; a dotted line marks it.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+    height
+        Height of the figure in pixels.
 
     Returns
     -------
