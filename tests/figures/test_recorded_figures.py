@@ -60,7 +60,7 @@ def test_what_disagrees_has_another_colour_and_shape_and_both_are_in_the_legend(
     assert a[1] != b[1]
     shown = [t.name for t in fig.data if t.showlegend is not False]
     assert shown.count("recorded, does not agree") == shown.count("recorded, agrees") == 1
-    assert fig.layout.title.text.startswith("2 of 4 recorded figures")
+    assert fig.layout.title.text.startswith("2 of 4 recorded quantities")
 
 
 def test_committed_table_has_a_mark_for_every_row():
@@ -73,7 +73,7 @@ def test_committed_table_has_a_mark_for_every_row():
 
 def test_words_name_what_does_not_agree():
     said = words.recorded_verdict(TABLE).text
-    assert "2 of 4 figures of 2 recorded runs agree with 20 replays each" in said
+    assert "2 of 4 quantities of 2 recorded runs agree with 20 replays each" in said
     assert "These do not agree: a (busy CPUs), b (threads, fullest node)." in said
     assert "The table was made on 2026-01-01 with wastedcores 1." in said
     assert "not agree" not in words.recorded_verdict(TABLE.filter("agrees")).text

@@ -66,9 +66,9 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
     fig = style(
         fig,
         title
-        or f"{good} of {rows.height} recorded figures are where replays of the same run put them",
+        or f"{good} of {rows.height} recorded quantities are where replays of the same run put them",
         f"from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 busy "
-        "CPUs or threads)<br>the figures of a run are in the order of the table below; a mark on the edge of a panel lies "
+        "CPUs or threads)<br>the quantities of a run are in the order of the table below; a mark on the edge of a panel lies "
         "beyond it",
         height=210 + 30 * len(runs),
     )

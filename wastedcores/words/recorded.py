@@ -11,14 +11,14 @@ from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
 def recorded_verdict(rows: pl.DataFrame) -> RichText:
-    """Say how many figures of how many runs agree, which do not, and what the table was made with."""
+    """Say how many quantities of how many runs agree, which do not, and what the table was made with."""
     off = rows.filter(~pl.col("agrees"))
     which = ", ".join(
-        f"{run} ({figure})" for run, figure in off.select("run", "quantity").iter_rows()
+        f"{run} ({quantity})" for run, quantity in off.select("run", "quantity").iter_rows()
     )
     when, version = rows.select("date", "version").row(0)
     words = [
-        f"{rows.height - off.height} of {count(rows.height, 'figure')} of "
+        f"{rows.height - off.height} of {count(rows.height, 'quantity', 'quantities')} of "
         f"{count(rows['run'].n_unique(), 'recorded run')} agree with "
         f"{count(int(rows['seeds'].to_numpy().max()), 'replay')} each.",
         f"These do not agree: {which}." if which else "",
@@ -28,7 +28,7 @@ def recorded_verdict(rows: pl.DataFrame) -> RichText:
 
 
 def recorded_table(rows: pl.DataFrame) -> RichText:
-    """Tabulate the figures: run, figure, recorded value, median and range of the replays, and whether they agree."""
+    """Tabulate the comparison: run, quantity, recorded value, median and range of the replays, and whether they agree."""
 
     def text(column: str) -> pl.Expr:
         return pl.col(column).map_elements(lambda v: f"{v:.4g}", return_dtype=pl.String)
