@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,23 +67,14 @@ def written_whole(path: Path) -> Iterator[Path]:
     Path
         A new, empty file in the same folder and with the same ending.
     """
-    handle, name = tempfile.mkstemp(
-        prefix=f".{path.stem}.", suffix=f".part{path.suffix}", dir=path.parent
-    )
-    os.close(handle)
-    part = Path(name)
+    # named before it is there, so that an interrupt at any moment finds what to take away
+    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
     try:
+        part.open("xb").close()
         yield part
-        part.chmod(0o666 & ~_umask())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
 
 
 def file_digest(path: Path) -> str:

@@ -227,6 +227,13 @@ COLUMNS: dict[str, ColumnSpec] = {
 
 SCHEMA = pl.Schema({c.name: c.dtype for c in COLUMNS.values()})
 
+#: column -> the kinds that must fill it
+_REQUIRED_BY = {
+    column: pl.Series([e.kind for e in EVENTS.values() if column in e.required], dtype=KIND_DTYPE)
+    for column in COLUMNS
+    if any(column in e.required for e in EVENTS.values())
+}
+
 
 def empty() -> pl.DataFrame:
     """An event table without rows."""
@@ -266,17 +273,20 @@ def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
         if out[name].null_count():
             row = out[name].is_null().arg_max()
             raise TraceFormatError(f"{where}, row {row}: {name!r} is empty; every event needs it.")
+    check_required(out, where)
     return out
 
 
 def check_required(frame: pl.DataFrame, where: str) -> None:
     """Raise :class:`TraceFormatError` if an event lacks a column that its kind must fill."""
-    for spec in EVENTS.values():
-        bad = pl.any_horizontal(pl.col(c).is_null() for c in spec.required)
-        row = frame.with_row_index("row").filter((pl.col("kind") == spec.kind) & bad).head(1)
-        if row.height:
-            missing = [c for c in spec.required if row[c][0] is None]
+    for column, kinds in _REQUIRED_BY.items():
+        if not frame[column].null_count():
+            continue
+        bad = frame[column].is_null() & frame["kind"].is_in(kinds)
+        if bad.any():
+            row = int(bad.arg_max() or 0)
+            kind = frame["kind"][row]
             raise TraceFormatError(
-                f"{where}, row {row['row'][0]}: a {spec.kind!r} event without {missing[0]!r}; "
-                f"it needs {', '.join(spec.required)}."
+                f"{where}, row {row}: a {kind!r} event without {column!r}; "
+                f"it needs {', '.join(EVENTS[kind].required)}."
             )
