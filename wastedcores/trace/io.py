@@ -239,8 +239,6 @@ class _Import:
         notes |= {"imported_by": f"wastedcores {__version__}", **facts.notes, **seen.notes}
         if facts.skipped:
             notes["skipped"] = _counted(facts, None)
-        if facts.truncated:
-            notes["truncated_last_line"] = facts.truncated
         return Header(
             source_format=facts.source_format,
             kernel_release=facts.kernel_release,
@@ -254,7 +252,7 @@ class _Import:
             every_switch=facts.every_switch,
             lost=dict(facts.lost),
             overwritten=dict(facts.overwritten),
-            truncated_last_line=notes.pop("truncated_last_line", None),
+            truncated_last_line=facts.truncated,
             provenance=notes,
         )
 
