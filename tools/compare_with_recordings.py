@@ -27,7 +27,7 @@ MADE = re.compile(r"(<!-- made by tools/compare_with_recordings.py -->\n).*?(<!-
 def main() -> int:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "datasets" / "recordings")
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", nargs="*", metavar="RUN")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE")
@@ -35,7 +35,7 @@ def main() -> int:
     found = recordings_in(args.folder)
     unknown = set(args.only or ()) - {r.name for r in found}
     if unknown:
-        parser.error(f"{args.folder} has no recording {', '.join(sorted(unknown))} to replay")
+        parser.error(f"there is no recording {', '.join(sorted(unknown))} to replay")
     if args.only and args.output is None:
         parser.error("--only makes a part of the table; say with -o where to write it")
     table = compare_recordings(

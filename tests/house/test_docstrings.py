@@ -23,7 +23,6 @@ NOT_YET = tuple(
         "simulator.replay",
         "simulator.to_trace",
         "simulator.world",
-        "studies",
         "trace",
         "widgets",
         "workload",

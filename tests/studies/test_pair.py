@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support import RECORDINGS
 
 import wastedcores as wc
 from wastedcores.errors import DatasetError, UsageError
@@ -41,11 +40,11 @@ def test_what_is_no_recording_of_a_workload():
     with pytest.raises(UsageError, match="does not say which workload"):
         recorded_and_replayed("live-balancing-on")
     with pytest.raises(DatasetError, match="no data set of that name"):
-        recorded_and_replayed("gc-buggy-64cpu")
+        recorded_and_replayed("gc-buggy-63cpu")
 
 
 def test_run_of_a_folder():
-    recorded, replayed = recorded_and_replayed("gc-sgclit-16cpu", 1, RECORDINGS)
+    recorded, replayed = recorded_and_replayed("gc-sgclit-16cpu")
     assert recorded.cpus == replayed.cpus == [2, 3, 4, 5]
     assert recorded.trace.header.cpus == 16
     start, end = windows(recorded)[0]

@@ -14,13 +14,10 @@ from wastedcores.figures import sensitivity
 from wastedcores.studies import nas, nas_fit, published, scorecard, tool_costs
 from wastedcores.studies.attempts import (
     Attempt,
+    Comparison,
     Reading,
     change,
     column_of,
-    direction_right,
-    effect,
-    ratio,
-    verdict,
 )
 from wastedcores.studies.calibration import read_calibration, write_calibration
 from wastedcores.sweep import Run
@@ -47,19 +44,20 @@ from wastedcores.words import scorecard_rows as rows_of
     ],
 )
 def test_verdict(ours, published_, unit, expected):
-    assert verdict(ours, published_, unit) == expected
-    assert direction_right(ours, published_, unit) == (expected != "opposite")
+    compared = Comparison(ours, published_, unit)
+    assert compared.verdict == expected
+    assert compared.direction_right == (expected != "opposite")
 
 
 def test_ratio__of_percentages_is_that_of_times():
-    assert ratio(-20.0, -36.0, "percent") == pytest.approx(0.8 / 0.64)
-    assert ratio(2.0, 0.0, "s") is None
+    assert Comparison(-20.0, -36.0, "percent").ratio == pytest.approx(0.8 / 0.64)
+    assert Comparison(2.0, 0.0, "s").ratio is None
 
 
 def test_effect__shows_what_a_ratio_of_times_flatters():
-    assert effect(-2.0, -13.0, "percent") == pytest.approx(2 / 13)
-    assert effect(0.1, 0.0, "percent") is None
-    assert effect(2.0, 13.0, "ratio") is None
+    assert Comparison(-2.0, -13.0, "percent").effect == pytest.approx(2 / 13)
+    assert Comparison(0.1, 0.0, "percent").effect is None
+    assert Comparison(2.0, 13.0, "ratio").effect is None
 
 
 def attempt(values, **more):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from wastedcores.studies import scorecard, tool_costs
-from wastedcores.studies.attempts import judged
+from wastedcores.studies.attempts import Comparison
 from wastedcores.studies.calibration import read_calibration
 from wastedcores.studies.published import load
 
@@ -30,7 +30,7 @@ def _row(attempt, factor):
     row = attempt.described()
     published = row["published"]
     ours = published if isinstance(published, str) else published * factor
-    row |= {"ours": ours} | judged(ours, published, attempt.unit)
+    row |= {"ours": ours} | Comparison(ours, published, attempt.unit).fields()
     if not isinstance(ours, str):
         row |= {"low": ours * 0.97, "high": ours * 1.03}
     row["beside"] = dict.fromkeys(attempt.others, ours)

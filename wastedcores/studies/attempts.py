@@ -46,18 +46,7 @@ class Reading:
         return [run for runs in self.roles.values() for run in runs]
 
     def per_seed(self, results: Results) -> tuple[list[Any], list[str]]:
-        """Return the number of each seed, and the errors of replays that failed.
-
-        Parameters
-        ----------
-        results
-            Run key -> row of the sweep.
-
-        Returns
-        -------
-        values, errors
-            A seed with a failed replay has no value.
-        """
+        """Return the number of each seed, and the errors of replays that failed; a seed with such a replay has no number."""
         values, errors = [], []
         for same_seed in zip(*self.roles.values(), strict=True):
             rows = {role: results[run.key] for role, run in zip(self.roles, same_seed, strict=True)}
@@ -69,13 +58,7 @@ class Reading:
         return values, errors
 
     def of_medians(self, results: Results) -> float | None:
-        """Return the number computed from each role's medians over the seeds; None if all replays of a role failed.
-
-        Parameters
-        ----------
-        results
-            Run key -> row of the sweep.
-        """
+        """Return the number computed from each role's medians over the seeds; None if all replays of a role failed."""
         medians = {
             role: _medians([results[r.key] for r in runs]) for role, runs in self.roles.items()
         }
@@ -140,23 +123,15 @@ class Attempt:
     def row(self, results: Results) -> dict[str, Any]:
         """Return the scorecard's row.
 
-        Parameters
-        ----------
-        results
-            Run key -> row of the sweep.
-
-        Returns
-        -------
-        dict
-            The description of the number; ``ours``, the median over the seeds, with ``low`` and ``high``, the 5th and
-            95th percentile; and what :func:`judged` says. A row with a failed replay has the verdict ``failed``.
+        It has the description of the number; ``ours``, the median over the seeds, with ``low`` and ``high``, the 5th and
+        95th percentile; and the fields of :class:`Comparison`. A row with a failed replay has the verdict ``failed``.
         """
         values, errors = self.reading.per_seed(results)
         row = self.described() | {"seeds": len(values)}
         if errors or not values:
             return row | {"reason": errors[0] if errors else "no replay"}
         row |= _spread(values)
-        row |= judged(row["ours"], row["published"], self.unit)
+        row |= Comparison(row["ours"], row["published"], self.unit).fields()
         for label, other in self.others.items():
             found, failed = other.per_seed(results)
             row["beside"][label] = None if failed or not found else _spread(found)["ours"]
@@ -205,6 +180,11 @@ def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attem
     **described
         Further attributes of :class:`Attempt`; ``kind`` is ``predicted`` unless it is given.
 
+    Returns
+    -------
+    Attempt
+        With place, quantity, unit and published value of the statement.
+
     Raises
     ------
     DatasetError
@@ -227,140 +207,133 @@ def _spread(values: list[Any]) -> dict[str, Any]:
     return {"ours": float(median(values)), "low": low, "high": high}
 
 
-def judged(ours: Any, published: Any, unit: str) -> dict[str, Any]:
-    """Return ``ratio``, ``effect``, ``verdict`` and ``reproduced`` of a replayed and a published value.
+@dataclass(frozen=True)
+class Comparison:
+    """A replayed value compared with the published one.
 
-    Parameters
+    Attributes
     ----------
     ours, published
         Both numbers or both texts.
     unit
-        Unit of both; ``percent`` is a change in time, ``ratio`` a speedup.
-
-    Returns
-    -------
-    dict
-        ``reproduced`` is true if the number follows in size, not only in direction: within a factor of :data:`GOOD`. A
-        change in percent must itself be within that factor of the published change, which is harder than comparing the
-        two times that it stands for; where no change was published, there must be none.
+        Unit of both: ``percent`` is a change in time, ``ratio`` a speedup.
     """
-    word, part = verdict(ours, published, unit), effect(ours, published, unit)
-    close = word in ("same", "close", "within 1.5x")
-    return {
-        "ratio": ratio(ours, published, unit),
-        "effect": part,
-        "verdict": word,
-        "reproduced": close and (part is None or 1 / GOOD <= part <= GOOD),
-    }
 
+    ours: Any
+    published: Any
+    unit: str
 
-def ratio(ours: Any, published: Any, unit: str) -> float | None:
-    """Return the replayed value divided by the published one, or None if there is no quotient.
+    @property
+    def _is_text(self) -> bool:
+        return isinstance(self.ours, str) or isinstance(self.published, str)
 
-    Parameters
-    ----------
-    ours, published, unit
-        As for :func:`judged`. Changes in percent are compared as the ratios of the two times that they stand for.
-    """
-    if isinstance(ours, str) or isinstance(published, str):
-        return 1.0 if ours == published else None
-    if unit == "percent":
-        return (100 + float(ours)) / (100 + float(published))
-    return float(ours) / float(published) if published else None
+    @property
+    def ratio(self) -> float | None:
+        """The replayed value divided by the published one; changes in percent stand for the ratios of two times."""
+        if self._is_text:
+            return 1.0 if self.ours == self.published else None
+        if self.unit == "percent":
+            return (100 + float(self.ours)) / (100 + float(self.published))
+        return float(self.ours) / float(self.published) if self.published else None
 
+    @property
+    def effect(self) -> float | None:
+        """The replayed change as a part of the published change; None if less than 1.5 % was published.
 
-def effect(ours: Any, published: Any, unit: str) -> float | None:
-    """Return the replayed change as a part of the published change; None if less than 1.5 % was published.
+        Ratios of times flatter small changes: -2 % against -13 % is a ratio of 1.13, but a sixth of the effect.
+        """
+        if self.unit != "percent" or self._is_text or abs(self.published) < SMALL_PERCENT:
+            return None
+        return float(self.ours) / float(self.published)
 
-    Ratios of times flatter small changes: -2 % against -13 % is a ratio of 1.13, but a sixth of the effect.
+    @property
+    def no_effect(self) -> bool:
+        """Whether a change was published and the replay shows none, so that it has no direction."""
+        if self.unit != "percent" or self._is_text:
+            return False
+        return bool(abs(self.ours) < SMALL_PERCENT <= abs(self.published))
 
-    Parameters
-    ----------
-    ours, published, unit
-        As for :func:`judged`.
-    """
-    if unit != "percent" or isinstance(published, str) or abs(published) < SMALL_PERCENT:
-        return None
-    return float(ours) / float(published)
+    @property
+    def direction_right(self) -> bool:
+        """Whether the replay goes the published way: faster, slower, or (under 1.5 %) neither.
 
+        A missing effect does not count as the wrong direction.
+        """
+        if self._is_text:
+            return bool(self.ours == self.published)
+        if self.unit == "percent":
+            small = abs(self.published) < SMALL_PERCENT and abs(self.ours) < SMALL_PERCENT
+            return bool(small or self.no_effect or self.ours * self.published > 0)
+        if self.unit == "ratio":
+            return bool((self.ours > 1) == (self.published > 1))
+        return True
 
-def no_effect(ours: Any, published: Any, unit: str) -> bool:
-    """Return whether a change was published and the replay shows none, so that it has no direction.
+    @property
+    def verdict(self) -> str:
+        """In words: same (within 10 %), close (25 %), within 1.5x, direction only, no effect, opposite."""
+        if self.no_effect:
+            return "no effect"
+        if not self.direction_right or not self.ratio or self.ratio < 0:
+            return "opposite"
+        away = math.exp(abs(math.log(self.ratio)))
+        for limit, word in ((1.1, "same"), (1.25, "close"), (1.5, "within 1.5x")):
+            if away <= limit:
+                return word
+        return "direction only"
 
-    Parameters
-    ----------
-    ours, published, unit
-        As for :func:`judged`.
-    """
-    if unit != "percent" or isinstance(ours, str) or isinstance(published, str):
-        return False
-    return abs(ours) < SMALL_PERCENT <= abs(published)
+    @property
+    def reproduced(self) -> bool:
+        """Whether the number follows in size, not only in direction: within a factor of :data:`GOOD`.
 
+        A change in percent must itself be within that factor of the published change, which is harder than comparing the
+        two times that it stands for. Where no change was published, there must be none.
+        """
+        if self.verdict not in ("same", "close", "within 1.5x"):
+            return False
+        return self.effect is None or 1 / GOOD <= self.effect <= GOOD
 
-def direction_right(ours: Any, published: Any, unit: str) -> bool:
-    """Return whether the replayed change goes the published way: faster, slower, or (under 1.5 %) neither.
-
-    A missing effect does not count as the wrong direction.
-
-    Parameters
-    ----------
-    ours, published, unit
-        As for :func:`judged`.
-    """
-    if isinstance(ours, str) or isinstance(published, str):
-        return bool(ours == published)
-    if unit == "percent":
-        small = abs(published) < SMALL_PERCENT and abs(ours) < SMALL_PERCENT
-        return small or no_effect(ours, published, unit) or ours * published > 0
-    if unit == "ratio":
-        return (ours > 1) == (published > 1)
-    return True
-
-
-def verdict(ours: Any, published: Any, unit: str) -> str:
-    """Return the comparison in words: same (within 10 %), close (25 %), within 1.5x, direction only, no effect, opposite.
-
-    Parameters
-    ----------
-    ours, published, unit
-        As for :func:`judged`.
-    """
-    if no_effect(ours, published, unit):
-        return "no effect"
-    if not direction_right(ours, published, unit):
-        return "opposite"
-    r = ratio(ours, published, unit)
-    if r is None or r <= 0:
-        return "opposite"
-    away = math.exp(abs(math.log(r)))
-    for limit, word in ((1.1, "same"), (1.25, "close"), (1.5, "within 1.5x")):
-        if away <= limit:
-            return word
-    return "direction only"
+    def fields(self) -> dict[str, Any]:
+        """Return what the scorecard's row says of the comparison."""
+        return {
+            "ratio": self.ratio,
+            "effect": self.effect,
+            "verdict": self.verdict,
+            "reproduced": self.reproduced,
+        }
 
 
 def column_of(role: str, column: str) -> Value:
-    """Return a value that is one column of one role's row.
+    """Compute one column of one role's row.
 
     Parameters
     ----------
     role, column
         Names of both.
+
+    Returns
+    -------
+    callable
+        Returns the column.
     """
     return lambda rows: rows[role][column]
 
 
 def change(column: str) -> Value:
-    """Return a value that is the change of a column from ``bug`` to ``fixed``, in percent."""
+    """Compute the change of a column from ``bug`` to ``fixed``, in percent."""
     return lambda rows: 100 * (rows["fixed"][column] / rows["bug"][column] - 1)
 
 
 def quotient(above: str, below: str, column: str) -> Value:
-    """Return a value that is one role's column divided by another role's.
+    """Compute one role's column divided by another role's.
 
     Parameters
     ----------
     above, below, column
         Names of both roles and of the column.
+
+    Returns
+    -------
+    callable
+        Returns the quotient.
     """
     return lambda rows: rows[above][column] / rows[below][column]

@@ -21,7 +21,7 @@ MACHINE = "bulldozer8x8"
 JOBS = 4000
 #: kernels with and without the fix of the published percentage
 KERNELS = {"bug": "v4.1", "fixed": "v4.1+group_imbalance:patch"}
-#: claim -> the kind of event whose rate it states, and a short name (section 4.2, "the commercial database")
+#: claim -> the kind of event whose rate it states (section 4.2, "the commercial database")
 RATES = {
     "event_rate_nr": "nr_running",
     "event_rate_load": "load",
@@ -32,23 +32,22 @@ EVENT_BYTES = 20
 _TASKS = "wastedcores.studies.replays"
 
 _WHY_GAIN = (
-    "With the literal group-imbalance patch alone the two nodes of R fill up only in part: its search ends with the "
-    "last group of the ring, not with the one that has most to give, and NUMA levels balance through one designated "
-    "CPU. "
-    "The recordings of the patched 4.1.3 kernel show the same (-6 %); all four patches together give -18 % there."
+    "With the literal group-imbalance patch alone the two nodes of R are filled only in part: its search ends with the "
+    "last group of the ring, not with the one that has the most to give, and NUMA levels balance through one designated "
+    "CPU. The recordings of the patched 4.1.3 kernel show the same (-6 %); there, all four patches together give -18 %."
 )
 _WHY_LU = (
-    "The nodes of R look as loaded as the others while their CPUs idle, so lu's threads begin two and more to a CPU; "
-    "flags that are polled make one such pair stop the whole line. For 5 s about 43 CPUs are busy, as in the recording "
-    "lu60R4-buggy, and lu hardly moves; then kernel threads (here one a second on each CPU) let idle CPUs pull until "
-    "57 are busy, and the pairs that are left keep lu slow to its end, so the whole run is replayed. The rarer kernel "
-    "threads are, the slower lu stays (curve below); the paper does not say how quiet its machine was. Fixed is with all "
-    "four patches, as the recording lu60R4-alllit. The literal group-imbalance patch alone compares the least load of "
-    "groups of several nodes, which is 0 as long as one of their CPUs idles: lu stays on the node where it began."
+    "The nodes of R look as loaded as the others although their CPUs are idle, so lu's threads start with two or more on a "
+    "CPU. Since they poll flags, one such pair stops the whole pipeline. For 5 s about 43 CPUs are busy, as in the recording "
+    "lu60R4-buggy, and lu makes hardly any progress. Then kernel threads (here one per second on each CPU) let idle CPUs "
+    "pull until 57 are busy, and the remaining pairs keep lu slow to its end, so the whole run is replayed. The less often "
+    "kernel threads run, the slower lu stays (curve below); the paper does not say how quiet its machine was. The fixed run "
+    "has all four patches, as the recording lu60R4-alllit. The literal group-imbalance patch alone compares the least load "
+    "of groups of several nodes, which is 0 as long as one of their CPUs is idle: lu stays on the node where it started."
 )
 _WHY_RATES = (
-    "The model's full run. Two events for each time a worker or a kernel thread sleeps, one for each "
-    "group that a balancing CPU looks at; a real database also sleeps for input and output."
+    "This is the model's full run. It has two events each time a worker or a kernel thread sleeps, and one for each group "
+    "that a balancing CPU looks at. A real database also sleeps for input and output."
 )
 
 
@@ -65,6 +64,11 @@ def attempts(
         Calibrated NAS programs by name.
     seeds
         One replay of each kind per seed.
+
+    Returns
+    -------
+    list of Attempt
+        The rows, in the order of the paper.
     """
     return [
         *_make_beside_r(tables, seeds),
@@ -83,6 +87,11 @@ def build(kernel: str, seed: int, **how: float) -> Run:
         Kernel model and seed.
     **how
         Further arguments of :func:`wastedcores.studies.replays.make_r`.
+
+    Returns
+    -------
+    Run
+        The run.
     """
     return Run.of(f"{_TASKS}:make_r", kernel=kernel, machine=MACHINE, seed=seed, jobs=JOBS, **how)
 
@@ -125,7 +134,7 @@ def _make_beside_r(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
             Reading({"bug": bug}, column_of("bug", "idle_nodes")),
             group="make",
             short="idle nodes",
-            reason="Nodes that leave at least one CPU unused over the first three quarters of the build.",
+            reason="These nodes leave at least one CPU unused over the first three quarters of the build.",
         ),
     ]
 
@@ -144,7 +153,7 @@ def _figures(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
             Reading({"bug": [groups]}, column_of("bug", "groups")),
             group="looks",
             short="groups",
-            reason="Built by the model of the kernel's construction, no replay.",
+            reason="The model of the kernel's construction builds the groups; nothing is replayed.",
         ),
         claim(
             tables,

@@ -95,17 +95,17 @@ _OTHERS = {
     "table3": ("missing-domains patch alone", "v4.1+missing_domains:patch"),
 }
 _REASONS = {
-    "none": "No synchronisation: 8 CPUs do the work, however many threads share them.",
+    "none": "There is no synchronisation: 8 CPUs do the work, however many threads share them.",
     "barrier": "A thread that waits at a barrier spins for a while before it sleeps: of m threads on a CPU m-1 do so "
     "at each barrier, so the loss grows with m.",
-    "lock": "As a barrier program; holders of a lock that lose the CPU add little.",
-    "pipeline": "Flags are polled without limit: a thread whose neighbour waits for the same CPU burns its slice, and "
-    "a plane advances about once a round of the runqueue. Planes and iterations are those of NPB's class B.",
+    "lock": "As for a barrier program; holders of a lock that lose the CPU add little.",
+    "pipeline": "Flags are polled without limit: a thread whose neighbour waits for the same CPU uses up its slice, and "
+    "a plane advances about once per round of the runqueue. Planes and iterations are those of NPB's class B.",
 }
 _MISFITS = {
-    "ep": " Its three calibration times do not fit one program: 16 threads on 16 CPUs take 36 s, four times the CPUs "
-    "still 18 s, though ep shares nothing.",
-    "bt": " The fixed columns say that its intervals are long; Table 3 shows that some are not.",
+    "ep": " Its three calibration times do not fit one program: 16 threads on 16 CPUs take 36 s, and on four times as many "
+    "CPUs it still takes 18 s, although ep shares nothing.",
+    "bt": " According to the fixed columns its intervals are long; Table 3 shows that some are not.",
 }
 
 
@@ -144,6 +144,11 @@ class Parameters:
         ----------
         place, machine
             The conditions and the machine, whose distances matter.
+
+        Returns
+        -------
+        int
+            At least 1.
         """
         work = self.work_s * (1 + self.remote * distance(machine, place.reach))
         return max(round(1e9 * work / place.threads / self.intervals), 1)
@@ -164,6 +169,11 @@ class Parameters:
         ----------
         name, factor
             An attribute with a number, and the factor.
+
+        Returns
+        -------
+        nas.Parameters
+            The changed program; ``planes`` stays a whole number.
         """
         value = getattr(self, name) * factor
         return replace(self, **{name: max(round(value), 1) if name == "planes" else value})
@@ -176,6 +186,11 @@ def distance(machine: Machine, nodes: Sequence[int]) -> float:
     ----------
     machine, nodes
         The machine and some of its nodes.
+
+    Returns
+    -------
+    float
+        0 for a single node.
     """
     table = np.asarray(machine.distance, dtype=float)
     return float(np.mean(table[np.ix_(list(nodes), list(nodes))])) - 10.0
@@ -199,7 +214,7 @@ def run(
     whole: bool = False,
     **options: Any,
 ) -> Run:
-    """Return one replay of a program, for a sweep.
+    """Return one replay of a program.
 
     Parameters
     ----------
@@ -213,6 +228,11 @@ def run(
         Replay the whole run instead of a few seconds of its steady state.
     **options
         Further arguments of :func:`wastedcores.studies.replays.spmd`.
+
+    Returns
+    -------
+    Run
+        The run.
     """
     return Run.of(
         TASK,
@@ -237,18 +257,23 @@ def run(
 
 
 def total(p: Parameters, role: str) -> Value:
-    """Return a value that is the seconds of a whole run.
+    """Compute the seconds of a whole run.
 
     Parameters
     ----------
     p, role
         The program, and the role whose replay counts.
+
+    Returns
+    -------
+    callable
+        Returns the seconds, from one row per role.
     """
     return lambda rows: p.total_s(float(rows[role]["interval_s"]))
 
 
 def speedup(p: Parameters) -> Value:
-    """Return a value that is the seconds of the run with the bug divided by those of the fixed run."""
+    """Compute the seconds of the run with the bug divided by those of the fixed run."""
     return lambda rows: total(p, "bug")(rows) / total(p, "fixed")(rows)
 
 
@@ -267,6 +292,11 @@ def attempts(
         Calibrated programs by name.
     seeds
         One replay of each kind per seed.
+
+    Returns
+    -------
+    list of Attempt
+        Three rows per program: with the bug, fixed, and the speedup.
     """
     return [row for app in KINDS for row in _rows_of(table, tables, parameters[app], seeds)]
 

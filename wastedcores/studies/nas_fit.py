@@ -36,25 +36,28 @@ COARSEST_S = 0.1
 #: the price of remote memory is fitted only if the tables cannot be met to this without it
 GOOD_FIT = 0.10
 
-#: executes runs and returns their rows in order
+#: executes runs and returns their rows in the same order
 Execute = Callable[[list[Run]], list[dict[str, Any]]]
 
 
 def calibrate(
     tables: Tables, execute: Execute, *, seeds: Sequence[int] = (1, 2, 3, 4, 5), rounds: int = 4
 ) -> dict[str, dict[str, Any]]:
-    """Find every program's parameters from the calibration columns.
+    """Fit the parameters of every program to the columns that a calibration sees.
+
+    Each round fits the parameters, replays the programs, and measures how much longer an interval takes in the replay
+    than its share of the work. The next round's fit takes that into account.
 
     Parameters
     ----------
     tables
         The published tables; cells that are predicted may be blank.
     execute
-        Does replays.
+        Executes replays.
     seeds
-        Of the replays; the median counts.
+        One replay of each kind per seed; the median counts.
     rounds
-        Fit, replay with the fit, and correct the fit by what the replay adds to the plain sum, so many times.
+        Number of rounds.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def calibrate(
         app: {place: tables.number(table, app, column) for place, (table, column) in SEEN.items()}
         for app in KINDS
     }
-    # what an interval takes above its share of the work: at first, what two on a CPU must lose
+    # how much longer an interval takes than its share of the work; at first, what two threads on a CPU must lose
     first = {"none": 0.0, "pipeline": 0.015}
     shapes = [(app, planes) for app in KINDS for planes in _planes(app)]
     extra = {
@@ -105,24 +108,27 @@ def calibrate(
 
 
 def _planes(app: str) -> tuple[int, ...]:
-    """Planes that a program may have: those of a problem class; 0: it has none."""
+    """The numbers of planes that a program may have: one per problem class of a pipeline, else only 0."""
     return tuple(g - 2 for g in LU_GRIDS.values()) if KINDS[app] == "pipeline" else (0,)
 
 
 def _plain(p: Parameters, place: Place) -> float:
-    """Work of one interval spread over the CPUs; a pipeline's fill, drain and uneven rows counted."""
+    """Seconds of one interval if its work is spread over the CPUs, with fill, drain and uneven rows of a pipeline."""
     each = p.grain_ns(place, machine_named(MACHINE)) / 1e9 * place.threads / place.cpus
     return each * _uneven(p.planes, place.cpus) if p.kind == "pipeline" else each
 
 
 def _uneven(planes: int, cpus: int) -> float:
-    """Time of a plane by that of evenly spread work: the CPUs with most rows lead, the others' come as fill and drain."""
+    """Time of a plane divided by that of evenly spread work.
+
+    The CPUs with the most rows set the pace; the rows of the others are the fill and drain of the pipeline.
+    """
     most = -(-planes // cpus)
     return (most + (planes - most) / planes) * cpus / planes
 
 
 def _fit(app: str, planes: int, seen: dict[str, float], extra: dict[str, float]) -> Parameters:
-    """Parameters that meet the three times best, without a price of remote memory if that is good enough."""
+    """The parameters that meet the three times best, without a price of remote memory if that is good enough."""
     simple, miss = _search(app, planes, seen, extra, remote=False)
     if miss <= GOOD_FIT:
         return simple
@@ -133,10 +139,11 @@ def _fit(app: str, planes: int, seen: dict[str, float], extra: dict[str, float])
 def _search(
     app: str, planes: int, seen: dict[str, float], extra: dict[str, float], *, remote: bool
 ) -> tuple[Parameters, float]:
-    """Least squares of the logarithms by a grid that closes in; the worst miss beside it.
+    """Return the least-squares fit of the logarithms of the times, and its worst miss.
 
-    The grid spans work, serial part, intervals and the price of memory. Three numbers cannot tell intervals and price
-    apart: where the price is fitted, the program has as few intervals as any. A pipeline's intervals are known.
+    A grid over work, serial part, intervals and the price of memory is refined step by step. Three numbers cannot
+    separate intervals from the price: if the price is fitted, the program gets the fewest intervals that any program may
+    have. A pipeline's intervals are known.
     """
     kind, machine = KINDS[app], machine_named(MACHINE)
     scale = max(seen.values())

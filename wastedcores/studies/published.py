@@ -1,8 +1,8 @@
 """The published numbers, and which of them a calibration must never see.
 
-The files are ``datasets/published/*.csv``, copied from the papers (its README names them). A *cell* is one printed
-number; :data:`PREDICTED` lists the cells that this package predicts, so :func:`blanked` can hand a calibration tables
-in which they do not exist.
+The files ``datasets/published/*.csv`` are copied from the papers that their README names. A *cell* is one printed
+number. :data:`PREDICTED` lists the cells that this package predicts, so that :func:`blanked` can give a calibration
+tables without them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TABLES = {
     "sites_claims": (("id",), ("value",)),
 }
 
-#: table -> columns that are predicted, with the rows that are not (their values may calibrate)
+#: table -> predicted column -> rows that are not predicted, so that a calibration may use them
 PREDICTED: dict[str, dict[str, tuple[str, ...]]] = {
     "lozi2016_table3": {"bug_s": (), "speedup": ()},
     "lozi2016_table2": {
@@ -52,27 +52,37 @@ PREDICTED: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Tables:
-    """Rows of every published table, keyed by what names the row.
+    """The cells of all published tables.
 
     Attributes
     ----------
     cells
-        ``(table, row, column) -> text``; a row of the table of Walcher is named ``"4 none"``.
+        (table, row, column) -> text. A row that two columns name, as in Walcher's table, has both: ``"4 none"``.
     """
 
     cells: dict[tuple[str, str, str], str]
 
     def rows(self, table: str) -> list[str]:
-        """Names of a table's rows, in the order printed."""
+        """Return the names of a table's rows in the order in which they are printed."""
         return list(dict.fromkeys(row for t, row, _ in self.cells if t == table))
 
     def text(self, table: str, row: str, column: str) -> str:
-        """What is printed there.
+        """Return the text of a cell.
+
+        Parameters
+        ----------
+        table, row, column
+            Names of the cell.
+
+        Returns
+        -------
+        str
+            The text as it is printed.
 
         Raises
         ------
         DatasetError
-            No such cell, or one that was blanked.
+            There is no such cell, or it was blanked.
         """
         value = self.cells.get((table, row, column))
         if value is None:
@@ -84,12 +94,22 @@ class Tables:
         return value
 
     def number(self, table: str, row: str, column: str) -> float:
-        """The number printed there.
+        """Return the number in a cell.
+
+        Parameters
+        ----------
+        table, row, column
+            Names of the cell.
+
+        Returns
+        -------
+        float
+            The number as it is printed.
 
         Raises
         ------
         DatasetError
-            No such cell, a blanked one, or no number.
+            There is no such cell, it was blanked, or it has no number.
         """
         text = self.text(table, row, column)
         try:
@@ -109,12 +129,12 @@ def load(folder: Path | None = None) -> Tables:
     Parameters
     ----------
     folder
-        Where the CSV files lie; default the package's own.
+        Folder of the CSV files; by default ``datasets/published``.
 
     Raises
     ------
     DatasetError
-        A file or a column is missing, or two rows have one name.
+        A file or a column is missing, or two rows have the same name.
     """
     folder = folder or find("datasets", "published")
     cells: dict[tuple[str, str, str], str] = {}
@@ -140,13 +160,11 @@ def load(folder: Path | None = None) -> Tables:
     return Tables(cells)
 
 
-def blanked(tables: Tables, predicted: dict[str, dict[str, tuple[str, ...]]] = PREDICTED) -> Tables:
-    """Tables in which every predicted cell is empty: what a calibration gets to see."""
-    return Tables(
-        {
-            (table, row, column): ""
-            if column in predicted.get(table, {}) and row not in predicted[table][column]
-            else value
-            for (table, row, column), value in tables.cells.items()
-        }
-    )
+def blanked(tables: Tables) -> Tables:
+    """Return tables in which every predicted cell is empty, for a calibration."""
+
+    def predicted(table: str, row: str, column: str) -> bool:
+        columns = PREDICTED.get(table, {})
+        return column in columns and row not in columns[column]
+
+    return Tables({cell: "" if predicted(*cell) else text for cell, text in tables.cells.items()})

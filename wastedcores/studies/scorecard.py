@@ -12,7 +12,7 @@ from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.studies import claims, nas, sensitivity, tool_costs, tpch
-from wastedcores.studies.attempts import CLAIMS, GOOD, Attempt, direction_right
+from wastedcores.studies.attempts import CLAIMS, GOOD, Attempt, Comparison
 from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
 from wastedcores.sweep import sweep
@@ -36,6 +36,11 @@ def attempts(
         Content of a calibration file.
     seeds
         One replay of each kind per seed.
+
+    Returns
+    -------
+    list of Attempt
+        The rows in the order of the parts.
 
     Raises
     ------
@@ -162,7 +167,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "direction_wrong": [
             r["id"]
             for r in known
-            if r["kind"] != "measured" and not direction_right(r["ours"], r["published"], r["unit"])
+            if r["kind"] != "measured"
+            and not Comparison(r["ours"], r["published"], r["unit"]).direction_right
         ],
         "no_effect": [r["id"] for r in rows if r["verdict"] == "no effect"],
         "predicted_reproduced": sum(
@@ -237,12 +243,22 @@ def not_tried(tables: Tables, missing: Sequence[str] = ()) -> list[dict[str, str
 
 
 def read(folder: str | Path, name: str = "scorecard") -> dict[str, Any]:
-    """Read ``scorecard.json`` or ``sensitivity.json`` of a folder; empty if there is none.
+    """Read ``scorecard.json`` or ``sensitivity.json`` of a folder.
+
+    Parameters
+    ----------
+    folder, name
+        The folder, and the name of the file without its ending.
+
+    Returns
+    -------
+    dict
+        The content; empty if there is no such file.
 
     Raises
     ------
     WastedCoresError
-        It is not what ``wastedcores reproduce`` writes.
+        The file is not what ``wastedcores reproduce`` writes.
     """
     path = Path(folder) / f"{name}.json"
     if not path.exists():
@@ -255,6 +271,6 @@ def read(folder: str | Path, name: str = "scorecard") -> dict[str, Any]:
         "wastedcores."
     ):
         raise WastedCoresError(
-            f"{path}: expected the {name} that wastedcores reproduce writes; make it anew or name another folder."
+            f"{path}: expected the {name} that wastedcores reproduce writes. Make it again, or name another folder."
         )
     return content

@@ -1,9 +1,9 @@
-"""TPC-H on a commercial database (paper Table 2), and its reproduction on a desktop (Walcher and Semeniuc 2019).
+"""TPC-H on a commercial database (Table 2 of Lozi et al. 2016), and on a desktop (Walcher and Semeniuc 2019).
 
-**Calibrated**: how many stages the query and the full run have, from the row without fixes. **Predicted**: every other
-row, and with the same workers, stages and kernel threads the desktop's, and the rates of the profiler's events (paper
-4.2). Query 18, the one "most sensitive", is modelled with all workers in one query: everybody waits for everybody. In
-the full run the container processes answer different queries, each waits for its own workers.
+**Calibrated**: the number of stages of the query and of the full run, from the row without fixes. **Predicted**: all other
+rows and, with the same workers, stages and kernel threads, those of the desktop and the rates of the profiler's events
+(section 4.2, ``claims.py``). Query 18, the one "most sensitive", is modelled with all workers in one query, so that each
+waits for all others. In the full run the container processes answer different queries, and each waits for its own workers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from wastedcores.sweep import Run
 from wastedcores.workload.database import POOLS
 
 MACHINE = "bulldozer8x8"
+#: stages of a replay
 STAGES = 600
+#: workload -> whether all workers wait for each other at the end of a stage
 WORKLOADS = {"q18": True, "full": False}
+#: combination of fixes, as Table 2 names it -> kernel model
 FIXES = {
     "none": "v4.1",
     "group_imbalance": "v4.1+group_imbalance:patch",
@@ -37,37 +40,36 @@ SHORT = {
 }
 #: change of the time of a stage by a fix, in percent
 CHANGE = change("stage_s")
+#: the same, with the group-imbalance fix as the paper's text describes it
 _PAPER_TEXT = {
     "group_imbalance": "v4.1+group_imbalance",
     "both": "v4.1+group_imbalance+overload_on_wakeup",
 }
-#: the desktop ran 4.1.52; one worker a core, pools in the same proportion
+#: cores of the desktop, which ran 4.1.52 -> workers per pool: one per core, in the same proportion
 DESKTOPS = {4: (2, 1, 1), 2: (1, 1)}
-#: what the desktop's rows rest on
 _DESKTOP = (
-    "One cache: the wake-up path looks at every CPU there is, so the bug has nowhere to bite. PostgreSQL 9.4 runs a "
+    "All cores share one cache, so the wake-up path looks at every CPU and the bug has no effect. PostgreSQL 9.4 runs a "
     "query in one process; the model's workers are an upper bound of how much its threads wait for each other."
 )
 _REASONS = {
-    "q18": "Stages of 2 ms are those of the recorded db64, kernel threads once a second and CPU those of the recorded "
-    "idle guests; the paper names neither. The more of them, the more the wakeup fix gains: 14 to 16 % where they "
-    "come four to eight times as often (curve below). Four times as often the group-imbalance fix alone gains 10 %, but "
-    "eight times as often it slows the query down.",
-    "full": "Which of the 22 queries use how many workers is unknown; the model lets each container wait for its own "
-    "workers only, so a straggler keeps fewer waiting.",
+    "q18": "The stages of 2 ms are those of the recording db64, and one kernel thread per second and CPU is what the "
+    "recorded idle guests have; the paper names neither. The more kernel threads run, the more the wakeup fix gains: 14 to "
+    "16 % if they run four to eight times as often (curve below). If they run four times as often, the group-imbalance fix "
+    "alone gains 10 %, but if they run eight times as often, it slows the query down.",
+    "full": "It is unknown which of the 22 queries use how many workers. In the model each container waits for its own "
+    "workers only, so a straggler keeps fewer of them waiting.",
 }
-#: what the group-imbalance fix does here
 _GI = (
-    " Loads are averages of the last tens of ms, so the node of a kernel thread looks heavy and gives away a worker, "
-    "which the wake-up path then keeps away from its idle CPU. The fix compares least loaded CPUs instead: those are "
-    "idle on both sides, and fewer workers are moved for nothing. The same test (and, as published, taking the last "
-    "group of the ring) makes it slow to mend a real imbalance: where kernel threads come eight times as often, the "
-    "fix alone makes the query slower, as the sensitivity shows."
+    " Loads are averages over tens of ms, so a node where a kernel thread ran looks heavily loaded and gives away a worker, "
+    "which the wake-up path then keeps away from its idle CPU. The fix compares the least loaded CPUs instead. These are "
+    "idle on both sides, so fewer workers are moved without need. The same test (and, in the published patch, taking the "
+    "last group of the ring) makes the balancer slow to correct a real imbalance: if kernel threads run eight times as often, "
+    "the fix alone makes the query slower, as the sensitivity shows."
 )
-#: and with autogroups, which the paper had off
+#: the paper's experiment had autogroups off
 _GI_GROUPS = (
-    " Where each container is an autogroup, the literal patch alone leaves most nodes idle: the least load of a group of "
-    "nodes is 0 as long as one of its CPUs idles, so no group looks busier than another."
+    " If each container is an autogroup, the literal patch alone leaves most nodes idle: the least load of a group of "
+    "nodes is 0 as long as one of its CPUs is idle, so no group looks busier than another."
 )
 
 
@@ -80,20 +82,27 @@ def query(
     autogroups: bool = False,
     **how: int,
 ) -> Run:
-    """Return one replay of some stages of a workload, for a sweep.
+    """Return one replay of some stages of a workload.
 
     Parameters
     ----------
-    kernel, machine, seed
-        Names of the kernel model and of the machine, and the seed.
+    kernel, machine
+        Names of the kernel model and of the machine.
     pools
         Workers of each container process.
     workload
         Key of :data:`WORKLOADS`.
+    seed
+        Seed of the replay.
     autogroups
         Whether each container process is in an autogroup of its own.
     **how
         Further arguments of :func:`wastedcores.workload.database.resident_pools`.
+
+    Returns
+    -------
+    Run
+        The run.
     """
     return Run.of(
         "wastedcores.studies.replays:tpch",
@@ -119,6 +128,11 @@ def calibrate(tables: Tables, execute: Any, *, seeds: Sequence[int]) -> dict[str
         Executes runs and returns their rows in order.
     seeds
         The median over these replays counts.
+
+    Returns
+    -------
+    dict
+        Workload -> number of stages.
     """
     stages = {}
     for workload in WORKLOADS:
@@ -139,6 +153,11 @@ def attempts(tables: Tables, stages: dict[str, float], seeds: Sequence[int]) -> 
         Calibrated number of stages by workload.
     seeds
         One replay of each kind per seed.
+
+    Returns
+    -------
+    list of Attempt
+        One row without fixes and two rows per combination of fixes, for each workload.
     """
     return [
         row
@@ -198,6 +217,11 @@ def desktop_attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
     ----------
     tables, seeds
         As for :func:`attempts`.
+
+    Returns
+    -------
+    list of Attempt
+        One row per number of cores and workload.
     """
     rows = []
     for cores, pools in DESKTOPS.items():

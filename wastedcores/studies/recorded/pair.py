@@ -1,9 +1,9 @@
-"""One recording and a replay of the same workload as two runs, for the figures that lay runs side by side.
+"""A recording and a replay of the same workload, examined for the figures that show two traces side by side.
 
 Interface::
 
-    recorded, replayed = recorded_and_replayed("group-imbalance-buggy", seed=1)        a bundled recording
-    recorded, replayed = recorded_and_replayed("gc-sgc-64cpu", 1, "path/to/recordings")
+    recorded, replayed = recorded_and_replayed("group-imbalance-buggy", seed=1)    a bundled data set
+    recorded, replayed = recorded_and_replayed("gc-sgc-64cpu")                     a run of datasets/recordings
     fg.side_by_side(recorded.scene, replayed.scene, windows(recorded, replayed))
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import UsageError
+from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import replay
 from wastedcores.studies.recorded.recordings import KINDS, Recording
@@ -27,34 +28,37 @@ from wastedcores.workload.scenarios import scenario
 def recorded_and_replayed(
     name: str, seed: int = 1, folder: str | Path = ""
 ) -> tuple[Examined, Examined]:
-    """A recording, and a replay of its workload on its machine under its kernel.
+    """Examine a recording, and a replay of its workload on its machine under its kernel.
 
     Parameters
     ----------
     name
-        A run of ``folder``, or a bundled recording of 64 CPUs (``wastedcores data`` lists them).
+        A recording in ``folder``, or a bundled data set (``wastedcores data`` lists them).
     seed
-        Of the replay.
+        Seed of the replay.
     folder
-        Where recordings lie, as the recorder writes them.
+        A folder of recordings; by default ``datasets/recordings`` of a checkout.
 
     Returns
     -------
     recorded, replayed
-        Both bounded by the measured window and the CPUs that count.
+        Both are bounded by the measured window and the CPUs that count.
 
     Raises
     ------
+    DatasetError
+        There is no recording and no data set of that name.
     UsageError
-        A data set that is no recording of a workload that can be replayed.
+        The data set is no recording of a workload that can be replayed.
     """
-    if folder and (Path(folder) / name).is_dir():
-        recording = Recording.read(Path(folder) / name)
+    path = (Path(folder) if folder else datasets() / "recordings") / name
+    if path.is_dir():
+        recording = Recording.read(path)
         trace, kind, given = recording.trace, recording.kind, recording.parameters
         machine, kernel = recording.machine, recording.kernel
         window = recording.window
     else:
-        # bundled recordings have the parameters that the scenarios have by themselves
+        # the data sets were recorded with the default parameters of the scenarios
         trace, given, window = open_trace(fetch(name)), {}, None
         kind, machine, kernel = _of(trace, name)
     w = scenario(f"recorded-{kind}").workload(machine, seed, given)
@@ -77,12 +81,12 @@ def _of(trace: Trace, name: str) -> tuple[str, Machine, KernelModel]:
     kind = (header.recording or "")[:2]  # gi-..., lu1ms-..., db64-...
     if kind not in KINDS or header.kernel_model is None:
         raise UsageError(
-            f"{name}: does not say which workload it is a recording of; take one of the guest's recordings, such as "
-            "group-imbalance-buggy, or a run of a folder of recordings."
+            f"{name}: the data set does not say which workload it is a recording of. Take a recording of a guest, such as "
+            "group-imbalance-buggy, or one of a folder of recordings."
         )
     return kind, Machine.preset(f"bd-paper-{header.cpus}"), KernelModel.named(header.kernel_model)
 
 
 def windows(*runs: Examined) -> tuple[tuple[int, int], ...]:
-    """The measured window of each run, ns, as ``side_by_side`` takes them."""
+    """Return the measured window of each trace in ns, as :func:`wastedcores.figures.side_by_side` expects them."""
     return tuple((r.result.start_ns, r.result.end_ns) for r in runs)

@@ -21,6 +21,7 @@ from typing import Any
 import polars as pl
 
 from wastedcores.errors import TraceFormatError, UsageError
+from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, summarize, with_steps
 from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities
@@ -260,15 +261,16 @@ class Recording:
         )
 
 
-def recordings_in(folder: Path | str) -> list[Recording]:
-    """Return the recordings in the subfolders of a folder, by name, whose kernels the replay models.
+def recordings_in(folder: Path | str | None = None) -> list[Recording]:
+    """Return the recordings in a folder (by default ``datasets/recordings``), by name, whose kernels the replay models.
 
     Raises
     ------
     TraceFormatError
         There is no such recording, or one cannot be read.
     """
-    found = [Recording.read(path.parent) for path in sorted(Path(folder).glob("*/meta.json"))]
+    folder = Path(folder or datasets() / "recordings")
+    found = [Recording.read(path.parent) for path in sorted(folder.glob("*/meta.json"))]
     usable = [r for r in found if r.kernel.generation == "v4.1"]
     if not usable:
         raise TraceFormatError(
