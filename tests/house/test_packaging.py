@@ -8,8 +8,8 @@ import tomllib
 import yaml
 from support import ROOT
 
-#: conda-forge calls these packages otherwise
-CONDA_NAMES = {"build": "python-build"}
+#: package -> its name on conda-forge, where that differs
+CONDA_NAMES = {"build": "python-build", "playwright": "playwright-python"}
 
 
 def pyproject():
