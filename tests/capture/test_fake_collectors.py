@@ -38,7 +38,12 @@ def fake(monkeypatch):
     asked = []
 
     def pretend(text: str, backend: str, code: int = 0):
-        program = f"import sys\nprint('ready', file=sys.stderr)\nsys.stdout.write({text!r})\nsys.exit({code})"
+        # a collector that records runs until its input is closed; a checker ends by itself
+        wait = "sys.stdin.read()" if backend == "tracefs" else ""
+        program = (
+            f"import sys\nprint('ready', file=sys.stderr, flush=True)\nsys.stdout.write({text!r})\n"
+            f"{wait}\nsys.exit({code})"
+        )
 
         def command(script, arguments, _):
             asked.append([script, *arguments])
@@ -100,7 +105,7 @@ def test_a_checker_that_fails_is_an_error_in_its_own_words(fake):
 
 def test_tracefs_records_and_checks_afterwards(fake, tmp_path):
     fake(TRACE, "tracefs")
-    result = check_live(LiveOptions(persist_ns=100_000_000), seconds=1, output=tmp_path)
+    result = check_live(LiveOptions(persist_ns=100_000_000), seconds=0.1, output=tmp_path)
     assert result.backend == "tracefs"
     assert result.verdict == "violations"
     (found,) = result.violations
@@ -129,7 +134,7 @@ def test_capture_writes_parquet_and_nothing_else(fake, tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "t.parquet"]
     fake(TRACE, "tracefs", code=2)
     reported = []
-    capture(tmp_path / "u.parquet", seconds=5, progress=reported.append)
+    capture(tmp_path / "u.parquet", seconds=0.1, progress=reported.append)
     assert any("What it wrote until then is kept." in line for line in reported)
 
 

@@ -31,7 +31,7 @@ recording and writes the last seconds. See also: wastedcores doctor."""
 def capture(
     run: Annotated[
         list[str] | None,
-        Argument(metavar="[-- COMMAND ...]", help="Record while this command runs."),
+        Argument(metavar="-- COMMAND", help="Record while this command runs."),
     ] = None,
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")

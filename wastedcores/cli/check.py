@@ -49,7 +49,7 @@ def check(
     trace: Annotated[
         Path | None,
         Argument(
-            metavar="[TRACE]",
+            metavar="TRACE",
             help="A trace (a file or a folder of any format), or a data set's name.",
         ),
     ] = None,

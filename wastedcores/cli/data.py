@@ -22,7 +22,7 @@ def data(
     name: Annotated[
         str | None,
         Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="Fetch this data set and print its path. Default: list all of them.",
         ),
     ] = None,

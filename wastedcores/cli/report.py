@@ -27,7 +27,7 @@ def report(
     trace: Annotated[
         str | None,
         Argument(
-            metavar="[TRACE]",
+            metavar="TRACE",
             help="A trace (a file or a folder of any format), or a data set's name.",
         ),
     ] = None,

@@ -32,9 +32,7 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
 def reproduce(
     what: Annotated[
         str,
-        Argument(
-            metavar="[PART]", help="The part: table1, table2, table3, claims, walcher or all."
-        ),
+        Argument(metavar="PART", help="The part: table1, table2, table3, claims, walcher or all."),
     ] = "all",
     output: Annotated[
         Path,

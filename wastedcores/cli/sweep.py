@@ -33,7 +33,7 @@ _EXPECTED = "NAME=VALUE[,VALUE...] with a scenario's parameter"
 def sweep(
     scenarios: Annotated[
         list[str],
-        Argument(metavar="SCENARIO...", help="Scenarios that `wastedcores scenarios` lists."),
+        Argument(metavar="SCENARIO", help="Scenarios that `wastedcores scenarios` lists."),
     ],
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="The table to write, as Parquet.")
