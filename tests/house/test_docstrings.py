@@ -15,7 +15,6 @@ NOT_YET = tuple(
     for room in (
         "analysis",
         "invariant",
-        "reports",
         "runqueues",
         "simulator.design",
         "simulator.limits",
@@ -24,7 +23,6 @@ NOT_YET = tuple(
         "simulator.to_trace",
         "simulator.world",
         "trace",
-        "widgets",
         "workload",
     )
 )

@@ -1,1 +1,1 @@
-"""Executed notebooks as pages that open offline, and other ways to hand a result on."""
+"""Reports and files for others: executed notebooks as offline pages, figures as files, traces for Perfetto."""

@@ -1,4 +1,4 @@
-"""Figures for a browser: live ones in a notebook, pieces of a page that needs no network."""
+"""Figures for a browser: live ones in a notebook, and parts of a page that needs no network."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.reports.screenshot import screenshot
 
-#: what notebooks store a figure as
+#: the type under which notebooks store a figure
 MIME = "application/vnd.plotly.v1+json"
-#: the buttons that do something here; none of them leaves the page
+#: only buttons that are useful here; none of them leaves the page
 CONFIG = {
     "responsive": True,
     "displaylogo": False,
@@ -28,10 +28,25 @@ CONFIG = {
 def live_figure(
     fig: go.Figure, zoomed: Callable[[float, float], None], width: int
 ) -> go.FigureWidget:
-    """A figure in a live notebook that calls ``zoomed(lo, hi)`` (axis units) when its time axis is zoomed."""
+    """Return a figure for a live notebook that reports when its time axis is zoomed.
+
+    Parameters
+    ----------
+    fig
+        The figure; its first horizontal axis is the time axis.
+    zoomed
+        Called with the new ends of the axis, in the units of the axis.
+    width
+        Width in pixels.
+
+    Returns
+    -------
+    plotly.graph_objects.FigureWidget
+        The live copy.
+    """
     live = go.FigureWidget(fig)
     live._config = live._config | CONFIG
-    # a widget is laid out before it is shown: its size must be given, and text has no size yet
+    # a widget is laid out before it is shown, so its width is fixed, and the distance of the titles from the axes
     live.update_layout(width=width)
     live.update_xaxes(title_standoff=22)
     ranges = [tuple(fig.layout.xaxis.range or ())]
@@ -46,19 +61,24 @@ def live_figure(
 
 
 def plotly_js() -> str:
-    """The plotting library's source, for a page that carries it (4.7 MB)."""
+    """Return the source of the plotting library (4.7 MB), for a page that includes it."""
     return get_plotlyjs()
 
 
 def figure_div(figure: dict, name: str) -> str:
-    """A figure (its JSON as stored in a notebook) as a div and a script; the page must carry :func:`plotly_js`.
+    """Return a figure as a div and a script; the page must include :func:`plotly_js`.
 
     Parameters
     ----------
     figure
-        ``data`` and ``layout``.
+        Its ``data`` and ``layout``, as a notebook stores them.
     name
-        Id of the div, unique in the page.
+        Id of the div; unique in the page.
+
+    Returns
+    -------
+    str
+        HTML.
     """
     # "</" inside a script would end it
     data, layout = (json.dumps(figure.get(k, {})).replace("</", "<\\/") for k in ("data", "layout"))
@@ -70,12 +90,21 @@ def figure_div(figure: dict, name: str) -> str:
 
 
 def write_figure(fig: go.Figure, path: Path, *, width: int = 1280) -> None:
-    """Write a figure as a page of its own (``.html``, works offline), as ``.json``, or as ``.png`` (by Chromium).
+    """Write a figure as a page that works offline (``.html``), as ``.json``, or as ``.png`` by means of Chromium.
+
+    Parameters
+    ----------
+    fig
+        The figure.
+    path
+        The file; its ending decides the format.
+    width
+        Width of a ``.png`` in pixels.
 
     Raises
     ------
     WastedCoresError
-        Another ending, the place cannot be written, or no browser for a picture.
+        The ending is another one, the place cannot be written, or there is no browser for a ``.png``.
     """
     if path.suffix not in (".html", ".json", ".png"):
         raise WastedCoresError(
@@ -103,7 +132,7 @@ def write_figure(fig: go.Figure, path: Path, *, width: int = 1280) -> None:
 
 
 def figure_page(fig: go.Figure) -> str:
-    """A page with one figure that needs no network."""
+    """Return a page with one figure that needs no network."""
     figure = json.loads(fig.to_json())
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'

@@ -1,6 +1,7 @@
-"""A notebook with checked parameters -> executed notebook, a page that opens offline, and a manifest.
+"""Runs a notebook with checked parameters and writes the executed notebook, an offline page and a manifest.
 
-Everything is made in a folder beside the target and renamed at the end: a report is there whole or not at all.
+Everything is made in a temporary folder next to the target, which is renamed at the end. A report is therefore complete
+or absent.
 """
 
 from __future__ import annotations
@@ -34,20 +35,24 @@ from wastedcores.words.rich_text import RESULTS_MIME
 
 DEFAULT_NOTEBOOK = "01_is_my_machine_wasting"
 MANIFEST_SCHEMA = "wastedcores.report/1"
-#: parameters that name a trace or data set
+#: parameters that name a trace or a data set
 INPUTS = ("trace", "against")
-#: the packages whose versions decide the numbers and pictures
+#: packages whose versions affect the numbers and pictures
 PACKAGES = ("numpy", "numba", "polars", "plotly", "papermill", "nbconvert")
 
 
 @dataclass(frozen=True)
 class Report:
-    """Where a report lies.
+    """The files of a report.
 
     Attributes
     ----------
-    html, notebook, manifest
-        The page, the executed notebook, and the JSON file that says what it was made from.
+    html
+        The page.
+    notebook
+        The executed notebook.
+    manifest
+        A JSON file that says from what the report was made, and its results.
     """
 
     html: Path
@@ -56,12 +61,12 @@ class Report:
 
 
 def find_notebook(name: str) -> Path:
-    """A notebook by path or by the (beginning of the) name of a bundled one.
+    """Return a notebook by its path, or a bundled one by its name or the beginning of its name.
 
     Raises
     ------
     UsageError
-        There is none, or several begin so.
+        There is no such notebook, or several names begin in this way.
     """
     given = Path(name)
     if given.suffix == ".ipynb" and given.exists():
@@ -71,13 +76,13 @@ def find_notebook(name: str) -> Path:
         p for stem, p in have.items() if stem.startswith(name)
     ]
     if len(hits) != 1:
-        what = "several notebooks begin so" if hits else "no such notebook"
+        what = "several notebooks begin in this way" if hits else "no such notebook"
         raise UsageError(f"notebook {name!r}: {what}; there are {', '.join(have)}.")
     return hits[0]
 
 
 def parameters_of(notebook: Path) -> dict[str, dict[str, str]]:
-    """Name -> inferred type name, default (as source) and help of a notebook's parameters."""
+    """Return the parameters of a notebook: name -> name of the type, default as source, and help."""
     import papermill
 
     with _quiet():
@@ -89,12 +94,24 @@ def parameters_of(notebook: Path) -> dict[str, dict[str, str]]:
 
 
 def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Parameters with the types that the notebook's cell declares; strings are converted.
+    """Return parameters with the types that the notebook's cell declares; strings are converted.
+
+    Parameters
+    ----------
+    notebook
+        Path of the notebook.
+    values
+        Name -> value.
+
+    Returns
+    -------
+    dict
+        Name -> value of the declared type.
 
     Raises
     ------
     UsageError
-        A name the notebook does not have (the closest one is offered), or a value of another type.
+        The notebook has no parameter of that name (the message offers the closest), or a value has another type.
     """
     known = parameters_of(notebook)
     out: dict[str, Any] = {}
@@ -112,7 +129,7 @@ def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(where: str, name: str, value: Any, kind: str) -> Any:
-    """``value`` as the declared type; text comes from a command line."""
+    """Return a value as the declared type; text comes from a command line."""
     types: dict[str, Any] = {"float": (int, float)}
     types |= {t.__name__: t for t in (str, int, bool, list, dict)}
     expected = types.get(kind)
@@ -120,7 +137,7 @@ def _typed(where: str, name: str, value: Any, kind: str) -> Any:
         try:
             value = json.loads({"True": "true", "False": "false"}.get(value, value))
         except ValueError:
-            # 'a,b' for a list is what people type
+            # people write a list as 'a,b'
             value = [part.strip() for part in value.split(",")] if kind == "list" else value
     wrong_bool = isinstance(value, bool) and kind in ("int", "float")
     if expected is not None and (not isinstance(value, expected) or wrong_bool):
@@ -142,22 +159,28 @@ def report(
     Parameters
     ----------
     trace, against
-        Trace files or data set names, for the notebook's parameters of these names; None: leave them alone.
+        Trace files or names of data sets, for the notebook's parameters of these names; None: the defaults.
     out
-        The folder; one that holds an earlier report is replaced, any other must be absent or empty.
+        The folder. An earlier report in it is replaced; otherwise it must be absent or empty.
     notebook
-        Path, or name of a bundled notebook.
+        Path of a notebook, or name of a bundled one.
     parameters
-        Further ones; unknown names and wrong types are refused before anything runs.
+        Further parameters; unknown names and wrong types are refused before anything runs.
     progress
-        A bar on stderr.
+        Whether to show a progress bar on stderr.
+
+    Returns
+    -------
+    Report
+        The files of the report.
 
     Raises
     ------
     UsageError
-        A parameter that cannot be meant, or a folder with other files in it.
+        A parameter cannot be meant as given, or the folder holds other files.
     ReportError
-        A cell failed; the half-run notebook stays beside the folder as ``<name>.failed.ipynb``.
+        A cell failed, and the notebook up to it stays next to the folder as ``<name>.failed.ipynb``; or the folder cannot
+        be written.
     """
     source = find_notebook(notebook)
     values = dict(parameters or {})
@@ -166,7 +189,7 @@ def report(
         values["against"] = against
     known = parameters_of(source)
     if "interactive" in known:
-        # a page has no kernel behind it
+        # a page has no kernel to answer a widget
         values.setdefault("interactive", False)
     values = checked(source, values)
     inputs = _inputs(values, known)
@@ -199,25 +222,25 @@ def report(
 
 
 def _target(folder: Path) -> Path:
-    """The folder to write, its parent made; refuses one that holds something else."""
+    """Return the folder to write and create its parent; refuse a folder that holds something else."""
     folder = folder.absolute()
     if folder.exists():
         held = {p.name for p in folder.iterdir()} if folder.is_dir() else {folder.name}
         if not folder.is_dir() or held - {"report.ipynb", "report.html", "manifest.json"}:
             raise UsageError(
-                f"{folder}: holds other files than a report ({sorted(held)[0]}). Choose another folder with -o."
+                f"{folder}: the folder holds other files than a report ({sorted(held)[0]}). Choose another folder with -o."
             )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise ReportError(
-            f"{folder}: cannot be made ({e.strerror}). Choose another folder with -o."
+            f"{folder}: the folder cannot be created ({e.strerror}). Choose another folder with -o."
         ) from e
     return folder
 
 
 def _inputs(values: dict[str, Any], known: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """Parameter -> file and SHA-256 of every trace the notebook will read; raises where one is absent."""
+    """Return file and SHA-256 of every trace that the notebook will read, by parameter; raise if one is absent."""
     found: dict[str, dict[str, Any]] = {}
     for name in INPUTS:
         if name not in known:
@@ -240,7 +263,7 @@ def _inputs(values: dict[str, Any], known: dict[str, dict[str, str]]) -> dict[st
 
 @contextmanager
 def _quiet():
-    """Quieten papermill, which logs what it does; its own errors come as exceptions."""
+    """Silence the log of papermill; its errors come as exceptions."""
     import logging
 
     logger = logging.getLogger("papermill")
@@ -258,7 +281,7 @@ def _execute(
     """Run the notebook in a fresh kernel of this very Python."""
     import papermill
 
-    # figures as JSON only; the page carries the library once
+    # figures are stored as JSON only; the page includes the library once
     before = {k: os.environ.get(k) for k in ("PLOTLY_RENDERER",)}
     os.environ["PLOTLY_RENDERER"] = "plotly_mimetype"
     try:
@@ -276,8 +299,8 @@ def _execute(
                 log_output=False,
                 request_save_on_cell_execute=True,
                 cwd=str(Path.cwd()),
-                # sockets in a folder of their own: no port is opened, and two reports at a time do not meet (the
-                # default name is "kernel-ipc" in the working directory, the same for both)
+                # sockets in a folder of their own: no port is opened, and two reports at the same time do not share
+                # a socket (the default is "kernel-ipc" in the working directory)
                 config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}}),
             )
     except papermill.PapermillExecutionError as e:
@@ -285,7 +308,7 @@ def _execute(
         shutil.copyfile(target, kept)
         value = str(e.evalue).strip()
         raise ReportError(
-            f"{source.name}: cell {e.exec_count} failed with {e.ename}: {value} The half-run notebook is {kept}."
+            f"{source.name}: cell {e.exec_count} failed with {e.ename}: {value} The notebook up to that cell is {kept}."
         ) from None
     finally:
         for key, old in before.items():
@@ -295,7 +318,7 @@ def _execute(
 
 @contextmanager
 def _progress(wanted: bool):
-    """Show papermill's bar on stderr, or nothing."""
+    """Show papermill's progress bar on stderr, or nothing."""
     if wanted or not sys.stderr:
         yield
         return
@@ -307,7 +330,7 @@ def _progress(wanted: bool):
 
 
 def _title(executed: nbformat.NotebookNode, values: dict[str, Any]) -> str:
-    """Title of the browser's tab."""
+    """Return the title of the browser's tab."""
     head = next(
         (c.source.splitlines()[0] for c in executed.cells if c.cell_type == "markdown"), "report"
     )
@@ -344,7 +367,7 @@ def _manifest(
 
 
 def _default(parameter: dict[str, str]) -> Any:
-    """Value of a default, which papermill gives as source."""
+    """Return the value of a default, which papermill gives as source."""
     try:
         return ast.literal_eval(parameter["default"])
     except (ValueError, SyntaxError):
@@ -352,7 +375,11 @@ def _default(parameter: dict[str, str]) -> Any:
 
 
 def _results(executed: nbformat.NotebookNode) -> dict[str, Any]:
-    """The numbers that the notebook's verdict stated, by input."""
+    """Collect the numbers that the notebook's verdict states, by input.
+
+    The verdict puts them next to its text in the output of its cell, under a type of their own, so that the manifest and
+    the page come from one run of the notebook.
+    """
     found: dict[str, Any] = {}
     for cell in executed.cells:
         for output in cell.get("outputs", ()):

@@ -1,4 +1,4 @@
-"""An executed notebook as one page that fetches nothing: figures stay interactive, code is folded away."""
+"""Turns an executed notebook into one page that needs no network: figures stay interactive, code is hidden."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbconvert import HTMLExporter
 
 from wastedcores.reports.html import MIME, figure_div, plotly_js
 
-#: nbconvert's bare cells, with every input hidden until it is asked for and no prompts
+#: nbconvert's plain cells without prompts; every input is hidden until the reader asks for the code
 _TEMPLATE = """
 {%- extends 'basic/index.html.j2' -%}
 {% block input_group %}<div class="wc-code">
@@ -23,14 +23,19 @@ _TEMPLATE = """
 
 
 def page(notebook: nbformat.NotebookNode, title: str) -> str:
-    """A complete HTML document.
+    """Return an executed notebook as a complete HTML document.
 
     Parameters
     ----------
     notebook
-        Executed; figures stored as plotly's JSON.
+        The executed notebook, with figures stored as plotly's JSON.
     title
-        For the browser's tab.
+        Title of the browser's tab.
+
+    Returns
+    -------
+    str
+        HTML.
     """
     nb = nbformat.from_dict(notebook)
     for number, cell in enumerate(nb.cells):

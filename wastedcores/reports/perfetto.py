@@ -1,8 +1,8 @@
-"""A trace for the Perfetto UI: who ran where, threads per runqueue as counters, violations as one track.
+"""Writes a trace for the Perfetto UI: who ran where, threads per runqueue as counters, and violations as one track.
 
-Switches and wakeups go as ``compact_sched`` bundles, columns of packed numbers instead of a message per event
-(protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). The messages are those of the ``perfetto`` package, of which
-only the generated classes are used: its trace processor downloads a program.
+Switches and wakeups are written as ``compact_sched`` bundles, that is, as columns of packed numbers instead of one
+message per event (protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). Of the ``perfetto`` package only the
+generated message classes are used, because its trace processor downloads a program.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 I64 = NDArray[np.int64]
 
-#: The packets' sequence; any number but 0
+#: the sequence of all packets; any number but 0
 _SEQUENCE = 1
 _VIOLATIONS, _FIRST_COUNTER = 1, 1000
-#: counter messages made at a time: some 30 MB of them
+#: counter messages that are built at a time; they take about 30 MB
 _COUNTERS = 100_000
-#: prev_state's letters -> bits, include/trace/events/sched.h since 4.14
+#: letter of prev_state -> its bit (include/trace/events/sched.h since 4.14)
 _STATES = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "x": 16, "Z": 32, "P": 64, "I": 128}
 _PREEMPTED = 256
 
@@ -44,11 +44,16 @@ def export_perfetto(trace: Trace, path: Path, result: CheckResult | None = None)
     Parameters
     ----------
     trace
-        Any trace; switches and wakeups become thread tracks, runqueue sizes counters.
+        Any trace. Switches and wakeups become thread tracks, and the lengths of runqueues become counters.
     path
-        File to write; appears only when complete.
+        File to write; it appears only when it is complete.
     result
-        Its episodes become a track of their own.
+        A check of the trace; its episodes become a track of their own.
+
+    Returns
+    -------
+    Path
+        The file.
 
     Raises
     ------
@@ -93,7 +98,7 @@ def _write(trace: Trace, result: CheckResult | None, out: IO[bytes]) -> None:
 
 
 def _bundles(batch: pl.DataFrame) -> pb.Trace:
-    """One FtraceEventBundle per CPU: events belong to the CPU on which they happened."""
+    """Return one FtraceEventBundle per CPU; an event belongs to the CPU on which it happened."""
     where = (
         pl.when(pl.col("kind") == "switch")
         .then("cpu")
@@ -132,7 +137,7 @@ def _bundles(batch: pl.DataFrame) -> pb.Trace:
 
 
 def _deltas(events: pl.DataFrame) -> list[int]:
-    """Stamps as compact_sched has them: the first in full, then differences."""
+    """Return the timestamps as compact_sched has them: the first in full, then differences."""
     deltas: list[int] = np.diff(events["ts_ns"].to_numpy(), prepend=0).tolist()
     return deltas
 
@@ -149,7 +154,7 @@ def _states(column: pl.Series) -> pl.Series:
 
 
 def _counters(ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.Trace:
-    """A TrackEvent of type COUNTER per row whose value is known."""
+    """Return one TrackEvent of type COUNTER per row whose value is known."""
     trace = pb.Trace()
     for t, c, n in zip(ts.tolist(), cpu.tolist(), value.tolist(), strict=True):
         if n >= 0:
@@ -159,7 +164,7 @@ def _counters(ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.T
 
 def _episodes(result: CheckResult) -> pb.Trace:
     trace = pb.Trace()
-    _track(trace, _VIOLATIONS, "idle CPUs beside waiting threads")
+    _track(trace, _VIOLATIONS, "idle CPUs while threads wait")
     for row in result.episodes.iter_rows(named=True):
         idle, busy = format_cpulist(row["idle_cpus"]), format_cpulist(row["overloaded_cpus"])
         begin = _event(trace, row["start_ns"], pb.TrackEvent.TYPE_SLICE_BEGIN, _VIOLATIONS)

@@ -1,4 +1,4 @@
-"""A page as a picture, by Chromium where it is installed."""
+"""Makes a picture of a page with Chromium, where that is installed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from wastedcores.errors import WastedCoresError
 
-#: names distributions give it
+#: the names of the program in different distributions
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: headless, with a profile of its own, and without calling home
+#: headless, and without requests to the browser's vendor
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -26,23 +26,32 @@ FLAGS = (
 
 
 def browser() -> str | None:
-    """Path of an installed Chromium, if there is one."""
+    """Return the path of an installed Chromium, or None."""
     return next((path for name in BROWSERS if (path := shutil.which(name))), None)
 
 
 def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
-    """Write a PNG of a local page.
+    """Write a PNG picture of a local page.
+
+    Parameters
+    ----------
+    page
+        The HTML file.
+    picture
+        The file to write.
+    width, height
+        Size in pixels.
 
     Raises
     ------
     WastedCoresError
-        No browser, or it failed.
+        There is no browser, or it failed.
     """
     program = browser()
     if program is None:
         raise WastedCoresError(
-            f"{picture}: a .png needs Chromium, which is not installed. Debian/Ubuntu: sudo apt-get install chromium. "
-            "Or write .html."
+            f"{picture}: a .png needs Chromium, which is not installed. On Debian and Ubuntu: sudo apt-get install "
+            "chromium. Or write .html."
         )
     with tempfile.TemporaryDirectory() as profile:
         shot = Path(profile) / "shot.png"

@@ -1,4 +1,7 @@
-"""Widgets: state in, the same figures out; each has a static twin. Public names are loaded on first use."""
+"""Widgets for notebooks. Each has a static counterpart that makes the same figures without a live kernel.
+
+A module is imported when one of its names is first used.
+"""
 
 from __future__ import annotations
 

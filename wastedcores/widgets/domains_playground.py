@@ -1,6 +1,6 @@
-"""Playground of domains: choose machine, kernels, pinned nodes and hotplug, and see who can never help whom.
+"""A playground of scheduling domains: choose a machine, kernels, pinned nodes and hotplug, and see which CPUs can help.
 
-State is a :class:`Choice`; every picture is :func:`domain_playground_static` of it, so a report shows the same.
+The state is a :class:`Choice`, and every picture is made from it by :func:`domain_playground_static`, as in a report.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from wastedcores.topology.source import find_machine
 from wastedcores.words.domains import help_sentence
 from wastedcores.words.rich_text import RichText
 
-#: "no CPU" in the menus; ipywidgets takes None for nothing selected
+#: stands for "no CPU" in the menus, where ipywidgets reads None as "nothing selected"
 NONE = -1
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to show.
+    """The state of the playground.
 
     Attributes
     ----------
     machine
         Preset, file or ``live``.
     kernel, against
-        Model names; the second one is shown beside the first.
+        Names of kernel models; the second is compared with the first.
     pin_nodes
-        Nodes that the tasks may run on; empty: all.
+        Nodes on which the tasks may run; empty: all.
     cpu
-        The CPU whose domains are drawn; None: the first of the last pinned node.
+        The CPU whose domains are drawn; None: the first CPU of the last pinned node.
     hotplug_cpu
-        A CPU taken offline and back first; None: none.
+        A CPU that is first taken offline and brought back; None: no CPU.
     """
 
     machine: str = "bulldozer8x8"
@@ -60,22 +60,22 @@ class Choice:
 
 
 def domain_playground_static(choice: Choice) -> tuple[Any, ...]:
-    """Make what the playground shows for a choice.
+    """Return what the playground shows for a choice.
 
     Parameters
     ----------
     choice
-        What to show.
+        The state.
 
     Returns
     -------
     tuple
-        A sentence and three figures: nested domains, groups side by side, who can pull from whom.
+        A sentence and three figures: nested domains, groups side by side, and which node can pull from which.
 
     Raises
     ------
     WastedCoresError
-        A machine, kernel, node or CPU that is not there.
+        The machine, kernel, node or CPU does not exist.
     """
     machine = choice.state()
     domains = build_domains(machine, KernelModel.named(choice.kernel))
@@ -102,7 +102,7 @@ class DomainsPlayground(w.VBox):
             options=[*extra, *MACHINES], value=choice.machine, description="machine", layout=wide
         )
         self.kernel = _kernel_menu(choice.kernel, "kernel", wide)
-        self.against = _kernel_menu(choice.against, "beside", wide)
+        self.against = _kernel_menu(choice.against, "compare", wide)
         self.pin = w.SelectMultiple(description="pinned to", rows=4)
         self.cpu = w.Dropdown(description="CPU")
         self.hotplug = w.Dropdown(description="off and on")
@@ -122,7 +122,7 @@ class DomainsPlayground(w.VBox):
 
     @property
     def choice(self) -> Choice:
-        """What the controls say."""
+        """The state that the controls show."""
         return Choice(
             self.machine.value,
             self.kernel.value,
@@ -166,16 +166,16 @@ def _kernel_menu(value: str, name: str, layout: w.Layout) -> w.Dropdown:
 
 
 def domain_playground(choice: Choice | None = None) -> DomainsPlayground:
-    """Play with domains in a notebook: machine, kernels, pinned nodes, hotplug.
+    """Show the playground in a notebook, with controls for machine, kernels, pinned nodes and hotplug.
 
     Parameters
     ----------
     choice
-        Where to begin; default: the paper's machine, tasks pinned to nodes 1 and 2.
+        The first state; default: the paper's machine with tasks pinned to nodes 1 and 2.
 
     Returns
     -------
     DomainsPlayground
-        An ipywidgets box; :func:`domain_playground_static` makes the same pictures without a live kernel.
+        A box of ipywidgets; :func:`domain_playground_static` makes the same pictures without a live kernel.
     """
     return DomainsPlayground(choice or Choice())

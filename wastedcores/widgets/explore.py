@@ -1,6 +1,6 @@
-"""The trace explorer: the heat map in a notebook, binned anew from the trace whenever it is zoomed.
+"""The trace explorer: a heat map in a notebook, which is binned again from the trace whenever it is zoomed.
 
-State is a window and what to show; every picture is :func:`explorer_static` of that state, so a report shows the same.
+The state is a window and what to show. Every picture is made from it by :func:`explorer_static`, as in a report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wastedcores.words.rich_text import sentence
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-#: most episodes offered in the list
+#: the list offers at most this many episodes
 EPISODES = 50
 
 
@@ -34,7 +34,31 @@ def explorer_static(
     palette_name: str = "safe",
     reduce: str = "longest",
 ) -> go.Figure:
-    """What the explorer shows for a state, as a plain figure."""
+    """Return what the explorer shows for a state, as a plain figure.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    window
+        First and last ns; default: the whole trace.
+    show
+        ``runqueues``, ``tasks`` or ``load``.
+    palette_name
+        ``safe`` or ``paper``.
+    reduce
+        What a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+
+    Raises
+    ------
+    MissingEventsError
+        The trace has no events of that kind.
+    """
     if show == "tasks":
         return views.who_ran(run, window or run.scene.window, palette_name=palette_name)
     if show == "load":
@@ -90,14 +114,20 @@ class Explorer(w.VBox):
             self.look(start - margin, end + margin)
 
     def look(self, start_ns: int, end_ns: int) -> None:
-        """Show this window, clipped to the trace; at least a microsecond of it."""
+        """Show a window, clipped to the trace and at least a microsecond long.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            The window.
+        """
         first, last = self.run.scene.window
         start = min(max(int(start_ns), first), max(first, last - 1000))
         self.window = (start, min(max(int(end_ns), start + 1000), last))
         self.draw()
 
     def draw(self) -> None:
-        """Bin the window anew and show it."""
+        """Bin the window again and show it."""
         self.says.value = "computing …"
         try:
             figure = explorer_static(
@@ -115,31 +145,31 @@ class Explorer(w.VBox):
         start, end = self.window
         self.says.value = (
             f"{human_ns(end - start)} of {human_ns(self.run.scene.window[1] - self.run.scene.window[0])}. Drag over "
-            "the heat map to zoom: it is binned anew from the trace."
+            "the heat map to zoom: it is binned again from the trace."
         )
 
     def _zoomed(self, lo: float, hi: float) -> None:
-        """A zoom in axis units (called by the figure)."""
+        """Show the part to which the figure was zoomed, in units of its axis."""
         start, end = self.window
         axis = TimeAxis.of(self.run.scene.window[0], end - start)
         self.look(round(axis.zero_ns + lo * axis.ns), round(axis.zero_ns + hi * axis.ns))
 
 
 def explorer(run: Examined, *, palette_name: str = "safe", width: int = 940) -> Explorer:
-    """Explore a run in a notebook: zoom by dragging, go to an episode, switch between runqueues and tasks.
+    """Explore a trace in a notebook: zoom by dragging, go to an episode, switch between runqueues and tasks.
 
     Parameters
     ----------
     run
-        The run.
+        The examined trace.
     palette_name
         ``safe`` or ``paper``.
     width
-        Of the figure, in pixels of the screen.
+        Width of the figure in pixels.
 
     Returns
     -------
     Explorer
-        An ipywidgets box; :func:`explorer_static` makes the same picture without a live kernel.
+        A box of ipywidgets; :func:`explorer_static` makes the same figure without a live kernel.
     """
     return Explorer(run, palette_name=palette_name, width=width)
