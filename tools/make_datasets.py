@@ -10,7 +10,6 @@ same files.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from wastedcores.analysis.examined import examine
+from wastedcores.files import file_digest
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
@@ -71,12 +71,14 @@ LIVE = {
 
 
 def guest(name: str, folder: Path) -> None:
+    """Write the data set ``name`` from its recording in the folder of guest recordings."""
     recording, workload, window, cpus = GUEST[name]
     meta = json.loads((folder / recording / "meta.json").read_text())
     machine = Machine.from_dict(meta, "bulldozer8x8 (guest)")
     if recording.startswith("ms-"):
         machine = machine.offline(HOTPLUGGED).online(HOTPLUGGED)  # before the trace begins
-    trace = open_trace(folder / recording / "trace.txt.xz")
+    file = folder / recording / "trace.txt.xz"
+    trace = open_trace(file)
     fixes = ", ".join(meta["fixes"]) or "none: as released"
     provenance = {
         "machine": "a QEMU guest with the topology of the paper's 64-CPU, 8-node machine, all virtual CPUs in "
@@ -86,7 +88,7 @@ def guest(name: str, folder: Path) -> None:
         "recorded": "ftrace, the kernel's own buffer; sched_switch, wakeup, wakeup_new, migrate_task, fork, exec, "
         "exit, trace_marker",
         "licence": "Apache-2.0, with this project",
-        "source_sha256": trace.header.provenance["source_sha256"],
+        "source_sha256": file_digest(file),
     }
     header = {
         "kernel_release": meta["kernel"],
@@ -104,7 +106,9 @@ def guest(name: str, folder: Path) -> None:
 
 
 def live(name: str, folder: Path) -> None:
-    trace = open_trace(folder / f"{name}.txt")
+    """Write the data set ``name`` from what tools/record_live_pair.py wrote into ``folder``."""
+    file = folder / f"{name}.txt"
+    trace = open_trace(file)
     facts = json.loads((folder / "machine.json").read_text())
     machine = Machine.from_dict(
         {"name": facts["name"], "cpus": facts["cpus"], "nodes": 1}
@@ -118,7 +122,7 @@ def live(name: str, folder: Path) -> None:
         "recorded": "tools/record_live_pair.py: tracefs instance, clock mono; sched_switch, wakeup, wakeup_new, "
         "migrate_task, fork, exec, exit and trace_marker",
         "licence": "Apache-2.0, with this project",
-        "source_sha256": trace.header.provenance["source_sha256"],
+        "source_sha256": file_digest(file),
     }
     header = {
         "kernel_release": facts["kernel"],
@@ -132,11 +136,8 @@ def live(name: str, folder: Path) -> None:
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def describe() -> None:
+    """Write the registry and the table of the README, from the files in datasets/small."""
     names = [*GUEST, *LIVE]
     registry = ["# name sha256 [url]; without a url the file is bundled (datasets/small)"]
     rows = [
@@ -145,7 +146,7 @@ def describe() -> None:
     ]
     for name in names:
         path = SMALL / f"{name}.parquet"
-        digest = sha256(path)
+        digest = file_digest(path)
         registry.append(f"{path.name} sha256:{digest}")
         run = examine(read_parquet(path), name)
         r = run.result

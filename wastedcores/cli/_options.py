@@ -93,7 +93,8 @@ Whole = Annotated[
 IgnoreAffinity = Annotated[
     bool,
     Option(
-        "--ignore-affinity", help="Count threads that wait where their affinity keeps them, too."
+        "--ignore-affinity",
+        help="Also count waiting threads that their affinity keeps off the idle CPU.",
     ),
 ]
 
