@@ -1,4 +1,4 @@
-"""What runs on every CPU besides the workload: kernel threads."""
+"""Background load of a workload: kernel threads on every CPU, and hogs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wastedcores.workload.script import Script
 
 MS = 1_000_000
 SECOND = 1_000_000_000
-#: a kworker's work, and the time from one CPU's to the next one's, read off the recorded idle guests
+#: CPU time of a kworker, and the time between the kworkers of neighbouring CPUs, measured on the recorded idle guests
 KWORKER_NS = 8_000
 KWORKER_APART_NS = 12 * MS
 
@@ -25,13 +25,13 @@ def add_kworkers(
     Parameters
     ----------
     w
-        Workload to add to; the kworkers are daemons of the root group.
+        The workload. The kworkers are daemons of the root group.
     machine, seed
-        Where; the seed decides when in a second they run.
+        The machine; the seed decides when in a second they run.
     parked
-        A CPU that goes offline and so has none.
+        A CPU that goes offline and therefore has no kworker.
     period_ns
-        From one run of a kworker to its next.
+        Time from one run of a kworker to its next, in ns.
     """
     offset = (seed * 0xD1342543DE82EF95 >> 16) % SECOND
     work = Script().loop().compute(KWORKER_NS).sleep(period_ns).end()
@@ -49,26 +49,26 @@ def add_transients(
     high_ns: int,
     comm: str = "noise",
 ) -> None:
-    """Add a kernel thread per CPU that runs for a short time now and then, where user threads may be running.
+    """Add a kernel thread per CPU that runs for a short time now and then, even where a user thread is running.
 
-    These are the transient threads of paper 3.3 ("logging or irq handlers"): each makes its CPU busy for less than a
-    millisecond, and what balancing does meanwhile is hard to undo.
+    These are the transient threads of paper 3.3 ("logging or irq handlers"). Each makes its CPU busy for less than a
+    millisecond, and the balancing in this time is hard to undo.
 
     Parameters
     ----------
     w, machine
-        Workload to add to, and where.
+        The workload and the machine.
     period_ns
-        Mean of the exponentially distributed sleep in between.
+        Mean of the exponentially distributed sleep between runs, in ns.
     low_ns, high_ns
-        The work is drawn uniformly from this range.
+        CPU time of a run in ns, drawn uniformly from this range.
     comm
-        Name; the CPU is added.
+        Name of the threads, to which the CPU is added.
 
     Raises
     ------
     WorkloadError
-        A time below 0, or the range upside down.
+        A time is negative, or the range is reversed.
     """
     noise = Script().loop().sleep_exponential(period_ns, 8 * period_ns)
     noise.compute(low_ns, high_ns).end()
@@ -82,12 +82,12 @@ def add_hogs(w: Workload, count: int, cpu: int = 0, apart_ns: int = 0) -> None:
     Parameters
     ----------
     w
-        Workload to add to. Each hog is a daemon in a session, and so an autogroup, of its own.
+        The workload. Each hog is a daemon in a session of its own, and therefore in an autogroup of its own.
     count
-        How many.
+        Number of hogs.
     cpu, apart_ns
-        Where they are started, and how long after one another. Two that start in the same instant choose the same
-        CPU, because neither shows load yet.
+        The CPU on which they are started, and the time between two starts, in ns. Two hogs that start at the same instant
+        choose the same CPU, because neither of them shows load yet.
     """
     hog = Script().loop().compute(SECOND).end()
     for i in range(count):

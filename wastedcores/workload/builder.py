@@ -1,4 +1,4 @@
-"""Describe a workload in words; it becomes flat rows that engine and reference run.
+"""Describe a workload in Python; it becomes flat rows that the engine and the reference run.
 
 Interface::
 
@@ -18,8 +18,9 @@ from typing import Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.workload import ops
+from wastedcores.workload.checks import whole, whole_ns
 from wastedcores.workload.program import Program, Row, TaskSpec
-from wastedcores.workload.script import Script, whole, whole_ns
+from wastedcores.workload.script import Script
 
 _OF_SEMAPHORES = (
     ops.OP_POST,
@@ -32,24 +33,24 @@ _OF_SEMAPHORES = (
     ops.OP_SHEPHERD,
 )
 
-#: tasks and templates that one workload can describe
+#: the largest number of tasks, and of templates, of one workload
 MOST_SPECS = 100_000
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What a workload reports of itself.
+    """The result that a workload reports.
 
     Attributes
     ----------
     name
-        ``make_s``, ``db_s`` or another ending in ``_s``: seconds of the window; ``cpus_of_work``; ``s_per_iter``.
+        A name ending in ``_s`` (seconds of the window), ``cpus_of_work`` or ``s_per_iter``.
     start, end
         Texts of the marks around the measured window.
     of
-        Name prefix of the tasks whose rounds are counted.
+        Prefix of the names of the tasks whose rounds are counted.
     unit_ns
-        Work of one round.
+        Work of one round, in ns.
     """
 
     name: str
@@ -73,20 +74,20 @@ class _Task:
 
 @dataclass
 class Workload:
-    """Tasks and what they share.
+    """A workload: its tasks, and the barriers, locks, semaphores and sessions that they share.
 
     Attributes
     ----------
     name
-        For headings.
+        Its name.
     measure
-        What it reports, if anything.
+        The result that it reports, if any.
     counted_nodes
-        Nodes whose CPUs count as available to it; None: all.
+        Nodes whose CPUs count as available to it; None for all.
     random_phase
-        Begin anywhere inside a tick.
+        It begins at a random moment within a tick.
     notes
-        What of its description is not as it would be on a real machine.
+        Differences from a run on a real machine.
     """
 
     name: str
@@ -103,12 +104,12 @@ class Workload:
     _hotplug: list[tuple[int, int, bool]] = field(default_factory=list)
 
     def session(self, shares: int = 1024) -> int:
-        """Open a new session: its tasks form an autogroup. 0 is the root group."""
+        """Open a session, whose tasks form an autogroup of this weight. Session 0 is the root group."""
         self._sessions.append(whole(shares, "weight of a session", 2))
         return len(self._sessions) - 1
 
     def barrier(self, parties: int) -> int:
-        """Make a barrier."""
+        """Make a barrier for this many tasks."""
         self._barriers.append(whole(parties, "parties of a barrier"))
         return len(self._barriers) - 1
 
@@ -118,22 +119,39 @@ class Workload:
         return self._locks - 1
 
     def semaphore(self, value: int = 0) -> int:
-        """Make a semaphore."""
+        """Make a semaphore with this first value."""
         self._semaphores.append(whole(value, "first value of a semaphore", 0))
         return len(self._semaphores) - 1
 
     def condition(self) -> int:
-        """Make a condition: a signal that nobody waits for is forgotten."""
+        """Make a condition. A signal for which no task waits is lost."""
         return self.semaphore()
 
     def timer(self) -> int:
-        """Make a timer, of one task or shared by several."""
+        """Make a timer, for one task or shared by several."""
         return self.semaphore()
 
     def template(
         self, comm: str, script: Script, allowed: Iterable[int] | None = None, daemon: bool = False
     ) -> int:
-        """Make something to fork: the number for :meth:`Script.fork`."""
+        """Make a template for forks.
+
+        Parameters
+        ----------
+        comm
+            Name of the tasks.
+        script
+            Their program.
+        allowed
+            CPUs on which they may run; None for those of the parent.
+        daemon
+            The replay does not wait for them.
+
+        Returns
+        -------
+        int
+            The number for :meth:`Script.fork`.
+        """
         cpus = None if allowed is None else frozenset(allowed)
         self._room(comm, len(self._templates))
         self._templates.append(_Task(comm, script, 0, 0, cpus, 0, 0, daemon))
@@ -151,35 +169,69 @@ class Workload:
         start_ns: int = 0,
         daemon: bool = False,
     ) -> None:
-        """Start a task: forked on ``cpu`` at ``start_ns``; the replay does not wait for a daemon."""
+        """Add a task.
+
+        Parameters
+        ----------
+        comm
+            Its name.
+        script
+            Its program.
+        session
+            Its session; 0 is the root group.
+        nice
+            Its nice value.
+        allowed
+            CPUs on which it may run; None for all.
+        cpu, start_ns
+            The CPU on which it is forked, and when, in ns.
+        daemon
+            The replay does not wait for it.
+
+        Raises
+        ------
+        WorkloadError
+            The nice value or the start is impossible, or there are too many tasks.
+        """
         cpus = None if allowed is None else frozenset(allowed)
         if not -20 <= nice <= 19:
-            raise WorkloadError(f"task {comm!r}: nice {nice}; it goes from -20 to 19")
+            raise WorkloadError(f"task {comm!r}: nice {nice}; expected a value from -20 to 19.")
         whole_ns(start_ns, f"task {comm!r}: its start")
         self._room(comm, len(self._tasks))
         self._tasks.append(_Task(comm, script, session, nice, cpus, cpu, start_ns, daemon))
 
     def _room(self, comm: str, have: int) -> None:
+        """Refuse one task or template too many."""
         if have >= MOST_SPECS:
             raise WorkloadError(
                 f"task {comm!r} would be one of more than {MOST_SPECS} that workload {self.name!r} describes; describe "
-                "fewer, or fork many from one template"
+                "fewer, or fork many from one template."
             )
 
     def hotplug(self, time_ns: int, cpu: int, online: bool) -> None:
-        """Take a CPU offline or online during the run."""
+        """Take a CPU offline or online during the run.
+
+        Parameters
+        ----------
+        time_ns
+            When, in ns.
+        cpu
+            The CPU.
+        online
+            True to bring it online, False to take it offline.
+        """
         self._hotplug.append((whole_ns(time_ns, "hotplug time"), cpu, online))
 
     def program(self) -> Program:
-        """The flat rows.
+        """Return the workload as flat rows.
 
         Raises
         ------
         WorkloadError
-            A number that names no barrier, lock, semaphore, template or session; a workload without tasks.
+            A script names a barrier, lock, semaphore, template or session that does not exist, or there is no task.
         """
         if not self._tasks:
-            raise WorkloadError(f"workload {self.name!r} has no task")
+            raise WorkloadError(f"workload {self.name!r} has no task.")
         masks: dict[frozenset[int], int] = {}
         texts: dict[str, int] = {}
         cache: dict[int, tuple[Row, ...]] = {}
@@ -213,9 +265,10 @@ class Workload:
         )
 
     def _check(self, comm: str, what: str, number: int, have: int) -> None:
+        """Refuse a number that names nothing."""
         if not 0 <= number < have:
             raise WorkloadError(
-                f"task {comm!r}: {what} {number} does not exist; workload {self.name!r} has {have}"
+                f"task {comm!r}: {what} {number} does not exist; workload {self.name!r} has {have}."
             )
 
     def _row(
@@ -225,10 +278,11 @@ class Workload:
         masks: dict[frozenset[int], int],
         texts: dict[str, int],
     ) -> Row:
+        """Check a row of a script and replace CPU sets and texts by their numbers."""
         op, a, b, c, d = row
         if op == ops.OP_AFFINITY:
             if not a:
-                raise WorkloadError(f"task {comm!r}: bound to no CPU at all")
+                raise WorkloadError(f"task {comm!r}: bound to no CPU at all.")
             a = masks.setdefault(a, len(masks))
         elif op == ops.OP_MARK:
             a = texts.setdefault(a, len(texts))

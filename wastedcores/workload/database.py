@@ -126,10 +126,12 @@ def resident_pools(
     ----------
     machine, seed
         Where it runs; the seed decides on which CPUs the containers start.
-    pools, together, autogroups
+    pools, together
         As for :func:`tpch`.
     stages
         Number of stages between the marks.
+    autogroups
+        As for :func:`tpch`.
     stage_ns, noise_ns, noise_period_ns
         In ns; see :data:`STAGE_NS`, :data:`NOISE_NS` and :data:`NOISE_PERIOD_NS`.
 

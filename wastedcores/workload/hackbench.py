@@ -1,9 +1,9 @@
-"""hackbench: groups of senders and receivers over pipes, each sender to each receiver of its group.
+"""hackbench: groups of senders and receivers, in which each sender writes to each receiver over a pipe.
 
-As rt-tests' hackbench.c and perf's ``bench sched messaging`` do it: in a group every receiver reads its own pipe and
-every sender writes ``loops`` times to each of them in turn; all wait for one signal to begin. A pipe is a pair of
-semaphores, the messages in it and the room that is left. A message costs the writer and the reader a fixed time (a 100
-byte message through a pipe takes about a microsecond at each end).
+It works as rt-tests' hackbench.c and perf's ``bench sched messaging``. In a group every receiver reads its own pipe, and
+every sender writes ``loops`` times to each pipe in turn. All tasks wait for one signal to begin. A pipe is a pair of
+semaphores: the messages in it and the room that is left. A message costs the writer and the reader a fixed time (100 bytes
+through a pipe take about a microsecond at each end).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from wastedcores.workload.script import Script
 
 #: a pipe has 16 pages (fs/pipe.c: PIPE_DEF_BUFFERS), and 40 messages of 100 bytes are merged into a page
 PIPE_MESSAGES = 640
-#: a sender's program names each receiver of its group
+#: most receivers of a group; a sender's program has rows for each of them
 MOST_FDS = 1000
-#: fork() of a process, as in the recordings
+#: time of a fork, as in the recordings
 FORK_NS = 48_000
 
 
@@ -31,36 +31,41 @@ def hackbench(
     read_ns: int = 1000,
     pipe: int = PIPE_MESSAGES,
 ) -> Workload:
-    """One run of hackbench in one session.
+    """Make one run of hackbench in one session.
 
     Parameters
     ----------
     machine, seed
-        Where; the seed decides on which CPU it is started.
+        The machine; the seed decides on which CPU it is started.
     groups
-        ``-g``: groups.
+        Number of groups (``-g``).
     fds
-        ``-f``: senders, and as many receivers, of a group.
+        Number of senders, and of receivers, of a group (``-f``).
     loops
-        ``-l``: messages of each sender to each receiver.
+        Number of messages from each sender to each receiver (``-l``).
     write_ns, read_ns
-        CPU time of a message at either end, in ns.
+        CPU time of a message for the writer and for the reader, in ns.
     pipe
-        Messages that fit into a pipe.
+        Number of messages that fit into a pipe.
+
+    Returns
+    -------
+    Workload
+        It measures ``hackbench_s``, the seconds from the signal to the end.
 
     Raises
     ------
     WorkloadError
-        Less than one of anything, or a message that takes no time.
+        A number or a time is below 1, or there are too many tasks.
     """
     counts = {"groups": groups, "fds": fds, "loops": loops, "pipe": pipe}
     times = {"write_ns": write_ns, "read_ns": read_ns}
     for name, value in (counts | times).items():
         if value < 1:
-            raise WorkloadError(f"hackbench: {name}={value}; expected 1 or more")
+            raise WorkloadError(f"hackbench: {name}={value}; expected 1 or more.")
     if groups * fds > MOST_SPECS or fds > MOST_FDS:
         raise WorkloadError(
-            f"hackbench: groups={groups}, fds={fds}; expected fds up to {MOST_FDS} and up to {MOST_SPECS} receivers in all"
+            f"hackbench: groups={groups}, fds={fds}; expected fds up to {MOST_FDS} and up to {MOST_SPECS} receivers in all."
         )
     w = Workload("hackbench", Measure("hackbench_s", "hackbench start", "hackbench end"))
     ready, go = w.semaphore(), w.semaphore()

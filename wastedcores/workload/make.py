@@ -6,9 +6,9 @@ from wastedcores.errors import WorkloadError
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script
 
-#: a fork of the recorded make takes this long
+#: time of a fork of the recorded make
 FORK_NS = 48_000
-#: the recorded compilers' user time, and what their exit costs
+#: user time of the recorded compilers, and the time of their exit
 COMPILE_NS = (20_000_000, 60_000_000)
 EXIT_NS = 60_000
 
@@ -28,26 +28,26 @@ def add_make(
     Parameters
     ----------
     w
-        Workload to add to.
+        The workload.
     jobs
-        Compilers in all.
+        Number of compilers.
     parallel
-        N: how many of them live at a time.
+        N: the number of compilers that live at the same time.
     compile_ns
-        Each computes for a time drawn uniformly from this range.
+        Range of the time for which a compiler computes, in ns.
     session
-        Session (autogroup) of make and its children; None: a new one.
+        Session (autogroup) of make and its children; None for a new one.
     cpu, start_ns
-        Where and when make is started.
+        The CPU on which make is started, and when, in ns.
 
     Raises
     ------
     WorkloadError
-        Less than one job, or less than one at a time.
+        ``jobs`` or ``parallel`` is below 1.
     """
     if jobs < 1 or parallel < 1:
         raise WorkloadError(
-            f"make: expected at least one job and one at a time, got {jobs} jobs, {parallel} at a time"
+            f"make: expected at least one job and one at a time, got {jobs} jobs, {parallel} at a time."
         )
     low, high = compile_ns
     compiler = w.template("cc1", Script().compute(low, high).compute(EXIT_NS))

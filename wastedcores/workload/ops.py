@@ -1,4 +1,4 @@
-"""Codes of the operations that task programs are made of (docs/replay-semantics.md, section 2)."""
+"""Codes of the operations in the programs of tasks (docs/replay-semantics.md, section 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload as flat rows: what the engine and the reference both execute (docs/replay-semantics.md, section 2)."""
+"""Workloads as flat rows, which the engine and the reference execute (docs/replay-semantics.md, section 2)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from wastedcores.topology.machine import Machine
 
-#: op, a, b, c, d
+#: operation code (ops.py) and its operands a, b, c, d
 Row = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """A task to start, or a template to fork from."""
+    """A task to start, or a template to fork."""
 
     comm: str
     rows: tuple[Row, ...]
@@ -31,23 +31,23 @@ class Program:
     Attributes
     ----------
     tasks, templates
-        Top-level tasks in order; what FORK copies.
+        The top-level tasks in order, and the tasks that FORK copies.
     shares
         Weight of each task group, root (0) included.
     masks
-        CPU sets of AFFINITY.
+        The CPU sets of AFFINITY.
     barriers
-        Parties of each barrier.
+        The parties of each barrier.
     locks
-        How many locks.
+        The number of locks.
     semaphores
-        First value of each semaphore.
+        The first value of each semaphore.
     texts
-        Texts of MARK.
+        The texts of MARK.
     hotplug
-        ``(time_ns, cpu, online)`` in order of time.
+        Steps ``(time_ns, cpu, online)`` in order of time.
     random_phase
-        Start somewhere inside a tick.
+        The program starts at a random moment within a tick.
     """
 
     tasks: tuple[TaskSpec, ...]
@@ -78,7 +78,7 @@ class Costs:
     idle_ticks: int = 0
 
 
-#: the recorder's guest: lockstep rounds of 4 us, 1000 million instructions per second
+#: the guest of the recordings: rounds of 4 us in lockstep, 1000 million instructions per second
 GUEST = Costs(
     wake_ns=800,
     irq_ns=4_000,
@@ -92,5 +92,5 @@ GUEST = Costs(
 
 
 def costs_of(machine: Machine) -> Costs:
-    """Machine constants: those of the recorder's guest for the ``bd-paper-*`` machines, else the defaults."""
+    """Return the machine constants: those of the recorded guest for the ``bd-paper-*`` machines, else the defaults."""
     return GUEST if machine.name.startswith("bd-paper-") else Costs()

@@ -1,4 +1,4 @@
-"""Scenarios by name: the paper's four bugs and the recorded workloads, with their machine, kernel and parameters."""
+"""Scenarios by name: the paper's four bugs and other workloads, with their machines, fixes and parameters."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from wastedcores.workload.spmd import spmd
 
 @dataclass(frozen=True)
 class Scenario:
-    """A workload with where and how it is usually replayed.
+    """A workload, with the machine and the parameters of its usual replay.
 
     Attributes
     ----------
     name, doc
-        For lists and help.
+        Its name, and one line for lists and help.
     make
-        Function (machine, seed, **parameters) -> Workload.
+        A function that takes a machine, a seed and the parameters, and returns the workload.
     machine
-        Preset it is made for.
+        Preset of the machine for which it is made.
     fix
-        The fix that cures it, as in kernel names; empty: no single one.
+        The fix that cures its bug, as in kernel names; empty if no single fix does.
     defaults
-        Parameters that differ from the function's own.
+        Values of parameters that differ from the defaults of the function.
     considered
-        Log which CPUs the balancer looked at.
+        Log the CPUs that the balancer examined.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Scenario:
     considered: bool = False
 
     def parameters(self) -> dict[str, Any]:
-        """What ``--set`` can change, with the values it has otherwise."""
+        """Return the parameters that ``--set`` can change, with their default values."""
         own = {
             name: p.default
             for name, p in inspect.signature(self.make).parameters.items()
@@ -59,12 +59,26 @@ class Scenario:
     def workload(
         self, machine: Machine, seed: int, given: Mapping[str, Any] | None = None
     ) -> Workload:
-        """The workload with some parameters changed.
+        """Make the workload with some parameters changed.
+
+        Parameters
+        ----------
+        machine, seed
+            The machine and the seed of the workload.
+        given
+            New values of parameters, as text or of the right type.
+
+        Returns
+        -------
+        Workload
+            The workload.
 
         Raises
         ------
         UsageError
-            A parameter it does not have, or a value of the wrong kind.
+            The scenario does not have the parameter, or the value is of the wrong type.
+        WorkloadError
+            The values do not describe a possible workload.
         """
         known = self.parameters()
         values = dict(known)
@@ -87,7 +101,7 @@ class Scenario:
             ) from e
 
 
-#: a count or time in a parameter; above this it is a slip, and what follows would not fit into 64 bits
+#: the largest number or time in a parameter; larger ones are mistakes, and results would not fit into 64 bits
 MOST = 1_000_000_000
 
 _WORDS = {
@@ -100,7 +114,7 @@ _WORDS = {
 
 
 def _as(default: Any, value: Any, scenario: str, name: str) -> Any:
-    """Bring a value to the type of the default; text is read."""
+    """Convert a value to the type of the default, reading it if it is text."""
     kind = type(default)
     try:
         out = _read(kind, value) if isinstance(value, str) else value
@@ -116,11 +130,12 @@ def _as(default: Any, value: Any, scenario: str, name: str) -> Any:
     except (KeyError, TypeError, ValueError) as e:
         raise UsageError(
             f"scenario {scenario}: {name}={as_text(value) or repr(value)}; expected {_WORDS[kind]}, such as "
-            f"{as_text(default) or 'none'}"
+            f"{as_text(default) or 'none'}."
         ) from e
 
 
 def _read(kind: type, text: str) -> Any:
+    """Read a value of a type from text."""
     if kind is bool:
         return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
     if kind is tuple:
@@ -129,7 +144,7 @@ def _read(kind: type, text: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A parameter's value as it is written after ``--set NAME=``."""
+    """Return the value of a parameter as it is written after ``--set NAME=``."""
     if isinstance(value, tuple | list):
         return "+".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -229,7 +244,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def rtapp_scenario(path: str) -> Scenario:
-    """A file of rt-app's as a scenario; it says nothing of a machine, so that is the paper's unless another is named."""
+    """Make a scenario of an rt-app file. Such a file names no machine, so the default is the paper's machine."""
 
     def make(machine: Machine, seed: int, mem_mb_per_s: int = 0, io_mb_per_s: int = 0) -> Workload:
         return read_rtapp(path, machine, seed, mem_mb_per_s, io_mb_per_s)
@@ -243,7 +258,7 @@ def scenario(name: str) -> Scenario:
     Raises
     ------
     UsageError
-        Neither.
+        The name is neither that of a scenario nor a file.
     """
     if name.endswith(".json") or (name not in SCENARIOS and Path(name).is_file()):
         return rtapp_scenario(name)

@@ -1,4 +1,4 @@
-"""What a task does, one operation after the other."""
+"""Scripts: the programs of tasks, written as one operation after the other."""
 
 from __future__ import annotations
 
@@ -6,42 +6,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from wastedcores.errors import WorkloadError
-from wastedcores.limits import LONGEST_NS
 from wastedcores.workload import ops
+from wastedcores.workload.checks import MOST, whole, whole_ns
 
 _MODES = {"spin": ops.MODE_SPIN, "block": ops.MODE_BLOCK, "spin_block": ops.MODE_SPIN_BLOCK}
 _MOST_NESTED = 4
 
-#: rounds of a loop, units of a semaphore, shares: what fits with room to spare
-MOST = 1_000_000_000_000
-
-
-def whole_ns(value: Any, what: str) -> int:
-    """The nanoseconds, or an error that names ``what`` they are."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST_NS:
-        raise WorkloadError(
-            f"{what} is {value!r}; expected a whole number of nanoseconds from 0 to 10^15 (11 days)"
-        )
-    return value
-
-
-def whole(value: Any, what: str, least: int = 1) -> int:
-    """The number, or an error that names ``what`` it is."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
-        raise WorkloadError(f"{what} is {value!r}; expected a whole number from {least} to 10^12")
-    return value
-
 
 def _mode(name: str, limit_ns: int) -> int:
+    """Return the code of a way to wait."""
     if name not in _MODES:
-        raise WorkloadError(f"waiting {name!r} is unknown; write one of {', '.join(_MODES)}")
+        raise WorkloadError(f"waiting {name!r} is unknown; write one of {', '.join(_MODES)}.")
     if name == "spin_block" and whole_ns(limit_ns, "spin limit") == 0:
-        return ops.MODE_BLOCK  # no time to spin
+        return ops.MODE_BLOCK
     return _MODES[name]
 
 
 class Script:
-    """One task's program; every method adds an operation and returns the script."""
+    """The program of a task. Each method adds an operation and returns the script, so calls can be chained."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
@@ -55,7 +37,7 @@ class Script:
         high_ns = low_ns if high_ns is None else high_ns
         if whole_ns(high_ns, f"{what} time") < whole_ns(low_ns, f"{what} time"):
             raise WorkloadError(
-                f"{what} between {low_ns} and {high_ns} ns: the second must not be smaller"
+                f"{what} between {low_ns} and {high_ns} ns: the second must not be smaller."
             )
         return self._add(op, low_ns, high_ns)
 
@@ -65,19 +47,47 @@ class Script:
         )
 
     def compute(self, low_ns: int, high_ns: int | None = None) -> Script:
-        """Use the CPU for a time, drawn uniformly if two are given."""
+        """Use the CPU for a time.
+
+        Parameters
+        ----------
+        low_ns, high_ns
+            The time in ns, drawn uniformly from this range if both are given.
+        """
         return self._drawn(ops.OP_COMPUTE, "compute", low_ns, high_ns)
 
     def compute_exponential(self, mean_ns: int, cap_ns: int, floor_ns: int = 0) -> Script:
-        """Use the CPU for an exponentially distributed time, cut at both ends."""
+        """Use the CPU for an exponentially distributed time.
+
+        Parameters
+        ----------
+        mean_ns
+            The mean in ns.
+        cap_ns, floor_ns
+            The largest and the smallest time in ns.
+        """
         return self._exponential(ops.OP_COMPUTE_EXP, mean_ns, cap_ns, floor_ns)
 
     def sleep(self, low_ns: int, high_ns: int | None = None) -> Script:
-        """Sleep for a time, drawn uniformly if two are given."""
+        """Sleep for a time.
+
+        Parameters
+        ----------
+        low_ns, high_ns
+            The time in ns, drawn uniformly from this range if both are given.
+        """
         return self._drawn(ops.OP_SLEEP, "sleep", low_ns, high_ns)
 
     def sleep_exponential(self, mean_ns: int, cap_ns: int, floor_ns: int = 0) -> Script:
-        """Sleep for an exponentially distributed time, cut at both ends."""
+        """Sleep for an exponentially distributed time.
+
+        Parameters
+        ----------
+        mean_ns
+            The mean in ns.
+        cap_ns, floor_ns
+            The largest and the smallest time in ns.
+        """
         return self._exponential(ops.OP_SLEEP_EXP, mean_ns, cap_ns, floor_ns)
 
     def loop(
@@ -88,22 +98,24 @@ class Script:
         Parameters
         ----------
         count
-            Rounds; None: no limit.
+            Number of rounds; None for no limit.
         until_ns
-            No new round after this time since the task began.
+            No round begins later than this after the start of the task, in ns.
         stopped_by
             A barrier whose deadline ends the loop.
         """
         if len(self._open) == _MOST_NESTED:
-            raise WorkloadError(f"more than {_MOST_NESTED} loops inside each other")
+            raise WorkloadError(
+                f"more than {_MOST_NESTED} loops inside each other; fork a task for the inner ones."
+            )
         if count is not None and (
             isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST
         ):
             raise WorkloadError(
-                f"a loop of {count!r} rounds; expected 1 or more, or None for no limit"
+                f"a loop of {count!r} rounds; expected 1 or more, or None for no limit."
             )
         if until_ns is not None and stopped_by is not None:
-            raise WorkloadError("a loop ends at a time or by a barrier, not both")
+            raise WorkloadError("a loop ends at a time or by a barrier, not both.")
         limit = until_ns if until_ns is None else whole_ns(until_ns, "until")
         self._open.append(
             (
@@ -118,10 +130,10 @@ class Script:
     def end(self) -> Script:
         """Close the innermost loop."""
         if not self._open:
-            raise WorkloadError("end() without a loop()")
+            raise WorkloadError("end() without a loop().")
         start, count, until, barrier = self._open.pop()
         if start == len(self.rows):
-            raise WorkloadError("an empty loop; give it something to compute or to wait for")
+            raise WorkloadError("an empty loop; give it something to compute or to wait for.")
         slot = len(self._open)
         if barrier is None:
             return self._add(ops.OP_LOOP, start, slot, count, until)
@@ -130,7 +142,17 @@ class Script:
     def barrier(
         self, number: int, how: str, limit_ns: int = 0, deadline_ns: int | None = None
     ) -> Script:
-        """Wait for the others; after ``deadline_ns`` the barrier tells loops to stop."""
+        """Wait at a barrier until all parties have arrived.
+
+        Parameters
+        ----------
+        number
+            The barrier.
+        how, limit_ns
+            ``spin``, ``block``, or ``spin_block``: spin for ``limit_ns`` ns and then block.
+        deadline_ns
+            After this time since the start of the workload, in ns, the barrier stops the loops that name it.
+        """
         return self._add(
             ops.OP_BARRIER,
             number,
@@ -140,10 +162,20 @@ class Script:
         )
 
     def lock(self, number: int, how: str, limit_ns: int = 0, shared: bool = False) -> Script:
-        """Take a lock; those who share it only wait for who holds it alone (a reader of a rw_semaphore)."""
+        """Take a lock.
+
+        Parameters
+        ----------
+        number
+            The lock.
+        how, limit_ns
+            ``spin``, ``block``, or ``spin_block``: spin for ``limit_ns`` ns and then block.
+        shared
+            Share the lock with others that share it, as a reader of an rw_semaphore; such a task can only block.
+        """
         if shared and how != "block":
             raise WorkloadError(
-                f"a shared lock with waiting {how!r}; who shares a lock can only block"
+                f"a shared lock with waiting {how!r}; a task that shares a lock can only block."
             )
         return self._add(
             ops.OP_LOCK,
@@ -154,27 +186,69 @@ class Script:
         )
 
     def unlock(self, number: int, shared: bool = False) -> Script:
-        """Release a lock, as it was taken."""
+        """Release a lock.
+
+        Parameters
+        ----------
+        number
+            The lock.
+        shared
+            As in :meth:`lock`.
+        """
         return self._add(ops.OP_UNLOCK, number, 0, 0, int(shared))
 
     def post(self, number: int, units: int = 1) -> Script:
-        """Raise a semaphore."""
+        """Raise a semaphore.
+
+        Parameters
+        ----------
+        number
+            The semaphore.
+        units
+            By how much.
+        """
         return self._add(ops.OP_POST, number, whole(units, "units of a post"))
 
     def wait(self, number: int, how: str = "block", limit_ns: int = 0) -> Script:
-        """Lower a semaphore, waiting until that is possible."""
+        """Lower a semaphore by one unit, waiting until there is one.
+
+        Parameters
+        ----------
+        number
+            The semaphore.
+        how, limit_ns
+            ``spin``, ``block``, or ``spin_block``: spin for ``limit_ns`` ns and then block.
+        """
         return self._add(
             ops.OP_WAIT, number, _mode(how, limit_ns), whole_ns(limit_ns, "spin limit")
         )
 
     def signal(self, number: int, everybody: bool = False) -> Script:
-        """Wake who waits for a condition now: the first, or everybody; forgotten if nobody does."""
+        """Wake the first task that waits for a condition. Without a waiter the signal is lost.
+
+        Parameters
+        ----------
+        number
+            The condition.
+        everybody
+            Wake all waiters.
+        """
         return self._add(ops.OP_SIGNAL, number, int(everybody))
 
     def wait_signal(
         self, number: int, how: str = "block", limit_ns: int = 0, lock: int = -1
     ) -> Script:
-        """Wait for the next signal of a condition; a lock (if one is given) is free meanwhile, as in pthread_cond_wait()."""
+        """Wait for the next signal of a condition.
+
+        Parameters
+        ----------
+        number
+            The condition.
+        how, limit_ns
+            ``spin``, ``block``, or ``spin_block``: spin for ``limit_ns`` ns and then block.
+        lock
+            A lock that is released while the task waits, as in pthread_cond_wait(); -1 for none.
+        """
         self._add(ops.OP_CATCH, number)
         if lock >= 0:
             self.unlock(lock)
@@ -184,47 +258,70 @@ class Script:
         return self.lock(lock, how, limit_ns) if lock >= 0 else self
 
     def timer(self, number: int, period_ns: int, absolute: bool = False) -> Script:
-        """Sleep until a period after the timer's last time; the first time is when it is first used.
+        """Sleep until one period after the timer's last time, which is at first the moment of its first use.
 
-        A time that is over already is not waited for; unless ``absolute``, the next period counts from now then. A
-        period of 0 sets the timer to now if nobody used it yet.
+        If that time is already over, the task does not sleep.
+
+        Parameters
+        ----------
+        number
+            The timer.
+        period_ns
+            The period in ns; 0 sets a timer that was not used yet to the present time.
+        absolute
+            True: the next period always follows the last one. False: it counts from now if its time was over.
         """
         return self._add(ops.OP_TIMER, number, whole_ns(period_ns, "period"), int(absolute))
 
     def fork(self, template: int, session: int | None = None, thread: bool = False) -> Script:
-        """Create a child from a template, in this session or another; a thread leaves nothing to do for RCU."""
+        """Create a child.
+
+        Parameters
+        ----------
+        template
+            The template, from :meth:`Workload.template`.
+        session
+            Session of the child; None for that of the parent.
+        thread
+            The child is a thread, whose creation leaves no work for RCU.
+        """
         return self._add(ops.OP_FORK, template, -1 if session is None else session, int(thread))
 
     def wait_children(self, most: int = 0) -> Script:
-        """Wait until at most so many children live."""
+        """Wait until at most ``most`` children live."""
         return self._add(ops.OP_WAIT_CHILDREN, whole(most, "children to wait for", 0))
 
     def affinity(self, cpus: Iterable[int]) -> Script:
-        """Bind to CPUs from here on."""
+        """Bind the task to these CPUs from here on."""
         return self._add(ops.OP_AFFINITY, frozenset(cpus))
 
     def session(self, number: int) -> Script:
-        """setsid(): go on in this session."""
+        """Continue in another session (setsid())."""
         return self._add(ops.OP_SESSION, number)
 
     def nice(self, value: int) -> Script:
-        """Change the priority."""
+        """Change the nice value."""
         if not -20 <= value <= 19:
-            raise WorkloadError(f"nice {value}; it goes from -20 to 19")
+            raise WorkloadError(f"nice {value}; expected a value from -20 to 19.")
         return self._add(ops.OP_NICE, value)
 
     def yield_(self) -> Script:
-        """sched_yield()."""
+        """Give way to the other tasks of the run queue (sched_yield())."""
         return self._add(ops.OP_YIELD)
 
     def exec(self) -> Script:
-        """Run a new program: the scheduler may move the task (sched_exec())."""
+        """Execute a new program, at which the scheduler may move the task (sched_exec())."""
         return self._add(ops.OP_EXEC)
 
     def sleep_jiffies(self, ticks: int, wheel: int | None = None) -> Script:
-        """Sleep on the timer wheel: until the tick of this CPU, or of the CPU ``wheel``, ``ticks`` from now.
+        """Sleep on the timer wheel. A softirq of the wheel's CPU wakes the task, in the context of the task running there.
 
-        A softirq of the wheel's CPU wakes the task, as the task that runs there would.
+        Parameters
+        ----------
+        ticks
+            Length of the sleep in ticks.
+        wheel
+            CPU of the timer wheel; None for the CPU on which the task runs.
         """
         at = 0 if wheel is None else 1 + whole(wheel, "CPU of a timer wheel", 0)
         return self._add(ops.OP_SLEEP_JIFFIES, whole(ticks, "sleep in ticks"), d=at)
@@ -235,37 +332,53 @@ class Script:
         Parameters
         ----------
         period
-            Ticks, 1 or more.
+            The period in ticks, 1 or more.
         offset
-            What jiffies were at the start of the replay, modulo ``period``.
+            The jiffies at the start of the replay, modulo ``period``.
         """
         return self._add(ops.OP_SLEEP_JIFFIES, 0, offset, whole(period, "period"))
 
     def touch(self, rcu: bool = False) -> Script:
-        """Take or give back pages: this CPU's page counters change.
+        """Take or give back pages, which changes the page counters of this CPU.
 
-        With ``rcu`` something is freed after a grace period (call_rcu()): until then the CPU ticks although it is idle.
+        With ``rcu`` something is freed after a grace period (call_rcu()); until then the CPU keeps its tick even if idle.
         """
         return self._add(ops.OP_TOUCH, int(rcu))
 
     def flush(self, semaphore: int, period: int, offset: int = 0) -> Script:
-        """What vmstat_update() does (mm/vmstat.c, v4.1), for a kworker bound to one CPU.
+        """Do the work of vmstat_update() (mm/vmstat.c, v4.1), in a kworker bound to one CPU.
 
-        If the counters of this CPU changed: fold them and sleep as :meth:`sleep_round` does; else wait for the
+        If the page counters of this CPU changed, fold them and sleep as :meth:`sleep_round` does. Otherwise wait for the
         shepherd at the semaphore.
+
+        Parameters
+        ----------
+        semaphore
+            The semaphore of this CPU.
+        period, offset
+            As for :meth:`sleep_round`.
         """
         return self._add(ops.OP_FLUSH, semaphore, offset, whole(period, "period"))
 
     def shepherd(self, first_semaphore: int) -> Script:
-        """What vmstat_shepherd() does: wake the flushers that wait, one semaphore a CPU, where counters changed."""
+        """Wake the waiting flusher of each CPU whose counters changed (vmstat_shepherd()).
+
+        The flusher of CPU c waits at the semaphore ``first_semaphore`` + c.
+        """
         return self._add(ops.OP_SHEPHERD, first_semaphore)
 
     def mark(self, text: str) -> Script:
-        """Write a mark into the trace."""
+        """Write a text into the trace, as a mark."""
         return self._add(ops.OP_MARK, text)
 
     def finished(self) -> list[tuple[Any, ...]]:
-        """The rows with the final exit."""
+        """Return the rows, ending with an exit.
+
+        Raises
+        ------
+        WorkloadError
+            A loop is not closed.
+        """
         if self._open:
-            raise WorkloadError("a loop() is not closed by end()")
+            raise WorkloadError("a loop() is not closed by end().")
         return [*self.rows, (ops.OP_EXIT, 0, 0, 0, 0)]

@@ -1,19 +1,19 @@
-"""Programs of many equal threads that wait for each other, as NPB's OpenMP version does.
+"""Programs of many equal threads that wait for each other, as in the OpenMP version of the NAS Parallel Benchmarks (NPB).
 
-Four kinds:
+There are four kinds:
 
-* ``none``: every thread has one piece of work (ep);
-* ``barrier``: work, then a barrier (bt, cg, ft, is, mg, sp). libgomp's: a thread that waits spins for a while, then
-  sleeps on a futex;
-* ``lock``: as barrier, and inside each interval every thread once enters a short critical section, two threads to a
-  lock (ua: the locks of its mortar points; neighbouring elements share one);
-* ``pipeline``: sweeps over planes; a thread starts on a plane when its neighbour has finished its part of it, forwards
-  and then backwards, a barrier after each sweep (lu: ``sync_left``/``sync_right``, flags in memory that are polled
-  without any limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are dealt out as ``schedule(static)`` does it:
-  where they do not divide, the first threads have one more, and all others wait for these.
+* ``none``: every thread has one piece of work (ep).
+* ``barrier``: work, then a barrier (bt, cg, ft, is, mg, sp). It is the barrier of libgomp: a waiting thread spins for a
+  while and then sleeps on a futex.
+* ``lock``: like barrier, but in each interval every thread also enters a short critical section once, with one lock per two
+  threads (ua: the locks of its mortar points, which neighbouring elements share).
+* ``pipeline``: sweeps over planes. A thread starts on a plane when its neighbour has finished its part of it, first forwards
+  and then backwards, with a barrier after each sweep (lu: ``sync_left`` and ``sync_right``, flags in memory that are polled
+  without a limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are distributed as ``schedule(static)`` does. If they
+  do not divide evenly, the first threads have one row more and all others wait for them.
 
-The master creates the others as pthread_create() does (``threads.py``) and is thread 0, as under OpenMP; it marks every
-interval, so rates can be read off a trace.
+The master is thread 0, as in OpenMP, and creates the others as pthread_create() does (``threads.py``). It marks every
+interval, so that rates can be measured on a trace.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from wastedcores.workload.script import Script
 from wastedcores.workload.threads import Creation
 
 KINDS = ("none", "barrier", "lock", "pipeline")
-#: libgomp without OMP_WAIT_POLICY polls 300 000 times before it sleeps (config/linux/wait.h: do_spin(), team.c/env.c:
-#: gomp_spin_count_var); a poll is a load, a compare and a pause, about 7 cycles of 2.1 GHz
+#: without OMP_WAIT_POLICY libgomp polls 300 000 times before it sleeps (config/linux/wait.h: do_spin(), team.c and env.c:
+#: gomp_spin_count_var); a poll is a load, a comparison and a pause, about 7 cycles of 2.1 GHz
 SPIN_LIMIT_NS = 1_000_000
-#: threads of one interval differ by up to this part of its length, either way
+#: the work of the threads in an interval differs by up to this fraction in both directions
 SPREAD = 0.01
-#: a critical section of the kind ``lock``
+#: length of the critical section of the kind ``lock``
 HOLD_NS = 1_000
-#: what text each interval is marked with
+#: text of the mark at each interval
 MARK = "interval"
 
 _SETTLE_NS = 300_000_000
@@ -44,31 +44,31 @@ _SETTLE_NS = 300_000_000
 
 @dataclass(frozen=True)
 class Spmd:
-    """One parallel program and where it runs.
+    """A parallel program and its place on the machine.
 
     Attributes
     ----------
     threads, kind
-        How many, and how they wait for each other.
+        Number of threads, and the way in which they wait for each other.
     grain_ns
-        Work of one thread in an interval, mean over the threads (for a pipeline: on a plane; for none: all of it).
+        Mean work of a thread in an interval, in ns (pipeline: on a plane; none: all of its work).
     planes, rows
-        Planes of a sweep, and rows of a plane that the threads share; no rows: every thread has the same work.
+        Planes of a sweep, and rows of a plane that the threads share. With 0 rows every thread has the same work.
     nodes
-        Nodes it is bound to (``numactl --cpunodebind``); None: anywhere.
+        Nodes to which it is bound (``numactl --cpunodebind``); None for all nodes.
     start_node
-        Where its shell runs.
+        The node of its shell.
     reonline
-        A CPU that goes offline and comes back before; None: none does.
+        A CPU that goes offline and comes back before the program starts; None for no CPU.
     hogs
-        Single-threaded programs in sessions of their own that run all the time (the paper's R), started one after
+        Number of single-threaded programs in sessions of their own that always run (the paper's R), started one after
         the other.
     kworker_ns
-        How often a kernel thread runs on each CPU.
+        Time between two runs of the kernel thread of each CPU, in ns.
     spin_ns, spread
-        As :data:`SPIN_LIMIT_NS` and :data:`SPREAD`.
+        See :data:`SPIN_LIMIT_NS` and :data:`SPREAD`.
     intervals
-        How many; None: it goes on for ever. A pipeline has two sweeps in an interval.
+        Number of intervals; None for a program without an end. A pipeline has two sweeps in an interval.
     """
 
     threads: int
@@ -87,13 +87,13 @@ class Spmd:
 
     @property
     def start_ns(self) -> int:
-        """When the program is started; before that comes the hotplug, or the hogs find their place."""
+        """Start of the program in ns, after the hotplug or after the hogs have found their places."""
         if self.reonline is not None:
             return 2 * _SETTLE_NS
         return _SETTLE_NS * self.hogs
 
     def grain_of(self, i: int) -> float:
-        """Work of thread ``i`` in an interval, in ns."""
+        """Return the work of thread ``i`` in an interval, in ns."""
         if not self.rows:
             return self.grain_ns
         each, more = divmod(self.rows, self.threads)
@@ -101,22 +101,40 @@ class Spmd:
 
 
 def program(spec: Spmd, machine: Machine, seed: int = 1) -> Program:
-    """The workload as flat rows; see :func:`workload`."""
-    return workload(spec, machine, seed).program()
-
-
-def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
-    """One run of the program; with ``intervals`` it measures seconds per interval.
+    """Make the program as flat rows.
 
     Parameters
     ----------
     spec, machine, seed
-        What, where, and when kernel threads run.
+        As for :func:`workload`.
+
+    Returns
+    -------
+    Program
+        The flat rows.
+    """
+    return workload(spec, machine, seed).program()
+
+
+def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
+    """Make one run of the program.
+
+    Parameters
+    ----------
+    spec, machine
+        The program and the machine.
+    seed
+        It decides when kernel threads run.
+
+    Returns
+    -------
+    Workload
+        With ``intervals`` it measures ``s_per_iter``, the seconds per interval.
 
     Raises
     ------
     WorkloadError
-        Another kind, no thread, no work, or a node that the machine does not have.
+        The kind is unknown, there is no thread or no work, or the machine does not have the node.
     """
     _check(spec)
     bound = [
@@ -165,6 +183,7 @@ def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
 
 
 def _check(spec: Spmd) -> None:
+    """Refuse an impossible program."""
     if spec.kind not in KINDS:
         raise WorkloadError(
             f"kind {spec.kind!r} of parallel program; there are {', '.join(KINDS)}."
@@ -182,7 +201,7 @@ def _check(spec: Spmd) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What the threads share: a barrier, locks, and for a pipeline two flags between neighbours and direction."""
+    """The things that the threads share: a barrier, locks, and for a pipeline two flags per pair of neighbours and direction."""
 
     spec: Spmd
     meet: int
@@ -190,7 +209,7 @@ class _Parts:
     flags: list[int]
 
     def thread(self, i: int, script: Script) -> Script:
-        """Thread ``i``: for ever (its piece of work once for ``none``), and thread 0 marks."""
+        """Write the script of thread ``i``: all intervals, or its one piece of work for ``none``; thread 0 writes the marks."""
         spec = self.spec
         if spec.kind == "none":
             self._work(script, i)
@@ -217,9 +236,9 @@ class _Parts:
         script.barrier(self.meet, "spin_block", self.spec.spin_ns)
 
     def _sweep(self, script: Script, i: int, back: bool) -> None:
-        """Thread ``i``'s part of a sweep: one flag between neighbours, so a thread is at most one plane ahead.
+        """Write the part of thread ``i`` in a sweep; it can be at most one plane ahead of its neighbour.
 
-        Threads without a row are not in the line (``mthreadnum``, NPB 3.3 LU/ssor.f); they wait at the barrier.
+        Threads without a row do not take part (``mthreadnum``, NPB 3.3 LU/ssor.f); they wait at the barrier.
         """
         n = min(self.spec.rows or self.spec.threads, self.spec.threads)
         if i >= n:
@@ -251,25 +270,32 @@ def spmd(
     hogs: int = 0,
     pinned: bool = False,
 ) -> Workload:
-    """A program of NPB's shape by a few plain parameters, as the scenario ``spmd`` offers it.
+    """Make a program like NPB's from a few plain parameters, as the scenario ``spmd`` does.
 
     Parameters
     ----------
     machine, seed
-        Where, and when kernel threads run.
+        The machine; the seed decides when kernel threads run.
     threads
-        How many; 0: one for each CPU it may use.
-    kind, planes, hogs
+        Number of threads; 0 for one per CPU that it may use.
+    kind
         As in :class:`Spmd`.
     grain_us, intervals
-        Work of a thread between two synchronisations, in us, and how many of these there are.
+        Work of a thread between two synchronisations, in us, and the number of synchronisations.
+    planes, hogs
+        As in :class:`Spmd`.
     pinned
-        Bound to nodes 1 and 2 and started on node 1, as in the paper's Table 1.
+        Bind it to nodes 1 and 2 and start it on node 1, as in the paper's Table 1.
+
+    Returns
+    -------
+    Workload
+        It measures ``s_per_iter``, the seconds per interval.
 
     Raises
     ------
     WorkloadError
-        As :func:`workload`.
+        As for :func:`workload`.
     """
     nodes = (1, 2) if pinned else None
     inside = sum(nodes is None or int(n) in nodes for n in machine.node_of_cpu)

@@ -1,9 +1,10 @@
-"""pthread_create() n times, as the scheduler sees it: a dance of creator and children on one semaphore.
+"""The creation of threads, as the scheduler sees it: the creator and the new threads contend for one semaphore.
 
-The new thread's first page faults meet the creator's mmap() for the next stack and mprotect() of its guard page
-(mmap_sem): the thread starts where fork put it, sleeps after a few us and is woken by the creator, which can pull it
-into the creator's LLC; or the creator sleeps, and is woken on the thread's node. Without this threads would begin
-where only fork balancing put them. Times (20-28 us a thread) were read off the recordings.
+The first page faults of a new thread compete for mmap_sem with the creator, which calls mmap() for the next stack and
+mprotect() for its guard page. The thread starts on the CPU that fork balancing chose, sleeps after a few us, and is woken
+by the creator, which may pull it into the creator's LLC. Or the creator sleeps and is woken on the node of the thread.
+Without this contention, threads would start where fork balancing placed them. The times (20 to 28 us per thread) were
+measured on the recordings.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _JUMPS = (ops.OP_LOOP, ops.OP_LOOP_BARRIER)
 
 
 class Creation:
-    """One process that creates threads.
+    """A process that creates threads.
 
     Parameters
     ----------
     w
-        Workload that the process is part of; gets a lock, its mmap_sem.
+        The workload of the process; it gets a lock for the process's mmap_sem.
     """
 
     def __init__(self, w: Workload) -> None:
@@ -30,7 +31,22 @@ class Creation:
         self._mmap_sem = w.lock()
 
     def template(self, comm: str, body: Script, daemon: bool = False) -> int:
-        """A thread to create: its first page faults, then its own work, and its stack is given back."""
+        """Make a template for a thread: its first page faults, then its work, and the release of its stack.
+
+        Parameters
+        ----------
+        comm
+            Name of the threads.
+        body
+            Their work.
+        daemon
+            The replay does not wait for them.
+
+        Returns
+        -------
+        int
+            The number for :meth:`create`.
+        """
         thread = Script().touch().compute(1 * _US, 3 * _US)
         for _ in range(2):
             thread.lock(self._mmap_sem, "block", shared=True).compute(1 * _US, 4 * _US)
@@ -41,7 +57,20 @@ class Creation:
         return self._workload.template(comm, thread.touch(), daemon=daemon)
 
     def create(self, creator: Script, template: int) -> Script:
-        """Add one pthread_create() to the creator's script."""
+        """Add one pthread_create() to a script.
+
+        Parameters
+        ----------
+        creator
+            The script of the creating task.
+        template
+            The thread, from :meth:`template`.
+
+        Returns
+        -------
+        Script
+            The script of the creator.
+        """
         creator.lock(self._mmap_sem, "block").compute(4 * _US, 6 * _US).unlock(self._mmap_sem)
         creator.compute(500, 1_500)
         creator.lock(self._mmap_sem, "block").compute(1 * _US, 2 * _US).unlock(self._mmap_sem)

@@ -1,1 +1,1 @@
-"""The workloads of the recordings of real kernels, and the guest machine that they ran on."""
+"""The workloads of the guest recordings, with the kernel threads of the guest."""

@@ -1,10 +1,10 @@
-"""What else runs on the guest of the recordings: kernel threads, and the recorder that starts it all.
+"""The background of the recorded workloads: the kernel threads of the guest, and the recorder that starts everything.
 
-Properties of the guest, shared by all its runs and read off the recordings: when its kernel began to count seconds, when
-the recorder came, how long a fork takes. The page counters follow mm/vmstat.c, v4.1: once a second, each CPU whose
-counters changed folds them in a kworker bound to it; a CPU whose counters rest is left to the shepherd, which looks at
-all CPUs once a second and wakes the kworkers of those that changed. Such a kworker is often the only thing that
-runs on an idle CPU of a node, and what lets it pull tasks there (new-idle balancing has no designated CPU).
+The properties of the guest are the same in all its runs and were measured on the recordings: when its kernel began to count
+seconds, when the recorder began, how long a fork takes. The page counters follow mm/vmstat.c, v4.1. Once a second, each CPU
+whose counters changed folds them in a kworker that is bound to it. A CPU whose counters did not change is left to the
+shepherd, which examines all CPUs once a second and wakes the kworkers of those that changed. Such a kworker is often the
+only task that runs on an idle CPU of a node. It lets the CPU pull tasks, because newidle balancing needs no designated CPU.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ US = 1_000
 MS = 1_000_000
 HZ = 250
 TICK_NS = 4 * MS
-#: the kernel threads begin one after the other in this time, before anything else does
+#: the kernel threads begin one after the other in this time, before everything else
 LEAD_NS = 40 * MS
-#: jiffies were a whole number of seconds at this moment of each second of the guest's clock
+#: the moment in each second of the guest's clock at which jiffies were a whole number of seconds
 WHOLE_SECOND = 230  # ticks: 0.920 s
 #: page counters are folded once a second (sysctl_stat_interval)
 INTERVAL = HZ
-#: a grace period is asked for this long before the first thread is created, and takes this many jiffies
+#: time from the request of a grace period to the creation of the first thread, and jiffies of the grace period
 ASKED_NS = 12 * US
 GRACE_JIFFIES = 5
-#: a fork, from one to the next
+#: time from one fork to the next
 FORK_NS = (43 * US, 48 * US)
-#: a new process before it is in a session of its own
+#: time of a new process before it is in a session of its own
 SETSID_NS = (50 * US, 70 * US)
 
 
 @dataclass(frozen=True)
 class Boot:
-    """How a guest boots.
+    """The boot of a guest, as measured on the recordings. An observation that was made twice is listed twice.
 
     Attributes
     ----------
     shepherds
-        CPUs on which the shepherd was found, as often as found there.
+        CPUs on which the shepherd ran.
     first_fold
-        Ticks of the guest's clock after which the shepherd first comes: then all CPUs fold.
+        Ticks of the guest's clock at which the shepherd first runs and all CPUs fold their counters.
     began
-        Ticks of the guest's clock at which each kind of run began, after a boot as fast as most.
+        For each kind of run, the tick of the guest's clock at which it began after a boot of the usual speed.
     late
-        Ticks that the boot took longer, as often as found, by kind: kernels with more fixes boot more slowly on 64 CPUs.
+        For each kind of run, the ticks that the boot took longer; kernels with more fixes boot more slowly on 64 CPUs.
     phase
-        When the recorder began, after the last tick, us: earliest and latest, by kind. It waits for ticks (grace
-        periods, sleeps) and then does the same work each time, so it does not begin anywhere inside a tick.
+        For each kind of run, the earliest and the latest time from the last tick to the start of the recorder, in us. The
+        recorder waits for ticks (grace periods, sleeps) and then always does the same work, so its phase varies little.
     recorder
-        CPUs on which the recorder was found (rcu_sched, if it has gone), as often as found there, by kind; any CPU if
-        it was found all over the machine.
+        For each kind of run, the CPUs on which the recorder ran (or rcu_sched, if the recorder had gone). A kind is absent
+        if the recorder ran all over the machine.
     """
 
     shepherds: tuple[int, ...]
@@ -64,9 +64,9 @@ class Boot:
     recorder: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-#: after an offline and an online, whose time follows no tick
+#: any phase: the time of taking a CPU offline and online depends on no tick
 ANY_PHASE = (0, 3_999)
-#: 64 CPUs: 2.85 s, 4.04 s, ...; 16 CPUs boot faster
+#: the guest of 64 CPUs (first_fold is 2.85 s, began is 4.04 s, ...); the one of 16 CPUs boots faster
 LARGE = Boot(
     (2, 2, 2, 63),
     712,
@@ -104,26 +104,63 @@ SMALL = Boot(
 
 
 def boot_of(machine: Machine) -> Boot:
-    """The guest that is nearest in size."""
+    """Return the recorded guest that is nearest in size to this machine."""
     return LARGE if machine.cpus > 32 else SMALL
 
 
 def recorder_cpu(machine: Machine, seed: int, kind: str) -> int:
-    """Where the recorder runs; follows the seed (splitmix64's multiplier)."""
+    """Choose the CPU of the recorder by the seed (with splitmix64's multiplier).
+
+    Parameters
+    ----------
+    machine, seed, kind
+        The machine, the seed, and the kind of run: ``gi``, ``gc``, ``ms``, ``lu`` or ``db``.
+
+    Returns
+    -------
+    int
+        The CPU.
+    """
     chance = seed * 0x9E3779B97F4A7C15 >> 20
     found = boot_of(machine).recorder.get(kind) or range(machine.cpus)
     return found[chance % len(found)] % machine.cpus
 
 
 def start_ns(machine: Machine, seed: int, kind: str) -> int:
-    """When the recorder comes, from the start of the replay: behind the kernel threads, at its phase of a tick."""
+    """Choose the start of the recorder by the seed: after the kernel threads, at its phase of a tick.
+
+    Parameters
+    ----------
+    machine, seed, kind
+        The machine, the seed, and the kind of run: ``gi``, ``gc``, ``ms``, ``lu`` or ``db``.
+
+    Returns
+    -------
+    int
+        Time from the start of the replay, in ns.
+    """
     earliest, latest = (us * US for us in boot_of(machine).phase[kind])
     chance = (seed * 0xD1342543DE82EF95 >> 24) & 0xFFFFFFFF
     return LEAD_NS + earliest + chance % (latest - earliest + 1)
 
 
 def round_jiffies(now: int, cpu: int, period: int = INTERVAL) -> int:
-    """round_jiffies_relative() of one period, kernel/time/timer.c, v4.1, as the jiffy it leads to."""
+    """Return the jiffy that round_jiffies_relative() of one period leads to (kernel/time/timer.c, v4.1).
+
+    Parameters
+    ----------
+    now
+        The present jiffy.
+    cpu
+        The CPU; each CPU's round jiffies are 3 later than those of the CPU before.
+    period
+        The period in jiffies.
+
+    Returns
+    -------
+    int
+        The jiffy.
+    """
     at = now + period + 3 * cpu
     rest = at % period
     at -= rest + 3 * cpu
@@ -146,22 +183,24 @@ def background(
     Parameters
     ----------
     w
-        Workload to add to; its own tasks begin at ``LEAD_NS``.
+        The workload; its own tasks begin at ``LEAD_NS``.
+    machine, seed
+        The machine; the seed chooses among the boots that were observed.
     kind
-        ``gi``, ``gc``, ``ms``, ``lu`` or ``db``: when the run begins in the life of the guest.
+        ``gi``, ``gc``, ``ms``, ``lu`` or ``db``; it decides at which age of the guest the run begins.
     cpu
-        Where what is recorded begins.
+        The CPU on which the recorded work begins.
     first_ns
-        When it begins: the next tick of that CPU asks for a grace period (rcu_gp_kthread_wake()), and wakes rcu_sched
-        where it last ran, with the recorder; a few more jiffies end it. 0: grace periods follow one another all the
-        time, as they do while tasks exit. None: no grace period is asked for.
+        When the recorded work begins. The next tick of that CPU requests a grace period (rcu_gp_kthread_wake()) and wakes
+        rcu_sched where it last ran, which is with the recorder; it ends a few jiffies later. 0: grace periods follow one
+        another all the time, as they do while tasks exit. None: no grace period is requested.
     offline
-        CPU that goes and comes back. vmstat_cpuup_callback(), mm/vmstat.c, v4.1, cancels its work when it
-        goes and leaves it to the shepherd when it is back; migrate_timers(), kernel/time/timer.c, hands the shepherd,
-        were it there, to the CPU that took it offline.
+        A CPU that goes offline and comes back. vmstat_cpuup_callback() (mm/vmstat.c, v4.1) cancels its work when it goes
+        and leaves it to the shepherd when it is back. If the shepherd is on that CPU, migrate_timers()
+        (kernel/time/timer.c) moves it to the CPU that took the other one offline.
     """
     boot = boot_of(machine)
-    # jiffies of the guest when the replay begins, 0 = a whole second
+    # the guest's jiffies at the start of the replay, counted from a whole second
     found = boot.late[kind]
     late = found[(seed * 0x9E3779B97F4A7C15 >> 32 & 0xFFFFFFFF) % len(found)]
     began = boot.began[kind] + late - WHOLE_SECOND
@@ -175,8 +214,8 @@ def background(
     offset = now % INTERVAL
     off = [w.semaphore() for _ in range(machine.cpus)]
     due = [round_jiffies(fold, c) for c in range(machine.cpus)]
-    # fork balancing prefers the CPU that was busy last, and the overload-on-wakeup patch the one idle for longest, so
-    # they begin in the order in which they last ran; the boot's CPU and the shepherd's did more than that
+    # fork balancing prefers the CPU that was busy last, and the overload-on-wakeup patch the one that was idle for longest,
+    # so the kworkers begin in the order in which they last ran; CPU 0 and the shepherd's CPU were busy after that
     ran = {c: due[c] if due[c] <= began else fold for c in range(machine.cpus)}
     last = sorted(ran, key=lambda c: (c == 0, c == shepherd, ran[c]))
     for place, c in enumerate(last):
@@ -195,7 +234,7 @@ def background(
     periods = Script().affinity(range(machine.cpus)).compute(4 * US)
     if first_ns:
         at = recorder_cpu(machine, seed, kind)
-        # what asks for it comes just before the first event
+        # the request comes just before the first event
         periods.sleep_jiffies(-(-(first_ns - ASKED_NS) // TICK_NS), wheel=cpu).loop(GRACE_JIFFIES)
     else:
         at = cpu

@@ -1,7 +1,7 @@
-"""The workloads of the guest recordings, as their README describes them, for any machine.
+"""The workloads of the guest recordings, for any machine.
 
-Each function takes the machine, the seed and the parameters that ``--set`` can change, and returns a Workload. What
-the recorder's own processes cost (48 us for a fork, 20 us for a thread) was read off the recordings.
+Each function takes the machine, the seed and the parameters that ``--set`` can change. The costs of the recorder's own
+processes (48 us for a fork, 20 us for a thread) were measured on the recordings.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from wastedcores.workload.script import Script
 from wastedcores.workload.threads import Creation
 
 SECOND = 1_000_000_000
-#: a unit of work of the pure loops
+#: work of one round of the pure loops
 UNIT_NS = 200_000
-#: between the hogs and the rest
+#: time between the hogs and the rest
 HOGS_FIRST_NS = 300 * MS
-#: between the birth of the shell and what it is there for
+#: time between the creation of the shell and its work
 SHELL_FIRST_NS = 200 * MS
-#: the noise alone, before the workers
+#: time for which the noise threads run before the workers
 NOISE_FIRST_NS = 200 * MS
-#: from one noise thread to the next, as threads are created
+#: time between the creations of two noise threads
 NOISE_NS = 25 * US
-#: setsid(), sched_setaffinity() of the shell; a tick later it would be the recorder's phase no more
+#: setsid() and sched_setaffinity() of the shell, which end within the recorder's phase of a tick
 SHELL_NS = 60 * US
-#: fork, SHELL_NS, the stopper that moves the shell, a switch
+#: time of a fork, SHELL_NS, the stopper that moves the shell, and a switch
 BEFORE_SHELL_SLEEPS_NS = 112 * US
 
 
 def _workload(name: str, measure: Measure, nodes: tuple[int, ...] | None = None) -> Workload:
-    """One that begins at a tick; the recorder's phase inside a tick is its own (``start_ns``)."""
+    """Make a workload that begins at a tick; the recorder has a phase of its own (``start_ns``)."""
     return Workload(name, measure, nodes, random_phase=False)
 
 
 def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
-    """R processes, each in a session of its own, a while before the rest."""
+    """Add R processes, each in a session of its own, some time before the rest."""
     if not hogs:
         return shell
     for i in range(hogs):
@@ -57,16 +57,16 @@ def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
 
 
 def _shell(w: Workload, cpus: Iterable[int]) -> Script:
-    """What the recorder forks: a session of its own, bound to CPUs, then a while of sleep.
+    """Make the shell that the recorder forks: a session of its own, bound to CPUs, that sleeps for some time.
 
-    Where fork put the shell its group has been on the queue already when the threads come.
+    On the CPU where fork placed the shell, its group has already been on the queue when the threads come.
     """
     shell = Script().touch().compute(SHELL_NS).session(w.session()).affinity(cpus)
     return shell.sleep(SHELL_FIRST_NS)
 
 
 def _record(w: Workload, machine: Machine, seed: int, kind: str, shell: Script, start: int) -> None:
-    """The recorder, which forks the shell and waits for it."""
+    """Add the recorder, which forks the shell and waits for it."""
     cpu = recorder_cpu(machine, seed, kind)
     rec = Script().affinity(range(machine.cpus)).compute(FORK_NS[0])
     rec.touch().fork(w.template("shell", shell)).wait_children(0)
@@ -77,19 +77,19 @@ def _record(w: Workload, machine: Machine, seed: int, kind: str, shell: Script, 
 def _create_threads(
     w: Workload, shell: Script, n: int, body: Script, comm: str, daemon: bool = False
 ) -> Script:
-    """Create n equal threads, one after the other."""
+    """Add the creation of n equal threads, one after the other, to the shell."""
     creation = Creation(w)
     template = creation.template(comm, body, daemon)
     return creation.create(shell.loop(n), template).end()
 
 
 def _hotplug(w: Workload, machine: Machine, cpu: str, at_ns: int) -> tuple[int | None, int]:
-    """A CPU goes for 300 ms; 300 ms after it is back the rest begins. Which CPU, and when in ns."""
+    """Take a CPU offline for 300 ms; return it, or None, and the start of the rest in ns, 300 ms after it is back."""
     if str(cpu) == "none":
         return None, at_ns
     if not str(cpu).isdecimal() or int(cpu) >= machine.cpus:
         raise WorkloadError(
-            f"machine {machine.name!r} has no CPU {cpu} to take offline, only 0-{machine.cpus - 1}; give one, or none"
+            f"machine {machine.name!r} has no CPU {cpu} to take offline, only 0-{machine.cpus - 1}; give one of these, or none."
         )
     w.hotplug(at_ns, int(cpu), False)
     w.hotplug(at_ns + 300 * MS, int(cpu), True)
@@ -97,9 +97,10 @@ def _hotplug(w: Workload, machine: Machine, cpu: str, at_ns: int) -> tuple[int |
 
 
 def _pinned_nodes(machine: Machine) -> list[int]:
+    """Return the CPUs of nodes 1 and 2."""
     if machine.nodes < 3:
         raise WorkloadError(
-            f"machine {machine.name!r} has {machine.nodes} nodes; this workload is pinned to nodes 1 and 2"
+            f"machine {machine.name!r} has {machine.nodes} nodes; this workload is pinned to nodes 1 and 2."
         )
     return [c for node in (1, 2) for c in machine.cpus_of_node(node)]
 
@@ -114,7 +115,28 @@ def recorded_gi(
     hi_us: int = 60_000,
     hotplug: str = "none",
 ) -> Workload:
-    """``make -jJ`` of ``jobs`` compilers, each 20-60 ms, beside ``hogs`` R processes (paper 3.1)."""
+    """Run ``make -j`` next to R processes (paper 3.1).
+
+    Parameters
+    ----------
+    machine, seed
+        The machine; the seed decides on details of the guest.
+    jobs
+        Number of compilers.
+    J
+        Number of compilers that live at the same time; 0 for one per CPU.
+    hogs
+        Number of R processes.
+    lo_us, hi_us
+        Range of the time for which a compiler computes, in us.
+    hotplug
+        A CPU that goes offline and comes back before, or ``none``.
+
+    Returns
+    -------
+    Workload
+        It measures ``make_s``, the seconds of make.
+    """
     w = _workload("recorded-gi", Measure("make_s", "make start", "make end"))
     cpu = recorder_cpu(machine, seed, "gi")
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gi"))
@@ -148,7 +170,26 @@ def recorded_gc(
     pinned: bool = True,
     hotplug: str = "none",
 ) -> Workload:
-    """A thread a CPU pinned to nodes 1 and 2, created on node 1 (paper 3.2)."""
+    """Run one thread per CPU of nodes 1 and 2, pinned there and created on node 1 (paper 3.2).
+
+    Parameters
+    ----------
+    machine, seed
+        The machine; the seed decides on details of the guest.
+    n
+        Number of threads; 0 for one per allowed CPU.
+    limit_s
+        Length of the run in seconds.
+    pinned
+        Pin the threads to nodes 1 and 2.
+    hotplug
+        A CPU that goes offline and comes back before, or ``none``.
+
+    Returns
+    -------
+    Workload
+        It measures ``cpus_of_work``, the number of CPUs that did useful work.
+    """
     w = _workload(
         "recorded-gc",
         Measure("cpus_of_work", "threads start", "threads stop", "ep", UNIT_NS),
@@ -171,7 +212,24 @@ def recorded_gc(
 def recorded_ms(
     machine: Machine, seed: int, n: int = 0, limit_s: float = 3.0, hotplug: str = ""
 ) -> Workload:
-    """A CPU goes and comes back, then as many busy processes as CPUs start on node 2 (paper 3.4)."""
+    """Take a CPU offline and online, then start as many busy processes as CPUs on node 2 (paper 3.4).
+
+    Parameters
+    ----------
+    machine, seed
+        The machine; the seed decides on details of the guest.
+    n
+        Number of processes; 0 for one per CPU.
+    limit_s
+        Length of the run in seconds.
+    hotplug
+        The CPU that goes offline and comes back; empty for one in the middle of node 2; ``none`` for no CPU.
+
+    Returns
+    -------
+    Workload
+        It measures ``cpus_of_work``, the number of CPUs that did useful work.
+    """
     w = _workload("recorded-ms", Measure("cpus_of_work", "start", "stop", "busy", UNIT_NS))
     node2 = machine.cpus_of_node(min(2, machine.nodes - 1))
     middle = str(node2[len(node2) // 2])
@@ -198,7 +256,30 @@ def recorded_lu(
     pinned: bool = True,
     hotplug: str = "none",
 ) -> Workload:
-    """Threads that spin at a barrier after every ``work_us`` (NAS lu, paper table 1)."""
+    """Run threads that meet at a spinning barrier (NAS lu, paper table 1).
+
+    Parameters
+    ----------
+    machine, seed
+        The machine; the seed decides on details of the guest.
+    n
+        Number of threads; 0 for one per allowed CPU.
+    work_us
+        Work between two barriers, in us.
+    iterations, limit_s
+        The run ends after this number of barriers, or after this many seconds.
+    hogs
+        Number of R processes that run at the same time.
+    pinned
+        Pin the threads to nodes 1 and 2.
+    hotplug
+        A CPU that goes offline and comes back before, or ``none``.
+
+    Returns
+    -------
+    Workload
+        It measures ``s_per_iter``, the seconds per iteration.
+    """
     w = _workload(
         "recorded-lu", Measure("s_per_iter", "lu start", "lu end", "lu"), (1, 2) if pinned else None
     )
@@ -230,19 +311,43 @@ def recorded_db(
     noise_period_ms: float = 40.0,
     hotplug: str = "none",
 ) -> Workload:
-    """Workers that meet at a blocking barrier, disturbed by pinned noise (TPC-H, paper 3.3)."""
+    """Run workers that meet at a blocking barrier and are disturbed by pinned kernel threads (TPC-H, paper 3.3).
+
+    Parameters
+    ----------
+    machine, seed
+        The machine; the seed decides on details of the guest.
+    n
+        Number of workers; 0 for one per CPU.
+    iterations
+        Number of barriers.
+    group
+        Number of workers that meet at one barrier; 0 for all.
+    lo_us, hi_us
+        Range of the work between two barriers, in us.
+    noise_period_ms
+        Mean sleep of the kernel threads, in ms.
+    hotplug
+        A CPU that goes offline and comes back before, or ``none``.
+
+    Returns
+    -------
+    Workload
+        It measures ``db_s``, the seconds of the run.
+    """
     w = _workload("recorded-db", Measure("db_s", "db start", "db end", "db"))
     n = n or machine.cpus
     group = group or n
     if n % group:
-        raise WorkloadError(f"{n} workers do not divide into groups of {group}")
+        raise WorkloadError(f"{n} workers do not divide into groups of {group}.")
     cpu = recorder_cpu(machine, seed, "db")
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "db"))
     background(w, machine, seed, "db", cpu, start + NOISE_FIRST_NS, off)
     period = int(noise_period_ms * MS)
     noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
-    # what creates the workers was forked too, before the noise: on kernels with the group construction bug onto node 1, as
-    # recorded, from where fork balancing does not reach every node; it creates the noise first (pids 356 and 357 to 420)
+    # the process that creates the workers was forked before the noise. On kernels with the group construction bug it was
+    # placed on node 1, as recorded, from where fork balancing does not reach every node. It creates the noise first (pids 356
+    # and 357 to 420)
     forked = start - machine.cpus * NOISE_NS
     for c in range(machine.cpus):
         at = forked + (c + 1) * NOISE_NS

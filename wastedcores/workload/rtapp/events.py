@@ -1,4 +1,7 @@
-"""rt-app's events as operations of a script (src/rt-app_parse_config.c: parse_task_event_data(), src/rt-app.c: run_event())."""
+"""The events of rt-app as operations of a script.
+
+rt-app reads them in src/rt-app_parse_config.c: parse_task_event_data() and executes them in src/rt-app.c: run_event().
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from wastedcores.workload.builder import Workload
 from wastedcores.workload.rtapp.lenient_json import Pairs
 from wastedcores.workload.script import Script
 
-#: an event's key begins with one of these; whatever follows makes keys differ (run, run2, lock_a)
+#: the key of an event begins with one of these; the rest only makes keys different (run, run2, lock_a)
 EVENTS = (
     "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer", "suspend", "resume",
     "mem", "iorun", "yield", "barrier", "fork",
@@ -21,15 +24,15 @@ Bad = Callable[[str, str], WorkloadError]
 
 
 def event_of(key: str) -> str | None:
-    """Kind of event a key stands for; None: it is a property."""
-    if key == "membind_nodes":  # newer than the events' prefixes
+    """Return the kind of event that a key stands for, or None if the key is a property."""
+    if key == "membind_nodes":  # a property, although it begins like the event mem
         return None
     return next((e for e in EVENTS if key.startswith(e)), None)
 
 
 @dataclass
 class Shared:
-    """What the tasks of a file share, by name."""
+    """The things that the tasks of a file share, by name."""
 
     workload: Workload
     mem_mb_per_s: int = 0
@@ -40,21 +43,34 @@ class Shared:
     barriers: dict[str, int] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     templates: dict[str, int] = field(default_factory=dict)
-    #: signals of old files have names of their own
+    #: names of signals in old files, and the conditions that they belong to
     alias: dict[str, str] = field(default_factory=dict)
 
     def own(self, title: str, forked: bool) -> Own:
-        """Begin one thread."""
+        """Begin a thread.
+
+        Parameters
+        ----------
+        title
+            Name of its task.
+        forked
+            It is created by a ``fork`` event.
+
+        Returns
+        -------
+        Own
+            The things that belong to the thread alone.
+        """
         return Own(self, title, forked)
 
     def lock(self, name: str) -> int:
-        """Mutex of that name."""
+        """Return the lock of this name, making it at its first use."""
         if name not in self.locks:
             self.locks[name] = self.workload.lock()
         return self.locks[name]
 
     def condition(self, name: str) -> int:
-        """Condition of that name, or that a signal of that name is for."""
+        """Return the condition of this name, or of the signal of this name, making it at its first use."""
         name = self.alias.get(name, name)
         if name not in self.conditions:
             self.conditions[name] = self.workload.condition()
@@ -63,7 +79,7 @@ class Shared:
 
 @dataclass
 class Own:
-    """One thread: its timers whose name begins with ``unique`` are its own."""
+    """One thread, with the timers that belong to it alone: those whose name begins with ``unique``."""
 
     shared: Shared
     title: str
@@ -71,7 +87,20 @@ class Own:
     timers: dict[str, int] = field(default_factory=dict)
 
     def timer(self, bad: Bad, where: str, value: Any) -> int:
-        """Timer of a ``timer`` event."""
+        """Return the timer of a ``timer`` event, making it at its first use.
+
+        Parameters
+        ----------
+        bad, where
+            As for :func:`add_event`.
+        value
+            The value of the event.
+
+        Returns
+        -------
+        int
+            The timer.
+        """
         name = value.only("ref", "unknown") if isinstance(value, Pairs) else None
         if not isinstance(name, str):
             raise bad(where, f'timer={value!r}; expected {{"ref": NAME, "period": US}}')
@@ -95,7 +124,28 @@ def add_event(
     key: str,
     value: Any,
 ) -> None:
-    """Add one event to a thread's script."""
+    """Add one event to the script of a thread.
+
+    Parameters
+    ----------
+    script
+        The script.
+    own
+        The thread.
+    bad
+        Makes an error of a place and a text.
+    note
+        Takes a note on a difference from a real run.
+    where
+        The place in the file, for messages.
+    key, value
+        The event.
+
+    Raises
+    ------
+    WorkloadError
+        The event is not one of rt-app's, or the replay does not model it.
+    """
     event = event_of(key)
     shared = own.shared
     if event in ("run", "runtime"):
@@ -158,7 +208,7 @@ def _transfer(
     value: Any,
     event: str,
 ) -> None:
-    """``mem`` and ``iorun``: bytes at a given speed."""
+    """Add ``mem`` or ``iorun``: computing for as long as the bytes take at a given speed."""
     option = "mem_mb_per_s" if event == "mem" else "io_mb_per_s"
     speed = shared.mem_mb_per_s if event == "mem" else shared.io_mb_per_s
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -174,18 +224,21 @@ def _transfer(
 
 
 def _us(bad: Bad, where: str, key: str, value: Any) -> int:
+    """Check a time in us."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**12:
         raise bad(where, f"{key}={value!r}; expected a whole number of microseconds")
     return value
 
 
 def _name(bad: Bad, where: str, key: str, value: Any) -> str:
+    """Check a name."""
     if not isinstance(value, str) or not value:
         raise bad(where, f"{key}={value!r}; expected a name")
     return value
 
 
 def _only(bad: Bad, where: str, key: str, value: Pairs, known: set[str]) -> None:
+    """Refuse unknown keys."""
     wrong = [k for k, _ in value if k not in known]
     if wrong:
         raise bad(

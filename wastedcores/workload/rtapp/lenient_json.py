@@ -1,7 +1,8 @@
-"""rt-app's JSON as its files really are: comments, trailing commas, keys given twice, a bare ``"suspend"``.
+"""A reader for the JSON of real rt-app files, with comments, trailing commas, repeated keys and a bare ``"suspend"``.
 
-rt-app reads them through workgen (doc/workgen in scheduler-tools/rt-app), which makes keys unique and fills values in,
-and json-c, which takes C comments and trailing commas. Order matters and keys repeat, so an object is a list of pairs.
+rt-app reads its files through workgen (doc/workgen in scheduler-tools/rt-app), which makes keys unique and fills in values,
+and through json-c, which accepts C comments and trailing commas. Order matters and keys repeat, so an object is a list of
+pairs here.
 """
 
 from __future__ import annotations
@@ -12,35 +13,53 @@ from typing import Any
 
 from wastedcores.errors import WorkloadError
 
-#: text, a comment of either kind, or a comma before a bracket closes
+#: a text, a comment of either kind, or a comma before a closing bracket
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|/\*.*?\*/|//[^\n]*|,(?=\s*[}\]])', re.S)
-#: "suspend" without a value, in an object
+#: a key "suspend" or "yield" without a value
 _BARE = re.compile(r'([{,]\s*"(?:suspend|yield)\w*")(?=\s*[,}])')
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object: its keys and values in order, some keys more than once."""
+    """A JSON object: its keys and values in order, with repeated keys."""
 
     def only(self, key: str, default: Any = None) -> Any:
-        """Value of a key that can be there once; the last one counts, as in json-c."""
+        """Return the value of a key that should occur once. The last one counts, as in json-c.
+
+        Parameters
+        ----------
+        key
+            The key.
+        default
+            The value if the key is absent.
+
+        Returns
+        -------
+        Any
+            The value.
+        """
         return dict(self).get(key, default)
 
 
 def parse(text: str, name: str) -> Pairs:
-    """Read a file's text.
+    """Read the text of a file.
 
     Parameters
     ----------
     text, name
-        What is in the file, and its name for messages.
+        The text, and the name of the file for messages.
+
+    Returns
+    -------
+    Pairs
+        The object at the top.
 
     Raises
     ------
     WorkloadError
-        No JSON, or no object at its top.
+        It is not JSON, or there is no object at the top.
     """
     plain = _TOKEN.sub(_clean, text)
-    # a comment between a comma and a bracket hid the comma
+    # a comment between a comma and a bracket hid the comma from the first pass
     plain = _TOKEN.sub(_clean, plain)
     plain = _BARE.sub(r'\1: ""', plain)
     try:
@@ -49,22 +68,23 @@ def parse(text: str, name: str) -> Pairs:
         line = plain.splitlines()[e.lineno - 1].strip()[:60] if plain.strip() else ""
         raise WorkloadError(
             f"{name}, line {e.lineno}: not JSON ({e.msg}) near {line!r}; expected an rt-app file with an object "
-            '"tasks"'
+            '"tasks".'
         ) from e
     except RecursionError:
         raise WorkloadError(
-            f"{name}: objects inside objects without end; expected rt-app's"
+            f"{name}: the objects are nested too deeply; expected an rt-app file."
         ) from None
     if not isinstance(found, Pairs):
         raise WorkloadError(
-            f'{name}: holds no object; expected an rt-app file: {{"tasks": {{...}}}}'
+            f'{name}: holds no object; expected an rt-app file: {{"tasks": {{...}}}}.'
         )
     return found
 
 
 def _clean(match: re.Match[str]) -> str:
+    """Replace a comment or a trailing comma."""
     token = match[0]
     if token.startswith('"'):
         return token
-    # as many lines as before, so that messages name the right one
+    # keep the number of lines, so that messages name the right one
     return "\n" * token.count("\n") or " "

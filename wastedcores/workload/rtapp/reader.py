@@ -1,14 +1,14 @@
-"""Replay rt-app's workloads (github.com/scheduler-tools/rt-app, doc/tutorial.txt).
+"""The reader of rt-app workloads (github.com/scheduler-tools/rt-app, doc/tutorial.txt).
 
-The tasks become threads of one process: rt-app's main thread creates them, all meet, and each runs its phases. What is
-taken as it is: ``run``, ``runtime``, ``sleep``, ``timer`` (relative and absolute, shared and unique), ``lock``,
-``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``, ``fork``; ``loop``,
-``instance``, ``delay``, ``cpus``, ``priority`` (nice), ``taskgroup`` and the global ``duration``.
+The tasks become threads of one process: rt-app's main thread creates them, all threads meet, and each runs its phases. These
+events and keys have their full meaning: ``run``, ``runtime``, ``sleep``, ``timer`` (relative and absolute, shared and
+unique), ``lock``, ``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``,
+``fork``; ``loop``, ``instance``, ``delay``, ``cpus``, ``priority`` (nice), ``taskgroup`` and the global ``duration``.
 
-What differs from a real run is said in the workload's notes: the replay's CPUs all have one speed, so ``run`` is
-``runtime``; memory and files have no model, so ``mem`` and ``iorun`` are refused unless a speed is given at which they
-become computing; only SCHED_OTHER is modelled, so tasks of other policies are refused. Keys that rt-app does not know
-are refused by name, as are files whose tasks cannot work (unlocking nobody's lock is found by the replay).
+The notes of the workload tell the differences from a real run. All CPUs of a replay have the same speed, so ``run`` is the
+same as ``runtime``. Memory and files are not modelled, so ``mem`` and ``iorun`` are refused unless a speed is given, at which
+they become computing. Only SCHED_OTHER is modelled, so tasks of other policies are refused. Keys that rt-app does not know
+are refused by name, and so are files whose tasks cannot work. The replay finds an unlock of a lock that nobody holds.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from wastedcores.workload.rtapp.events import Shared, add_event, event_of
 from wastedcores.workload.rtapp.lenient_json import Pairs, parse
 from wastedcores.workload.script import Script
 
-#: pthread_create() as in the recordings of threads
+#: time of a pthread_create(), as in the recordings
 CREATE_NS = 28_000
 SECOND = 1_000_000_000
 
 _TASK = {"instance", "delay", "phases"}
 _BOTH = {"loop", "cpus", "policy", "priority", "taskgroup"}
-#: known to rt-app, without effect on a replay
+#: keys of rt-app that have no effect on a replay
 _MUTE = {
     "util_min": "v4.1 has no utilization clamping",
     "util_max": "v4.1 has no utilization clamping",
@@ -39,7 +39,7 @@ _MUTE = {
     "membind_nodes": "memory has no place in the replay",
 }
 _DEADLINE = {"dl-runtime", "dl-period", "dl-deadline", "period", "deadline"}
-#: global keys that only say how rt-app logs and measures
+#: global keys that only affect how rt-app logs and measures
 _LOGGING = {
     "calibration", "lock_pages", "logdir", "log_basename", "log_size", "ftrace", "gnuplot", "io_device",
     "mem_buffer_size", "cumulative_slack", "frag",
@@ -48,7 +48,7 @@ _LOGGING = {
 
 @dataclass
 class _Reading:
-    """One file on its way to a workload."""
+    """A file that is being turned into a workload."""
 
     name: str
     machine: Machine
@@ -56,7 +56,7 @@ class _Reading:
     notes: list[str] = field(default_factory=list)
 
     def bad(self, where: str, text: str) -> WorkloadError:
-        return WorkloadError(f"{self.name}: {where}: {text}")
+        return WorkloadError(f"{self.name}: {where}: {text}.")
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -66,7 +66,19 @@ class _Reading:
 def read_rtapp(
     path: str | Path, machine: Machine, seed: int = 1, mem_mb_per_s: int = 0, io_mb_per_s: int = 0
 ) -> Workload:
-    """Make a workload of an rt-app file; see :func:`rtapp`.
+    """Make a workload of an rt-app file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    machine, seed, mem_mb_per_s, io_mb_per_s
+        As for :func:`rtapp`.
+
+    Returns
+    -------
+    Workload
+        As from :func:`rtapp`.
 
     Raises
     ------
@@ -79,7 +91,7 @@ def read_rtapp(
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not text"
         raise WorkloadError(
-            f"{path}: cannot be read ({why}); expected an rt-app file (JSON)"
+            f"{path}: cannot be read ({why}); expected an rt-app file (JSON)."
         ) from e
     return rtapp(text, machine, seed, mem_mb_per_s, io_mb_per_s, name=path.name)
 
@@ -98,24 +110,24 @@ def rtapp(
     Parameters
     ----------
     text
-        JSON as rt-app and workgen take it.
+        JSON, as rt-app and workgen accept it.
     machine, seed
-        Where; the seed decides on which CPU rt-app is started.
+        The machine; the seed decides on which CPU rt-app is started.
     mem_mb_per_s, io_mb_per_s
-        Speed at which ``mem`` and ``iorun`` events compute, in 10^6 bytes/s; 0: a file that has them is refused.
+        Speed at which ``mem`` and ``iorun`` events compute, in 10^6 bytes/s. With 0, a file that has them is refused.
     name
-        For messages.
+        Name of the file for messages.
 
     Returns
     -------
     Workload
-        With ``notes`` on what is not as in a real run. With a duration the threads are daemons and the replay ends
-        with rt-app's main thread, which sleeps that long.
+        With ``notes`` on the differences from a real run. If the file has a duration, the threads are daemons and the
+        replay ends with rt-app's main thread, which sleeps for that time.
 
     Raises
     ------
     WorkloadError
-        What rt-app would refuse, or what the replay does not model: where in the file, and what to do.
+        rt-app would refuse the file, or the replay does not model a part of it; the message says where and what to do.
     """
     root = parse(text, name)
     w = Workload("rt-app")
@@ -124,13 +136,13 @@ def rtapp(
     policy, duration = _globals(r, root.only("global", Pairs()))
     tasks = root.only("tasks")
     if not isinstance(tasks, Pairs) or not tasks:
-        raise r.bad("tasks", 'expected an object with a task at least: "tasks": {"name": {...}}')
+        raise r.bad("tasks", 'expected an object with at least one task: "tasks": {"name": {...}}')
     _resources(r, root.only("resources", Pairs()))
     session = w.session()
     specs = {}
     for title, spec in tasks:
         if title in specs:
-            raise r.bad(f"task {title!r}", "is there twice; give each a name of its own")
+            raise r.bad(f"task {title!r}", "occurs twice; give each task a name of its own")
         if not isinstance(spec, Pairs):
             raise r.bad(f"task {title!r}", f"expected an object, got {spec!r}")
         specs[title] = spec
@@ -143,7 +155,9 @@ def rtapp(
     }
     for title in sorted(forked):
         if title not in specs:
-            raise r.bad("fork", f"of {title!r}, which is no task; there are {', '.join(specs)}")
+            raise r.bad(
+                "fork", f"of {title!r}, which is not a task; the tasks are {', '.join(specs)}"
+            )
         r.shared.templates[title] = w.template(title, script := Script(), daemon=duration > 0)
         _fill(r, title, specs[title], policy, script, together=None)
     everybody = w.barrier(sum(instances.values()))
@@ -156,7 +170,7 @@ def rtapp(
             thread = w.template(f"{title}-{number}", body, daemon=duration > 0)
             main.compute(CREATE_NS).fork(thread, group)
             number += 1
-    # main() sleeps for the duration and then ends all threads, or joins them
+    # main() sleeps for the duration and then ends all threads, or it joins them
     main = main.sleep(duration * SECOND) if duration > 0 else main.wait_children(0)
     w.task("rt-app", main, session=session, cpu=seed * 7 % machine.cpus)
     w.notes = tuple(r.notes)
@@ -164,7 +178,7 @@ def rtapp(
 
 
 def _globals(r: _Reading, found: Any) -> tuple[str, int]:
-    """The default policy, and the duration in seconds (-1: until all threads have finished)."""
+    """Read the default policy, and the duration in seconds (-1: until all threads have finished)."""
     if not isinstance(found, Pairs):
         raise r.bad("global", f"expected an object, got {found!r}")
     _unknown(r, "global", found, {"duration", "default_policy", "pi_enabled", *_LOGGING})
@@ -172,14 +186,14 @@ def _globals(r: _Reading, found: Any) -> tuple[str, int]:
     if duration == 0:
         raise r.bad("global", "duration=0; expected seconds, or -1 for no limit")
     if found.only("pi_enabled"):
-        r.note("pi_enabled: priority inheritance is for real-time tasks; without effect here")
+        r.note("pi_enabled: priority inheritance is for real-time tasks and has no effect here")
     return str(found.only("default_policy", "SCHED_OTHER")), duration
 
 
 def _resources(r: _Reading, found: Any) -> None:
-    """Old files declare their resources; a signal then names the condition it is for."""
+    """Read the resources that old files declare, in which a signal names its condition."""
     if isinstance(found, int) and not isinstance(found, bool):
-        return  # older still: a number of mutexes named 0, 1, ...
+        return  # in still older files it is the number of mutexes, which are named 0, 1, ...
     if not isinstance(found, Pairs):
         raise r.bad("resources", f"expected an object, got {found!r}")
     for name, spec in found:
@@ -192,13 +206,14 @@ def _resources(r: _Reading, found: Any) -> None:
 
 
 def _all_events(spec: Pairs) -> Iterable[tuple[str, Any]]:
+    """Return the events of all phases of a task."""
     phases = spec.only("phases")
     bodies = [p for _, p in phases if isinstance(p, Pairs)] if isinstance(phases, Pairs) else [spec]
     return [(key, value) for body in bodies for key, value in body if event_of(key)]
 
 
 def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, int]) -> None:
-    """A barrier is of as many threads as name it (rt-app counts them when it reads the file)."""
+    """Make the barriers, each for as many threads as name it (rt-app counts them when it reads the file)."""
     parties: dict[str, int] = {}
     for title, spec in specs.items():
         for key, value in _all_events(spec):
@@ -206,27 +221,33 @@ def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, i
                 parties[value] = parties.get(value, 0) + instances[title]
     for name, n in parties.items():
         if n < 1:
-            raise r.bad(f"barrier {name!r}", "no thread reaches it: its tasks have no instance")
+            raise r.bad(
+                f"barrier {name!r}", "no thread reaches it, because its tasks have no instance"
+            )
         r.shared.barriers[name] = r.shared.workload.barrier(n)
 
 
 def _fill(
     r: _Reading, title: str, spec: Pairs, policy: str, script: Script, together: int | None
 ) -> Script:
-    """One thread's program; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
+    """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
     where = f"task {title!r}"
     phases = spec.only("phases")
     events = {key for key, _ in spec if event_of(key)}
     if phases is None:
-        # one object for thread and phase: a given loop is the phase's, and it runs once; else it is for ever
+        # one object is both thread and phase: if it has a loop, that is the phase's, and the thread runs it once; if it has
+        # none, the thread repeats it without an end
         bodies = [(where, spec)]
         _unknown(r, where, spec, _TASK | _BOTH | events | set(_MUTE) | _DEADLINE)
         rounds = 1 if any(key == "loop" for key, _ in spec) else -1
     else:
         if not isinstance(phases, Pairs) or not phases:
-            raise r.bad(where, f"phases={phases!r}; expected an object with a phase at least")
+            raise r.bad(where, f"phases={phases!r}; expected an object with at least one phase")
         if events:
-            raise r.bad(where, f"has phases, and outside of them {', '.join(sorted(events))}")
+            raise r.bad(
+                where,
+                f"has phases, but also the events {', '.join(sorted(events))} outside of them",
+            )
         bodies = [(f"{where}, phase {n!r}", p) for n, p in phases]
         _unknown(r, where, spec, _TASK | _BOTH | set(_MUTE) | _DEADLINE)
         rounds = _loops(r, where, spec, -1)
@@ -240,7 +261,7 @@ def _fill(
     for _, body in bodies:
         for key, value in body if isinstance(body, Pairs) else ():
             if event_of(key) == "timer":
-                # its first period counts from here, not from its first use
+                # the first period counts from here, not from the first use
                 script.timer(own.timer(r.bad, where, value), 0)
     nice = _whole(r, where, spec, "priority", 0, -20, 19)
     if nice:
@@ -266,7 +287,9 @@ def _fill(
             if body.only("taskgroup") not in (None, "", spec.only("taskgroup")):
                 raise r.bad(place, "moves to another taskgroup; expected one for the whole task")
         if not any(event_of(key) for key, _ in body):
-            raise r.bad(place, "has no event; expected run, sleep, timer, lock, ...")
+            raise r.bad(
+                place, "has no event; expected at least one, such as run, sleep, timer or lock"
+            )
         loops = _loops(r, place, body, 1)
         script.loop(None if loops < 0 else loops)
         if bound:
@@ -282,7 +305,7 @@ def _fill(
 
 
 def _unknown(r: _Reading, where: str, found: Pairs, known: set[str]) -> None:
-    """Refuse keys that rt-app does not have, by name; note those without effect."""
+    """Refuse the keys that rt-app does not have, by name, and note those without effect."""
     wrong = [key for key, _ in found if key not in known]
     if wrong:
         raise r.bad(
@@ -296,6 +319,7 @@ def _unknown(r: _Reading, where: str, found: Pairs, known: set[str]) -> None:
 
 
 def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> None:
+    """Refuse all policies but SCHED_OTHER."""
     policy = spec.only("policy", default)
     if policy != "SCHED_OTHER":
         raise r.bad(
@@ -309,7 +333,7 @@ def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> None:
 
 
 def _group(r: _Reading, w: Workload, where: str, spec: Pairs) -> int | None:
-    """Session of a task's ``taskgroup``; None: that of rt-app."""
+    """Return the session of a task's ``taskgroup``, or None for that of rt-app."""
     name = spec.only("taskgroup") or ""
     if not isinstance(name, str) or (name and not name.startswith("/")):
         raise r.bad(where, f"taskgroup={name!r}; expected a path such as /tg1")
@@ -317,7 +341,7 @@ def _group(r: _Reading, w: Workload, where: str, spec: Pairs) -> int | None:
         return 0 if name else None
     if name.count("/") > 1:
         r.note(
-            f"taskgroup {name}: groups inside groups are not modelled; it is one directly below the root"
+            f"taskgroup {name}: groups inside groups are not modelled; it is a group directly below the root"
         )
     if name not in r.shared.groups:
         r.shared.groups[name] = w.session()
@@ -327,6 +351,7 @@ def _group(r: _Reading, w: Workload, where: str, spec: Pairs) -> int | None:
 def _whole(
     r: _Reading, where: str, spec: Pairs, key: str, default: int, least: int, most: int = 10**9
 ) -> int:
+    """Read a whole number."""
     value = spec.only(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         limit = f"a whole number from {least} to {most}"
@@ -335,6 +360,7 @@ def _whole(
 
 
 def _loops(r: _Reading, where: str, spec: Pairs, default: int) -> int:
+    """Read the number of rounds of a ``loop``, -1 for no limit."""
     loops = _whole(r, where, spec, "loop", default, -1)
     if loops == 0:
         raise r.bad(where, "loop=0 does nothing; expected a number of rounds, or -1 for no limit")
@@ -342,6 +368,7 @@ def _loops(r: _Reading, where: str, spec: Pairs, default: int) -> int:
 
 
 def _cpus(r: _Reading, where: str, spec: Pairs) -> list[int] | None:
+    """Read the CPUs of ``cpus``, or return None if the key is absent."""
     cpus = spec.only("cpus")
     if cpus is None:
         return None
