@@ -71,7 +71,7 @@ def faults(dotted: str, function) -> list[str]:
     parameters = [p for p in inspect.signature(function).parameters if p not in {"self", "cls"}]
     sections = len(parameters) > 1 and not dotted.startswith(WITH_A_GLOSSARY)
     codes = ALWAYS | (WITH_TWO_PARAMETERS if sections else set())
-    if dotted.split(".")[-2] == "Script":  # its methods return the script, as the docstring of the class says
+    if ".Script." in dotted:  # its methods return the script, as the docstring of the class says
         codes = codes - {"RT01"}
     if not function.__doc__:
         return [f"{dotted}: GL08 no docstring"]
