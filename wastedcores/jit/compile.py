@@ -1,9 +1,9 @@
-"""The decorators for compiled functions, and where their machine code is kept.
+"""The decorators for compiled functions, and the cache of their machine code.
 
-Each cached function has a folder that is named by what it depends on (:mod:`wastedcores.jit.fingerprint`), below one that
-is named by the versions of numba and Python and by the sources of this room. So an edit recompiles the functions that
-it changes and no others. The last few folders of a function are kept.
-``WASTEDCORES_JIT_CACHE=0`` turns the cache off, ``WASTEDCORES_CACHE_DIR`` moves it.
+Each cached function has a folder that is named by a digest of everything the function depends on
+(:mod:`wastedcores.jit.fingerprint`). These folders lie in one that is named by the versions of numba and Python and by the
+sources of this package. An edit therefore recompiles the functions that it changes and no others. The four folders of a
+function that were used last are kept. ``WASTEDCORES_JIT_CACHE=0`` turns the cache off, ``WASTEDCORES_CACHE_DIR`` moves it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from numba.core import config as _config
 
 from wastedcores.jit.fingerprint import fingerprint
 
-config: Any = _config  # its settings are made at run time
+config: Any = _config  # numba defines its settings at run time
 F = TypeVar("F", bound=Callable[..., Any])
 
 _KEEP = 4
 
 
 def _cache_root() -> Path | None:
-    """Folder for this numba, this Python and these decorators, or None where nothing can be written."""
+    """Return the folder for this numba, this Python and these decorators, or None if nothing can be written."""
     if os.environ.get("WASTEDCORES_JIT_CACHE", "1") == "0" or config.DISABLE_JIT:
         return None
     digest = hashlib.sha256(f"{numba.__version__} {sys.version_info[:3]}".encode())
@@ -49,7 +49,7 @@ def _cache_root() -> Path | None:
 
 
 def _keep_last(folder: Path) -> None:
-    """Remove all but the folders used last."""
+    """Remove all subfolders but those that were used last."""
     try:
         gone = sorted(folder.iterdir(), key=lambda p: p.stat().st_mtime)[:-_KEEP]
     except OSError:  # another process is removing them
@@ -63,7 +63,7 @@ CACHE_ROOT = _cache_root()
 
 @contextmanager
 def cache_of(function: Callable[..., Any]) -> Iterator[bool]:
-    """Within this, numba keeps what it compiles in the function's own folder; the value says whether it keeps anything."""
+    """Let numba cache what it compiles in the function's own folder; the value tells whether it caches anything."""
     if CACHE_ROOT is None:
         yield False
         return
@@ -88,31 +88,32 @@ def _compiled(function: F, **options: Any) -> F:
 
 
 def jit(function: F) -> F:
-    """Compile ``function``: no Python objects, no fast-math, same input same bytes."""
+    """Compile ``function`` without Python objects and without fast-math, so that the same input gives the same bytes."""
     return _compiled(function)
 
 
 def lean(function: F) -> F:
-    """As :func:`jit`, without reference counts: for functions that make no arrays.
+    """Compile as :func:`jit` does, but without reference counts, for functions that make no arrays.
 
-    numba counts references to every array that is passed on or sliced, with locked instructions. Where a helper is
+    numba counts references to every array that is passed on or sliced, with locked instructions. In a helper that is
     called for each field of a record, they took three quarters of the time.
     """
     return _compiled(function, _nrt=False)
 
 
 def inner(function: F) -> F:
-    """Compile ``function`` for callers that are compiled themselves: no entry from Python, so less to compile.
+    """Compile ``function`` into its callers, which are compiled themselves.
 
-    Division by zero is not checked either: the scheduler's divisors are never zero, and the check in every function
-    costs a third of the compile time.
+    It cannot be called from Python and is never a function of its own in the machine code, so there is less to compile. Division
+    by zero is not checked: the scheduler's divisors are never zero, and the check costs a third of the compile time.
     """
     return cast(
         F,
-        numba.njit(  # type: ignore[call-overload]  # its stubs leave the wrapper options out
+        numba.njit(  # type: ignore[call-overload]  # its stubs leave some options out
             fastmath=False,
             nogil=True,
             error_model="numpy",
+            forceinline=True,
             no_cpython_wrapper=True,
             no_cfunc_wrapper=True,
         )(function),

@@ -1,9 +1,10 @@
-"""What a compiled function depends on, as a digest: its own code and that of every function it calls.
+"""A digest of everything that a compiled function depends on: its own code and that of every function it calls.
 
-numba's cache does not notice an edit in a callee's file: a cached caller goes on returning the old answer. So each
-cached function has a folder that is named by this digest. It covers the bytecode, the constants and the values of the
-globals that the function reads, and the same of all functions that are compiled into it. A function that is linked by
-its symbol (:mod:`wastedcores.jit.units`) contributes its signature only, because its code lies elsewhere.
+numba's own cache does not notice an edit in a callee's file, so a cached caller would go on returning the old answer. Each
+cached function therefore has a folder that is named by this digest. The digest covers the bytecode, the constants, the
+defaults and the values of the globals that the function reads, and the same of all functions that are compiled into it. A
+function that is linked by its symbol (:mod:`wastedcores.jit.units`) contributes only its signature, because its machine code is
+elsewhere.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ _known: dict[Callable[..., Any], str] = {}
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
-    """16 hexadecimal digits for a function and all that is compiled with it."""
+    """Return 16 hexadecimal digits for a function and everything that is compiled with it."""
     if function not in _known:
-        _known[function] = ""  # a function that calls itself
-        digest = hashlib.sha256()
-        for part in _code(function.__code__, function.__doc__):
-            digest.update(part)
+        _known[function] = ""  # ends the recursion of a function that calls itself
+        digest = hashlib.sha256(repr(function.__defaults__).encode())
+        for code in _codes(function.__code__):
+            digest.update(code.co_code)
+            digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
+            constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
+            if code is function.__code__ and function.__doc__ is not None:
+                constants = [c for c in constants if c != function.__doc__]
+            digest.update(repr(constants).encode())
         for name, value in referenced(function):
             digest.update(f"{name}={_value(value)};".encode())
         _known[function] = digest.hexdigest()[:16]
@@ -33,28 +39,39 @@ def fingerprint(function: Callable[..., Any]) -> str:
 
 
 def referenced(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values of the globals that a function reads, and of what it reads in the modules among them."""
-    names = function.__code__.co_names
+    """Yield the name and the value of each global that a function reads, also those that it reads as ``module.name``.
+
+    Parameters
+    ----------
+    function
+        A plain Python function.
+
+    Yields
+    ------
+    tuple
+        Name and value. Names that are read of some module are looked up in every module that the function names.
+    """
+    names = dict.fromkeys(n for code in _codes(function.__code__) for n in code.co_names)
     for name in names:
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):
             yield from ((f"{name}.{n}", getattr(value, n)) for n in names if hasattr(value, n))
         elif name in function.__globals__:
             yield name, value
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
 
 
-def _code(code: CodeType, doc: str | None) -> Iterator[bytes]:
-    yield code.co_code
-    yield repr((code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars)).encode()
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code and that of the functions and comprehensions inside it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _code(constant, None)
-        elif constant is None or constant != doc:
-            yield repr(constant).encode()
+            yield from _codes(constant)
 
 
 def _value(value: Any) -> str:
-    """A compiled function by its fingerprint, a unit by its signature, a constant by its value."""
+    """Return a text for a value: the fingerprint of a function, the signature of a unit, the value of a constant."""
     inner = getattr(value, "py_func", None) or getattr(value, "_defn", None)
     value = inner if isinstance(inner, FunctionType) else value
     if isinstance(value, FunctionType) and value.__module__.startswith(_PACKAGE):

@@ -148,6 +148,16 @@ def infer_start(
 
 
 @jit
+def _count(s: TaskState, p: int, by: int) -> None:
+    """A wait of task ``p`` begins (+1) or ends (-1) on its CPU."""
+    m = s.mask[p]
+    if m == FREE:
+        s.free[s.cpu[p]] += by
+    elif m > 0:
+        s.restricted[s.cpu[p], m] += by
+
+
+@jit
 def settle_start(s: TaskState, moved_from: I32, start_ns: int) -> None:
     """After pass 1: fill the runqueues of the first moment."""
     for p in range(1, s.state.size):
@@ -165,16 +175,6 @@ def settle_start(s: TaskState, moved_from: I32, start_ns: int) -> None:
             s.nr[c] += 1
         elif s.cur[c] == CUR_FROM_SWITCH:
             s.cur[c] = CUR_UNKNOWN
-
-
-@jit
-def _count(s: TaskState, p: int, by: int) -> None:
-    """A wait of task ``p`` begins (+1) or ends (-1) on its CPU."""
-    m = s.mask[p]
-    if m == FREE:
-        s.free[s.cpu[p]] += by
-    elif m > 0:
-        s.restricted[s.cpu[p], m] += by
 
 
 @jit

@@ -103,7 +103,7 @@ def lock_free(m, y):
     return m[y, wait.OWNER] < 0 and m[y, wait.COUNT] == 0
 
 
-@apart(NOTHING)
+@inner
 def switch_to(m, cpu, prev_pid, state, p):
     """context_switch(); the program of ``p`` goes on in the loop (R_FRESH)."""
     m[cpu, rq.CURR] = p

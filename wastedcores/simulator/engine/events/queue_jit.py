@@ -118,7 +118,7 @@ def settle(m, cpu, key):
     m[tree, 1] = key
 
 
-@apart(NOTHING)
+@inner
 def push_run(m, cpu, time_ns):
     """The stretch that CPU ``cpu`` runs ends at ``time_ns``."""
     m[cpu, RUN_AT] = time_ns

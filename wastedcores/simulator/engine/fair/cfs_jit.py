@@ -74,7 +74,7 @@ def pick_next_entity(m, q, curr):
     return se
 
 
-@apart(NOTHING)
+@inner
 def set_next_entity(m, se):
     """set_next_entity()."""
     q = m[se, entity.CFS_RQ]
@@ -86,7 +86,7 @@ def set_next_entity(m, se):
     m[se, entity.PREV_SUM_EXEC_RUNTIME] = m[se, entity.SUM_EXEC_RUNTIME]
 
 
-@apart(NOTHING)
+@inner
 def put_prev_entity(m, se):
     """put_prev_entity()."""
     q = m[se, entity.CFS_RQ]

@@ -118,7 +118,7 @@ def account_dequeue(m, q, se):
         list_del_task(m, cpu, se)
 
 
-@apart(NOTHING)
+@inner
 def update_cfs_shares(m, q):
     """update_cfs_shares(), calc_cfs_shares(), reweight_entity()."""
     se = m[q, cfs_rq.ENTITY]

@@ -53,7 +53,7 @@ def decay_missed(load, missed, i):
     return load
 
 
-@apart(NOTHING)
+@inner
 def update_cpu_load(m, cpu, load, pending):
     """__update_cpu_load(): the running averages over ``pending`` ticks."""
     m[cpu, rq.CPU_LOAD0] = load

@@ -163,7 +163,7 @@ def update_entity_load_avg(m, se, update_queue):
         subtract_blocked(m, q, load - m[se, entity.LOAD_AVG_CONTRIB])
 
 
-@apart(NOTHING)
+@inner
 def update_blocked_load(m, q, force):
     """update_cfs_rq_blocked_load() and __update_cfs_rq_tg_load_contrib()."""
     now = m[0, sim.NOW] >> 20

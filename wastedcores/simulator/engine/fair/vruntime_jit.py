@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.jit.compile import inner
-from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
 from wastedcores.simulator.engine.world import cfs_rq, entity, sim
 
@@ -70,7 +69,7 @@ def update_min_vruntime(m, q):
     m[q, cfs_rq.MIN_VRUNTIME] = max(m[q, cfs_rq.MIN_VRUNTIME], v)
 
 
-@apart(NOTHING)
+@inner
 def update_curr(m, q):
     """update_curr()."""
     curr = m[q, cfs_rq.CURR]
@@ -86,7 +85,7 @@ def update_curr(m, q):
     update_min_vruntime(m, q)
 
 
-@apart(VALUE)
+@inner
 def sched_slice(m, q, se):
     """sched_slice(): the period counts the leaf queue's entities only."""
     nr = m[q, cfs_rq.NR_RUNNING]
