@@ -1,10 +1,9 @@
-"""Memory for the columns of many events, and the table made of them without copying the numbers."""
+"""Memory for the columns of many events, and the table made of them."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from wastedcores.trace.readers.support.event_columns_jit import NULLABLE, Columns
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
@@ -17,8 +16,15 @@ _TYPES = {
 
 
 def columns_for(rows: int) -> Columns:
-    """Return columns with room for ``rows`` events, filled with zeros."""
-    return Columns(**{name: np.zeros(rows, t) for name, t in _TYPES.items()})
+    """Return columns with room for ``rows`` events, filled with zeros.
+
+    They share one block of memory: numpy asks the kernel for pages of 2 MiB if a block is large, and the page faults of
+    small pages would take longer than the decoding.
+    """
+    room = -(-rows // 8) * 8  # so that every column is aligned
+    ends = np.cumsum([np.dtype(t).itemsize * room for t in _TYPES.values()])
+    parts = np.split(np.zeros(ends[-1], np.uint8), ends[:-1])
+    return Columns(*(part.view(t)[:rows] for part, t in zip(parts, _TYPES.values(), strict=True)))
 
 
 def table_of(columns: Columns, rows: int) -> pl.DataFrame:
@@ -27,7 +33,7 @@ def table_of(columns: Columns, rows: int) -> pl.DataFrame:
     Parameters
     ----------
     columns
-        They must not change any more, because the table refers to them. Names are polars' codes
+        They must not change any more, because the table may refer to them. Names are polars' codes
         (:class:`~wastedcores.trace.readers.support.names.CategoryCodes`).
     rows
         Number of events.
@@ -35,18 +41,14 @@ def table_of(columns: Columns, rows: int) -> pl.DataFrame:
     kind = pl.Series(columns.kind[:rows]).cat.to(KIND_DTYPE)
     table = {"ts_ns": pl.Series(columns.ts_ns[:rows]), "kind": kind}
     for bit, name in enumerate(NULLABLE):
-        flags = (columns.low if bit < 8 else columns.high)[:rows] & np.uint8(1 << bit % 8)
-        present = np.count_nonzero(flags)
-        if present:
-            values: np.ndarray = getattr(columns, name)[:rows]
-            valid = pa.py_buffer(np.packbits(flags, bitorder="little")) if present < rows else None
-            arrow = pa.Array.from_buffers(
-                pa.from_numpy_dtype(values.dtype),
-                rows,
-                [valid, pa.py_buffer(values)],
-                rows - present,
-            )
-            series = pl.Series(arrow)
-            is_name = COLUMNS[name].dtype == pl.Categorical()
-            table[name] = series.cat.to(pl.Categorical()) if is_name else series
+        flags = (columns.low if bit < 8 else columns.high)[:rows]
+        present = (flags & np.uint8(1 << bit % 8)).astype(bool)
+        if not present.any():
+            continue
+        values = pl.Series(getattr(columns, name)[:rows])
+        if COLUMNS[name].dtype == pl.Categorical():
+            values = values.cat.to(pl.Categorical())
+        if not present.all():
+            values = values.zip_with(pl.Series(present), pl.Series([None], dtype=values.dtype))
+        table[name] = values
     return pl.DataFrame(table)
