@@ -1,1 +1,1 @@
-"""What must be fast, and against whom. `make bench` runs every ``bench_*.py`` and writes RESULTS.md."""
+"""Measures speed and size, and compares with peers in the same run. `make bench` runs every ``bench_*.py``."""

@@ -24,7 +24,7 @@ STORE = HERE / "results.json"
 
 
 def machine() -> str:
-    """The machine the numbers belong to."""
+    """Describe the machine on which the benchmarks run."""
     cpu = next(
         (
             line.split(":", 1)[1].strip()
@@ -42,7 +42,7 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The version measured."""
+    """Return the commit that is measured."""
     out = subprocess.run(
         ["git", "-C", str(HERE), "describe", "--always", "--dirty"],
         capture_output=True,
@@ -53,7 +53,7 @@ def commit() -> str:
 
 
 def table(rows: list[dict]) -> list[str]:
-    """Markdown rows."""
+    """Return the rows of a benchmark as a Markdown table."""
     lines = ["| what | measured | goal | met | against | note |", "|---|---|---|---|---|---|"]
     for r in rows:
         value = f"{r['value']:,.4g}" if isinstance(r["value"], float) else f"{r['value']}"
@@ -65,12 +65,12 @@ def table(rows: list[dict]) -> list[str]:
 
 
 def write(store: dict) -> None:
-    """RESULTS.md from everything measured so far."""
+    """Write RESULTS.md from all results so far."""
     lines = [
         "# Benchmark results",
         "",
-        "Written by `make bench`; every number was measured by the command beside it. Small shared machines are noisy: "
-        "look at ratios measured in one run before absolute figures.",
+        "Written by `make bench`. The command above each table measured its numbers. Small shared machines are noisy, so ratios "
+        "that were measured in one run say more than absolute figures.",
         "",
     ]
     for name, entry in sorted(store.items()):
@@ -88,14 +88,17 @@ def write(store: dict) -> None:
 
 
 def main() -> int:
-    """Run those named, or all."""
+    """Run the named benchmarks, or all."""
     names = sorted(p.stem.removeprefix("bench_") for p in HERE.glob("bench_*.py"))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"one of {', '.join(names)}; none: all")
+    parser.add_argument("name", nargs="*", help=f"one of {', '.join(names)}; by default all")
     chosen = parser.parse_args().name or names
     unknown = set(chosen) - set(names)
     if unknown:
-        print(f"no benchmark {sorted(unknown)[0]!r}; there are {', '.join(names)}", file=sys.stderr)
+        print(
+            f"There is no benchmark {sorted(unknown)[0]!r}; there are {', '.join(names)}.",
+            file=sys.stderr,
+        )
         return 2
     store = json.loads(STORE.read_text()) if STORE.exists() else {}
     for name in chosen:

@@ -1,4 +1,4 @@
-"""Ten thousand threads that compute, and how much they get done per second of CPU time."""
+"""Ten thousand threads that compute, and how much work they do per second of CPU time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = Path(__file__).with_name("_threads.c")
 
 
 class Crowd:
-    """Running threads, in a session (and so an autogroup) of their own: the rest of the machine keeps its share."""
+    """Running threads in a session, and so an autogroup, of their own: the rest of the machine keeps its share."""
 
     def __init__(self, threads: int, folder: Path) -> None:
         program, counts = folder / "threads", folder / "counts"
@@ -25,13 +25,13 @@ class Crowd:
         self.process = subprocess.Popen(
             [program, str(threads), counts], stdout=subprocess.PIPE, start_new_session=True
         )
-        # process clock of another process: include/linux/posix-timers_types.h, CPUCLOCK_SCHED
+        # the CPU clock of another process: include/linux/posix-timers_types.h, CPUCLOCK_SCHED
         self.clock = ~self.process.pid << 3 | 2
 
     def __enter__(self) -> Self:
         assert self.process.stdout is not None
         if self.process.stdout.readline() != b"there\n":
-            raise RuntimeError(f"the threads gave up with code {self.process.wait()}")
+            raise RuntimeError(f"The threads gave up with exit code {self.process.wait()}.")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,7 +41,7 @@ class Crowd:
         self.process.stdout.close()
 
     def cost(self, seconds: float) -> float:
-        """CPU seconds per block of work over a window."""
+        """Return the CPU seconds per block of work in a window of some seconds."""
         cpu, done = time.clock_gettime(self.clock), int(self.counts.sum())
         time.sleep(seconds)
         return (time.clock_gettime(self.clock) - cpu) / (int(self.counts.sum()) - done)

@@ -1,4 +1,4 @@
-"""What a noisy machine still tells: a median of interleaved runs and the interval it may lie in."""
+"""Statistics for noisy machines: the median of interleaved runs and its confidence interval."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ DRAWS = 4000
 
 
 def bootstrap(rounds: int, statistic: Statistic) -> tuple[float, float, float]:
-    """The statistic of all rounds, and the 95 % interval of it over rounds drawn with replacement.
+    """Return the statistic of all rounds, and its 95 % interval over rounds that are drawn with replacement.
 
-    ``statistic`` takes the indices of rounds: what was measured in one round stays together.
+    ``statistic`` takes the indices of rounds, so that the measurements of one round stay together.
     """
     rng = np.random.default_rng(4)
     drawn = [statistic(rng.integers(0, rounds, rounds)) for _ in range(DRAWS)]
@@ -23,7 +23,7 @@ def bootstrap(rounds: int, statistic: Statistic) -> tuple[float, float, float]:
 
 
 def verdict(low: float, high: float, goal: float) -> bool | None:
-    """Below the goal, above it, or (None) the interval has it inside: not to be told on this machine now."""
+    """Return whether the goal is met, or None if it lies inside the interval, so that this machine cannot decide now."""
     if high <= goal:
         return True
     return False if low > goal else None

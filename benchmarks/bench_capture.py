@@ -1,7 +1,7 @@
-"""Capture: what it costs, against `perf sched record` in the same run; what it keeps; how fast it notices.
+"""Capture: its cost compared with `perf sched record` in the same run, the size of its files, and how fast it notices.
 
-Needs root. Made for machines that are not quiet: what counts is CPU time, variants take turns in shuffled order, and a
-median comes with the interval it may lie in; a goal inside that interval is neither met nor missed.
+It needs root. It is made for machines that are not quiet: CPU time counts, variants take turns in shuffled order, and each
+median has a confidence interval. A goal inside that interval is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from wastedcores.capture.collector import Collector
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.readers.schedtrace import reader
 
-TURNS = 40  # of the pipe benchmark: many and short, because single runs are disturbed
+TURNS = 40  # of the pipe benchmark: many and short, because other work disturbs single runs
 LOOPS = 100_000
 PAIRS = 21  # of windows with and without the checker
 WINDOW_S = 2.0
 PROVOKED = 5
 THREADS = 10_000
 SUSTAINED_S = 60
-#: What is measured runs before everything else, so that a machine which is not quite quiet disturbs less.
+#: the measured program has the highest priority, so that other work on the machine disturbs it less
 QUIET = ["nice", "-n", "-20"]
 
 
 class Recording:
-    """A collector around a block."""
+    """Runs a collector while a block is executed."""
 
     def __init__(self, script: str, arguments: list[str], file: Path | None = None) -> None:
         self.out = file.open("wb") if file else None
@@ -60,14 +60,14 @@ class Recording:
         return self
 
     def cpu_s(self) -> float:
-        """CPU time of the collector's process so far."""
+        """Return the CPU seconds of the collector's process so far."""
         fields = (
             Path(f"/proc/{self.collector.process.pid}/stat").read_text().rpartition(") ")[2].split()
         )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def bpf_ns(self) -> tuple[int, int]:
-        """Run time of its BPF programs in ns, and how often they ran (kernel.bpf_stats_enabled)."""
+        """Return the run time of its BPF programs in ns and the number of their runs (kernel.bpf_stats_enabled)."""
         total = [0, 0]
         for info in Path(f"/proc/{self.collector.process.pid}/fdinfo").iterdir():
             text = info.read_text()
@@ -83,7 +83,7 @@ class Recording:
             self.out.close()
 
 
-#: CPU time of the benchmark's two processes: what other work on a shared machine takes is not in it, what probes add is
+#: measures the CPU time of the benchmark's two processes, which includes the probes but not other work on the machine
 INNER = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
@@ -93,7 +93,7 @@ print("CPU", r.ru_utime + r.ru_stime)
 
 
 def pipe(*around: str) -> float:
-    """CPU seconds of `perf bench sched pipe` on one CPU."""
+    """Return the CPU seconds of `perf bench sched pipe` on one CPU."""
     bench = ["taskset", "-c", "1", "perf", "bench", "sched", "pipe", "-l", str(LOOPS)]
     done = subprocess.run(
         [*around, *QUIET, sys.executable, "-c", INNER, *bench],
@@ -126,7 +126,7 @@ def overhead(folder: Path) -> list[dict]:
     t = {k: np.array(v) for k, v in times.items()}
 
     def slowdown(kind: str, i: np.ndarray) -> float:
-        """Of the three runs of a turn: between turns a shared machine changes its speed by a third, within one seldom."""
+        """Return the median over turns of a ratio inside one turn; between turns a shared machine's speed varies by a third."""
         return float(np.median(t[kind][i] / t["bare"][i]) - 1)
 
     ratio, low, high = bootstrap(TURNS, lambda i: slowdown("capture", i) / slowdown("perf", i))
@@ -166,7 +166,7 @@ def overhead(folder: Path) -> list[dict]:
 
 
 def per_event() -> dict:
-    """What the kernel itself says the programs take."""
+    """Read from the kernel how long the BPF programs run."""
     with bpf_statistics(), Recording("schedtrace.py", ["--flight", "1"], Path(os.devnull)) as r:
         before = r.bpf_ns()
         pipe()
@@ -231,7 +231,7 @@ def sustained(folder: Path) -> list[dict]:
             "value": lost,
             "unit": "events",
             "goal": "0 at >= 500 000 events/s",
-            # where other work kept the load from reaching the rate, nothing lost says nothing of it
+            # if other work kept the load below the rate, the absence of losses proves nothing
             "met": seen == written + lost
             and lost == 0
             and (True if seen / lasted >= 500_000 else None),
@@ -250,12 +250,12 @@ def checker(folder: Path) -> list[dict]:
     return rows
 
 
-#: allowed for entering and leaving a BPF program at a tracepoint (measured: 60 ns)
+#: added for entering and leaving a BPF program at a tracepoint (measured: 60 ns)
 ENTER_NS = 100
 
 
 def cpu_share(name: str, options: list[str]) -> dict:
-    """All that the checker itself computes: counted by the kernel, so other work does not matter."""
+    """Measure everything that the checker itself computes. The kernel counts it, so other work does not matter."""
     shares = []
     with bpf_statistics(), Recording("unclaimed.py", options) as r:
         for _ in range(5):
@@ -277,7 +277,7 @@ def cpu_share(name: str, options: list[str]) -> dict:
 
 
 def throughput(name: str, options: list[str], crowd: Crowd) -> dict:
-    """What a block of the threads' work costs with and without it, in pairs."""
+    """Measure in pairs what a block of the threads' work costs with and without the checker."""
     bare, ours = np.zeros(PAIRS), np.zeros(PAIRS)
     for n in range(PAIRS):
         for with_it in (n % 2, 1 - n % 2):
@@ -326,7 +326,7 @@ def noticing(folder: Path) -> list[dict]:
 
 
 def run() -> list[dict]:
-    """Rows for RESULTS.md."""
+    """Return the rows for RESULTS.md."""
     with tempfile.TemporaryDirectory(prefix="wastedcores-bench-") as name:
         folder = Path(name)
         rows = []

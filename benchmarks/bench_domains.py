@@ -1,4 +1,4 @@
-"""Domains of big machines: seconds and memory; ``python -m benchmarks.bench_domains``."""
+"""Scheduling domains of big machines: time and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KERNELS = ("v4.1", "v4.1+group_construction", "v6.1")
 
 
 def big_machine() -> Machine:
-    """8192 CPUs on 128 nodes in an 8 x 16 torus, near, middle and far nodes, SMT pairs numbered as Linux does."""
+    """Return 8192 CPUs on 128 nodes in an 8 x 16 torus with three distances; SMT pairs are numbered as Linux does."""
     n = np.arange(128)
     dx = np.abs((n % 16)[:, None] - n % 16)
     dy = np.abs((n // 16)[:, None] - n // 16)
@@ -45,7 +45,7 @@ def _best(function: Any, repeat: int) -> float:
 
 
 def _peak_mb(kernel: str) -> float:
-    """Peak memory of a process of its own that builds the big machine once."""
+    """Return the peak memory in MB of a separate process that builds the big machine once."""
     code = f"from benchmarks.bench_domains import peak; print(peak({kernel!r}))"
     return float(
         subprocess.run(
@@ -55,13 +55,13 @@ def _peak_mb(kernel: str) -> float:
 
 
 def peak(kernel: str) -> float:
-    """Build the big machine; MB at most."""
+    """Build the big machine and return the peak memory of this process in MB."""
     build_domains(big_machine(), kernel).to_arrays()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def run() -> list[dict[str, Any]]:
-    """Rows: name, value, unit, goal, note."""
+    """Return the rows for RESULTS.md."""
     rows = []
     small, big = preset("bulldozer8x8"), big_machine()
     for kernel in KERNELS:
@@ -102,20 +102,8 @@ def run() -> list[dict[str, Any]]:
             "name": "lint, 64 CPUs, pinned to two nodes",
             "value": 1e3 * _best(lambda: lint(doms, list(range(8, 24))), 5),
             "unit": "ms",
-            "goal": None,
+            "goal": "-",
             "note": "best of 5",
         }
     )
     return rows
-
-
-def main() -> list[dict[str, Any]]:
-    """Print the rows."""
-    rows = run()
-    for row in rows:
-        print(f"{row['name']:62s} {row['value']:8.2f} {row['unit']:3s} {row['goal'] or ''}")
-    return rows
-
-
-if __name__ == "__main__":
-    main()

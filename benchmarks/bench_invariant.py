@@ -1,9 +1,8 @@
-"""The invariant sweep: events per second on one core, and memory and time of a check of 10^8 events from Parquet."""
+"""The check of the invariant: events per second on one core, and time and memory for 10^8 events from Parquet."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ CPUS = 64
 
 
 def changes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Random +-1 walks of 64 runqueues, held to 0..4; times strictly increasing by about 1 us."""
+    """Return random +-1 walks of 64 runqueues between 0 and 4; times increase strictly by about 1 us."""
     random = np.random.default_rng(seed)
     ts_ns = np.cumsum(random.integers(1, 2000, n)).astype(np.int64)
     cpu = random.integers(0, CPUS, n).astype(np.int32)
@@ -32,7 +31,7 @@ def changes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def sweep_rate(n: int) -> float:
-    """Events per second of the compiled sweep alone, best of 5."""
+    """Return the events per second of the compiled sweep alone, best of 5."""
     ts_ns, cpu, nr = changes(n, 1)
     best = 0.0
     for _ in range(6):  # the first compiles
@@ -47,7 +46,7 @@ def sweep_rate(n: int) -> float:
 
 
 def naive_rate(n: int) -> float:
-    """The same by the plainest vectorised peer: numpy over a (changes, CPUs) table of states."""
+    """Return the events per second of the plainest vectorised peer: numpy over a (changes, CPUs) table of states."""
     ts_ns, cpu, nr = changes(n, 1)
     start = time.perf_counter()
     state = np.full((n, CPUS), -1, np.int8)
@@ -74,7 +73,7 @@ print(json.dumps({"s": time.perf_counter() - start, "kb": resource.getrusage(res
 
 
 def big_check(total: int, folder: Path) -> tuple[dict, float]:
-    """Check of ``total`` nr_running events from Parquet in a fresh process; bytes per event of the file."""
+    """Check ``total`` nr_running events from Parquet in a new process; return its numbers and the file's bytes per event."""
     from wastedcores.trace import Header
     from wastedcores.trace.parquet import stream_parquet
     from wastedcores.trace.schema import conform
@@ -102,20 +101,8 @@ def big_check(total: int, folder: Path) -> tuple[dict, float]:
     return json.loads(out.stdout), path.stat().st_size / total
 
 
-def recorded_size(folder: Path) -> float | None:
-    """Bytes per event of the largest published trace of runqueue sizes, where it is at hand."""
-    from wastedcores.trace.io import import_trace
-
-    # those traces have no licence, so they are not in this repository
-    source = Path(os.environ.get("WASTEDCORES_SCHED_PROFILER", ""), "data_share-output_40_1.txt")
-    if not source.exists():
-        return None
-    trace = import_trace(source, folder / "recorded.parquet")
-    return (folder / "recorded.parquet").stat().st_size / (trace.header.events or 1)
-
-
 def run() -> list[dict]:
-    """Rows for RESULTS.md."""
+    """Return the rows for RESULTS.md."""
     rate = sweep_rate(10_000_000)
     peer = naive_rate(200_000)
     with tempfile.TemporaryDirectory() as name:

@@ -45,3 +45,11 @@ def test_lock_pins_every_dependency_and_names_no_index():
 def test_the_unrelated_bcc_package_is_never_a_dependency():
     for file in ("pyproject.toml", "requirements.lock", "environment.yml"):
         assert not re.search(r"^\W*bcc\b", (ROOT / file).read_text(), re.MULTILINE), file
+
+
+def test_a_wheel_carries_the_files_that_the_studies_read():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+    bundled = tool["build"]["targets"]["wheel"]["force-include"]
+    for name in ("calibration.json", "published", "recorded_vs_replayed.csv"):
+        assert bundled[f"datasets/{name}"] == f"wastedcores/_bundled/datasets/{name}"
+    assert bundled["benchmarks/results.json"] == "wastedcores/_bundled/benchmarks/results.json"

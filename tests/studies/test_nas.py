@@ -1,4 +1,4 @@
-"""The NAS model: its sums by hand, what calibrates it, and what it never sees."""
+"""The NAS model: its formulas by hand, its calibration, and the numbers that the calibration never sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MS = 1_000_000
 
 
 def by_hand(todo):
-    """Times as a pencil would have them: shares of the work, and what m threads on a CPU lose at each barrier."""
+    """Return times computed by hand: shares of the work, and what m threads on a CPU lose at each barrier."""
     rows = []
     for run in todo:
         a = dict(run.arguments)
@@ -38,12 +38,12 @@ def calibrated():
 
 
 def test_calibrate__does_not_need_what_it_predicts(calibrated):
-    """Blank cells raise when read: that it ends at all is the proof; and the full tables change nothing."""
+    """Reading a blank cell raises, so the calibration has not read one; and the full tables change nothing."""
     assert nas_fit.calibrate(published.load(), by_hand, seeds=(1,)) == calibrated
     assert set(calibrated) == set(nas.KINDS)
 
 
-def test_calibrate__does_read_what_it_may(calibrated):
+def test_calibrate__uses_the_columns_that_it_may_see(calibrated):
     tables = published.load()
     other = dict(tables.cells)
     other["lozi2016_table1", "cg", "bug_s"] = "60"
@@ -51,7 +51,7 @@ def test_calibrate__does_read_what_it_may(calibrated):
 
 
 def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
-    """What the command line calls hands over tables without the predicted cells."""
+    """The command line calibrates on tables without the predicted cells."""
     from wastedcores.errors import DatasetError
     from wastedcores.studies import calibration
 
@@ -70,8 +70,8 @@ def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
                 tables.number(table, row, column)
 
 
-def test_calibrate__finds_what_a_program_was_made_of():
-    """Tables printed by a known program give that program back."""
+def test_calibrate__recovers_the_parameters_of_a_known_program():
+    """Tables that a known program would print lead back to that program."""
     truth = nas.Parameters("cg", "barrier", work_s=200.0, serial_s=2.0, intervals=15_000)
     cells = dict(published.blanked(published.load()).cells)
     for place, (table, column) in nas_fit.SEEN.items():
@@ -85,7 +85,7 @@ def test_calibrate__finds_what_a_program_was_made_of():
 
 
 def test_calibrate__finds_the_problem_class_of_lu():
-    """Of a pipeline planes and intervals are those of a class of NPB; the right one fits best."""
+    """The planes and intervals of a pipeline are those of a class of NPB, and the right class fits best."""
     for letter, edge in nas_fit.LU_GRIDS.items():
         planes = edge - 2
         truth = nas.Parameters(
@@ -165,7 +165,7 @@ def place_of(name, *, seed=2, until_ms=1_500, **spec):
 @pytest.mark.parametrize(
     ("place", "kind", "grain_ns", "expected_ms"),
     [
-        # m threads on a CPU: m pieces of work, and all but the last spin their millisecond away
+        # m threads on a CPU do m pieces of work, and all but the last spin for their millisecond
         ("table1_bug", "barrier", MS, 2 * 1 + 1),
         ("table1_fixed", "barrier", MS, 1),
         ("table3_bug", "barrier", MS // 4, 8 * 0.25 + 7),
@@ -173,7 +173,7 @@ def place_of(name, *, seed=2, until_ms=1_500, **spec):
         ("table3_fixed", "barrier", MS // 4, 0.25),
     ],
 )
-def test_replay__loses_what_spinning_must(place, kind, grain_ns, expected_ms):
+def test_replay__loses_the_time_that_threads_spin(place, kind, grain_ns, expected_ms):
     rows = [
         place_of(place, seed=s, until_ms=3_000, kind=kind, grain_ns=grain_ns) for s in (1, 2, 3)
     ]
@@ -187,8 +187,8 @@ def test_replay__loses_what_spinning_must(place, kind, grain_ns, expected_ms):
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
 @pytest.mark.parametrize("place", ["table1_bug", "table1_fixed", "table3_bug", "table3_fixed"])
-def test_replay__the_window_stands_for_the_run(place):
-    """A rate over the first seconds is that over ten times as long: the state is steady."""
+def test_replay__the_window_represents_the_whole_run(place):
+    """The rate over the first seconds equals the rate over a window that is ten times as long: the state is steady."""
     spec = {"kind": "barrier", "grain_ns": MS, "seed": 3}
     short, long = (place_of(place, until_ms=ms, **spec) for ms in (2_500, 20_000))
     assert short["interval_s"] == pytest.approx(long["interval_s"], rel=0.03)
@@ -201,7 +201,7 @@ def test_replay__of_a_whole_run_counts_from_its_start_to_its_last_interval():
         "v4.1", "desktop:4", 1, threads=4, kind="pipeline", grain_ns=MS, planes=10, rows=10,
         start_node=0, intervals=20,
     )  # fmt: skip
-    # rows of 0.4 ms: three for the first two threads, two for the others, and the line fills and drains
+    # rows take 0.4 ms; the first two threads have three, the others two, and the pipeline fills and drains
     sweep_ms = 0.4 * (10 * 3 + 10 - 3)
     assert row["interval_s"] * 1e3 == pytest.approx(2 * sweep_ms, rel=0.03)
 
@@ -215,8 +215,8 @@ def test_replay__a_pipeline_on_all_its_cpus_takes_fill_and_work():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
-def test_replay__a_pipeline_two_to_a_cpu_advances_about_a_plane_a_round():
-    """Flags polled without limit: a plane costs between one slice (16 ms) and the slices of both (32 ms)."""
+def test_replay__a_pipeline_with_two_threads_per_cpu_advances_about_one_plane_per_round():
+    """Flags are polled without limit, so a plane costs between one slice (16 ms) and the slices of both (32 ms)."""
     row = replays.spmd(
         "v4.1", "bulldozer8x8", 1, threads=16, nodes=(1, 2), kind="pipeline",
         grain_ns=MS // 2, planes=100, until_ns=40_000 * MS,

@@ -1,4 +1,4 @@
-"""The published tables: read whole, and blank where we predict."""
+"""The published tables, and their copies without the predicted cells."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_table3_speedups_are_the_quotients_of_their_seconds():
             bug, fixed, speedup = (
                 tables.number(table, app, c) for c in ("bug_s", "fixed_s", "speedup")
             )
-            # printed to two or three digits; the seconds too
+            # both are printed with two or three digits
             assert bug / fixed == pytest.approx(speedup, rel=0.035), (table, app)
 
 
@@ -56,7 +56,7 @@ def test_load__says_what_is_wrong(tmp_path):
         published.load(tmp_path)
 
 
-def test_number__of_a_text_or_of_nothing():
+def test_number__of_a_text_or_of_no_cell():
     tables = published.load()
     with pytest.raises(DatasetError, match="expected a number"):
         tables.number("lozi2016_claims", "wakeup_idle_long", "value")

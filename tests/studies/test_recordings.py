@@ -1,4 +1,4 @@
-"""Recordings and replays in the same figures, and when they agree."""
+"""Recordings and replays in the same quantities, and when they agree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MACHINE = Machine.preset("bd-paper-16")  # 2 CPUs a node
 
 
 def observed(*events, threads=(1, 2), hogs=(), end=1000):
-    """Events (ts, cpu, pid, kind), in order."""
+    """Return what happened, from events (ts, cpu, pid, kind) in order."""
     ts, cpu, pid, kind = (np.array(c) for c in zip(*events, strict=True))
     return Observed(
         ts,
@@ -42,7 +42,7 @@ def observed(*events, threads=(1, 2), hogs=(), end=1000):
     )
 
 
-def test_threads_per_node_are_means_of_the_end_wherever_they_wait():
+def test_threads_per_node_are_means_over_the_end_of_the_window_asleep_or_not():
     seen = observed(
         (0, 2, 1, "wakeup"),
         (0, 4, 2, "wakeup"),
@@ -66,7 +66,7 @@ def test_a_thread_that_exits_is_gone_though_it_is_switched_to_again():
     assert at.tolist() == pytest.approx([0, 50 / 250, 1, 0, 0, 0, 0, 0])
 
 
-def test_figures_by_type_of_node_and_without_names_of_nodes():
+def test_quantities_by_type_of_node_and_without_names_of_nodes():
     seen = observed(
         (0, 0, 9, "switch"),  # the hog: node 0
         (0, 4, 1, "switch"),
@@ -92,7 +92,7 @@ def test_figures_by_type_of_node_and_without_names_of_nodes():
     assert pinned["busy CPUs"].unit == "busy CPUs"
 
 
-def test_a_hog_that_passed_through_makes_no_hog_node():
+def test_a_node_that_a_hog_only_passed_through_is_no_hog_node():
     seen = observed((0, 0, 9, "switch"), (100, 0, 0, "switch"), (100, 2, 9, "switch"), hogs=(9,))
     found = quantities(seen, "lu", MACHINE)
     assert found["busy CPUs, hog nodes"].value == pytest.approx(0.9)
@@ -103,13 +103,13 @@ def test_a_hog_that_passed_through_makes_no_hog_node():
     [
         (1.09, [1.0] * 20, True),  # within 10 %
         (1.11, [1.0] * 20, False),
-        (0.04, [0.0] * 20, True),  # below what is counted
+        (0.04, [0.0] * 20, True),  # below the floor
         (0.06, [0.0] * 20, False),
         (1.9, [1.0] * 17 + [2.0] * 3, True),  # inside the range
-        (1.9, [1.0] * 19 + [2.0], False),  # one seed of 20 is no range
+        (1.9, [1.0] * 19 + [2.0], False),  # one seed of 20 does not make a range
     ],
 )
-def test_when_a_figure_agrees(recorded, replays, agree):
+def test_when_a_quantity_agrees(recorded, replays, agree):
     assert agrees(recorded, replays) is agree
 
 
@@ -117,17 +117,17 @@ def test_times_have_no_floor():
     assert not agrees(0.0012, [0.001] * 20, floor=0.0)
 
 
-def test_committed_table_says_what_its_own_numbers_say():
+def test_the_repositorys_table_agrees_with_its_own_numbers():
     table = read_table()
     assert table.columns == list(SCHEMA)
     assert table["seeds"].min() >= 20
     for r in table.iter_rows(named=True):
         floor = 0.05 if r["unit"] in ("busy CPUs", "threads") else 0.0
         close = abs(r["recorded"] - r["median"]) <= max(0.1 * r["median"], floor)
-        # the file keeps 6 digits
+        # the file has 6 digits
         inside = r["low"] - 1e-6 <= r["recorded"] <= r["high"] + 1e-6
         assert r["agrees"] == (close or inside), r
-    # every kind of run is there: lu10ms, lu1ms, lu60R4, db16 and db64 by their first letters
+    # every kind of run is there; the first two letters of lu10ms, lu1ms, lu60R4, db16 and db64 are the kind
     assert {run[:2] for run in table["run"]} == set(KINDS)
 
 
@@ -147,7 +147,7 @@ def test_rows_far_from_the_median_agree_only_by_their_range():
         assert close == far.filter(run=r["run"], quantity=r["quantity"]).is_empty(), r
 
 
-def test_another_file_is_no_table(tmp_path):
+def test_a_file_that_is_no_table_is_refused(tmp_path):
     (tmp_path / "x.csv").write_text("run,figure\ngi,1\n")
     with pytest.raises(DatasetError, match=r"x\.csv: expected the table"):
         read_table(tmp_path / "x.csv")
@@ -155,7 +155,7 @@ def test_another_file_is_no_table(tmp_path):
         read_table(tmp_path / "absent.csv")
 
 
-def test_what_is_no_recording(tmp_path):
+def test_a_folder_that_is_no_recording_is_refused(tmp_path):
     with pytest.raises(TraceFormatError, match="expected a recording"):
         Recording.read(tmp_path)
     (tmp_path / "meta.json").write_text(json.dumps({"scenario": "xx"}))
@@ -163,7 +163,7 @@ def test_what_is_no_recording(tmp_path):
         Recording.read(tmp_path)
 
 
-def test_parameters_are_the_scenarios(tmp_path):
+def test_parameters_have_the_names_of_the_scenarios(tmp_path):
     def of(kind, **params):
         (tmp_path / "meta.json").write_text(json.dumps({"scenario": kind, "params": params}))
         return Recording.read(tmp_path).parameters
@@ -199,7 +199,7 @@ def test_recorded_runs_on_16_cpus():
     assert at["ms-buggy-16cpu", "threads, start node"] == 16
 
 
-def test_a_kernel_that_is_not_modelled():
+def test_a_kernel_that_is_not_modelled_is_recorded_but_not_replayed():
     recording = Recording.read(RECORDINGS / "gc-6.1-64cpu")
     assert recording.quantities()["threads, node 2"].value == pytest.approx(8, abs=0.1)
     with pytest.raises(UsageError, match="which the replay does not model"):

@@ -1,4 +1,4 @@
-"""The replays behind the rows: machines, databases, make beside R, groups; and the checker's S and M."""
+"""The tasks of the scorecard's sweeps, the bars of its sensitivity study, and the checker's S and M."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_machine_named__refuses(name):
         replays.machine_named(name)
 
 
-def test_machine_of_64_cut_from_the_papers_is_the_papers():
+def test_a_machine_of_64_cpus_cut_from_the_papers_is_the_papers():
     whole, cut = replays.machine_named("bulldozer8x8"), replays.machine_named("bulldozer:64")
     assert [list(r) for r in whole.distance] == [list(r) for r in cut.distance]
     assert list(whole.node_of_cpu) == list(cut.node_of_cpu)
@@ -48,7 +48,7 @@ def test_groups_of_core_0_are_those_printed():
     assert fixed == row
 
 
-def test_database__one_barrier_or_one_a_pool():
+def test_database__has_one_barrier_or_one_per_pool():
     machine = replays.machine_named("bulldozer8x8")
     one = resident_pools(machine, 1, pools=POOLS, together=True, stages=3)
     assert one.barriers == (64,)
@@ -62,7 +62,7 @@ def test_database__one_barrier_or_one_a_pool():
             resident_pools(machine, 1, pools=pools, together=True, stages=stages)
 
 
-def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():
+def test_tornado__has_a_bar_for_every_number_that_depends_on_parameters():
     parameters = nas.parameters_from(read_calibration()["nas"])
     bars = tornado.bars(parameters, seeds=[1])
     assert {b.labels["id"] for b in bars} == {
@@ -77,12 +77,12 @@ def test_tornado__has_a_bar_for_every_number_that_rests_on_parameters():
     }
     for bar in bars:
         keys = [frozenset(r.key for r in reading.runs()) for reading in bar.readings.values()]
-        # the serial part is added to the replay's result, and on one node no memory is remote
+        # the serial part is added to the result of the replay, and on one node no memory is remote
         unseen = {"serial_s", "remote"}
         assert len(set(keys)) == 3 or bar.labels["parameter"] in unseen, bar.labels
 
 
-def test_point__has_all_its_numbers_or_is_no_row():
+def test_point__makes_a_row_only_if_it_has_all_its_numbers():
     run = Run.of("t:f", x=1)
     readings = {
         name: Reading({"a": [run]}, lambda rows, f=f: f * rows["a"]["v"])
@@ -101,9 +101,9 @@ def test_point__has_all_its_numbers_or_is_no_row():
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
-def test_tpch__a_stage_takes_its_longest_workers_time_where_nobody_is_in_the_way():
+def test_tpch__an_undisturbed_stage_takes_as_long_as_its_slowest_worker():
     row = replays.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
-    # 1.8-2.2 ms each, the longest of four, and some noise
+    # the longest of four workers of 1.8-2.2 ms, and some noise
     assert 2.0e-3 < row["stage_s"] < 2.6e-3
     again = replays.tpch("v4.1", "desktop:4", 1, pools=[2, 1, 1], together=True, stages=50)
     assert {k: v for k, v in row.items() if k != "wall_s"} == {
@@ -113,18 +113,18 @@ def test_tpch__a_stage_takes_its_longest_workers_time_where_nobody_is_in_the_way
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
-def test_tpch__spread_workers_that_nobody_disturbs_stay_spread():
+def test_tpch__undisturbed_workers_stay_spread():
     row = replays.tpch(
         "v4.1", "bulldozer8x8", 1, pools=[28, 20, 16], together=True, stages=50,
         noise_period_ns=100_000_000_000,
     )  # fmt: skip
-    # the longest of 64 workers of 1.8-2.2 ms, and waking 63 others one after the other
+    # the longest of 64 workers of 1.8-2.2 ms, and the time to wake 63 others one after the other
     assert 2.15e-3 < row["stage_s"] < 2.4e-3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the first one compiles the engine
-def test_profiler_events__two_for_each_sleep():
+def test_profiler_events__are_two_for_each_sleep():
     given = {"pools": [28, 20, 16], "together": True, "stages": 50}
     rates = replays.profiler_events("v4.1", "bulldozer8x8", 1, **given)
     stage_s = replays.tpch("v4.1", "bulldozer8x8", 1, **given)["stage_s"]
@@ -156,13 +156,13 @@ def test_execute__of_a_bad_machine_is_an_error_row():
     assert "toaster:4" in row["error"]
 
 
-def test_checker__longer_m_sees_less_and_never_what_it_is_longer_than():
+def test_checker__a_longer_m_sees_less_and_no_episode_shorter_than_itself():
     rows = sensitivity.checker(["group-construction-buggy", "overload-on-wakeup-buggy"])
     for name in ("group-construction-buggy", "overload-on-wakeup-buggy"):
         caught = [r["caught"] for r in rows if r["recording"] == name]
         assert caught == sorted(caught, reverse=True)
     lasting = {r["m_ms"]: r for r in rows if r["recording"] == "group-construction-buggy"}
-    # one episode of the whole three seconds: any M below sees all of it
+    # one episode lasts for the whole three seconds, so any shorter M sees all of it
     assert lasting[1000]["caught"] == pytest.approx(1)
     assert lasting[100]["checks"] == pytest.approx(3 / 2.9, rel=0.01)
     short = {r["m_ms"]: r for r in rows if r["recording"] == "overload-on-wakeup-buggy"}

@@ -1,4 +1,4 @@
-"""Rows, verdicts and the summary; the stored calibration; figures."""
+"""The scorecard: its rows, verdicts and summary, the bundled calibration, and its figures and tables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_effect__shows_what_a_ratio_of_times_flatters():
 
 
 def attempt(values, **more):
-    """An attempt with one replay per value, and the rows of the sweep."""
+    """Return an attempt with one replay per value, and the rows of the sweep."""
     runs = [Run.of("t:f", x=i) for i in range(len(values))]
     what = {
         "id": "table9.x",
@@ -116,7 +116,7 @@ def test_reading_of_medians__leaves_out_failed_replays():
     assert a.reading.of_medians(results) is None
 
 
-def test_stored_calibration_is_complete_and_says_how_well_it_fits():
+def test_the_bundled_calibration_is_complete_and_says_how_well_it_fits():
     stored = read_calibration()
     assert stored["schema"] == "wastedcores.calibration/1"
     assert stored["date"]
@@ -127,7 +127,7 @@ def test_stored_calibration_is_complete_and_says_how_well_it_fits():
         assert p.kind == nas.KINDS[app]
         residuals = stored["nas"][app]["residuals"]
         assert set(residuals) == set(nas_fit.SEEN)
-        # ep's three numbers cannot be met by one program (see the page); all others are
+        # one program cannot meet the three numbers of ep (the page says why)
         assert max(map(abs, residuals.values())) < 0.15, (app, residuals)
     assert set(stored["tpch"]) == {"q18", "full"}
 
@@ -199,7 +199,7 @@ def test_every_claim_is_either_attempted_or_has_a_reason_why_not():
 
 
 def results_with(monkeypatch, tmp_path, rows):
-    """Benchmark results with some values, found as if they were the repository's."""
+    """Replace the repository's benchmark results by some in which these rows have other values."""
     filled = [
         {"id": id_, "name": "n", "value": 16.0} for _, id_, _ in tool_costs.MEASURED_BY.values()
     ]
@@ -236,7 +236,7 @@ def test_tools__a_row_that_is_missing_is_an_error(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("met", "expected"), [(True, "not more"), (False, "not more"), (None, "not judgeable")]
 )
-def test_tools__a_benchmark_that_could_not_judge_is_not_read_as_if_it_had(
+def test_tools__a_benchmark_that_could_not_judge_gives_no_verdict(
     met, expected, monkeypatch, tmp_path
 ):
     row = {"value": -9.9, "unit": "%", "goal": "< 0.5", "met": met}
@@ -245,11 +245,11 @@ def test_tools__a_benchmark_that_could_not_judge_is_not_read_as_if_it_had(
     assert made[1]["verdict"] == expected
 
 
-def test_score_dots__one_hollow_and_one_filled_dot_a_number():
+def test_score_dots__has_one_hollow_and_one_filled_dot_per_number():
     result = scorecards.made_up()
     figure = fig.score_dots(result)
     numbers = [r for r in result["rows"] if not isinstance(r["published"], str)]
-    # the axes are logarithmic: changes are drawn as speedups, a measured overhead (benchmarks/results.json) of 0 or less not
+    # the axes are logarithmic: changes are drawn as speedups, and a measured overhead of 0 or less is not drawn
     changes = [r for r in numbers if r["unit"] in ("s", "ratio", "percent")]
     drawn = [r for r in numbers if r["ours"] > 0 or (r in changes and r["kind"] != "measured")]
     hollow = [t for t in figure.data if t.marker.symbol == "circle-open"]
@@ -279,14 +279,14 @@ def test_figures_of_the_sensitivity():
     assert "100\u00a0s" in repr(tables.tick_table(study))
 
 
-def test_read__absent_is_empty_and_another_file_is_refused(tmp_path):
+def test_read__an_absent_file_is_empty_and_another_file_is_refused(tmp_path):
     assert scorecard.read(tmp_path) == {}
     (tmp_path / "scorecard.json").write_text("[]")
     with pytest.raises(WastedCoresError, match="expected the scorecard"):
         scorecard.read(tmp_path)
 
 
-def test_first_screen__counts_what_was_reproduced_and_links_to_the_rest():
+def test_first_screen__counts_the_reproduced_numbers_and_links_to_the_others():
     result = scorecards.made_up(
         1.6
     )  # seconds and ratios miss by more than 1.5, and so do most changes
@@ -305,7 +305,7 @@ def test_first_screen__counts_what_was_reproduced_and_links_to_the_rest():
     assert len(ids) == len(set(ids))
 
 
-def test_tables__say_what_was_done():
+def test_tables__name_their_groups_and_numbers():
     result = scorecards.made_up()
     assert "Table 2" in repr(tables.score_verdict(result))
     assert "measured on" in repr(tables.score_reasons(result, beyond=1.0))

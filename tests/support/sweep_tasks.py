@@ -10,7 +10,7 @@ from wastedcores.errors import WorkloadError
 
 
 def double(x, seed=0, log=None, sleep_s=0.0):
-    """Note that it ran, then answer."""
+    """Write to the log that the task ran, then return a row."""
     if log:
         with Path(log).open("a") as file:
             file.write(f"{x},{seed},{os.getpid()}\n")
@@ -19,14 +19,14 @@ def double(x, seed=0, log=None, sleep_s=0.0):
 
 
 def picky(x):
-    """Fails for odd numbers."""
+    """Fail for odd numbers."""
     if x % 2:
         raise WorkloadError(f"task 'a' at 0.5 s: {x} is odd")
     return {"half": x // 2}
 
 
 def crash_once(x, flag):
-    """Kills its own process the first time."""
+    """Kill the own process at the first call."""
     if x == 3 and not Path(flag).exists():
         Path(flag).touch()
         os._exit(1)
@@ -34,10 +34,10 @@ def crash_once(x, flag):
 
 
 def always_crash(x):
-    """Kills its own process."""
+    """Kill the own process."""
     os._exit(1)
 
 
 def total(numbers):
-    """A list comes as it was given."""
+    """Return the sum of a list."""
     return {"total": sum(numbers)}

@@ -9,7 +9,7 @@ from wastedcores.sweep import code
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """A package ``toy`` on the path; call with file -> text to change it."""
+    """Return a function that writes files of a package ``toy`` and returns the digest of its task."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "toy" / "deep").mkdir(parents=True)
 
@@ -41,7 +41,7 @@ def test_digest__of_a_module_that_is_not_there_is_empty():
     assert code.digest("no_such_module_anywhere") == ""
 
 
-def test_digest__covers_what_replays_and_leaves_out_what_presents():
+def test_digest__covers_the_rooms_of_replays_and_not_those_of_presentation():
     files = {"/".join(p.parts[-2:]) for p in code._files("wastedcores")}
     assert {
         "engine/run_jit.py",

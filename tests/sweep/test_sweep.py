@@ -1,4 +1,4 @@
-"""Every run once, whatever dies: pools of processes and a real Dask cluster."""
+"""Every run is executed once, whichever process dies, in pools of processes and on a real Dask cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wastedcores.sweep import Run, grid, sweep
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
-    """Workers find the tests' tasks."""
+    """Let workers import the tasks of the tests."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(HERE.parent)]))
 
 
@@ -61,8 +61,8 @@ def test_sweep__each_run_once_in_order_and_not_again(tmp_path):
     assert len(log.read_text().splitlines()) == 12
 
 
-def test_sweep__what_other_code_made_is_done_again(tmp_path, monkeypatch):
-    """Runs of an engine that has changed since are neither counted as done nor mixed into the table."""
+def test_sweep__results_of_other_code_are_not_reused(tmp_path, monkeypatch):
+    """Runs of an engine that has changed since are neither counted as done nor kept in the table."""
     log, out = tmp_path / "log", tmp_path / "t.parquet"
     runs = grid("support.sweep_tasks:double", {"x": range(3)}, fixed={"log": str(log)})
     old, _ = quiet(runs, out, workers=1)
@@ -83,7 +83,7 @@ def test_sweep__what_other_code_made_is_done_again(tmp_path, monkeypatch):
     assert not store.exists()
 
 
-def test_run__a_file_counts_by_what_is_in_it(tmp_path):
+def test_run__a_file_counts_by_its_content(tmp_path):
     workload = tmp_path / "w.json"
     run = Run.of("m:f", scenario=str(workload), seed=1)
     absent = run.key
@@ -93,7 +93,7 @@ def test_run__a_file_counts_by_what_is_in_it(tmp_path):
     assert run.key == before
     workload.write_text("{ }")
     assert run.key != before
-    # what a task writes to is no input
+    # a file that a task writes is no input
     other = Run.of("m:f", log=str(workload))
     key = other.key
     workload.write_text("{  }")
@@ -156,7 +156,7 @@ def test_sweep__a_run_that_always_kills_its_process_is_an_error_row(tmp_path):
     assert table["half"].to_list() == [None, 1]
 
 
-def test_sweep__refuses_what_it_cannot_mean(tmp_path, monkeypatch):
+def test_sweep__refuses_bad_use(tmp_path, monkeypatch):
     monkeypatch.setattr("wastedcores.sweep.cluster.CONNECT_S", 1)
     run = Run.of("support.sweep_tasks:picky", x=2)
     with pytest.raises(UsageError, match="two runs are equal"):
@@ -201,14 +201,14 @@ def test_sweep__ctrl_c_keeps_what_is_done(tmp_path):
     assert second.stdout == "40\n"
     assert f"{kept} of 40 runs were done earlier" in second.stderr
     assert pl.read_parquet(out)["twice"].to_list() == [2 * x for x in range(40)]
-    # only the two that were under way ran twice
+    # only the two runs that were under way were executed twice
     assert len(log.read_text().splitlines()) <= 42
 
 
 def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "the condition never became true"
         time.sleep(0.05)
 
 
@@ -222,7 +222,7 @@ def start(name, *args, log):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """A scheduler and two workers, each a process of its own."""
+    """Start a scheduler and two workers, each in a process of its own; yield the address and the processes."""
     pytest.importorskip("distributed", reason="wastedcores[dask] is not installed")
     texts = [tmp_path / f"dask{i}.log" for i in range(3)]
     logs = [t.open("w") for t in texts]
@@ -277,6 +277,6 @@ def test_sweep__on_a_cluster_that_loses_a_worker(tmp_path, cluster):
     assert table["run"].n_unique() == 40
     pids = {line.split(",")[2] for line in log.read_text().splitlines()}
     assert len(pids) == 2
-    # the one that was under way when its worker died ran again, nothing else; those whose result was still with
-    # the dead worker may have, too
+    # the run that was under way when its worker died was executed again; so may be runs whose result was still with
+    # the dead worker, but no others
     assert 40 <= len(log.read_text().splitlines()) <= 44
