@@ -229,7 +229,7 @@ SCHEMA = pl.Schema({c.name: c.dtype for c in COLUMNS.values()})
 
 #: column -> the kinds that must fill it
 _REQUIRED_BY = {
-    column: pl.Series([e.kind for e in EVENTS.values() if column in e.required], dtype=KIND_DTYPE)
+    column: [e.kind for e in EVENTS.values() if column in e.required]
     for column in COLUMNS
     if any(column in e.required for e in EVENTS.values())
 }
