@@ -7,7 +7,7 @@ from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores import words
 from wastedcores.analysis.examined import Examined, examine
-from wastedcores.words.rich_text import count
+from wastedcores.words.rich_text import count, enumerated
 
 MS = 1_000_000
 
@@ -40,6 +40,10 @@ def tasks() -> Examined:
 )
 def test_count(number, text):
     assert count(number, "episode") == text
+
+
+def test_enumerated():
+    assert [enumerated("abc"[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 
 @pytest.mark.parametrize(

@@ -185,10 +185,8 @@ def _head(scene: Scene) -> str:
 
 def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
     """Add legend entries for the episodes, and for the hatching if there is any."""
-    entries = [
-        (colours.violation, f"idle while threads wait, {scenes[0].persist_ns / 1e6:g} ms or longer")
-    ]
-    entries.append((colours.short, "the same, shorter"))
+    entries = [(colours.violation, f"wasting for {scenes[0].persist_ns / 1e6:g} ms or longer")]
+    entries.append((colours.short, "wasting for less"))
     for colour, name in entries:
         fig.add_trace(
             go.Scatter(

@@ -141,10 +141,10 @@ def waits(
         raise MissingEventsError(
             f"{run.label}: how long threads waited is not known, because the trace names no tasks or no thread waited."
         )
-    total = " against ".join(human_ns(float(w.sum())) for w in lengths.values())
+    total, *others = (human_ns(float(w.sum())) for w in lengths.values())
     return waiting_times(
         lengths,
-        f"Threads waited {total} for a CPU",
+        ", against ".join([f"Threads waited {total} for a CPU", *others]),
         " · ".join(dict.fromkeys(r.facts for r in ([run, against] if against else [run]))),
         persist_ns=run.persist_ns,
         palette_name=palette_name,

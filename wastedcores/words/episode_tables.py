@@ -7,7 +7,7 @@ import polars as pl
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
-from wastedcores.words.rich_text import RichText, count, sentence, table
+from wastedcores.words.rich_text import RichText, count, enumerated, sentence, table
 
 
 def episodes(run: Examined, most: int = 8) -> RichText:
@@ -75,9 +75,12 @@ def worst(run: Examined) -> RichText:
             .sort("wait_ns", "comm", descending=[True, False])
         )
         total = int(by_comm["wait_ns"].sum())
-        who = ", ".join(
-            f"{comm} ({count(threads, 'thread')}, {ns / total:.0%})"
-            for comm, ns, threads in by_comm.head(3).iter_rows()
+        who = enumerated(
+            [
+                f"{comm} ({count(threads, 'thread')}, {ns / total:.0%})"
+                for k, (comm, ns, threads) in enumerate(by_comm.head(3).iter_rows())
+                if k == 0 or ns * 100 >= total
+            ]
         )
         words.append(
             f"Meanwhile threads waited {human_ns(total)} in all; the largest shares fell on {who}."
@@ -100,7 +103,7 @@ def _where(run: Examined, detail: pl.DataFrame, length: int) -> list[str]:
         ("idle_ns", "The idle time was on"),
         ("overloaded_ns", "The queued threads were on"),
     ):
-        shares = ", ".join(f"node {n} ({share:.0%})" for n, share in main_nodes(by_node, column))
+        shares = enumerated([f"node {n} ({share:.0%})" for n, share in main_nodes(by_node, column)])
         words.append(f"{what} {shares or 'no node in particular'}.")
     return words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeVar
@@ -13,6 +13,9 @@ from wastedcores.errors import MissingEventsError
 
 #: the type under which the output of a cell carries the numbers of the verdict; a report's manifest collects them from there
 RESULTS_MIME = "application/vnd.wastedcores.results+json"
+
+#: short cells of a table, such as a number with its unit, are not broken into lines
+_SHORT = " class='wc-short'"
 
 Figure = TypeVar("Figure")
 
@@ -51,7 +54,8 @@ def table(frame: pl.DataFrame) -> RichText:
     head = "".join(f"<th>{escape(c)}</th>" for c in frame.columns)
     rows = [["" if v is None else str(v) for v in row] for row in frame.iter_rows()]
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td{_SHORT * (len(c) <= 16)}>{escape(c)}</td>" for c in row) + "</tr>"
+        for row in rows
     )
     return RichText(
         "\n".join("  ".join(row) for row in [frame.columns, *rows]),
@@ -82,6 +86,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
         The number with separated thousands, and the noun.
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def enumerated(items: Sequence[str]) -> str:
+    """Return a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(items[:-1]), *items[-1:]) if part)
 
 
 def figure_or_reason(
