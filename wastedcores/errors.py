@@ -41,6 +41,10 @@ class UnknownKernelError(WastedCoresError):
     """The name of a kernel, a fix or a module is unknown."""
 
 
+class UnmodelledKernelError(UnknownKernelError):
+    """The kernel is newer than the newest one that is modelled."""
+
+
 class WorkloadError(WastedCoresError):
     """A workload cannot run; the message names the task and the simulated time."""
 

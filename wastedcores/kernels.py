@@ -15,7 +15,8 @@ Interface::
 "paper" is a fix as the paper's text describes it, and "patch" is the authors' published patch. They differ: the group
 construction patch also lets every CPU balance, and the group imbalance patch takes the last group that passes (see
 docs/scheduler-model.md, section 13). A name is ``vX.Y`` from v3.19 to v6.18, followed by any number of ``+fix`` or
-``+fix:patch``, or by ``+all_fixes``.
+``+fix:patch``, or by ``+all_fixes``. The release of a running kernel, as ``uname -r`` prints it, is a name too:
+``6.12.107+deb13-amd64``. :func:`recorded_kernel` finds the model of a kernel that ran, which may be newer than v6.18.
 
 Besides Linux there are designs (paper, section 5). ``core`` is a scheduler that keeps every core busy while a thread waits.
 Optimisation modules follow in the order in which it asks them, as in ``core+cache_affinity+power``. docs/design-mode.md
@@ -29,7 +30,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from wastedcores.errors import UnknownKernelError
+from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
 
 #: the four bugs of the paper, by the names of their fixes and in the paper's order, and the short names in recordings
 FIXES = ("group_imbalance", "group_construction", "overload_on_wakeup", "missing_domains")
@@ -102,6 +103,10 @@ _GUEST = {
     "6.1": "v6.1",
 }
 
+#: the suffixes of kernels whose vendors take over scheduler changes and keep the version: Enterprise Linux and its rebuilds
+#: (``.el9_5``, ``.el8uek``), and SUSE Linux Enterprise (``-150600.23.25-default``)
+_VENDOR = re.compile(r"\.el\d+\w*|-\d{6}\.[\d.]*-\w+", re.ASCII)
+
 
 @dataclass(frozen=True)
 class KernelModel:
@@ -137,8 +142,8 @@ class KernelModel:
         Parameters
         ----------
         name
-            ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``6.1.0-56-amd64``, ``4.1.3-patched``, ...;
-            ``core``, ``core+cache_affinity``, ...
+            ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``4.1.3-patched``, ...; a release such as
+            ``6.12.107+deb13-amd64`` or ``6.19.0-rc3+``; ``core``, ``core+cache_affinity``, ...
         sched_debug
             The kernel was booted with ``sched_debug``.
 
@@ -150,13 +155,18 @@ class KernelModel:
         Raises
         ------
         UnknownKernelError
-            The version is not between 3.19 and 6.18, it cannot take the fix, or the module is unknown.
+            The version is older than 3.19, it cannot take the fix, or the module is unknown.
+        UnmodelledKernelError
+            The version is newer than 6.18.
         """
-        base, *parts = _LITERAL.get(name.strip(), name.strip()).split("+")
+        written = _LITERAL.get(name.strip(), name.strip())
+        base, *parts = written.split("+")
         if base == CORE:
             modules = _modules(parts, name)
             return cls("+".join((CORE, *modules)), (4, 1), sched_debug=sched_debug, modules=modules)
         version = _version(base, name)
+        if _is_release(written):
+            parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
         for part in parts:
             fix, _, reading = part.partition(":")
@@ -258,6 +268,63 @@ class KernelModel:
         return self.group_construction == "patch"
 
 
+def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
+    """Find the model of a kernel that ran, from its release.
+
+    Parameters
+    ----------
+    release
+        What ``uname -r`` prints, such as ``6.12.107+deb13-amd64``, or the name of a model.
+
+    Returns
+    -------
+    KernelModel
+        The model; v6.18 for a newer kernel.
+    str or None
+        A sentence without a full stop if the model may differ from that kernel: it is newer than the newest model, or its
+        vendor keeps the version number and takes over later changes of the scheduler.
+
+    Raises
+    ------
+    UnknownKernelError
+        This is no release, or it is older than v3.19.
+    """
+    try:
+        model = KernelModel.named(release)
+    except UnmodelledKernelError:
+        nearest = KernelModel.named("v" + _dotted(NEWEST))
+        return nearest, (
+            f"kernel {release} is newer than {nearest.name}, the newest kernel whose domains are modelled: these are the "
+            f"domains of {nearest.name}, and those of {release} may differ"
+        )
+    if _is_release(release) and (vendor := _VENDOR.search(release)):
+        return model, (
+            f"kernel {release} has the scheduler changes that its vendor took over from later releases "
+            f"({vendor[0].strip('.-')}): these are the domains of mainline's {model.name}, and its own may differ"
+        )
+    return model, None
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _is_release(name: str) -> bool:
+    """Tell whether a name is the release of a running kernel, with whatever its distributor appended.
+
+    A release has three numbers and no ``v`` (Makefile: KERNELVERSION). Words after a ``+`` that are, or nearly are, a fix or
+    a module make it the name of a model, so that a misspelt fix is not taken for a distributor's suffix.
+    """
+    name = name.strip()
+    if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
+        return False
+    words = (*FIXES, *SHORT, *MODULES, "all_fixes")
+    return not any(
+        part in words or difflib.get_close_matches(part, words[:4], 1, 0.7)
+        for part in name.split("+")[1:]
+    )
+
+
 def _modules(parts: list[str], name: str) -> tuple[str, ...]:
     """Return the modules in the name of a design, in order."""
     for i, module in enumerate(parts):
@@ -294,15 +361,20 @@ def _fix_name(fix: str, name: str) -> str:
 
 def _version(base: str, name: str) -> tuple[int, ...]:
     """Read ``v4.1``, ``4.1.3`` or ``6.1.0-56-amd64``; the stable number counts only where that release differs."""
-    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:-[\w.~+-]*)?", base)
+    match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-~_.#][\w.~#-]*)?", base, re.ASCII)
     if match:
         major, minor, stable = (int(n or 0) for n in match.groups())
         if OLDEST <= (major, minor) <= NEWEST:
             return (4, 1, 52) if (major, minor, stable) == (4, 1, 52) else (major, minor)
+        if (major, minor) > NEWEST:
+            raise UnmodelledKernelError(
+                f"kernel {name!r} is newer than v{_dotted(NEWEST)}, the newest kernel whose domains are modelled; give "
+                f"v{_dotted(NEWEST)} if the nearest model is good enough."
+            )
     near = [] if match else difflib.get_close_matches(base, PRESETS, 1)
     raise UnknownKernelError(
         f"kernel {name!r} is unknown{f' (did you mean {near[0]}?)' if near else ''}; give a "
-        f"version from v{'.'.join(map(str, OLDEST))} to v{'.'.join(map(str, NEWEST))}, such as v4.1, v4.12, v6.1, "
+        f"version from v{_dotted(OLDEST)} to v{_dotted(NEWEST)}, such as v4.1, v4.12, v6.1, "
         "with fixes as in v4.1+group_construction, or a design such as core+cache_affinity."
     )
 

@@ -92,6 +92,21 @@ def test_explain__needs_machine_and_kernel():
         explain(big, Machine.preset("i5-4670k"), "v4.1")
 
 
+def test_explain__a_newer_kernel_is_marked():
+    result = check(
+        trace_of([nr(0, 0, 0), nr(0, 1, 2), nr(9, 0, 1)], cpus=2, kernel_release="6.19.3-arch1-1")
+    )
+    found = explain(result, Machine.preset("i5-4670k"))
+    assert found.kernel.name == "v6.18"
+    assert "6.19.3-arch1-1 is newer than v6.18" in found.evidence[0]
+    plain = check(
+        trace_of(
+            [nr(0, 0, 0), nr(0, 1, 2), nr(9, 0, 1)], cpus=2, kernel_release="6.12.107+deb13-amd64"
+        )
+    )
+    assert explain(plain, Machine.preset("i5-4670k")).kernel.name == "v6.12"
+
+
 def test_explain__does_not_depend_on_the_order_of_equal_rows():
     trace = open_trace(fetch("group-imbalance-fixed"))
     result = check(trace)

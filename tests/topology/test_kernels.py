@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import UnknownKernelError
-from wastedcores.kernels import PRESETS, KernelModel
+from wastedcores.kernels import PRESETS, KernelModel, recorded_kernel
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -26,11 +26,61 @@ def test_presets_keep_their_names(name):
         ("6.18.44-fc-v669", "v6.18"),
         ("v4.1+msd+gi", "v4.1+group_imbalance+missing_domains"),
         ("v4.1+gi:patch+sgc:patch+oow:patch+msd:patch", "v4.1+all_fixes:patch"),
+        ("6.12.107+deb13-amd64", "v6.12"),
+        ("6.12.9+bpo-amd64", "v6.12"),
+        ("6.1.0-0.deb11.25-amd64", "v6.1"),
+        ("6.8.0-45-generic", "v6.8"),
+        ("6.8.0-1015-aws", "v6.8"),
+        ("5.14.0-503.el9.x86_64", "v5.14"),
+        ("4.18.0-553.el8_10.x86_64", "v4.18"),
+        ("6.11.4-301.fc41.x86_64", "v6.11"),
+        ("6.17.0-0.rc3.250820gb19a97d57c15.33.fc44.x86_64", "v6.17"),
+        ("6.4.0-150600.23.25-default", "v6.4"),
+        ("6.18.1-arch1-1", "v6.18"),
+        ("6.6.87.2-microsoft-standard-WSL2", "v6.6"),
+        ("5.15.0+rt", "v5.15"),
+        ("5.10.204-rt100", "v5.10"),
+        ("6.18.0-rc3+", "v6.18"),
+        ("5.10.66#8SMP", "v5.10"),
+        ("4.1.52+group_construction", "v4.1.52+group_construction"),
         (" v4.12+group_construction:paper ", "v4.12+group_construction"),
     ],
 )
 def test_names_as_kernels_and_people_write_them(name, canonical):
     assert KernelModel.named(name).name == canonical
+
+
+@pytest.mark.parametrize(
+    "release",
+    ["6.12.107+deb13-amd64", "6.8.0-45-generic", "6.18.1-arch1-1", "6.18.0-rc3+", "4.1.3"],
+)
+def test_a_release_that_is_modelled_needs_no_note(release):
+    assert recorded_kernel(release) == (KernelModel.named(release), None)
+
+
+@pytest.mark.parametrize("release", ["6.19.3-arch1-1", "6.19.0-rc1+", "7.0.1+deb14-amd64"])
+def test_a_newer_release_is_marked_where_it_ran_and_refused_where_it_is_named(release):
+    model, note = recorded_kernel(release)
+    assert model.name == "v6.18"
+    assert release in note
+    assert "the domains of v6.18" in note
+    with pytest.raises(UnknownKernelError, match=r"newer than v6\.18"):
+        KernelModel.named(release)
+
+
+@pytest.mark.parametrize(
+    ("release", "model"),
+    [
+        ("5.14.0-503.el9.x86_64", "v5.14"),
+        ("4.18.0-553.el8_10.x86_64", "v4.18"),
+        ("5.15.0-205.149.5.1.el9uek.x86_64", "v5.15"),
+        ("6.4.0-150600.23.25-default", "v6.4"),
+    ],
+)
+def test_a_vendors_kernel_with_later_changes_is_marked(release, model):
+    found, note = recorded_kernel(release)
+    assert found.name == model
+    assert "its vendor" in note
 
 
 def test_fixes_have_readings():
@@ -91,7 +141,8 @@ def test_guest_variants(variant, fixes):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("v9.9", "is unknown; give a version from v3.19 to v6.18"),
+        ("v9.9", r"newer than v6\.18"),
+        ("3.10.0-1160.el7.x86_64", "is unknown; give a version from v3.19 to v6.18"),
         ("v2.6", "is unknown"),
         ("linux", "is unknown"),
         ("", "is unknown"),
@@ -99,6 +150,9 @@ def test_guest_variants(variant, fixes):
         ("v4.1+group_constructon", r"did you mean group_construction\?"),
         ("v4.1+everything", "known are group_imbalance"),
         ("v4.1+group_imbalance:literal", "not a reading of a fix"),
+        ("4.1.3+group_constructon", r"did you mean group_construction\?"),
+        ("4.1.3+wakeup_v4_1", "optimisation module"),
+        ("6.12.107 deb13", "is unknown"),
         ("v4.13+group_construction", "before 4.13"),
         ("v4.9+missing_domains", "before 4.9"),
         ("v6.1+group_imbalance", "before 5.5"),

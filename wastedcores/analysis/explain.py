@@ -17,7 +17,7 @@ import polars as pl
 
 from wastedcores.errors import TopologyError
 from wastedcores.invariant import CheckResult, check
-from wastedcores.kernels import MAINLINE, KernelModel
+from wastedcores.kernels import MAINLINE, KernelModel, recorded_kernel
 from wastedcores.topology.domains import Domains, build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.trace import Trace
@@ -63,7 +63,8 @@ class Explanation:
         Share of that time in which the fix that belongs to ``looks_like`` lets the idle CPU pull; None where the fix
         does not change domains or groups.
     evidence
-        Sentences with the figures behind ``looks_like``.
+        Sentences with the figures behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
+        nearest model stands for it.
     """
 
     looks_like: str
@@ -143,7 +144,7 @@ def explain(
         The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
     """
     result = check(found) if isinstance(found, Trace) else found
-    machine, model = _facts(result, machine, kernel)
+    machine, model, note = _facts(result, machine, kernel)
     domains = build_domains(machine, model)
     pairs = _pairs(result, domains)
     relations = _shares(pairs.rename({"met_ns": "w"}), ["relation", "level"])
@@ -157,13 +158,13 @@ def explain(
         causes,
         pairs,
         _cured(looks_like, model, machine, pairs),
-        evidence,
+        [*([note] if note else []), *evidence],
     )
 
 
 def _facts(
     result: CheckResult, machine: Machine | None, kernel: KernelModel | str | None
-) -> tuple[Machine, KernelModel]:
+) -> tuple[Machine, KernelModel, str | None]:
     header = result.trace.header
     if machine is None:
         if header.machine is None:
@@ -177,12 +178,14 @@ def _facts(
             f"{result.trace.name}: has CPUs 0-{result.cpus - 1}, but machine {machine.name} has {machine.cpus}. "
             "Was it recorded on another machine?"
         )
-    kernel = kernel or header.kernel_model or header.kernel_release
-    if kernel is None:
+    if kernel is not None:
+        return machine, KernelModel.named(kernel) if isinstance(kernel, str) else kernel, None
+    recorded = header.kernel_model or header.kernel_release
+    if recorded is None:
         raise TopologyError(
             f"{result.trace.name}: does not say which kernel it was recorded on. Name one: --kernel v4.1."
         )
-    return machine, KernelModel.named(kernel) if isinstance(kernel, str) else kernel
+    return machine, *recorded_kernel(recorded)
 
 
 def _pairs(result: CheckResult, domains: Domains) -> pl.DataFrame:

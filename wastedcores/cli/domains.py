@@ -9,7 +9,7 @@ from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, HotplugCommand, Offline, Online, hotplug_steps
-from wastedcores.cli._output import print_json
+from wastedcores.cli._output import print_json, wrapped
 
 if TYPE_CHECKING:
     from wastedcores.topology.domains import Domains
@@ -41,7 +41,10 @@ def domains(
     ] = "live",
     kernel: Annotated[
         str | None,
-        Option(metavar="NAME", help="The kernel: v4.1, v4.1+group_construction, v6.1, ..."),
+        Option(
+            metavar="NAME",
+            help="The kernel: v4.1, v4.1+group_construction, v6.1, ... Default: the machine's own, and v4.1 for presets.",
+        ),
     ] = None,
     sched_debug: Annotated[
         bool | None,
@@ -72,15 +75,18 @@ def domains(
     if pin is not None and not run_lint:
         raise UsageError("--pin says which CPUs --lint checks; give --lint too.")
     source = find_machine(machine)
-    model = source.model(kernel, sched_debug)
+    model, note = source.model_and_note(kernel, sched_debug)
     events = domain_events(source.machine.after(hotplug_steps(ctx)), model)
     shown = _cpus(cpu, "--cpu", source.machine.cpus)
     found = lint(events[-1], _cpus(pin, "--pin", source.machine.cpus)) if run_lint else None
     if as_json:
         name = kernel or source.kernel
-        print_json(_json(name, source.machine.cpus, events, shown, found))
+        marked = {} if note is None else {"note": note, "model": model.name}
+        print_json(_json(name, source.machine.cpus, events, shown, found) | marked)
     else:
         print(_text(events, shown, found))
+        if note is not None:
+            print(wrapped(f"{note}.", "NOTE: ", "      "))
         if machine == "live" and not run_lint:
             print(compare_live(events[0]))
     raise typer.Exit(1 if found and found.blocked else 0)
@@ -99,7 +105,11 @@ def _cpus(text: str | None, option: str, count: int) -> list[int] | None:
 
 
 def _json(
-    kernel: str, cpus: int, events: list[Domains], shown: list[int] | None, found: LintResult | None
+    kernel: str | None,
+    cpus: int,
+    events: list[Domains],
+    shown: list[int] | None,
+    found: LintResult | None,
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"kernel": kernel, "cpus": cpus}
     if found is not None:

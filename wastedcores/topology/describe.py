@@ -12,6 +12,10 @@ A description has ``cpus`` and any of these fields:
 - ``hotplug`` (a list of [step, cpu] pairs); default: none
 - ``isolated`` (a CPU list): CPUs that are online but in no domain
 - ``asymmetric: true`` if the distance table is asymmetric on purpose
+- ``name``; ``nodes``, their number, or ``node_ids``, their numbers, if some have no CPU
+- ``kernel`` (a release or a model) and ``sched_debug``, for the domains
+
+A field with another name is refused.
 """
 
 from __future__ import annotations
@@ -29,9 +33,15 @@ from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 
 REMOTE_DISTANCE = 20
-_KNOWN = {
+_KNOWN = (
     "name", "cpus", "nodes", "node_of_cpu", "cpus_of_node", "distance", "package_of_cpu", "thread_siblings",
     "core_of_cpu", "llc_of_cpu", "l2_of_cpu", "online", "boot_online", "hotplug", "asymmetric", "isolated", "node_ids",
+    "kernel", "sched_debug",
+)  # fmt: skip
+#: what the ``meta.json`` of a guest recording has besides, which describes the recording and not its machine
+_GUEST = {
+    "domains_after", "domains_before", "emulation", "fixes", "hz", "params", "results_measured_in_guest", "run", "sanity",
+    "scenario", "trace", "variant",
 }  # fmt: skip
 
 
@@ -167,27 +177,29 @@ def _cpulist(value: Any, where: str) -> list[int]:
     return sorted(int(c) for c in value)
 
 
-def _refuse_misspelt(data: dict[str, Any], name: str) -> None:
-    """Refuse a field whose name is nearly that of a known one; other unknown fields are ignored."""
-    for key in data.keys() - _KNOWN:
-        near = difflib.get_close_matches(str(key), _KNOWN, 1, 0.8)
-        if near:
-            raise TopologyError(
-                f"machine {name!r}: unknown field {key!r} (did you mean {near[0]}?)."
-            )
+def _refuse_unknown(data: dict[str, Any], name: str) -> None:
+    """Refuse a field that is not read: without it the machine would be another one."""
+    extra = _GUEST if "variant" in data else set()
+    for key in data:
+        if key in _KNOWN or key in extra:
+            continue
+        near = difflib.get_close_matches(str(key), _KNOWN, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise TopologyError(
+            f"machine {name!r}: unknown field {key!r}{hint}; known are {', '.join(_KNOWN)}. Remove the field if the machine "
+            "is complete without it."
+        )
 
 
 def _from_description(data: dict[str, Any], name: str) -> Machine:
-    _refuse_misspelt(data, name)
+    _refuse_unknown(data, name)
     cpus = int(data["cpus"] if "cpus" in data else len(data["node_of_cpu"]))
     node = _nodes_of(data, cpus, name)
     if len(node) != cpus:
         raise TopologyError(
             f"machine {name!r}: node_of_cpu has {len(node)} entries for {cpus} CPUs; it needs one per CPU."
         )
-    count = max(
-        int(data["nodes"]) if isinstance(data.get("nodes"), int) else 1, max(node, default=0) + 1
-    )
+    count = max(int(data.get("nodes", 1)), max(node, default=0) + 1)
     distance = data.get("distance")
     if distance is None:
         distance = np.full((count, count), REMOTE_DISTANCE) - (REMOTE_DISTANCE - 10) * np.eye(

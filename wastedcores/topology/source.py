@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wastedcores.errors import TopologyError, UnknownKernelError
-from wastedcores.kernels import KernelModel
+from wastedcores.errors import TopologyError
+from wastedcores.kernels import KernelModel, recorded_kernel
 from wastedcores.topology.describe import is_oracle, read_description
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS, preset
 
-#: kernel of presets and of descriptions that name none: that of the paper
+#: kernel of presets: that of the paper
 DEFAULT_KERNEL = "v4.1"
 
 
@@ -25,14 +25,17 @@ class Source:
     machine
         The machine as booted.
     kernel
-        A name for :meth:`wastedcores.kernels.KernelModel.named`.
+        The kernel as the source names it, a release or the name of a model; None if the source names none.
     sched_debug
         The source says that the kernel was booted with ``sched_debug``.
+    path
+        The file that was read, or None.
     """
 
     machine: Machine
-    kernel: str = DEFAULT_KERNEL
+    kernel: str | None = DEFAULT_KERNEL
     sched_debug: bool = False
+    path: Path | None = None
 
     def model(self, kernel: str | None = None, sched_debug: bool | None = None) -> KernelModel:
         """Return the kernel model.
@@ -46,9 +49,50 @@ class Source:
         -------
         KernelModel
             The model.
+
+        Raises
+        ------
+        UnknownKernelError
+            The kernel is unknown or newer than all models.
+        TopologyError
+            No kernel is given, and the source names none.
+        """
+        return self.model_and_note(kernel, sched_debug)[0]
+
+    def model_and_note(
+        self, kernel: str | None = None, sched_debug: bool | None = None
+    ) -> tuple[KernelModel, str | None]:
+        """Return the kernel model and, if it may differ from the kernel that the source names, a sentence that says so.
+
+        Parameters
+        ----------
+        kernel, sched_debug
+            Values that replace those of the source.
+
+        Returns
+        -------
+        KernelModel
+            The model.
+        str or None
+            As :func:`wastedcores.kernels.recorded_kernel` returns it.
+
+        Raises
+        ------
+        UnknownKernelError
+            The kernel given is unknown, or the source's kernel is no release from v3.19 on.
+        TopologyError
+            No kernel is given, and the source names none.
         """
         debug = self.sched_debug if sched_debug is None else sched_debug
-        return KernelModel.named(kernel or self.kernel, sched_debug=debug)
+        if kernel is not None:
+            return KernelModel.named(kernel, sched_debug=debug), None
+        if self.kernel is None:
+            raise TopologyError(
+                f"{self.path or self.machine.name}: does not say which kernel ran on this machine, and each builds other "
+                "domains. Name one: --kernel v6.12."
+            )
+        model, note = recorded_kernel(self.kernel)
+        return replace(model, sched_debug=debug), note
 
 
 def find_machine(name: str) -> Source:
@@ -69,12 +113,7 @@ def find_machine(name: str) -> Source:
         return Source(preset(name))
     path = Path(name)
     if name == "live" and not path.exists():
-        release = platform.release()
-        try:
-            KernelModel.named(release)
-        except UnknownKernelError:
-            release = DEFAULT_KERNEL
-        return Source(Machine.live(), release)
+        return Source(Machine.live(), platform.release())
     if path.is_dir() and (path / "meta.json").exists():
         path = path / "meta.json"
     if not path.exists():
@@ -84,10 +123,10 @@ def find_machine(name: str) -> Source:
     data = read_description(path)
     title = data.get("name") or data.get("run") or path.stem
     machine = Machine.from_dict(data, str(title))
-    kernel, debug = str(data.get("kernel") or DEFAULT_KERNEL), bool(data.get("sched_debug", False))
+    kernel = str(data["kernel"]) if data.get("kernel") else None
     if "variant" in data and not is_oracle(data):
         kernel = KernelModel.of_guest_variant(str(data["variant"])).name
-    return Source(machine, kernel, debug)
+    return Source(machine, kernel, bool(data.get("sched_debug", False)), path)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -106,8 +145,5 @@ def _from_trace(path: Path) -> Source:
         raise TopologyError(
             f"{path}: this trace does not say on which machine it was taken; name a preset or a description."
         )
-    try:
-        kernel = KernelModel.named(header.kernel_release or "").name
-    except UnknownKernelError:
-        kernel = DEFAULT_KERNEL
-    return Source(Machine.from_dict(header.machine, path.stem), kernel)
+    kernel = header.kernel_model or header.kernel_release
+    return Source(Machine.from_dict(header.machine, path.stem), kernel, path=path)
