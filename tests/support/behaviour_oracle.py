@@ -1,4 +1,4 @@
-"""Read the recorded behaviour of real kernels, and replay it: busy threads, and who ends on which node."""
+"""Read the recorded behaviour of real kernels (tests/simulator/golden) and replay it: busy threads and their nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES = {
     for kernel in ("4.1.3", "4.1.3-patched", "4.12", "6.1")
 }
 SECOND = 1_000_000_000
-#: what the file's title "after cpu5 offline", "after cpu5 online" did before the "-after" scenarios
+#: the CPU that was taken offline and brought back before the scenarios whose names end with "-after"
 HOTPLUG_CPU = 5
 
 
@@ -34,12 +34,12 @@ def scenarios(kernel):
 
 
 def kernel_model(kernel):
-    # the guests were booted with sched_debug, as those of the domains were
+    # the guests were booted with sched_debug, like those that printed their domains
     return KernelModel.named(kernel, sched_debug=True)
 
 
 def machine(case):
-    """The machine of the file: as bd-paper-16, but the two CPUs of a node are cores, no threads of one."""
+    """Return the machine of a file: like bd-paper-16, but the two CPUs of a node are two cores."""
     m = grid(
         "bd-paper-16-cores",
         packages=case["sockets"],
@@ -53,18 +53,19 @@ def machine(case):
 
 
 def wanders(scenario):
-    """Whether threads that share CPUs were seen to change nodes, so that a count of one moment is one of several."""
+    """Tell whether threads that share CPUs changed nodes, so that the count at one moment is one of several."""
     nodes = np.asarray(scenario["node_of_cpu"])
     seen = np.array([nodes[s["cpus"]] for s in scenario["samples"]])
     return scenario["n"] > len(scenario["allowed"]) and not (seen == seen[0]).all()
 
 
 def workload(m, scenario, seed):
-    """The threads of one scenario, and when they begin.
+    """Return the threads of one scenario, and the time at which they begin.
 
-    Forks as far apart as the guest's were: these guests ran on a shared host in its own time, so that a fork took
-    from 0.1 to 17 ms (``fork_s``), long enough for threads to be balanced before the last of them exists. In no session of
-    their own: with one (an autogroup) 2 to 9 of 30 replays of three scenarios end on other nodes than recorded, without none.
+    The time between forks is that of the guest. These guests ran in real time on a shared host, so that a fork took from 0.1
+    to 17 ms (``fork_s``), which is long enough for threads to be balanced before the last of them exists. The threads are not
+    in a session of their own: with one (an autogroup), 2 to 9 of 30 replays of three scenarios end on other nodes than
+    recorded; without it none does.
     """
     w = Workload(scenario["scenario"])
     start, offline = LEAD_NS, None
@@ -73,20 +74,20 @@ def workload(m, scenario, seed):
         w.hotplug(LEAD_NS + 300 * MS, HOTPLUG_CPU, True)
         start, offline = LEAD_NS + 600 * MS, HOTPLUG_CPU
     cpu, n = scenario["start_cpu"], scenario["n"]
-    # where and when rcu_sched ran in these guests was not recorded, so it does not
+    # the recording does not tell where and when rcu_sched ran in these guests, so it does not run here
     background(w, m, seed, "ms", cpu, None, offline)
     busy = w.template("busy", Script().touch().loop().compute(200_000).end())
     fork = round(scenario["fork_s"] / n * SECOND)
     shell = Script().touch().affinity(scenario["allowed"]).loop(n)
     shell.compute(fork * 9 // 10, fork * 11 // 10).touch().fork(busy).end()
-    # it looks at them once a second
+    # the recorder examines the threads once a second
     shell.loop().sleep(SECOND).compute(50_000).end()
     w.task("shell", shell, allowed=[cpu], cpu=cpu, start_ns=start)
     return w, start
 
 
 def per_node(kernel, case, scenario, seed, seconds):
-    """Threads per node after each second of a replay."""
+    """Return the threads per node after each second of a replay."""
     m = machine(case)
     w, start = workload(m, scenario, seed)
     with warnings.catch_warnings():

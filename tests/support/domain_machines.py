@@ -1,4 +1,4 @@
-"""Random machines for hypothesis: uneven nodes, CPU-less nodes, several nodes per package, SMT, any SLIT."""
+"""Random machines for hypothesis: uneven nodes, nodes without CPUs, several nodes per package, SMT, any SLIT."""
 
 from __future__ import annotations
 

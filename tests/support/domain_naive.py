@@ -1,7 +1,7 @@
-"""build_sched_domains() in the plainest Python: sets, no sharing, one CPU after the other as the C code does it.
+"""build_sched_domains() in the plainest Python: sets, nothing shared, one CPU after the other as in the C code.
 
-Written from kernel/sched/core.c of v4.1.6 and kernel/sched/topology.c of v4.14 and v6.x, not from the package; shares
-with it only the level table (masks) and the degeneration rules. The package's shortcuts must not show.
+It was written from kernel/sched/core.c of v4.1.6 and kernel/sched/topology.c of v4.14 and v6.x, not from the package, with
+which it shares only the level table (masks) and the rules for degenerate domains. Both must give the same domains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Sd:
 
 
 def build(levels, cpu_map, all_cpus, kernel: KernelModel, one_node: bool):
-    """cpu -> [(level name, span, [(span, mask, sgc)])], degenerate domains removed."""
+    """Return for each CPU a list of (level name, span, [(span, mask, sgc)]), with degenerate domains removed."""
     cpu_map = set(cpu_map)
     tl = [{} for _ in levels]
     base = {}

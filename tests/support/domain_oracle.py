@@ -1,4 +1,4 @@
-"""Read what booted kernels printed of their domains, and say in one sentence where a model differs from it."""
+"""Read the domains that booted kernels printed, and describe the first difference of a model in one sentence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERNELS = ("4.1.3", "4.1.3-nodebug", "4.1.3-patched", "4.12", "6.1")
 
 
 def steps(case):
-    """[("offline", 5), ("online", 5)] from the events' titles."""
+    """Read the hotplug steps, such as ``[("offline", 5), ("online", 5)]``, from the titles of the events."""
     words = [e["when"].split() for e in case["events"][1:]]
     return [(w[2], int(w[1].removeprefix("cpu"))) for w in words]
 
@@ -28,7 +28,7 @@ def model_events(case):
 
 
 def first_difference(case, events=None):
-    """None, or one paragraph: event, CPU, domain, what the kernel printed, what the model says."""
+    """Return None, or one paragraph with the event, CPU, domain, and the values of the kernel and of the model."""
     events = model_events(case) if events is None else events
     where = f"{case['kernel']} {case['name']}"
     if len(events) != len(case["events"]):
@@ -89,7 +89,7 @@ def _details(here, want, got, domain, sgcs):
             return f"{here}, group {j}: kernel balances on {a['bal']}, model {group.balance_cpu}"
         if "id" in a and a["id"] != group.sgc[1]:
             return f"{here}, group {j}: kernel has sgc {a['id']}, model {group.sgc}"
-        # same capacity object in the kernel, same in the model
+        # groups that share a capacity object in the kernel share one in the model
         if "sgc" in a and sgcs.setdefault(a["sgc"], group.sgc) != group.sgc:
             return f"{here}, group {j}: kernel shares sgc {a['sgc']}, model has {sgcs[a['sgc']]} and {group.sgc}"
     return None
@@ -106,10 +106,10 @@ def _lines(kernel):
 
 
 def names(kernel):
-    """Names of a kernel's cases."""
+    """Return the names of the cases of a kernel."""
     return list(_lines(kernel))
 
 
 def load(kernel, name):
-    """One case, as a dictionary of its own."""
+    """Return one case, as a new dictionary."""
     return json.loads(_lines(kernel)[name])

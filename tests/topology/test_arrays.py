@@ -1,4 +1,4 @@
-"""Arrays say the same as the objects."""
+"""The arrays of domains have the same contents as the objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties of all domains, and the package's shortcuts against the plainest construction."""
+"""Properties of all domains, and a comparison with a construction without any shortcuts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_group_since_4_13_has_a_balance_cpu_that_sees_it(machine, kernel):
 
 
 def renumbered(machine, new):
-    """The machine with CPU c called ``new[c]``."""
+    """Return the machine with CPU c renamed to ``new[c]``."""
     old = np.argsort(new)
     fields = {
         k: getattr(machine, k)[old]
@@ -86,7 +86,7 @@ def renumbered(machine, new):
 
 
 def structure(machine, kernel, new=None):
-    """Per CPU its domains as sets, in the names ``new``."""
+    """Return the domains of each CPU as sets, with the CPU numbers ``new``."""
     names = np.arange(machine.cpus) if new is None else np.asarray(new)
     doms = build_domains(machine, kernel)
     return {
@@ -123,7 +123,7 @@ def test_swapping_alike_cpus_of_a_core_or_cores_of_a_cache_renumbers_the_result(
 @pytest.mark.parametrize("turn", [1, 3])
 @pytest.mark.parametrize("kernel", ["v4.1", "v4.13", "v6.1"])
 def test_turning_a_ring_renumbers_the_domains(kernel, turn):
-    # groups of the old kernels are seen from CPU 0, so there only the spans turn with the machine
+    # groups of the old kernels begin at CPU 0, so only their spans follow the renaming
     machine = preset("ring8")
     new = (np.arange(machine.cpus) + 2 * turn) % machine.cpus
     turned, plain = structure(machine, kernel, new), structure(machine, kernel)
@@ -203,7 +203,7 @@ def test_shortcuts_of_update_top_cache_domain():
 
 
 def test_last_cpu_of_a_node_takes_its_distances_along_since_5_18():
-    # node 2 alone is far; without it the machine has one distance less
+    # only node 2 is far away; without it the machine has one distance less
     machine = Machine.from_dict(
         {"node_of_cpu": [0, 1, 2], "distance": [[10, 20, 40], [20, 10, 40], [40, 40, 10]]}
     )

@@ -1,4 +1,4 @@
-"""Kernel names."""
+"""Names of kernels, their fixes and modules, and what follows from them."""
 
 from __future__ import annotations
 

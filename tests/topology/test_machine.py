@@ -1,4 +1,4 @@
-"""Machines: descriptions, presets, hotplug, and what no machine can be."""
+"""Machines: descriptions, presets, hotplug, and refused descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real kernels printed, case by case: levels, spans, groups and their order, masks, flags, balance CPUs."""
+"""The domains that real kernels printed, case by case: levels, spans, groups in order, masks, flags, balance CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the paper's text says of its machine: 3.2 (groups), 3.4 (domains lost), Table 5 (the machine)."""
+"""The paper's statements about its machine: section 3.2 (groups), 3.4 (lost domains), Table 5 (the machine)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_linter_is_silent_on_the_controls(pin):
 
 
 def test_behaviour_of_real_kernels_agrees():
-    # 4 threads pinned to two nodes and forked on the first: all stay exactly where the linter says load cannot move
+    # 4 threads pinned to two nodes and forked on the first one: they all stay exactly where the linter finds a blocked pair
     asked = 0
     for path in sorted(BEHAVIOUR_GOLDEN.glob("*.json")):
         case = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Figures and the playground say what the domains are."""
+"""The figures and the playground show the domains as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The running machine, and copies of /sys with what real ones have: offline CPUs, memory-only nodes, no caches."""
+"""The running machine, and copies of /sys with the special cases of real ones: offline CPUs, memory-only nodes, no caches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(root, files):
 
 
 def two_nodes(root, skip_cache=False):
-    """8 CPUs, 4 per node in SMT pairs (0,4) (1,5) ..., node 2 has memory only, CPU 7 is offline."""
+    """Make a machine of 8 CPUs, 4 per node in SMT pairs (0,4), (1,5), ...; node 2 has memory only and CPU 7 is offline."""
     cpu, node = "sys/devices/system/cpu", "sys/devices/system/node"
     files = {
         f"{cpu}/present": "0-7",

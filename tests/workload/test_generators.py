@@ -1,4 +1,4 @@
-"""Generators of workloads: what each is made of, and that a replay does all its work and no more."""
+"""Generators of workloads: their parts, and that a replay does all of their work and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wastedcores.workload.spmd import Spmd, spmd, workload
 
 MS = 1_000_000
 V41 = KernelModel.named("v4.1")
-#: no time but the programs' own
+#: all time is the programs' own
 BARE = Costs(switch_ns=0, wake_ns=0, spin_ns=0)
 
 
@@ -32,7 +32,7 @@ def machine():
 
 
 def cpu_time(w: Workload, machine: Machine, **how) -> dict[str, list[int]]:
-    """CPU time in ns of each task that ended, by name."""
+    """Return the CPU time in ns of each task that ended, by name."""
     program = w.program()
     raw = simulate(program, machine, V41, costs=BARE, **how)
     ran: dict[int, int] = defaultdict(int)
@@ -61,7 +61,7 @@ def test_hackbench__every_sender_writes_to_every_receiver(machine):
 
 
 def test_hackbench__a_full_pipe_holds_the_writer(machine):
-    # with room for one message nobody can be ahead: as many waits of the writer as of the reader
+    # with room for one message neither end can be ahead, so the writer waits as often as the reader
     tight = replay(hackbench(machine, 1, groups=1, fds=1, loops=50, pipe=1), machine)
     wide = replay(hackbench(machine, 1, groups=1, fds=1, loops=50), machine)
     wakeups = [r.trace.only("wakeup").collect().height for r in (tight, wide)]
@@ -177,7 +177,7 @@ def test_spmd__every_thread_does_every_interval(machine, kind):
 def test_spmd__a_pipeline_takes_as_long_as_its_fill_and_its_planes(machine):
     spec = Spmd(4, "pipeline", 1 * MS, planes=10, spread=0.0, intervals=30, start_node=0)
     r = replay(workload(spec, machine), machine)
-    # two sweeps of 10 planes, each with 3 more to fill the line; the first interval finds the CPUs
+    # two sweeps of 10 planes, each with 3 more to fill the pipeline; in the first interval the threads find their CPUs
     assert r.summary.result == pytest.approx(2 * 13e-3, rel=0.03)
 
 

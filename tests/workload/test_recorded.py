@@ -1,4 +1,4 @@
-"""The recorded workloads with other parameters than the recordings have."""
+"""The recorded workloads with parameters that no recording has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("fixes", ["", "+missing_domains"])
 def test_any_cpu_can_go_and_come_back_before(name, fixes):
-    # the kernel threads of its page counters are due at times that follow the seed, also while it is away
+    # the kernel threads of its page counters are due at times that depend on the seed, even while the CPU is offline
     machine = Machine.preset("bd-paper-16")
     for cpu in range(machine.cpus):
         r = replay_scenario(

@@ -1,4 +1,4 @@
-"""rt-app files: the grammar as its files really use it, what each event means, and clear refusals.
+"""rt-app files: the grammar of real files, the meaning of each event, and clear refusals.
 
 The files here are written for these tests, in the shape of rt-app's own doc/examples: those of ``AUDIO`` like mp3.json
 (resources with targets, numbered keys, trailing commas), ``SCREEN`` like video-short.json (repeated keys, a bare suspend),
@@ -90,12 +90,12 @@ TRANSFER = """
 
 
 def one(task: dict, **rest) -> str:
-    """A file with one task ``a``."""
+    """Return a file with one task ``a``."""
     return json.dumps({"tasks": {"a": task}, **rest})
 
 
 def cpu_time(w, machine: Machine = SMALL, **how) -> dict[str, list[int]]:
-    """CPU time in ns of every task, by name."""
+    """Return the CPU time in ns of every task, by name."""
     program = w.program()
     raw = simulate(program, machine, V41, costs=BARE, **how)
     ran: dict[int, int] = defaultdict(int)
@@ -132,12 +132,12 @@ def test_audio__every_round_runs_and_the_clock_keeps_its_period():
 def test_screen__a_bare_suspend_waits_for_the_tasks_own_name():
     w = rtapp(SCREEN, SMALL)
     r = replay(w, SMALL, "v4.1")
-    # the main thread sleeps for the duration and ends all
+    # the main thread sleeps for the duration and then ends all threads
     assert r.tasks.filter(comm="rt-app")["completed_ns"][0] == pytest.approx(1e9, abs=10 * MS)
     ran = cpu_time(w)
     ticks = ran["ticker-2"][0] // (115 * US)
     assert ticks == 1_000_000 // 16_667 + 1
-    # the tick before sync waits is lost; then one in three is p1's, which resumes the flinger
+    # the tick before sync waits is lost; after that one tick in three belongs to p1, which resumes the flinger
     assert ran["flinger-0"][0] == pytest.approx(1500 * US * (ticks / 3), abs=1500 * US)
     assert ran["flinger-0"][0] % (1500 * US) == 0
 
@@ -207,7 +207,7 @@ def test_broad_wakes_all_and_signal_one():
     wait = {"loop": 1, "lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m", "run": 100}
 
     def end(event: str):
-        # each after the other: all wait, then one call
+        # one after the other: all threads wait, then one call wakes them
         call = {"loop": 1, "delay": 5000, "lock": "m", event: "c", "unlock": "m"}
         tasks = {"w": {"instance": 3, **wait}, "call": call}
         w = rtapp(json.dumps({"tasks": tasks, "global": {"duration": 1}}), SMALL)
@@ -241,7 +241,7 @@ def test_cpus__of_task_and_phase():
     phases = {"x": {"cpus": [5], "run": 2000}, "y": {"run": 2000}}
     r = replay(rtapp(one({"cpus": [2, 3], "loop": 2, "phases": phases}), SMALL), SMALL)
     rows = r.trace.only("switch").collect()
-    # from its first phase on: before, it is created anywhere
+    # it is bound from its first phase on; before that it may be created anywhere
     on = rows.filter(rows["comm"].cast(str) == "a-0")["cpu"].to_list()
     assert set(on[1:]) <= {2, 3, 5}
     assert {2, 3} & set(on)

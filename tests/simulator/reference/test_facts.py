@@ -1,4 +1,4 @@
-"""Exact facts of Linux v4.1 (docs/scheduler-model.md, sections 1 to 6) on the plain-Python reference."""
+"""Exact facts about Linux v4.1 (docs/scheduler-model.md, sections 1 to 6), checked on the plain-Python reference."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def simulate(
     sim = Simulation(k, Program(tuple(tasks), shares=shares), 1)
     for tg in k.groups[1:]:
         for se in tg.se:
-            # a new session; an old one's share of CPU time may stay up to 1/64 low (tg_runnable_contrib)
+            # a new session: the share of CPU time of an old one may stay up to 1/64 too low (tg_runnable_contrib)
             se.avg_period, se.decay_count = 0, 0
     sim.run(until_ms * MS)
     return sim
 
 
 def quanta(log: list[tuple[int, int, int]]) -> list[int]:
-    """Lengths in ms of the stretches between switches on CPU 0 (time, cpu, pid), the first ones left out."""
+    """Return the times in ms between switches on CPU 0, without the first ones; ``log`` has time, CPU and pid."""
     times = [t for t, cpu, _ in log if cpu == 0]
     return [round((b - a) / MS) for a, b in pairwise(times)][8:]
 
@@ -125,13 +125,13 @@ def test_pelt_tables():
     assert arithmetic.YN_SUM[32] == 23371
     assert arithmetic.YN_INV[1] == 0xFA83B2DA
     assert arithmetic.contribution(345) == arithmetic.LOAD_AVG_MAX == 47742
-    # the kernel multiplies by 0xffffffff and shifts, which loses one
+    # the kernel multiplies by 0xffffffff and shifts, which makes the result smaller by one
     assert arithmetic.decay_load(1024, 32) == 511
     assert arithmetic.decay_load(47742, 2017) == 0
 
 
 def spread(threads: int, twice: int = 0) -> Simulation:
-    """A session of ``threads`` always-running threads, one per CPU, ``twice`` of them sharing CPU 0."""
+    """Run a session of ``threads`` threads that never sleep, one per CPU, of which ``twice`` share CPU 0."""
     cpus = [0] * twice + list(range(1 if twice else 0, 64))
     tasks = [
         TaskSpec(f"t{i}", HOG, group=1, allowed=frozenset([cpu]), start_cpu=cpu)
@@ -205,7 +205,7 @@ def test_capacity_of_an_smt_cpu_is_589():
 
 
 def run_on(k: Kernel, cpu: int, contributions: list[int]) -> None:
-    """Pretend these entities are queued on a CPU and keep it busy."""
+    """Pretend that entities with these contributions are queued on a CPU and keep it busy."""
     rq = k.rqs[cpu]
     rq.cfs.runnable_load_avg = sum(contributions)
     rq.cpu_load = [sum(contributions)] * 5
@@ -216,7 +216,10 @@ def run_on(k: Kernel, cpu: int, contributions: list[int]) -> None:
 
 @pytest.fixture
 def two_nodes() -> Kernel:
-    """docs/scheduler-model.md, section 5.8: R on CPU 0 and seven idle CPUs; node 1 with two make threads a CPU."""
+    """Return the example of docs/scheduler-model.md, section 5.8.
+
+    R runs on CPU 0 of node 0, whose other seven CPUs are idle. Node 1 has two make threads per CPU.
+    """
     k = kernel(machine(16, nodes=2, smt=2))
     run_on(k, 0, [1023])
     for cpu in range(8, 16):
@@ -257,8 +260,8 @@ def test_group_imbalance__fixed(fix, two_nodes):
 
 
 def test_the_second_level_of_the_bug__the_pair_of_r_hides_other_queues(two_nodes):
-    # inside node 0 the pair of R and a make thread is the busiest; R is passed over (one task, above the imbalance),
-    # the thread beside it runs, and the two threads on CPU 2 are not seen
+    # inside node 0 the busiest pair is that of R and a make thread. R is skipped (one task, more load than the imbalance), the
+    # thread on its sibling is running, and the two threads on CPU 2 are not examined
     k = two_nodes
     run_on(k, 1, [15])
     run_on(k, 2, [15, 15])
@@ -317,7 +320,7 @@ def test_a_task_stays_as_hot_as_it_was_when_its_cpu_last_read_the_clock():
     fair.enqueue_task(k, source, p)
     env = Env(k.rqs[1].sd[-1], 1, NEWLY_IDLE, set(k.active), None, src_cpu=0)
     k.now_ns = slept + 3 * MS
-    # load_balance() of v4.1 does not update the source's clock; whatever happens on the source does
+    # load_balance() of v4.1 does not update the clock of the source, but every other action on the source does
     assert balance.task_hot(k, env, p)
     nohz.update_blocked_averages(k, source)
     assert not balance.task_hot(k, env, p)
@@ -334,7 +337,7 @@ def test_select_idle_sibling__wholly_idle_pairs_only():
     # 3 and 5 are idle but their siblings are not; the pair 6, 7 is wholly idle
     assert placement.select_idle_sibling(k, p, 0) == 6
     run_on(k, 6, [1023])
-    # no pair left: target's own sibling, and nothing beyond
+    # no pair is left: only the sibling of the target is considered
     assert placement.select_idle_sibling(k, p, 0) == 1
     run_on(k, 1, [1023])
     assert placement.select_idle_sibling(k, p, 0) == 0
