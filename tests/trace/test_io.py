@@ -228,7 +228,7 @@ def test_parquet_of_a_newer_schema_or_of_somebody_else(tmp_path):
     parquet.write_parquet(trace.with_header(schema_version=99), newer)
     refused(newer, "schema 99", "pip install -U")
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")
-    refused(tmp_path / "other.parquet", "not one of ours")
+    refused(tmp_path / "other.parquet", "wastedcores did not write")
     cut = write(tmp_path, newer.read_bytes()[:-100], "cut.parquet")
     refused(cut, "cut short")
 

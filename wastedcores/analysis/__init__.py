@@ -1,1 +1,1 @@
-"""What one trace or several say: the check with its context, comparisons and explanations."""
+"""Analyses of one trace or several: the check with its context, comparisons, and explanations."""

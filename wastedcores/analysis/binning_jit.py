@@ -1,7 +1,7 @@
-"""State changes to pixels: what each CPU's runqueue held in every column of a heat map.
+"""State changes reduced to pixels: the length of each CPU's runqueue in every column of a heat map.
 
-Changes are kept per CPU (``index_by_cpu``), so a zoom costs one binary search per CPU plus the changes inside the
-window. Times are exact integers; a pixel ``k`` of ``cols`` covers ``[edge(k), edge(k+1))`` with
+Changes are grouped by CPU (``index_by_cpu``), so a zoom costs one binary search per CPU plus the changes inside the
+window. Times are exact integers. Pixel ``k`` of ``cols`` covers ``[edge(k), edge(k+1))`` with
 ``edge(k) = start + (end - start) * k // cols``.
 """
 
@@ -17,17 +17,17 @@ CLASSES = 6
 
 @jit
 def index_by_cpu(ts, cpu, nr, n_cpus):
-    """Group changes by CPU, order of time kept.
+    """Group changes by CPU and keep their order in time.
 
     Parameters
     ----------
     ts, cpu, nr
-        int64, int32, int32 of one length, ordered by time. Rows of CPUs outside ``[0, n_cpus)`` are dropped.
+        int64, int32 and int32 arrays of one length, ordered by time. Rows of CPUs outside ``[0, n_cpus)`` are dropped.
 
     Returns
     -------
     ts_out, nr_out, offsets
-        CPU ``c`` has rows ``offsets[c]:offsets[c + 1]``.
+        Times and lengths, grouped; CPU ``c`` has the rows ``offsets[c]:offsets[c + 1]``.
     """
     offsets = np.zeros(n_cpus + 1, np.int64)
     for i in range(cpu.size):
@@ -54,22 +54,22 @@ def bin_states(ts, nr, offsets, cpus, edges):
     Parameters
     ----------
     ts, nr, offsets
-        From :func:`index_by_cpu`; ``nr`` -1 is unknown, as is the time before a CPU's first change.
+        From :func:`index_by_cpu`. A length of -1 is unknown, as is the time before a CPU's first change.
     cpus : int64 (rows,)
-        Which CPUs, in order of the rows wanted.
+        The CPUs, in the order of the rows.
     edges : int64 (cols + 1,)
         Pixel borders in ns, rising.
 
     Returns
     -------
     longest : int8 (rows, cols)
-        Class that held longest (0..5, 5 is "5 or more"); -1 where nothing is known.
+        The length that held longest (0 to 5, 5 is "5 or more"); -1 where nothing is known.
     last, peak : int32 (rows, cols)
-        Length at the pixel's end, and the longest seen in it; -1 unknown.
+        The length at the pixel's end, and the greatest length in it; -1 is unknown.
     mean : float64 (rows, cols)
-        Time-weighted mean over the known part; NaN unknown.
+        The time-weighted mean over the known part; NaN is unknown.
     idle, waiting, known : float64 (cols,)
-        CPU ns with nobody running, thread ns queued behind another, CPU ns known, summed over the rows.
+        Idle CPU time, time of threads queued behind another, and CPU time whose state is known, in ns, summed over the rows.
     """
     rows, cols = cpus.size, edges.size - 1
     longest = np.full((rows, cols), -1, np.int8)
@@ -85,7 +85,7 @@ def bin_states(ts, nr, offsets, cpus, edges):
         i = lo + np.searchsorted(ts[lo:hi], start, side="right")
         state = nr[i - 1] if i > lo else -1
         a, k = start, 0
-        # pixels narrower than 1 ns have equal borders: the caller sees to it that there are none
+        # pixels narrower than 1 ns would have equal borders; pixel_edges() makes none
         while True:
             b = ts[i] if i < hi and ts[i] < end else end
             slot = state if state < CLASSES else CLASSES - 1
@@ -113,7 +113,7 @@ def bin_states(ts, nr, offsets, cpus, edges):
                 if held[c, s] > most:
                     most = held[c, s]
                     longest[r, c] = s
-            # waiting = sum of max(nr - 1, 0) over time = sum of nr minus the time with anybody running
+            # waiting = integral of max(nr - 1, 0) = integral of nr minus the time in which a task runs
             known[c] += total
             idle[c] += held[c, 0]
             waiting[c] += mean[r, c] - (total - held[c, 0])
@@ -123,19 +123,19 @@ def bin_states(ts, nr, offsets, cpus, edges):
 
 @jit
 def bin_owner(intervals, edges, n_rows):
-    """Which interval covers most of each pixel.
+    """Find the interval that covers most of each pixel.
 
     Parameters
     ----------
     intervals : int64 (4, n)
-        Start, end, owner, row of each; not overlapping within a row, ordered by (row, start).
+        Start, end, owner and row of each interval. They do not overlap within a row and are ordered by (row, start).
     edges : int64 (cols + 1,)
         Pixel borders in ns.
 
     Returns
     -------
     int64 (n_rows, cols)
-        Index of the interval whose ``owner`` covers most of the pixel; -1: none.
+        Index of the interval whose ``owner`` covers most of the pixel; -1 if there is none.
     """
     start, end, owner, row = intervals
     cols = edges.size - 1
@@ -164,7 +164,7 @@ def bin_owner(intervals, edges, n_rows):
 
 @jit
 def bin_cover(start, end, edges):
-    """Nanoseconds of each pixel covered by the intervals ``[start, end)`` (int64, not overlapping)."""
+    """Return how many ns of each pixel the intervals ``[start, end)`` (int64, not overlapping) cover."""
     cols = edges.size - 1
     out = np.zeros(cols, np.int64)
     for i in range(start.size):

@@ -1,12 +1,12 @@
-"""Several runs of one workload side by side: what did the bug cost, what did the fix gain.
+"""Several runs of one workload side by side: the cost of a bug and the gain of a fix.
 
 Interface::
 
     c = compare({"v4.1": replay(...), "v4.1+missing_domains": replay(...)})     or traces, or both
-    c.table         a row per run: makespan, result, wasted core time, waits, migrations
-    c.balance       a row per run and level: load_balance() calls by result (replays only)
-    c.suggestions   a row per run, module and moment: what the core of a design made of it (replays of designs only)
-    c.gain("makespan_s")     how much less than the first run, as a fraction
+    c.table         one row per run: makespan, result, wasted core time, waits, migrations
+    c.balance       one row per run and level: load_balance() calls by result (replays only)
+    c.suggestions   one row per run, module and moment: answers of a design's core to its modules (replays of designs only)
+    c.gain("makespan_s")     how much less each run has than the first one, as a fraction
     c.to_json()     {"schema": "wastedcores.compare/1", ...}
 """
 
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
 COMPARE_SCHEMA = "wastedcores.compare/1"
 #: percentiles of the time from runnable to running
 PERCENTILES = (50, 90, 99)
-#: results of load_balance() that left the imbalance as it was
+#: results of load_balance() that left the imbalance unchanged
 REFUSALS = ("not_designated", "balanced", "no_queue", "pinned", "failed")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` found.
+    """The result of :func:`compare`.
 
     Attributes
     ----------
     table
-        A row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an
+        One row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an
         idle and an overloaded CPU), wasted_core_s (integral of min(idle CPUs, waiting threads)), busy_cpus, waits,
-        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a
-        design's modules), migrations, and a column per kind of migration.
+        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a design's modules), migrations, and
+        one column per kind of migration.
     balance
-        Per run, level and kind of idleness: calls, refusals and one column per result; empty without replays.
+        One row per run, level and kind of idleness: calls, refusals, and one column per result; empty without replays.
     suggestions
-        Per run, module and moment: asked, silent, taken, refused (docs/design-mode.md); empty without designs.
+        One row per run, module and moment: asked, silent, taken, refused (docs/design-mode.md); empty without designs.
     checks
-        The invariant, checked on each run.
+        The check of the invariant on each run.
     waits
-        Run -> lengths of all waits in ns.
+        Name of the run -> lengths of all waits in ns.
     """
 
     table: pl.DataFrame
@@ -62,12 +62,12 @@ class Comparison:
     waits: dict[str, np.ndarray]
 
     def gain(self, column: str) -> dict[str, float]:
-        """How much less each run has in a column than the first one, as a fraction of the first.
+        """Return how much less each run has in a column than the first one, as a fraction of the first.
 
         Raises
         ------
         UsageError
-            No such column, or it is no number.
+            There is no such column, or it does not hold numbers.
         """
         if column not in self.table.columns or not self.table[column].dtype.is_numeric():
             numbers = [c for c in self.table.columns if self.table[c].dtype.is_numeric()]
@@ -80,7 +80,7 @@ class Comparison:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``wastedcores compare --json`` prints."""
+        """Return the object that ``wastedcores compare --json`` prints."""
         runs = []
         for row in self.table.to_dicts():
             calls = self.balance.filter(pl.col("run") == row["run"]).drop("run").to_dicts()
@@ -96,7 +96,7 @@ def compare(
     whole: bool = False,
     ignore_affinity: bool = False,
 ) -> Comparison:
-    """Compare runs of one workload, the first one being what the others are measured against.
+    """Compare runs of one workload with the first of them.
 
     Parameters
     ----------
@@ -108,12 +108,17 @@ def compare(
     whole
         Count all of each trace.
     ignore_affinity
-        Count threads that may not run on the idle CPU too.
+        Treat every waiting thread as movable.
+
+    Returns
+    -------
+    Comparison
+        The table, the load_balance() calls, the checks and the waits.
 
     Raises
     ------
     UsageError
-        No run.
+        There is no run.
     """
     if not runs:
         raise UsageError("compare: no run given; pass at least one trace or replay.")
@@ -192,7 +197,7 @@ def _percentiles(waits: np.ndarray) -> dict[str, Any]:
 
 
 def _migrations(trace: Trace, result: CheckResult) -> dict[str, int]:
-    """Moves inside the window, all and by reason where the trace tells it."""
+    """Count the moves inside the window, all of them and by reason where the trace tells it."""
     inside = trace.only("migrate").filter(
         pl.col("ts_ns").is_between(result.start_ns, result.end_ns),
         pl.col("cpu") != pl.col("src_cpu"),
@@ -214,7 +219,7 @@ def _nothing_asked() -> pl.DataFrame:
 
 
 def _refused(run: Replay | None) -> int | None:
-    """Suggestions the core refused; null where nobody is asked."""
+    """Return how many suggestions the core refused; None where no module is asked."""
     if run is None or not run.kernel.is_design:
         return None
     return int(run.suggestions["refused"].sum())
@@ -237,7 +242,7 @@ def _no_calls() -> pl.DataFrame:
 
 
 def _calls(run: Replay, name: str) -> pl.DataFrame:
-    """A row per level and kind of idleness; balance_calls has one per result."""
+    """Return one row per level and kind of idleness; ``balance_calls`` has one per result, too."""
     out = _no_calls()
     if not run.balance_calls.height:
         return out

@@ -72,7 +72,7 @@ class Examined:
 
     @cached_property
     def machine(self) -> Machine | None:
-        """The machine, if the trace says."""
+        """The machine, if the trace describes it."""
         data = self.trace.header.machine
         return Machine.from_dict(data) if data else None
 
@@ -88,7 +88,7 @@ class Examined:
         states = States.collect(
             (b.runqueues() for b in rq.batches()), rq.cpus, rq.start_ns, rq.end_ns
         )
-        # CPUs the trace never speaks of (an nr_running trace of four CPUs of 64) would be empty rows
+        # CPUs that the trace never mentions (an nr_running trace of four CPUs of 64) would be empty rows
         wanted = self.cpus or range(rq.cpus)
         drawn = [c for c in wanted if states.offsets[c + 1] > states.offsets[c]] or list(wanted)
         return Scene(
@@ -119,7 +119,7 @@ class Examined:
 
     @property
     def facts(self) -> str:
-        """Kernel and machine in a few words."""
+        """The kernel, the machine and the counted CPUs in a few words."""
         header = self.trace.header
         cpus = header.cpus or self.result.cpus
         parts = [
@@ -135,7 +135,7 @@ class Examined:
 
     @property
     def loss(self) -> str:
-        """A sentence about lost events; empty if there were none."""
+        """A sentence about lost events; empty if none were lost."""
         lost = {cpu: n for cpu, n in self.trace.header.lost.items() if n}
         if not lost:
             return ""
@@ -143,7 +143,7 @@ class Examined:
         more = "" if len(lost) <= 6 else f" and {len(lost) - 6} more"
         some = any(n < 0 for n in lost.values())
         count = "an unknown number of" if some else f"{sum(lost.values()):,}"
-        return f"LOSSY TRACE: {count} events lost ({where}{more}); what is drawn around them may be wrong."
+        return f"LOSSY TRACE: {count} events lost ({where}{more}); the figure may be wrong around them."
 
     @cached_property
     def waits(self) -> pl.DataFrame:
@@ -153,19 +153,19 @@ class Examined:
 
     @property
     def wait_lengths(self) -> np.ndarray:
-        """Lengths of :attr:`waits`, ns."""
+        """The lengths of :attr:`waits` in ns."""
         return (self.waits["end_ns"] - self.waits["start_ns"]).to_numpy()
 
     @property
     def worst(self) -> dict[str, Any] | None:
-        """The episode that wasted most core time, as a row (a persistent one if there is any); None if none."""
+        """The episode that wasted most core time, as a row: a persistent one if there is any; None without episodes."""
         table = self.result.episodes.with_row_index("episode")
         persistent = table.filter(pl.col("persistent"))
         table = persistent if persistent.height else table
         return table.sort("wasted_ns", descending=True).row(0, named=True) if table.height else None
 
     def worst_window(self, most_ms: float = 200.0) -> tuple[int, int]:
-        """Where to look closely: the worst episode with a margin, or of a long one its worst ``most_ms``.
+        """Return the window (start_ns, end_ns) to look at closely: the worst episode, or the worst part of a long one.
 
         Raises
         ------

@@ -1,10 +1,10 @@
-"""Why a CPU stayed idle: what the domains allowed it to do, and how the overloaded CPUs had become so.
+"""Reasons why a CPU stayed idle: what its domains allowed it to do, and how the overloaded CPUs had become overloaded.
 
-For every pair of an idle and an overloaded CPU of the longest episodes, weighted by the time they could have met, the
-domains of the idle CPU say whether a balancing pass there could have taken a task at all (kernel/sched/fair.c:
-update_sd_lb_stats(): never from a group that contains the pulling CPU itself). Together with the event by which the
-overload began this points to one of the four bugs of the paper, or to none. It is a reading of evidence, not a proof:
-the evidence is part of the result.
+The longest episodes have pairs of an idle and an overloaded CPU, which are weighted by the time in which they could have
+met. For each pair, the domains of the idle CPU tell whether a balancing pass there could have pulled a task at all
+(kernel/sched/fair.c: update_sd_lb_stats() never pulls from a group that contains the pulling CPU itself). Together with the
+event by which the overload began, this points to one of the four bugs of the paper, or to none of them. It is a reading of
+evidence and not a proof, so the evidence is part of the result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wastedcores.trace.trace import Trace
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
 
-#: what an idle CPU's domains say of an overloaded one
+#: what an idle CPU's domains say about an overloaded CPU
 COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN = (
     "could pull",
     "every group is local",
@@ -32,7 +32,7 @@ COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN = (
 )
 RELATIONS = (COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN)
 
-#: episodes looked at, longest first
+#: number of episodes that are looked at, longest first
 _EPISODES = 64
 
 _FIX = {
@@ -45,7 +45,7 @@ _FIX = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """What kept CPUs idle, as far as trace and domains tell.
+    """The reasons why CPUs stayed idle, as far as trace and domains tell.
 
     Attributes
     ----------
@@ -53,17 +53,19 @@ class Explanation:
         One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``,
         ``missing_domains``), ``transient`` (all repaired within M), ``isolation`` (no domain spans both, and no
         hotplug explains it), ``nothing`` (no episode) or ``undecided``.
+    kernel, machine
+        The kernel model and the topology from which the domains were built.
     relations
-        Table relation, level, share: of the time that idle and overloaded CPUs could have met.
+        Table with columns relation, level, share: shares of the time in which idle and overloaded CPUs could have met.
     causes
-        Table cause, share: how the overloaded CPUs had become so.
+        Table with columns cause, share: the events by which CPUs had become overloaded.
     pairs
-        Table idle_cpu, overloaded_cpu, met_ns, relation, level, most time first.
+        Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most time is first.
     cured_share
-        Share of that time in which the fix that belongs to ``looks_like`` lets the idle CPU pull; None where the fix
-        does not change domains or groups.
+        Share of that time in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change
+        domains or groups.
     evidence
-        Sentences with the figures behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
+        Sentences with the numbers behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
         nearest model stands for it.
     """
 
@@ -78,11 +80,11 @@ class Explanation:
 
     @property
     def fix(self) -> str | None:
-        """What the paper proposes, in a sentence."""
+        """The fix that the paper proposes, in a sentence; None if nothing needs one."""
         return _FIX.get(self.looks_like)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``wastedcores explain --json`` prints."""
+        """Return the object that ``wastedcores explain --json`` prints."""
         return {
             "schema": EXPLAIN_SCHEMA,
             "looks_like": self.looks_like,
@@ -98,12 +100,20 @@ class Explanation:
 
 
 def relation(domains: Domains, idle_cpu: int, busy_cpu: int) -> tuple[str, str]:
-    """What ``idle_cpu`` could do about ``busy_cpu``, and at which level at best.
+    """Find out what an idle CPU could have done about an overloaded one.
+
+    Parameters
+    ----------
+    domains
+        The domains of the machine.
+    idle_cpu, busy_cpu
+        Numbers of the two CPUs.
 
     Returns
     -------
     str, str
-        One of :data:`RELATIONS`; name of the lowest level where it could pull, or of the lowest that spans both.
+        One of :data:`RELATIONS`, and the name of the lowest level at which it could pull, or else of the lowest that spans
+        both; empty if none does.
     """
     spans_both = ""
     me, other = 1 << idle_cpu, 1 << busy_cpu
@@ -189,7 +199,7 @@ def _facts(
 
 
 def _pairs(result: CheckResult, domains: Domains) -> pl.DataFrame:
-    """Idle and overloaded CPUs that could have met, with the most time they can have had for it."""
+    """Return pairs of an idle and an overloaded CPU with the most time in which they can have met, and their relation."""
     schema = {"idle_cpu": pl.Int32, "overloaded_cpu": pl.Int32, "met_ns": pl.Int64}
     weights = np.zeros((result.cpus, result.cpus), np.int64)
     chosen = (
@@ -218,6 +228,7 @@ def _pairs(result: CheckResult, domains: Domains) -> pl.DataFrame:
 
 
 def _shares(table: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Return the share of each key in the sum of column ``w``, largest first."""
     total = table["w"].sum() or 1
     return (
         table.group_by(keys)
@@ -237,7 +248,7 @@ def _judge(
     machine: Machine,
     model: KernelModel,
 ) -> tuple[str, list[str]]:
-    """Which bug the evidence looks like."""
+    """Return the bug that the evidence looks like, and the evidence in sentences."""
     if not result.episodes.height:
         return "nothing", ["no CPU was idle beside an overloaded one"]
     shares = {r: _share(relations, "relation", r) for r in RELATIONS}
@@ -285,7 +296,7 @@ def _judge(
 def _cured(
     looks_like: str, model: KernelModel, machine: Machine, pairs: pl.DataFrame
 ) -> float | None:
-    """Share of the time in which the idle CPU could pull if the domains were built with the fix."""
+    """Return the share of the time in which the idle CPU could pull if the domains were built with the fix."""
     if looks_like not in ("group_construction", "missing_domains") or not pairs.height:
         return None
     fixed = build_domains(machine, KernelModel.named(f"{model.name}+{looks_like}"))

@@ -1,4 +1,4 @@
-"""What a figure needs to know about a trace, as plain data."""
+"""The data that a figure needs about a trace."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from wastedcores.analysis.states import States
 
 @dataclass(frozen=True)
 class Scene:
-    """A trace, seen: states, episodes and marks, with the words that go on the figure.
+    """The states, episodes and marks of a trace, with the words that go on the figure.
 
     Attributes
     ----------
     states
-        Runqueue lengths.
+        Runqueue lengths over time.
     cpus
-        CPUs to draw, grouped by node.
+        The CPUs to draw, grouped by node.
     nodes
         NUMA node of every CPU number, or None if the topology is unknown.
     episodes
         Columns start_ns, end_ns, persistent (as ``CheckResult.episodes``), or None.
     marks
-        (ns, text) written into the trace.
+        Time in ns and text of every mark.
     label
-        What to call it: name of the trace.
+        The name of the trace.
     facts
-        Kernel, machine: the subtitle.
+        Kernel and machine: the subtitle.
     loss
-        Sentence about lost events; empty if none.
+        A sentence about lost events; empty if none were lost.
     persist_ns
-        Limit above which an episode is persistent.
+        Episodes of at least this length are persistent.
+    loads
+        The load of every runqueue over time; None if the trace does not have it.
     """
 
     states: States
@@ -51,15 +53,15 @@ class Scene:
 
     @property
     def window(self) -> tuple[int, int]:
-        """First and last ns drawn."""
+        """The first and last ns that can be drawn."""
         return self.states.start_ns, self.states.end_ns
 
     def rows(self) -> list[str]:
-        """Names of the rows, top to bottom."""
+        """Return the names of the rows, from top to bottom."""
         return [f"CPU {c}" for c in self.cpus]
 
     def node_starts(self) -> list[tuple[int, int, int]]:
-        """(node, first row, rows) of each run of rows on one node; empty if unknown."""
+        """Return (node, first row, number of rows) of each group of rows on one node; empty if the nodes are unknown."""
         if self.nodes is None:
             return []
         runs: list[tuple[int, int, int]] = []
@@ -73,7 +75,20 @@ class Scene:
 
 
 def by_node(cpus: Sequence[int], nodes: Sequence[int] | None) -> tuple[int, ...]:
-    """CPUs in the order of rows: node by node, within a node by number."""
+    """Sort CPUs into the order of rows: node by node, and by number within a node.
+
+    Parameters
+    ----------
+    cpus
+        The CPUs.
+    nodes
+        The NUMA node of every CPU number; None if unknown.
+
+    Returns
+    -------
+    tuple of int
+        The CPUs in order.
+    """
     if nodes is None:
         return tuple(sorted(cpus))
     return tuple(sorted(cpus, key=lambda c: (nodes[c] if c < len(nodes) else -1, c)))
@@ -81,7 +96,7 @@ def by_node(cpus: Sequence[int], nodes: Sequence[int] | None) -> tuple[int, ...]
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Unit and zero of a time axis, chosen for the width of the window."""
+    """The unit and the zero of a time axis, chosen for the width of the window."""
 
     zero_ns: int
     unit: str
@@ -89,22 +104,35 @@ class TimeAxis:
 
     @classmethod
     def of(cls, zero_ns: int, width_ns: int) -> TimeAxis:
-        """Seconds from two seconds on, microseconds below two milliseconds, else milliseconds."""
+        """Choose seconds from two seconds on, microseconds below two milliseconds, and else milliseconds.
+
+        Parameters
+        ----------
+        zero_ns
+            The time that is 0 on the axis.
+        width_ns
+            The width of the window.
+
+        Returns
+        -------
+        TimeAxis
+            The axis.
+        """
         for unit, ns in (("s", 1e9), ("ms", 1e6)):
             if width_ns >= 2 * ns:
                 return cls(zero_ns, unit, ns)
         return cls(zero_ns, "us", 1e3)
 
     def at(self, ts_ns: np.ndarray | int | float) -> np.ndarray:
-        """Position on the axis."""
+        """Return the position of a time on the axis."""
         return (np.asarray(ts_ns, dtype=float) - self.zero_ns) / self.ns
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Title of the axis, and numbers in that unit, however late in the trace: not 20.975k."""
+        """Plotly's settings of the axis: its title, and numbers without suffixes such as in 20.975k."""
         return {"title": f"time ({self.unit})", "exponentformat": "none", "separatethousands": True}
 
     @property
     def digits(self) -> str:
-        """How a time is written (d3-format): to the microsecond, to the nanosecond where that is the unit."""
+        """The d3 format of a time: to the microsecond, or to the nanosecond if the unit is below seconds."""
         return ",.6~f" if self.unit == "s" else ",.3~f"

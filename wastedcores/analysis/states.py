@@ -1,4 +1,4 @@
-"""Runqueue lengths over time, kept so that any window can be reduced to pixels at once."""
+"""Runqueue lengths over time, stored so that any window can be reduced to pixels quickly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from wastedcores.errors import UsageError
 
-#: columns a heat map sends to the browser at most
+#: the largest number of columns that a heat map sends to the browser
 MAX_COLS = 2000
 
 
@@ -20,12 +20,12 @@ class Bins:
     Attributes
     ----------
     edges
-        int64 (cols + 1,), ns.
+        Borders of the pixels in ns, int64 (cols + 1,).
     cpus
-        int64 (rows,).
+        The CPUs of the rows, int64 (rows,).
     longest, last, peak, mean
-        (rows, cols): length that held longest (0..5, 5 is "5 or more"), at the end, the greatest, time-weighted
-        mean; -1 (mean: NaN) where unknown.
+        (rows, cols): the length that held longest (0 to 5, 5 is "5 or more"), the one at the pixel's end, the greatest one,
+        and the time-weighted mean; -1 (mean: NaN) where unknown.
     idle, waiting, known
         (cols,): mean number of idle CPUs, of threads queued behind another, and of CPUs whose state is known.
     """
@@ -42,7 +42,19 @@ class Bins:
 
 
 def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
-    """Borders of at most ``cols`` pixels of at least one ns over a window, int64.
+    """Divide a window into pixels of at least one ns.
+
+    Parameters
+    ----------
+    start_ns, end_ns
+        The window.
+    cols
+        The largest number of pixels; there are never more than :data:`MAX_COLS`.
+
+    Returns
+    -------
+    numpy.ndarray
+        Borders of the pixels in ns, int64 (pixels + 1,).
 
     Raises
     ------
@@ -54,7 +66,7 @@ def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
             f"window {start_ns}..{end_ns} ns: it must end after it starts. Zoom out, or give other ends (--from, --to)."
         )
     cols = int(min(cols, MAX_COLS, end_ns - start_ns))
-    # Python's integers: a product of ns and columns can exceed 63 bits
+    # with integers of Python, because a product of ns and columns can exceed 63 bits
     return np.array(
         [start_ns + (end_ns - start_ns) * k // cols for k in range(cols + 1)], dtype=np.int64
     )
@@ -86,7 +98,22 @@ class States:
         start_ns: int | None = None,
         end_ns: int | None = None,
     ) -> States:
-        """Gather streamed changes (ts_ns, cpu, value), ordered by time, as ``runqueues.changes`` gives them."""
+        """Gather streamed changes and index them by CPU.
+
+        Parameters
+        ----------
+        batches
+            Arrays (ts_ns, cpu, value), ordered by time.
+        n_cpus
+            CPU numbers are below this.
+        start_ns, end_ns
+            The interval that the states describe; default: from the first to the last change.
+
+        Returns
+        -------
+        States
+            The index.
+        """
         from wastedcores.analysis.binning_jit import index_by_cpu
 
         parts = [
@@ -104,7 +131,7 @@ class States:
 
     @property
     def n_cpus(self) -> int:
-        """CPUs the index has room for."""
+        """The number of CPUs in the index."""
         return self.offsets.size - 1
 
     def bin(
@@ -114,12 +141,26 @@ class States:
         cols: int = 1000,
         cpus: Sequence[int] | None = None,
     ) -> Bins:
-        """Reduce a window to at most ``cols`` pixels for the given CPUs, in that order.
+        """Reduce a window to pixels.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            The window; default: all.
+        cols
+            The largest number of pixels per CPU.
+        cpus
+            The CPUs, in the order of the rows; default: all.
+
+        Returns
+        -------
+        Bins
+            The pixels.
 
         Raises
         ------
         UsageError
-            Empty window, or a CPU that is not there.
+            The window is empty, or the trace does not have a CPU.
         """
         from wastedcores.analysis.binning_jit import bin_states
 

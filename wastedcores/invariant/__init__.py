@@ -1,8 +1,8 @@
-"""The paper's invariant, offline: was a CPU idle while another had threads waiting that it could have run?
+"""The paper's invariant, checked offline: was a CPU idle while another had waiting threads that it could have run?
 
-Algorithm 2 of the paper ("no core remains idle while another core is overloaded"), exact and streaming: every change
-of every runqueue is looked at, not samples of it. Definitions: a CPU is idle with 0 tasks on its runqueue, overloaded
-with 2 or more; max(nr_running - 1, 0) tasks wait. A CPU whose runqueue is not known is neither.
+This is Algorithm 2 of the paper ("no core remains idle while another core is overloaded"). It is exact and streaming: it
+looks at every change of every runqueue and not at samples. A CPU is idle with 0 tasks on its runqueue and overloaded with
+2 or more; max(nr_running - 1, 0) tasks wait there. A CPU whose runqueue is not known is neither idle nor overloaded.
 """
 
 from wastedcores.invariant.checking import PERSIST_NS, check

@@ -17,7 +17,7 @@ from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import Moment, asked
 
-#: M of the paper, section 4.1: violations shorter than this are the balancer's to repair
+#: M of the paper, section 4.1: the balancer is expected to repair shorter violations
 PERSIST_NS = 100_000_000
 
 
@@ -73,7 +73,20 @@ def check(
 
 
 def require_sensible(persist_ns: int, silent: str) -> None:
-    """Raise :class:`UsageError` if the length of persistence is negative or ``silent`` is no known word."""
+    """Refuse a question that cannot be meant, before a trace is read.
+
+    Parameters
+    ----------
+    persist_ns
+        Must not be negative.
+    silent
+        Must be ``idle`` or ``unknown``.
+
+    Raises
+    ------
+    UsageError
+        One of them is not.
+    """
     if silent not in ("idle", "unknown"):
         raise UsageError(f"silent {silent!r}: expected idle or unknown.")
     if persist_ns < 0:

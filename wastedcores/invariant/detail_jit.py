@@ -1,4 +1,4 @@
-"""Inside chosen episodes: how long each CPU was idle or overloaded, and by which event it had become overloaded."""
+"""Times within chosen episodes: how long each CPU was idle or overloaded, by the event that had overloaded it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def cpu_times(
     over_ns: I64,
     cause_ns: I64,
 ) -> None:
-    """Stream nr_running changes.
+    """Process nr_running changes.
 
-    ``now``, ``since`` and ``cause`` (cpus,) carry over; ``idle_ns`` and ``over_ns`` (episodes, cpus) and ``cause_ns``
-    (episodes, codes + 1) are added to; column ``code + 1`` has the overload that began with that event.
+    ``now``, ``since`` and ``cause`` (cpus,) carry over to the next call. Times are added to ``idle_ns`` and ``over_ns``
+    (episodes, cpus) and to ``cause_ns`` (episodes, codes + 1), whose column ``code + 1`` has the overload that began with
+    that event.
     """
     for i in range(ts_ns.size):
         c = cpu[i]
@@ -67,7 +68,7 @@ def cpu_times_end(
     over_ns: I64,
     cause_ns: I64,
 ) -> None:
-    """Add what lasted until the end."""
+    """Add the states that lasted until the end."""
     for c in range(now.size):
         if now[c] == 0:
             add_overlap(since[c], end_ns, starts, ends, idle_ns, c)

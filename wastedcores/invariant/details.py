@@ -1,4 +1,4 @@
-"""The longest episodes looked at again: times per CPU, waiting threads, how queues had come to be."""
+"""A second look at the longest episodes: times per CPU, waiting threads, and the events that overloaded the CPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_WAITING = pl.DataFrame(
 _NO_CAUSES = pl.DataFrame(
     schema={"episode": pl.Int32, "cause": pl.String, "overloaded_ns": pl.Int64}
 )
-#: by code + 1 of wastedcores.runqueues.tasks_jit
+#: name of the event that began an overload, by code + 1 of wastedcores.runqueues.tasks_jit
 CAUSES = (
     "before",
     "switch",
@@ -46,7 +46,22 @@ CAUSES = (
 def details(
     rq: Runqueues, episodes: pl.DataFrame, counted: NDArray[np.uint8]
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Second pass, over the longest episodes only: times per CPU, waiting threads, causes."""
+    """Stream the changes a second time, and look at the longest episodes only.
+
+    Parameters
+    ----------
+    rq
+        The runqueues.
+    episodes
+        All episodes, in order.
+    counted
+        (cpus,) 1 for each CPU that counts.
+
+    Returns
+    -------
+    polars.DataFrame, polars.DataFrame, polars.DataFrame
+        Times per CPU, waiting threads, and causes: see :class:`wastedcores.invariant.CheckResult`.
+    """
     if not episodes.height:
         return _NO_DETAILS, _NO_WAITING, _NO_CAUSES
     chosen = (
@@ -69,8 +84,8 @@ def details(
     for batch in rq.batches(waits=tasks):
         ts_ns, cpu, nr, code = batch.with_causes()
         if not counted.all():
-            ours = counted[cpu] > 0
-            ts_ns, cpu, nr, code = ts_ns[ours], cpu[ours], nr[ours], code[ours]
+            keep = counted[cpu] > 0
+            ts_ns, cpu, nr, code = ts_ns[keep], cpu[keep], nr[keep], code[keep]
         detail_jit.cpu_times(
             ts_ns, cpu, nr, code, starts, ends, now, since, cause, idle_ns, over_ns, cause_ns
         )
@@ -79,14 +94,14 @@ def details(
             if len(parts) > 64:
                 parts = [_sum_waits(parts)]
     detail_jit.cpu_times_end(rq.end_ns, starts, ends, now, since, cause, idle_ns, over_ns, cause_ns)
-    keep = ((idle_ns > 0) | (over_ns > 0)) & (counted > 0)
-    row, cpu_index = np.nonzero(keep)
+    known = ((idle_ns > 0) | (over_ns > 0)) & (counted > 0)
+    row, cpu_index = np.nonzero(known)
     times = pl.DataFrame(
         {
             "episode": number[row],
             "cpu": cpu_index,
-            "idle_ns": idle_ns[keep],
-            "overloaded_ns": over_ns[keep],
+            "idle_ns": idle_ns[known],
+            "overloaded_ns": over_ns[known],
         },
         schema=_NO_DETAILS.schema,
     )
@@ -112,13 +127,14 @@ def details(
 
 
 def _sum_waits(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Add up how long each thread waited on each CPU in each episode."""
     return pl.concat(parts).group_by("episode", "pid", "cpu").agg(pl.col("wait_ns").sum())
 
 
 def _waits_inside(
     waits: pl.DataFrame, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> pl.DataFrame:
-    """Cut waits to the episodes they overlap."""
+    """Cut waits to the episodes that they overlap."""
     begin, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
     first = np.searchsorted(ends, begin, side="right")
     last = np.searchsorted(starts, end, side="left")

@@ -1,4 +1,4 @@
-"""What a check of the invariant found."""
+"""The result of a check of the invariant."""
 
 from __future__ import annotations
 
@@ -15,29 +15,53 @@ CHECK_SCHEMA = "wastedcores.check/1"
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What the check found over [``start_ns``, ``end_ns``].
+    """The result of a check over [``start_ns``, ``end_ns``].
 
     Attributes
     ----------
+    trace
+        The trace.
+    window
+        The window that was asked for or that the recording names; None: all of the trace.
+    start_ns, end_ns
+        The interval that was looked at.
+    persist_ns
+        Episodes of at least this length are persistent.
     verdict
         ``violations`` (an episode lasted at least ``persist_ns``), ``clean``, or ``unknown`` (events were lost in the
         interval, or nothing is known of the runqueues).
     wall_ns
         Time with at least one idle and one overloaded CPU.
     cpu_ns, thread_ns
-        Integral of min(idle, overloaded) CPUs, and of min(idle CPUs, waiting threads). With affinity: as many of them
-        as could be paired.
+        Integral over time of min(idle, overloaded) CPUs, and of min(idle CPUs, waiting threads), in ns. With affinity, only
+        as many count as could be paired.
     busy_ns, idle_ns, waiting_ns
-        Integral of busy CPUs, of idle CPUs, of waiting threads.
+        Integral over time of busy CPUs, of idle CPUs, and of waiting threads, in ns.
     episodes
-        Table start_ns, end_ns, persistent, wasted_ns, idle_cpus, overloaded_cpus (lists of CPU numbers), in order.
+        Table with columns start_ns, end_ns, persistent, wasted_ns, idle_cpus, overloaded_cpus (lists of CPU numbers).
     details
-        Of the most important episodes: table episode (row of ``episodes``), cpu, idle_ns, overloaded_ns.
+        Table about the longest episodes: episode (row of ``episodes``), cpu, idle_ns, overloaded_ns.
     waiting
-        Of the same episodes, where tasks are known: episode, pid, comm, cpu, wait_ns.
+        Table about the same episodes, where tasks are known: episode, pid, comm, cpu, wait_ns.
     causes
-        Of the same episodes: episode, cause, overloaded_ns; how the overloaded CPUs had become so: ``wakeup``,
-        ``wakeup_new`` (fork), ``migrate``, ... or ``before`` (not seen).
+        Table about the same episodes: episode, cause, overloaded_ns. The cause is the event by which a CPU had become
+        overloaded: ``wakeup``, ``wakeup_new`` (fork), ``migrate``, ... or ``before`` (not seen).
+    episodes_dropped
+        Number of short episodes that ``episodes`` does not list; the integrals count them.
+    affinity
+        The source of affinity: ``events``, ``bound kernel threads``, ``none in the trace``, or ``ignored``.
+    source
+        The source of the runqueues: ``nr_running`` events, or ``tasks`` (rebuilt from task events).
+    cpus
+        CPU numbers are below this.
+    counted_cpus, silent_cpus, unknown_cpus
+        CPUs that count; online CPUs without one event; counted CPUs whose runqueue was never known.
+    unknown_spans
+        (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
+    oddities
+        Number of events that contradict the state before them, by kind.
+    notes
+        Sentences that a reader of the verdict should know.
     """
 
     trace: Trace
@@ -69,20 +93,20 @@ class CheckResult:
 
     @property
     def duration_ns(self) -> int:
-        """Length of the interval looked at."""
+        """The length of the interval that was looked at."""
         return self.end_ns - self.start_ns
 
     @property
     def longest_ns(self) -> int:
-        """Length of the longest episode."""
+        """The length of the longest episode; 0 if there is none."""
         return int((self.episodes["end_ns"] - self.episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
 
     def mean(self, integral_ns: int) -> float:
-        """An integral over the interval as a mean."""
+        """Return an integral over the interval divided by its length."""
         return integral_ns / self.duration_ns if self.duration_ns else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``wastedcores check --json`` prints."""
+        """Return the object that ``wastedcores check --json`` prints."""
         header = self.trace.header
         return {
             "schema": CHECK_SCHEMA,

@@ -1,4 +1,4 @@
-"""All changes of all runqueues through the compiled sweep; the episodes that come out of it."""
+"""The sweep: all changes of all runqueues go through compiled code, and episodes come out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wastedcores.runqueues.runqueues import Runqueues
 
 #: episodes written per call into the compiled sweep
 _ROOM = 1 << 16
-#: episodes kept in memory; beyond, the shortest go (totals stay exact, and the result says so)
+#: episodes kept in memory; if there are more, the shortest are dropped (totals stay exact, and the result says so)
 _KEEP = 1 << 20
 
 _EPISODES = pl.Schema(
@@ -38,7 +38,15 @@ class Collected:
     size: int = 0
 
     def take(self, out: sweep_jit.Episodes, n: int) -> None:
-        """Copy the first ``n`` that a call wrote."""
+        """Copy the episodes that a call of the sweep wrote.
+
+        Parameters
+        ----------
+        out
+            The arrays that were written.
+        n
+            How many episodes of them are valid.
+        """
         if n:
             self.times.append(out.times[:n].copy())
             self.idle.append(out.idle[:n].copy())
@@ -46,23 +54,38 @@ class Collected:
             self.size += n
 
     def whole(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint64]]:
-        """Times (start, end, wasted), idle and overloaded CPUs of all."""
+        """Return times (start, end, wasted), masks of idle CPUs, and masks of overloaded CPUs of all episodes."""
         return np.concatenate(self.times), np.concatenate(self.idle), np.concatenate(self.over)
 
     def shrink(self, keep: int) -> int:
-        """Keep the longest; returns how many went."""
+        """Keep only the ``keep`` longest episodes; return how many were dropped."""
         times, idle, over = self.whole()
         longest = np.sort(np.argsort(times[:, 1] - times[:, 0], kind="stable")[-keep:])
-        went = self.size - longest.size
+        dropped = self.size - longest.size
         self.times, self.idle, self.over = [times[longest]], [idle[longest]], [over[longest]]
         self.size = longest.size
-        return went
+        return dropped
 
 
 def sweep(
     rq: Runqueues, state: sweep_jit.SweepState, end_ns: int
 ) -> tuple[Collected, int, NDArray[np.bool_]]:
-    """Stream all changes through the compiled sweep; returns episodes, how many were dropped, CPUs ever known."""
+    """Stream all changes through the compiled sweep.
+
+    Parameters
+    ----------
+    rq
+        The runqueues.
+    state
+        The state of the sweep before the first change; the integrals are added up in it.
+    end_ns
+        End of the window.
+
+    Returns
+    -------
+    Collected, int, numpy.ndarray
+        The episodes, the number of dropped ones, and (cpus,) True for each CPU that was ever known.
+    """
     out = sweep_jit.new_episodes(rq.cpus, _ROOM)
     collected = Collected()
     dropped = 0
@@ -93,7 +116,7 @@ def sweep(
 
 
 def _cpu_lists(masks: NDArray[np.uint64], cpus: int) -> pl.Series:
-    """Rows of CPU masks as lists of CPU numbers."""
+    """Turn rows of CPU masks into lists of CPU numbers."""
     bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")[:, :cpus]
     row, cpu = np.nonzero(bits)
     table = pl.DataFrame({"row": row, "cpu": cpu.astype(np.int32)})
@@ -103,7 +126,22 @@ def _cpu_lists(masks: NDArray[np.uint64], cpus: int) -> pl.Series:
 
 
 def episode_table(collected: Collected, cpus: int, persist_ns: int) -> pl.DataFrame:
-    """Episodes in order; see :class:`wastedcores.invariant.CheckResult`."""
+    """Return the episodes as a table.
+
+    Parameters
+    ----------
+    collected
+        The episodes as they came out of the sweep, in order.
+    cpus
+        CPU numbers are below this.
+    persist_ns
+        Episodes of at least this length are persistent, in ns.
+
+    Returns
+    -------
+    polars.DataFrame
+        See :class:`wastedcores.invariant.CheckResult`.
+    """
     if not collected.size:
         return pl.DataFrame(schema=_EPISODES)
     times, idle, over = collected.whole()

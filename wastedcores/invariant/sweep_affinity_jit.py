@@ -1,8 +1,8 @@
 """Algorithm 2 with the paper's ``can_steal``: a waiting thread counts for an idle CPU only if it may run there.
 
 The number of waiting threads that the idle CPUs could run is a maximum matching between idle CPUs and waiting
-threads. Threads that may run anywhere take whatever idle CPUs the others leave, so the matching is only searched for
-the others, by classes of equal affinity mask, and only where there are any.
+threads. Threads that may run anywhere take the idle CPUs that the others leave over. So the matching is searched only for
+the others, by classes of equal affinity mask, and only if there are any.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FREE_WAITING, FREE_CPUS, RESTRICTED, DIRTY, THREADS, CPUS = range(6)
 
 
 class StealState(NamedTuple):
-    """Who waits where and may run where; carried beside :class:`SweepState`."""
+    """Where threads wait and may run; carried along with :class:`SweepState`."""
 
     free: I32  # (cpus,) waiting tasks that may run anywhere
     free_now: I32  # (cpus,) the same, no more than nr - 1
@@ -45,7 +45,20 @@ class StealState(NamedTuple):
 
 
 def new_steal_state(cpus: int, masks: U64) -> StealState:
-    """Nobody waits."""
+    """Return a state in which no thread waits.
+
+    Parameters
+    ----------
+    cpus
+        CPU numbers are below this.
+    masks
+        (masks, words) allowed CPUs by mask id.
+
+    Returns
+    -------
+    StealState
+        The state.
+    """
     totals = np.zeros(6, np.int64)
     totals[DIRTY] = 1
     return StealState(
@@ -60,19 +73,20 @@ def new_steal_state(cpus: int, masks: U64) -> StealState:
 
 @jit
 def _allowed(masks: U64, m: int, cpu: int) -> bool:
+    """Return whether mask ``m`` contains ``cpu``."""
     return (masks[m, cpu >> 6] >> np.uint64(cpu & 63)) & np.uint64(1) != 0
 
 
 @jit
 def match(allowed: NDArray[np.uint8], room: I64) -> int:
-    """Maximum number of items that find a place among classes with ``room``; Kuhn's augmenting paths.
+    """Return the largest number of items that find a place in classes with limited room (Kuhn's augmenting paths).
 
     Parameters
     ----------
     allowed
-        (items, classes) 1 where the item may go.
+        (items, classes) 1 where the item may go into the class.
     room
-        (classes,) places.
+        (classes,) number of places.
     """
     n, k = allowed.shape
     place = np.full(n, -1, np.int32)
@@ -149,7 +163,7 @@ def evaluate(s: SweepState, a: StealState) -> None:
     for c in range(cpus):
         if s.counted[c] == 0 or s.nr[c] < 2:
             continue
-        left = s.nr[c] - 1  # while nobody runs yet, one of those queued is about to
+        left = s.nr[c] - 1  # if no task runs yet, one of the queued ones is about to
         for m in range(1, n_masks):
             take = min(a.restricted[c, m], left)
             room[m] += take
@@ -170,7 +184,7 @@ def evaluate(s: SweepState, a: StealState) -> None:
                     break
     tot[THREADS] = min(idle, match(allowed, room) + tot[FREE_WAITING])
     tot[CPUS] = min(idle, match(helps, np.ones(n_busy, np.int64)) + tot[FREE_CPUS])
-    if tot[FREE_WAITING] == 0:  # an idle CPU that may run none of those waiting is no party to it
+    if tot[FREE_WAITING] == 0:  # an idle CPU that may run none of the waiting threads takes no part
         for i in range(n):
             if allowed[i].max() == 0:
                 c = idle_cpus[i]
@@ -179,7 +193,7 @@ def evaluate(s: SweepState, a: StealState) -> None:
 
 @jit
 def _update(s: SweepState, a: StealState, c: int) -> None:
-    """Recompute what CPU ``c`` adds to the totals and whether it is overloaded for somebody."""
+    """Recompute the share of CPU ``c`` in the totals, and whether it has a waiting thread that may be moved."""
     tot = a.totals
     spare = max(s.nr[c] - 1, 0)
     restricted = 0
@@ -215,7 +229,7 @@ def sweep(
     mask: I32,
     first: int,
 ) -> int:
-    """As :func:`wastedcores.invariant.sweep_jit.sweep`, on rows of :class:`wastedcores.runqueues.tasks_jit.Changes`."""
+    """Do the same as :func:`wastedcores.invariant.sweep_jit.sweep` on rows of :class:`wastedcores.runqueues.stream.Batch`."""
     c = s.scalars
     c[N_EPISODES] = 0
     room = out.times.shape[0]

@@ -1,8 +1,8 @@
 """The invariant of the paper's Algorithm 2 as one pass over nr_running changes, in constant memory.
 
-"No core remains idle while another core is overloaded": integrals over time of what breaks it, and the maximal
-intervals (episodes) in which it is broken. All changes of one timestamp are applied before the state is looked at.
-A CPU whose runqueue is not known counts neither as idle nor as overloaded.
+The invariant is "no core remains idle while another core is overloaded". The sweep integrates over time by how much it is
+broken, and finds the maximal intervals (episodes) in which it is broken. All changes of one timestamp are applied before
+the state is looked at. A CPU whose runqueue is not known counts neither as idle nor as overloaded.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ N_SCALARS = 16
 
 
 class SweepState(NamedTuple):
-    """What the sweep carries from one batch to the next.
+    """The state that the sweep carries from one batch to the next.
 
-    Shapes: (cpus,) unless said; masks are (words,) with CPU c at bit c % 64 of word c // 64.
+    Shapes are (cpus,) unless stated otherwise; masks are (words,) with CPU c at bit c % 64 of word c // 64.
     """
 
     nr: I32  # tasks on each runqueue, -1 unknown
     counted: NDArray[np.uint8]  # 1: the CPU takes part
     scalars: I64  # (N_SCALARS,)
-    window: I64  # (2,) ns: only what lies between counts
+    window: I64  # (2,) ns: only the time between them counts
     idle_mask: U64  # CPUs idle now
     over_mask: U64  # CPUs overloaded now
     ep_idle: U64  # CPUs idle at some time of the open episode
@@ -44,7 +44,7 @@ class SweepState(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Finished episodes of one call; ``scalars[N_EPISODES]`` of them are valid."""
+    """Episodes that ended during one call; the first ``scalars[N_EPISODES]`` are valid."""
 
     times: I64  # (room, 3): start_ns, end_ns, wasted_ns
     idle: U64  # (room, words)
@@ -52,7 +52,22 @@ class Episodes(NamedTuple):
 
 
 def new_state(cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int) -> SweepState:
-    """State before the first change: every CPU unknown."""
+    """Return the state before the first change, in which every CPU is unknown.
+
+    Parameters
+    ----------
+    cpus
+        CPU numbers are below this.
+    counted
+        (cpus,) 1 for each CPU that takes part.
+    start_ns, end_ns
+        The window.
+
+    Returns
+    -------
+    SweepState
+        The state.
+    """
     words = (cpus + 63) // 64
     scalars = np.zeros(N_SCALARS, np.int64)
     scalars[EP_START] = -1
@@ -69,7 +84,20 @@ def new_state(cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int)
 
 
 def new_episodes(cpus: int, room: int) -> Episodes:
-    """Room for the episodes of one call."""
+    """Return empty arrays for the episodes of one call.
+
+    Parameters
+    ----------
+    cpus
+        CPU numbers are below this.
+    room
+        The largest number of episodes.
+
+    Returns
+    -------
+    Episodes
+        The arrays.
+    """
     words = (cpus + 63) // 64
     return Episodes(
         np.zeros((room, 3), np.int64),
@@ -80,7 +108,7 @@ def new_episodes(cpus: int, room: int) -> Episodes:
 
 @jit
 def close_episode(s: SweepState, out: Episodes, end_ns: int) -> None:
-    """Write the open episode, if any, to ``out``."""
+    """End the open episode, if there is one, at ``end_ns`` and write it to ``out``."""
     c = s.scalars
     if c[EP_START] < 0:
         return
@@ -133,7 +161,7 @@ def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int)
 
 @jit
 def apply(s: SweepState, cpu: int, new: int) -> None:
-    """The runqueue of ``cpu`` now holds ``new`` tasks (-1: unknown)."""
+    """Set the length of the runqueue of ``cpu`` to ``new`` tasks (-1: unknown)."""
     c = s.scalars
     old = s.nr[cpu]
     if old == new:
@@ -163,14 +191,14 @@ def apply(s: SweepState, cpu: int, new: int) -> None:
 
 @jit
 def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: int) -> int:
-    """Run over changes ``first``.. until the end or until ``out`` is full; returns where to go on.
+    """Process changes from ``first`` on until the end or until ``out`` is full; return the index to continue at.
 
     Parameters
     ----------
     ts_ns, cpu, nr
-        (changes,) ordered by time; CPU numbers are within the state's range (checked at the Python door).
+        (changes,) ordered by time; CPU numbers are within the state's range (runqueues/stream.py checks that).
     """
-    # one loop on local variables and without branches on data: random runqueues would mispredict every one of them
+    # one loop over local variables without branches on data, because random runqueues would make them mispredicted
     c = s.scalars
     state = s.nr
     counted = s.counted

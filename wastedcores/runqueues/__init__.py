@@ -1,1 +1,1 @@
-"""Runqueues over time, rebuilt from a trace: who ran, who waited, and which CPUs each task may use."""
+"""Runqueues over time, rebuilt from a trace: their lengths, the waiting tasks, and the CPUs that each task may use."""

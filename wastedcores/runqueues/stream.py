@@ -1,4 +1,4 @@
-"""The changes of a trace's runqueues, streamed; memory goes by tasks and CPUs, not by events."""
+"""The changes of a trace's runqueues as a stream. Memory depends on the number of tasks and CPUs, not of events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wastedcores.runqueues.affinity import Affinity
 from wastedcores.trace.schema import KINDS
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
-#: kind -> code of the compiled state machine
+#: kind of event -> its code in the compiled state machine
 CODES = {
     "switch": tj.SWITCH,
     "wakeup": tj.WAKEUP,
@@ -343,14 +343,27 @@ def _change_room(n: int) -> tj.Changes:
 
 
 def wait_room(n: int) -> tj.Waits:
-    """Room for ``n`` finished waits."""
+    """Return empty arrays for ``n`` finished waits."""
     return tj.Waits(
         np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int64), np.zeros(n, np.int64)
     )
 
 
 def wait_table(waits: tj.Waits, n: int) -> pl.DataFrame:
-    """The first ``n`` waits as a table: pid, cpu, start_ns, end_ns."""
+    """Return the first finished waits as a table.
+
+    Parameters
+    ----------
+    waits
+        Arrays that the compiled state machine filled.
+    n
+        How many of them are valid.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns pid, cpu, start_ns, end_ns.
+    """
     return pl.DataFrame(
         {name: getattr(waits, name)[:n].copy() for name in ("pid", "cpu", "start_ns", "end_ns")}
     )
@@ -359,10 +372,10 @@ def wait_table(waits: tj.Waits, n: int) -> pl.DataFrame:
 def _inside(
     name: str, arrays: Iterable[NDArray[np.int32]], limit: int, what: str, low: int = -1
 ) -> None:
-    """Compiled code does not check its indices: no CPU or pid outside of what was announced gets there."""
+    """Refuse CPUs or pids outside of the announced range, because compiled code does not check its indices."""
     for a in arrays:
         if a.size and (int(a.min()) < low or int(a.max()) >= limit):
             bad = int(a.max()) if int(a.max()) >= limit else int(a.min())
             raise TraceContentError(
-                f"{name}: {what} {bad} is outside of what the header announces (below {limit}); the file is damaged."
+                f"{name}: {what} {bad} is outside of the range that the header announces (below {limit}); the file is damaged."
             )

@@ -1,4 +1,4 @@
-"""Runqueues rebuilt from task events: one small state machine per task, one pass, memory by tasks and not by events.
+"""Runqueues rebuilt from task events in one pass: one small state machine per task, so memory does not depend on events.
 
 A task is running, waiting on a runqueue, or asleep. It joins a runqueue at its wakeup (on the wakeup's target CPU),
 changes runqueues at sched_migrate_task (sched_waking names the *previous* CPU and is not used), and leaves it at the
@@ -18,25 +18,25 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 I8 = NDArray[np.int8]
 
-# codes of events, made from the trace's kinds at the Python door
+# codes of events; stream.py translates the trace's kinds to them
 SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, AFFINITY, STATE, FORGET, CONTEXT = range(10)
 
 # task states
 T_UNKNOWN, T_ASLEEP, T_WAITING, T_RUNNING = 0, 1, 2, 3
 
-# oddities counted
+# oddities that are counted
 ODD_WAKEUP_OF_QUEUED, ODD_IN_WITHOUT_WAKEUP, ODD_OUT_WITHOUT_IN, ODD_MIGRATE_ELSEWHERE = 0, 1, 2, 3
 ODD_LEFT_UNSEEN = 4
 N_ODD = 5
 
-CUR_UNKNOWN = -1  # nobody knows what the CPU runs
+CUR_UNKNOWN = -1  # it is not known what the CPU runs
 CUR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)
 FREE = 0  # mask id of a task that may run anywhere
 BOUND = -1  # mask id of a task that may run on its own CPU only
 
 
 class TaskState(NamedTuple):
-    """Carried from batch to batch. (pids,) or (cpus,) as said."""
+    """The state that is carried from batch to batch."""
 
     state: I8  # (pids,) T_*
     cpu: I32  # (pids,) where it is queued or was last, -1 unknown
@@ -47,7 +47,7 @@ class TaskState(NamedTuple):
     free: I32  # (cpus,) waiting tasks that may run anywhere
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
-    lossy: I8  # (1,) 1 once pass 1 met a loss: what is first seen later says nothing of the start
+    lossy: I8  # (1,) 1 once pass 1 met a loss: tasks first seen later say nothing about the start
 
 
 class Changes(NamedTuple):
@@ -74,7 +74,7 @@ class Waits(NamedTuple):
 
 
 def new_state(pids: int, cpus: int, masks: int) -> TaskState:
-    """Nothing known yet. ``masks`` counts the distinct affinity masks, FREE included."""
+    """Return a state in which nothing is known. ``masks`` counts the distinct affinity masks, FREE included."""
     return TaskState(
         np.zeros(pids, np.int8),
         np.full(pids, -1, np.int32),
@@ -100,12 +100,12 @@ def infer_start(
     s: TaskState,
     moved_from: I32,
 ) -> None:
-    """Pass 1: what must have been true before the first event of each CPU and each task.
+    """Pass 1: infer the state that must have held before the first event of each CPU and each task.
 
-    A CPU runs what its first switch stops (pid -1: not known), or the task in whose context its first event happened.
-    A task that is switched in without a wakeup before had been waiting; one that is stopped had been running; one that
-    is woken or forked had not been on a runqueue. ``moved_from`` (pids,) remembers the origin of a migration seen
-    before that.
+    A CPU ran the task that its first switch stops (pid -1: not known), or the task in whose context its first event
+    happened. A task that is switched in without an earlier wakeup had been waiting. A task that is stopped had been
+    running. A task that is woken or forked had not been on a runqueue. ``moved_from`` (pids,) holds the origin of a
+    migration that was seen before any of these.
     """
     for i in range(code.size):
         k = code[i]
@@ -136,7 +136,7 @@ def infer_start(
             if s.state[pid[i]] == T_UNKNOWN:
                 s.state[pid[i]] = T_ASLEEP
                 s.cpu[pid[i]] = cpu[i]
-        # the task in whose context it happened was running there
+        # the task in whose context the event happened was running there
         if by_pid[i] >= 0:
             if k == FORK or k == EXIT or k == CONTEXT:
                 where = cpu[i]
@@ -149,7 +149,7 @@ def infer_start(
 
 @jit
 def _count(s: TaskState, p: int, by: int) -> None:
-    """A wait of task ``p`` begins (+1) or ends (-1) on its CPU."""
+    """Count a wait of task ``p`` that begins (+1) or ends (-1) on its CPU."""
     m = s.mask[p]
     if m == FREE:
         s.free[s.cpu[p]] += by
@@ -159,7 +159,7 @@ def _count(s: TaskState, p: int, by: int) -> None:
 
 @jit
 def settle_start(s: TaskState, moved_from: I32, start_ns: int) -> None:
-    """After pass 1: fill the runqueues of the first moment."""
+    """Fill the runqueues of the first moment after pass 1."""
     for p in range(1, s.state.size):
         if s.state[p] == T_UNKNOWN and moved_from[p] >= 0:
             s.state[p] = T_WAITING  # moved between runqueues and never run: it had been waiting
@@ -179,6 +179,7 @@ def settle_start(s: TaskState, moved_from: I32, start_ns: int) -> None:
 
 @jit
 def _begin_wait(s: TaskState, p: int, c: int, t: int) -> None:
+    """Let task ``p`` wait on CPU ``c`` from ``t`` on."""
     s.state[p] = T_WAITING
     s.cpu[p] = c
     s.since[p] = t
@@ -187,6 +188,7 @@ def _begin_wait(s: TaskState, p: int, c: int, t: int) -> None:
 
 @jit
 def _end_wait(s: TaskState, p: int, t: int, waits: Waits, n: int) -> int:
+    """End the wait of task ``p`` at ``t`` and append it to ``waits``, of which ``n`` are valid; return the new ``n``."""
     _count(s, p, -1)
     if t > s.since[p] and waits.pid.size > n:
         waits.pid[n] = p
@@ -199,7 +201,7 @@ def _end_wait(s: TaskState, p: int, t: int, waits: Waits, n: int) -> int:
 
 @jit
 def _emit(s: TaskState, out: Changes, n: int, t: int, c: int, m: int, k: int) -> int:
-    """Write the state of CPU ``c``, and that of mask ``m`` on it where ``m`` > 0."""
+    """Append the state of CPU ``c``, and that of mask ``m`` on it if ``m`` > 0; return the new number of rows."""
     if m > 0:
         out.ts_ns[n] = t
         out.cpu[n] = c
@@ -219,7 +221,7 @@ def _emit(s: TaskState, out: Changes, n: int, t: int, c: int, m: int, k: int) ->
 
 @jit
 def _switch_out(s: TaskState, q: int, c: int, t: int, keeps: bool) -> None:
-    """Task ``q`` stops running on CPU ``c``."""
+    """Stop task ``q`` on CPU ``c``; it goes on waiting there if it ``keeps`` its place on the runqueue."""
     if s.state[q] != T_RUNNING or s.cpu[q] != c:
         # an event is missing: it must have been running here
         s.odd[ODD_OUT_WITHOUT_IN] += 1
@@ -250,7 +252,7 @@ def run(
     out: Changes,
     waits: Waits,
 ) -> tuple[int, int]:
-    """Pass 2: apply events, write runqueue changes (at most 6 rows an event) and finished waits (at most 3).
+    """Pass 2: apply events, write runqueue changes (at most 6 rows per event) and finished waits (at most 3 per event).
 
     Parameters
     ----------
@@ -274,7 +276,7 @@ def run(
             mask_q = 0
             x = s.cur[c]
             if x > 0 and x != q and s.state[x] == T_RUNNING and s.cpu[x] == c:
-                # another task was running here: it left at a switch that was not recorded, nobody knows to where
+                # another task was running here: it left at an unrecorded switch, and it is not known where it went
                 s.odd[ODD_LEFT_UNSEEN] += 1
                 s.state[x] = T_UNKNOWN
                 s.nr[c] -= 1
@@ -335,7 +337,7 @@ def run(
             p = pid[i]
             if p > 0 and s.state[p] != T_WAITING and s.state[p] != T_RUNNING:
                 s.state[p] = T_ASLEEP
-                if src_cpu[i] > 0:  # the parent: a child inherits its affinity
+                if src_cpu[i] > 0:  # the parent's pid: a child inherits the affinity of its parent
                     s.mask[p] = s.mask[src_cpu[i]]
         elif k == AFFINITY:
             p = pid[i]
@@ -381,7 +383,7 @@ def run(
 
 @jit
 def open_waits(s: TaskState, end_ns: int, waits: Waits) -> int:
-    """Waits that had not ended at the trace's end."""
+    """Write the waits that had not ended at the trace's end; return their number."""
     n = 0
     for p in range(1, s.state.size):
         if s.state[p] == T_WAITING:

@@ -13,9 +13,9 @@ from wastedcores.runqueues.stream import Runqueues, wait_room, wait_table
 def waits(rq: Runqueues, start_ns: int, end_ns: int, cpus: Collection[int]) -> pl.DataFrame:
     """Return every wait for a CPU that overlaps a window.
 
-    A thread waits from the moment it becomes runnable, or is preempted, until it runs. A thread that is moved to another
-    runqueue while it waits goes on waiting: that is one wait, on the CPU where it ends. Waits are told by task events, also
-    in a trace whose runqueue lengths come from nr_running events.
+    A thread waits from the moment at which it becomes runnable or is preempted until it runs. If it is moved to another
+    runqueue in the meantime, this is still one wait, on the CPU where it ends. Waits are found from task events even in a
+    trace whose runqueue lengths come from nr_running events.
 
     Parameters
     ----------

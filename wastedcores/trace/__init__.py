@@ -1,4 +1,4 @@
-"""Traces: event registry, files, readers, state over time."""
+"""Traces: the registry of events, the native file, and the readers of other formats."""
 
 from wastedcores.trace.header import Header
 from wastedcores.trace.trace import Trace

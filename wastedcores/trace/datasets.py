@@ -1,4 +1,4 @@
-"""Data sets by name: bundled ones from the package, others fetched once and checked against their SHA-256."""
+"""Data sets by name. Bundled ones come with the package; others are fetched once and checked against their SHA-256."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from wastedcores.errors import DatasetError, WastedCoresError
 from wastedcores.files import datasets as folder
 
-#: overrides the user's cache folder
+#: environment variable that overrides the user's cache folder
 CACHE_VARIABLE = "WASTEDCORES_DATA_DIR"
 SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the registry: file name, SHA-256, and where to fetch it (None: bundled)."""
+    """A line of the registry: file name, SHA-256, and the address to fetch it from (None: bundled)."""
 
     file: str
     sha256: str
@@ -25,17 +25,27 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Name of the data set."""
+        """The name of the data set."""
         return self.file.removesuffix(SUFFIX)
 
 
 def registry(path: Path | None = None) -> dict[str, Entry]:
-    """Every data set of the registry, by name.
+    """Read the registry of data sets.
+
+    Parameters
+    ----------
+    path
+        The registry's file; default: the bundled one.
+
+    Returns
+    -------
+    dict of str to Entry
+        Every data set by name.
 
     Raises
     ------
     DatasetError
-        A line that is not ``file sha256:digest [url]``; names the line.
+        A line is not ``file sha256:digest [url]``; the message names the line.
     """
     path = path or folder() / "registry.txt"
     entries: dict[str, Entry] = {}
@@ -58,12 +68,22 @@ def registry(path: Path | None = None) -> dict[str, Entry]:
 
 
 def fetch(name: str | Path) -> Path:
-    """Path of a trace: a file that exists, else the data set of that name, checked.
+    """Find a trace: a file that exists, else the data set of that name, checked and fetched if necessary.
+
+    Parameters
+    ----------
+    name
+        Path of a file, or name of a data set.
+
+    Returns
+    -------
+    Path
+        The file.
 
     Raises
     ------
     DatasetError
-        Neither a file nor a data set, a damaged data set, or one that cannot be fetched.
+        The name is neither a file nor a data set, or the data set is damaged or cannot be fetched.
     """
     given = Path(name)
     if given.exists():
@@ -74,7 +94,7 @@ def fetch(name: str | Path) -> Path:
         near = difflib.get_close_matches(str(name), list(entries), n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise DatasetError(
-            f"{name}: no such file, and no data set of that name.{hint} `wastedcores data` lists them."
+            f"{name}: there is no such file, and no data set of that name.{hint} `wastedcores data` lists the data sets."
         )
     try:
         bundled = folder() / "small" / entry.file
@@ -93,7 +113,7 @@ def fetch(name: str | Path) -> Path:
 
 
 def cache() -> Path:
-    """Folder of fetched data sets."""
+    """Return the folder of fetched data sets."""
     import pooch
 
     return Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("wastedcores"))
@@ -104,7 +124,7 @@ def _download(entry: Entry) -> Path:
 
     if entry.url is None:
         raise DatasetError(
-            f"{entry.name}: a bundled data set, but the installation lacks it. Reinstall wastedcores."
+            f"{entry.name}: is a bundled data set, but the installation lacks it. Reinstall wastedcores."
         )
     try:
         return Path(

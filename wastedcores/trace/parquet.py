@@ -31,7 +31,7 @@ def read_parquet(path: Path) -> Trace:
     Raises
     ------
     TraceFormatError
-        Not Parquet, not ours, cut short, or written by a newer schema.
+        The file is not Parquet, was not written by wastedcores, is cut short, or has a newer schema.
     """
     try:
         metadata = pl.read_parquet_metadata(path)
@@ -39,13 +39,13 @@ def read_parquet(path: Path) -> Trace:
         have = frame.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as e:
         raise TraceFormatError(
-            f"{path}: begins like Parquet but cannot be opened ({_first_line(e)}). It is probably cut short: "
-            "copy or record it again."
+            f"{path}: begins like a Parquet file but cannot be opened ({_first_line(e)}). It is probably cut "
+            "short: copy or record it again."
         ) from e
     if HEADER_KEY not in metadata:
         raise TraceFormatError(
-            f"{path}: a Parquet file, but not one of ours (no {HEADER_KEY!r} entry in its metadata). Expected a file "
-            "written by `wastedcores import` or `wastedcores capture`."
+            f"{path}: is a Parquet file that wastedcores did not write (its metadata has no {HEADER_KEY!r} entry). Expected "
+            "a file written by `wastedcores import` or `wastedcores capture`."
         )
     try:
         header = Header.model_validate_json(metadata[HEADER_KEY])
@@ -53,8 +53,8 @@ def read_parquet(path: Path) -> Trace:
         raise TraceFormatError(f"{path}: its header cannot be read: {_first_line(e)}.") from e
     if header.schema_version > SCHEMA_VERSION:
         raise TraceFormatError(
-            f"{path}: written with trace schema {header.schema_version}, this wastedcores reads up to "
-            f"{SCHEMA_VERSION}. Upgrade: pip install -U wastedcores."
+            f"{path}: was written with trace schema {header.schema_version}, but this wastedcores reads up to "
+            f"{SCHEMA_VERSION}. Upgrade it: pip install -U wastedcores."
         )
     missing = [c for c in COLUMNS if c not in have]
     wrong = [c for c in COLUMNS if c in have and have[c] != SCHEMA[c]]

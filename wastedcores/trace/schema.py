@@ -1,7 +1,7 @@
 """The registry of event kinds and columns: the one place that answers "what is this column?".
 
-A trace is one table, an event a row, ordered by (``ts_ns``, file order). Every kind fills ``ts_ns``, ``kind`` and the
-columns its :class:`EventSpec` names; all others are null and cost next to nothing in Parquet.
+A trace is one table with one row per event, ordered by (``ts_ns``, file order). Every kind fills ``ts_ns``, ``kind`` and the
+columns that its :class:`EventSpec` requires; the other columns are null and cost next to nothing in Parquet.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ MASK_DTYPE = pl.Binary
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """One column: polars type, unit, whether it may be null, one sentence."""
+    """One column: its name, polars type, unit, and a sentence about it."""
 
     name: str
     dtype: pl.DataType
     unit: str
-    nullable: bool
     doc: str
 
 
 @dataclass(frozen=True)
 class EventSpec:
-    """One event kind: the columns it fills, those it may fill, and where the kernel emits it."""
+    """One event kind: the columns it must fill, those it may fill, where the kernel emits it, and what it says."""
 
     kind: str
     required: tuple[str, ...]
@@ -63,7 +62,7 @@ EVENTS: dict[str, EventSpec] = {
             ("cpu", "pid", "prev_pid", "prev_state"),
             ("comm", "prio", "prev_comm", "prev_prio"),
             "sched_switch",
-            "`cpu` stopped `prev_pid` (left in `prev_state`) and runs `pid`; 0 is the idle task.",
+            "`cpu` stopped `prev_pid`, which it left in `prev_state`, and runs `pid`; 0 is the idle task.",
         ),
         EventSpec(
             "wakeup",
@@ -119,8 +118,8 @@ EVENTS: dict[str, EventSpec] = {
             ("cpu", "op"),
             ("src_cpu", "pid", "value", "text"),
             "load_balance and its steps; scheduling events of sched_profiler",
-            "`op` moved or tried to move `value` tasks from `src_cpu` to `cpu`; `refused`: a module's suggestion, `text` says "
-            "which (replays of designs).",
+            "`op` moved or tried to move `value` tasks from `src_cpu` to `cpu`. In replays of designs `op` can be `refused`: "
+            "the core refused a module's suggestion, and `text` says which.",
         ),
         EventSpec(
             "cpu_idle",
@@ -148,14 +147,14 @@ EVENTS: dict[str, EventSpec] = {
             ("text",),
             ("cpu", "pid", "comm"),
             "tracing_mark_write (trace_marker)",
-            "Something a person or program wrote into the trace.",
+            "A person or a program wrote `text` into the trace.",
         ),
         EventSpec(
             "task_state",
             ("cpu", "pid", "prev_state"),
             ("comm", "prio", "cpu_mask"),
             "snapshot by the collector when a capture starts",
-            "At this moment `pid` is on `cpu`: `running`, `waiting` on its runqueue or `sleeping`.",
+            "At this moment `pid` is on `cpu`: it is `running`, `waiting` on its runqueue, or `sleeping`.",
         ),
         EventSpec(
             "lost",
@@ -170,58 +169,51 @@ EVENTS: dict[str, EventSpec] = {
 KINDS: tuple[str, ...] = tuple(EVENTS)
 KIND_DTYPE = pl.Enum(KINDS)
 
-#: ``prev_state``: the kernel's letters as printed, "+" dropped into `R+` only; then the snapshot's three words.
+#: ``prev_state`` holds the kernel's letters as printed ("+" only in `R+`), or one of the three words of a snapshot.
 STATE_DTYPE = pl.Categorical()
 
 COLUMNS: dict[str, ColumnSpec] = {
     c.name: c
     for c in (
-        ColumnSpec("ts_ns", pl.Int64(), "ns", False, "Time of the event on the trace's clock."),
-        ColumnSpec("kind", KIND_DTYPE, "", False, "What happened; one of EVENTS."),
-        ColumnSpec("cpu", pl.Int32(), "cpu", True, "The CPU whose state the event changes."),
-        ColumnSpec(
-            "nr_running", pl.Int32(), "tasks", True, "Tasks on the runqueue after the event."
-        ),
-        ColumnSpec(
-            "pid", pl.Int32(), "", True, "The task; for a switch the one that starts to run."
-        ),
-        ColumnSpec("comm", pl.Categorical(), "", True, "Name of `pid`."),
-        ColumnSpec("prio", pl.Int16(), "", True, "Kernel priority of `pid`: 120 is nice 0."),
-        ColumnSpec("prev_pid", pl.Int32(), "", True, "The task a switch stops; -1: not known."),
-        ColumnSpec("prev_comm", pl.Categorical(), "", True, "Name of `prev_pid`."),
-        ColumnSpec("prev_prio", pl.Int16(), "", True, "Kernel priority of `prev_pid`."),
+        ColumnSpec("ts_ns", pl.Int64(), "ns", "The time of the event on the trace's clock."),
+        ColumnSpec("kind", KIND_DTYPE, "", "The kind of event, one of EVENTS."),
+        ColumnSpec("cpu", pl.Int32(), "cpu", "The CPU whose state the event changes."),
+        ColumnSpec("nr_running", pl.Int32(), "tasks", "Tasks on the runqueue after the event."),
+        ColumnSpec("pid", pl.Int32(), "", "The task; for a switch the one that starts to run."),
+        ColumnSpec("comm", pl.Categorical(), "", "Name of `pid`."),
+        ColumnSpec("prio", pl.Int16(), "", "Kernel priority of `pid`: 120 is nice 0."),
+        ColumnSpec("prev_pid", pl.Int32(), "", "The task a switch stops; -1: not known."),
+        ColumnSpec("prev_comm", pl.Categorical(), "", "Name of `prev_pid`."),
+        ColumnSpec("prev_prio", pl.Int16(), "", "Kernel priority of `prev_pid`."),
         ColumnSpec(
             "prev_state",
             STATE_DTYPE,
             "",
-            True,
-            "State letters of the task left: `R`, `R+`, `S`, `D`, ...",
+            "State letters of the task that was left: `R`, `R+`, `S`, `D`, ...",
         ),
         ColumnSpec(
-            "src_cpu", pl.Int32(), "cpu", True, "Where it came from, or where the event happened."
+            "src_cpu", pl.Int32(), "cpu", "The CPU it came from, or where the event happened."
         ),
         ColumnSpec(
             "by_pid",
             pl.Int32(),
             "",
-            True,
-            "Who caused it: the waker, the parent, the balancing task.",
+            "The task that caused it: the waker, the parent, or the balancing task.",
         ),
-        ColumnSpec("by_comm", pl.Categorical(), "", True, "Name of `by_pid`."),
+        ColumnSpec("by_comm", pl.Categorical(), "", "Name of `by_pid`."),
         ColumnSpec(
             "op",
             pl.Categorical(),
             "",
-            True,
-            "Kernel function or reason, of considered, balance, migrate.",
+            "The kernel function or the reason of a considered, balance or migrate event.",
         ),
         ColumnSpec(
-            "value", pl.Int64(), "by kind", True, "Load, idle state, kHz, tasks moved, events lost."
+            "value", pl.Int64(), "by kind", "Load, idle state, kHz, tasks moved, events lost."
         ),
         ColumnSpec(
-            "cpu_mask", MASK_DTYPE(), "bits", True, "Set of CPUs, little-endian bit string."
+            "cpu_mask", MASK_DTYPE(), "bits", "A set of CPUs as a little-endian bit string."
         ),
-        ColumnSpec("text", pl.String(), "", True, "Text of a mark, file name of an exec."),
+        ColumnSpec("text", pl.String(), "", "The text of a mark, or the file name of an exec."),
     )
 }
 
@@ -236,18 +228,30 @@ _REQUIRED_BY = {
 
 
 def empty() -> pl.DataFrame:
-    """An event table without rows."""
+    """Return an event table without rows."""
     return pl.DataFrame(schema=SCHEMA)
 
 
 def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
     """Bring a table that has some of the columns to the full schema; missing columns become null.
 
+    Parameters
+    ----------
+    frame
+        Events with some of the columns, in any types that can be cast.
+    where
+        The file's name for error messages.
+
+    Returns
+    -------
+    polars.DataFrame
+        The events with all columns of :data:`COLUMNS`.
+
     Raises
     ------
     TraceFormatError
-        If a column is not in the registry, ``ts_ns`` or ``kind`` is absent or null, a cast loses a value, or a kind
-        lacks a column it must fill.
+        A column is not in the registry, ``ts_ns`` or ``kind`` is absent or null, a value does not fit its column, or an
+        event lacks a column that its kind must fill.
     """
     unknown = [c for c in frame.columns if c not in COLUMNS]
     if unknown:
@@ -278,7 +282,20 @@ def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
 
 
 def check_required(frame: pl.DataFrame, where: str) -> None:
-    """Raise :class:`TraceFormatError` if an event lacks a column that its kind must fill."""
+    """Refuse events that lack a column that their kind must fill.
+
+    Parameters
+    ----------
+    frame
+        Events of the full schema.
+    where
+        The file's name for the error message.
+
+    Raises
+    ------
+    TraceFormatError
+        There is such an event; the message names its row.
+    """
     for column, kinds in _REQUIRED_BY.items():
         if not frame[column].null_count():
             continue

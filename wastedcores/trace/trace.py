@@ -10,13 +10,13 @@ import polars as pl
 
 from wastedcores.trace.header import Header
 
-#: Rows that are in memory at a time while a trace is streamed.
+#: number of rows in memory at a time while a trace is streamed
 BATCH_ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Events (lazy, ordered by (``ts_ns``, file order)) and what is known about them.
+    """Lazy events, ordered by (``ts_ns``, file order), and the facts about them.
 
     Attributes
     ----------
@@ -34,27 +34,42 @@ class Trace:
 
     @property
     def name(self) -> str:
-        """How to call this trace in a message or a figure."""
+        """The name of this trace in messages and figures."""
         return self.path.name if self.path else self.header.source_format
 
     def kinds(self) -> dict[str, int]:
-        """Number of events of each kind present."""
+        """Return the number of events of each kind present, sorted by kind."""
         if self.header.kinds is not None:
             return self.header.kinds
         table = self.events.group_by("kind").len().collect(engine="streaming")
         return {str(k): int(n) for k, n in sorted(table.iter_rows(), key=lambda row: str(row[0]))}
 
     def only(self, *kinds: str) -> pl.LazyFrame:
-        """The events of these kinds."""
+        """Return the events of these kinds."""
         return self.events.filter(pl.col("kind").is_in(list(kinds)))
 
     def batches(
         self, columns: Sequence[str], *kinds: str, rows: int = BATCH_ROWS
     ) -> Iterator[pl.DataFrame]:
-        """Stream the given columns of the given kinds (none named: all), in order, ``rows`` at a time."""
+        """Stream some columns of the events in order.
+
+        Parameters
+        ----------
+        columns
+            Names of the columns.
+        *kinds
+            Only events of these kinds; without any: all.
+        rows
+            Number of rows per table.
+
+        Yields
+        ------
+        polars.DataFrame
+            The next events.
+        """
         frame = self.only(*kinds) if kinds else self.events
         yield from frame.select(columns).collect_batches(chunk_size=rows, maintain_order=True)
 
     def with_header(self, **changes: object) -> Trace:
-        """The same events under a header with some fields changed."""
+        """Return the same events under a header with some fields changed."""
         return replace(self, header=self.header.model_copy(update=changes))

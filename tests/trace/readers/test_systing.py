@@ -244,4 +244,4 @@ def test_bad_input(tmp_path):
     refused(folder, "sched_slice.parquet", "cut short", error=TraceFormatError)
     folder = recorders.write_systing(tmp_path / "nothing", good | {"sched_slice": []})
     refused(folder, "no event")
-    refused(folder / "thread.parquet", "not one of ours")
+    refused(folder / "thread.parquet", "wastedcores did not write")
