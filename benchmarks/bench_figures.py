@@ -1,4 +1,4 @@
-"""First figure from 10^7 events in Parquet, in a new process as a user starts it; then zooms in the same trace."""
+"""Measures the first figure from 10^7 events in Parquet, in a new process, and then zooms in the same trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 EVENTS = 10_000_000
 CPUS = 64
 
-#: what runs in the new process: everything from the first import to the figure's JSON, as the browser gets it
+#: the program of the new process: everything from the first import to the JSON that the browser gets
 _FIRST = """
 import time, json, sys
 begin = time.perf_counter()
@@ -40,7 +40,7 @@ print(json.dumps({"first": first, "bytes": size, "zooms": zooms}))
 
 
 def make_trace(path: Path) -> None:
-    """Random walks of 64 runqueues, an event a microsecond on average; seeded."""
+    """Write random walks of 64 runqueues with a fixed seed, one event per microsecond on average."""
     import numpy as np
     import polars as pl
 
@@ -56,7 +56,9 @@ def make_trace(path: Path) -> None:
     for c in range(CPUS):
         mine = cpu == c
         walk = np.cumsum(rng.choice([-1, 1], mine.sum()))
-        nr[mine] = np.abs(walk) % 5  # moves by one, stays in 0..4 but for jumps between 4 and 0
+        nr[mine] = (
+            np.abs(walk) % 5
+        )  # moves by one and stays in 0..4, except for jumps between 4 and 0
     frame = pl.DataFrame({"ts_ns": ts, "cpu": cpu, "nr_running": nr}).with_columns(
         kind=pl.lit("nr_running")
     )
@@ -67,7 +69,7 @@ def make_trace(path: Path) -> None:
 
 
 def run() -> list[dict]:
-    """Rows for RESULTS.md."""
+    """Return the rows for RESULTS.md."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ten-million.parquet"
         make_trace(path)

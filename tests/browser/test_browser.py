@@ -51,13 +51,13 @@ def test_report_opens_offline(page):
         drawn = "document.querySelectorAll('.wc-figure .main-svg').length"
         tab.wait_for_function(f"{drawn} >= {count}")
         assert count >= 5
-        # every figure has ink in it, not only a frame: heat maps are images, curves are paths
+        # every figure has content, not only a frame: heat maps are images, curves are paths
         inked = """[...document.querySelectorAll('.wc-figure')].every(
             f => f.querySelector('.hm image, .scatterlayer path.js-line'))"""
         assert tab.evaluate(inked)
         assert errors == []
         assert fetched(asked) == {page.as_uri()}
-        # code is there, but hidden until it is asked for
+        # the code is in the page, but hidden until the reader asks for it
         visible = (
             "[...document.querySelectorAll('.wc-code')].filter(e => e.offsetHeight > 0).length"
         )
@@ -128,7 +128,7 @@ def test_scorecard_says_in_one_screen_what_was_reproduced_and_what_not(scorecard
     with chromium(1280, 900) as (tab, errors, asked):
         tab.goto(scorecard_page.as_uri())
         tab.wait_for_function(_DRAWN)
-        # the made-up numbers miss by 1.6, so the list of what was not reproduced is as long as it gets
+        # the invented numbers miss by 1.6, so the list of what was not reproduced has its greatest length
         assert tab.evaluate("document.querySelectorAll('.wc-card').length") == 4
         bottom = "document.querySelector('.wc-cards').getBoundingClientRect().bottom"
         assert tab.evaluate(bottom) < 300
@@ -147,7 +147,7 @@ def test_scorecard_breaks_no_word_and_does_not_scroll_sideways(scorecard_page, w
         tab.goto(scorecard_page.as_uri())
         tab.wait_for_function(_DRAWN)
         assert tab.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        # every word of a table stands on one line; after a hyphen a new one may begin
+        # every word of a table is on one line; a line can break after a hyphen
         broken = """(() => { const bad = []; const range = document.createRange();
             for (const td of document.querySelectorAll('.wc-score td')) {
                 const walk = document.createTreeWalker(td, NodeFilter.SHOW_TEXT);
@@ -158,7 +158,7 @@ def test_scorecard_breaks_no_word_and_does_not_scroll_sideways(scorecard_page, w
                 } }
             return bad })()"""
         assert tab.evaluate(broken) == []
-        # nothing of a table is behind an edge either, unless the window is that of a phone
+        # no part of a table is beyond the edge of the window, unless the window is that of a phone
         cut = "[...document.querySelectorAll('.wc-scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
         if width > 640:
             assert tab.evaluate(cut) == 0
@@ -166,7 +166,7 @@ def test_scorecard_breaks_no_word_and_does_not_scroll_sideways(scorecard_page, w
 
 @pytest.fixture
 def lab(tmp_path):
-    """JupyterLab on a copy of the notebook with small parameters; yields its address."""
+    """Start JupyterLab on a copy of the notebook with small parameters; yield its address."""
     source = json.loads((notebooks() / "01_is_my_machine_wasting.ipynb").read_text())
     text = json.dumps(source).replace("group-imbalance-buggy", "live-balancing-off")
     (tmp_path / "n").mkdir()
@@ -201,7 +201,7 @@ def lab(tmp_path):
     address = next(
         m[0] for line in server.stderr if (m := re.search(r"http://127\.0\.0\.1:\d+/", line))
     )
-    # the pipe must not fill up
+    # somebody must read the pipe, or it fills up and the server stops
     import threading
 
     threading.Thread(target=lambda: [None for _ in server.stderr], daemon=True).start()
@@ -234,7 +234,7 @@ def test_notebook_and_widget_in_jupyterlab(lab):
         says = "document.querySelector('.jupyter-widgets .widget-html-content').textContent"
         whole = tab.evaluate(says)
         assert re.match(r"1\.2 s of 1\.2 s", whole), whole
-        # dragging over the heat map makes the kernel bin that window anew
+        # dragging over the heat map makes the kernel bin that window again
         box = tab.evaluate("""(() => { const e = document.querySelector('.jupyter-widgets .nsewdrag');
             e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();
             return [r.left, r.top, r.width, r.height] })()""")

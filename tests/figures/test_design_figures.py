@@ -1,4 +1,4 @@
-"""Figures of what a core made of its modules' suggestions."""
+"""Figures of how a core treated the suggestions of its modules."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_suggestions__needs_a_design(runs):
         suggestions(compare({"v4.1": runs["v4.1"]}))
 
 
-def test_refused__a_row_each(runs):
+def test_refused__one_row_per_suggestion(runs):
     table = refused(runs["core+waker_locality"].trace, rows=3).data[0]
     assert [len(column) for column in table.cells["values"]] == [3] * 5
     assert all(t.startswith("waker_locality: ") for t in table.cells["values"][1])

@@ -1,4 +1,4 @@
-"""What is in the figures' data; pixels are the browser tests' business."""
+"""The data of the figures; the browser tests look at the pixels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MS = 1_000_000
 
 
 def scene(**changes) -> Scene:
-    """Four CPUs on two nodes, numbered across them; CPU 0 has 3 tasks, 1 is unknown at first, then idle."""
+    """Four CPUs, numbered across two nodes. CPU 0 has 3 tasks; CPU 1 is first unknown and then idle."""
     ts = np.array([0, 0, 0, 500 * MS, 800 * MS], np.int64)
     cpu = np.array([0, 2, 3, 1, 0], np.int32)
     nr = np.array([3, 1, 0, 0, 9], np.int32)
@@ -62,7 +62,7 @@ def test_heatmap__rows_by_node_colours_by_length():
     assert z[0].tolist() == [3] * 8 + [5] * 2  # 9 tasks are "5 or more"
     assert z[2].tolist() == [-1] * 5 + [0] * 5
     assert np.asarray(trace.customdata)[0].max() == 9
-    # a colour per length, the unknown one clear so that the hatching shows
+    # one colour per length; unknown is transparent, so that the hatching shows
     scale = dict(trace.colorscale)
     assert scale[0] == theme.CLEAR
     assert [c for _, c in trace.colorscale][2::2] == list(theme.palette("safe").tasks)

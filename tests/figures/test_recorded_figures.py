@@ -28,7 +28,7 @@ TABLE = pl.DataFrame(
 
 
 def marks(fig, name):
-    """(panel, x, y) of every mark of one name."""
+    """Return (panel, x, y) of every mark with this name."""
     return [
         (trace.xaxis, x, y)
         for trace in fig.data

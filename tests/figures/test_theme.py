@@ -1,4 +1,4 @@
-"""The default palette can be told apart with any common colour blindness."""
+"""The colours of the default palette can be distinguished with any common colour blindness."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MACHADO = {
 
 
 def lab(colour, sight):
-    """CIE L*a*b* (D65) of a colour as somebody with this sight sees it."""
+    """Return CIE L*a*b* (D65) of a colour as a person with this sight sees it."""
     rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     linear = np.clip(MACHADO[sight] @ linear, 0, 1)
@@ -57,7 +57,7 @@ def lab(colour, sight):
 
 @pytest.mark.parametrize("sight", list(MACHADO))
 def test_safe_palette__every_two_lengths_differ(sight):
-    # 20 in CIE76 is some ten times the difference that is just noticeable
+    # 20 in CIE76 is about ten times the difference that is just noticeable
     for a, b in combinations(palette("safe").tasks, 2):
         assert np.linalg.norm(lab(a, sight) - lab(b, sight)) > 20, (a, b)
 

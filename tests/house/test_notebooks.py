@@ -1,4 +1,4 @@
-"""Notebooks are thin, stripped, and run to the end in a fresh kernel."""
+"""Notebooks are thin, have no outputs, and run to the end in a fresh kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wastedcores.reports.notebook import checked, parameters_of
 
 NOTEBOOKS = sorted(p for p in notebooks().rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
 
-#: notebook -> parameters that make it small; one that is not named runs with its own defaults
+#: notebook -> parameters that make it quick; a notebook that is not named runs with its defaults
 SMALL = {
     "04_group_imbalance": {"machine": "bd-paper-16", "jobs": 100},
     "05_group_construction": {"machine": "bd-paper-16", "iterations": 15, "seeds": 3},

@@ -1,4 +1,4 @@
-"""What is exported decodes to what was in the trace."""
+"""An exported trace decodes to the events of the trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wastedcores.trace.io import open_trace
 
 
 def decode(path: Path) -> dict[str, list]:
-    """Switches, wakeups, counters and slices of an exported file."""
+    """Return switches, wakeups, counters, slices and tracks of an exported file."""
     found: dict[str, list] = {"switch": [], "wakeup": [], "counter": [], "slice": [], "track": []}
     trace = pb.Trace()
     trace.ParseFromString(path.read_bytes())

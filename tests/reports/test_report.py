@@ -1,4 +1,4 @@
-"""Reports: parameters are checked first, the folder is whole or absent, the same input gives the same numbers."""
+"""Reports check parameters first, leave a complete folder or none, and give the same numbers for the same input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(tmp_path_factory):
 
 
 def numbers(html):
-    """The figures' values as the notebook stores them."""
+    """Return the data of the figures as the notebook stores them."""
     nb = nbformat.read(html, as_version=4)
     return [
         json.dumps(o["data"][MIME]["data"], sort_keys=True)
@@ -203,7 +203,7 @@ def test_report__one_trace_that_names_no_tasks(tmp_path):
 
 
 @pytest.mark.slow
-def test_report__a_failing_cell_keeps_the_half_run_notebook(tmp_path):
+def test_report__a_failing_cell_keeps_the_notebook_up_to_it(tmp_path):
     path = broken(tmp_path, "raise ValueError(f'no {x} like that')")
     with pytest.raises(ReportError, match="ValueError: no 2 like that") as caught:
         report(out=tmp_path / "r", notebook=str(path), parameters={"x": "2"}, progress=False)

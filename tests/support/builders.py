@@ -1,4 +1,4 @@
-"""Small traces made in tests."""
+"""Small traces for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wastedcores.trace.schema import conform
 
 
 def trace_of(rows: list[dict], *, cpus: int, online: bool = True, **header) -> Trace:
-    """A trace of the given events, in the given order within one timestamp."""
+    """Return a trace of the given events; events with equal timestamps keep their order."""
     table = conform(pl.DataFrame(rows, infer_schema_length=None), "test").sort(
         "ts_ns", maintain_order=True
     )

@@ -1,4 +1,4 @@
-"""A whole scorecard and sensitivity without a replay: every real row, with numbers made up beside the published ones."""
+"""A complete scorecard and sensitivity without a replay: every real row, with invented numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wastedcores.studies.published import load
 
 
 def made_up(factor=1.1):
-    """What ``reproduce all`` writes, every number ``factor`` times the published one."""
+    """Return what ``reproduce all`` writes, with every number ``factor`` times the published one."""
     tables = load()
     attempts = scorecard.attempts(scorecard.PARTS, tables, read_calibration(), seeds=[1, 2])
     rows = [_row(a, factor) for a in attempts]
@@ -38,7 +38,7 @@ def _row(attempt, factor):
 
 
 def study():
-    """A small sensitivity."""
+    """Return a small sensitivity."""
     bar = {"parameter": "intervals", "low": 80.0, "base": 100.0, "high": 130.0}
     return {
         "schema": "wastedcores.sensitivity/1",
@@ -57,7 +57,7 @@ def study():
 
 
 def write(folder, factor=1.1):
-    """Both files, as the command leaves them."""
+    """Write both files as the command does."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scorecard.json").write_text(json.dumps(made_up(factor)))
     (folder / "sensitivity.json").write_text(json.dumps(study()))

@@ -1,4 +1,4 @@
-"""The explorer without a browser: state in, the static figures out."""
+"""The explorer without a browser: it shows the static figures of its state."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def run():
 
 
 def shown(box):
-    """z of the heat map that the widget shows."""
+    """Return z of the heat map that the widget shows."""
     return np.asarray(box.place.children[0].data[0].z)
 
 
-def test_widget_shows_what_the_static_twin_makes(run):
+def test_widget_shows_the_static_figure(run):
     box = explorer(run)
     assert np.array_equal(shown(box), np.asarray(explorer_static(run).data[0].z))
     box.show.value = "tasks"
     assert np.array_equal(shown(box), np.asarray(explorer_static(run, show="tasks").data[0].z))
 
 
-def test_zoom_bins_anew(run):
+def test_zoom_bins_again(run):
     box = explorer(run)
     start, end = run.scene.window
     figure = box.place.children[0]
