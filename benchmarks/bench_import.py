@@ -1,4 +1,4 @@
-"""Importing against ``perf script``: the same recording, the same run, interleaved; and memory on a large file."""
+"""Compares importing with ``perf script`` on the same recording, interleaved, and measures the memory for a large file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 ROUNDS = 9
-#: Text of this size is made by repeating the recording with later stamps
+#: Size of the large text, which repeats the recording with later times.
 LARGE_BYTES = 2 << 30
 
 
 def record(folder: Path) -> Path:
-    """About a million and a half events of this machine's scheduler."""
+    """Record about a million and a half events of this machine's scheduler."""
     path = folder / "perf.data"
     bench = ["perf", "bench", "sched", "messaging", "-g", "8", "-l", "4000"]
     command = ["perf", "sched", "record", "-m", "32M", "-o", str(path), "--", *bench]
@@ -40,13 +40,13 @@ def printed(path: Path, text: Path) -> None:
 
 
 def hashed(path: Path) -> None:
-    """What an import notes of its source, alone: with one thread hashing, no import can be faster."""
+    """Compute only the hash that an import notes; one thread computes it, so no import can be faster."""
     with path.open("rb") as file:
         hashlib.file_digest(file, "sha256")
 
 
 def large(text: Path, target: Path) -> int:
-    """Repeat a text with stamps moved on, so that time goes forward; its size."""
+    """Repeat a text with later times, so that time goes forward, and return its size."""
     import re
 
     whole = text.read_bytes()
@@ -65,7 +65,7 @@ def large(text: Path, target: Path) -> int:
 
 
 def peak_rss(source: Path, target: Path) -> tuple[float, int]:
-    """Seconds and peak memory in bytes of an import in a process of its own."""
+    """Return the seconds and the peak memory in bytes of an import in a process of its own."""
     code = (
         "import resource, sys, time\n"
         "from wastedcores.trace.io import import_trace\n"
@@ -112,7 +112,7 @@ def run() -> list[dict]:
         size = large(text, folder / "large.txt")
         took, rss = peak_rss(folder / "large.txt", out)
         peer = f"perf script to a file, {median['perf']:.2f} s"
-    # perf script reads and prints. Reading is compared with it; what keeping takes besides is told beside it
+    # perf script reads and prints. Only reading is compared with it; the other rows show what writing adds.
     speedups: list[tuple[str, str, float | None]] = [
         ("perf.data read, every event a row in memory", "open", 50.0),
         ("perf.data read and kept as Parquet", "data", None),

@@ -1,4 +1,4 @@
-"""A slow, plain reading of ftrace text and perf script, one line at a time: what the readers are compared with."""
+"""A slow and plain reader of ftrace text and perf script, one line at a time, with which the real readers are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PERF = re.compile(r" *(.*?) +(\d+) +\[(\d+)\] +(\d+)\.(\d+): +(?:\w+:)?(\w+): (.
 
 
 def pairs(text: str, keys: list[str]) -> dict[str, str]:
-    """``k1=v1 k2=v2 ...``, values may hold anything: the keys are found from the right."""
+    """Split ``k1=v1 k2=v2 ...``. Values can contain anything, so the keys are searched from the right."""
     out: dict[str, str] = {}
     for key in reversed(keys):
         at = text.rindex(f"{key}=")
@@ -22,7 +22,7 @@ def pairs(text: str, keys: list[str]) -> dict[str, str]:
 
 
 def parse(line: str, perf: bool) -> dict[str, Any] | None:
-    """The event of a line, without nulls; None for one that is no event of ours."""
+    """Return the event of a line, without nulls; None if the line has no event of the schema."""
     match = (PERF if perf else FTRACE).match(line)
     if not match:
         return None

@@ -1,4 +1,4 @@
-"""Writes what the readers make of the files in golden/, for a person to look over before committing: run by hand."""
+"""Writes the events that the readers find in the files of golden/. Run it by hand, and check the result before committing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = (
 
 
 def summary(trace: Trace) -> dict[str, Any]:
-    """Header fields and events, without nulls, as JSON can hold them."""
+    """Return header fields and events, without nulls, in types that JSON has."""
     header = json.loads(trace.header.model_dump_json())
     notes = {
         k: v for k, v in header["provenance"].items() if k not in ("source_sha256", "imported_by")

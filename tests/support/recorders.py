@@ -1,6 +1,6 @@
-"""One made-up run of a scheduler, written down the way several recorders would.
+"""Random runs of a scheduler, written in the formats of several recorders.
 
-The encoders follow the recorders' published definitions, not our readers: SchedLog's struct and hooks
+The encoders follow the recorders' published definitions, not the readers: SchedLog's struct and hooks
 (carverdamien/SchedLog, kernel/sched/log.h @0a82429c, core.c @1161be65, sched.h @a6c25b92), systing's tables
 (josefbacik/systing, src/trace/schema.rs @0749c755), KUtrace's JSON (dicksites/KUtrace, postproc/eventtospan3.cc @01e5bd54).
 """
@@ -44,16 +44,16 @@ SCHEDLOG = (
 
 @dataclass
 class Run:
-    """Happenings in order of time: (ns, what, cpu, pid, more)."""
+    """What happened, in order of time: (ns, what, cpu, pid, more); and who waited: (pid, from, until)."""
 
     cpus: int
     happened: list[tuple[int, str, int, int, int]] = field(default_factory=list)
-    waits: list[tuple[int, int, int]] = field(default_factory=list)  # pid, from, until
+    waits: list[tuple[int, int, int]] = field(default_factory=list)
     end_ns: int = 0
 
 
 def random_run(seed: int, cpus: int = 3, tasks: int = 6, steps: int = 120) -> Run:
-    """Tasks that wake up, are preempted, moved and block, by chance; starts with all CPUs going idle."""
+    """Return a run in which tasks wake up, are preempted, moved and block at random. All CPUs go idle at its start."""
     chance = random.Random(seed)
     run = Run(cpus)
     now = 1_000_000
@@ -103,7 +103,7 @@ def random_run(seed: int, cpus: int = 3, tasks: int = 6, steps: int = 120) -> Ru
 
 
 def as_events(run: Run) -> list[dict]:
-    """In our own columns."""
+    """Return the run as events of the trace schema."""
     rows = []
     for ts, what, cpu, pid, more in run.happened:
         if what == "wakeup":
@@ -117,7 +117,7 @@ def as_events(run: Run) -> list[dict]:
 
 
 def as_schedlog(run: Run, folder: Path, names: tuple[str, ...] = SCHEDLOG) -> Path:
-    """A ring per CPU, as ``sched_log dump-raw`` leaves them."""
+    """Write one ring per CPU, as ``sched_log dump-raw`` does."""
     rings = [b""] * run.cpus
     size = [1] * run.cpus
 
@@ -164,7 +164,7 @@ SYSTING = {
 
 
 def write_systing(folder: Path, tables: dict[str, list[tuple]], prefix: str = "") -> Path:
-    """Tables of the given rows, typed as systing types them."""
+    """Write tables of the given rows, with the types of systing."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in tables.items():
         frame = pl.DataFrame(rows, schema=SYSTING[name], orient="row")
@@ -173,7 +173,7 @@ def write_systing(folder: Path, tables: dict[str, list[tuple]], prefix: str = ""
 
 
 def as_systing(run: Run, folder: Path) -> Path:
-    """Slices when they end, as systing's recorder writes them; a wakeup names the CPU the thread last ran on."""
+    """Write the slices in the order of their ends, as systing does; a wakeup names the CPU on which the thread last ran."""
     slices, states, moves = [], [], []
     open_slice: dict[int, tuple[int, int]] = {}
     last_cpu: dict[int, int] = {}
@@ -219,14 +219,14 @@ def as_systing(run: Run, folder: Path) -> Path:
 
 
 def span(ts: int, dur: int, cpu: int, pid: int, event: int, name: str, arg: int = 0) -> str:
-    """eventtospan3.cc: WriteSpanJson2; times in ns."""
+    """Return a span as eventtospan3.cc writes it (WriteSpanJson2); times in ns."""
     return (
         f'[{ts / 1e9:12.8f}, {dur / 1e9:10.8f}, {cpu}, {pid}, 0, {event}, {arg}, 0, 0, "{name}"],\n'
     )
 
 
 def kutrace_json(spans: list[str], *, end: bool = True) -> str:
-    """eventtospan3.cc: InitialJson and FinalJson, after the sort of postproc3.sh."""
+    """Return a file as eventtospan3.cc writes it (InitialJson, FinalJson), sorted as postproc3.sh does."""
     head = (
         '  {\n "Comment" : "V2 with IPC field",\n "axisLabelX" : "Time (sec)",\n "axisLabelY" : "CPU Number",\n'
         ' "flags" : 0,\n "kernelVersion" : "5.10.66#8SMP",\n "shortUnitsX" : "s",\n "title" : "made up",\n'
@@ -240,7 +240,7 @@ def kutrace_json(spans: list[str], *, end: bool = True) -> str:
 
 
 def as_kutrace(run: Run, file: Path) -> Path:
-    """Execution spans of every CPU, wakeups, and wait_cpu spans; no thread's placement."""
+    """Write the execution spans of every CPU, wakeups, and wait_cpu spans, which do not say where a thread waits."""
     spans = []
     now: dict[int, tuple[int, int]] = {}
 

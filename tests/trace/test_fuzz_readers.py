@@ -1,4 +1,4 @@
-"""Whatever is in a file: events, or an error of ours in one paragraph; never a crash, never a hang."""
+"""Whatever a file contains, reading it gives events or a WastedCoresError of one paragraph, never a crash or a hang."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ JUNK = [
 
 
 def survive(data: bytes, folder: Path) -> None:
-    """Read it both ways; only our errors, each one line."""
+    """Read it by the patterns and by the scanner; only a WastedCoresError of one line may be raised."""
     path = folder / "fuzzed"
     path.write_bytes(data)
     for scan_from in (0, 1 << 40):
@@ -64,7 +64,7 @@ def survive(data: bytes, folder: Path) -> None:
 
 @st.composite
 def edited(draw):
-    """One of the golden files with bytes replaced, cut, doubled, or lines moved about."""
+    """Draw one of the golden files with bytes replaced, cut or doubled, or with lines moved."""
     data = bytearray(draw(st.sampled_from(TEXTS)))
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, max(len(data) - 1, 0)))
@@ -122,7 +122,7 @@ def test_lines_of_random_pieces_after_a_good_start(tmp_path_factory, start, data
 
 
 def test_mutated_recordings(tmp_path):
-    """Real recordings with a few bytes changed at a time; seeded."""
+    """Real recordings with a few bytes changed give events or an error; the changes are seeded."""
     rng = random.Random(4)
     for file in (*GOLDEN, *sorted(RECORDINGS.glob("gc-sgclit-*/trace.txt.xz"))):
         whole = bytearray(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Opening, importing, and what is said about files that cannot be read."""
+"""Opening and importing traces, and the messages about files that cannot be read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def switches(n: int, step_us: int = 7, cpus: int = 4) -> str:
 
 
 def refused(path: Path, *words: str, error: type = WastedCoresError, **options) -> str:
-    """The message; it names the file, is one paragraph, and says each of ``words``."""
+    """Return the message after checking that it names the file, is one paragraph, and has each of ``words``."""
     with pytest.raises(error) as caught:
         open_trace(path, **options)
     text = str(caught.value)
@@ -347,7 +347,7 @@ def test_runqueue_sizes_no_machine_has(tmp_path):
 
 
 def open_files(folder: Path) -> list[str]:
-    """Files below a folder that this process has open."""
+    """Return the files below a folder that this process has open."""
     return [
         str(f) for f in map(Path.resolve, Path("/proc/self/fd").iterdir()) if folder in f.parents
     ]

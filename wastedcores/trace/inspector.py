@@ -1,4 +1,4 @@
-"""Order, ranges and losses of a trace while it streams by."""
+"""Checks the events of a trace during the pass, and collects their number and range."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 
-#: A gap this long between two events is worth a word: the machine slept, or the clock was set.
+#: A gap of this length between two events is noted: the machine slept, or the clock was set.
 JUMP_NS = 3_600_000_000_000
 
 _PIDS = ("pid", "prev_pid", "by_pid")
@@ -18,14 +18,18 @@ _PIDS = ("pid", "prev_pid", "by_pid")
 
 @dataclass
 class Inspector:
-    """Looks at every event table of a file once; knows range, count and highest CPU at the end.
+    """Sees every event table of a file once, and knows the range of time, the count and the highest CPU at the end.
 
     Attributes
     ----------
     where
-        What to call the file in a message.
+        Name of the file in messages.
     cpus
-        The CPUs there may be (of the given topology); None: any that a kernel can have.
+        The CPUs of the given topology; None: any CPU that a kernel can have.
+    start_ns, end_ns, events, highest_cpu
+        What was seen so far.
+    notes
+        What is unusual, for the header's provenance.
     """
 
     where: str
@@ -37,12 +41,12 @@ class Inspector:
     notes: dict[str, str] = field(default_factory=dict)
 
     def ranges(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Pass tables in file order through; refuse numbers no machine, or not this one, can have.
+        """Check tables in file order, and yield them. Numbers that this or any machine cannot have are refused.
 
         Raises
         ------
         TraceContentError
-            A CPU or pid out of range; names file and line.
+            A CPU, pid or runqueue size is out of range. The message names file and line.
         """
         for frame in frames:
             for column in ("cpu", "src_cpu"):
@@ -56,7 +60,7 @@ class Inspector:
             yield frame
 
     def order(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Pass tables in order of time through, and keep count."""
+        """Count the events of tables in order of time, and yield the tables that are not empty."""
         for frame in frames:
             if not frame.height:
                 continue

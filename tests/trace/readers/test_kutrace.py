@@ -1,4 +1,4 @@
-"""KUtrace's JSON, made as eventtospan3 writes it; figures by hand."""
+"""KUtrace's JSON, constructed as eventtospan3 writes it, with figures computed by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B = 8287, 7944
 
 
 def runs(cpu: int, pid: int, start_us: int, end_us: int) -> list[str]:
-    """A stay in user code, a system call and the scheduler; of the idle task in two spans."""
+    """Return a stay in user code, a system call and the scheduler; the idle task's stay has two spans."""
     start, end = T0 + start_us * US, T0 + end_us * US
     if not pid:
         half = (start + end) // 20 * 10

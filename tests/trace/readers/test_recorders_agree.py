@@ -1,4 +1,4 @@
-"""The same run, told by each recorder, is found to be the same run."""
+"""The same run, written in the format of each recorder, gives the same result."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_kutrace(run, truth, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_damage_is_told_or_harmless(seed, tmp_path):
-    """Bytes changed, cut out and put in: events, or one paragraph that names the file."""
+def test_damage_is_reported_or_harmless(seed, tmp_path):
+    """Files with changed, removed and inserted bytes give events, or a message of one paragraph that names the file."""
     chance = random.Random(seed)
     run = recorders.random_run(seed, steps=40)
     recorders.as_schedlog(run, tmp_path / "rings")

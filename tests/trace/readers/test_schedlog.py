@@ -1,4 +1,4 @@
-"""SchedLog's rings, made from its struct and hooks: there is no recording of it to be had."""
+"""SchedLog's rings, constructed from its struct and hooks, because no real recording was available."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST = (
 
 
 def ring(*records: tuple, names: tuple[str, ...] = recorders.SCHEDLOG) -> bytes:
-    """(ts, pid, event, arg0, arg1), the last two optional."""
+    """Return a ring of records (ts, pid, event, arg0, arg1), the last two of which are optional."""
     whole = [(*r, *(0,) * (5 - len(r))) for r in records]
     return b"".join(struct.pack("<Qiiii", t, p, names.index(e), a, b) for t, p, e, a, b in whole)
 
@@ -34,7 +34,7 @@ def folder_of(place: Path, *rings: bytes) -> Path:
 
 
 def comm(name: str) -> tuple[int, int]:
-    """core.c: sched_exec logs ((u64 *)comm)[0] >> 32 first, its low half second."""
+    """Return the two arguments of EXEC: core.c, sched_exec logs ((u64 *)comm)[0] >> 32 first, then its lower half."""
     whole = int.from_bytes(name.encode()[:8].ljust(8, b"\0"), "little")
     high, low = whole >> 32, whole & 0xFFFFFFFF
     return struct.unpack("<ii", struct.pack("<II", high, low))
@@ -55,7 +55,7 @@ IDLE = ring(
 )
 
 
-def test_what_a_ring_says(tmp_path):
+def test_events_of_a_ring(tmp_path):
     folder = folder_of(tmp_path / "tracer", OVERLOADED, IDLE)
     assert sniff(folder) == "schedlog"
     trace = open_trace(folder)
@@ -103,7 +103,7 @@ def test_every_event(tmp_path):
 @pytest.mark.parametrize(
     "names", [FIRST, *schedlog.NUMBERINGS.values()], ids=["first", "a", "b", "c"]
 )
-def test_numberings_are_told_apart(tmp_path, names):
+def test_the_numbering_that_fits_is_found(tmp_path, names):
     run = recorders.random_run(1)
     right = open_trace(recorders.as_schedlog(run, tmp_path / "right"))
     other = open_trace(recorders.as_schedlog(run, tmp_path / "other", names))

@@ -1,4 +1,4 @@
-"""systing's tables, made from its schema; the figures by hand are those of its own tests.
+"""systing's tables, constructed from its schema. The figures computed by hand are those of its own tests.
 
 The six runs are those of josefbacik/systing, src/analyze/sched_aggregate.rs @6265c978 (mod tests), which give
 ``work_conservation_violation_ns`` computed by hand.
@@ -27,7 +27,7 @@ def tables(
     moved: list[tuple] | None = None,
     new: list[tuple] | None = None,
 ) -> dict[str, list[tuple]]:
-    """slices: (ts, dur, cpu, thread, end state); woken: (ts, thread, cpu); moved: (ts, thread, from, to)."""
+    """Write tables of slices (ts, dur, cpu, thread, end state), wakeups (ts, thread, cpu) and moves (ts, thread, from, to)."""
     out = {
         "sched_slice": [(*s, 120) for s in slices],
         "thread_state": [(ts, 0, thread, 0, cpu) for ts, thread, cpu in woken],
@@ -212,7 +212,7 @@ def test_drops_are_losses(tmp_path):
     assert check(trace).verdict == "unknown"
 
 
-def test_gaps_between_slices_are_told(tmp_path):
+def test_gaps_between_slices_are_noted(tmp_path):
     slices = [(0, 1000, 0, A, SLEEPS), (1500, 500, 0, B, SLEEPS), (2000, 10, 0, IDLE, PREEMPTED)]
     trace = open_trace(recorders.write_systing(tmp_path / "t", tables(slices, [], [])))
     assert trace.header.provenance["gaps"].startswith("1 slices")

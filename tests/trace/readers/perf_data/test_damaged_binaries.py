@@ -1,9 +1,10 @@
-"""Files of bytes with a few of them changed: events that fit their columns, or an error of ours in one paragraph."""
+"""Binary files with changed bytes give events that fit their columns, or a WastedCoresError of one paragraph."""
 
 from __future__ import annotations
 
 import random
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ EXTREMES = [
 
 
 def damaged(whole: bytes, rng: random.Random, head: int) -> bytes:
-    """A few places changed; every third time the first of them among the first ``head`` bytes."""
+    """Change a few places; every third time the first of them is among the first ``head`` bytes."""
     data = bytearray(whole)
     for i in range(rng.choice((1, 1, 2, 5, 20))):
         at = rng.randrange(head) if i == 0 and rng.random() < 0.3 else rng.randrange(len(data))
@@ -48,7 +49,7 @@ def damaged(whole: bytes, rng: random.Random, head: int) -> bytes:
 
 
 def survive(data: bytes, path: Path) -> bool:
-    """True if it could be read."""
+    """Read the file; return whether that was possible."""
     path.write_bytes(data)
     message = ""
     try:
@@ -84,7 +85,7 @@ def test_damaged_perf_data(tmp_path):
 
 
 def _patched(old: bytes, new: bytes, at: int = 0) -> bytes:
-    """The file with ``old``, or what follows it at a distance, replaced once."""
+    """Return the file with the bytes at a distance ``at`` from ``old`` replaced by ``new``."""
     whole = bytearray(perf_file.build())
     where = whole.index(old) + at
     whole[where : where + len(new)] = new
@@ -128,6 +129,27 @@ def test_chunks_of_any_size_change_nothing(tmp_path, monkeypatch):
         monkeypatch.setattr(perf_data, "CHUNK_ROWS", rows)
         monkeypatch.setattr(perf_data, "TABLE_ROWS", table)
         assert open_trace(path).events.collect().equals(whole)
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(perf_data, "CHUNK_RECORDS", 256)
+    monkeypatch.setattr(perf_data, "TABLE_ROWS", 256)
+
+    def peak(rounds: int) -> tuple[int, int]:
+        """Return the number of events and the peak memory of reading them."""
+        path = tmp_path / f"{rounds}.data"
+        path.write_bytes(perf_file.build(rounds))
+        tracemalloc.start()
+        try:
+            with perf_data.PerfDataReading(path) as reading:
+                return sum(f.height for f in reading.frames()), tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(5)  # loads the compiled code
+    few, short = peak(50)
+    many, long = peak(500)
+    assert long - short < 15 * (many - few)  # the columns of an event alone have more than 50 bytes
 
 
 def test_sha256_is_noted_where_a_file_is_written(tmp_path):

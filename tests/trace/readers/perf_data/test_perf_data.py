@@ -1,4 +1,4 @@
-"""perf.data read directly gives what ``perf script`` prints."""
+"""Reading perf.data directly gives the events that ``perf script`` prints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ needs_perf = pytest.mark.skipif(
 
 
 def record(folder: Path, *options: str) -> Path:
-    """A short real recording of this machine's scheduler."""
+    """Make a short real recording of this machine's scheduler."""
     path = folder / "perf.data"
     run = subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""The collectors' file, made by hand: every field of every kind, order, loss, damage."""
+"""The collectors' file, constructed by hand: every field of every kind, order, losses, and damage."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_start_state_becomes_task_state_and_nr_running(tmp_path):
     assert queues.select("cpu", "nr_running").rows() == [(0, 0), (1, 2)]
 
 
-def test_a_switch_that_must_have_been_is_put_in(tmp_path):
+def test_a_switch_that_was_not_recorded_is_inserted(tmp_path):
     records = record(1, "switch", 10 | 75 << 22) + record(9, "switch", 15 | 10 << 22, x=1)
     trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, records), END)
     switches = trace.events.collect().select("prev_pid", "pid", "prev_state").rows()
@@ -148,7 +148,7 @@ def test_a_switch_that_must_have_been_is_put_in(tmp_path):
     assert trace.header.provenance["unseen_switches"].startswith("1 ")
 
 
-def test_loss_after_the_last_event_is_told_at_the_end(tmp_path):
+def test_a_loss_after_the_last_event_becomes_an_event_at_the_end(tmp_path):
     counted = b"".join(struct.pack("<4Q", 0, 0, n, 0) for n in (0, 7, 0, 0))
     first = block(reader.EVENTS_BLOCK, record(1, "nr_running", 1 << 16))
     trace = events_of(tmp_path, first, block(reader.COUNTERS_BLOCK, counted), END)
@@ -188,7 +188,7 @@ def test_bad_files_are_explained(tmp_path, data, says):
 
 
 @given(st.data())
-def test_any_damage_is_an_error_of_ours_or_a_trace(tmp_path_factory, data):
+def test_any_damage_gives_a_wastedcores_error_or_a_trace(tmp_path_factory, data):
     file = tmp_path_factory.mktemp("fuzz") / "t.wct"
     body = b"".join(record(t, "switch", 10 | 11 << 22) for t in range(20))
     good = (

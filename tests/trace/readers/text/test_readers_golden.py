@@ -1,4 +1,4 @@
-"""Small files of every format, written for this test, against what a person checked line by line."""
+"""Small files of every text format give the events that a person checked line by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled scanner, the patterns, and a plain Python reading give the same events."""
+"""The compiled scanner, the patterns and a plain Python reader give the same events."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ CPU = st.integers(0, 1023)
 
 @st.composite
 def events(draw):
-    """(event's name, fields) in the kernel's spelling."""
+    """Draw the name of an event and its fields in the kernel's spelling."""
     name = draw(
         st.sampled_from(
             [
@@ -115,7 +115,7 @@ def events(draw):
 
 @st.composite
 def files(draw):
-    """Lines of ftrace text or of perf script, stamps ascending."""
+    """Draw lines of ftrace text or of perf script in the order of time."""
     perf = draw(st.booleans())
     lines = []
     ns = draw(st.integers(0, 10**15))

@@ -1,4 +1,4 @@
-"""trace.dat goes through trace-cmd; without it, or with a damaged file, the message says what to do."""
+"""trace.dat is read by trace-cmd. Without trace-cmd, or for a damaged file, the message says what to do."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_damaged_file_is_refused_in_one_paragraph(tmp_path):
 
 
 def test_report_is_read_as_trace_cmd_prints_it(tmp_path, monkeypatch):
-    """A program of that name that prints a report: what reaches the reader is its output, whatever the file holds."""
+    """A program called trace-cmd prints a report; the reader gets this output, whatever the file contains."""
     folder = tmp_path / "bin"
     folder.mkdir()
     report = "cpus=2\n  a-1 [001] 5.000000007: sched_wakeup_new:     b:2 [120] CPU:000\n"
@@ -93,7 +93,7 @@ dropped events: 5
 """
 
 
-def test_what_a_file_tells_of_its_buffers(tmp_path):
+def test_options_that_trace_cmd_dumps(tmp_path):
     program = tmp_path / "trace-cmd"
     program.write_text(f"#!/bin/sh\ncat <<'E'\n{DUMPED}E\n")
     program.chmod(0o755)
@@ -110,7 +110,7 @@ def test_what_a_file_tells_of_its_buffers(tmp_path):
 
 
 def test_lines_of_one_buffer(tmp_path):
-    """A loss and the event after it are printed as one, so the event has no name in front."""
+    """A loss and the event after it are printed together, so the event has no name of a buffer before it."""
     event = "          a-1  [00{}] 5.00000000{}: sched_switch: {}\n"
     report = tmp_path / "report"
     report.write_text(

@@ -1,4 +1,4 @@
-"""What stands before the event in a line of ftrace text or perf script.
+"""Reads the part of a line of ftrace text or perf script that comes before the event.
 
 Formats: kernel/trace/trace_output.c:trace_print_context (4.1 ... 6.18), tools/perf/builtin-script.c:
 perf_sample__fprintf_start.
@@ -19,7 +19,7 @@ U8 = NDArray[np.uint8]
 
 @lean
 def _stamp(b: U8, i: int) -> tuple[int, int]:
-    """``seconds.fraction: `` at ``i``: (ns, end), end 0 if it is not so."""
+    """Read ``seconds.fraction: `` at ``i``: (ns, end); end is 0 if it is not there."""
     sec, j = number(b, i)
     if j == i or j - i > 10 or sec > MAX_SECONDS or b[j] != 46:
         return 0, 0
@@ -34,7 +34,7 @@ def _stamp(b: U8, i: int) -> tuple[int, int]:
 
 @lean
 def spaces(b: U8, i: int) -> int:
-    """Where the spaces at ``i`` end."""
+    """Return the place after the spaces at ``i``."""
     while b[i] == 32:
         i += 1
     return i
@@ -42,7 +42,7 @@ def spaces(b: U8, i: int) -> int:
 
 @lean
 def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int]:
-    """What stands between "[cpu]" and the event's name: (ns, place of the name), place 0 if it is not so."""
+    """Read the part between "[cpu]" and the event's name: (ns, place of the name); the place is 0 if it has another form."""
     i = spaces(b, i)
     ns, at = _stamp(b, i)
     if at == 0 and not perf:  # ftrace's flag characters
@@ -56,9 +56,10 @@ def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int]:
 
 @lean
 def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, int]:
-    """(comm begin, comm end, pid, cpu, ns, place of the event's name), the last 0 if the line is not understood.
+    """Return (begin and end of the task's name, pid, cpu, ns, place of the event's name).
 
-    The comm comes first and may hold anything, so the first "[cpu]" with a whole envelope around it is taken.
+    The last value is 0 if the line is not understood. The task's name comes first and can contain anything, so the first
+    "[cpu]" with a whole envelope around it counts.
     """
     first = spaces(b, start)
     i = first
@@ -73,7 +74,7 @@ def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, in
         if at == 0:
             i += 1
             continue
-        # backwards: spaces, the pid, then "-" (ftrace) or spaces (perf)
+        # read backwards: spaces, the pid, then "-" (ftrace) or spaces (perf)
         k = i
         while k > first and b[k - 1] == 32:
             k -= 1

@@ -1,9 +1,10 @@
-"""Lines of ftrace text and perf script, taken apart at the speed of memory.
+"""Decodes lines of ftrace text and perf script about as fast as memory delivers them.
 
-Only the common spelling of the frequent events is known here. Every other line is handed back untouched and goes
-through the readers' regular expressions (trace/readers/text/lines.py), which know all spellings and say what is wrong; so
-this file may be strict and need not explain. Formats: kernel/trace/trace_output.c:trace_print_context,
-include/trace/events/sched.h (4.1 ... 6.18), tools/perf/builtin-script.c:perf_sample__fprintf_start.
+This file knows only the common spelling of the frequent events. It returns every other line unchanged, and the regular
+expressions of lines.py read it. They know all spellings and say what is wrong, so this file can be strict.
+
+Formats: kernel/trace/trace_output.c:trace_print_context, include/trace/events/sched.h (4.1 ... 6.18),
+tools/perf/builtin-script.c:perf_sample__fprintf_start.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-#: no such number in this kind of event
+#: This kind of event has no such number.
 NONE = -(2**31)
 NO_PRIO = -(2**15)
-#: no such name
+#: This kind of event has no such name.
 NO_NAME = -1
 
-#: Rows of an event table, a column an event. One table instead of an array per field: passing seventeen arrays from
-#: function to function took longer than the parsing. Names are numbers of names_jit; LINE counts from 0 in
-#: the block.
+#: Rows of the event table, which has one column per event. It is one table instead of an array per field, because passing
+#: seventeen arrays from function to function took longer than the parsing. Names are numbers of names_jit; LINE counts
+#: from 0 within the block.
 FIELDS = (
     "line",
     "ts_ns",
@@ -83,21 +84,29 @@ FIELDS = (
 
 
 class Slow(NamedTuple):
-    """Lines handed back: their bytes one after the other, and what stands around them."""
+    """The lines that are returned unchanged: their bytes one after the other, and what surrounds each of them."""
 
     text: U8
     line: I64  # from 0
-    next_ts: I64  # stamp of the next line taken apart here, or -1
-    before: I64  # the last line before that was taken apart here, or -1
+    next_ts: I64  # time of the next line that is decoded here, or -1
+    before: I64  # the last line before it that is decoded here, or -1
 
 
 def new_events(lines: int) -> I64:
-    """Room for ``lines`` events: (FIELDS, lines)."""
+    """Return memory for ``lines`` events: (FIELDS, lines)."""
     return np.empty((len(FIELDS), lines), np.int64)
 
 
 def new_slow(size: int, lines: int) -> Slow:
-    """Room for ``lines`` lines of ``size`` bytes in all."""
+    """Return memory for lines.
+
+    Parameters
+    ----------
+    size
+        Bytes of all lines together.
+    lines
+        Number of lines.
+    """
     return Slow(
         np.empty(size, np.uint8),
         np.empty(lines, np.int64),
@@ -143,9 +152,9 @@ _FORGOTTEN = word("<...>")
 
 @lean
 def _comm_then(b: U8, i: int, w: Word, names: U64) -> tuple[int, int, int]:
-    """A comm at ``i``, ``w`` and a number: (name, number, end), end 0 if it is not so.
+    """Read a name, ``w`` and a number at ``i``: (name, number, end); end is 0 if they are not there.
 
-    A comm may hold ``w``, too: the last place within 15 bytes is meant, as in the readers' greedy patterns.
+    The name can contain ``w``, too. The last place within 15 bytes counts, as in the greedy patterns of payload.py.
     """
     for n in range(COMM_MAX, -1, -1):
         if b[i + n] == 32 and is_word(b, i + n, w):
@@ -157,7 +166,7 @@ def _comm_then(b: U8, i: int, w: Word, names: U64) -> tuple[int, int, int]:
 
 @lean
 def _field(b: U8, i: int, w: Word) -> tuple[int, int]:
-    """``w`` at ``i`` and a number: (number, end), end 0 if it is not so."""
+    """Read ``w`` and a number at ``i``: (number, end); end is 0 if they are not there."""
     if i == 0 or not is_word(b, i, w):
         return 0, 0
     v, j = signed31(b, i + w[6])
@@ -168,7 +177,7 @@ def _field(b: U8, i: int, w: Word) -> tuple[int, int]:
 
 @lean
 def _event(b: U8, i: int, perf: bool) -> tuple[int, int]:
-    """(code, place of the fields) of the event named at ``i``; code -1 if it is none of ours."""
+    """Return the code of the event that is named at ``i``, or -1 if it is not read here, and the place of its fields."""
     if perf:
         if is_word(b, i, _SCHED):
             i += _SCHED[6]
@@ -237,7 +246,7 @@ def _switch(b: U8, i: int, row: int, out: I64, names: U64) -> int:
 
 @lean
 def _task(b: U8, i: int, row: int, out: I64, names: U64) -> int:
-    """``comm=... pid=... prio=...``: where it ends, 0 if it is not so."""
+    """Read ``comm=... pid=... prio=...`` and return where it ends; 0 if it is not there."""
     if not is_word(b, i, _COMM):
         return 0
     name, pid, j = _comm_then(b, i + _COMM[6], _PID, names)
@@ -274,7 +283,7 @@ def _idle(b: U8, i: int, row: int, out: I64) -> int:
     if j == i + _STATE[6]:
         return 0
     cpu, j = _field(b, j, _CPU_ID)
-    # u32 -1 printed unsigned: the CPU left its idle state
+    # u32 -1 printed without a sign: the CPU left its idle state
     out[VALUE, row] = -1 if state == 4294967295 else state
     out[CPU, row] = cpu
     return j
@@ -282,7 +291,7 @@ def _idle(b: U8, i: int, row: int, out: I64) -> int:
 
 @lean
 def _fields(b: U8, i: int, code: int, row: int, out: I64, names: U64) -> int:
-    """Take the fields of an event apart: where they end, 0 if they are not in the common spelling."""
+    """Read the fields of an event and return where they end; 0 if they are not in the common spelling."""
     if code == SWITCH:
         return _switch(b, i, row, out, names)
     if code == FORK:
@@ -328,7 +337,7 @@ def _blank(row: int, out: I64) -> None:
 def _line(
     b: U8, start: int, size: int, perf: bool, row: int, out: I64, names: U64
 ) -> tuple[int, int, int]:
-    """One line: (code, ns, place of its newline), code -1 if it must be looked at elsewhere."""
+    """Read one line: (code, ns, place of its newline); code is -1 if the patterns must read it."""
     c0, c1, pid, cpu, ns, at = envelope(b, start, perf)
     if at == 0:
         return -1, 0, line_end(b, start, size)
@@ -337,7 +346,7 @@ def _line(
         return code, ns, line_end(b, at, size)
     _blank(row, out)
     out[CTX_CPU, row] = out[CPU, row] = cpu
-    i = spaces(b, i)  # trace-cmd fills the name up to a column
+    i = spaces(b, i)  # trace-cmd pads the name
     j = _fields(b, i, code, row, out, names)
     if b[j] == 13:
         j += 1
@@ -345,7 +354,7 @@ def _line(
         return -1, 0, line_end(b, start, size)
     if code in (WAKEUP, WAKEUP_NEW, WAKING, MIGRATE):
         out[BY_PID, row] = pid
-        if b[c0] == 58:  # ":PID", perhaps a comm that perf never knew
+        if b[c0] == 58:  # ":PID": perf may not have known the name
             return -1, 0, j
         if c1 > c0 and not (c1 - c0 == 5 and is_word(b, c0, _FORGOTTEN)):
             name = intern(b, c0, c1 - c0, names)
@@ -359,22 +368,22 @@ def _line(
 def scan(
     b: U8, size: int, perf: bool, out: I64, slow: Slow, names: U64, counts: I64, waking: bool
 ) -> tuple[int, int, int, int]:
-    """Take a block of whole lines apart.
+    """Decode a block of whole lines.
 
     Parameters
     ----------
     b
-        Bytes: ``size`` of them ending with a newline, and :data:`~wastedcores.trace.readers.support.bytes_jit.PADDING` more.
+        ``size`` bytes that end with a newline, and :data:`~wastedcores.trace.readers.support.bytes_jit.PADDING` more.
     perf
-        perf script's envelope; else ftrace's.
+        The lines have perf script's envelope; otherwise ftrace's.
     out, slow
-        Filled; need room for every line.
+        Filled; they need room for every line.
     names
-        Grows.
+        The table of names, which grows.
     counts
         (N_CODES,) events by code, added to.
     waking
-        Write sched_waking events out, too; else they are only counted.
+        Return sched_waking events, too; otherwise they are only counted.
 
     Returns
     -------
