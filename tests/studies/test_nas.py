@@ -59,6 +59,7 @@ def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
     monkeypatch.setattr(calibration.nas_fit, "calibrate", lambda t, *a, **k: seen.append(t) or {})
     monkeypatch.setattr(calibration.tpch, "calibrate", lambda t, *a, **k: seen.append(t) or {})
     calibration.calibrate(tmp_path)
+    assert calibration.read_calibration(tmp_path / "calibration.json")["nas"] == {}
     assert len(seen) == 2
     for tables in seen:
         for table, row, column in (

@@ -22,7 +22,7 @@ from wastedcores.studies.recorded.quantities import Observed, Quantity, quantiti
 from wastedcores.studies.recorded.recordings import KINDS, Recording
 from wastedcores.topology.machine import Machine
 
-MACHINE = Machine.preset("bd-paper-16")  # 2 CPUs a node
+MACHINE = Machine.preset("bd-paper-16")  # 2 CPUs per node
 
 
 def observed(*events, threads=(1, 2), hogs=(), end=1000):
@@ -159,7 +159,7 @@ def test_a_folder_that_is_no_recording_is_refused(tmp_path):
     with pytest.raises(TraceFormatError, match="expected a recording"):
         Recording.read(tmp_path)
     (tmp_path / "meta.json").write_text(json.dumps({"scenario": "xx"}))
-    with pytest.raises(TraceFormatError, match="a run of kind 'xx'; known are gi, gc"):
+    with pytest.raises(TraceFormatError, match="expected a run of the kind gi, gc"):
         Recording.read(tmp_path)
 
 

@@ -110,13 +110,13 @@ def reproduce(
 
 def _calibrate(output: Path, how: dict[str, Any]) -> None:
     """Fit the parameters, write them to ``output`` and show how well each program is met."""
-    from wastedcores.studies.calibration import calibrate, write_calibration
+    from wastedcores.studies.calibration import calibrate
 
-    found = calibrate(output / "calibration", note=lambda t: print(t, file=sys.stderr), **how)
-    written = write_calibration(output / "calibration.json", found)
+    found = calibrate(output, note=lambda t: print(t, file=sys.stderr), **how)
     for program, entry in found["nas"].items():
         worst = max(entry["residuals"].values(), key=abs)
         print(f"{program}: worst residual {worst:+.1%}")
+    written = output / "calibration.json"
     print(f"{written}\nUse it with: wastedcores reproduce all --calibration {written}")
 
 

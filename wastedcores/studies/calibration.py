@@ -50,26 +50,6 @@ def read_calibration(path: Path | None = None) -> dict[str, Any]:
     return content
 
 
-def write_calibration(path: Path, content: dict[str, Any]) -> Path:
-    """Write a calibration file and return its path.
-
-    Parameters
-    ----------
-    path
-        The file.
-    content
-        What :func:`calibrate` returned.
-
-    Returns
-    -------
-    Path
-        The file.
-    """
-    with written_whole(path) as part:
-        part.write_text(json.dumps(content, indent=1) + "\n")
-    return path
-
-
 def calibrate(
     folder: Path,
     *,
@@ -84,7 +64,7 @@ def calibrate(
     Parameters
     ----------
     folder
-        Keeps the replays, so that a calibration that was interrupted continues.
+        Gets ``calibration.json``, and keeps the replays so that a calibration that was interrupted continues.
     seeds
         One replay of each kind per seed; the median counts.
     workers, scheduler, progress
@@ -103,7 +83,8 @@ def calibrate(
         A replay failed.
     """
     tables = blanked(load())
-    folder.mkdir(parents=True, exist_ok=True)
+    runs_folder = folder / "calibration"
+    runs_folder.mkdir(parents=True, exist_ok=True)
     step = 0
 
     def execute(runs: list[Run]) -> list[dict[str, Any]]:
@@ -112,7 +93,7 @@ def calibrate(
         note(f"calibration, step {step}: {len(runs)} replays")
         table = sweep(
             runs,
-            folder / f"calibration-{step}.parquet",
+            runs_folder / f"calibration-{step}.parquet",
             workers=workers,
             scheduler=scheduler,
             progress=progress,
@@ -123,7 +104,7 @@ def calibrate(
                 raise UsageError(f"calibration: a replay of {row['kind']} failed: {row['error']}")
         return rows
 
-    return {
+    content = {
         "schema": SCHEMA,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "version": __version__,
@@ -133,6 +114,9 @@ def calibrate(
         "nas": nas_fit.calibrate(tables, execute, seeds=seeds),
         "tpch": tpch.calibrate(tables, execute, seeds=seeds),
     }
+    with written_whole(folder / "calibration.json") as part:
+        part.write_text(json.dumps(content, indent=1) + "\n")
+    return content
 
 
 def commit() -> str:

@@ -1,4 +1,4 @@
-"""What the predictions depend on, from which machine size on the bugs matter, and what a checker sees with other S and M."""
+"""The sensitivity study: predictions against parameters, bugs against machine size, and the checker's S and M."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the paper says about the cost of its tools, compared with what the benchmarks of this project measured.
+"""Compares the costs that the paper states for its tools with those that the benchmarks measured for this project's.
 
 The measured numbers are those of ``benchmarks/results.json``, which ``python -m benchmarks`` writes on the machine that it
 names; a wheel carries the file. Benchmark rows are found by their ids.

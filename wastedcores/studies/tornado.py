@@ -1,4 +1,4 @@
-"""Which parameter each predicted number depends on: one parameter at a time is made 25 % larger and smaller."""
+"""The sensitivity of each predicted number to each parameter: one parameter at a time is divided and multiplied by 1.25."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Recordings of real kernels beside replays of the same workload."""
+"""Compares recordings of real kernels with replays of the same workloads."""

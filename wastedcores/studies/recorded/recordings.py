@@ -145,7 +145,7 @@ class Recording:
             ) from e
         if kind not in KINDS:
             raise TraceFormatError(
-                f"{folder / 'meta.json'}: a run of kind {kind!r}; known are {', '.join(KINDS)}."
+                f"{folder / 'meta.json'}: expected a run of the kind {', '.join(KINDS)}, got {kind!r}."
             )
         return cls(folder, meta)
 
@@ -274,8 +274,8 @@ def recordings_in(folder: Path | str | None = None) -> list[Recording]:
     usable = [r for r in found if r.kernel.generation == "v4.1"]
     if not usable:
         raise TraceFormatError(
-            f"{folder}: expected subfolders with meta.json and trace.txt.xz of a 4.1 kernel, found "
-            f"{len(found)} recordings of other kernels."
+            f"{folder}: expected subfolders with meta.json and trace.txt.xz, recorded on a 4.1 kernel; found "
+            f"{len(found)} recordings, all of other kernels. A checkout has such recordings in datasets/recordings."
         )
     return usable
 
