@@ -1,4 +1,4 @@
-"""How recorded runs compare with replays of them, as a figure.
+"""A figure that compares recorded runs with replays of them.
 
 The input is the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
 """

@@ -1,4 +1,4 @@
-"""Which task ran on which CPU, as intervals and as a figure with one row per CPU."""
+"""The tasks that ran on each CPU, as intervals and as a figure with one row per CPU."""
 
 from __future__ import annotations
 

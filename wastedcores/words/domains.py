@@ -1,4 +1,4 @@
-"""Which CPUs can never help each other, in words."""
+"""Names the CPUs that can never help each other."""
 
 from __future__ import annotations
 

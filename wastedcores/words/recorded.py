@@ -1,4 +1,4 @@
-"""How recorded runs compare with replays of them, in a paragraph and in a table.
+"""Compares recorded runs with replays of them, in a paragraph and in a table.
 
 Both functions take the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
 """
