@@ -1,4 +1,4 @@
-"""Compiled binning against the plainest possible reference: look at every nanosecond."""
+"""Compiled binning is compared with the plainest possible reference, which looks at every nanosecond."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def changes(draw):
 
 
 def state_at(ts, cpu, nr, c, t):
-    """Length of CPU c in [t, t + 1): its last change at or before t."""
+    """Return the length of CPU ``c`` in [t, t + 1), which its last change at or before ``t`` set."""
     seen = [v for when, who, v in zip(ts, cpu, nr, strict=True) if who == c and when <= t]
     return seen[-1] if seen else -1
 
@@ -79,7 +79,7 @@ def test_pixel_edges__cover_exactly_and_never_repeat():
 
 
 def test_owner__longest_stay_wins():
-    # row 0: task 7 for [0, 6), task 8 for [6, 10); row 1: nobody
+    # row 0: task 7 covers [0, 6) and task 8 covers [6, 10); row 1 is empty
     intervals = np.array([[0, 6], [6, 10], [7, 8], [0, 0]], np.int64)
     out = bin_owner(intervals, np.array([0, 5, 10], np.int64), 2)
     assert out.tolist() == [[0, 1], [-1, -1]]

@@ -1,4 +1,4 @@
-"""Several runs side by side: the table, the balance calls, the command."""
+"""Several runs are compared: the table, the load_balance() calls, and the command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_bug_costs_core_time_and_waits(found):
     assert bug["run"] == "v4.1"
     assert bug["verdict"] == "violations"
     assert fix["verdict"] == "clean"
-    # four threads on two CPUs for 0.4 s: two CPUs' worth was to be had
+    # four threads on two CPUs for 0.4 s: the time of two more CPUs could have been used
     assert 0.7 < bug["wasted_core_s"] < 0.9
     assert fix["wasted_core_s"] < 0.1
     assert bug["wait_max_ms"] > 12
@@ -39,7 +39,7 @@ def test_the_bug_costs_core_time_and_waits(found):
 
 
 def test_waits_are_what_the_switches_say(found, runs):
-    # a thread's time from wake-up, fork or preemption to its next run, taken from the raw events one by one
+    # the time of a thread from its wakeup, fork or preemption to its next run, taken from the raw events one by one
     trace = runs["v4.1"].trace
     check = found.checks["v4.1"]
     ready: dict[int, int] = {}
@@ -52,7 +52,7 @@ def test_waits_are_what_the_switches_say(found, runs):
             lengths.append((ready.pop(row["pid"]), row["ts_ns"]))
         if row["prev_pid"] and row["prev_state"] == "R":
             ready[row["prev_pid"]] = row["ts_ns"]
-    # who still waits when the trace ends has waited until then
+    # a thread that still waits when the trace ends has waited until then
     lengths += [(a, trace.header.end_ns) for a in ready.values()]
     inside = [b - a for a, b in lengths if b > check.start_ns and a < check.end_ns]
     mine = found.waits["v4.1"]
@@ -71,8 +71,8 @@ def test_balance_calls__refusals_and_levels(found, runs):
     table = found.balance
     lost = table.filter(table["run"] == "v4.1")
     kept = table.filter(table["run"] != "v4.1")
-    # before the hotplug CPUs ask at every level; after it, while threads run, only the SMT pair is left: nothing above it
-    # is asked any more that was not asked already when the threads began
+    # before the hotplug, CPUs balance at every level; after it, while the threads run, only the SMT pair is left, so the
+    # number of calls at higher levels no longer grows
     above = pl.col("level") > 0
     before = replay_scenario(
         "missing-domains", "v4.1", "bd-paper-16", 1, {"n": 4, "limit_s": 0.4}, until_ns=600_000_000

@@ -1,4 +1,4 @@
-"""A trace is read once however much is asked of it, and every answer is about the same window and CPUs."""
+"""A trace is streamed once for all questions about it, and every answer is about the same window and CPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wastedcores.trace.io import open_trace
 
 @pytest.fixture
 def passes(monkeypatch):
-    """The streams of a trace's events that were begun."""
+    """The list of streams of a trace's events that were begun."""
     begun = []
     for name in ("_events", "_nr_batches"):
         stream = getattr(Runqueues, name)

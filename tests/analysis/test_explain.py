@@ -1,4 +1,4 @@
-"""explain: domains and causes point to the right bug, on real recordings and on hand-made cases."""
+"""explain() points to the right bug on real recordings and on hand-made cases."""
 
 from __future__ import annotations
 

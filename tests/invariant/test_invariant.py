@@ -1,4 +1,4 @@
-"""Algorithm 2 against the plainest possible checker, on hand-drawn cases, random ones and real recordings."""
+"""Algorithm 2 is compared with the plainest possible checker on hand-made cases, random ones and real recordings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wastedcores.invariant import check
 
 
 def brute_force(rows, cpus, start, end):
-    """Look at the state after every timestamp; O(events x cpus), plain Python."""
+    """Look at the state after every timestamp, in plain Python and O(events x cpus)."""
     state = dict.fromkeys(cpus, -1)
     moments = sorted({r["ts_ns"] for r in rows})
     wall = cpu = thread = 0
@@ -75,7 +75,7 @@ def test_check_equals_brute_force(changes, chosen, everything):
 
 
 def test_check__paper_case():
-    """One idle CPU beside one with three tasks for 150 ms: one persistent episode."""
+    """One CPU is idle while another has three tasks for 150 ms: this is one persistent episode."""
     ms = 1_000_000
     rows = [nr(0, 0, 0), nr(0, 1, 3), nr(150 * ms, 0, 1), nr(200 * ms, 0, 1)]
     result = check(trace_of(rows, cpus=2))
@@ -97,7 +97,7 @@ def test_check__shorter_than_m_is_legal(length, verdict):
 
 
 def test_check__changes_of_one_timestamp_are_applied_together():
-    """A hand-over inside one timestamp is no violation."""
+    """A hand-over within one timestamp is no violation."""
     rows = [nr(0, 0, 1), nr(0, 1, 2), nr(50, 0, 0), nr(50, 0, 1), nr(50, 1, 1), nr(90, 1, 1)]
     result = check(trace_of(rows, cpus=2))
     assert result.wall_ns == 0
@@ -131,7 +131,7 @@ def test_check__tasks_are_followed_by_migrate_and_not_by_waking():
 
 
 def test_check__start_is_inferred_backwards():
-    """10 ran and 11 waited on CPU 0 from the beginning; CPU 1 was idle until its first switch."""
+    """Task 10 ran and task 11 waited on CPU 0 from the beginning; CPU 1 was idle until its first switch."""
     rows = [
         {"ts_ns": 0, "kind": "mark", "text": "go"},
         switch(500, 1, 0, "R", 20),
@@ -155,7 +155,7 @@ def test_check__preempted_task_waits_and_blocked_one_does_not():
 
 
 def test_check__bound_kernel_threads_cannot_be_stolen():
-    """kworker/0:1 waits on CPU 0 beside an idle CPU 1: nobody else may run it."""
+    """kworker/0:1 waits on CPU 0 while CPU 1 is idle, but no other CPU may run it."""
     rows = [
         switch(0, 0, 0, "R", 10),
         switch(0, 1, 0, "R", 0),
@@ -168,7 +168,7 @@ def test_check__bound_kernel_threads_cannot_be_stolen():
 
 
 def pairs(idle, waiters, allowed):
-    """Largest number of (idle cpu, waiter) pairs, by trying."""
+    """Find the largest number of pairs of an idle CPU and a waiting thread by trying all of them."""
     if not waiters:
         return 0
     first, rest = waiters[0], waiters[1:]
@@ -192,7 +192,7 @@ def pairs(idle, waiters, allowed):
     )
 )
 def test_check__affinity_is_a_matching(queues):
-    """Random queues with random masks: the number of threads the idle CPUs could run is the largest matching."""
+    """The number of threads that the idle CPUs could run is the largest matching, for random queues and masks."""
     busy = {c for c, _ in queues}
     rows, allowed, waiters, pid = [], {}, [], 100
     for cpu in range(5):
@@ -290,7 +290,7 @@ def test_check__many_episodes_do_not_overflow_the_room(monkeypatch):
 
 # -- real traces -----------------------------------------------------------------------------------------------------
 
-#: traces that others published without a licence, so they are not in this repository: name their folder to try them, too
+#: folder of traces that others published without a licence, so they are not in this repository; name it to test them, too
 PUBLISHED_TRACES = Path(p) if (p := os.environ.get("WASTEDCORES_SCHED_PROFILER", "")) else None
 
 SCHED_PROFILER = {
@@ -322,7 +322,7 @@ if PUBLISHED_TRACES:
 
 
 def test_check__guest_recordings_agree_with_what_they_measured():
-    """Every figure of every meta.json, within 1 % (of the figure, or 1e-3 of the whole where it is near zero)."""
+    """Every number of every meta.json agrees within 1 %, or within 1e-3 of the whole if it is near zero."""
     import json
 
     from wastedcores.trace.io import open_trace

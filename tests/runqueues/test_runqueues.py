@@ -1,4 +1,4 @@
-"""Runqueues rebuilt from task events against a little scheduler whose every state is known."""
+"""Rebuilt runqueues are compared with a small scheduler whose states are all known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "value", "text")
 
 
 class LittleScheduler:
-    """Random but legal: emits events and remembers the truth after each."""
+    """A random but legal scheduler: it emits events and remembers the true state after each of them."""
 
     def __init__(self, seed: int, cpus: int, tasks: int) -> None:
         self.random = random.Random(seed)
@@ -136,7 +136,7 @@ def test_rebuilt_runqueues_equal_the_truth(seed, cpus, tasks, cut_at):
             state[rows[at][1]] = rows[at][2]
             at += 1
         for cpu in range(cpus):
-            # unknown is allowed only where the trace never says what the CPU runs
+            # "unknown" is allowed only if the trace never says what the CPU runs
             told = any(e["kind"] == "switch" and e["cpu"] == cpu for e in events)
             assert state[cpu] == truth[i][cpu] or (state[cpu] == -1 and not told), (i, cpu, event)
 
@@ -225,7 +225,7 @@ def test_runqueues__says_what_contradicts():
 
 
 def test_runqueues__a_task_that_left_unseen_does_not_stay():
-    """Some kernels hide switches (seen on 6.18 virtual machines): CPU 0 ran 1, later 2 is stopped there."""
+    """Some kernels hide switches (seen on 6.18 virtual machines): CPU 0 runs task 1, and later stops task 2."""
     events = [switch(0, 0, 0, "R", 1), switch(50, 0, 2, "S", 0), switch(90, 0, 0, "R", 1)]
     rq = runqueues(trace_of(events, cpus=1))
     rows = [(int(t), int(n)) for b in rq.batches() for t, n in zip(b.ts_ns, b.nr, strict=True)]
@@ -264,7 +264,7 @@ def test_switch_that_does_not_say_what_it_stops():
         for b in runqueues(trace, affinity=False).batches()
         for t, c, n in zip(*b.runqueues(), strict=True)
     ]
-    # CPU 1 is unknown until 200, not busy with 8 from the beginning
+    # CPU 1 is unknown until 200, and not busy with task 8 from the beginning
     assert [c for c in changes if c[1] == 1] == [(200, 1, 1), (300, 1, 0)]
     assert check(trace).wall_ns == 200
 

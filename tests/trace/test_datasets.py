@@ -1,4 +1,4 @@
-"""Names become files that are what the registry says."""
+"""A data set's name becomes a file with the digest that the registry states."""
 
 from __future__ import annotations
 

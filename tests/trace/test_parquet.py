@@ -1,4 +1,4 @@
-"""Our Parquet files: what is read back is what was written, whatever the columns hold."""
+"""Tables are read back from the native Parquet file as they were written, whatever their columns hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wastedcores.trace.parquet import read_parquet, stream_parquet
 from wastedcores.trace.schema import KINDS, SCHEMA, conform, empty
 
 HEADER = Header(source_format="test")
-#: values of a column: from a few that are near each other to any that its type has
+#: column -> how a random value is drawn: a few that are near each other, or any that its type allows
 VALUES = {
     "nr_running": lambda r: r.randrange(4),
     "pid": lambda r: r.choice([r.randrange(-1, 300), r.randrange(1 << 22)]),
@@ -29,7 +29,7 @@ VALUES = {
 
 
 def full(columns: dict[str, object]) -> pl.DataFrame:
-    """A table of all columns, whatever its kinds would need."""
+    """Return a table of all columns, without the check of the columns that its kinds need."""
     some = pl.DataFrame(columns, schema={n: SCHEMA[n] for n in columns})
     return pl.concat([empty(), some], how="diagonal")
 
@@ -40,7 +40,7 @@ def written(frames: list[pl.DataFrame], path) -> pl.DataFrame:
 
 
 def a_table(seed: int) -> pl.DataFrame:
-    """Any times and kinds, any values, columns with none, some or only nulls; a slice, so bitmaps begin anywhere."""
+    """Return random times, kinds and values in columns with no, some or only nulls, sliced so that bitmaps begin anywhere."""
     r = random.Random(seed)
     rows, shift = r.choice([1, 7, 8, 9, 129, 700]), r.choice([0, 1, 2, 20, 50])
     out: dict[str, object] = {
