@@ -41,11 +41,11 @@ def parse_cpulist(text: str, where: str = "CPU list") -> list[int]:
             used, size = (int(n) for n in stride.split("/")) if stride else (1, 1)
         except ValueError:
             raise UsageError(
-                f"{where}: {piece!r} is not a CPU or a range of CPUs; write for example 0-3,8"
+                f"{where}: {piece!r} is not a CPU or a range of CPUs; write for example 0-3,8."
             ) from None
         if not 0 <= a <= b or b >= MAX_CPUS or not 0 < used <= size:
             raise UsageError(
-                f"{where}: {piece!r} is not an ascending range of CPU numbers from 0 to {MAX_CPUS - 1}; write for example 0-3,8"
+                f"{where}: {piece!r} is not an ascending range of CPU numbers from 0 to {MAX_CPUS - 1}; write for example 0-3,8."
             )
         cpus.update(cpu for cpu in range(a, b + 1) if (cpu - a) % size < used)
     return sorted(cpus)

@@ -178,7 +178,7 @@ def _barriers(w: Workload, pools: Sequence[int], together: bool, stages: int) ->
     if not pools or min(pools) < 1 or stages < 1:
         raise WorkloadError(
             f"{w.name}: expected pools of workers and stages, got pools {'+'.join(map(str, pools)) or 'none'} and "
-            f"{stages} stages"
+            f"{stages} stages."
         )
     if together:
         return [w.barrier(sum(pools))] * len(pools)

@@ -89,25 +89,29 @@ class Kernel:
         self.considered = considered
         self.tick_ns = self.costs.tick_ns
         self.hz = 1_000_000_000 // self.tick_ns
-        self.preempt = False
+        self.preempt = False  #: CONFIG_PREEMPT
         self.now_ns = EPOCH_NS
         self.cpu = 0  #: the CPU whose event is handled
         self.log: list[Event] = []
-        self.log_op = ""
+        self.log_op = ""  #: why tasks move at present, for the log
+        #: calls of load_balance() by level, kind of idleness and result
         self.balance_calls: Counter[tuple[int, str, str]] = Counter()
         self._logged_weight = [0] * machine.cpus
         self._queue: list[tuple[int, int, str, Any]] = []
         self._pending: dict[tuple[str, Any], int] = {}
         self._seq = 0
+        #: some CPU has several tasks (rd->overload), so newidle balancing is worth trying
         self.overload = False
+        #: tickless idle CPUs (nohz.idle_cpus_mask), and the jiffy of their next balancing
         self.nohz_idle_cpus: set[int] = set()
         self.nohz_next_balance = 0
         root = TaskGroup("root", 1024)
         self.groups = [root]
         self.rqs = [self._new_rq(c, root) for c in range(machine.cpus)]
-        self.active = set(trees[0].machine.online_cpus)
+        self.active = set(trees[0].machine.online_cpus)  #: cpu_active_mask
         for rq in self.rqs:
             rq.online = rq.cpu in self.active
+        #: for each CPU the first CPU and the size of its LLC (sd_llc_id, sd_llc_size), and its levels up to the LLC
         self.llc_id = [0] * machine.cpus
         self.llc_size = [1] * machine.cpus
         self.llc_depth = [0] * machine.cpus
@@ -221,21 +225,7 @@ class Kernel:
     def log_considered(
         self, cpu: int, cpus: list[int], op: str, level: int, pid: int | None = None
     ) -> None:
-        """Log the CPUs that a decision examined (paper 4.2), if ``considered`` is on.
-
-        Parameters
-        ----------
-        cpu
-            The CPU that the decision is for.
-        cpus
-            The CPUs that were examined.
-        op
-            The kernel function that examined them.
-        level
-            The domain's entry of the level table.
-        pid
-            The task that is placed, if any.
-        """
+        """Log, if asked to, that the kernel function ``op`` examined these CPUs on behalf of ``cpu`` (paper 4.2)."""
         if self.considered:
             self.emit(
                 "considered", cpu=cpu, src_cpu=self.cpu, op=op, cpu_mask=tuple(cpus), value=level, pid=pid
@@ -345,7 +335,7 @@ class Kernel:
         if not possible:
             raise WorkloadError(
                 f"task {p.comm!r} (pid {p.pid}) may run on no online CPU at "
-                f"{(self.now_ns - EPOCH_NS) / 1e9:.6f} s: its affinity has {sorted(p.allowed)}; keep one of them online"
+                f"{(self.now_ns - EPOCH_NS) / 1e9:.6f} s: its affinity has {sorted(p.allowed)}; keep one of them online."
             )
         node = self.machine.node_of_cpu
         near = [c for c in possible if node[c] == node[p.cpu]]

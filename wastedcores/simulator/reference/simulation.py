@@ -298,7 +298,7 @@ class Simulation:
             if self._zero_time > ZERO_TIME_OPS:
                 raise WorkloadError(
                     f"task {p.comm!r} (pid {p.pid}): program loops without time at "
-                    f"{(self.k.now_ns - EPOCH_NS) / 1e9:.6f} s; give its loop something to compute or to wait for"
+                    f"{(self.k.now_ns - EPOCH_NS) / 1e9:.6f} s; give its loop something to compute or to wait for."
                 )
             row = run.spec.rows[run.pc]
             moves_on = operations.HANDLERS[row[0]](self, p, row)
@@ -349,5 +349,5 @@ class Simulation:
             what, number = stuck.progress.waits_for
             raise WorkloadError(
                 f"deadlock at {(self.k.now_ns - EPOCH_NS) / 1e9:.6f} s: task {stuck.comm!r} (pid {stuck.pid}) waits "
-                f"for {what} {number} and no task is left that could end a wait; check who should signal it"
+                f"for {what} {number} and no task is left that could end a wait; check who should signal it."
             )

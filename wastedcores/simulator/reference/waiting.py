@@ -77,7 +77,7 @@ def unlock(sim: Simulation, p: Task, number: int, shared: bool) -> None:
         owner = it.owner.comm if it.owner else "nobody"
         raise WorkloadError(
             f"task {p.comm!r} (pid {p.pid}) unlocks lock {number} at {(sim.k.now_ns - EPOCH_NS) / 1e9:.6f} s, but "
-            f"{owner} holds it; every unlock needs a lock by the same task"
+            f"{owner} holds it; every unlock needs a lock by the same task."
         )
     if shared:
         it.readers -= 1

@@ -227,30 +227,31 @@ def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, i
         r.shared.barriers[name] = r.shared.workload.barrier(n)
 
 
-def _fill(
-    r: _Reading, title: str, spec: Pairs, policy: str, script: Script, together: int | None
-) -> Script:
-    """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
-    where = f"task {title!r}"
+def _phases(r: _Reading, where: str, spec: Pairs) -> tuple[list[tuple[str, Any]], int]:
+    """Read the phases of a task, each with its place for messages, and how often the task repeats them (-1: no limit)."""
     phases = spec.only("phases")
     events = {key for key, _ in spec if event_of(key)}
     if phases is None:
         # one object is both thread and phase: if it has a loop, that is the phase's, and the thread runs it once; if it has
         # none, the thread repeats it without an end
-        bodies = [(where, spec)]
         _unknown(r, where, spec, _TASK | _BOTH | events | set(_MUTE) | _DEADLINE)
-        rounds = 1 if any(key == "loop" for key, _ in spec) else -1
-    else:
-        if not isinstance(phases, Pairs) or not phases:
-            raise r.bad(where, f"phases={phases!r}; expected an object with at least one phase")
-        if events:
-            raise r.bad(
-                where,
-                f"has phases, but also the events {', '.join(sorted(events))} outside of them",
-            )
-        bodies = [(f"{where}, phase {n!r}", p) for n, p in phases]
-        _unknown(r, where, spec, _TASK | _BOTH | set(_MUTE) | _DEADLINE)
-        rounds = _loops(r, where, spec, -1)
+        return [(where, spec)], 1 if any(key == "loop" for key, _ in spec) else -1
+    if not isinstance(phases, Pairs) or not phases:
+        raise r.bad(where, f"phases={phases!r}; expected an object with at least one phase")
+    if events:
+        raise r.bad(
+            where, f"has phases, but also the events {', '.join(sorted(events))} outside of them"
+        )
+    _unknown(r, where, spec, _TASK | _BOTH | set(_MUTE) | _DEADLINE)
+    return [(f"{where}, phase {n!r}", p) for n, p in phases], _loops(r, where, spec, -1)
+
+
+def _fill(
+    r: _Reading, title: str, spec: Pairs, policy: str, script: Script, together: int | None
+) -> Script:
+    """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
+    where = f"task {title!r}"
+    bodies, rounds = _phases(r, where, spec)
     _policy(r, where, spec, policy)
     if together is not None:
         script.barrier(together, "block")
@@ -275,7 +276,7 @@ def _fill(
     for place, body in bodies:
         if not isinstance(body, Pairs):
             raise r.bad(place, f"expected an object, got {body!r}")
-        if phases is not None:
+        if body is not spec:
             inside = {key for key, _ in body if event_of(key)}
             _unknown(
                 r,
@@ -295,7 +296,7 @@ def _fill(
         if bound:
             here = _cpus(r, place, body)
             script.affinity(here if here is not None else cpus if cpus is not None else everywhere)
-        if phases is not None and body.only("priority") is not None:
+        if body is not spec and body.only("priority") is not None:
             script.nice(_whole(r, place, body, "priority", 0, -20, 19))
         for key, value in body:
             if event_of(key):
