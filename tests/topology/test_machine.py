@@ -136,7 +136,7 @@ FULL = {"cpus": 4, "node_of_cpu": [0, 0, 1, 1], "distance": [[10, 20], [20, 10]]
         ({"cpus": 0, "node_of_cpu": []}, "0 CPUs"),
         ({"cpus": 9000, "node_of_cpu": None}, "9000 CPUs"),
         ({"distanse": [[10]]}, "did you mean distance"),
-        ({"numa": 2}, "unknown field 'numa' (did you mean name?); known are name, cpus"),
+        ({"numa": 2}, "unknown field 'numa'; known are name, cpus"),
         ({"sockets": 2}, "unknown field 'sockets'; known are"),
         ({"nodes": [0, 1]}, "the description cannot be read"),
         ({"hotplug": [["sideways", 1]]}, "hotplug step 'sideways'"),
