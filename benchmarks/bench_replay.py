@@ -32,14 +32,14 @@ FIRST = (
 
 
 def cpu_time(program: Program, machine: Machine, until_ns: int) -> tuple[float, RawReplay]:
-    """CPU seconds of one whole call, building the world included."""
+    """Return the CPU seconds of one whole call, including the building of the world."""
     began = time.process_time()
     raw = simulate(program, machine, V41, until_ns=until_ns, load=False)
     return time.process_time() - began, raw
 
 
 def group_imbalance() -> list[dict]:
-    """make -j64 and two R processes on 64 CPUs, 10 simulated seconds, after compilation."""
+    """Measure make -j64 beside two R processes on 64 CPUs for 10 simulated seconds, after compilation."""
     m = Machine.preset("bulldozer8x8")
     program = recorded_gi(m, 1, jobs=1_000_000).program()
     simulate(program, m, V41, until_ns=SECOND // 100)
@@ -58,7 +58,7 @@ def group_imbalance() -> list[dict]:
 
 
 def endless(tasks: int, compute_ns: tuple[int, int], sleep_ns: tuple[int, int] | None) -> Program:
-    """Tasks that compute (and sleep) for ever, started round the 64 CPUs, in the root group."""
+    """Return tasks that compute (and sleep) endlessly, in the root group, with their first CPUs spread over 64."""
     w = Workload("endless", random_phase=False)
     script = Script().loop().compute(*compute_ns)
     if sleep_ns is not None:
@@ -71,7 +71,7 @@ def endless(tasks: int, compute_ns: tuple[int, int], sleep_ns: tuple[int, int] |
 
 
 def ticks_and_switches() -> list[dict]:
-    """128 busy tasks on 64 CPUs, stretches of 50 us."""
+    """Measure 128 busy tasks on 64 CPUs with stretches of 50 us."""
     m = Machine.preset("bulldozer8x8")
     program = endless(128, (50_000, 50_000), None)
     rates = []
@@ -89,7 +89,7 @@ def ticks_and_switches() -> list[dict]:
 
 
 def against_simpy() -> list[dict]:
-    """Ticks, wake-ups and balancing on 64 CPUs in both; CPU time, interleaved."""
+    """Measure ticks, wakeups and balancing on 64 CPUs in the engine and in SimPy alternately, in CPU time."""
     m = Machine.preset("bulldozer8x8")
     domains = build_domains(m, V41)
     rows = []
@@ -138,7 +138,7 @@ def against_simpy() -> list[dict]:
 
 
 def large() -> list[dict]:
-    """1024 CPUs, 10 000 tasks, 1 simulated second; the whole call, building included."""
+    """Measure 1024 CPUs with 10 000 tasks for 1 simulated second: the whole call, including building."""
     m = grid("large", packages=32, nodes_per_package=2, cores_per_llc=8, threads=2)
     w = Workload("large")
     group = w.session()
@@ -166,7 +166,7 @@ def large() -> list[dict]:
 
 
 def first_result() -> list[dict]:
-    """From start of a fresh process to the first result, with an empty and with a full cache."""
+    """Measure the time from the start of a fresh process to the first result, with an empty and with a full cache."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         env = os.environ | {"WASTEDCORES_CACHE_DIR": folder}
@@ -188,7 +188,7 @@ def first_result() -> list[dict]:
 
 
 def run() -> list[dict]:
-    """All."""
+    """Run all benchmarks of the replay."""
     return [
         *group_imbalance(),
         *ticks_and_switches(),

@@ -1,6 +1,6 @@
-"""The same replay on SimPy: the plain-Python reference's ticks, choices and balancing, its events as SimPy timeouts.
+"""The same replay on SimPy: the ticks, choices and balancing of the plain-Python reference, with its events as SimPy timeouts.
 
-Event for event what the engine does, so both count the same events per second of simulated time.
+It handles the same events as the engine, so both have the same number of events per second of simulated time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wastedcores.topology.machine import Machine
 
 
 class SimpyKernel(Kernel):
-    """Future events are timeouts of the environment."""
+    """A kernel of the reference whose future events are timeouts of the SimPy environment."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -42,17 +42,17 @@ class SimpyKernel(Kernel):
 
 
 class SimpySimulation(Simulation):
-    """The loop is SimPy's."""
+    """A simulation of the reference whose loop is SimPy's."""
 
     events = 0
 
     def run(self, until_ns: int) -> None:
-        """For ``until_ns`` of simulated time."""
+        """Run for ``until_ns`` of simulated time."""
         self.k.handler = self.handle
         self.k.env.run(until=self.start_ns + until_ns)
 
     def handle(self, kind: str, subject: Any) -> None:
-        """One event, as :meth:`Simulation.run` has it."""
+        """Handle one event, as :meth:`Simulation.run` does."""
         k = self.k
         self.events += 1
         self._zero_time = 0
@@ -69,6 +69,6 @@ class SimpySimulation(Simulation):
 def simpy_replay(
     program: Program, machine: Machine, kernel: KernelModel, seed: int = 1
 ) -> SimpySimulation:
-    """Ready to run."""
+    """Return a simulation that is ready to run."""
     k = SimpyKernel(machine, kernel, [build_domains(machine, kernel)], costs_of(machine))
     return SimpySimulation(k, program, seed)

@@ -1,9 +1,9 @@
 """The tick-and-balance skeleton of the replay as a SimPy program: the peer of ``bench_replay``.
 
-What one would write with SimPy for the same machine: a process per CPU that runs tasks, one per CPU that ticks while the
-CPU is busy, wake-ups by timeouts, and at each tick the balancing of v4.1: intervals and groups of every level, the
-designated CPU, the busiest group by average load, the busiest queue of it, tasks moved. Left out, so that it does less than the
-engine: load tracking (a task's load is its weight), groups of tasks, new-idle balancing, active balancing, traces.
+It is what one would write with SimPy for the same machine. A process per CPU runs tasks, and another one ticks while the CPU is
+busy. Wakeups are timeouts. At each tick the CPU balances as v4.1 does: intervals and groups of every level, the designated CPU,
+the busiest group by average load, its busiest queue, the tasks to move. It does less than the engine, because it leaves out load
+tracking (a task's load is its weight), task groups, newidle balancing, active balancing and traces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATENCY, MIN_GRAN = 24 * MS, 3 * MS
 
 @dataclass(eq=False)
 class Task:
-    """Computes for ``compute`` ns (low, high), then sleeps for ``sleep`` (None: never); may run on ``allowed``."""
+    """A task that computes for ``compute`` ns (low, high), then sleeps for ``sleep`` (None: never), on the CPUs ``allowed``."""
 
     compute: tuple[int, int]
     sleep: tuple[int, int] | None
@@ -65,7 +65,7 @@ class Cpu:
 
 
 def levels_of(domains: Domains, cpus: int) -> list[list[Level]]:
-    """The levels of every CPU, from the domains as the kernel builds them."""
+    """Return the levels of every CPU, from the domains as the kernel builds them."""
     a = domains.to_arrays()
     sets = [a.set_cpus[a.set_ptr[i] : a.set_ptr[i + 1]].tolist() for i in range(len(a.set_ptr) - 1)]
     out = []
@@ -90,7 +90,7 @@ def levels_of(domains: Domains, cpus: int) -> list[list[Level]]:
 
 
 class Skeleton:
-    """The machine, its tasks, and what they do."""
+    """The machine, its tasks and their behaviour."""
 
     def __init__(self, domains: Domains, cpus: int, tasks: list[Task], seed: int) -> None:
         self.env = simpy.Environment()
@@ -110,7 +110,7 @@ class Skeleton:
 
     @property
     def events(self) -> int:
-        """Ticks, ends of stretches and wake-ups."""
+        """The number of ticks, ends of stretches and wakeups."""
         return self.ticks + self.stretches + self.wakeups
 
     # --- one CPU ------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Skeleton:
                 self.runs[c.number].interrupt()
             if env.now >= c.next_balance:
                 self.rebalance(c)
-            if self.nr(c) > 1:  # the kick: balance for those that do not tick
+            if self.nr(c) > 1:  # the kick: balance for the CPUs that do not tick
                 for other in self.cpus:
                     if not self.nr(other) and env.now >= other.next_balance:
                         self.rebalance(other)
@@ -215,7 +215,7 @@ class Skeleton:
         c.next_balance = soonest
 
     def balance(self, c: Cpu, level: Level, busy: bool) -> bool:
-        """One load_balance(); whether this CPU is the one to go on with the levels above."""
+        """Do one load_balance(); return whether this CPU goes on with the levels above."""
         self.passes += 1
         designated = next(
             (n for n in level.groups[0] if not self.nr(self.cpus[n])), level.balance_cpu

@@ -10,18 +10,7 @@ from numpydoc.validate import validate
 from support import ROOT
 
 #: rooms whose docstrings are not complete yet; this list only gets shorter
-NOT_YET = tuple(
-    f"wastedcores.{room}"
-    for room in (
-        "simulator.design",
-        "simulator.limits",
-        "simulator.log",
-        "simulator.replay",
-        "simulator.to_trace",
-        "simulator.world",
-        "trace.readers",
-    )
-)
+NOT_YET = tuple(f"wastedcores.{room}" for room in ("trace.readers",))
 #: functions here have the kernel's parameters, which the glossary in the package's docstring explains once
 WITH_A_GLOSSARY = "wastedcores.simulator.reference"
 

@@ -1,14 +1,14 @@
-"""Who ends on which node, on real kernels and in the replay: oracle/behaviour.
+"""The nodes on which threads end, on real kernels (oracle/behaviour) and in the replay.
 
-The criterion follows from the recording itself. Every replay has to show the recorded threads per node, exactly, from the
-first second on; all but one of the 27 scenarios were that stable. In the one (eight threads on the four CPUs of nodes 1
-and 2 under the authors' patches) threads went on changing CPUs until the end, from CPU 2 to 4 and back: with the patch
-every idle CPU balances for the CPUs of its group, also where its group has only one of the two nodes, and what may not run
-on it goes to the first CPU of the group that is allowed (LBF_DST_PINNED). In the replay the way back often comes in the
-next pass only, 16 ms later; in the kernel's six samples it had always come. There the number of samples with two threads
-on each CPU and the mean number of threads are compared, by the criterion of docs/recorded-vs-replayed.md.
+The criterion follows from the recording itself. Every replay has to show exactly the recorded number of threads per node, from
+the first second on, because all but one of the 27 scenarios were that stable. In the remaining one (eight threads on the four
+CPUs of nodes 1 and 2 under the authors' patches) threads went on changing CPUs until the end, from CPU 2 to 4 and back. With
+the patch every idle CPU balances for the CPUs of its group, even if its group has only one of the two nodes. A thread that may
+not run on it goes to the first CPU of the group that is allowed (LBF_DST_PINNED). In the replay the way back often comes only
+in the next pass, 16 ms later; in the kernel's six samples it had always come. For that scenario the test compares the number of
+samples with two threads on each CPU, and the mean number of threads, by the criterion of docs/recorded-vs-replayed.md.
 
-Linux 6.1 balances by other rules, which the replay refuses to stand for; of it only the domains are compared.
+Linux 6.1 balances by other rules, which the replay does not model. Only its domains are compared.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_number_of_domains_before_and_after_hotplug(kernel):
     for event in domain_events(m, kernel_model(kernel)):
         recorded = {int(c): n for c, n in case["domains_after_hotplug"][event.when].items()}
         modelled = {cpu: len(event.of(cpu)) for cpu in event.cpus}
-        # the kernel still prints a CPU that is offline, without domains
+        # the kernel still prints an offline CPU, without domains
         assert modelled == {c: n for c, n in recorded.items() if n}, event.when
 
 

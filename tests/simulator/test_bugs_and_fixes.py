@@ -1,17 +1,17 @@
-"""Each bug against the invariant, over 20 seeds: with its flag off episodes persist, with the fix no more than on real kernels.
+"""Each bug against the invariant, over 20 seeds: episodes persist with the bug, and with the fix no more than on real kernels.
 
-What real kernels did is in the recordings (datasets/recordings, and ``wastedcores check`` of each over the
-measured window): longest episode in ms, and how many lasted 100 ms, the paper's M. Three things they show and a replay has
-to show as well, so that "the fix leaves none" is not what is asked of it:
+The behaviour of real kernels is in the recordings (datasets/recordings, and ``wastedcores check`` of each over the measured
+window): the length of the longest episode in ms, and the number of episodes that lasted 100 ms, the paper's M. The recordings
+show three things that a replay has to show as well, so the test does not demand that a fix leaves no episode:
 
 * the group imbalance patch alone leaves one episode of nearly the whole run (``gi-gi``); with all fixes none is left;
 * the published group construction patch lets up to 136 ms pass until every thread has a CPU, if they begin on node 1
   (``lu10ms-sgclit``), and up to 56 ms if they begin on node 2 (``gc-sgclit``, ``lu1ms-sgclit``);
-* missing domains cured alone leaves one of 282 ms (``ms-msd``).
+* curing only the missing domains leaves one of 282 ms (``ms-msd``).
 
-Overload on wakeup makes many short episodes, none of 100 ms on real kernels either: there the share of the time counts, and
-how many are longer than 2 ms, one round of work. The longest of a thousand is one event: 2.3 ms as recorded with the fix
-(and 2.4 with all fixes), 2.2 to 3.9 in 30 replays.
+Overload on wakeup makes many short episodes, none of 100 ms, also on real kernels. There the test compares the share of the
+time, and how many episodes are longer than 2 ms, which is one round of work. The longest of a thousand episodes is one event:
+2.3 ms as recorded with the fix (and 2.4 with all fixes), 2.2 to 3.9 in 30 replays.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ GC = "v4.1+group_construction:patch"
 
 
 class Real(NamedTuple):
-    """What a recording shows: persistent episodes, longest episode in ms, share of the time with one; of a database
-    also the number of episodes longer than a round of work; of pinned threads those on node 2 after three jiffies."""
+    """The facts of a recording: persistent episodes, the longest episode in ms, the share of the time with an episode.
+
+    For a database also the number of episodes longer than a round of work, for pinned threads the number of those on node 2
+    after three jiffies.
+    """
 
     persistent: int
     longest_ms: float
@@ -58,7 +61,7 @@ REAL = {
     ("recorded-db", OOW): Real(0, 2.3, 0.177, rounds=11),
     ("recorded-db", ALL): Real(0, 2.4, 0.162, rounds=11),
 }
-#: the cure of each bug, as recorded, and most episodes of 100 ms that a recording of it has
+#: the cure of each bug, as recorded, and the largest number of 100 ms episodes in a recording with it
 CURES = [
     ("recorded-gi", ALL, 0),
     ("recorded-gc", GC, 1),
@@ -97,7 +100,7 @@ def replayed(name: str, kernel: str) -> list[Real]:
 
 
 def on_node_2(trace, until_ns):
-    """Threads on CPUs 16 to 23 at a moment: each is where it was last queued or moved to."""
+    """Count the threads on CPUs 16 to 23 at a moment: each one is where it was last enqueued or moved to."""
     events = trace.only("wakeup_new", "wakeup", "migrate").collect()
     events = events.filter((pl.col("comm") == "ep") & (pl.col("ts_ns") <= until_ns))
     return int(events.group_by("pid").last()["cpu"].is_between(16, 23).sum())
@@ -119,7 +122,7 @@ def test_group_construction_patch__as_long_as_recorded_from_where_the_threads_be
     for real in PATCHED:
         found = [r.longest_ms for r in sides[real.on_node_2 >= 8]]
         assert agrees(real.longest_ms, found), (real, sorted(found))
-    # what persists is where they begin on node 1: the widest level, every 64 ms or more, is all that leads to node 2
+    # episodes persist where the threads begin on node 1: only the widest level, every 64 ms or more, leads to node 2
     assert sum(r.persistent for r in sides[0]) > sum(r.persistent for r in sides[1])
     assert sum(r.persistent for r in fixed) < len(fixed) / 2
 

@@ -1,4 +1,4 @@
-"""What a replay of a design needs beside a Linux's: the core row of the table, and what became of the suggestions."""
+"""The part of a replay that only a design has: the core row of the table, and the fate of the modules' suggestions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wastedcores.simulator.layout import write_list
 from wastedcores.simulator.vocabulary import ANSWERS, OPERATIONS, REFUSALS
 from wastedcores.topology.machine import IntArray, Machine
 
-#: moments a module is asked at, by their code
+#: the moments at which a module is asked
 _MOMENTS = (
     log_op.WAKEUP,
     log_op.FORK,
@@ -25,7 +25,18 @@ _MOMENTS = (
 
 
 def rows_of(machine: Machine, kernel: KernelModel) -> int:
-    """Rows behind the core row: counts of answers, counts of busy CPUs, CPUs by nearness."""
+    """Count the rows behind the core row: counts of answers, counts of busy CPUs, CPUs by nearness.
+
+    Parameters
+    ----------
+    machine, kernel
+        The machine and the kernel model of the replay.
+
+    Returns
+    -------
+    int
+        0 for Linux.
+    """
     if not kernel.is_design:
         return 0
     n = machine.cpus
@@ -33,9 +44,15 @@ def rows_of(machine: Machine, kernel: KernelModel) -> int:
 
 
 def nearness(machine: Machine) -> IntArray:
-    """Per CPU all CPUs, the nearest first; int32 (cpus, cpus).
+    """List for each CPU all CPUs, the nearest first.
 
-    Itself, its core, its last-level cache, its node, then nodes by distance; lower numbers first.
+    The order is: the CPU itself, its core, its last-level cache, its node, then nodes by distance. Among equals the lower number
+    comes first.
+
+    Returns
+    -------
+    array
+        int32 (cpus, cpus).
     """
     m = machine
     everyone = np.arange(m.cpus, dtype=np.int32)
@@ -54,7 +71,15 @@ def nearness(machine: Machine) -> IntArray:
 
 
 def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
-    """Write the core row and what it names into the table; nothing for a Linux."""
+    """Write the core row and the lists that it names into the table; do nothing for Linux.
+
+    Parameters
+    ----------
+    m
+        The world, int64 (rows, WIDTH).
+    machine, kernel
+        The machine and the kernel model of the replay.
+    """
     if kernel.modules is None:
         return
     from wastedcores.simulator.engine.design.seam import entry
@@ -73,7 +98,20 @@ def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
 
 
 def refusal_text(module: int, value: int) -> str:
-    """Text of a refused suggestion's event; ``value`` says when and why (simulator/engine/design/core_jit.py: refuse())."""
+    """Return the text of a refused suggestion's event.
+
+    Parameters
+    ----------
+    module
+        Code of the module.
+    value
+        The moment and the reason, as refuse() in simulator/engine/design/core_jit.py encodes them.
+
+    Returns
+    -------
+    str
+        "module: moment, reason".
+    """
     reason, moment = divmod(value, suggestion.MOMENTS)
     return f"{list(MODULES)[module]}: {OPERATIONS[moment]}, {REFUSALS[reason]}"
 
@@ -84,19 +122,20 @@ SUGGESTIONS = pl.Schema(
 
 
 def suggestions(world: np.ndarray, kernel: KernelModel) -> pl.DataFrame:
-    """What became of each module's suggestions: a row per module and moment it was asked at.
+    """Tabulate the fate of each module's suggestions.
 
     Parameters
     ----------
     world
-        The table the engine left.
+        The table that the engine left, int64 (rows, WIDTH).
     kernel
-        Of the replay; a Linux has no rows.
+        The kernel model of the replay; Linux has no suggestions.
 
     Returns
     -------
     DataFrame
-        module, moment (wakeup, fork, exec, handover, newidle, periodic), asked, silent, taken, refused.
+        One row per module and moment at which it was asked: module, moment (wakeup, fork, exec, handover, newidle, periodic),
+        asked, silent, taken, refused.
     """
     rows = []
     for name in kernel.modules or ():

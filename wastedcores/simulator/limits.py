@@ -1,4 +1,4 @@
-"""What a replay is not begun with: programs without an end, machines, times and seeds out of range."""
+"""Checks before a replay begins: endless programs, and machines, times and seeds that are out of range."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row
 
-#: a set of CPUs is one row of the engine's table
+#: a CPU set is one row of the engine's table
 MOST_CPUS = table.LIST * (cpuset.WORD_LOW + 1)
 #: a replay has no more tasks than this (1 KiB each)
 MOST_TASKS = 1_000_000
 MOST_SEED = 2**63 - 1
 
-#: what can take time; a loop without any of these is found by the engine
+#: operations that can take time; the engine detects a loop without any of these
 _TIMED = {
     ops.OP_COMPUTE,
     ops.OP_COMPUTE_EXP,
@@ -35,39 +35,39 @@ _TIMED = {
 
 
 def check_seed(seed: Any) -> None:
-    """Refuse what is no seed.
+    """Check a seed.
 
     Raises
     ------
     UsageError
-        Not a whole number from 0 to 2^63 - 1.
+        The seed is not a whole number from 0 to 2^63 - 1.
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
-        raise UsageError(f"seed {seed!r}; expected a whole number from 0 to 2^63 - 1")
+        raise UsageError(f"seed {seed!r}; expected a whole number from 0 to 2^63 - 1.")
 
 
 def check_cpus(machine: Machine) -> None:
-    """Refuse a machine that the engine's sets of CPUs cannot hold.
+    """Check that the engine's CPU sets can hold the machine.
 
     Raises
     ------
     UsageError
-        More than :data:`MOST_CPUS` CPUs.
+        The machine has more than :data:`MOST_CPUS` CPUs.
     """
     if machine.cpus > MOST_CPUS:
         raise UsageError(
             f"machine {machine.name!r} has {machine.cpus} CPUs; a replay has at most {MOST_CPUS}. Take a smaller machine; "
-            "`wastedcores domains` and traces know larger ones"
+            "`wastedcores domains` and traces know larger ones."
         )
 
 
 def check_until(until_ns: Any) -> None:
-    """Refuse what is no end of a replay.
+    """Check the end of a replay; None is fine.
 
     Raises
     ------
     UsageError
-        Not a whole number of nanoseconds above 0 (None is fine), or more than 11 days.
+        The end is not a whole number of nanoseconds above 0, or it is later than 11 days.
     """
     if until_ns is None:
         return
@@ -77,28 +77,35 @@ def check_until(until_ns: Any) -> None:
         or not 0 < until_ns <= LONGEST_NS
     ):
         raise UsageError(
-            f"until_ns={until_ns!r}; expected a whole number of simulated nanoseconds above 0, at most 10^15 (11 days)"
+            f"until_ns={until_ns!r}; expected a whole number of simulated nanoseconds above 0, at most 10^15 (11 days)."
         )
 
 
 def check_wheels(program: Program, cpus: int) -> None:
-    """Refuse a sleep on the timer wheel of a CPU that the machine does not have.
+    """Check that no task sleeps on the timer wheel of a CPU that the machine does not have.
+
+    Parameters
+    ----------
+    program
+        The program to replay.
+    cpus
+        Number of CPUs of the machine.
 
     Raises
     ------
     WorkloadError
-        Names the task and the CPU.
+        A task does; the text names the task and the CPU.
     """
     for spec in (*program.tasks, *program.templates):
         for row in spec.rows:
             if row[0] == ops.OP_SLEEP_JIFFIES and row[4] > cpus:
                 raise WorkloadError(
-                    f"task {spec.comm!r} sleeps on the timer wheel of CPU {row[4] - 1}; the machine has CPUs 0 to {cpus - 1}"
+                    f"task {spec.comm!r} sleeps on the timer wheel of CPU {row[4] - 1}; the machine has CPUs 0 to {cpus - 1}."
                 )
 
 
 def check_ends(program: Program) -> None:
-    """Refuse a program that would go on for ever; for a replay that has no end of its own.
+    """Check that a program ends, for a replay that has no end of its own.
 
     Raises
     ------
@@ -117,12 +124,12 @@ def check_ends(program: Program) -> None:
         ):
             raise WorkloadError(
                 f"task {spec.comm!r} never ends: its loop has neither a number of rounds nor a time at which it stops. "
-                "Give the loop one, make the task a daemon, or give the replay an end (until_ns; --until SECONDS)"
+                "Give the loop one, make the task a daemon, or give the replay an end (until_ns; --until SECONDS)."
             )
 
 
 def _endless(rows: Sequence[Row], at: int, deadlines: set[int]) -> bool:
-    """Whether row ``at`` is the bottom of a loop that takes time and that nothing ends."""
+    """Return whether row ``at`` is the bottom of a loop that takes time and that nothing ends."""
     op, top, _, count, last = rows[at]
     if op == ops.OP_LOOP:
         ends = count >= 0 or last >= 0

@@ -1,4 +1,4 @@
-"""The log of a replay, drained from the engine part by part."""
+"""The log of a replay, which is taken out of the engine's table part by part."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ _FIRST_ROWS = 1 << 12
 
 
 class Log:
-    """Parts one behind the other, in one array that grows where it is: fresh memory costs more than what is put there."""
+    """The parts of a log in one array.
+
+    The array grows in place, because fresh memory costs more than the copy.
+    """
 
     def __init__(self) -> None:
         self._table = np.empty((_FIRST_ROWS, log_column.WIDTH), np.int64)
         self._rows = 0
 
     def add(self, part: np.ndarray, rows: int) -> None:
-        """Copy the first ``rows`` records of ``part``, (any, LIST) as the engine's table has them, behind the rest."""
+        """Append records.
+
+        Parameters
+        ----------
+        part
+            int64 (rows, LIST): rows of the engine's table.
+        rows
+            How many records of ``part`` count.
+        """
         room = self._rows + part.size // log_column.WIDTH
         if room > len(self._table):
-            # realloc(), which moves pages and not what is in them
+            # this is realloc(), which moves pages instead of copying their content
             self._table.resize(
                 (max(room, 3 * len(self._table) // 2), log_column.WIDTH), refcheck=False
             )
@@ -28,6 +39,6 @@ class Log:
         self._rows += rows
 
     def whole(self) -> np.ndarray:
-        """Everything added; nothing can be added after it."""
+        """Return everything that was added, int64 (records, 8). Nothing can be added after this."""
         self._table.resize((self._rows, log_column.WIDTH), refcheck=False)
         return self._table

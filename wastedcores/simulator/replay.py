@@ -1,4 +1,4 @@
-"""A replay and its numbers: :func:`replay`."""
+"""A replay with its trace and its numbers: :func:`replay`."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Replay:
     Attributes
     ----------
     trace
-        Events in the trace model; header ``source_format="replay"``.
+        Events in the trace model; the header has ``source_format="replay"``.
     summary
-        The workload's result and busy CPUs in its window.
+        The workload's result and the busy CPUs in its window.
     tasks
-        pid, comm, completed_ns (null: still there at the end), units (rounds of the outermost loop).
+        pid, comm, completed_ns (null: the task was still there at the end), units (rounds of the outermost loop).
     suggestions
-        Of a design: module, moment, asked, silent, taken, refused (docs/design-mode.md); of a Linux no rows.
+        For a design: module, moment, asked, silent, taken, refused (docs/design-mode.md). For Linux it has no rows.
     balance_calls
         level (entry of the level table, 0 = SMT), idle (idle, busy, newidle), result, calls.
     raw
-        What the engine left; ``raw.wall_s`` is the time it took, ``raw.events`` what it handled.
+        What the engine left; ``raw.wall_s`` is the time it took, ``raw.events`` the number of events it handled.
     notes
-        What of the workload's description is not as it would be on a real machine.
+        How the workload's description differs from what would happen on a real machine.
     """
 
     name: str
@@ -63,29 +63,29 @@ class Replay:
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader of the numbers should know: of the kernel, and of the workload's description."""
+        """What the reader of the numbers should know about the kernel and about the workload's description."""
         return [w for w in (self.kernel.replay_warning, *self.notes) if w]
 
     @property
     def makespan_ns(self) -> int:
-        """From the beginning of the measured window to its end."""
+        """The length of the measured window in ns."""
         return self.summary.end_ns - self.summary.start_ns
 
     @property
     def busy_cpus(self) -> float:
-        """Mean number of busy CPUs in the window."""
+        """The mean number of busy CPUs in the window."""
         return float(self.summary.busy_per_cpu.sum())
 
     @property
     def busy_per_node(self) -> list[float]:
-        """The same by node."""
+        """The mean number of busy CPUs in the window for each node."""
         nodes = np.asarray(self.machine.node_of_cpu)
         return [
             float(self.summary.busy_per_cpu[nodes == n].sum()) for n in range(self.machine.nodes)
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Schema ``wastedcores.replay/1``, without the invariant."""
+        """Return the replay, schema ``wastedcores.replay/1``, without the invariant."""
         result = (
             None
             if self.result_name is None
@@ -132,29 +132,35 @@ def replay(
     workload
         What runs.
     machine, kernel
-        Or their names; a machine also as a file or ``live``.
+        A machine and a kernel model, or their names. The machine may be named by a preset, a file or ``live``.
     seed
-        Of every random draw: same seed, same bytes.
+        Seed of all random draws: the same seed gives the same bytes.
     until_ns
-        Stop after this much simulated time; None: when every task that is no daemon has finished.
+        Stop after this much simulated time. None: stop when every task that is no daemon has finished.
     costs
-        Machine constants of docs/replay-semantics.md; None: those of the machine.
+        Machine constants of docs/replay-semantics.md. None: those of the machine.
     considered, load
-        Whether to trace the CPUs each decision looked at, and the weight of the runqueues.
+        Whether to trace the CPUs that each decision looked at, and the weight of the runqueues.
+
+    Returns
+    -------
+    Replay
+        The trace and the numbers.
 
     Raises
     ------
     WorkloadError
-        A deadlock, a loop without time, an affinity to no online CPU; names the task and the simulated time.
+        The workload deadlocks, loops without time, or keeps a task off every online CPU. The text names the task and the
+        simulated time.
     UnknownKernelError
-        Not a kernel of the v4.1 generation.
+        The kernel is not of the v4.1 generation.
     UsageError
-        A seed or an end of time out of range.
+        The seed or the end of time is out of range.
 
     Warns
     -----
     ModelWarning
-        A kernel before 5.5 other than v4.1: only its domains are its own, see
+        The kernel is one before 5.5 other than v4.1, of which only the domains are its own, see
         :attr:`wastedcores.kernels.KernelModel.replay_warning`.
     """
     machine = find_machine(machine).machine if isinstance(machine, str) else machine
@@ -190,18 +196,18 @@ def replay(
 
 
 def check_kernel(kernel: KernelModel | str) -> KernelModel:
-    """The kernel, if the replay can stand for it.
+    """Find a kernel model, and check that the replay models its balancing.
 
     Raises
     ------
     UnknownKernelError
-        None of that name, or one that balances by Linux 5.5's rules.
+        There is no kernel of that name, or it balances by Linux 5.5's rules.
     """
     kernel = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
     if kernel.generation != "v4.1":
         raise UnknownKernelError(
             f"kernel {kernel.name!r} balances by Linux 5.5's rules, which the replay does not model; take v4.1 (or, with "
-            "only the domains of its own, another one before v5.5); `wastedcores domains` knows all"
+            "only the domains of its own, another one before v5.5); `wastedcores domains` knows all of them."
         )
     return kernel
 
@@ -244,12 +250,32 @@ def replay_scenario(
     given: Mapping[str, Any] | None = None,
     until_ns: int | None = None,
 ) -> Replay:
-    """Run a scenario by name; ``given`` changes its parameters, ``machine`` None takes the one it is made for.
+    """Run a scenario by name.
+
+    Parameters
+    ----------
+    name
+        Name of the scenario.
+    kernel
+        A kernel model or its name.
+    machine
+        A machine or its name. None: the machine that the scenario is made for.
+    seed
+        Seed of all random draws.
+    given
+        Parameters of the scenario that differ from their defaults.
+    until_ns
+        Stop after this much simulated time. None: stop when every task that is no daemon has finished.
+
+    Returns
+    -------
+    Replay
+        The trace and the numbers.
 
     Raises
     ------
     UsageError
-        Unknown scenario or parameter.
+        The scenario or a parameter is unknown.
     """
     found = scenario(name)
     where = machine if machine is not None else found.machine

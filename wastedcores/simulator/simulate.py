@@ -114,7 +114,7 @@ def simulate(
         if ended == status.TASKS_FULL:
             if m[0, sim.NR_TASKS] >= MOST_TASKS:
                 raise WorkloadError(
-                    f"more than {MOST_TASKS} tasks after {_now(m)} of simulated time; fork less"
+                    f"more than {MOST_TASKS} tasks after {_now(m)} of simulated time; fork less."
                 )
             m = grown(m, 2 * int(m[0, sim.TASK_ROOM]) + 64, len(program.hotplug))
         elif ended != status.LOG_FULL:
@@ -211,24 +211,24 @@ def _failure(m: np.ndarray, ended: int, program: Program, machine: Machine) -> W
         if ended == status.DEADLOCK:
             return WorkloadError(
                 f"deadlock at {at}: {who(row)} waits for {waits} and no task is left that could end a wait; check who "
-                "should signal it"
+                "should signal it."
             )
         return WorkloadError(
             f"after {at} of simulated time {who(row)} has not finished (it waits for {waits}); give the "
-            "workload an end, or an end of time (until)"
+            "workload an end, or an end of time (until)."
         )
     row = int(g[sim.CULPRIT])
     if ended == status.NO_CPU:
         allowed = cpuset.cpus_of(m[m[row, task.CPUS_ALLOWED]], machine.cpus)
         return WorkloadError(
-            f"{who(row)} may run on no online CPU at {at}: its affinity has {allowed}; keep one of them online"
+            f"{who(row)} may run on no online CPU at {at}: its affinity has {allowed}; keep one of them online."
         )
     if ended == status.BAD_UNLOCK:
         return WorkloadError(
-            f"{who(row)} unlocks a lock at {at} that it does not hold; every unlock needs a lock by the same task"
+            f"{who(row)} unlocks a lock at {at} that it does not hold; every unlock needs a lock by the same task."
         )
     return WorkloadError(
-        f"{who(row)}: program loops without time at {at}; give its loop something to compute or to wait for"
+        f"{who(row)}: program loops without time at {at}; give its loop something to compute or to wait for."
     )
 
 

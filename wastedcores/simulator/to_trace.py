@@ -1,4 +1,4 @@
-"""The engine's log as a trace: every figure, check and reader works on it as on a capture."""
+"""The engine's log as a trace, on which every figure, check and reader works as on a capture."""
 
 from __future__ import annotations
 
@@ -25,14 +25,19 @@ _STATES = np.array(["R", "S", "X"])
 def to_trace(
     raw: RawReplay, program: Program, machine: Machine, kernel: KernelModel, name: str, seed: int
 ) -> Trace:
-    """Convert; the events are in memory.
+    """Convert a raw replay to a trace whose events are in memory.
 
     Parameters
     ----------
     raw, program
-        What ran.
+        The replay and the program that ran.
     machine, kernel, name, seed
-        For the header.
+        What the header says about it.
+
+    Returns
+    -------
+    Trace
+        ``source_format`` is "replay".
     """
     frame = conform(_table(raw, program, machine.cpus), f"replay of {name}")
     header = Header(
@@ -52,7 +57,7 @@ def to_trace(
     return Trace(frame.lazy(), header)
 
 
-#: the kinds of records whose columns hold what the trace's columns are named after
+#: kinds of records by the columns that they fill: PID, OTHER as the causing task, SRC, VALUE
 _OF_A_TASK = (
     log_kind.SWITCH,
     log_kind.WAKEUP,
@@ -88,7 +93,7 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
         return pids.replace_strict(names, default=None, return_dtype=pl.String)
 
     pid = where(_OF_A_TASK, log_column.PID)
-    pid = pid.set(pid < 0, None)  # a suggestion that is about no task
+    pid = pid.set(pid < 0, None)  # the suggestion is not about a task
     prev = where((log_kind.SWITCH,), log_column.OTHER)
     by_pid = where(_BY_A_TASK, log_column.OTHER)
     is_switch = kind == log_kind.SWITCH

@@ -54,10 +54,12 @@ def build_world(
 
     Parameters
     ----------
-    program, machine, kernel, costs, seed
+    program, machine, kernel
         What runs where under which kernel.
     trees
         The domains at boot and after each hotplug step of the program.
+    costs, seed
+        The machine constants, and the seed of all random draws.
     considered, load
         Whether to log the CPUs each decision looked at, and the weight of the runqueues.
     log_records

@@ -1,4 +1,4 @@
-"""The core module of a design never leaves a core idle while a thread waits that it could run (paper, section 5)."""
+"""The core module of a design never leaves a core idle while a thread waits that could run on it (paper, section 5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 
 def wasted(k):
-    """An idle CPU, a thread that waits although it may run there, and where; or None."""
+    """Find an idle CPU and a thread that waits although it may run there: the CPU, the thread, its CPU; or None."""
     for idle in sorted(k.active):
         if k.rqs[idle].nr_running:
             continue
@@ -34,7 +34,7 @@ def wasted(k):
 
 
 class Watched(Simulation):
-    """Looks at the whole machine between any two events."""
+    """A simulation that checks the whole machine between any two events."""
 
     events = 0
 
@@ -45,7 +45,7 @@ class Watched(Simulation):
 
 
 class Contrary(Module):
-    """Suggests the longest queue, to stay idle, and what cannot be."""
+    """A module that suggests the longest queue, staying idle, and impossible CPUs."""
 
     name = "contrary"
 
@@ -60,7 +60,7 @@ class Contrary(Module):
 
 
 def run(case, modules):
-    """The reference's kernel after a watched run; what the program does wrong is not our business."""
+    """Return the reference's kernel after a watched run. Errors of the program itself are ignored."""
     steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in case.program.hotplug)
     trees = domain_events(case.machine.after(steps), case.kernel.linux)
     k = Kernel(case.machine, case.kernel, trees, case.costs, modules=modules)
@@ -88,7 +88,7 @@ def test_engine_equals_reference(case):
 
 
 def test_the_rule_is_broken_without_the_core():
-    """The same watch finds Linux v4.1 breaking it, so it can see."""
+    """The same check finds that Linux v4.1 breaks the rule, so the check works."""
     machine = Machine.preset("bd-paper-16")
     k = Kernel(machine, KernelModel.named("v4.1"), domain_events(machine, "v4.1"))
     with pytest.raises(AssertionError, match="'t"):
@@ -96,7 +96,7 @@ def test_the_rule_is_broken_without_the_core():
 
 
 def pile(threads=20):
-    """Threads that sleep and wake on few CPUs of one node."""
+    """Return threads that sleep and wake on a few CPUs of one node."""
     w = Workload("pile")
     for i in range(threads):
         body = Script().loop(20).compute(MS).sleep(MS // 2, 3 * MS).end()
@@ -124,7 +124,7 @@ def test_every_shipped_module_can_be_asked(name):
 
 def test_a_wrong_module_is_refused_and_the_next_is_asked():
     class Home(Module):
-        """Everybody to CPU 0."""
+        """A module that suggests CPU 0 to every thread."""
 
         name = "home"
 
@@ -148,7 +148,7 @@ def test_impossible_suggestions_are_refused():
         name = "nowhere"
 
         def suggest_cpu(self, k, p, waker_cpu, why):
-            return 99 if p.pid % 2 else 3  # no such CPU; not allowed there
+            return 99 if p.pid % 2 else 3  # the one CPU does not exist, the other is not allowed
 
     w = Workload("pinned")
     for i in range(4):
@@ -161,7 +161,7 @@ def test_impossible_suggestions_are_refused():
 
 
 def test_an_idle_core_takes_the_thread_of_the_nearest_queue():
-    """Six threads start on CPU 0 of an idle machine: each runs at once, on the nearest CPUs."""
+    """Six threads start on CPU 0 of an idle machine. Each one runs at once, on the nearest CPUs."""
     w = Workload("pile")
     for i in range(6):
         w.task(f"t{i}", Script().compute(5 * MS), cpu=0)
@@ -171,7 +171,7 @@ def test_an_idle_core_takes_the_thread_of_the_nearest_queue():
 
 
 def test_a_thread_that_is_preempted_is_handed_to_an_idle_core_at_once():
-    """One of two threads on CPU 0 may run on CPU 1; whenever the other one runs, it goes there."""
+    """One of two threads on CPU 0 may run on CPU 1. It goes there whenever the other one runs."""
     w = Workload("two")
     w.task("bound", Script().compute(200 * MS), cpu=0, allowed=[0])
     w.task(

@@ -14,7 +14,7 @@ from support.random_runs import Case, cases
 
 
 def some_cases(number: int) -> list[Case]:
-    """The same ones every time."""
+    """Return the same random cases every time."""
     out: list[Case] = []
 
     @settings(

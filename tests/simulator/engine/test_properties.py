@@ -1,4 +1,4 @@
-"""What must hold in any replay, tried on random machines, kernels and programs, stopped at random times."""
+"""Properties of any replay, checked on random machines, kernels and programs that are stopped at random times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 
 def run(case: Case) -> RawReplay | None:
-    """The compiled engine's replay; None if the program cannot run to its end."""
+    """Return the compiled engine's replay, or None if the program cannot run to its end."""
     try:
         return simulate(
             case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
@@ -28,7 +28,7 @@ def run(case: Case) -> RawReplay | None:
 
 
 def queued(raw: RawReplay, cpu: int) -> list[int]:
-    """Numbers of the tasks in rq->cfs_tasks of a CPU when the replay ended."""
+    """Return the numbers of the tasks in rq->cfs_tasks of a CPU at the end of the replay."""
     first = len(raw.masks)
     out = []
     row = int(raw.masks[cpu, rq.CFS_TASKS])
@@ -84,7 +84,7 @@ def test_time_never_goes_back_and_cpu_time_is_somebodys(case):
         if pid:
             ran[pid] += raw.end_ns - since[cpu]
             busy += raw.end_ns - since[cpu]
-    # CPU-seconds: what CPUs were busy for is what the scheduler charged to tasks, to the nanosecond once they ended
+    # CPU time: the time that CPUs were busy is what the scheduler charged to tasks, exactly so for those that ended
     charged = 0
     for pid, row in zip(raw.pids.tolist(), raw.tasks, strict=True):
         mine = ran.get(pid, 0)

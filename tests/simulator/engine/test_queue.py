@@ -1,4 +1,4 @@
-"""What the queues of future events take for granted, and times beyond what their keys hold."""
+"""The assumptions of the queues of future events, and times beyond those that their keys can hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_key_holds_every_cpu_and_every_time_before_the_end_of_a_replay():
 
 
 def test_stretches_that_outlast_any_replay_agree_with_the_reference():
-    """Two CPUs whose stretches end at different times, both behind the last a key holds."""
+    """Two CPUs have stretches that end at different times, both later than the last that a key can hold."""
     tasks = []
     for cpu, length in enumerate((1 << 51, 1 << 58)):
         rows = ((ops.OP_COMPUTE, length, length, 0, 0), (ops.OP_EXIT, 0, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""The replay's door: facts of v4.1 seen through it, determinism, bad input."""
+"""replay() and simulate(): facts of Linux v4.1 as they show in a replay, determinism, bad input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ V41 = KernelModel.named("v4.1")
 
 
 def busy(n: int, cpu: int = 0, ms: int = 400) -> Workload:
-    """``n`` tasks in one session that compete for one CPU."""
+    """Return ``n`` tasks in one session that compete for one CPU."""
     w = Workload("busy", random_phase=False)
     group = w.session()
     for i in range(n):
@@ -38,7 +38,7 @@ def quanta(machine: str, tasks: int, costs: Costs) -> list[int]:
 
 @pytest.mark.parametrize(("tasks", "ms"), [(2, 12), (3, 8), (6, 4)])
 def test_quantum_is_whole_ticks(tasks, ms):
-    # slices of 12, 8 and 4 ms (latency 24 ms on 8 CPUs and more), looked at only every 4 ms; schedule() at the tick
+    # slices of 12, 8 and 4 ms (latency 24 ms from 8 CPUs on) are checked only every 4 ms, and schedule() runs at the tick
     at_once = Costs(irq_ns=0, skew_ns=0, switch_ns=0)
     got = quanta("bulldozer8x8", tasks, at_once)
     assert min(got) >= ms * MS, got
@@ -46,14 +46,14 @@ def test_quantum_is_whole_ticks(tasks, ms):
 
 
 def test_quantum_of_two_is_16_ms_when_schedule_is_later_than_the_tick():
-    # as recorded: schedule()'s clock is some us after the tick's, so 12 ms are not yet over at the third tick
+    # as recorded: schedule() runs some us after the tick, so 12 ms are not yet over at the third tick
     got = quanta("bulldozer8x8", 2, Costs(irq_ns=4_000))
     assert {round(q / MS) for q in got[2:]} == {16}
 
 
 def test_a_wake_up_looks_before_the_one_just_woken_has_arrived():
-    # overload_on_wakeup patch: CPU 4 counts as idle while the IPI for q is under way, so p, whose CPU is busy, is sent
-    # there too; it is queued wake_ns after that, and by then q runs
+    # With the overload_on_wakeup patch CPU 4 counts as idle while the IPI for q is under way. So p, whose CPU is busy, is
+    # sent there, too. It is enqueued wake_ns later, when q already runs.
     w = Workload("two wake-ups", random_phase=False)
     meet = w.barrier(3)
     for cpu in (1, 2, 3, 6, 7):
@@ -117,7 +117,7 @@ def test_every_task_is_on_one_runqueue_and_work_is_conserved(fixes):
 
 
 def test_room_for_tasks_grows():
-    # one template forked more often than the table has rows at first
+    # one template is forked more often than the table has rows at first
     w = Workload("many")
     child = w.template("child", Script().compute(10_000))
     w.task("parent", Script().loop(1500).compute(5_000).fork(child).end().wait_children())
@@ -171,7 +171,7 @@ def test_affinity_to_an_offline_cpu():
 
 
 def test_program_without_time():
-    # also one that says more in its single event than there is room for in the log
+    # this one, in addition, writes more records in its single event than the log has room for
     w = Workload("spin")
     script = Script().loop()
     for _ in range(8):
@@ -209,7 +209,7 @@ def test_a_machine_with_more_cpus_than_the_engines_sets():
 
 @pytest.mark.parametrize("name", ["recorded-lu", "recorded-gc", "recorded-ms"])
 def test_a_rate_of_nothing_is_no_result(name):
-    # the end comes after the mark that begins the measured window, and before any task of it
+    # the replay ends after the mark that begins the measured window, and before any task in it has worked
     m = Machine.preset("bd-paper-16")
     start = replay_scenario(name, machine=m, given={"limit_s": 0.01}).summary.start_ns
     w = scenario(name).workload(m, 1, {"limit_s": 0.01})

@@ -1,4 +1,4 @@
-"""The loop: next event, kernel code, reschedule (docs/replay-semantics.md, section 1)."""
+"""The main loop: take the next event, run the kernel code for it, reschedule (docs/replay-semantics.md, section 1)."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from wastedcores.simulator.engine.world.cpusets_jit import test
 
 @inner
 def idle_tick(m, cpu):
-    """tick_sched_timer() on a CPU whose tick is stopped: a timer of the wheel brings a whole tick with it."""
+    """tick_sched_timer() on a CPU whose tick is stopped: a timer of the timer wheel causes a whole tick."""
     m[cpu, rq.TICK_STOPPED] = 0
     tick(m, cpu)
 
 
 @apart(NOTHING)
 def timer(m, p):
-    """A top-level task starts, or a sleep is over."""
+    """Start a top-level task, or end a sleep."""
     m[0, sim.TIMERS] -= 1
     cpu = m[p, task.WAIT_OBJECT] if m[p, task.WAITS_FOR] == waits_for.JIFFY else m[p, task.CPU]
     if not test(m, cpuset.ACTIVE, cpu):
@@ -59,7 +59,7 @@ def timer(m, p):
 
 @inner
 def ticked(m, cpu):
-    """TICK."""
+    """Handle the event TICK."""
     m[0, sim.CPU] = cpu
     tick(m, cpu)
     if m[0, sim.COMPUTING] == 0 and m[0, sim.TIMERS] == 0:
@@ -68,7 +68,7 @@ def ticked(m, cpu):
 
 @apart(VALUE)
 def dispatch(m, event):
-    """Handle an event of the heap; whether it was a tick."""
+    """Handle an event of the heap; return whether it was a tick."""
     cpu = event >> table.SHIFT
     if cpu >= m[0, sim.CPUS]:
         if cpu >= m[0, sim.TASK0]:
@@ -94,7 +94,7 @@ def dispatch(m, event):
 
 @inner
 def handle(m, source):
-    """Handle the next event, which is at ``source``; whether it was a tick."""
+    """Handle the next event, which is in queue ``source``; return whether it was a tick."""
     if source == FROM_TICKS:
         ticked(m, take_tick(m))
         return True
@@ -108,7 +108,7 @@ def handle(m, source):
 
 @inner
 def must_schedule(m, cpu):
-    """Whether the CPU is to reschedule now: asked to or its task blocked, and not in the middle of something."""
+    """Return whether the CPU reschedules now: it was asked to or its task blocked, and it is not in the middle of something."""
     if m[cpu, rq.ILB_NEXT] != 0:
         return False  # the softirq comes first
     curr = m[cpu, rq.CURR]
@@ -122,10 +122,10 @@ def must_schedule(m, cpu):
 
 @inner
 def after_event(m, was_tick):
-    """Let the CPU whose event it was go on: the switched-in task's program, or the next schedule()."""
+    """Let the CPU of the event continue: with the program of the task that was switched in, or with the next schedule()."""
     cpu = m[0, sim.CPU]
     if was_tick and m[0, sim.IRQ_NS] > 0:
-        # schedule() runs when the interrupt returns, with a later clock
+        # schedule() runs when the interrupt returns, at a later time
         event = event_of(cpu_event.RESCHED, cpu)
         if m[cpu, rq.NEED_RESCHED] != 0 and not pending(m, event):
             queue_jit.push(m, event, m[0, sim.NOW] + m[0, sim.IRQ_NS])
@@ -141,12 +141,12 @@ def after_event(m, was_tick):
 
 @apart(VALUE)
 def run(m):
-    """Simulate until all is done, G_UNTIL is reached, the log is nearly full or something is wrong."""
+    """Simulate until all tasks are done, sim.UNTIL is reached, the log is nearly full or an error occurs; return the status."""
     in_an_event = (
         m[0, sim.STATUS] == status.TASKS_FULL
-    )  # where a run that was stopped for room goes on
+    )  # a run that stopped for want of room continues in the middle of an event
     was_tick = False
-    # a design then hands over what waits in vain, perhaps to the CPU whose event it was, so that this goes on again
+    # A design then hands over threads that need not wait, perhaps to the CPU of the event, which then continues again.
     turns = 2 if designed(m) else 1
     m[0, sim.STATUS] = status.RUNNING
     while m[0, sim.STATUS] == status.RUNNING:

@@ -1,4 +1,4 @@
-"""The machine and its tasks as a replay begins (docs/replay-semantics.md, section 7)."""
+"""The machine and its tasks at the beginning of a replay (docs/replay-semantics.md, section 7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wastedcores.simulator.engine.world.random_jit import draw, stream
 
 @apart(VALUE)
 def start_state(m):
-    """The machine as it is when the replay begins (docs/replay-semantics.md, section 7)."""
+    """Boot the machine, and return how far into a tick the workload begins, in ns (docs/replay-semantics.md, section 7)."""
     n = m[0, sim.CPUS]
     m[0, sim.NOW] = table.EPOCH_NS
     m[0, sim.JIFFIES] = table.EPOCH_NS // m[0, sim.TICK_NS]
@@ -69,13 +69,13 @@ def start_state(m):
 
 @inner
 def np_mod(value, n):
-    """``value % n`` of an unsigned draw, as a signed number."""
+    """Return ``value % n`` of an unsigned draw as a signed number."""
     return np.int64(value % np.uint64(n))
 
 
 @apart(NOTHING)
 def add_top(m, template, group, cpu, at_ns):
-    """A top-level task that starts on ``cpu`` at ``at_ns`` (engine time)."""
+    """Make a top-level task that starts on ``cpu`` at ``at_ns`` (engine time)."""
     p = new_task(m, template, -1, group)
     m[p, task.CPU] = cpu
     m[0, sim.TIMERS] += 1
@@ -84,6 +84,6 @@ def add_top(m, template, group, cpu, at_ns):
 
 @apart(NOTHING)
 def add_step(m, step, at_ns):
-    """A hotplug step at ``at_ns`` (engine time)."""
+    """Plan a hotplug step for ``at_ns`` (engine time)."""
     m[0, sim.TIMERS] += 1
     queue_jit.push(m, (m[0, sim.STEP0] + step) << table.SHIFT, at_ns)

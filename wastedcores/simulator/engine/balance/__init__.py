@@ -1,1 +1,1 @@
-"""Load balancing and placement: kernel/sched/fair.c, one file per kernel generation where they differ."""
+"""Load balancing and placement of tasks (kernel/sched/fair.c, v4.1)."""

@@ -36,13 +36,13 @@ from wastedcores.simulator.engine.world.log_jit import log_considered
 
 @inner
 def ms_to_jiffies(m, ms):
-    """msecs_to_jiffies(): rounds up."""
+    """msecs_to_jiffies(): the result is rounded up."""
     return (ms * 1_000_000 + m[0, sim.TICK_NS] - 1) // m[0, sim.TICK_NS]
 
 
 @apart(NOTHING)
 def update_group_capacity(m, sd, cpu):
-    """update_group_capacity(), update_cpu_capacity(); no RT or interrupt time is taken off."""
+    """update_group_capacity(), update_cpu_capacity(): no RT or interrupt time is subtracted."""
     group = m[sd, domain.GROUPS]
     sgc = m[group, sched_group.SGC]
     interval = ms_to_jiffies(m, m[sd, domain.BALANCE_INTERVAL])
@@ -81,7 +81,7 @@ def has_capacity(m, s, pct):
 
 @inner
 def update_sg_lb_stats(m, sd, group, local, index, s, dst):
-    """update_sg_lb_stats() into row ``s``; returns whether a CPU of the group has more than one task."""
+    """update_sg_lb_stats() into row ``s``; return whether a CPU of the group has more than one task."""
     total = 0
     usage = 0
     running = 0
@@ -133,7 +133,7 @@ def update_sg_lb_stats(m, sd, group, local, index, s, dst):
 
 @inner
 def classify(m, s, sgc):
-    """group_classify()."""
+    """group_classify(): set the type of a group."""
     if m[s, sgs.GROUP_NO_CAPACITY] != 0:
         m[s, sgs.GROUP_TYPE] = sgs.OVERLOADED
     elif m[sgc, group_capacity.IMBALANCE] != 0:
@@ -157,7 +157,7 @@ def pick_busiest(m, spare, busiest):
 
 @inner
 def load_index(m, sd, idle):
-    """get_sd_load_idx()."""
+    """get_sd_load_idx(): return which of the cpu_load averages this domain uses."""
     if idle == idle_type.NOT_IDLE:
         return m[sd, domain.BUSY_IDX]
     if idle == idle_type.NEWLY_IDLE:
@@ -217,7 +217,7 @@ def update_sd_lb_stats(m, sd, dst, idle, st, out):
 
 @apart(NOTHING)
 def fix_small_imbalance(m, dst, st, out):
-    """fix_small_imbalance()."""
+    """fix_small_imbalance(): move one task's load if that increases the throughput."""
     local = st + sgs.LOCAL
     busiest = st + sgs.BUSIEST
     imbn = 2
@@ -250,7 +250,7 @@ def fix_small_imbalance(m, dst, st, out):
 
 @apart(NOTHING)
 def calculate_imbalance(m, dst, st, out):
-    """calculate_imbalance()."""
+    """calculate_imbalance(): compute how much load to move."""
     local = st + sgs.LOCAL
     busiest = st + sgs.BUSIEST
     if m[0, sim.GROUP_IMBALANCE_FIX] != sim.GI_NONE:
@@ -279,7 +279,7 @@ def calculate_imbalance(m, dst, st, out):
 
 @apart(VALUE)
 def find_busiest_group(m, sd, dst, idle, st, out):
-    """find_busiest_group(): whether there is one; the group and the imbalance are in row ``out``."""
+    """find_busiest_group(): return whether there is one; the group and the imbalance are in row ``out``."""
     local = st + sgs.LOCAL
     busiest = st + sgs.BUSIEST
     update_sd_lb_stats(m, sd, dst, idle, st, out)

@@ -1,4 +1,7 @@
-"""load_balance(): who gives, what moves (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 to 5.6)."""
+"""load_balance(): the CPU that gives tasks and the tasks that move.
+
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 to 5.6.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +41,17 @@ from wastedcores.simulator.engine.world.cpusets_jit import (
 )
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_considered, log_migrate
 
-MIGRATION_COST = 500_000
-NR_MIGRATE = 32
-MAX_PINNED_INTERVAL = 512
-
-# struct lb_env
+MIGRATION_COST = 500_000  # sysctl_sched_migration_cost, ns
+NR_MIGRATE = 32  # sysctl_sched_nr_migrate
+MAX_PINNED_INTERVAL = 512  # ms
 
 
 @apart(NOTHING)
 def detach_task(m, p, dst, why):
-    """detach_task(): off its queue, set_task_cpu()."""
+    """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
     src = m[p, task.CPU]
     dequeue_task(m, p, False)
-    if src != dst:  # where groups overlap, LBF_DST_PINNED can name the source itself
+    if src != dst:  # where groups overlap, LBF_DST_PINNED can select the source itself
         log_migrate(m, p, src, dst, why)
         m[p, entity.EXEC_START] = 0
     set_task_rq(m, p, dst)
@@ -58,17 +59,17 @@ def detach_task(m, p, dst, why):
 
 @apart(NOTHING)
 def attach_task(m, p):
-    """attach_task()."""
+    """attach_task(): enqueue a task on its new CPU and check for preemption."""
     enqueue_task(m, p, False, False)
     check_preempt(m, m[p, task.CPU], p)
 
 
 @inner
 def task_hot(m, p, env):
-    """task_hot(): it ran within half a millisecond of when the source last read its clock.
+    """task_hot(): return whether a task ran within half a millisecond of the last update of the source's clock.
 
-    load_balance() did not update that clock before Linux 4.11: a task stays as hot as it was then, to the next tick of the
-    source if nothing else happens there.
+    Before Linux 4.11 load_balance() did not update that clock. A task therefore stays as hot as it was at the last update, until
+    the next tick of the source if nothing else happens there.
     """
     q = m[p, entity.CFS_RQ]
     if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and (
@@ -80,7 +81,7 @@ def task_hot(m, p, env):
 
 @apart(VALUE)
 def can_migrate_task(m, p, env):
-    """can_migrate_task()."""
+    """can_migrate_task(): check affinity, and that the task neither runs nor is hot."""
     mask = m[p, task.CPUS_ALLOWED]
     if not test(m, mask, m[env, lb_env.DST_CPU]):
         m[env, lb_env.FLAGS] |= lb_env.SOME_PINNED
@@ -108,7 +109,7 @@ def can_migrate_task(m, p, env):
 
 @apart(VALUE)
 def detach_tasks(m, env):
-    """detach_tasks(): number of tasks taken off the busiest queue, newest first; E_TASKS holds them, last first."""
+    """detach_tasks(): take tasks off the busiest queue, the newest first; return their number. lb_env.TASKS lists them."""
     src = m[env, lb_env.SRC_CPU]
     m[env, lb_env.TASKS] = -1
     detached = 0
@@ -140,7 +141,7 @@ def detach_tasks(m, env):
 
 @inner
 def attach_tasks(m, env):
-    """attach_tasks()."""
+    """attach_tasks(): enqueue the detached tasks."""
     p = m[env, lb_env.TASKS]
     while p >= 0:
         following = m[p, task.CFS_TASKS_NEXT]
@@ -150,9 +151,9 @@ def attach_tasks(m, env):
 
 @inner
 def should_we_balance(m, env):
-    """should_we_balance(): the first idle CPU of the local group that is in its balance mask, else its balance CPU.
+    """should_we_balance(): only the first idle CPU in the balance mask of the local group balances, else the balance CPU.
 
-    The published group construction patch answers yes to everybody.
+    With the published group construction patch every CPU balances.
     """
     if m[env, lb_env.IDLE] == idle_type.NEWLY_IDLE or m[0, sim.ALWAYS_BALANCE] != 0:
         return True
@@ -167,7 +168,7 @@ def should_we_balance(m, env):
 
 @apart(VALUE)
 def find_busiest_queue(m, env, group):
-    """find_busiest_queue(): the CPU, -1 if none."""
+    """find_busiest_queue(): return the CPU, or -1 if there is none."""
     busiest = -1
     busiest_load = 0
     busiest_cap = 1
@@ -199,7 +200,7 @@ def find_busiest_queue(m, env, group):
 
 @inner
 def low_capacity(m, cpu, sd):
-    """check_cpu_capacity()."""
+    """check_cpu_capacity(): return whether other classes or interrupts noticeably reduce the CPU's capacity."""
     return (
         m[cpu, rq.CPU_CAPACITY] * m[sd, domain.IMBALANCE_PCT] < m[cpu, rq.CPU_CAPACITY_ORIG] * 100
     )
@@ -207,7 +208,7 @@ def low_capacity(m, cpu, sd):
 
 @apart(VALUE)
 def need_active_balance(m, env):
-    """need_active_balance()."""
+    """need_active_balance(): return whether the running task has to be pushed."""
     sd = m[env, lb_env.SD]
     src = m[env, lb_env.SRC_CPU]
     dst = m[env, lb_env.DST_CPU]
@@ -229,7 +230,7 @@ def need_active_balance(m, env):
 
 @apart(VALUE)
 def move_tasks(m, env):
-    """Detach and attach rounds of one load_balance(): number moved; -1: all pinned, try again; -2: nothing left."""
+    """Detach and attach tasks in rounds; return the number moved, -1 to try again without the source, -2 if no CPU is left."""
     src = m[env, lb_env.SRC_CPU]
     moved = 0
     m[env, lb_env.FLAGS] |= lb_env.ALL_PINNED
@@ -265,7 +266,7 @@ def move_tasks(m, env):
 
 @apart(VALUE)
 def start_active_balance(m, env, this_cpu):
-    """The end of load_balance() after failures: 1 if the stopper was started, 0 if busy with it, -1 if pinned."""
+    """End a load_balance() that failed: return 1 if it started the stopper, 0 if the stopper is busy, -1 if pinned."""
     src = m[env, lb_env.SRC_CPU]
     curr = m[src, rq.CURR]
     if curr >= 0 and not test(m, m[curr, task.CPUS_ALLOWED], this_cpu):
@@ -285,13 +286,13 @@ def start_active_balance(m, env, this_cpu):
 
 @inner
 def count(m, env, sd, result):
-    """Statistics of load_balance() calls."""
+    """Count this load_balance() call by idle type and result."""
     m[sd, domain.LB_COUNT0 + 7 * m[env, lb_env.IDLE] + result] += 1
 
 
 @inner
 def tune_up(m, env, sd, failed):
-    """Labels out_balanced and below: nothing to do here, so look less often."""
+    """The labels after out_balanced: there is nothing to do here, so balance less often."""
     if failed:
         m[sd, domain.NR_BALANCE_FAILED] = 0
     if (
@@ -303,7 +304,7 @@ def tune_up(m, env, sd, failed):
 
 @inner
 def out_balanced(m, env, sd, result):
-    """Label out_balanced."""
+    """The label out_balanced: clear the parent group's imbalance flag."""
     parent = m[sd, domain.PARENT]
     if parent >= 0:
         m[m[m[parent, domain.GROUPS], sched_group.SGC], group_capacity.IMBALANCE] = 0
@@ -313,7 +314,7 @@ def out_balanced(m, env, sd, result):
 
 @apart(VALUE)
 def load_balance(m, this_cpu, sd, idle, why):
-    """load_balance(): tasks moved; -1 if this CPU is not the one to balance (``continue_balancing = 0``)."""
+    """load_balance(): return the tasks moved, or -1 if this CPU is not the one to balance (``continue_balancing = 0``)."""
     st = m[0, sim.SCRATCH]
     out = st + 3
     env = st + 4
@@ -374,7 +375,7 @@ def load_balance(m, this_cpu, sd, idle, why):
 
 @apart(NOTHING)
 def active_balance_step(m, src):
-    """active_load_balance_cpu_stop(), without the part of the stopper thread itself."""
+    """active_load_balance_cpu_stop(), without what concerns the stopper thread itself."""
     dst = m[src, rq.PUSH_CPU]
     m[src, rq.ACTIVE_BALANCE] = 0
     if m[src, rq.NR_RUNNING] <= 1:

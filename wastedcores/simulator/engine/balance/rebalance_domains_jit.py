@@ -1,4 +1,4 @@
-"""When balancing happens: softirq, NOHZ idle balancer, new-idle balance.
+"""The occasions for balancing: the SCHED softirq, the NOHZ idle load balancer and newidle balancing.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.1 to 5.3.
 """
@@ -33,7 +33,7 @@ from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, tes
 
 @inner
 def interval_of(m, sd, busy):
-    """get_sd_balance_interval(): jiffies."""
+    """get_sd_balance_interval(), in jiffies."""
     ms = m[sd, domain.BALANCE_INTERVAL]
     if busy:
         ms *= m[sd, domain.BUSY_FACTOR]
@@ -42,13 +42,13 @@ def interval_of(m, sd, busy):
 
 @inner
 def lb_cost(m, sd):
-    """Time one load_balance() of this level takes on this machine, ns."""
+    """Return how long one load_balance() of this level takes on this machine, in ns."""
     return m[0, sim.LB_BASE_NS] + m[sd, domain.SPAN_WEIGHT] * m[0, sim.LB_CPU_NS]
 
 
 @apart(VALUE)
 def rebalance_domains(m, cpu, idle, why):
-    """rebalance_domains(); the time it took, ns."""
+    """rebalance_domains(): return the time that it took, in ns."""
     took = 0
     now = jiffies(m)
     next_balance = now + 60 * m[0, sim.HZ]
@@ -71,7 +71,7 @@ def rebalance_domains(m, cpu, idle, why):
                 continue
             break
         interval = interval_of(m, sd, idle != idle_type.IDLE)
-        # the try-lock of SERIALIZE levels never fails here: a pass takes no simulated time
+        # the try-lock of SERIALIZE levels never fails here, because a pass takes no simulated time
         if now >= m[sd, domain.LAST_BALANCE] + interval:
             moved = load_balance(m, cpu, sd, idle, why)
             if moved < 0:
@@ -94,9 +94,9 @@ def rebalance_domains(m, cpu, idle, why):
 
 @apart(NOTHING)
 def nohz_idle_balance(m, cpu):
-    """nohz_idle_balance(): go on balancing on behalf of the other idle CPUs; the last step is for ``cpu`` itself.
+    """nohz_idle_balance(): continue balancing on behalf of the other idle CPUs, and at the end for ``cpu`` itself.
 
-    Each CPU takes its time, in which what was started for the one before (active balance) has come about.
+    Balancing for a CPU takes time. In that time an active balance that the previous CPU's turn started takes effect.
     """
     for other in range(m[cpu, rq.ILB_NEXT] - 1, m[0, sim.CPUS]):
         if not test(m, cpuset.NOHZ, other) or other == cpu or not idle_cpu(m, other):
@@ -121,7 +121,7 @@ def nohz_idle_balance(m, cpu):
 
 @inner
 def run_rebalance(m, cpu):
-    """run_rebalance_domains(), the SCHED softirq; one that is under way goes on by itself."""
+    """run_rebalance_domains(), the SCHED softirq; a pass that is under way continues by itself."""
     if m[cpu, rq.ILB_NEXT] != 0:
         return
     idle = idle_type.IDLE if m[cpu, rq.IDLE_BALANCE] != 0 else idle_type.NOT_IDLE
@@ -138,7 +138,7 @@ def run_rebalance(m, cpu):
 
 @inner
 def sd_state_busy(m, cpu):
-    """set_cpu_sd_state_busy()."""
+    """set_cpu_sd_state_busy(): count the CPU as busy in its sd_busy."""
     sd = m[cpu, rq.SD_BUSY]
     if sd >= 0 and m[cpu, rq.NOHZ_IDLE] != 0:
         m[cpu, rq.NOHZ_IDLE] = 0
@@ -147,7 +147,7 @@ def sd_state_busy(m, cpu):
 
 @inner
 def sd_state_idle(m, cpu):
-    """set_cpu_sd_state_idle()."""
+    """set_cpu_sd_state_idle(): count the CPU as idle in its sd_busy."""
     sd = m[cpu, rq.SD_BUSY]
     if sd >= 0 and m[cpu, rq.NOHZ_IDLE] == 0:
         m[cpu, rq.NOHZ_IDLE] = 1
@@ -156,7 +156,7 @@ def sd_state_idle(m, cpu):
 
 @inner
 def nohz_enter(m, cpu):
-    """nohz_balance_enter_idle()."""
+    """nohz_balance_enter_idle(): add the CPU to nohz.idle_cpus_mask."""
     if m[cpu, rq.IN_NOHZ_MASK] == 0 and test(m, cpuset.ACTIVE, cpu) and m[cpu, rq.NR_DOMAINS] > 0:
         m[cpu, rq.IN_NOHZ_MASK] = 1
         include(m, cpuset.NOHZ, cpu)
@@ -165,7 +165,7 @@ def nohz_enter(m, cpu):
 
 @inner
 def nohz_exit(m, cpu):
-    """nohz_balance_exit_idle()."""
+    """nohz_balance_exit_idle(): remove the CPU from nohz.idle_cpus_mask."""
     if m[cpu, rq.IN_NOHZ_MASK] != 0:
         m[cpu, rq.IN_NOHZ_MASK] = 0
         exclude(m, cpuset.NOHZ, cpu)
@@ -174,7 +174,7 @@ def nohz_exit(m, cpu):
 
 @inner
 def nohz_kick_needed(m, cpu):
-    """nohz_kick_needed(), at a tick."""
+    """nohz_kick_needed(), which a tick calls."""
     if m[cpu, rq.IDLE_BALANCE] != 0:
         return False
     sd_state_busy(m, cpu)
@@ -205,13 +205,13 @@ def nohz_kick_needed(m, cpu):
 
 @apart(NOTHING)
 def nohz_balancer_kick(m):
-    """nohz_balancer_kick(), find_new_ilb(): the first CPU of the mask, if it is idle now; no search further."""
+    """nohz_balancer_kick(), find_new_ilb(): kick the first CPU of the mask if it is idle now, and no other CPU."""
     m[0, sim.NOHZ_NEXT_BALANCE] += 1
     for cpu in range(m[0, sim.CPUS]):
         if test(m, cpuset.NOHZ, cpu):
             if idle_cpu(m, cpu) and m[cpu, rq.NOHZ_KICK] == 0:
                 m[cpu, rq.NOHZ_KICK] = 1
-                # its softirq too comes behind the ticks of this jiffy
+                # this softirq, too, runs after the ticks of this jiffy
                 later = max(m[0, sim.IPI_NS], m[0, sim.IRQ_NS])
                 queue_jit.push(m, event_of(cpu_event.KICK, cpu), m[0, sim.NOW] + later)
             return
@@ -219,7 +219,7 @@ def nohz_balancer_kick(m):
 
 @inner
 def trigger_load_balance(m, cpu):
-    """trigger_load_balance(): whether the softirq is to run."""
+    """trigger_load_balance(): return whether the softirq is to run."""
     m[cpu, rq.IDLE_BALANCE] = 1 if idle_cpu(m, cpu) else 0
     if m[cpu, rq.NR_DOMAINS] == 0:
         return False
@@ -229,12 +229,12 @@ def trigger_load_balance(m, cpu):
     return pending
 
 
-# --- new-idle balance -----------------------------------------------------------------------------------------------------
+# --- newidle balancing ----------------------------------------------------------------------------------------------------
 
 
 @apart(VALUE)
 def idle_balance(m, cpu):
-    """idle_balance(): a CPU that ran out of work looks for some; whether it found any."""
+    """idle_balance(): a CPU that ran out of work looks for some; return whether it found any."""
     next_balance = jiffies(m) + m[0, sim.HZ]
     m[cpu, rq.IDLE_STAMP] = m[0, sim.NOW]
     first = m[cpu, rq.SD]

@@ -1,4 +1,4 @@
-"""select_task_rq_fair(): where a waking, new or exec'ing task goes.
+"""select_task_rq_fair(): the CPU for a task that wakes up, is new or calls exec.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 6.
 """
@@ -34,7 +34,7 @@ HUGE = 1 << 62
 
 @inner
 def record_wakee(m, waker, p):
-    """record_wakee(): how often a task wakes somebody else than last time."""
+    """record_wakee(): count how often a task wakes another task than the last time."""
     if waker < 0:
         return
     if jiffies(m) > m[waker, task.WAKEE_FLIP_DECAY_TS] + m[0, sim.HZ]:
@@ -47,7 +47,7 @@ def record_wakee(m, waker, p):
 
 @inner
 def wake_wide(m, p, cpu):
-    """wake_wide()."""
+    """wake_wide(): return whether a waker has so many wakees that they should spread."""
     factor = m[cpu, rq.SD_LLC_SIZE]
     waker = m[cpu, rq.CURR]
     flips = m[waker, task.WAKEE_FLIPS] if waker >= 0 else 0
@@ -56,7 +56,7 @@ def wake_wide(m, p, cpu):
 
 @apart(VALUE)
 def wake_affine(m, sd, p, prev, cpu, sync):
-    """wake_affine(): does the wakee come to the waker's CPU?"""
+    """wake_affine(): return whether the wakee moves to the waker's CPU."""
     if wake_wide(m, p, cpu):
         return False
     this_load = target_load(m, cpu, m[sd, domain.WAKE_IDX])
@@ -77,7 +77,7 @@ def wake_affine(m, sd, p, prev, cpu, sync):
 
 @apart(VALUE)
 def select_idle_sibling(m, p, target):
-    """select_idle_sibling(): within the LLC, and only wholly idle groups (the Overload-on-Wakeup bug, paper 3.3)."""
+    """select_idle_sibling(): search the LLC for a completely idle group (the Overload-on-Wakeup bug, paper, section 3.3)."""
     if idle_cpu(m, target):
         return target
     last = m[p, task.CPU]
@@ -108,7 +108,7 @@ def select_idle_sibling(m, p, target):
 
 @apart(VALUE)
 def longest_idle_cpu(m, p, prev):
-    """The overload-on-wakeup fix as published (paper 3.3): the previous CPU if idle, else the one idle for longest; -1."""
+    """The overload-on-wakeup fix (paper, section 3.3): the previous CPU if idle, else the one idle for longest, else -1."""
     if m[prev, rq.NR_RUNNING] == 0:
         return prev
     best = -1
@@ -127,7 +127,7 @@ def longest_idle_cpu(m, p, prev):
 
 @inner
 def group_allowed(m, group, mask):
-    """Whether a group has a CPU of the mask."""
+    """Return whether a group has a CPU of the mask."""
     first = m[group, sched_group.CPUS]
     for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):  # noqa: SIM110 (numba has no generators here)
         if test(m, mask, item(m, i)):
@@ -137,7 +137,7 @@ def group_allowed(m, group, mask):
 
 @apart(VALUE)
 def find_idlest_group(m, sd, p, this_cpu):
-    """find_idlest_group(): -1 to stay."""
+    """find_idlest_group(): return -1 if the task should stay in the local group."""
     idlest = -1
     min_load = HUGE
     this_load = 0
@@ -170,7 +170,7 @@ def find_idlest_group(m, sd, p, this_cpu):
 
 @apart(VALUE)
 def find_idlest_cpu(m, group, p, this_cpu, level):
-    """find_idlest_cpu(): the most recently idled CPU, else the least loaded."""
+    """find_idlest_cpu(): return the CPU that became idle last, else the least loaded one."""
     newest = 0
     idle = -1
     min_load = HUGE
@@ -195,7 +195,7 @@ def find_idlest_cpu(m, group, p, this_cpu, level):
 
 @apart(VALUE)
 def slow_path(m, p, cpu, sd, flag):
-    """The descent through the domains for fork and exec."""
+    """Descend through the domains, for fork and exec."""
     new_cpu = cpu
     while sd >= 0:
         if m[sd, domain.FLAGS] & flag == 0:
@@ -223,7 +223,7 @@ def slow_path(m, p, cpu, sd, flag):
 
 @apart(VALUE)
 def select_task_rq_fair(m, p, prev, flag, cpu, sync):
-    """select_task_rq_fair(); ``flag`` is the SD_BALANCE_* asked for, ``cpu`` the one the code runs on."""
+    """select_task_rq_fair(): ``flag`` is an SD_BALANCE_* flag, ``cpu`` the CPU on which the code runs."""
     if m[0, sim.OVERLOAD_ON_WAKEUP_FIX] != 0:
         idle = longest_idle_cpu(m, p, prev)
         if idle >= 0:

@@ -1,1 +1,1 @@
-"""The integer codes that stand in the columns of the table and in the log, one module per column."""
+"""The integer codes that appear in the table and in the log: one module per kind of code."""

@@ -1,1 +1,1 @@
-"""kernel/sched/core.c: the main scheduler, wake-ups, the tick and CPU hotplug."""
+"""kernel/sched/core.c: the main scheduler, wakeups, the tick and CPU hotplug."""

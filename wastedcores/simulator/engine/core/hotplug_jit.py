@@ -1,4 +1,4 @@
-"""CPU hotplug, and the domains that come and go with it (docs/replay-semantics.md, section 8)."""
+"""CPU hotplug and the rebuild of the domains (docs/replay-semantics.md, section 8)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, ite
 
 @apart(NOTHING)
 def shortcuts(m, cpu):
-    """update_top_cache_domain()."""
+    """update_top_cache_domain(): set sd_llc and sd_busy of a CPU."""
     first = m[cpu, rq.SD]
     m[cpu, rq.SD_LLC] = -1
     m[cpu, rq.SD_BUSY] = -1
@@ -45,7 +45,7 @@ def shortcuts(m, cpu):
 
 @apart(NOTHING)
 def first_capacity(m, cpu, first, number):
-    """init_sched_groups_capacity() of one CPU's domains, while no CPU has its domains yet."""
+    """init_sched_groups_capacity() of one CPU's domains, at a time when no CPU has its domains yet."""
     for sd in range(first, first + number):
         m[sd, domain.BALANCE_INTERVAL] = m[sd, domain.MIN_INTERVAL]
         m[sd, domain.NR_BALANCE_FAILED] = 0
@@ -66,7 +66,7 @@ def first_capacity(m, cpu, first, number):
 
 @apart(NOTHING)
 def attach_domains(m, epoch, now):
-    """build_sched_domains(), cpu_attach_domain(): every CPU gets the tree of this epoch, with fresh balance state."""
+    """build_sched_domains(), cpu_attach_domain(): give every CPU tree number ``epoch``, with fresh balancing state."""
     n = m[0, sim.CPUS]
     table = m[0, sim.DOMAIN_LISTS] + epoch * 3 * n
     tunables(m)
@@ -90,7 +90,7 @@ def attach_domains(m, epoch, now):
 
 @inner
 def booted_capacity(m):
-    """Each CPU has balanced since boot; who built the groups knew only some of their capacities."""
+    """Update all group capacities, because every CPU has balanced since boot. At boot only some capacities were known."""
     for cpu in range(m[0, sim.CPUS]):
         first = m[cpu, rq.SD]
         for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
@@ -100,7 +100,7 @@ def booted_capacity(m):
 
 @apart(NOTHING)
 def tunables(m):
-    """get_update_sysctl_factor(), update_max_interval(): the tunables follow the number of CPUs that are up."""
+    """get_update_sysctl_factor(), update_max_interval(): the tunables depend on the number of CPUs that are online."""
     up = 0
     for cpu in range(m[0, sim.CPUS]):
         if test(m, cpuset.ACTIVE, cpu):
@@ -116,7 +116,7 @@ def tunables(m):
 
 @apart(NOTHING)
 def hotplug(m, step):
-    """A CPU goes offline or comes back."""
+    """Take a CPU offline, or bring it back."""
     cpu = m[m[0, sim.STEP0] + step, hotplug_step.CPU]
     online = m[m[0, sim.STEP0] + step, hotplug_step.ONLINE]
     m[0, sim.TIMERS] -= 1
@@ -124,7 +124,7 @@ def hotplug(m, step):
         include(m, cpuset.ACTIVE, cpu)
     else:
         exclude(m, cpuset.ACTIVE, cpu)
-    # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE: a CPU that goes pulls nothing any more
+    # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE, so a CPU that goes offline pulls nothing from then on
     attach_domains(m, step + 1, jiffies(m))
     if online == 0:
         ttwu_pending(m, cpu)

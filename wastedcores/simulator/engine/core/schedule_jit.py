@@ -1,4 +1,4 @@
-"""The core: schedule, stopper, tick (kernel/sched/core.c, v4.1; docs/replay-semantics.md, sections 3 and 5)."""
+"""The core: schedule(), the stopper, the tick (kernel/sched/core.c, v4.1; docs/replay-semantics.md, sections 3 and 5)."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ STATE_R, STATE_S, STATE_X = 0, 1, 2
 
 @apart(NOTHING)
 def move_group(m, p, group):
-    """The running task goes to another group (core.c: sched_move_task(), v4.1).
+    """sched_move_task(): move the running task to another group.
 
-    setsid() makes it (auto_group.c: autogroup_move_group()), and exit: the task goes back to the root group before
-    its parent hears of it (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
+    setsid() does this (autogroup_move_group() in kernel/sched/auto_group.c). So does exit: the task returns to the root group
+    before its parent is told (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
     """
     dequeue_task(m, p, False)
     put_prev_task(m, p)
@@ -67,14 +67,14 @@ def move_group(m, p, group):
 
 @inner
 def next_tick(m, cpu):
-    """When CPU ``cpu`` ticks next: the first of its phases strictly after now."""
+    """Return the time of the CPU's next tick, strictly after now. Each CPU ticks with its own offset."""
     skew = cpu * m[0, sim.SKEW_NS]
     return ((m[0, sim.NOW] - skew) // m[0, sim.TICK_NS] + 1) * m[0, sim.TICK_NS] + skew
 
 
 @inner
 def leave_idle(m, cpu):
-    """tick_nohz_idle_exit(): the tick comes back."""
+    """tick_nohz_idle_exit(): restart the tick."""
     if m[cpu, rq.TICK_STOPPED] != 0:
         m[cpu, rq.TICK_STOPPED] = 0
         catch_up_idle(m, cpu)
@@ -90,7 +90,7 @@ def enter_idle(m, cpu):
 
 @inner
 def stop_tick(m, cpu):
-    """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle()."""
+    """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle(): stop the tick of an idle CPU."""
     if m[cpu, rq.TICK_STOPPED] == 0 and jiffies(m) >= m[cpu, rq.KEEP_TICK_UNTIL]:
         m[cpu, rq.TICK_STOPPED] = 1
         queue_jit.cancel(m, event_of(cpu_event.TICK, cpu))
@@ -99,13 +99,13 @@ def stop_tick(m, cpu):
 
 @inner
 def lock_free(m, y):
-    """Whether nobody holds the lock, alone or shared."""
+    """Return whether nobody holds the lock, alone or shared."""
     return m[y, wait.OWNER] < 0 and m[y, wait.COUNT] == 0
 
 
 @inner
 def switch_to(m, cpu, prev_pid, state, p):
-    """context_switch(); the program of ``p`` goes on in the loop (R_FRESH)."""
+    """context_switch(): switch to task ``p``, or to idle (-1). The loop then continues the task's program (rq.SWITCHED_IN)."""
     m[cpu, rq.CURR] = p
     if p >= 0:
         leave_idle(m, cpu)
@@ -118,7 +118,7 @@ def switch_to(m, cpu, prev_pid, state, p):
         and m[p, task.WAITS_FOR] == waits_for.LOCK
         and lock_free(m, m[p, task.WAIT_OBJECT])
     ):
-        # a spinner that gets its CPU back looks at the lock again
+        # a spinner that gets its CPU back tries the lock again
         leave(m, m[p, task.WAIT_OBJECT], p)
         m[m[p, task.WAIT_OBJECT], wait.OWNER] = p
         if m[p, task.LEFT] >= table.INFINITE:
@@ -131,13 +131,13 @@ def switch_to(m, cpu, prev_pid, state, p):
 
 @inner
 def find_work(m, cpu):
-    """A CPU ran out of work: whether it has some now."""
+    """Look for work for a CPU that ran out of it; return whether it has some now."""
     return ask(m, ASK_PULL, cpu, 0, 0) != 0 if designed(m) else idle_balance(m, cpu) != 0
 
 
 @apart(NOTHING)
 def schedule(m, cpu):
-    """__schedule()."""
+    """__schedule(): choose the next task and switch to it."""
     m[cpu, rq.NEED_RESCHED] = 0
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
     prev = m[cpu, rq.CURR]
@@ -159,14 +159,14 @@ def schedule(m, cpu):
     elif p < 0:
         enter_idle(m, cpu)
     elif m[p, task.LEFT] == 0:
-        # it yielded, and nobody else wanted the CPU more
+        # it yielded, and no other task was chosen
         m[cpu, rq.SWITCHED_IN] = 1
         m[cpu, rq.DELAY] = 0
 
 
 @apart(VALUE)
 def stopper_begin(m, cpu):
-    """The stopper preempts what runs on ``cpu``; the task that ran, -1."""
+    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1."""
     prev = m[cpu, rq.CURR]
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
     add_nr_running(m, cpu, 1)
@@ -183,7 +183,7 @@ def stopper_begin(m, cpu):
 
 @apart(NOTHING)
 def stopper_end(m, cpu):
-    """The stopper is done: pick what runs next."""
+    """Let the stopper go to sleep, and choose what runs next."""
     add_nr_running(m, cpu, -1)
     p = -1
     if m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
@@ -194,12 +194,12 @@ def stopper_end(m, cpu):
 
 @apart(NOTHING)
 def run_stopper(m, cpu):
-    """active_load_balance_cpu_stop() in its thread."""
+    """active_load_balance_cpu_stop() in the stopper's thread."""
     if m[cpu, rq.ACTIVE_BALANCE] == 0:
         return
     curr = m[cpu, rq.CURR]
     if curr >= 0 and m[curr, task.WAKE_Q_HEAD] >= 0:
-        # in the middle of waking others: not now
+        # the task is waking others, so the stopper has to wait
         queue_jit.push(m, event_of(cpu_event.STOP, cpu), m[0, sim.NOW] + max(m[0, sim.WAKE_NS], 1))
         return
     stopper_begin(m, cpu)
@@ -209,7 +209,7 @@ def run_stopper(m, cpu):
 
 @apart(NOTHING)
 def move_task(m, p, dst, why):
-    """migration_cpu_stop(): push ``p`` (queued or running) from its CPU to ``dst``."""
+    """migration_cpu_stop(): move ``p``, which is queued or running, from its CPU to ``dst``."""
     src = m[p, task.CPU]
     stopper_begin(m, src)
     dequeue_task(m, p, False)
@@ -226,7 +226,7 @@ def move_task(m, p, dst, why):
 
 @apart(NOTHING)
 def tick(m, cpu):
-    """tick_sched_timer(): scheduler_tick(), then the SCHED softirq, then perhaps the end of ticking."""
+    """tick_sched_timer(): scheduler_tick(), the SCHED softirq if it is due, and the end of ticking if the CPU is idle."""
     queue_jit.push_tick(m, cpu, m[0, sim.NOW] + m[0, sim.TICK_NS])
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
     if m[cpu, rq.CURR] >= 0:
@@ -237,7 +237,7 @@ def tick(m, cpu):
         if m[cpu, rq.CURR] >= 0:
             ask(m, ASK_TICK, cpu, 0, 0)
     elif trigger_load_balance(m, cpu):
-        # every CPU has had its tick of this jiffy when the first gets to its softirq
+        # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(m, event_of(cpu_event.SOFTIRQ, cpu), m[0, sim.NOW] + m[0, sim.IRQ_NS])
     if m[cpu, rq.CURR] < 0:
         stop_tick(m, cpu)
@@ -245,7 +245,7 @@ def tick(m, cpu):
 
 @apart(NOTHING)
 def kick(m, cpu):
-    """The NOHZ kick arrives (scheduler_ipi(), got_nohz_idle_kick()), or the pass it began goes on."""
+    """Handle a NOHZ kick (scheduler_ipi(), got_nohz_idle_kick()), or continue the pass that it started."""
     if m[cpu, rq.NOHZ_KICK] == 0:
         return
     if m[cpu, rq.ILB_NEXT] != 0:

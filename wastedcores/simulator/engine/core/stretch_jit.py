@@ -1,4 +1,4 @@
-"""Stretches: how long the running task has been going on, and when that ends (docs/replay-semantics.md, section 5)."""
+"""Stretches: the time a running task computes without interruption (docs/replay-semantics.md, section 5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wastedcores.simulator.engine.world import rq, sim, table, task
 
 @inner
 def start_stretch(m, cpu, p, delay):
-    """The running task goes on for T_LEFT ns after ``delay``; RUN tells when that is over."""
+    """Let the running task compute for task.LEFT ns, beginning after ``delay``. The event RUN ends the stretch."""
     begin = m[0, sim.NOW] + delay
     m[cpu, rq.STRETCH_START] = begin
     if m[p, task.LEFT] < table.INFINITE:
@@ -22,7 +22,7 @@ def start_stretch(m, cpu, p, delay):
 
 @inner
 def stop_stretch(m, cpu, p):
-    """The running task is interrupted: what it ran is taken off T_LEFT."""
+    """Interrupt the running task: subtract what it ran from task.LEFT."""
     queue_jit.cancel(m, event_of(cpu_event.RUN, cpu))
     ran = m[0, sim.NOW] - m[cpu, rq.STRETCH_START]
     if ran > 0 and m[p, task.LEFT] < table.INFINITE:

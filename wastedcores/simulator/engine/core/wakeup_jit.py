@@ -1,4 +1,4 @@
-"""Where tasks go: wake-up, fork, a CPU that is allowed (kernel/sched/core.c, v4.1; docs/replay-semantics.md, section 3)."""
+"""Placement of tasks: wakeup, fork, fallback CPU (kernel/sched/core.c, v4.1; docs/replay-semantics.md, section 3)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, reco
 
 @apart(VALUE)
 def fallback_cpu(m, p, cpu):
-    """select_fallback_rq(): an allowed active CPU, those of the node first; -1 if there is none."""
+    """select_fallback_rq(): return an allowed active CPU, if possible of the same node. Without one the replay ends."""
     node = m[cpu, rq.NODE]
     first = -1
     for c in range(m[0, sim.CPUS]):
@@ -51,7 +51,7 @@ def fallback_cpu(m, p, cpu):
 
 @apart(VALUE)
 def select_task_rq(m, p, flag, sync):
-    """select_task_rq()."""
+    """select_task_rq(): return the CPU that a woken, new or exec'ing task goes to."""
     cpu = m[p, task.CPU]
     if m[p, task.NR_CPUS_ALLOWED] > 1 and designed(m):
         cpu = ask(m, ASK_PLACE, p, flag, sync)
@@ -64,7 +64,7 @@ def select_task_rq(m, p, flag, sync):
 
 @apart(NOTHING)
 def activate_woken(m, p, cpu):
-    """ttwu_do_activate(), ttwu_do_wakeup()."""
+    """ttwu_do_activate(), ttwu_do_wakeup(): enqueue a woken task and check for preemption."""
     m[p, task.STATE] = task_state.READY
     enqueue_task(m, p, True, True)
     check_preempt(m, cpu, p)
@@ -72,7 +72,7 @@ def activate_woken(m, p, cpu):
     record(m, log_kind.WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, rq.CURR]), here, -1, -1)
     if m[cpu, rq.IDLE_STAMP] != 0:
         delta = m[0, sim.NOW] - m[cpu, rq.IDLE_STAMP]
-        # update_avg(): C shifts negative numbers arithmetically
+        # update_avg(): as in C, the shift of a negative number is arithmetic
         m[cpu, rq.AVG_IDLE] += (delta - m[cpu, rq.AVG_IDLE]) >> 3
         most = 2 * m[cpu, rq.MAX_IDLE_BALANCE_COST]
         m[cpu, rq.AVG_IDLE] = min(m[cpu, rq.AVG_IDLE], most)
@@ -81,14 +81,14 @@ def activate_woken(m, p, cpu):
 
 @apart(NOTHING)
 def try_to_wake_up(m, p, sync):
-    """try_to_wake_up() from the context of CPU G_CPU."""
+    """try_to_wake_up() in the context of CPU sim.CPU."""
     choose_cpu(m, p, sync)
     queue_woken(m, p)
 
 
 @apart(NOTHING)
 def choose_cpu(m, p, sync):
-    """The first part of try_to_wake_up(): where the task is to run."""
+    """Do the first part of try_to_wake_up(): choose the CPU."""
     here = m[0, sim.CPU]
     m[0, sim.COMPUTING] += 1
     old = m[p, task.CPU]
@@ -97,7 +97,7 @@ def choose_cpu(m, p, sync):
     cpu = select_task_rq(m, p, sd_flag.BALANCE_WAKE, sync)
     if cpu != old:
         log_migrate(m, p, old, cpu, log_op.WAKEUP)
-        # migrate_task_rq_fair(): leave the blocked load behind
+        # migrate_task_rq_fair(): the blocked load stays behind
         if m[p, entity.DECAY_COUNT] != 0:
             decays = synchronize_decay(m, p)
             m[p, entity.DECAY_COUNT] = -decays
@@ -109,17 +109,17 @@ def choose_cpu(m, p, sync):
 
 @apart(NOTHING)
 def queue_woken(m, p):
-    """The second part, ttwu_queue(): on the runqueue, or on the wake list of a CPU that shares no cache with this one."""
+    """ttwu_queue(): enqueue the task, or put it on the wake list of a CPU that does not share a cache with this one."""
     here = m[0, sim.CPU]
     cpu = m[p, task.CPU]
     if not test(m, cpuset.ACTIVE, cpu):
-        # it went offline meanwhile
+        # the CPU went offline in the meantime
         up = fallback_cpu(m, p, cpu)
         log_migrate(m, p, cpu, up, log_op.WAKEUP)
         set_task_rq(m, p, up)
         cpu = up
     if m[cpu, rq.SD_LLC_ID] == m[here, rq.SD_LLC_ID] or designed(m):
-        # a design shows a thread on its runqueue at once, as Linux does without TTWU_QUEUE
+        # under a design a task is on its runqueue at once, as in a Linux without TTWU_QUEUE
         activate_woken(m, p, cpu)
         return
     if m[cpu, rq.WAKE_LIST] < 0:
@@ -130,7 +130,7 @@ def queue_woken(m, p):
 
 @apart(NOTHING)
 def ttwu_pending(m, cpu):
-    """sched_ttwu_pending(): last in, first out."""
+    """sched_ttwu_pending(): enqueue the tasks of the wake list, last in, first out."""
     p = m[cpu, rq.WAKE_LIST]
     m[cpu, rq.WAKE_LIST] = -1
     while p >= 0:
@@ -141,7 +141,7 @@ def ttwu_pending(m, cpu):
 
 @apart(NOTHING)
 def fork_task(m, p, cpu, parent):
-    """task_fork_fair() on ``cpu``, then wake_up_new_task(); ``parent`` -1: a top-level task starts."""
+    """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is -1 for a top-level task."""
     m[0, sim.COMPUTING] += 1
     set_task_rq(m, p, cpu)
     q = m[p, entity.CFS_RQ]

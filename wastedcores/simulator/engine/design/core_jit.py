@@ -1,6 +1,6 @@
 """The core module: no CPU is idle while a thread waits that may run there (docs/design-mode.md; paper, section 5).
 
-The plain one is wastedcores/simulator/reference/core.py.
+Its plain Python counterpart is wastedcores/simulator/reference/core.py.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from wastedcores.simulator.engine.world.log_jit import log_balance, pid_of, reco
 
 @inner
 def modules(m):
-    """How many modules there are to ask."""
+    """Return how many modules there are to ask."""
     return m[m[0, sim.SETS], core_row.MODULES]
 
 
 @inner
 def module_at(m, i):
-    """Code of the ``i``-th module."""
+    """Return the code of the ``i``-th module."""
     return m[m[0, sim.SETS], core_row.MODULE0 + i]
 
 
 @inner
 def count(m, module, why, result):
-    """One more silent, taken or refused answer."""
+    """Count an answer: silent, taken or refused."""
     m[m[m[0, sim.SETS], core_row.COUNTS] + module, 3 * why + result] += 1
 
 
 @apart(NOTHING)
 def refuse(m, module, why, reason, cpu, src, pid):
-    """Count and log a suggestion that the core does not take."""
+    """Count and log a suggestion that the core refuses."""
     count(m, module, why, suggestion.REFUSED)
     record(
         m,
@@ -69,7 +69,7 @@ def refuse(m, module, why, reason, cpu, src, pid):
 
 @apart(NOTHING)
 def move(m, p, dst, why):
-    """Take a waiting thread to another runqueue."""
+    """Move a waiting thread to another runqueue."""
     src = m[p, task.CPU]
     detach_task(m, p, dst, why)
     attach_task(m, p)
@@ -81,7 +81,7 @@ def move(m, p, dst, why):
 
 @apart(VALUE)
 def place(m, p, why, free):
-    """Choose a CPU for ``p``; ``free`` is the nearest free CPU or -1. Only without one may it wait."""
+    """Choose a CPU for ``p``. ``free`` is the nearest free CPU or -1; the thread may wait only if there is none."""
     for i in range(modules(m)):
         module = module_at(m, i)
         cpu = suggest_cpu(m, module, p, why)
@@ -101,7 +101,7 @@ def place(m, p, why, free):
 
 @inner
 def select(m, p, flag, sync):
-    """A thread becomes runnable; ``flag`` is SD_BALANCE_WAKE, _FORK or _EXEC."""
+    """Choose a CPU for a thread that becomes runnable; ``flag`` is SD_BALANCE_WAKE, _FORK or _EXEC."""
     m[m[0, sim.SETS], core_row.SYNC] = sync
     why = log_op.EXEC
     if flag == sd_flag.BALANCE_WAKE:
@@ -109,13 +109,13 @@ def select(m, p, flag, sync):
     elif flag == sd_flag.BALANCE_FORK:
         why = log_op.FORK
     cpu = place(m, p, why, nearest_free(m, p))
-    # nowhere: its own CPU, which is not allowed either, so that Linux's search says so
+    # No CPU is allowed. The own CPU is not allowed either, so Linux's search for a fallback reports the error.
     return cpu if cpu >= 0 else m[p, task.CPU]
 
 
 @apart(VALUE)
 def pull(m, cpu):
-    """``cpu`` ran out of work: take a waiting thread; whether it has one now."""
+    """Take a waiting thread for ``cpu``, which ran out of work; return whether it has one now."""
     m[cpu, rq.IDLE_STAMP] = m[0, sim.NOW]
     src = -1
     p = -1
@@ -148,7 +148,7 @@ def pull(m, cpu):
 
 @apart(NOTHING)
 def tick(m, cpu):
-    """A busy CPU ticks: even queues out if a module says so."""
+    """Even out queues when a busy CPU ticks, if a module suggests it."""
     update_blocked_averages(m, cpu)
     for i in range(modules(m)):
         module = module_at(m, i)
@@ -166,7 +166,7 @@ def tick(m, cpu):
 
 @inner
 def any_idle(m):
-    """Whether some CPU is idle."""
+    """Return whether some CPU is idle."""
     for cpu in range(m[0, sim.CPUS]):  # noqa: SIM110 (numba has no generators here)
         if is_idle(m, cpu):
             return True
@@ -175,7 +175,7 @@ def any_idle(m):
 
 @apart(NOTHING)
 def settle(m):
-    """After an event: hand over every thread that waits although a CPU is free for it."""
+    """Hand over, after an event, every thread that waits although a CPU is free for it."""
     if not any_idle(m):
         return
     for cpu in range(m[0, sim.CPUS]):
@@ -193,7 +193,7 @@ def settle(m):
 
 @apart(VALUE)
 def answer(m, question, a, b, c):
-    """What the scheduler's own code asks through the seam."""
+    """Answer a question that the scheduler's own code asks through the seam."""
     if question == ASK_PLACE:
         return select(m, a, b, c)
     if question == ASK_PULL:

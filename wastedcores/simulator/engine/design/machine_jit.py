@@ -1,4 +1,4 @@
-"""What core and modules ask about the machine: who is near, idle, free; who waits (docs/design-mode.md)."""
+"""Questions that the core and the modules ask about the machine: which CPUs are near, idle or free, and which threads wait."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from wastedcores.simulator.engine.world.cpusets_jit import test
 
 @inner
 def near(m, cpu, i):
-    """The CPU that is ``i``-th nearest to ``cpu``; 0: itself."""
+    """Return the CPU that is ``i``-th nearest to ``cpu``; the nearest (0) is ``cpu`` itself."""
     place = cpu * m[0, sim.CPUS] + i
     return m[m[m[0, sim.SETS], core_row.NEAR] + (place >> table.SHIFT), place & table.LOW]
 
 
 @inner
 def is_idle(m, cpu):
-    """Whether the CPU is up and its runqueue empty."""
+    """Return whether the CPU is online and its runqueue is empty."""
     return m[cpu, rq.NR_RUNNING] == 0 and test(m, cpuset.ACTIVE, cpu)
 
 
 @inner
 def is_free(m, p, cpu):
-    """Whether task ``p`` would run there at once: the CPU is idle, or ``p`` runs there alone already."""
+    """Return whether task ``p`` would run there at once: the CPU is idle, or ``p`` already runs there alone."""
     return is_idle(m, cpu) or (m[cpu, rq.CURR] == p and m[cpu, rq.NR_RUNNING] == 1)
 
 
 @apart(VALUE)
 def nearest_free(m, p):
-    """The free CPU nearest to where ``p`` was, -1 if there is none."""
+    """Return the free CPU nearest to where ``p`` was, or -1 if there is none."""
     for i in range(m[0, sim.CPUS]):
         cpu = near(m, m[p, task.CPU], i)
         if is_free(m, p, cpu) and test(m, m[p, task.CPUS_ALLOWED], cpu):
@@ -39,7 +39,7 @@ def nearest_free(m, p):
 
 @apart(VALUE)
 def shortest_queue(m, p):
-    """The CPU with the shortest queue where ``p`` may run, the nearest of equals; -1 if there is none."""
+    """Return the CPU with the shortest queue where ``p`` may run, the nearest of equals, or -1 if there is none."""
     best = -1
     for i in range(m[0, sim.CPUS]):
         cpu = near(m, m[p, task.CPU], i)
@@ -54,7 +54,7 @@ def shortest_queue(m, p):
 
 @apart(VALUE)
 def waiting_thread(m, src, cpu):
-    """Of the threads that wait on ``src`` and may run on ``cpu``, the one that is there longest; -1."""
+    """Return the thread that has been on ``src`` longest among those that wait and may run on ``cpu``, or -1."""
     if m[src, rq.NR_RUNNING] < 2 or src == cpu:
         return -1
     p = m[src, rq.CFS_TASKS_TAIL]
@@ -67,7 +67,7 @@ def waiting_thread(m, src, cpu):
 
 @apart(VALUE)
 def nearest_on_node(m, p, start, node, idle):
-    """Of a node's CPUs where ``p`` may run, seen from ``start``: the nearest idle one, or (idle = 0) the shortest queue."""
+    """Return a CPU of a node where ``p`` may run: the nearest idle one or, for ``idle`` = 0, the one with the shortest queue."""
     best = -1
     for i in range(m[0, sim.CPUS]):
         cpu = near(m, start, i)
@@ -85,13 +85,13 @@ def nearest_on_node(m, p, start, node, idle):
 
 @inner
 def busy_row(m, i):
-    """Where the ``i``-th count of :func:`count_busy` lies."""
+    """Return the row of the ``i``-th count of :func:`count_busy`."""
     return m[m[0, sim.SETS], core_row.BUSY] + (i >> table.SHIFT)
 
 
 @apart(NOTHING)
 def count_busy(m, column, n):
-    """Count busy CPUs by a number below ``n`` that is in this column of their rows: node, or last-level cache."""
+    """Count the busy CPUs by the number, below ``n``, in a column of their rows: their node or their last-level cache."""
     for i in range(n):
         m[busy_row(m, i), i & table.LOW] = 0
     for cpu in range(m[0, sim.CPUS]):
@@ -102,5 +102,5 @@ def count_busy(m, column, n):
 
 @inner
 def busy(m, i):
-    """Of the last count."""
+    """Return the ``i``-th number of the last count."""
     return m[busy_row(m, i), i & table.LOW]

@@ -1,6 +1,6 @@
-"""The optimisation modules: each has an opinion on some of three questions (docs/design-mode.md; names: codes.MODULES).
+"""The optimisation modules: each one answers some of three questions (docs/design-mode.md; names in codes/module_code.py).
 
--1 is no opinion. The plain ones, wastedcores/simulator/reference/modules.py, say the same.
+-1 means that a module has no opinion. wastedcores/simulator/reference/modules.py has the same modules in plain Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wastedcores.simulator.engine.world import core_row, domain, lb_env, rq, sds
 from wastedcores.simulator.engine.world.cpusets_jit import start_from_active, test
 
 NONE = -1
-#: to a CPU that ran out of work: stay idle
+#: the suggestion that a CPU that ran out of work should stay idle
 REST = -2
 
 
@@ -36,7 +36,7 @@ REST = -2
 
 @inner
 def beside_waker(m, p):
-    """waker_locality: the idle CPU nearest to the waker on its node, else the waker's own CPU."""
+    """waker_locality: return the idle CPU of the waker's node nearest to the waker, else the waker's own CPU."""
     waker = m[0, sim.CPU]
     idle = nearest_on_node(m, p, waker, m[waker, rq.NODE], 1)
     return waker if idle < 0 else idle
@@ -44,14 +44,14 @@ def beside_waker(m, p):
 
 @inner
 def at_home(m, p):
-    """numa: an idle CPU of the home node, else its shortest queue."""
+    """numa: return an idle CPU of the home node, else the one with its shortest queue."""
     idle = nearest_on_node(m, p, m[p, task.CPU], m[p, task.HOME], 1)
     return nearest_on_node(m, p, m[p, task.CPU], m[p, task.HOME], 0) if idle < 0 else idle
 
 
 @inner
 def quiet_cache(m, p):
-    """contention: an idle CPU of the last-level cache with the fewest busy CPUs, the nearest of equals."""
+    """contention: return an idle CPU of the last-level cache with the fewest busy CPUs, the nearest of equals."""
     count_busy(m, rq.SD_LLC_ID, m[0, sim.CPUS])
     best = NONE
     fewest = 0
@@ -68,7 +68,7 @@ def quiet_cache(m, p):
 
 @inner
 def next_busiest(m, last_busy, last_node):
-    """The busiest node after ``last_node`` in the order (most busy CPUs, lowest number); -1: no other is awake."""
+    """Return the busiest node after ``last_node`` in the order (most busy CPUs, lowest number), or -1 if no other is busy."""
     best = -1
     for node in range(m[m[0, sim.SETS], core_row.NODES]):
         n = busy(m, node)
@@ -81,7 +81,7 @@ def next_busiest(m, last_busy, last_node):
 
 @inner
 def awake_node(m, p):
-    """power: an idle CPU of the busiest node that has one, else the shortest queue of the busiest node."""
+    """power: return an idle CPU of the busiest node that has one, else the one with the shortest queue of the busiest node."""
     count_busy(m, rq.NODE, m[m[0, sim.SETS], core_row.NODES])
     for idle in range(1, -1, -1):
         node = next_busiest(m, m[0, sim.CPUS] + 1, -1)
@@ -95,7 +95,7 @@ def awake_node(m, p):
 
 @inner
 def as_v4_1(m, p, why):
-    """wakeup_v4_1: select_task_rq_fair(), with the Overload-on-Wakeup bug (paper, section 3.3)."""
+    """wakeup_v4_1: return the choice of select_task_rq_fair(), with the Overload-on-Wakeup bug (paper, section 3.3)."""
     flag = sd_flag.BALANCE_WAKE
     if why == log_op.FORK:
         flag = sd_flag.BALANCE_FORK
@@ -108,7 +108,7 @@ def as_v4_1(m, p, why):
 
 @apart(VALUE)
 def suggest_cpu(m, module, p, why):
-    """What a module says to "where should ``p`` run?"."""
+    """Return a module's answer to the question where ``p`` should run."""
     begins = why == log_op.WAKEUP or why == log_op.FORK
     if module == module_code.CACHE_AFFINITY:
         return m[p, task.CPU] if why == log_op.WAKEUP else NONE
@@ -130,7 +130,7 @@ def suggest_cpu(m, module, p, why):
 
 @inner
 def from_own_node(m, cpu):
-    """numa: a CPU of the own node; the other nodes' threads stay with their memory."""
+    """numa: return a CPU of the own node, because the threads of other nodes should stay with their memory."""
     for i in range(m[0, sim.CPUS]):
         src = near(m, cpu, i)
         if m[src, rq.NODE] == m[cpu, rq.NODE] and waiting_thread(m, src, cpu) >= 0:
@@ -140,7 +140,7 @@ def from_own_node(m, cpu):
 
 @inner
 def newly_idle_v4_1(m, cpu):
-    """balance_v4_1: idle_balance() and the first steps of load_balance(), without their limit of cost."""
+    """balance_v4_1: return the choice of idle_balance() and the first steps of load_balance(), without their cost limit."""
     if m[cpu, rq.AVG_IDLE] < MIGRATION_COST or m[0, sim.OVERLOAD] == 0:
         return REST
     update_blocked_averages(m, cpu)
@@ -166,7 +166,7 @@ def newly_idle_v4_1(m, cpu):
 
 @apart(VALUE)
 def suggest_source(m, module, cpu):
-    """What a module says to "``cpu`` ran out of work: take some from where?"."""
+    """Return a module's answer to the question from where ``cpu``, which ran out of work, should take a thread."""
     if module == module_code.NUMA:
         return from_own_node(m, cpu)
     if module == module_code.POWER:
@@ -179,7 +179,7 @@ def suggest_source(m, module, cpu):
 
 @apart(VALUE)
 def suggest_pull(m, module, cpu):
-    """What a module says to "``cpu`` ticks: should it take a waiting thread?"."""
+    """Return a module's answer to the question from where ``cpu``, which ticks, should take a waiting thread."""
     if module != module_code.LOAD_BALANCE:
         return NONE
     longest = cpu

@@ -1,4 +1,4 @@
-"""The compiled core's address, for the door of the engine."""
+"""The address of the compiled core module, which the world's table holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wastedcores.jit.units import prepare
 
 
 def entry() -> int:
-    """Address of the core's one entry; compiles it if that has not been done. 1 without compiler: any but 0 will do."""
+    """Return the address of the core's entry and compile it if necessary. Without the compiler any number but 0 will do."""
     from wastedcores.simulator.engine.design import core_jit
 
     if config.DISABLE_JIT:

@@ -1,8 +1,8 @@
-"""Where Linux hands over to a design: one call through an address that lies in the table.
+"""The place where Linux hands over to a design: one call through an address that is in the table.
 
-The scheduler's own code asks :func:`ask` at the few places where a design decides (docs/design-mode.md). It names no function
-of the design, so a replay of a Linux neither compiles nor loads any of them; the door writes the compiled core's address
-into the core row (``K_ENTRY``), 0 for a Linux.
+The scheduler's own code calls :func:`ask` at the few places where a design decides (docs/design-mode.md). It names no function
+of the design, so a replay of Linux neither compiles nor loads any of them. When the world is built, the address of the compiled
+core is written into the core row (``core_row.ENTRY``), or 0 for Linux.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wastedcores.jit.compile import config, inner
 from wastedcores.jit.table import table_type
 from wastedcores.simulator.engine.world import core_row, sim
 
-# what the core is asked: the arguments behind the table and the question are (task, flag, sync), (cpu), (cpu), ()
+# The questions. Their arguments are (task, flag, sync), (cpu), (cpu) and none.
 ASK_PLACE, ASK_PULL, ASK_TICK, ASK_SETTLE = range(4)
 
 
@@ -37,14 +37,14 @@ def _call(typingctx: Any, m: Any, address: Any, question: Any, a: Any, b: Any, c
 
 @inner
 def designed(m):
-    """Whether a design decides, not Linux."""
+    """Return whether a design decides instead of Linux."""
     return m[m[0, sim.SETS], core_row.ENTRY] != 0
 
 
 if config.DISABLE_JIT:
 
     def ask(m, question, a, b, c):
-        """The core's answer."""
+        """Return the core's answer."""
         from wastedcores.simulator.engine.design.core_jit import answer
 
         return answer(m, question, a, b, c)
@@ -53,5 +53,5 @@ else:
 
     @inner
     def ask(m, question, a, b, c):
-        """The core's answer."""
+        """Return the core's answer."""
         return _call(m, m[m[0, sim.SETS], core_row.ENTRY], question, a, b, c)  # type: ignore[call-arg]

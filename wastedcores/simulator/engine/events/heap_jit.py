@@ -1,8 +1,8 @@
-"""A heap of four children a node: the future events that the other queues of ``queue_jit`` do not hold.
+"""A heap with four children per node for the future events that the other queues of ``queue_jit`` do not hold.
 
-It holds copies of an event's time and sequence, so that comparing touches the heap only, and it is lazy twice: a cancelled or
-moved event leaves its old entry behind (the sequence no longer agrees), and a popped root stays as a hole for the next push to
-fill.
+It holds copies of an event's time and sequence number, so that a comparison touches only the heap. It is lazy in two ways. An
+event that is cancelled or moved leaves its old entry behind, whose sequence number then no longer agrees. A root that is popped
+leaves a hole for the next push to fill.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.world import sim, table
 
-# an entry has four words (time, sequence, event, none), 32 entries a row; the four children of a node lie side by side,
-# and those behind the last entry are at INFINITE
+# An entry has four words (time, sequence number, event, unused), and a row has 32 entries. The four children of a node are
+# adjacent. Places behind the last entry have the time INFINITE.
 SKIP = 3
 PER_ROW_SHIFT = 5
 PER_ROW_LOW = 31
-#: column of the root, in the first row
+#: the column of the root in the first row
 HEAP_ROOT = SKIP << 2
 
 
 @inner
 def put(m, i, time_ns, seq, event):
-    """Place ``i`` of the heap gets an entry."""
+    """Write an entry at place ``i`` of the heap."""
     row = m[0, sim.HEAP0] + ((i + SKIP) >> PER_ROW_SHIFT)
     column = ((i + SKIP) & PER_ROW_LOW) << 2
     m[row, column] = time_ns
@@ -34,7 +34,7 @@ def put(m, i, time_ns, seq, event):
 
 @inner
 def sift_up(m, i, time_ns, seq, event):
-    """Put an entry at place ``i`` or above."""
+    """Write an entry at place ``i`` or, if it is earlier than its parents, above."""
     heap = m[0, sim.HEAP0]
     while i > 0:
         parent = (i - 1) >> 2
@@ -50,7 +50,7 @@ def sift_up(m, i, time_ns, seq, event):
 
 @apart(VALUE)
 def first_of_equals(m, row, column, best):
-    """Which of four children is the first of those of time ``best``."""
+    """Return which of four children comes first among those whose time is ``best``."""
     least = -1
     for k in range(4):
         if m[row, column + 4 * k] == best and (
@@ -62,7 +62,7 @@ def first_of_equals(m, row, column, best):
 
 @inner
 def sift_down(m, i, n, time_ns, seq, event):
-    """Put an entry at place ``i`` of ``n`` or below."""
+    """Write an entry at place ``i`` of ``n`` or, if it is later than its children, below."""
     heap = m[0, sim.HEAP0]
     while True:
         child = 4 * i + 1
@@ -70,7 +70,7 @@ def sift_down(m, i, n, time_ns, seq, event):
             break
         row = heap + ((child + SKIP) >> PER_ROW_SHIFT)
         column = ((child + SKIP) & PER_ROW_LOW) << 2
-        # written so that it compiles to moves: which child is the least is anyone's guess
+        # written so that it compiles to conditional moves, because the branches would be unpredictable
         t0 = m[row, column]
         t1 = m[row, column + 4]
         t2 = m[row, column + 8]
@@ -100,7 +100,7 @@ def sift_down(m, i, n, time_ns, seq, event):
 
 @inner
 def fill_hole(m):
-    """The last entry takes the place of the root that was popped."""
+    """Move the last entry to the place of the root that was popped."""
     m[0, sim.HEAP_HOLE] = 0
     n = m[0, sim.HEAP_N] - 1
     m[0, sim.HEAP_N] = n
@@ -114,7 +114,7 @@ def fill_hole(m):
 
 @apart(NOTHING)
 def sweep(m):
-    """Drop the entries that events have left behind."""
+    """Drop the entries that cancelled and moved events have left behind."""
     if m[0, sim.HEAP_HOLE] != 0:
         fill_hole(m)
     heap = m[0, sim.HEAP0]
@@ -127,7 +127,7 @@ def sweep(m):
         time_ns = m[row, column]
         m[row, column] = table.INFINITE
         if m[event >> table.SHIFT, (event & table.LOW) + 1] == m[row, column + 1]:
-            # places in front are free: the kept ones are a heap of their own that grows
+            # the places in front are free, and the entries kept so far form a heap of their own
             sift_up(m, kept, time_ns, m[row, column + 1], event)
             kept += 1
     m[0, sim.HEAP_N] = kept
@@ -135,7 +135,7 @@ def sweep(m):
 
 @inner
 def heap_push(m, time_ns, seq, event):
-    """One more entry."""
+    """Add an entry."""
     n = m[0, sim.HEAP_N]
     if m[0, sim.HEAP_HOLE] != 0:
         m[0, sim.HEAP_HOLE] = 0

@@ -1,12 +1,13 @@
-"""Future events in the order (time, sequence), in three queues by what is known of them.
+"""Future events in the order of time and then of sequence number, in three queues.
 
-- Ticks lie in a **ring**: each CPU's next one is a tick away, so what is put in last comes last.
-- The ends of stretches, one a CPU, play a **tournament**: each node of a binary tree has the earlier of its two children, so
-  a new time is a walk from the CPU's leaf to the root that asks nothing that a processor would have to guess.
-- All else, and a tick that is out of turn, is in a **heap** of four children a node (``heap_jit``).
+- Ticks are in a **ring**. The next tick of each CPU is one period away, so a tick that is put in last is also the last one due.
+- The ends of stretches, one per CPU, are in a **tournament**: a binary tree in which each node holds the earlier of its two
+  children. A new time is a walk from the CPU's leaf to the root without unpredictable branches.
+- All other events, and a tick that is out of turn, are in a **heap** with four children per node (``heap_jit``).
 
-An event is named by where its two words lie, ``row << SHIFT | column``: time and sequence, 0 if it is not pending. The queues
-are lazy: an event that was cancelled or moved leaves its old entry behind, which is noticed when it comes to the front.
+An event is named by the place of its two words, ``row << SHIFT | column``: its time, and its sequence number, which is 0 if the
+event is not pending. The queues are lazy: an event that was cancelled or moved leaves its old entry behind, which is dropped
+when it comes to the front.
 """
 
 from __future__ import annotations
@@ -19,39 +20,41 @@ from wastedcores.simulator.engine.world import rq, sim, table
 
 TICK_AT = rq.EVENTS + 2 * cpu_event.TICK
 RUN_AT = rq.EVENTS + 2 * cpu_event.RUN
-# a place of the ring has four words (time, sequence, CPU, none), 32 places a row; behind the last is one at INFINITE
+# A place of the ring has four words (time, sequence number, CPU, unused), and a row has 32 places. The place behind the last
+# tick has the time INFINITE.
 TICK_SHIFT = 5
 TICK_LOW = 31
-# a node of the tournament is one word, time << CPU_BITS | CPU, 128 nodes a row; the root is node 1, the leaves are the last
-# half. No time before the end of a replay needs more bits (limits.LONGEST_NS), no CPU either (simulator/limits.MOST_CPUS).
+# A node of the tournament is one word, time << CPU_BITS | CPU, and a row has 128 nodes. The root is node 1, and the leaves are
+# the second half. Neither the time of an event before the end of a replay (limits.LONGEST_NS) nor a CPU number
+# (simulator/limits.MOST_CPUS) needs more bits.
 CPU_BITS = 12
 CPU_LOW = 4095
 LAST_NS = (1 << 50) - 1
-# where the next event is
+# the queue that holds the next event
 FROM_HEAP, FROM_RUNS, FROM_TICKS, FROM_NOWHERE = range(4)
 
 
 @inner
 def event_of(kind, cpu):
-    """The event of this kind of a CPU."""
+    """Return the event of this kind (codes/cpu_event.py) of a CPU."""
     return (cpu << table.SHIFT) + rq.EVENTS + 2 * kind
 
 
 @inner
 def pending(m, event):
-    """Whether the event is planned."""
+    """Return whether the event is pending."""
     return m[event >> table.SHIFT, (event & table.LOW) + 1] != 0
 
 
 @inner
 def cancel(m, event):
-    """Take an event out; nothing if it is not pending."""
+    """Cancel an event; nothing happens if it is not pending."""
     m[event >> table.SHIFT, (event & table.LOW) + 1] = 0
 
 
 @inner
 def number(m):
-    """The next sequence number."""
+    """Return the next sequence number."""
     seq = m[0, sim.SEQ] + 1
     m[0, sim.SEQ] = seq
     return seq
@@ -59,7 +62,7 @@ def number(m):
 
 @apart(NOTHING)
 def push(m, event, time_ns):
-    """Make ``event``, neither a tick nor the end of a stretch, happen at ``time_ns``, instead of when it was to before."""
+    """Plan ``event`` for ``time_ns``, also if it was planned for another time. It is neither a tick nor the end of a stretch."""
     seq = number(m)
     m[event >> table.SHIFT, event & table.LOW] = time_ns
     m[event >> table.SHIFT, (event & table.LOW) + 1] = seq
@@ -71,7 +74,7 @@ def push(m, event, time_ns):
 
 @inner
 def push_tick(m, cpu, time_ns):
-    """CPU ``cpu`` ticks at ``time_ns``."""
+    """Plan the next tick of a CPU for ``time_ns``."""
     seq = number(m)
     m[cpu, TICK_AT] = time_ns
     m[cpu, TICK_AT + 1] = seq
@@ -100,7 +103,7 @@ def push_tick(m, cpu, time_ns):
 
 @inner
 def settle(m, cpu, key):
-    """The tournament with this key of a CPU."""
+    """Store a CPU's key in the tournament and update its ancestors."""
     tree = m[0, sim.RUNS0]
     node = m[0, sim.RUNS] + cpu
     while node > 1:
@@ -112,7 +115,7 @@ def settle(m, cpu, key):
             if m[other & CPU_LOW, RUN_AT + 1] > m[key & CPU_LOW, RUN_AT + 1]:
                 step = 0
         else:
-            step &= step >> 63  # the lesser of the two, without a jump that nobody could predict
+            step &= step >> 63  # the lesser of the two, without an unpredictable branch
         key += step
         node >>= 1
     m[tree, 1] = key
@@ -120,7 +123,7 @@ def settle(m, cpu, key):
 
 @inner
 def push_run(m, cpu, time_ns):
-    """The stretch that CPU ``cpu`` runs ends at ``time_ns``."""
+    """Plan the end of the stretch that runs on a CPU for ``time_ns``."""
     m[cpu, RUN_AT] = time_ns
     m[cpu, RUN_AT + 1] = number(m)
     settle(m, cpu, (min(time_ns, LAST_NS) << CPU_BITS) + cpu)
@@ -128,7 +131,7 @@ def push_run(m, cpu, time_ns):
 
 @apart(NOTHING)
 def forget_run(m, cpu):
-    """The CPU's entry, which its event has left behind, goes to the end, where no two keys have the same time."""
+    """Move the entry that a CPU's event has left behind to the end, where no two keys have the same time."""
     settle(m, cpu, table.INFINITE + (cpu << CPU_BITS))
 
 
@@ -137,7 +140,7 @@ def forget_run(m, cpu):
 
 @inner
 def first(m):
-    """Where the next event is: FROM_*; entries that events have left behind are dropped."""
+    """Find the next event; return which queue it is in (FROM_*). Entries that events have left behind are dropped."""
     heap = m[0, sim.HEAP0]
     while True:
         if m[0, sim.HEAP_HOLE] != 0:
@@ -180,7 +183,7 @@ def first(m):
 
 @inner
 def time_of(m, source):
-    """When the next event is to happen, which :func:`first` found at ``source``."""
+    """Return the time of the next event, which :func:`first` found in queue ``source``."""
     if source == FROM_TICKS:
         place = m[0, sim.TICKS_HEAD] & m[0, sim.TICKS_LOW]
         return m[m[0, sim.TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2]
@@ -191,7 +194,7 @@ def time_of(m, source):
 
 @inner
 def take_tick(m):
-    """Take the next event, a tick, out of the ring; its CPU."""
+    """Take the next event, a tick, out of the ring and return its CPU."""
     head = m[0, sim.TICKS_HEAD]
     m[0, sim.TICKS_HEAD] = head + 1
     place = head & m[0, sim.TICKS_LOW]
@@ -202,7 +205,7 @@ def take_tick(m):
 
 @inner
 def take_run(m):
-    """Take the next event, the end of a stretch; its CPU. The entry stays: mostly the next stretch begins at once."""
+    """Take the next event, the end of a stretch; return its CPU. Its entry stays, as the next stretch mostly begins at once."""
     cpu = m[m[0, sim.RUNS0], 1] & CPU_LOW
     m[cpu, RUN_AT + 1] = 0
     return cpu
@@ -210,7 +213,7 @@ def take_run(m):
 
 @inner
 def take(m):
-    """Take the next event out of the heap."""
+    """Take the next event out of the heap and return it."""
     m[0, sim.HEAP_HOLE] = 1
     event = m[m[0, sim.HEAP0], HEAP_ROOT + 2]
     cancel(m, event)

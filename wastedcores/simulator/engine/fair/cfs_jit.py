@@ -1,4 +1,4 @@
-"""CFS chooses: next task, tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1)."""
+"""CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wastedcores.simulator.engine.world.log_jit import log_load
 
 @apart(NOTHING)
 def resched(m, cpu):
-    """resched_curr(): by flag here, by IPI elsewhere."""
+    """resched_curr(): ask a CPU to reschedule, by its flag on the own CPU and by IPI on another."""
     if m[cpu, rq.NEED_RESCHED] != 0:
         return
     m[cpu, rq.NEED_RESCHED] = 1
@@ -39,7 +39,7 @@ def resched(m, cpu):
 
 @inner
 def wakeup_preempt_entity(m, curr, se):
-    """wakeup_preempt_entity()."""
+    """wakeup_preempt_entity(): return 1 if ``se`` should preempt ``curr``, -1 if ``curr`` is not ahead of it, else 0."""
     vdiff = m[curr, entity.VRUNTIME] - m[se, entity.VRUNTIME]
     if vdiff <= 0:
         return -1
@@ -50,7 +50,7 @@ def wakeup_preempt_entity(m, curr, se):
 
 @inner
 def pick_next_entity(m, q, curr):
-    """pick_next_entity()."""
+    """pick_next_entity(): return the leftmost entity, or a buddy if that is not too unfair."""
     left = m[q, cfs_rq.LEFTMOST]
     if left < 0 or (curr >= 0 and m[curr, entity.VRUNTIME] < m[left, entity.VRUNTIME]):
         left = curr
@@ -76,7 +76,7 @@ def pick_next_entity(m, q, curr):
 
 @inner
 def set_next_entity(m, se):
-    """set_next_entity()."""
+    """set_next_entity(): take the entity out of the queue, because it runs now."""
     q = m[se, entity.CFS_RQ]
     if m[se, entity.ON_RQ] != 0:
         remove(m, q, se)
@@ -88,7 +88,7 @@ def set_next_entity(m, se):
 
 @inner
 def put_prev_entity(m, se):
-    """put_prev_entity()."""
+    """put_prev_entity(): put the entity that ran back into the queue if it is still runnable."""
     q = m[se, entity.CFS_RQ]
     if m[se, entity.ON_RQ] != 0:
         update_curr(m, q)
@@ -99,7 +99,7 @@ def put_prev_entity(m, se):
 
 @inner
 def put_prev_task(m, p):
-    """put_prev_task_fair()."""
+    """put_prev_task_fair(): put_prev_entity() on all levels."""
     while p >= 0:
         put_prev_entity(m, p)
         p = m[p, entity.PARENT]
@@ -107,7 +107,7 @@ def put_prev_task(m, p):
 
 @inner
 def set_next_task(m, p):
-    """set_next_entity() on all levels, root first."""
+    """set_next_entity() on all levels, the root first."""
     parent = m[p, entity.PARENT]
     if parent >= 0:
         set_next_entity(m, parent)
@@ -116,7 +116,7 @@ def set_next_task(m, p):
 
 @apart(VALUE)
 def pick_task(m, cpu, prev):
-    """pick_next_task_fair() with something on the queue; only what differs between prev and next is put and set.
+    """pick_next_task_fair() of a queue that is not empty; only the levels that differ between the two tasks are put and set.
 
     ``prev`` is -1 after the idle task or the stopper.
     """
@@ -138,7 +138,7 @@ def pick_task(m, cpu, prev):
     elif p != prev:
         se = p
         pse = prev
-        # autogroups are one level deep, so depth is 0 or 1
+        # autogroups are one level deep, so the depth is 0 or 1
         while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
             depth = 1 if m[se, entity.PARENT] >= 0 else 0
             pdepth = 1 if m[pse, entity.PARENT] >= 0 else 0
@@ -155,7 +155,7 @@ def pick_task(m, cpu, prev):
 
 @inner
 def check_preempt_tick(m, q, curr):
-    """check_preempt_tick(): slices are looked at only here."""
+    """check_preempt_tick(): reschedule if the slice is over. Slices are checked nowhere else."""
     ideal = sched_slice(m, q, curr)
     ran = m[curr, entity.SUM_EXEC_RUNTIME] - m[curr, entity.PREV_SUM_EXEC_RUNTIME]
     if ran > ideal:
@@ -170,7 +170,7 @@ def check_preempt_tick(m, q, curr):
 
 @apart(NOTHING)
 def task_tick(m, p):
-    """task_tick_fair(), entity_tick()."""
+    """task_tick_fair(), entity_tick(): the tick of the running task, on all levels."""
     se = p
     while se >= 0:
         q = m[se, entity.CFS_RQ]
@@ -186,7 +186,7 @@ def task_tick(m, p):
 
 @apart(NOTHING)
 def check_preempt(m, cpu, p):
-    """check_preempt_curr(), check_preempt_wakeup(): may the woken task ``p`` push the running one out?"""
+    """check_preempt_curr(), check_preempt_wakeup(): reschedule if the woken task ``p`` should preempt the running one."""
     curr = m[cpu, rq.CURR]
     if curr < 0:
         resched(m, cpu)
@@ -210,5 +210,5 @@ def check_preempt(m, cpu, p):
     resched(m, cpu)
     if (
         scale and m[se, entity.ON_RQ] != 0 and m[se, entity.MY_Q] < 0
-    ):  # a task that just went to sleep is no last buddy
+    ):  # a task that just went to sleep does not become the last buddy
         set_buddy(m, se, cfs_rq.LAST)

@@ -1,4 +1,4 @@
-"""CFS entities come and go: the sorted queue, weights and group shares.
+"""Enqueueing and dequeueing of CFS entities: the sorted queue, weights and group shares.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
 """
@@ -24,7 +24,7 @@ from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
 
 @inner
 def insert(m, q, se):
-    """__enqueue_entity()."""
+    """__enqueue_entity(): insert an entity into the queue, which is sorted by vruntime."""
     v = m[se, entity.VRUNTIME]
     after = m[q, cfs_rq.RIGHTMOST]
     while after >= 0 and m[after, entity.VRUNTIME] > v:
@@ -45,7 +45,7 @@ def insert(m, q, se):
 
 @inner
 def remove(m, q, se):
-    """__dequeue_entity()."""
+    """__dequeue_entity(): remove an entity from the sorted queue."""
     before = m[se, entity.PREV]
     after = m[se, entity.NEXT]
     if before < 0:
@@ -60,7 +60,7 @@ def remove(m, q, se):
 
 @inner
 def account_enqueue(m, q, se):
-    """account_entity_enqueue(): tasks go to the head of rq->cfs_tasks."""
+    """account_entity_enqueue(): add the weight; a task goes to the head of rq->cfs_tasks."""
     m[q, cfs_rq.LOAD_WEIGHT] += m[se, entity.WEIGHT]
     m[q, cfs_rq.NR_RUNNING] += 1
     cpu = m[q, cfs_rq.CPU]
@@ -79,7 +79,7 @@ def account_enqueue(m, q, se):
 
 @inner
 def list_del_task(m, cpu, p):
-    """Take a task out of rq->cfs_tasks."""
+    """Remove a task from rq->cfs_tasks."""
     before = m[p, task.CFS_TASKS_PREV]
     after = m[p, task.CFS_TASKS_NEXT]
     if before < 0:
@@ -94,7 +94,7 @@ def list_del_task(m, cpu, p):
 
 @inner
 def list_move_tail(m, cpu, p):
-    """list_move_tail() on rq->cfs_tasks."""
+    """list_move_tail(): move a task to the end of rq->cfs_tasks."""
     list_del_task(m, cpu, p)
     tail = m[cpu, rq.CFS_TASKS_TAIL]
     m[p, task.CFS_TASKS_NEXT] = -1
@@ -108,7 +108,7 @@ def list_move_tail(m, cpu, p):
 
 @inner
 def account_dequeue(m, q, se):
-    """account_entity_dequeue()."""
+    """account_entity_dequeue(): subtract the weight and take a task off rq->cfs_tasks."""
     m[q, cfs_rq.LOAD_WEIGHT] -= m[se, entity.WEIGHT]
     m[q, cfs_rq.NR_RUNNING] -= 1
     cpu = m[q, cfs_rq.CPU]
@@ -120,7 +120,7 @@ def account_dequeue(m, q, se):
 
 @inner
 def update_cfs_shares(m, q):
-    """update_cfs_shares(), calc_cfs_shares(), reweight_entity()."""
+    """update_cfs_shares(), calc_cfs_shares(), reweight_entity(): give a group's entity its share of the group's weight."""
     se = m[q, cfs_rq.ENTITY]
     if se < 0:
         return
@@ -128,7 +128,7 @@ def update_cfs_shares(m, q):
     total = m[tg, task_group.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB] + m[q, cfs_rq.LOAD_WEIGHT]
     shares = m[tg, task_group.SHARES] * m[q, cfs_rq.LOAD_WEIGHT]
     if total != 0:
-        # C division; total can be negative for a moment
+        # C division rounds towards zero, and the total can be negative for a moment
         shares = shares // total if total > 0 else -(shares // -total)
     shares = max(shares, 2)
     shares = min(shares, m[tg, task_group.SHARES])
@@ -147,7 +147,7 @@ def update_cfs_shares(m, q):
 
 @inner
 def enqueue_entity(m, se, wakeup, waking):
-    """enqueue_entity()."""
+    """enqueue_entity(): put one entity on its queue."""
     q = m[se, entity.CFS_RQ]
     if not wakeup or waking:
         m[se, entity.VRUNTIME] += m[q, cfs_rq.MIN_VRUNTIME]
@@ -166,7 +166,7 @@ def enqueue_entity(m, se, wakeup, waking):
 
 @apart(NOTHING)
 def enqueue_task(m, p, wakeup, waking):
-    """enqueue_task_fair(), add_nr_running()."""
+    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
     se = p
     while se >= 0 and m[se, entity.ON_RQ] == 0:
         enqueue_entity(m, se, wakeup, waking)
@@ -187,7 +187,7 @@ def enqueue_task(m, p, wakeup, waking):
 
 @inner
 def add_nr_running(m, cpu, n):
-    """add_nr_running(), sub_nr_running(); sets rd->overload when a CPU gets its second task."""
+    """add_nr_running(), sub_nr_running(): change nr_running; a second task on a CPU sets rd->overload."""
     before = m[cpu, rq.NR_RUNNING]
     m[cpu, rq.NR_RUNNING] = before + n
     if before < 2 and before + n >= 2:
@@ -197,7 +197,7 @@ def add_nr_running(m, cpu, n):
 
 @inner
 def clear_buddies(m, se):
-    """clear_buddies(): each mark is followed up while the levels carry it."""
+    """clear_buddies(): clear each buddy mark of the entity, upwards as long as the levels carry it."""
     for which in (cfs_rq.LAST, cfs_rq.NEXT, cfs_rq.SKIP):
         e = se
         while e >= 0 and m[m[e, entity.CFS_RQ], which] == e:
@@ -207,7 +207,7 @@ def clear_buddies(m, se):
 
 @inner
 def set_buddy(m, se, which):
-    """set_next_buddy(), set_last_buddy()."""
+    """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy."""
     while se >= 0:
         m[m[se, entity.CFS_RQ], which] = se
         se = m[se, entity.PARENT]
@@ -215,7 +215,7 @@ def set_buddy(m, se, which):
 
 @inner
 def dequeue_entity(m, se, sleep):
-    """dequeue_entity()."""
+    """dequeue_entity(): take one entity off its queue."""
     q = m[se, entity.CFS_RQ]
     update_curr(m, q)
     dequeue_load_avg(m, se, sleep)
@@ -232,7 +232,7 @@ def dequeue_entity(m, se, sleep):
 
 @apart(NOTHING)
 def dequeue_task(m, p, sleep):
-    """dequeue_task_fair(), sub_nr_running()."""
+    """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
     task_sleep = sleep
     se = p
     while se >= 0:
@@ -258,7 +258,7 @@ def dequeue_task(m, p, sleep):
 
 @inner
 def set_task_rq(m, p, cpu):
-    """set_task_rq(): point the task at its group's queue on ``cpu``."""
+    """set_task_rq() (kernel/sched/sched.h): point a task at the queue of its group on ``cpu``."""
     m[p, task.CPU] = cpu
     tg = m[p, task.GROUP]
     n = m[0, sim.CPUS]

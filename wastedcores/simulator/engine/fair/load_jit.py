@@ -1,4 +1,4 @@
-"""The loads the balancer compares (kernel/sched/fair.c and proc.c, v4.1; docs/scheduler-model.md, sections 2.4 and 2.5)."""
+"""The loads that the balancer compares (kernel/sched/fair.c and proc.c, v4.1; docs/scheduler-model.md, sections 2.4 and 2.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair.pelt_jit import update_blocked_load, update_entity_load_avg
 from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task_group
 
-#: proc.c: degrade_zero_ticks and degrade_factor
+#: degrade_zero_ticks and degrade_factor of kernel/sched/proc.c
 ZERO_TICKS = np.array([0, 8, 32, 64, 128], dtype=np.int64)
 FACTORS = np.array(
     [
@@ -25,19 +25,19 @@ FACTORS = np.array(
 
 @inner
 def jiffies(m):
-    """The present jiffy."""
+    """Return the present jiffy."""
     return m[0, sim.JIFFIES]
 
 
 @inner
 def idle_cpu(m, cpu):
-    """idle_cpu(): idle task running, nothing queued, nothing on its way."""
+    """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list."""
     return m[cpu, rq.CURR] < 0 and m[cpu, rq.NR_RUNNING] == 0 and m[cpu, rq.WAKE_LIST] < 0
 
 
 @inner
 def decay_missed(load, missed, i):
-    """decay_load_missed()."""
+    """decay_load_missed(): decay cpu_load[i] by the ticks that were missed."""
     if missed == 0:
         return load
     if missed >= ZERO_TICKS[i]:
@@ -55,7 +55,7 @@ def decay_missed(load, missed, i):
 
 @inner
 def update_cpu_load(m, cpu, load, pending):
-    """__update_cpu_load(): the running averages over ``pending`` ticks."""
+    """__update_cpu_load(): update cpu_load[0..4], the running averages, over ``pending`` ticks."""
     m[cpu, rq.CPU_LOAD0] = load
     for i in range(1, 5):
         old = decay_missed(m[cpu, rq.CPU_LOAD0 + i], pending - 1, i)
@@ -78,13 +78,13 @@ def catch_up_idle(m, cpu):
 
 @inner
 def weighted_cpuload(m, cpu):
-    """weighted_cpuload(): queued entities only."""
+    """weighted_cpuload(): the load of the queued entities."""
     return m[cpu + m[0, sim.CPUS], cfs_rq.RUNNABLE_LOAD_AVG]
 
 
 @inner
 def source_load(m, cpu, index):
-    """source_load(): the low guess; index t reads cpu_load[t-1]."""
+    """source_load(): the low estimate of a load; index t reads cpu_load[t-1]."""
     total = weighted_cpuload(m, cpu)
     if index > 0 and m[cpu, rq.CPU_LOAD0 + index - 1] < total:
         return m[cpu, rq.CPU_LOAD0 + index - 1]
@@ -93,7 +93,7 @@ def source_load(m, cpu, index):
 
 @inner
 def target_load(m, cpu, index):
-    """target_load(): the high guess."""
+    """target_load(): the high estimate of a load."""
     total = weighted_cpuload(m, cpu)
     if index > 0 and m[cpu, rq.CPU_LOAD0 + index - 1] > total:
         return m[cpu, rq.CPU_LOAD0 + index - 1]
@@ -102,7 +102,7 @@ def target_load(m, cpu, index):
 
 @inner
 def avg_load_per_task(m, cpu):
-    """cpu_avg_load_per_task()."""
+    """cpu_avg_load_per_task(): the load of a CPU divided by its tasks."""
     q = cpu + m[0, sim.CPUS]
     if m[q, cfs_rq.H_NR_RUNNING] > 0:
         return m[q, cfs_rq.RUNNABLE_LOAD_AVG] // m[q, cfs_rq.H_NR_RUNNING]
@@ -111,7 +111,7 @@ def avg_load_per_task(m, cpu):
 
 @inner
 def get_cpu_usage(m, cpu):
-    """get_cpu_usage(), v4.1."""
+    """get_cpu_usage(): the utilization of a CPU, scaled to its capacity."""
     usage = m[cpu + m[0, sim.CPUS], cfs_rq.UTILIZATION_LOAD_AVG]
     if usage >= 1024:
         return m[cpu, rq.CPU_CAPACITY_ORIG]
@@ -120,7 +120,7 @@ def get_cpu_usage(m, cpu):
 
 @apart(VALUE)
 def task_h_load(m, p):
-    """task_h_load(), update_cfs_rq_h_load(): what the task adds to its CPU, seen from the root."""
+    """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU, seen from the root."""
     now = jiffies(m)
     q = m[p, entity.CFS_RQ]
     if m[q, cfs_rq.LAST_H_LOAD_UPDATE] != now:
@@ -145,7 +145,7 @@ def task_h_load(m, p):
 
 @apart(VALUE)
 def effective_load(m, tg, cpu, wl, wg):
-    """effective_load(), for groups one level below the root; ``tg`` is the group's number."""
+    """effective_load(): the change of load that moving weight causes, for group ``tg``, which is one level below the root."""
     if tg == 0:
         return wl
     q = m[0, sim.CPUS] * (1 + tg) + cpu
@@ -165,7 +165,7 @@ def effective_load(m, tg, cpu, wl, wg):
 
 @apart(NOTHING)
 def update_blocked_averages(m, cpu):
-    """update_blocked_averages(): groups first, then the root queue."""
+    """update_blocked_averages(): decay the blocked load of a CPU, of the groups first and then of the root queue."""
     n = m[0, sim.CPUS]
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
     for tg in range(1, m[0, sim.TASK_GROUPS]):

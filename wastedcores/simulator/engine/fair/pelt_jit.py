@@ -1,4 +1,4 @@
-"""Per-entity load tracking as in Linux 3.8-4.2 (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 2)."""
+"""Per-entity load tracking of Linux 3.8 to 4.2 (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 2)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LOAD_AVG_MAX_N = 345
 
 
 def _tables() -> tuple[np.ndarray, np.ndarray]:
-    """``runnable_avg_yN_inv`` and ``runnable_avg_yN_sum``, recomputed in integers (y**32 = 1/2)."""
-    # y**n as a 200-bit fixed-point number: the 32nd root by integer roots (32 = 2**5)
+    """Compute ``runnable_avg_yN_inv`` and ``runnable_avg_yN_sum`` in integers, where y**32 = 1/2."""
+    # y**n is a 200-bit fixed-point number; its 32nd root is five integer square roots
     from math import isqrt
 
     one = 1 << 200
@@ -37,7 +37,7 @@ Y_INV, Y_SUM = _tables()
 
 @inner
 def decay_load(value, n):
-    """``value * y**n`` as decay_load() computes it."""
+    """decay_load(): ``value * y**n``."""
     if n == 0:
         return value
     if n > 2016:
@@ -47,7 +47,7 @@ def decay_load(value, n):
 
 @inner
 def contrib_of(n):
-    """Sum of ``n`` full periods (__compute_runnable_contrib())."""
+    """__compute_runnable_contrib(): the sum of ``n`` full periods."""
     if n <= 32:
         return Y_SUM[n]
     if n >= LOAD_AVG_MAX_N:
@@ -63,7 +63,7 @@ def contrib_of(n):
 
 @inner
 def update_runnable_avg(m, se, runnable, running):
-    """__update_entity_runnable_avg(): whether a period boundary was crossed."""
+    """__update_entity_runnable_avg(): account the time since the last update; return whether a period ended in it."""
     now = m[0, sim.NOW]
     delta = now - m[se, entity.LAST_RUNNABLE_UPDATE]
     if delta < 0:
@@ -101,7 +101,7 @@ def update_runnable_avg(m, se, runnable, running):
 
 @inner
 def update_tg_runnable(m, runnable_sum, period, q):
-    """__update_tg_runnable_avg()."""
+    """__update_tg_runnable_avg(): update what a queue adds to its group's runnable average."""
     contrib = (runnable_sum << 10) // (period + 1) - m[q, cfs_rq.TG_RUNNABLE_CONTRIB]
     if abs(contrib) > m[q, cfs_rq.TG_RUNNABLE_CONTRIB] // 64:
         m[m[q, cfs_rq.TASK_GROUP], task_group.RUNNABLE_AVG] += contrib
@@ -110,7 +110,7 @@ def update_tg_runnable(m, runnable_sum, period, q):
 
 @inner
 def update_task_contrib(m, se):
-    """__update_task_entity_contrib() and its utilization twin."""
+    """__update_task_entity_contrib() and its counterpart for utilization."""
     m[se, entity.LOAD_AVG_CONTRIB] = (
         m[se, entity.RUNNABLE_AVG_SUM] * m[se, entity.WEIGHT] // (m[se, entity.AVG_PERIOD] + 1)
     )
@@ -121,7 +121,7 @@ def update_task_contrib(m, se):
 
 @inner
 def update_group_contrib(m, se, q):
-    """__update_group_entity_contrib() and its utilization twin, of group entity ``se`` with queue ``q``."""
+    """__update_group_entity_contrib() and its counterpart for utilization, for group entity ``se`` with queue ``q``."""
     tg = m[q, cfs_rq.TASK_GROUP]
     load = (
         m[q, cfs_rq.TG_LOAD_CONTRIB] * m[tg, task_group.SHARES] // (m[tg, task_group.LOAD_AVG] + 1)
@@ -134,14 +134,14 @@ def update_group_contrib(m, se, q):
 
 @inner
 def subtract_blocked(m, q, load):
-    """subtract_blocked_load_contrib()."""
+    """subtract_blocked_load_contrib(): subtract from the blocked load, which never becomes negative."""
     blocked = m[q, cfs_rq.BLOCKED_LOAD_AVG] - load
     m[q, cfs_rq.BLOCKED_LOAD_AVG] = blocked if blocked > 0 else 0
 
 
 @apart(NOTHING)
 def update_entity_load_avg(m, se, update_queue):
-    """update_entity_load_avg()."""
+    """update_entity_load_avg(): update an entity's averages and, if asked to, the sums of its queue."""
     q = m[se, entity.CFS_RQ]
     on_rq = m[se, entity.ON_RQ] != 0
     if not update_runnable_avg(m, se, on_rq, m[q, cfs_rq.CURR] == se):
@@ -165,7 +165,7 @@ def update_entity_load_avg(m, se, update_queue):
 
 @inner
 def update_blocked_load(m, q, force):
-    """update_cfs_rq_blocked_load() and __update_cfs_rq_tg_load_contrib()."""
+    """update_cfs_rq_blocked_load(), __update_cfs_rq_tg_load_contrib(): decay the blocked load and update the group's sum."""
     now = m[0, sim.NOW] >> 20
     decays = now - m[q, cfs_rq.LAST_DECAY]
     if decays == 0 and not force:
@@ -190,7 +190,7 @@ def update_blocked_load(m, q, force):
 
 @inner
 def synchronize_decay(m, se):
-    """__synchronize_entity_decay(): the decays missed while asleep."""
+    """__synchronize_entity_decay(): apply the decays that an entity missed while it was asleep; return their number."""
     decays = m[m[se, entity.CFS_RQ], cfs_rq.DECAY_COUNTER] - m[se, entity.DECAY_COUNT]
     m[se, entity.DECAY_COUNT] = 0
     if decays != 0:
@@ -203,10 +203,10 @@ def synchronize_decay(m, se):
 
 @inner
 def enqueue_load_avg(m, se, wakeup):
-    """enqueue_entity_load_avg()."""
+    """enqueue_entity_load_avg(): add an entity's averages to the sums of its queue."""
     q = m[se, entity.CFS_RQ]
     if m[se, entity.DECAY_COUNT] <= 0:
-        # a migrated or new entity: what it slept elsewhere counts as not runnable
+        # the entity is new or has migrated: the time that it slept elsewhere counts as not runnable
         m[se, entity.LAST_RUNNABLE_UPDATE] = m[0, sim.NOW]
         if m[se, entity.DECAY_COUNT] != 0:
             m[se, entity.LAST_RUNNABLE_UPDATE] -= (-m[se, entity.DECAY_COUNT]) << 20
@@ -225,7 +225,7 @@ def enqueue_load_avg(m, se, wakeup):
 
 @inner
 def dequeue_load_avg(m, se, sleep):
-    """dequeue_entity_load_avg()."""
+    """dequeue_entity_load_avg(): subtract an entity's averages, and count them as blocked if it goes to sleep."""
     q = m[se, entity.CFS_RQ]
     update_entity_load_avg(m, se, True)
     update_blocked_load(m, q, not sleep)

@@ -1,4 +1,4 @@
-"""Virtual time of CFS: weights, slices, placement, the running entity.
+"""Virtual runtime in CFS: weights, slices, placement and the running entity.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
 """
@@ -17,7 +17,7 @@ MAX32 = (1 << 32) - 1
 
 @inner
 def mul_shift(a, mul, shift):
-    """``a * mul >> shift`` with a 96-bit product (mul_u64_u32_shr()); a >= 0, mul < 2**32, shift <= 32."""
+    """mul_u64_u32_shr(): ``a * mul >> shift`` with a 96-bit product, where a >= 0, mul < 2**32 and shift <= 32."""
     high = a >> 32
     low = np.int64((np.uint64(a & MAX32) * np.uint64(mul)) >> np.uint64(shift))
     if high != 0:
@@ -27,7 +27,7 @@ def mul_shift(a, mul, shift):
 
 @inner
 def inverse_weight(weight):
-    """__update_inv_weight()."""
+    """__update_inv_weight(): 2**32 - 1 divided by a weight."""
     if weight >= MAX32:
         return 1
     if weight <= 0:
@@ -37,7 +37,7 @@ def inverse_weight(weight):
 
 @inner
 def calc_delta(delta, weight, inv):
-    """__calc_delta(): ``delta * weight / divisor`` where ``inv`` is 2**32 over the divisor."""
+    """__calc_delta(): ``delta * weight / divisor``, where ``inv`` is 2**32 over the divisor."""
     fact = weight * inv
     shift = 32
     while fact > MAX32:
@@ -48,7 +48,7 @@ def calc_delta(delta, weight, inv):
 
 @inner
 def calc_delta_fair(m, delta, se):
-    """Real to virtual time."""
+    """calc_delta_fair(): convert real time to the virtual time of an entity."""
     if m[se, entity.WEIGHT] == 1024:
         return delta
     return calc_delta(delta, 1024, m[se, entity.INV_WEIGHT])
@@ -56,7 +56,7 @@ def calc_delta_fair(m, delta, se):
 
 @inner
 def update_min_vruntime(m, q):
-    """update_min_vruntime(), v4.1: does not ask whether curr is queued."""
+    """update_min_vruntime(): as in v4.1, this does not check whether curr is queued."""
     v = m[q, cfs_rq.MIN_VRUNTIME]
     curr = m[q, cfs_rq.CURR]
     left = m[q, cfs_rq.LEFTMOST]
@@ -71,7 +71,7 @@ def update_min_vruntime(m, q):
 
 @inner
 def update_curr(m, q):
-    """update_curr()."""
+    """update_curr(): charge the running entity the time since the last update."""
     curr = m[q, cfs_rq.CURR]
     if curr < 0:
         return
@@ -87,7 +87,7 @@ def update_curr(m, q):
 
 @inner
 def sched_slice(m, q, se):
-    """sched_slice(): the period counts the leaf queue's entities only."""
+    """sched_slice(): an entity's slice; the period counts only the entities of the leaf queue."""
     nr = m[q, cfs_rq.NR_RUNNING]
     if m[se, entity.ON_RQ] == 0:
         nr += 1
@@ -105,7 +105,7 @@ def sched_slice(m, q, se):
 
 @inner
 def place_entity(m, q, se, initial):
-    """place_entity(): START_DEBIT and GENTLE_FAIR_SLEEPERS on."""
+    """place_entity(): set the vruntime of a new or woken entity, with START_DEBIT and GENTLE_FAIR_SLEEPERS."""
     v = m[q, cfs_rq.MIN_VRUNTIME]
     if initial:
         v += calc_delta_fair(m, sched_slice(m, q, se), se)

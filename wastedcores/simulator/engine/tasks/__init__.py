@@ -1,1 +1,1 @@
-"""Tasks: what their programs do, how they are born, sleep, wait for each other and exit."""
+"""Tasks: what their programs do, and how they are born, sleep, wait for each other and exit."""

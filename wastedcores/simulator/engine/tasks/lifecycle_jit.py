@@ -18,7 +18,7 @@ from wastedcores.simulator.engine.world.random_jit import stream
 
 @inner
 def set_nice(m, p, nice):
-    """set_load_weight()."""
+    """set_load_weight(): set the nice level and the weight of a task."""
     m[p, task.NICE] = nice
     m[p, entity.WEIGHT] = item(m, m[0, sim.WEIGHT_LISTS] + nice + 20)
     m[p, entity.INV_WEIGHT] = item(m, m[0, sim.WEIGHT_LISTS] + 40 + nice + 20)
@@ -26,7 +26,7 @@ def set_nice(m, p, nice):
 
 @apart(VALUE)
 def new_task(m, template, parent, group):
-    """Fill the next free task row from a template; ``parent`` -1: a top-level task."""
+    """Fill the next free task row from a template and return it. ``parent`` is -1 for a top-level task."""
     number = m[0, sim.NR_TASKS]
     m[0, sim.NR_TASKS] = number + 1
     p = m[0, sim.TASK0] + number
@@ -67,7 +67,7 @@ def new_task(m, template, parent, group):
 
 @inner
 def sleep(m, p, length):
-    """Block until a timer wakes the task."""
+    """Block a task until a timer wakes it after ``length`` ns."""
     length = max(length, 1)
     m[p, task.WAITS_FOR] = waits_for.TIMER
     block(m, p)
@@ -77,7 +77,7 @@ def sleep(m, p, length):
 
 @apart(NOTHING)
 def exit_task(m, p):
-    """do_exit(): tell the parent, leave."""
+    """do_exit(): end a task and wake its parent if that waits for it."""
     cpu = m[0, sim.CPU]
     record(m, log_kind.EXIT, cpu, pid_of(m, p), -1, -1, -1, -1)
     m[p, task.EXITED] = m[0, sim.NOW]
@@ -100,7 +100,7 @@ def exit_task(m, p):
 
 @apart(NOTHING)
 def fork(m, p, template, group, thread):
-    """FORK: a child from a template; a process leaves work for RCU, a thread does not."""
+    """The operation FORK: make a child from a template. A process leaves work for RCU, a thread does not."""
     child = new_task(m, template, p, group)
     cpu = m[0, sim.CPU]
     if thread == 0:

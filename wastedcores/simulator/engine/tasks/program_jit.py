@@ -1,4 +1,4 @@
-"""Task programs: what a running task does next (docs/replay-semantics.md, sections 2 to 4)."""
+"""Task programs: the next operation of a running task (docs/replay-semantics.md, sections 2 to 4)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MAX_STEPS = 100_000
 
 @inner
 def loop_back(m, p, op):
-    """Bottom of a loop: whether to go round again."""
+    """Count a round at the bottom of a loop; return whether there is another round."""
     slot = m[op, 2]
     m[p, task.SLOT0 + slot] += 1
     m[p, task.UNITS0 + slot] += 1
@@ -71,7 +71,7 @@ def loop_back(m, p, op):
 
 @inner
 def timed_op(m, p, code, a, b, c):
-    """Ops that take or wait for time; whether the program goes on at once."""
+    """Do an operation that takes or waits for time; return whether the program continues at once."""
     if code == ops.OP_COMPUTE:
         m[p, task.LEFT] = draw_uniform(m, p, a, b)
         return m[p, task.LEFT] <= 0
@@ -87,14 +87,14 @@ def timed_op(m, p, code, a, b, c):
 
 @apart(VALUE)
 def wait_op(m, p, code, op):
-    """Ops by which tasks wait for each other; whether the program goes on at once."""
+    """Do an operation by which tasks wait for each other; return whether the program continues at once."""
     y = m[0, sim.WAIT0] + m[op, 1]
     if code == ops.OP_BARRIER:
         return barrier(m, p, y, m[op, 2], m[op, 3], m[op, 4])
     if code == ops.OP_LOCK:
         done = lock(m, p, y, m[op, 2], m[op, 3], m[op, 4])
         if not done and m[p, task.SPIN] == 0:
-            m[p, task.PC] -= 1  # a woken sleeper tries again
+            m[p, task.PC] -= 1  # a sleeper that is woken tries again
         return done
     if code == ops.OP_UNLOCK:
         unlock(m, p, y, m[op, 4])
@@ -111,7 +111,7 @@ def wait_op(m, p, code, op):
 
 @apart(VALUE)
 def placement_op(m, p, code, a):
-    """AFFINITY, SESSION, NICE, EXEC, YIELD; whether the program goes on at once."""
+    """Do AFFINITY, SESSION, NICE, EXEC or YIELD; return whether the program continues at once."""
     cpu = m[0, sim.CPU]
     if code == ops.OP_AFFINITY:
         m[p, task.CPUS_ALLOWED] = a
@@ -155,7 +155,7 @@ def placement_op(m, p, code, a):
 
 @apart(NOTHING)
 def advance(m, p, delay):
-    """Run the program of the task that runs on CPU G_CPU until an op takes time, blocks or moves it.
+    """Run the program of the task on CPU sim.CPU until an operation takes time, blocks the task or moves it.
 
     A stretch that begins here begins ``delay`` ns from now.
     """
@@ -187,7 +187,7 @@ def advance(m, p, delay):
             on = wait_op(m, p, code, op)
         elif code == ops.OP_FORK:
             if m[0, sim.NR_TASKS] >= m[0, sim.TASK_ROOM]:
-                # the table is made larger outside; then the task goes on from here
+                # simulate() enlarges the table, and then the task continues here
                 m[p, task.PC] = op
                 m[cpu, rq.SWITCHED_IN] = 1
                 m[cpu, rq.DELAY] = delay
@@ -231,11 +231,11 @@ def advance(m, p, delay):
 
 @inner
 def run_over(m, cpu):
-    """RUN: the running task's stretch has ended."""
+    """The event RUN: the running task's stretch has ended."""
     p = m[cpu, rq.CURR]
     m[p, task.LEFT] = 0
     if m[p, task.SPIN] == 1:
-        # spun long enough: block
+        # it has spun long enough, so it blocks
         m[p, task.SPIN] = 0
         if m[p, task.WAITS_FOR] == waits_for.LOCK:
             m[p, task.PC] -= 1
@@ -251,7 +251,7 @@ def run_over(m, cpu):
 
 @inner
 def go_on(m, cpu):
-    """The task that was just switched in continues, after the cost of the switch."""
+    """Continue the program of the task that was just switched in, after the cost of the switch."""
     p = m[cpu, rq.CURR]
     m[cpu, rq.SWITCHED_IN] = 0
     if m[p, task.LEFT] > 0:

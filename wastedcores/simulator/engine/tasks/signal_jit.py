@@ -1,4 +1,4 @@
-"""Conditions that forget, and periodic timers (docs/replay-semantics.md, sections 2 and 4): what rt-app's events need."""
+"""Conditions, which do not store signals, and periodic timers, for rt-app (docs/replay-semantics.md, sections 2 and 4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wastedcores.workload import ops
 
 @apart(VALUE)
 def signal_op(m, p, op):
-    """SIGNAL, CATCH, WAIT_SIGNAL, TIMER; whether the program goes on at once."""
+    """Do SIGNAL, CATCH, WAIT_SIGNAL or TIMER; return whether the program continues at once."""
     code = m[op, 0]
     y = m[0, sim.WAIT0] + m[op, 1]
     if code == ops.OP_SIGNAL:
@@ -39,7 +39,7 @@ def signal_op(m, p, op):
         if m[op, 3] == 0:
             m[y, wait.GENERATION] = now
         return True
-    # WAIT_SIGNAL: a signal since CATCH has been seen already
+    # WAIT_SIGNAL: a signal that came after CATCH counts
     if m[y, wait.GENERATION] != m[p, task.SIGNALS_SEEN]:
         return True
     begin_wait(m, p, waits_for.SEM, y, m[op, 2], m[op, 3])

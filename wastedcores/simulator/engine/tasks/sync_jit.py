@@ -1,4 +1,4 @@
-"""How tasks wait for each other: barriers, locks, semaphores (docs/replay-semantics.md, sections 3 and 4)."""
+"""Waiting of tasks for each other: barriers, locks, semaphores (docs/replay-semantics.md, sections 3 and 4)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wastedcores.simulator.engine.world import rq, sim, table, task, wait
 from wastedcores.simulator.engine.world.wait_lists_jit import append, unlink
 from wastedcores.workload import ops
 
-# T_SPIN: 0 not spinning, 1 waiting, 2 granted: runs out its last spin_ns
+# task.SPIN is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
 GRANTED = 2
 
 
 @apart(VALUE)
 def begin_wait(m, p, why, y, mode, limit):
-    """Spin or block until granted; whether the task blocked."""
+    """Spin or block until the wait is granted; return whether the task blocked."""
     m[p, task.WAITS_FOR] = why
     m[p, task.WAIT_OBJECT] = y
     append(m, y, p)
@@ -35,7 +35,7 @@ def begin_wait(m, p, why, y, mode, limit):
 
 @inner
 def block(m, p):
-    """The task goes to sleep at the schedule() that follows."""
+    """Put the task to sleep at the schedule() that follows."""
     m[p, task.STATE] = task_state.SLEEPING
     m[p, task.LEFT] = 0
     m[0, sim.COMPUTING] -= 1
@@ -43,7 +43,7 @@ def block(m, p):
 
 @apart(NOTHING)
 def grant(m, p, by):
-    """What ``p`` waited for has come, through ``by``: a spinner notices, a sleeper joins the wake queue of ``by``."""
+    """End the wait of ``p`` on behalf of ``by``: a spinner notices it, a sleeper joins the wake queue of ``by``."""
     if m[p, task.SPIN] != 0:
         if m[p, task.LEFT] >= table.INFINITE:
             m[0, sim.COMPUTING] += 1
@@ -66,7 +66,7 @@ def grant(m, p, by):
 
 @inner
 def begin_wake(m, p):
-    """Begin to wake the first of the task's wake queue: a CPU is chosen."""
+    """Begin to wake the first task of the wake queue: choose its CPU."""
     first = m[p, task.WAKE_Q_HEAD]
     if m[first, task.WAITS_FOR] != waits_for.LOCK:
         m[first, task.WAITS_FOR] = waits_for.NOTHING
@@ -75,7 +75,7 @@ def begin_wake(m, p):
 
 @inner
 def end_wake(m, p):
-    """It is on its queue and leaves the wake queue."""
+    """Finish waking the first task of the wake queue: enqueue it."""
     first = m[p, task.WAKE_Q_HEAD]
     m[p, task.WAKE_Q_HEAD] = m[first, task.WAIT_NEXT]
     queue_woken(m, first)
@@ -83,7 +83,7 @@ def end_wake(m, p):
 
 @apart(VALUE)
 def barrier(m, p, y, mode, limit, deadline):
-    """Arrive at a barrier; whether the task goes on at once."""
+    """Arrive at a barrier; return whether the task continues at once."""
     m[y, wait.COUNT] += 1
     if m[y, wait.COUNT] < m[y, wait.PARTIES]:
         begin_wait(m, p, waits_for.BARRIER, y, mode, limit)
@@ -104,7 +104,7 @@ def barrier(m, p, y, mode, limit, deadline):
 
 @inner
 def lock(m, p, y, mode, limit, shared):
-    """Take a lock or wait for it; whether the task goes on at once."""
+    """Take a lock or wait for it; return whether the task continues at once."""
     if m[y, wait.OWNER] < 0 and (shared != 0 or m[y, wait.COUNT] == 0):
         if shared != 0:
             m[y, wait.COUNT] += 1
@@ -118,15 +118,15 @@ def lock(m, p, y, mode, limit, shared):
 
 @inner
 def shares(m, p):
-    """Whether a waiter sleeps in a shared LOCK; a sleeper's program counter is at the LOCK."""
+    """Return whether a waiter sleeps in a shared LOCK; the program counter of a sleeper is at the LOCK."""
     return m[p, task.SPIN] == 0 and m[m[p, task.PC], 4] != 0
 
 
 @apart(NOTHING)
 def unlock(m, p, y, shared):
-    """Give a lock up: to the first spinner that runs, else wake the first sleeper, who tries again.
+    """Give up a lock: hand it to the first spinner that runs, else wake the first sleeper, who tries again.
 
-    Sleepers that share it are woken together and have it at once.
+    Sleepers that share the lock are woken together and own it at once.
     """
     if (shared == 0 and m[y, wait.OWNER] != p) or (shared != 0 and m[y, wait.COUNT] == 0):
         m[0, sim.STATUS] = status.BAD_UNLOCK
@@ -156,7 +156,7 @@ def unlock(m, p, y, shared):
             if not shares(m, other):
                 grant(m, other, p)
                 return
-            # who shares it has it from now on
+            # a task that shares the lock owns it from now on
             m[y, wait.COUNT] += 1
             m[other, task.PC] += 1
             m[other, task.WAITS_FOR] = waits_for.NOTHING
@@ -170,7 +170,7 @@ def unlock(m, p, y, shared):
 
 @apart(NOTHING)
 def post(m, p, y, units):
-    """Raise a semaphore."""
+    """Raise a semaphore by ``units``."""
     for _ in range(units):
         first = m[y, wait.HEAD]
         if first < 0:

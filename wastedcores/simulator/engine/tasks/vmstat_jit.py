@@ -1,4 +1,4 @@
-"""Timers of the wheel, and the page counters a kworker folds once a second (mm/vmstat.c, v4.1)."""
+"""Timers of the timer wheel, and the page counters that a kworker folds once per second (mm/vmstat.c, v4.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wastedcores.workload import ops
 
 @apart(NOTHING)
 def sleep_jiffies(m, p, ticks, cpu):
-    """schedule_timeout(): block until a CPU's timer softirq finds the jiffy reached, right after its tick."""
+    """schedule_timeout(): block until the timer softirq of a CPU, right after its tick, finds that the jiffy is reached."""
     at = (
         (jiffies(m) + max(ticks, 1)) * m[0, sim.TICK_NS]
         + cpu * m[0, sim.SKEW_NS]
@@ -29,7 +29,7 @@ def sleep_jiffies(m, p, ticks, cpu):
 
 @inner
 def round_jiffies(m, offset, period):
-    """round_jiffies_relative(): ticks to a whole period about one from now, less 3 jiffies for each CPU before this."""
+    """round_jiffies_relative(): return the ticks to a whole period about one period from now, staggered by 3 jiffies per CPU."""
     skew = 3 * m[0, sim.CPU]
     now = jiffies(m) + offset
     at = now + period + skew
@@ -42,7 +42,7 @@ def round_jiffies(m, offset, period):
 
 @apart(VALUE)
 def page_counter_op(m, p, code, op):
-    """TOUCH, FLUSH, SHEPHERD; whether the program goes on at once."""
+    """Do TOUCH, FLUSH or SHEPHERD; return whether the program continues at once."""
     cpu = m[0, sim.CPU]
     if code == ops.OP_TOUCH:
         m[cpu, rq.TOUCHED] = 1

@@ -1,1 +1,1 @@
-"""The table that holds the whole state of a replay, and the codes that appear in it."""
+"""The table that holds the whole state of a replay: one module per kind of row, which names the columns."""

@@ -1,4 +1,4 @@
-"""Sets of CPUs (bits of a row) and lists that run over rows, in the table of the world."""
+"""Compiled access to CPU sets, which are bits of a row, and to lists, which run over rows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from wastedcores.simulator.engine.world import cpuset, sim, table
 
 @inner
 def row_of(m, mask):
-    """Row of a set: the three sets every function can name have negative names."""
+    """Return the row of a set; the three sets that every function can name have negative numbers (cpuset.py)."""
     return mask if mask >= 0 else m[0, sim.SETS] + mask
 
 
 @inner
 def test(m, mask, cpu):
-    """Whether ``cpu`` is in the set."""
+    """Return whether ``cpu`` is in the set."""
     return (m[row_of(m, mask), cpu >> cpuset.WORD_SHIFT] >> (cpu & cpuset.WORD_LOW)) & 1 != 0
 
 
@@ -26,21 +26,21 @@ def include(m, mask, cpu):
 
 @inner
 def exclude(m, mask, cpu):
-    """Take ``cpu`` out of the set."""
+    """Remove ``cpu`` from the set."""
     if test(m, mask, cpu):
         m[row_of(m, mask), cpu >> cpuset.WORD_SHIFT] ^= 1 << (cpu & cpuset.WORD_LOW)
 
 
 @inner
 def start_from_active(m):
-    """Make `cpus` of load_balance the active CPUs."""
+    """Copy the active CPUs into `cpus` of load_balance()."""
     for word in range(m[0, sim.CPUSET_WORDS]):
         m[row_of(m, cpuset.LB), word] = m[row_of(m, cpuset.ACTIVE), word]
 
 
 @inner
 def is_empty(m, mask):
-    """Whether no CPU is in the set."""
+    """Return whether the set has no CPU."""
     for word in range(m[0, sim.CPUSET_WORDS]):  # noqa: SIM110 (numba has no generators here)
         if m[row_of(m, mask), word] != 0:
             return False
@@ -49,5 +49,5 @@ def is_empty(m, mask):
 
 @inner
 def item(m, i):
-    """Element ``i`` of the list of CPU numbers and other constants."""
+    """Return element ``i`` of the list of CPU numbers and other constants."""
     return m[m[0, sim.LIST0] + (i >> table.SHIFT), i & table.LOW]

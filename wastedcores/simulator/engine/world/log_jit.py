@@ -1,4 +1,4 @@
-"""The trace a replay writes (docs/replay-semantics.md, section 6)."""
+"""The log that a replay writes (docs/replay-semantics.md, section 6; columns in log_column.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wastedcores.simulator.engine.world import log_column, rq, sim, table, task
 
 @apart(NOTHING)
 def record(m, kind, cpu, pid, other, src, value, op):
-    """Append one record; the loop makes sure there is room."""
+    """Append one record. The loop makes sure that there is room."""
     i = m[0, sim.LOG_N]
     if i >= m[0, sim.LOG_ROOM]:
         m[0, sim.LOG_LOST] += 1
@@ -30,7 +30,7 @@ def record(m, kind, cpu, pid, other, src, value, op):
 
 @inner
 def pid_of(m, p):
-    """Pid of a task row; 0 for idle."""
+    """Return the pid of a task row, 0 for idle."""
     if p < 0:
         return 0
     return m[p, task.NUMBER] + 1 + m[0, sim.CPUS]
@@ -38,13 +38,13 @@ def pid_of(m, p):
 
 @inner
 def log_nr(m, cpu):
-    """The runqueue's new length."""
+    """Log the new length of a runqueue."""
     record(m, log_kind.NR_RUNNING, cpu, -1, -1, -1, m[cpu, rq.NR_RUNNING], -1)
 
 
 @inner
 def log_load(m, cpu):
-    """The runqueue's weight, if it is not what was logged last."""
+    """Log the weight of a runqueue, if it differs from what was logged last."""
     if m[0, sim.LOG_LOAD] != 0 and m[cpu, rq.LOAD_WEIGHT] != m[cpu, rq.LOGGED_WEIGHT]:
         m[cpu, rq.LOGGED_WEIGHT] = m[cpu, rq.LOAD_WEIGHT]
         record(m, log_kind.LOAD, cpu, -1, -1, -1, m[cpu, rq.LOAD_WEIGHT], -1)
@@ -52,18 +52,18 @@ def log_load(m, cpu):
 
 @inner
 def log_migrate(m, p, src, dst, why):
-    """set_task_cpu()."""
+    """Log that a task moves to another CPU, as set_task_cpu() does."""
     record(m, log_kind.MIGRATE, dst, pid_of(m, p), -1, src, -1, why)
 
 
 @inner
 def log_balance(m, dst, src, why, moved):
-    """A load balance that did something."""
+    """Log a load balancing that had an effect."""
     record(m, log_kind.BALANCE, dst, -1, -1, src, moved, why)
 
 
 @inner
 def log_considered(m, cpu, mask, look, level):
-    """``look`` on behalf of ``cpu`` looks at the CPUs of mask row ``mask`` (paper 4.2)."""
+    """Log that ``look`` looks at the CPUs of mask row ``mask`` on behalf of ``cpu`` (paper, section 4.2)."""
     if m[0, sim.LOG_CONSIDERED] != 0:
         record(m, log_kind.CONSIDERED, cpu, mask, -1, m[0, sim.CPU], level, look)

@@ -1,4 +1,4 @@
-"""Random numbers of the tasks: splitmix64, one stream a task."""
+"""Random numbers of the tasks: splitmix64, one stream per task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wastedcores.simulator.engine.world import task
 
 @inner
 def mix(z):
-    """splitmix64's output function, uint64."""
+    """Return splitmix64's output function, uint64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -20,7 +20,7 @@ def mix(z):
 
 @inner
 def stream(seed, number):
-    """State of task ``number``'s stream; number -1 is the machine's."""
+    """Return the first state of task ``number``'s stream; number -1 is the machine's."""
     return np.int64(
         mix(
             np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
@@ -31,7 +31,7 @@ def stream(seed, number):
 
 @inner
 def draw(m, p):
-    """Next number of the task's stream, uint64."""
+    """Return the next number of the task's stream, uint64."""
     state = np.uint64(m[p, task.RNG]) + np.uint64(0x9E3779B97F4A7C15)
     m[p, task.RNG] = np.int64(state)
     return mix(state)
@@ -39,7 +39,7 @@ def draw(m, p):
 
 @inner
 def draw_uniform(m, p, low, high):
-    """An integer of [low, high]; no draw if they are equal."""
+    """Return an integer of [low, high]; nothing is drawn if they are equal."""
     if low >= high:
         return low
     return low + np.int64(draw(m, p) % np.uint64(high - low + 1))
@@ -47,7 +47,7 @@ def draw_uniform(m, p, low, high):
 
 @inner
 def draw_exponential(m, p, mean, cap, floor):
-    """Exponential, cut at both ends."""
+    """Return an exponentially distributed integer, limited to [floor, cap]."""
     u = (float(np.int64(draw(m, p) >> np.uint64(11))) + 0.5) * 2.0**-53
     value = np.int64(-mean * math.log(u))
     return min(max(value, floor), cap)

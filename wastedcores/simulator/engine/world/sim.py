@@ -51,7 +51,7 @@ FIRST = 56
     WAIT0,
     TEMPLATE0,
     STEP0,
-    SCRATCH,  # three rows of sgs, one each of sd_lb_stats and lb_env, and the machine's random stream
+    SCRATCH,  # three rows of sg_lb_stats, one each of sd_lb_stats and lb_env, and the machine's random stream
     CPUSET0,
     LIST0,
     OP0,

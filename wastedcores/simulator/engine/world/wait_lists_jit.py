@@ -1,4 +1,4 @@
-"""Lines of tasks that wait for a barrier, lock or semaphore, in order of arrival."""
+"""Lists of the tasks that wait for a barrier, lock or semaphore, in order of arrival."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from wastedcores.simulator.engine.world import task, wait
 
 @inner
 def append(m, y, p):
-    """Last in the line of wait object ``y``."""
+    """Append ``p`` to the list of wait object ``y``."""
     m[p, task.WAIT_NEXT] = -1
     if m[y, wait.HEAD] < 0:
         m[y, wait.HEAD] = p
@@ -19,7 +19,7 @@ def append(m, y, p):
 
 @inner
 def unlink(m, y, p, before):
-    """Take ``p``, whose predecessor is ``before`` (-1), out of the line."""
+    """Remove ``p``, whose predecessor is ``before`` (-1 for none), from the list."""
     if before < 0:
         m[y, wait.HEAD] = m[p, task.WAIT_NEXT]
     else:
@@ -30,7 +30,7 @@ def unlink(m, y, p, before):
 
 @inner
 def leave(m, y, p):
-    """Take ``p`` out of the line, wherever it stands."""
+    """Remove ``p`` from the list, wherever it is."""
     before = -1
     other = m[y, wait.HEAD]
     while other != p:
