@@ -1,17 +1,20 @@
 """The command ``wastedcores``. Each verb is one library call in a module of its own.
 
-Exit codes: 0 fine or clean, 1 violations found, 2 bad use or input, 3 unknown (events were lost), 130 interrupted.
+Exit codes: 0 fine or clean, 1 violations found, 2 bad use or input or an internal error, 3 unknown (events were lost),
+130 interrupted. Nothing but a verdict exits with 1.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import traceback
 import warnings
 from importlib import import_module
-from typing import NoReturn, TextIO
+from typing import Any, TextIO
 
-from wastedcores.cli._app import app
+from wastedcores.cli._app import app, options
 from wastedcores.errors import ModelWarning, WastedCoresError
 
 #: modules that register verbs, in the order of the help text
@@ -55,50 +58,95 @@ def _show_warning(
 
 
 def main() -> None:
-    """Run the command line, and print every expected error as one paragraph without a traceback."""
+    """Run the command line and exit: every error is one paragraph without a traceback, and only a verdict exits with 1."""
+    _keep_streams_writable()
+    register_verbs()
+    code = _run()
+    try:
+        sys.stdout.flush()
+    except OSError as e:
+        code = _say(f"standard output cannot be written ({e.strerror}).", 2)
+        # the interpreter would try again at its end, fail and exit with a code of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the verb that was typed and return the exit code."""
     import typer
 
-    register_verbs()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("once", ModelWarning)
             warnings.showwarning = _show_warning
-            code = app(standalone_mode=False) or 0
-        sys.exit(code)
-    except WastedCoresError as e:
-        print(f"wastedcores: {e}", file=sys.stderr)
-        sys.exit(e.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        print("wastedcores: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        # whoever read standard output has gone: write no more, not even at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as e:
-        name = f"{e.filename}: " if e.filename else ""
-        print(f"wastedcores: {name}{e.strerror or e}.", file=sys.stderr)
-        sys.exit(2)
-    except Exception as e:
-        # polars: a file vanished or changed while it was read
-        if type(e).__module__.startswith("polars"):
-            _exit_for_table(e)
-        show = getattr(e, "show", None)  # typer's usage errors print themselves
-        if show is None:
-            raise
-        show()
-        sys.exit(getattr(e, "exit_code", 2))
+            return app(standalone_mode=False) or 0
     except BaseException as e:
-        if type(e).__name__ == "PanicException":  # polars' decoders panic at damaged data
-            _exit_for_table(e)
-        raise
+        if options.debug:
+            traceback.print_exc()
+        show = getattr(e, "show", None)  # typer's usage errors print themselves
+        if show is not None:
+            show()
+            return int(getattr(e, "exit_code", 2))
+        if isinstance(
+            e, SystemExit
+        ):  # typer exits with 1 when any pipe is closed; a verdict does not come this way
+            e = e.__context__ or e
+        match e:
+            case WastedCoresError():
+                return _say(str(e), e.exit_code)
+            case KeyboardInterrupt() | typer.Abort():
+                return _say("interrupted", 130)
+            case OSError():
+                name = f"{e.filename}: " if e.filename else ""
+                return _say(f"{name}{e.strerror or e}.", 2)
+            case MemoryError():
+                return _say("there is not enough memory for this; no verdict was reached.", 2)
+        # polars: a file vanished or changed while it was read, or its decoders panicked at damaged data
+        if type(e).__module__.startswith("polars") or type(e).__name__ == "PanicException":
+            return _say(
+                f"reading or writing a table failed: {_first_line(e)}. Is the file damaged, or did it change while it was "
+                "read? Make it again from its source.",
+                2,
+            )
+        return _say(
+            f"an internal error, {type(e).__name__}: {_first_line(e)}. No verdict was reached. Either the input is damaged in "
+            "a way that is not recognised, or this is a bug of wastedcores. Please report it with the traceback, which "
+            "`wastedcores --debug ...` shows.",
+            2,
+        )
 
 
-def _exit_for_table(e: BaseException) -> NoReturn:
-    reason = str(e).strip().splitlines()[0]
-    print(
-        f"wastedcores: reading or writing a table failed: {reason}. Is the file damaged, or did it change while it was "
-        "read? Make it again from its source.",
-        file=sys.stderr,
-    )
-    sys.exit(2)
+def _say(paragraph: str, code: int) -> int:
+    print(f"wastedcores: {paragraph}", file=sys.stderr)
+    return code
+
+
+def _first_line(e: BaseException) -> str:
+    return next(iter(str(e).strip().splitlines()), "no message").rstrip(".")
+
+
+class _Pipe(io.FileIO):
+    """A standard stream whose reader may go away. What is written afterwards is dropped, so the verdict decides the exit code."""
+
+    def write(self, data: Any) -> Any:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return len(data)
+
+
+def _keep_streams_writable() -> None:
+    """Let no closed pipe and no encoding end a verb. A character that the encoding lacks is written as an escape sequence."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller; the next file to be opened would get its number
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # it stays open
+        elif stream is getattr(sys, f"__{name}__"):
+            raw = _Pipe(stream.fileno(), "w", closefd=False)
+            wrapper = io.TextIOWrapper(
+                io.BufferedWriter(raw),
+                encoding=stream.encoding,
+                errors="backslashreplace",
+                line_buffering=stream.line_buffering,
+            )
+            setattr(sys, name, wrapper)

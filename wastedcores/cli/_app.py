@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+
+@dataclass
+class Options:
+    """The options that stand before the verb."""
+
+    debug: bool = False
+
+
+options = Options()
 app = typer.Typer(
     name="wastedcores",
     help="Was a core idle while a thread waited? When, where, why, and what did it cost?",
@@ -44,5 +54,9 @@ def _wastedcores(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error, before its message.")
+    ] = False,
 ) -> None:
     """Was a core idle while a thread waited? When, where, why, and what did it cost?"""
+    options.debug = debug

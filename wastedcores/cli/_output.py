@@ -13,7 +13,9 @@ from typing import Any
 
 def print_json(value: Any) -> None:
     """Print ``value`` as JSON on one line of standard output."""
-    json.dump(value, sys.stdout, separators=(",", ":"), ensure_ascii=False)
+    # an escape sequence of Python's, such as \xfc, is none of JSON's
+    utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
+    json.dump(value, sys.stdout, separators=(",", ":"), ensure_ascii=not utf8)
     sys.stdout.write("\n")
 
 

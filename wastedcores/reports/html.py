@@ -117,13 +117,13 @@ def write_figure(fig: go.Figure, path: Path, *, width: int = 1280) -> None:
     try:
         with written_whole(path) as part:
             if path.suffix == ".json":
-                part.write_text(fig.to_json() + "\n")
+                part.write_text(fig.to_json() + "\n", "utf-8")
             elif path.suffix == ".html":
-                part.write_text(figure_page(fig))
+                part.write_text(figure_page(fig), "utf-8")
             else:
                 with tempfile.TemporaryDirectory() as folder:
                     source = Path(folder) / "figure.html"
-                    source.write_text(figure_page(fig))
+                    source.write_text(figure_page(fig), "utf-8")
                     screenshot(source, part, width, int(fig.layout.height or 450))
     except OSError as e:
         raise WastedCoresError(

@@ -205,7 +205,9 @@ def report(
             part.mkdir()
             started, began = datetime.now(UTC), time.monotonic()
             executed = _execute(source, values, part / "report.ipynb", progress, folder)
-            (part / "report.html").write_text(page(executed, title=_title(executed, values)))
+            (part / "report.html").write_text(
+                page(executed, title=_title(executed, values)), "utf-8"
+            )
             manifest = _manifest(source, executed, values, known, inputs)
             manifest["started"] = started.isoformat(timespec="seconds")
             manifest["duration_s"] = round(time.monotonic() - began, 3)

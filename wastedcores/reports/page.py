@@ -51,7 +51,7 @@ def page(notebook: nbformat.NotebookNode, title: str) -> str:
         exclude_anchor_links=True,
     )
     body, _ = exporter.from_notebook_node(nb)
-    css = Path(__file__).with_name("report.css").read_text()
+    css = Path(__file__).with_name("report.css").read_text("utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         + '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -244,7 +244,7 @@ def read_description(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise TopologyError(
             f"{path}: cannot be read as a machine description ({e}); expected a JSON or YAML text file."

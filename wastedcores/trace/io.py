@@ -19,7 +19,7 @@ from wastedcores import __version__
 from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
-from wastedcores.trace.parquet import MAGIC, read_parquet, stream_parquet, write_parquet
+from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
 from wastedcores.trace.readers import kutrace, sched_profiler, schedlog, systing
 from wastedcores.trace.readers.perf_data import reader as perf_data
 from wastedcores.trace.readers.schedtrace import reader as schedtrace
@@ -88,6 +88,7 @@ def sniff(path: Path) -> str:
             f"{path}: the file is empty; expected a trace. Was the recording stopped before it began?"
         )
     if start.startswith(MAGIC):
+        check_name(path)
         return "systing" if systing.looks_like(path) else "parquet"
     for name, format in FOREIGN.items():
         if format.magic and start.startswith(format.magic):

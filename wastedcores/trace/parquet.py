@@ -33,6 +33,7 @@ def read_parquet(path: Path) -> Trace:
     TraceFormatError
         The file is not Parquet, was not written by wastedcores, is cut short, or has a newer schema.
     """
+    check_name(path)
     try:
         metadata = pl.read_parquet_metadata(path)
         frame = pl.scan_parquet(path)
@@ -69,6 +70,16 @@ def read_parquet(path: Path) -> Trace:
             f"{path}: column {name!r} {got}. The file was changed after it was written."
         )
     return upgraded(Trace(frame.select(list(COLUMNS)), header, path))
+
+
+def check_name(path: Path) -> None:
+    """Refuse a name that polars cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise TraceFormatError(
+            f"{str(path)!a}: the name is not UTF-8, or not in this locale, and polars opens no such file; rename it."
+        ) from None
 
 
 def write_parquet(trace: Trace, path: Path) -> Path:

@@ -87,7 +87,7 @@ def read_rtapp(
     """
     path = Path(path)
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not text"
         raise WorkloadError(
