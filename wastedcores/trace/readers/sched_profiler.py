@@ -77,7 +77,7 @@ def complete(line: str) -> bool:
 
 @dataclass
 class _State:
-    """What is kept from one block of text to the next.
+    """The state that is kept from one block of text to the next.
 
     Attributes
     ----------

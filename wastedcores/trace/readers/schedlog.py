@@ -195,9 +195,11 @@ def _numbering(path: Path, rings: list[Ring]) -> tuple[str, tuple[str, ...]]:
         raise TraceFormatError(
             f"{path}: the event numbers in these rings ({', '.join(map(str, ids))}) mean different things in different "
             "versions of SchedLog and fit none that is known here. Put that kernel's /proc/sched_log_traced_events "
-            f"beside the rings as {_TABLE}."
+            f"next to the rings as {_TABLE}."
         )
-    return f"those of {version} (they fit; no {_TABLE} beside the rings)", NUMBERINGS[version]
+    return f"those of {version} (they fit; there is no {_TABLE} next to the rings)", NUMBERINGS[
+        version
+    ]
 
 
 def _read_table(file: Path) -> tuple[str, ...]:

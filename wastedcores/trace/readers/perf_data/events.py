@@ -80,6 +80,11 @@ def find_formats(header: PerfHeader, path: Path) -> pj.Formats:
     path
         The file, for messages.
 
+    Returns
+    -------
+    Formats
+        As the compiled code takes them.
+
     Raises
     ------
     TraceFormatError

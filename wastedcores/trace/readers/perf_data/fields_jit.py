@@ -228,6 +228,61 @@ def _text(
 
 
 @lean
+def _task_event(
+    b: U8,
+    data: int,
+    f: I64,
+    what: Any,
+    cpu: Any,
+    tid: Any,
+    by: Any,
+    names: Names,
+    r: np.uintp,
+    out: Columns,
+) -> int:
+    """Decode a wakeup, migration or exit; thread ``tid``, which caused it, is called ``by`` minus 1."""
+    name = _name(b, data, f[TASK_COMM], names.table)
+    if name < 0 or name >= names.codes.size:
+        return _unknown(name)
+    prio = _int(b, data, f[TASK_PRIO])
+    if prio < _LEAST_PRIO or prio > _MOST_PRIO:
+        return BAD_PRIO
+    out.comm[r], out.prio[r] = names.codes[np.uintp(name)], prio
+    out.pid[r] = _int(b, data, f[TASK_PID])
+    high = np.uint8(0)
+    source = to = cpu
+    if what != EXIT:
+        to = _int(b, data, f[TASK_CPU])
+        if what == MIGRATE:
+            source = to
+            to = _int(b, data, f[MIGRATE_DEST])
+        if min(source, to) < 0 or max(source, to) >= MAX_CPUS:
+            return BAD_CPU
+        out.src_cpu[r], out.by_pid[r] = source, tid
+        high = np.uint8(HAS_SRC_CPU | HAS_BY_PID)
+        if by:
+            out.by_comm[r] = by - np.uint32(1)
+            high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_BY_COMM)
+    out.cpu[r] = to
+    out.low[r], out.high[r] = _TASK, high
+    return OK
+
+
+@lean
+def _place_waking(
+    ts: I64, ref: I64, k: np.uintp, r: np.uintp, before: Any, its_row: Any, out: Columns
+) -> None:
+    """If the event before a migration on its CPU is the sched_waking of the same task, give that the new CPU."""
+    if (
+        before >= 0
+        and ref[before] & 255 == WAKING
+        and out.pid[its_row] == out.pid[r]
+        and ts[k] - ts[before] <= PLACED_WITHIN_NS
+    ):
+        out.cpu[its_row] = out.cpu[r]
+
+
+@lean
 def decode(
     b: U8,
     records: Records,
@@ -254,7 +309,7 @@ def decode(
     i, row, wakings, problem
         Where it stopped, the number of sched_waking events, and the reason why it stopped.
     """
-    ts, ref, layouts, known = records.ts, records.ref, formats.layouts, names.codes
+    ts, ref, layouts = records.ts, records.ref, formats.layouts
     wakings = 0
     problem = OK
     while i < end:
@@ -295,49 +350,11 @@ def decode(
         elif what == EXEC or what == MARK:
             problem = _text(b, data, f, what, cpu, tid, comm_at(comms, tid, i), r, out)
         else:  # a wakeup, migration or exit
-            name = _name(b, data, f[TASK_COMM], names.table)
-            if name < 0 or name >= known.size:
-                problem = _unknown(name)
-                break
-            prio = _int(b, data, f[TASK_PRIO])
-            if prio < _LEAST_PRIO or prio > _MOST_PRIO:
-                problem = BAD_PRIO
-                break
-            pid = _int(b, data, f[TASK_PID])
-            out.comm[r], out.prio[r], out.pid[r] = known[np.uintp(name)], prio, pid
-            high = np.uint8(0)
-            to = cpu
-            if what != EXIT:
-                source = cpu
-                to = _int(b, data, f[TASK_CPU])
-                if to < 0 or to >= MAX_CPUS:
-                    problem = BAD_CPU
-                    break
-                if what == MIGRATE:
-                    source = to
-                    to = _int(b, data, f[MIGRATE_DEST])
-                    if to < 0 or to >= MAX_CPUS:
-                        problem = BAD_CPU
-                        break
-                    if formats.place:
-                        before, its_row = last[0, cpu], last[1, cpu]
-                        if (
-                            before >= 0
-                            and ref[before] & 255 == WAKING
-                            and out.pid[its_row] == pid
-                            and ts[k] - ts[before] <= PLACED_WITHIN_NS
-                        ):
-                            out.cpu[its_row] = to
-                elif what == WAKING:
-                    wakings += 1
-                out.src_cpu[r], out.by_pid[r] = source, tid
-                high = np.uint8(HAS_SRC_CPU | HAS_BY_PID)
-                by = comm_at(comms, tid, i)
-                if by:
-                    out.by_comm[r] = by - np.uint32(1)
-                    high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_BY_COMM)
-            out.cpu[r] = to
-            out.low[r], out.high[r] = _TASK, high
+            by = comm_at(comms, tid, i) if what != EXIT else np.uint32(0)
+            problem = _task_event(b, data, f, what, cpu, tid, by, names, r, out)
+            wakings += what == WAKING
+            if what == MIGRATE and formats.place and problem == OK:
+                _place_waking(ts, ref, k, r, last[0, cpu], last[1, cpu], out)
         if problem != OK:
             break
         if formats.place:

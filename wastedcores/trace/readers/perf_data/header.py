@@ -81,6 +81,11 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
     path
         The file, for messages.
 
+    Returns
+    -------
+    PerfHeader
+        All of the file but its records.
+
     Raises
     ------
     TraceFormatError

@@ -26,6 +26,11 @@ def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
         The bytes of the file.
     begin, end
         Where the records begin and end.
+
+    Returns
+    -------
+    bool
+        True if there is a PERF_RECORD_COMPRESSED.
     """
     at = begin
     raw = memoryview(data)  # type: ignore[arg-type]

@@ -76,6 +76,11 @@ class ThreadNames:
         ref
             References to the records of the batch, in order of time. The names before it must be up to date
             (:func:`~wastedcores.trace.readers.perf_data.records_jit.end_batch`).
+
+        Returns
+        -------
+        Comms
+            With polars' codes of the names.
         """
         changes = pj.comm_records(ref, 0, ref.size)
         comms = pj.Comms(

@@ -65,7 +65,7 @@ NEWEST, ROUND, SAFE, LOST_SAMPLES = range(4)
 
 
 class Formats(NamedTuple):
-    """How the samples and the tracepoints of one file are laid out."""
+    """The layout of the samples and the tracepoints of one file."""
 
     #: (layouts, N_LAYOUT): see L_TIME and following
     layouts: I64

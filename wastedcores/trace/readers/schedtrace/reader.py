@@ -202,7 +202,7 @@ class _Decoder:
         self.flight = meta.get("flight_s") is not None
         self.names = TaskNames()
         self.lost: dict[int, int] = {}
-        self.told: dict[int, int] = {}
+        self.stated: dict[int, int] = {}
         self.running: dict[int, int] = {}
         self.unseen = 0
         self.now = 0
@@ -332,7 +332,7 @@ class _Decoder:
         self.names.settle()
         at = np.flatnonzero(kind == KINDS["lost"])
         for c, n in zip(cpu[at].tolist(), w1[at].tolist(), strict=True):
-            self.told[c] = self.told.get(c, 0) + n
+            self.stated[c] = self.stated.get(c, 0) + n
         return _finish(frames)
 
     def _unseen(
@@ -379,7 +379,7 @@ class _Decoder:
             notes["missing"] = ", ".join(meta["missing"])
         if self.unseen:
             notes["unseen_switches"] = (
-                f"{self.unseen} switches that must have been were not recorded (this kernel hides some); they were put in"
+                f"{self.unseen} switches happened but were not recorded (this kernel hides some); they were inserted"
             )
         if meta.get("delayed_dequeue"):
             notes["nr_running"] = (
@@ -388,14 +388,14 @@ class _Decoder:
             )
         if self.flight:
             notes["flight_recorder"] = f"the last {meta['flight_s']} s before it was written"
-        open_loss = {c: n - self.told.get(c, 0) for c, n in self.lost.items()}
-        untold = {c: n for c, n in open_loss.items() if n > 0}
+        open_loss = {c: n - self.stated.get(c, 0) for c, n in self.lost.items()}
+        unstated = {c: n for c, n in open_loss.items() if n > 0}
         table = pl.DataFrame(
             {
-                "ts_ns": [self.t0 + self.now] * len(untold),
-                "kind": ["lost"] * len(untold),
-                "cpu": list(untold),
-                "value": list(untold.values()),
+                "ts_ns": [self.t0 + self.now] * len(unstated),
+                "kind": ["lost"] * len(unstated),
+                "cpu": list(unstated),
+                "value": list(unstated.values()),
             },
             schema={"ts_ns": pl.Int64, "kind": pl.String, "cpu": pl.Int32, "value": pl.Int64},
         )

@@ -67,6 +67,11 @@ def bits(w: U64, start: int, length: int) -> I64:
         (words,)
     start, length
         The first bit, counted from the lowest, and the number of bits.
+
+    Returns
+    -------
+    array
+        (words,) int64.
     """
     return (w >> np.uint64(start) & np.uint64((1 << length) - 1)).astype(np.int64)
 

@@ -1,1 +1,1 @@
-"""What several readers share: blocks of text, columns, names, threads that read ahead."""
+"""Parts that several readers share: the protocol of a reading, blocks of text, columns, names, a parallel map."""

@@ -37,6 +37,11 @@ def table_of(columns: Columns, rows: int) -> pl.DataFrame:
         (:class:`~wastedcores.trace.readers.support.names.CategoryCodes`).
     rows
         Number of events.
+
+    Returns
+    -------
+    DataFrame
+        With the types of the schema.
     """
     kind = pl.Series(columns.kind[:rows]).cat.to(KIND_DTYPE)
     table = {"ts_ns": pl.Series(columns.ts_ns[:rows]), "kind": kind}

@@ -28,6 +28,16 @@ def ordered_map(
         Advanced in a thread of its own. At most ``workers`` + 2 items are taken in advance, so memory stays bounded.
     workers
         Number of threads that call ``work``.
+
+    Yields
+    ------
+    R
+        The results, in the order of the items.
+
+    Raises
+    ------
+    Exception
+        Whatever ``items`` or ``work`` raises.
     """
     reader, pool = ThreadPoolExecutor(1), ThreadPoolExecutor(workers)
     running: deque[Future[R]] = deque()

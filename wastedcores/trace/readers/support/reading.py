@@ -1,4 +1,4 @@
-"""What every reader returns: one pass over a trace file, and then what the file says about itself."""
+"""The protocol of all readers: one pass over a trace file, and then the facts that the file states about itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import polars as pl
 
 @dataclass(frozen=True)
 class Facts:
-    """What a trace file says about itself; the parts of its :class:`~wastedcores.trace.header.Header`.
+    """The facts that a trace file states about itself; parts of its :class:`~wastedcores.trace.header.Header`.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Reading(ABC):
 
     @property
     def facts(self) -> Facts:
-        """What the file says about itself; complete once :meth:`frames` is exhausted."""
+        """The facts that the file states about itself; complete once :meth:`frames` is exhausted."""
         return self.found.build()
 
     def close(self) -> None:

@@ -255,6 +255,11 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     size
         Number of bytes; fewer are returned if the file is shorter.
 
+    Returns
+    -------
+    bytes
+        The first bytes, unpacked.
+
     Raises
     ------
     TraceFormatError

@@ -22,7 +22,7 @@ from wastedcores.trace.readers.text.scan import Scanner, count, merge
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one tool prints a line.
+    """The way in which one tool prints lines.
 
     Attributes
     ----------

@@ -137,6 +137,11 @@ def event_frame(out: np.ndarray, rows: int, names: NameTable) -> pl.DataFrame:
         Number of events.
     names
         The names that the scanner numbered.
+
+    Returns
+    -------
+    DataFrame
+        One row per event, in the order of the lines.
     """
     columns: dict[str, Any] = {}
     for i, name in enumerate(tj.FIELDS):
@@ -171,6 +176,11 @@ def merge(fast: pl.DataFrame, slow: pl.DataFrame) -> pl.DataFrame:
         Events from the compiled scanner.
     slow
         Events from the patterns, in columns of any integer type.
+
+    Returns
+    -------
+    DataFrame
+        With the types of the schema.
     """
     slow = slow.with_columns(
         [pl.col(c).cast(COLUMNS[c].dtype) for c in slow.columns if c in COLUMNS]

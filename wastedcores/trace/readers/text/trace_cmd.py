@@ -50,7 +50,7 @@ class Buffer:
 
 @dataclass
 class Dumped:
-    """What ``trace-cmd dump`` says about a file; nothing if trace-cmd is too old for that.
+    """Facts about a file from ``trace-cmd dump``; empty if trace-cmd is too old for that.
 
     Attributes
     ----------
@@ -71,6 +71,11 @@ def dump_options(program: str, path: Path) -> Dumped:
         Path of trace-cmd.
     path
         The trace.dat file.
+
+    Returns
+    -------
+    Dumped
+        What the options state.
     """
     run = subprocess.run(
         [program, "dump", "-i", str(path.resolve()), "--options"], capture_output=True, check=False
@@ -139,6 +144,11 @@ def from_the_first(report: Path, overrun: Iterable[int]) -> Path:
         The text of `trace-cmd report`.
     overrun
         CPUs on which events were overwritten.
+
+    Returns
+    -------
+    Path
+        The copy.
     """
     to_begin = set(overrun)
     begun = report.with_name("begun.txt")
