@@ -32,6 +32,8 @@ EVENTS = (
     "sched_process_exec",
     "sched_process_exit",
 )
+#: the shortest and the longest time between two looks into the buffers
+LEAST_S, MOST_S = 0.02, 1.0
 ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 
@@ -154,7 +156,7 @@ def record(a, instance, out, stop):
     pipe = os.open(instance.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
     started = time.monotonic()
     print("ready", file=sys.stderr, flush=True)
-    rest = b""
+    rest, looked, copied = b"", started, 0
     while True:
         done = bool(stop) or (a.seconds is not None and time.monotonic() - started >= a.seconds)
         if not done and a.until_eof and select.select([0], [], [], 0)[0] and not os.read(0, 4096):
@@ -168,13 +170,24 @@ def record(a, instance, out, stop):
                 break
             if not chunk:
                 break
+            copied += len(chunk)
             rest = rest + chunk
             cut = rest.rfind(b"\n") + 1
             write_all(out, rest[:cut])
             rest = rest[cut:]
         if done:
             break
-        time.sleep(0.02)
+        # each look may wake an idle CPU, so look rarely: when an eighth of a buffer is full at the rate so far
+        now = time.monotonic()
+        rate = copied / (now - looked)
+        looked, copied = now, 0
+        wait = min(MOST_S, max(LEAST_S, a.buffer * (1 << 17) / rate if rate else 0))
+        if a.seconds is not None:
+            wait = min(wait, max(0, a.seconds - (now - started)))
+        if a.until_eof:
+            select.select([0], [], [], wait)
+        else:
+            time.sleep(wait)
     os.close(pipe)
     lost = list(instance.losses())
     print(

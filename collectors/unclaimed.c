@@ -42,6 +42,7 @@ struct wc_check {
 	u64 cleared_at;		/* when the last suspicion was dropped */
 	u64 last_look;
 	u64 late;		/* longest time between two looks of the last suspicion; long if ticks came late */
+	u32 own[4];		/* process ids of this program and of the one that started it; 0: none. Set by the loader */
 };
 
 /* For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved. */
@@ -66,6 +67,28 @@ BPF_F_TABLE("percpu_array", u32, struct wc_scratch, scratch, 1, 0);
 BPF_F_TABLE("array", u32, u32, nr_of, NCPU, F_MMAPABLE);
 
 #define COPY(dst, addr) bpf_probe_read_kernel(&(dst), sizeof(dst), (void *)(addr))
+
+/* Is p a thread of the checker itself? Its short work must neither hide a violation nor be one. */
+static __always_inline int is_own(struct wc_check *chk, u64 p)
+{
+	u32 tgid = 0;
+
+	COPY(tgid, p + OFF_TGID);
+	return tgid && (tgid == chk->own[0] || tgid == chk->own[1] || tgid == chk->own[2] || tgid == chk->own[3]);
+}
+
+/* Return the length of a runqueue; the running task does not count if it is a thread of the checker. */
+static __always_inline u32 length_without_own(struct wc_check *chk, u64 rq)
+{
+	u32 nr = 0;
+	u64 curr = 0;
+
+	COPY(nr, rq + OFF_RQ_NR);
+	COPY(curr, rq + OFF_RQ_CURR);
+	if (nr && curr && is_own(chk, curr))
+		nr--;
+	return nr;
+}
 
 /*
  * Algorithm 2: find all idle CPUs, then the first waiting thread anywhere that one of them may run. Only fair tasks are
@@ -100,10 +123,9 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 #ifdef OFF_RQ_ONLINE
 		COPY(online, c->rq + OFF_RQ_ONLINE);
 #endif
-		nr = 1;
-		COPY(nr, c->rq + OFF_RQ_NR);
 		if (!online)
 			continue;
+		nr = length_without_own(chk, c->rq);
 		if (nr == 0 && !(suspicion && seen->filled == suspicion)) {
 			s->idle[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
 			s->n_idle++;
@@ -132,8 +154,7 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 			if (!c || !c->rq || !seen || (suspicion && seen->relieved == suspicion))
 				continue;
 			rq = c->rq;
-			nr = 0;
-			COPY(nr, rq + OFF_RQ_NR);
+			nr = length_without_own(chk, rq);
 			if (nr < 2)
 				continue;
 			s->nr = nr;
@@ -151,7 +172,7 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 		s->node = node;
 		on_cpu = 1;
 		COPY(on_cpu, p + OFF_ON_CPU);
-		if (on_cpu)
+		if (on_cpu || is_own(chk, p))
 			continue;
 #ifdef OFF_DELAYED
 		{
@@ -327,7 +348,7 @@ int watch_migrate(u64 *ctx)
 	u64 p = ctx[0];
 
 	hide(p);
-	if (!chk || why_moved(p) != WC_OP_BALANCE)
+	if (!chk || why_moved(p) != WC_OP_BALANCE || is_own(chk, p))
 		return 0;
 	src = task_cpu(p);
 	__sync_fetch_and_add(&chk->moves, 1);
@@ -362,7 +383,7 @@ int watch_new(u64 *ctx)
 	u64 p = ctx[0];
 
 	hide(p);
-	if (!chk || !chk->suspected_at)
+	if (!chk || !chk->suspected_at || is_own(chk, p))
 		return 0;
 	cpu = task_cpu(p);
 	if (nr_running(cpu) == 1)

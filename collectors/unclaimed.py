@@ -171,6 +171,12 @@ def parse(argv):
         help="serve Prometheus text (on the loopback unless a host is named)",
     )
     p.add_argument(
+        "--own",
+        type=int,
+        metavar="PID",
+        help="the process that started this one; neither of the two hides a violation or is one",
+    )
+    p.add_argument(
         "--framed", action="store_true", help="write JSON lines and recordings to standard output"
     )
     p.add_argument(
@@ -213,6 +219,8 @@ class Checker:
         self.put("persist", int(a.persist * 1e9))
         self.put("event_driven", int(a.event_driven))
         self.put("hold", 1)
+        sudo = os.getppid() if "SUDO_UID" in os.environ else 0
+        struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)
         r.start(extra, attach=recording)
         if a.event_driven and "sched_update_nr_running_tp" in r.programs.missing:
             raise _bpf.CannotLoad(

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
 import sys
 
 import pytest
 from support.typed import typed
 
-from wastedcores.capture import LiveOptions, balancing_off, capture, demonstration, live, record
+import wastedcores
+from wastedcores.capture import (
+    LiveOptions,
+    balancing_off,
+    capture,
+    demonstration,
+    doctor,
+    live,
+    record,
+)
 from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
 from wastedcores.errors import CollectorError, UsageError
@@ -41,7 +53,8 @@ def fake(monkeypatch):
         # a collector that records runs until its input is closed; a checker ends by itself
         wait = "sys.stdin.read()" if backend == "tracefs" else ""
         program = (
-            f"import sys\nprint('ready', file=sys.stderr, flush=True)\nsys.stdout.write({text!r})\n"
+            f"import os, sys\nprint('ready', file=sys.stderr, flush=True)\n"
+            f"sys.stdout.write({text!r}.replace('OWN', str(os.getpid())))\nsys.stdout.flush()\n"
             f"{wait}\nsys.exit({code})"
         )
 
@@ -153,3 +166,80 @@ def test_balancing_is_restored_after_an_error(monkeypatch, tmp_path):
     with pytest.raises(ZeroDivisionError):
         fail()
     assert setting.read_text() == "1"
+
+
+def test_wakeups_of_the_recorder_do_not_hide_a_violation(fake, tmp_path):
+    def switch(s, cpu, before, state, after):
+        (name, pid), (next_name, next_pid) = before, after
+        return (
+            f"  {name}-{pid} [00{cpu}] d..2. {s:.6f}: sched_switch: prev_comm={name} prev_pid={pid} prev_prio=120 "
+            f"prev_state={state} ==> next_comm={next_name} next_pid={next_pid} next_prio=120\n"
+        )
+
+    idle, recorder, task = ("swapper/1", 0), ("python3", "OWN"), ("c", 7)
+    lines = TRACE.splitlines(keepends=True)
+    # every 20 ms the recorder runs for 1 ms on the idle CPU, and once it interrupts the task on the other one
+    for ms in range(1020, 1300, 20):
+        woken = f"  <idle>-0 [001] d..2. {ms / 1000:.6f}: sched_wakeup: comm=python3 pid=OWN prio=120 target_cpu=001\n"
+        lines += [woken, switch(ms / 1000, 1, idle, "R", recorder)]
+        lines += [switch(ms / 1000 + 0.001, 1, recorder, "S", idle)]
+    lines += [switch(1.2055, 0, task, "R+", recorder), switch(1.2065, 0, recorder, "S", task)]
+    events = sorted(lines[4:], key=lambda line: float(line.split(": ")[0].split()[-1]))
+    fake("".join(lines[:4] + events), "tracefs")
+    result = check_live(LiveOptions(persist_ns=100_000_000), seconds=0.1, output=tmp_path)
+    assert [v["lasted_ms"] for v in result.violations] == [300]
+    table = result.worst.trace.events.collect()
+    assert table.height == 4  # exactly the events of the others
+    assert set(table["pid"]) | set(table["prev_pid"]) == {0, 5, 6, 7}
+
+
+def test_a_killed_collector_makes_the_capture_incomplete(fake, tmp_path):
+    fake(TRACE, "tracefs", code=137)
+    done = typed("capture", "--seconds", 0.1, "-o", tmp_path / "t.parquet")
+    assert done.code == 3
+    assert "INCOMPLETE: the collector ended with code 137" in done.out
+    assert wastedcores.open_trace(tmp_path / "t.parquet").header.truncated_last_line
+    assert list(tmp_path.iterdir()) == [tmp_path / "t.parquet"]
+
+
+def test_the_raw_recording_is_kept_when_the_parquet_file_cannot_be_written(
+    fake, tmp_path, monkeypatch
+):
+    fake(TRACE, "tracefs")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(record, "import_trace", full)
+    kept = "No space left.* The raw recording is kept in"
+    with pytest.raises(CollectorError, match=kept) as told:
+        capture(tmp_path / "t.parquet", seconds=0.1)
+    (raw,) = tmp_path.iterdir()
+    assert str(raw) in str(told.value)
+    assert raw.read_text() == TRACE
+
+
+def test_files_of_a_killed_capture_are_named_by_the_next_one_and_by_doctor(
+    fake, tmp_path, monkeypatch
+):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = tmp_path / f"old.parquet.{ended.pid}.raw"
+    left.write_text(TRACE)
+    (tmp_path / f"other.parquet.{os.getpid()}.raw").write_text("still being written")
+    fake(TRACE, "tracefs")
+    reported = []
+    capture(tmp_path / "t.parquet", seconds=0.1, progress=reported.append)
+    said = [line for line in reported if "was left by a capture that was killed" in line]
+    assert [line.split()[0] for line in said] == [str(left)]
+    monkeypatch.chdir(tmp_path)
+    found = doctor.check_leftovers()
+    assert (found.state, found.says) == ("limited", f"unfinished: {left.name}")
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf")])
+def test_a_duration_must_be_finite(tmp_path, seconds):
+    with pytest.raises(UsageError, match="expected a number above 0"):
+        capture(tmp_path / "t.parquet", seconds=seconds)
+    with pytest.raises(UsageError, match="expected a number above 0"):
+        check_live(seconds=seconds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wastedcores.capture.backends import SYSTEM_PYTHON, event_kinds, headers, probe
+from wastedcores.capture.record import leftovers
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
@@ -235,6 +237,18 @@ def check_cpuset() -> Finding:
     )
 
 
+def check_leftovers() -> Finding:
+    """Look in the current folder for files that killed captures and imports have left behind."""
+    left = leftovers(Path())
+    if not left:
+        return Finding("leftovers", "ok", "no capture was left unfinished in this folder")
+    names = ", ".join(str(p) for p in left)
+    fix = f"wastedcores import {shlex.quote(str(left[0]))}   # or delete it"
+    return Finding(
+        "leftovers", "limited", f"unfinished: {names}", "the disk space they take", {"any": fix}
+    )
+
+
 CHECKS: list[Callable[[], Finding]] = [
     check_python,
     check_libraries,
@@ -249,6 +263,7 @@ CHECKS: list[Callable[[], Finding]] = [
     check_capture,
     check_event_kinds,
     check_cpuset,
+    check_leftovers,
 ]
 
 

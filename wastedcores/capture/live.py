@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import tempfile
@@ -119,7 +120,9 @@ class LiveCheck:
 
     @property
     def verdict(self) -> str:
-        """``violations`` or ``clean``; ``unknown`` if it never looked, or events were lost."""
+        """``violations`` or ``clean``; ``unknown`` if it never looked, or if the recording cannot be trusted."""
+        if self.backend == "tracefs" and self.worst is not None:
+            return self.worst.verdict
         if self.confirmed:
             return "violations"
         if not self.checks or (self.worst is not None and self.worst.verdict == "unknown"):
@@ -200,8 +203,8 @@ def live_check(
     UsageError
         ``seconds`` is not above 0, or the folder cannot be made.
     """
-    if seconds is not None and seconds <= 0:
-        raise UsageError(f"seconds {seconds}: expected more than 0.")
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise UsageError(f"seconds {seconds}: expected a number above 0.")
     chosen = choose(backend)
     report = progress or (lambda _: None)
     report(f"checking with {chosen.name} ({chosen.why})")
@@ -226,7 +229,8 @@ def _check_in_kernel(
     result: LiveCheck, folder: Path, seconds: float | None, backend: Backend, report: Report
 ) -> None:
     duration = [] if seconds is None else ["--seconds", f"{seconds:g}"]
-    arguments = ["--framed", "--until-eof", *result.options.arguments(), *duration]
+    own = ["--own", str(os.getpid())]
+    arguments = ["--framed", "--until-eof", *own, *result.options.arguments(), *duration]
     collector = Collector(command("unclaimed.py", arguments, backend), PIPE)
     assert collector.process.stdout is not None
     assert collector.process.stdin is not None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
-from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.capture.own_tasks import threads_of, written_without
+from wastedcores.errors import CollectorError, UsageError, WastedCoresError
 from wastedcores.topology.sysfs import live
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.trace import Trace
@@ -76,7 +77,7 @@ def capture(
     Raises
     ------
     CollectorError
-        Capture is not possible here, or failed.
+        Capture is not possible here, or failed. If anything was recorded, the message names the file that has it.
     UsageError
         An unknown kind, a time that is not above 0, or no folder to write in.
     """
@@ -85,28 +86,71 @@ def capture(
     chosen = choose(backend)
     report = progress or (lambda _: None)
     report(f"capturing with {chosen.name} ({chosen.why})")
-    handle, name = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".raw", dir=output.parent)
-    raw = Path(name)
+    for left in leftovers(output.parent):
+        report(f"{left} was left by a capture that was killed: import or delete it")
+    # the process id tells later runs whether this file is still being written
+    raw = output.with_name(f"{output.name}.{os.getpid()}.raw")
+    own: set[int] = set()
     try:
-        with os.fdopen(handle, "wb") as f:
+        with raw.open("wb") as f:
             arguments = _arguments(chosen, events, flight, buffer_mib)
             collector = Collector(command(_SCRIPT[chosen.name], arguments, chosen), f)
-            _record(collector, seconds, run, report)
-        if collector.process.returncode != 0:
-            if not raw.stat().st_size:
-                raise collector.failure()
-            report(f"{collector.failure()} What it wrote until then is kept.")
+            _record(collector, seconds, run, report, own)
+        if collector.process.returncode != 0 and not raw.stat().st_size:
+            raise collector.failure()
+    except BaseException:
+        raw.unlink(missing_ok=True)  # it has nothing that a user could miss
+        raise
+    broken = None
+    if collector.process.returncode != 0:
+        broken = str(collector.failure())
+        report(f"{broken} What it wrote until then is kept.")
+    try:
         report("writing Parquet")
         around = f", around: {shlex.join(run)}" if run else ""
         source = f"captured here with {_SCRIPT[chosen.name]} ({chosen.name}){around}"
-        return import_trace(raw, output, machine=this_machine(), source=source)
+        if chosen.name == "bpf":
+            trace = import_trace(raw, output, machine=this_machine(), source=source)
+        else:
+            trace = _import_text(raw, output, source, own, broken)
+    except (WastedCoresError, OSError) as e:
+        raise CollectorError(
+            f"{str(e).rstrip('.')}. The raw recording is kept in {raw}. When the cause is mended, run: wastedcores import "
+            f"{shlex.quote(str(raw))} -o {shlex.quote(str(output))}"
+        ) from e
+    except KeyboardInterrupt:
+        report(f"the raw recording is kept in {raw}")
+        raise
+    raw.unlink()
+    return trace
+
+
+def _import_text(raw: Path, output: Path, source: str, own: set[int], broken: str | None) -> Trace:
+    """Import a recording of tracefs without the tasks of the recorder; the text itself does not tell whether it is whole."""
+    part = raw.with_suffix(".part.parquet")
+    try:
+        import_trace(raw, part, machine=this_machine(), source=source)
+        return written_without(part, own, output, broken)
     finally:
-        raw.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Return the files in a folder that killed captures and imports have left behind.
+
+    Files of processes that still run are not among them.
+    """
+    found = []
+    for path in sorted(folder.glob("*.[0-9]*.raw")):
+        pid = path.suffixes[-2].removeprefix(".")
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            found.append(path)
+    return [*found, *sorted(folder.glob(".*.part.parquet"))]
 
 
 def _check(output: Path, seconds: float | None, events: Sequence[str] | None) -> None:
-    if seconds is not None and seconds <= 0:
-        raise UsageError(f"seconds {seconds}: expected more than 0.")
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise UsageError(f"seconds {seconds}: expected a number above 0.")
     for event in events or ():
         if event not in ALL_EVENTS:
             raise UsageError(f"event {event!r} is none of {', '.join(ALL_EVENTS)}.")
@@ -133,11 +177,14 @@ def _record(
     seconds: float | None,
     run: Sequence[str] | None,
     report: Callable[[str], None],
+    own: set[int],
 ) -> None:
+    """Let the collector run, and put the threads that only record into ``own``."""
     child: subprocess.Popen[bytes] | None = None
     try:
         with terminable():
             collector.wait_ready()
+            own |= threads_of(collector.process.pid)
             if run:
                 try:
                     child = subprocess.Popen(list(run), stdout=sys.stderr)
@@ -150,6 +197,7 @@ def _record(
         if child is not None and child.poll() is None:
             child.terminate()
             child.wait()
+        own |= threads_of(collector.process.pid)
         collector.stop()
     if collector.messages:
         report(collector.messages[-1])
@@ -174,7 +222,9 @@ def _wait(
         if collector.messages and collector.messages[-1] != reported:
             reported = collector.messages[-1]
             report(reported)
-        left = 0.2 if until is None else min(0.2, max(0.0, until - time.monotonic()))
+        # without a command to wait for, look rarely: each look may wake an idle CPU
+        longest = 0.2 if child is not None else 1.0
+        left = longest if until is None else min(longest, max(0.0, until - time.monotonic()))
         time.sleep(left)
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Backend, Seconds
@@ -68,9 +68,13 @@ def capture(
         progress=lambda line: print(line, file=sys.stderr),
     )
     header = trace.header
+    incomplete = header.truncated_last_line
     if as_json:
         print_json({"path": str(output), "header": header.model_dump()})
-        return
+        raise Exit(3 if incomplete else 0)
     length = (header.end_ns or 0) - (header.start_ns or 0)
     print(f"{output}: {header.events:,} events in {human_ns(length)}, {header.lost_total:,} lost")
+    if incomplete:
+        print(f"INCOMPLETE: {incomplete}. {output} has what was recorded until then.")
+        raise Exit(3)
     print(f"next: wastedcores check {output}")

@@ -208,6 +208,27 @@ def test_any_damage_gives_a_wastedcores_error_or_a_trace(tmp_path_factory, data)
         pass
 
 
+def test_no_part_of_a_capture_passes_for_the_whole(tmp_path):
+    body = b"".join(record(t, "switch", 10 | 11 << 22) for t in range(20))
+    blocks = [block(reader.EVENTS_BLOCK, body, cpu=c) for c in (0, 1)]
+    whole = header() + block(reader.TASKS_BLOCK, task(0, 10, 0, 2)) + b"".join(blocks) + END
+    file = tmp_path / "t.wct"
+    refused = 0
+    for size in range(1, len(whole)):
+        file.write_bytes(whole[:size])
+        try:
+            assert wastedcores.open_trace(file).header.truncated_last_line, size
+        except WastedCoresError:
+            refused += 1
+    assert refused < len(whole) - 108  # most parts have events
+    for why in ("disk full", None):
+        end = block(reader.END_BLOCK, json.dumps({"why": why}).encode() if why else b"{")
+        file.write_bytes(whole.removesuffix(END) + end)
+        assert wastedcores.open_trace(file).header.truncated_last_line
+    file.write_bytes(whole)
+    assert wastedcores.open_trace(file).header.truncated_last_line is None
+
+
 def test_errors_are_trace_format_errors(tmp_path):
     file = tmp_path / "bad.wct"
     file.write_bytes(header() + b"junk" * 20)

@@ -61,6 +61,8 @@ TASK = np.dtype(
 )
 COUNTERS = np.dtype([("seen", "<u8"), ("written", "<u8"), ("lost", "<u8"), ("overwritten", "<u8")])
 EVENTS_BLOCK, TASKS_BLOCK, COUNTERS_BLOCK, END_BLOCK = 1, 2, 3, 4
+#: Reasons of an end before which events are missing: the collector's word (schedtrace.py), and this reader's.
+DISK_FULL, DAMAGED = "disk full", "its last block is damaged"
 #: Records that are decoded at a time.
 BATCH_RECORDS = 1 << 19
 
@@ -189,7 +191,7 @@ def _end(payload: bytes) -> dict[str, Any]:
         end = json.loads(payload)
     except ValueError:
         end = None
-    return end if isinstance(end, dict) else {"why": "its last block is damaged"}
+    return end if isinstance(end, dict) else {"why": DAMAGED}
 
 
 class _Decoder:
@@ -369,11 +371,13 @@ class _Decoder:
                 facts.lost[cpu] = n
         notes = facts.notes
         if self.end is None:
-            notes["cut"] = (
+            facts.truncated = notes["cut"] = (
                 "the capture was cut: its end is missing (the collector was killed, or the machine went down)"
             )
         else:
             notes["ended"] = str(self.end.get("why", ""))
+            if notes["ended"] in (DISK_FULL, DAMAGED):
+                facts.truncated = f"the end of the capture is missing ({notes['ended']})"
         notes["snapshot"] = str(meta.get("snapshot", ""))
         if meta.get("missing"):
             notes["missing"] = ", ".join(meta["missing"])
