@@ -205,7 +205,7 @@ class KernelModel:
 
     @property
     def is_design(self) -> bool:
-        """Whether this is the core module with optimisation modules instead of a Linux."""
+        """True if this is the core module with optimisation modules instead of a Linux."""
         return self.modules is not None
 
     @property
@@ -256,7 +256,7 @@ class KernelModel:
 
     @property
     def loses_numa_levels(self) -> bool:
-        """Whether bringing a CPU online can reset the level table (the Missing Scheduling Domains bug, paper 3.4).
+        """True if bringing a CPU online can reset the level table (the Missing Scheduling Domains bug, paper 3.4).
 
         arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v3.19 to v4.8; cured by 8f37961cf223 in v4.9.
         """
@@ -264,7 +264,7 @@ class KernelModel:
 
     @property
     def every_cpu_balances(self) -> bool:
-        """Whether should_we_balance() always returns true, which it does with the published group construction patch only."""
+        """True if should_we_balance() always returns true, which it does with the published group construction patch only."""
         return self.group_construction == "patch"
 
 

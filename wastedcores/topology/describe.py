@@ -38,7 +38,7 @@ _KNOWN = (
     "core_of_cpu", "llc_of_cpu", "l2_of_cpu", "online", "boot_online", "hotplug", "asymmetric", "isolated", "node_ids",
     "kernel", "sched_debug",
 )  # fmt: skip
-#: what the ``meta.json`` of a guest recording has besides, which describes the recording and not its machine
+#: further fields in the ``meta.json`` of a guest recording, which describe the recording and not its machine
 _GUEST = {
     "domains_after", "domains_before", "emulation", "fixes", "hz", "params", "results_measured_in_guest", "run", "sanity",
     "scenario", "trace", "variant",

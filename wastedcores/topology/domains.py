@@ -126,7 +126,7 @@ class Domains:
 
     @cached_property
     def prints_every_mask(self) -> bool:
-        """Whether every group prints its balance mask; from v4.13 only NUMA groups do whose mask differs from their span."""
+        """True if every group prints its balance mask; from v4.13 only NUMA groups do whose mask differs from their span."""
         return not self.kernel.at_least(4, 13)
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:

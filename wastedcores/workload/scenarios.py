@@ -155,7 +155,7 @@ SCENARIOS: dict[str, Scenario] = {
     for s in (
         Scenario(
             "group-imbalance",
-            "make -j64 and two R processes: the R nodes stay half idle (paper 3.1, Figure 2)",
+            "make -j64 and two R processes: the nodes of R stay half idle (paper 3.1, Figure 2)",
             recorded.recorded_gi,
             "bulldozer8x8",
             "group_imbalance",
@@ -176,7 +176,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "missing-domains",
-            "after a CPU went and came back nothing leaves its node (paper 3.4, Figure 5)",
+            "after a CPU went offline and came back, no thread leaves its node (paper 3.4, Figure 5)",
             recorded.recorded_ms,
             "bulldozer8x8",
             "missing_domains",
@@ -185,7 +185,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "hackbench",
-            "senders and receivers over pipes: thousands of wake-ups (rt-tests' hackbench)",
+            "senders and receivers over pipes: thousands of wakeups (rt-tests' hackbench)",
             hackbench,
             "bulldozer8x8",
         ),
@@ -198,7 +198,7 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "spmd",
-            "equal threads that meet at barriers, locks or as a pipeline, as NPB's do (paper 3.2)",
+            "equal threads that meet at barriers, at locks or in a pipeline, as those of NPB do (paper 3.2)",
             spmd,
             "bulldozer8x8",
             "group_construction",
@@ -249,7 +249,7 @@ def rtapp_scenario(path: str) -> Scenario:
     def make(machine: Machine, seed: int, mem_mb_per_s: int = 0, io_mb_per_s: int = 0) -> Workload:
         return read_rtapp(path, machine, seed, mem_mb_per_s, io_mb_per_s)
 
-    return Scenario(path, f"rt-app's {Path(path).name}", make, "bulldozer8x8")
+    return Scenario(path, f"the rt-app file {Path(path).name}", make, "bulldozer8x8")
 
 
 def scenario(name: str) -> Scenario:
