@@ -28,13 +28,13 @@ def score_verdict(result: dict[str, Any]) -> RichText:
     cards = [
         (
             f"{right} of {len(tested)}",
-            "predicted numbers are reproduced",
-            f"of the others: {len(tested) - right - wrong - none} in the published direction but of another size, "
+            "predictions are reproduced",
+            f"of the others: {len(tested) - right - wrong - none} in the right direction but of another size, "
             f"{none} without an effect, {wrong} in the wrong direction",
         ),
         (
             "" if s["predicted_median_error"] is None else _percent(s["predicted_median_error"]),
-            "median error of the predicted numbers",
+            "median error of predictions",
             ""
             if s["predicted_within_1.5"] is None
             else f"as ratios of times; {_percent(s['predicted_within_1.5'])} of them are within a factor of 1.5",
