@@ -20,7 +20,8 @@ def open_input(name: Path, format: str | None = None) -> Trace:
         return open_trace(name) if format is None else open_trace(name, format=format)
     from wastedcores.trace.datasets import fetch
 
-    return open_trace(fetch(str(name)))
+    # fetch() has compared the file with its registered checksum
+    return open_trace(fetch(str(name))).with_header(unproven=None)
 
 
 def resolve_replay(

@@ -43,6 +43,7 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
         "counted CPUs": header.counted_cpus and format_cpulist(header.counted_cpus),
         "kernel model": header.kernel_model,
         "cut short": header.truncated_last_line,
+        "unproven": header.unproven,
         **header.provenance,
     }
     for key, text in facts.items():

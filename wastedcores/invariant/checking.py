@@ -139,6 +139,8 @@ def check_runqueues(
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
     lost = trace.header.lost_total
     notes = list(rq.notes)
+    if trace.header.unproven:
+        notes.append(trace.header.unproven)
     if trace.header.truncated_last_line:
         notes.append(f"the file was cut short: {trace.header.truncated_last_line}")
     if dropped:

@@ -72,6 +72,8 @@ class Header(BaseModel):
         Events per CPU that a ring buffer overwrote before the first one kept (also counted in ``lost``).
     truncated_last_line
         What the reader left out because the file ends within it; None if the file is complete.
+    unproven
+        Why the events may differ from those that were recorded without anybody noticing; None if the file proves itself.
     provenance
         Free text: machine, workload, how it was recorded, SHA-256 of the source. No code reads it.
     """
@@ -99,6 +101,7 @@ class Header(BaseModel):
     lost: dict[int, int] = Field(default_factory=dict)
     overwritten: dict[int, int] = Field(default_factory=dict)
     truncated_last_line: str | None = None
+    unproven: str | None = None
     provenance: dict[str, str] = Field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""The native trace file: Parquet (zstd) with the header in its metadata."""
+"""The native trace file: Parquet (zstd) with the header in its metadata and a seal (:mod:`wastedcores.trace.seal`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pydantic import ValidationError
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.files import written_whole
+from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import COLUMNS, SCHEMA, SCHEMA_VERSION, empty
+from wastedcores.trace.seal import KEY, VALUE, Sealing, check_seal
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 from wastedcores.trace.upgrade import upgraded
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
+_FACT_COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "by_pid")
 
 
 def read_parquet(path: Path) -> Trace:
@@ -31,10 +34,12 @@ def read_parquet(path: Path) -> Trace:
     Raises
     ------
     TraceFormatError
-        The file is not Parquet, was not written by wastedcores, is cut short, or has a newer schema.
+        The file is not Parquet, was not written by wastedcores, is cut short, was damaged or changed after it was written, or
+        has a newer schema.
     """
     check_name(path)
     try:
+        sealed = check_seal(path)
         metadata = pl.read_parquet_metadata(path)
         frame = pl.scan_parquet(path)
         have = frame.collect_schema()
@@ -57,6 +62,16 @@ def read_parquet(path: Path) -> Trace:
             f"{path}: was written with trace schema {header.schema_version}, but this wastedcores reads up to "
             f"{SCHEMA_VERSION}. Upgrade it: pip install -U wastedcores."
         )
+    if header.cpus is not None and not 0 < header.cpus <= MAX_CPUS:
+        raise TraceFormatError(
+            f"{path}: its header claims {header.cpus:,} CPUs; expected 1 to {MAX_CPUS}. The file was damaged or changed after "
+            "it was written: copy it again, or import it again from its source."
+        )
+    if KEY in metadata and not sealed:
+        raise TraceFormatError(
+            f"{path}: wastedcores wrote this file with a seal, and the seal is missing. Another program wrote it anew, or it "
+            "was damaged. Copy it again, or import it again from its source."
+        )
     missing = [c for c in COLUMNS if c not in have]
     wrong = [c for c in COLUMNS if c in have and have[c] != SCHEMA[c]]
     if missing or wrong:
@@ -69,7 +84,47 @@ def read_parquet(path: Path) -> Trace:
         raise TraceFormatError(
             f"{path}: column {name!r} {got}. The file was changed after it was written."
         )
-    return upgraded(Trace(frame.select(list(COLUMNS)), header, path))
+    trace = Trace(frame.select(list(COLUMNS)), header, path)
+    return upgraded(trace if sealed else _compared(trace))
+
+
+def _compared(trace: Trace) -> Trace:
+    """Compare the header of a file without a seal with its rows, and note in the header that it cannot prove more."""
+    header, facts = trace.header, _Facts()
+    try:
+        for table in trace.batches(_FACT_COLUMNS):
+            facts.add(table)
+    except pl.exceptions.PolarsError as e:
+        raise TraceFormatError(
+            f"{trace.path}: a table in it cannot be read ({_first_line(e)}). The file was damaged: copy it again, or import it "
+            "again from its source."
+        ) from e
+    found = facts.update()
+    differing = [
+        f"its header says {name} {told}, but its rows have {found[name]}"
+        for name in found
+        if (told := getattr(header, name)) is not None and told != found[name]
+    ]
+    if not facts.ordered:
+        differing.append("its rows are not in order of time")
+    if max(facts.cpu + 1, header.cpus or 0) > MAX_CPUS:
+        differing.append(f"it has an event of CPU {facts.cpu}, but CPUs are 0 to {MAX_CPUS - 1}")
+    if facts.pid > PID_MAX_LIMIT:
+        differing.append(f"it has a task {facts.pid}, but pids are at most {PID_MAX_LIMIT}")
+    if facts.lowest < -1:
+        differing.append(
+            f"it has a CPU or a task {facts.lowest}, but their numbers are not negative"
+        )
+    if differing:
+        raise TraceFormatError(
+            f"{trace.path}: {differing[0]}. The file was damaged or changed after it was written: copy it again, or import it "
+            "again from its source."
+        )
+    if header.unproven is not None:
+        return trace
+    return trace.with_header(
+        unproven="the file was written without a seal, so damage that fits its header is not noticed"
+    )
 
 
 def check_name(path: Path) -> None:
@@ -141,17 +196,21 @@ def stream_parquet(
     facts = _Facts()
     failed: list[OSError] = []
     try:
-        with written_whole(path) as part, _writer(part) as writer, ThreadPoolExecutor(1) as pool:
-            writing = None
-            for table in _row_groups(_watched(frames, failed)):
-                facts.add(table)
+        with written_whole(path) as part, part.open("wb") as file:
+            sink = Sealing(file)
+            with _writer(sink) as writer, ThreadPoolExecutor(1) as pool:
+                writing = None
+                for table in _row_groups(_watched(frames, failed)):
+                    facts.add(table)
+                    if writing:
+                        writing.result()
+                    writing = pool.submit(_write, writer, table)
                 if writing:
                     writing.result()
-                writing = pool.submit(_write, writer, table)
-            if writing:
-                writing.result()
-            told = header().model_copy(update=facts.update())
-            writer.add_key_value_metadata({HEADER_KEY: told.model_dump_json()})
+                told = header().model_copy(update=facts.update())
+                writer.add_key_value_metadata({HEADER_KEY: told.model_dump_json(), KEY: VALUE})
+                sink.hold()
+            sink.seal()
     except OSError as e:
         if e in failed:
             raise
@@ -162,12 +221,12 @@ def stream_parquet(
     return path
 
 
-def _writer(path: Path) -> pq.ParquetWriter:
+def _writer(sink: Sealing) -> pq.ParquetWriter:
     import pyarrow.parquet as pq  # only who writes waits for it
 
     schema = empty().to_arrow(compat_level=pl.CompatLevel.oldest()).schema
     return pq.ParquetWriter(
-        path,
+        sink,
         schema,
         compression="zstd",
         compression_level=1,
@@ -213,18 +272,25 @@ class _Facts:
         self.end_ns: int | None = None
         self.cpu = -1
         self.pid = -1
+        self.lowest = 0
+        self.ordered = True
 
     def add(self, frame: pl.DataFrame) -> None:
         if not frame.height:
             return
         for kind, n in frame["kind"].value_counts().iter_rows():
             self.kinds[str(kind)] += n
-        start, end, cpu, pid = frame.select(
+        start, end, cpu, pid, lowest, ordered = frame.select(
             start=pl.col("ts_ns").min(),
             end=pl.col("ts_ns").max(),
             cpu=pl.max_horizontal(pl.col("cpu").max(), pl.col("src_cpu").max()),
             pid=pl.max_horizontal(*(pl.col(p).max() for p in ("pid", "prev_pid", "by_pid"))),
+            lowest=pl.min_horizontal(*(pl.col(n).min() for n in _FACT_COLUMNS[2:])),
+            ordered=(pl.col("ts_ns").diff().min() >= 0),
         ).row(0)
+        self.lowest = min(self.lowest, lowest or 0)
+        if ordered is False or (self.end_ns is not None and start < self.end_ns):
+            self.ordered = False
         self.start_ns = start if self.start_ns is None else min(self.start_ns, start)
         self.end_ns = end if self.end_ns is None else max(self.end_ns, end)
         self.cpu = max(self.cpu, -1 if cpu is None else cpu)
