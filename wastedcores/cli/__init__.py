@@ -26,6 +26,7 @@ VERBS = (
     "figure",
     "report",
     "capture",
+    "snapshot",
     "domains",
     "replay",
     "compare",

@@ -1,0 +1,25 @@
+"""``wastedcores snapshot``: write down which CPUs each task may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from wastedcores.cli._app import app, epilog
+
+_NOTES = """A trace made by another tool does not tell which CPUs a task may use. Take a snapshot while the recorded tasks
+exist. No rights are needed."""
+
+
+@app.command(epilog=epilog("snapshot -o tasks.json", notes=_NOTES))
+def snapshot(
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
+    ] = Path("tasks.json"),
+) -> None:
+    """Write down the affinity, policy and control group of every task."""
+    from wastedcores.capture.snapshot import write_snapshot
+
+    print(f"{output}: {write_snapshot(output):,} tasks")
