@@ -1,1 +1,4 @@
-"""How compiled functions are declared, cached and linked; every ``*_jit.py`` uses this."""
+"""Compilation: the decorators that every ``*_jit.py`` uses, the cache of machine code, and how compiled functions are linked."""
+
+#: columns of the world's table; with a power of two the same column of all rows would compete for a few cache lines
+TABLE_WIDTH = 136

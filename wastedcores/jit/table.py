@@ -1,7 +1,7 @@
-"""The world's table as compiled code sees it: a bare pointer to rows of int64, ``m[row, column]``.
+"""The world's table as compiled code sees it: a bare pointer to rows of int64, indexed as ``m[row, column]``.
 
-An array of numba is seven values that every call passes on, and every index asks whether it is negative. A pointer is one
-value and a row is an address: less to compile and less to run. There are no bounds checks; a test runs the uncompiled
+An array of numba is seven values that every call passes on, and each index is checked for being negative. A pointer is one value
+and a row is an address, so there is less to compile and less to run. There are no bounds checks; a test runs the uncompiled
 engine on a table that has them. Outside of compiled code, and under ``NUMBA_DISABLE_JIT=1``, the table is a NumPy array.
 """
 
@@ -15,12 +15,11 @@ from numba.core import cgutils, types
 from numba.core.typing import signature
 from numba.extending import lower_builtin, models, register_model, type_callable
 
-#: columns of a table: not a power of two, or the same column of all rows would share a few lines of the cache
-WIDTH = 136
+from wastedcores.jit import TABLE_WIDTH
 
 
 class TableType(types.Type):
-    """Numba's type of a table."""
+    """numba's type of a table."""
 
     def __init__(self) -> None:
         super().__init__(name="Table")
@@ -32,7 +31,7 @@ table_type = TableType()
 @register_model(TableType)
 class _TableModel(models.PrimitiveModel):  # type: ignore[misc]  # numba's classes have no types
     def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, ir.ArrayType(ir.IntType(64), WIDTH).as_pointer())
+        super().__init__(dmm, fe_type, ir.ArrayType(ir.IntType(64), TABLE_WIDTH).as_pointer())
 
 
 @type_callable(operator.getitem)
@@ -54,7 +53,7 @@ def _type_setitem(context: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """Where element ``args[1]`` of table ``args[0]`` lies."""
+    """Compute the address of element ``args[1]``, a row and a column, of table ``args[0]``."""
     pair = cgutils.unpack_tuple(builder, args[1], 2)
     place = [
         context.cast(builder, value, kind, types.int64)

@@ -159,9 +159,8 @@ def prepare() -> None:
     """Compile every unit: load it from the cache, else compile here and, from the other end, in a second process."""
     with _lock:
         helper = None
-        for unit in _in_order():
-            if unit.compiled:
-                continue
+        missing = [] if all(u.compiled for u in _units) else _in_order()
+        for unit in (u for u in missing if not u.compiled):
             missed = unit.compile()
             unit.publish()
             if missed and helper is None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.jit.table import WIDTH
 from wastedcores.simulator.engine.world import cpuset, log_column, sim
 from wastedcores.simulator.engine.world.table import (
     INFINITE,
     LIST,
     LOW,
     SHIFT,
+    WIDTH,
     new_table,
     rows_for,
 )

@@ -11,7 +11,16 @@ from wastedcores.simulator.engine.core.hotplug_jit import attach_domains, booted
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, table, task, task_group
+from wastedcores.simulator.engine.world import (
+    cfs_rq,
+    entity,
+    hotplug_step,
+    rq,
+    sim,
+    table,
+    task,
+    task_group,
+)
 from wastedcores.simulator.engine.world.random_jit import draw, stream
 
 
@@ -86,4 +95,4 @@ def add_top(m, template, group, cpu, at_ns):
 def add_step(m, step, at_ns):
     """Plan a hotplug step for ``at_ns`` (engine time)."""
     m[0, sim.TIMERS] += 1
-    queue_jit.push(m, (m[0, sim.STEP0] + step) << table.SHIFT, at_ns)
+    queue_jit.push(m, ((m[0, sim.STEP0] + step) << table.SHIFT) + hotplug_step.EVENT, at_ns)

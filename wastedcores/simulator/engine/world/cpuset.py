@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wastedcores.jit.table import WIDTH
+from wastedcores.simulator.engine.world.table import WIDTH
 
 WORD_SHIFT = 5
 WORD_LOW = 31

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.jit.table import WIDTH
+from wastedcores.jit import TABLE_WIDTH as WIDTH
 
 #: the machine booted this long before the replay begins
 EPOCH_NS = 4_000_000_000
