@@ -1,4 +1,4 @@
-"""``sweep``, ``domains``, ``figure`` and ``export`` refuse bad input with one paragraph and exit code 2, and write nothing."""
+"""Verbs refuse bad input with one paragraph and exit code 2, and write nothing."""
 
 from __future__ import annotations
 
@@ -62,6 +62,19 @@ WRONG = [
     ("figure live-balancing-off --palette nosuch -o f.json", "there are safe and paper"),
     ("figure live-balancing-off --reduce nosuch -o f.json", "'--reduce'"),
     ("figure live-balancing-off --width -5 -o f.png", "'--width'"),
+    *[
+        (f"{verb} {option} {value}", f"{option} {value}: expected a number above 0")
+        for verb, option in (
+            ("capture", "--seconds"),
+            ("capture", "--flight"),
+            ("capture", "--buffer"),
+            ("check --live", "--seconds"),
+        )
+        for value in ("nan", "inf", "-1", "0")
+    ],
+    ("check --live --before nan", "expected 0 to 600"),
+    ("import junk.txt -o .", "it is a directory"),
+    ("import junk.txt -o nowhere/x.parquet", "there is no directory nowhere"),
     ("export nosuch", "no such file, and no data set of that name"),
     ("export junk.txt", "not a trace that this package reads"),
     ("export live-balancing-off -o nowhere/x", "there is no directory nowhere"),

@@ -10,6 +10,16 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+
+def above_zero(param: typer.CallbackParam, value: float | None) -> float | None:
+    """Refuse a number that is not finite or not above 0, which Python reads from "nan", "inf" and "-1"."""
+    from wastedcores.errors import UsageError
+
+    if value is not None and not 0 < value < math.inf:
+        raise UsageError(f"{param.opts[0]} {value:g}: expected a number above 0.")
+    return value
+
+
 # ------------------------------------------------------------------------------------------- what a verb works on
 TraceInput = Annotated[
     Path,
@@ -116,7 +126,12 @@ Scheduler = Annotated[
 # ------------------------------------------------------------------------------------------- the running machine
 Seconds = Annotated[
     float | None,
-    Option("--seconds", metavar="N", help="Stop after this many seconds. Default: at Ctrl-C."),
+    Option(
+        "--seconds",
+        metavar="N",
+        callback=above_zero,
+        help="Stop after this many seconds. Default: at Ctrl-C.",
+    ),
 ]
 Backend = Annotated[
     str,

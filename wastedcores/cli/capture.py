@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Backend, Seconds
+from wastedcores.cli._options import AsJson, Backend, Seconds, above_zero
 from wastedcores.cli._output import print_json
 from wastedcores.units import human_ns
 
@@ -46,10 +46,15 @@ def capture(
     ] = None,
     flight: Annotated[
         float | None,
-        Option(metavar="SECONDS", help="Be a flight recorder: keep only the last seconds."),
+        Option(
+            metavar="SECONDS",
+            callback=above_zero,
+            help="Be a flight recorder: keep only the last seconds.",
+        ),
     ] = None,
     buffer: Annotated[
-        float, Option(metavar="MIB", help="The size of each CPU's buffer, in MiB.")
+        float,
+        Option(metavar="MIB", callback=above_zero, help="The size of each CPU's buffer, in MiB."),
     ] = 8.0,
     backend: Backend = "auto",
     as_json: AsJson = False,

@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, TraceFormat
-from wastedcores.cli._output import parquet_name, print_json
+from wastedcores.cli._output import check_writable, parquet_name, print_json
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
@@ -63,10 +63,12 @@ def import_(
     from wastedcores.topology.source import find_machine
     from wastedcores.trace.io import import_trace
 
+    output = output or parquet_name(source)
+    check_writable(output)
     machine = None if topology is None else find_machine(topology).machine
     trace = import_trace(
         source,
-        output or parquet_name(source),
+        output,
         format=format,
         machine=None if machine is None else machine.to_dict(),
         cpus=None if machine is None else range(machine.cpus),

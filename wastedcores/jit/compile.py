@@ -3,7 +3,8 @@
 Each cached function has a folder that is named by a digest of everything the function depends on
 (:mod:`wastedcores.jit.fingerprint`). These folders lie in one that is named by the versions of numba and Python and by the
 sources of this package. An edit therefore recompiles the functions that it changes and no others. The four folders of a
-function that were used last are kept. ``WASTEDCORES_JIT_CACHE=0`` turns the cache off, ``WASTEDCORES_CACHE_DIR`` moves it.
+function that were used last are kept. A folder or file that somebody else owns or may write is not used (docs/security.md).
+``WASTEDCORES_JIT_CACHE=0`` turns the cache off, ``WASTEDCORES_CACHE_DIR`` moves it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,14 +41,56 @@ def _cache_root() -> Path | None:
     base = os.environ.get("WASTEDCORES_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "wastedcores"
     )
-    root = Path(base) / "jit" / digest.hexdigest()[:16]
+    root = Path(base).resolve() / "jit" / digest.hexdigest()[:16]
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.parent.parent.mkdir(0o700, parents=True, exist_ok=True)
+        root.parent.mkdir(0o700, exist_ok=True)
+        root.mkdir(0o700, exist_ok=True)
+        if not _trusted(root):
+            return None
         os.utime(root)
     except OSError:
         return None
     _keep_last(root.parent)
     return root if os.access(root, os.W_OK) else None
+
+
+def _trusted(folder: Path, *files: Path) -> bool:
+    """Tell whether nobody but this user and root can write a folder, what is above it, and these files below it.
+
+    numba's cache files are pickles, which execute whatever their writer wants. So root with a user's HOME does not load that
+    user's cache. Below a folder that others cannot enter, such as most homes, only owners matter; in a sticky folder, such as
+    /tmp, nobody replaces what belongs to another user.
+    """
+    private = False
+    for path in (*reversed(folder.parents), folder, *files):
+        about = path.lstat()
+        mode = about.st_mode
+        mine = about.st_uid in (os.geteuid(), 0)
+        if mine and (private or not mode & 0o022 or (mode & stat.S_ISVTX and stat.S_ISDIR(mode))):
+            private = private or (stat.S_ISDIR(mode) and not mode & 0o011)
+            continue
+        _warn_once(
+            f"{path} is writable by others (mode {stat.S_IMODE(mode):o})"
+            if mine
+            else f"{path} belongs to user {about.st_uid}, and this is user {os.geteuid()}"
+        )
+        return False
+    return True
+
+
+def _warn_once(why: str) -> None:
+    if not _warned:
+        _warned.append(why)
+        warnings.warn(
+            f"{why}, so the cache of compiled code is not used, and everything is compiled again each time. Remove it, or let "
+            "WASTEDCORES_CACHE_DIR name a folder of your own.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+_warned: list[str] = []
 
 
 def _keep_last(folder: Path) -> None:
@@ -68,13 +113,17 @@ def cache_of(function: Callable[..., Any]) -> Iterator[bool]:
         yield False
         return
     folder = CACHE_ROOT / f"{function.__module__}.{function.__name__}" / fingerprint(function)
-    if not folder.exists():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            yield False
-            return
-        _keep_last(folder.parent)
+    try:
+        if not folder.exists():
+            folder.parent.mkdir(0o700, exist_ok=True)
+            folder.mkdir(0o700, exist_ok=True)
+            _keep_last(folder.parent)
+        usable = _trusted(folder, *folder.rglob("*"))
+    except OSError:
+        usable = False
+    if not usable:
+        yield False
+        return
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         yield True

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from wastedcores.errors import TraceFormatError
 
 #: the entry of the file's metadata that says that the file has a seal, and its value
-KEY, VALUE = "wastedcores.seal", "sha256"
+KEY, VALUE = "wastedcores-seal", "sha256"
 MARK = b"WCSEAL01"
 _DIGEST = hashlib.sha256().digest_size
 _BLOCK = 1 << 20
