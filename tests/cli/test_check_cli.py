@@ -18,7 +18,15 @@ MS = 1_000_000
 #: the keys that the JSON object has at least
 KEYS = {"schema", "trace", "persist_ns", "verdict", "wall_ns", "cpu_ns", "thread_ns", "episodes"}
 TRACE_KEYS = {"format", "cpus", "events", "start_ns", "end_ns", "lost", "silent_cpus"}
-EPISODE_KEYS = {"start_ns", "end_ns", "persistent", "wasted_ns", "idle_cpus", "overloaded_cpus"}
+EPISODE_KEYS = {
+    "start_ns",
+    "end_ns",
+    "persistent",
+    "certain",
+    "wasted_ns",
+    "idle_cpus",
+    "overloaded_cpus",
+}
 
 
 def run(*args) -> tuple[int, str, str]:
@@ -43,6 +51,7 @@ def test_check__json_has_the_schema(wasting):
             "start_ns": 0,
             "end_ns": 150 * MS,
             "persistent": True,
+            "certain": True,
             "wasted_ns": 150 * MS,
             "idle_cpus": [0],
             "overloaded_cpus": [1],

@@ -8,8 +8,19 @@ from wastedcores.trace import Header, Trace
 from wastedcores.trace.schema import conform
 
 
-def trace_of(rows: list[dict], *, cpus: int, online: bool = True, **header) -> Trace:
-    """Return a trace of the given events; events with equal timestamps keep their order."""
+def _pids(rows: list[dict]) -> list[int]:
+    told = {r["pid"] for r in rows if r["kind"] == "task_state" and r.get("cpu_mask") is not None}
+    named = {r.get(c) or 0 for r in rows for c in ("pid", "prev_pid", "by_pid")}
+    return sorted(p for p in named - told if p > 0)
+
+
+def trace_of(
+    rows: list[dict], *, cpus: int, online: bool = True, known: bool = True, **header
+) -> Trace:
+    """A trace of the given events, in the given order within one timestamp.
+
+    With ``known``, a snapshot says that all its tasks may run anywhere and that nobody has a quota.
+    """
     table = conform(pl.DataFrame(rows, infer_schema_length=None), "test").sort(
         "ts_ns", maintain_order=True
     )
@@ -21,6 +32,8 @@ def trace_of(rows: list[dict], *, cpus: int, online: bool = True, **header) -> T
         "start_ns": table["ts_ns"][0],
         "end_ns": table["ts_ns"][-1],
         "events": table.height,
+        "tasks": [{"pid": p, "allowed": f"0-{cpus - 1}"} for p in _pids(rows)] if known else None,
+        "quotas": {} if known else None,
     }
     return Trace(table.lazy(), Header(**(facts | header)))
 

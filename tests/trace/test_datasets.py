@@ -57,9 +57,10 @@ def test_recordings_hold_what_their_recorder_measured(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict"), [("live-balancing-off", "violations"), ("live-balancing-on", "clean")]
+    ("name", "verdict"), [("live-balancing-off", "violations"), ("live-balancing-on", "unknown")]
 )
 def test_live_pair(name, verdict):
+    # ftrace left out what happened in the context of one thread of that machine: the trace contradicts itself
     from wastedcores.invariant import check
 
     assert check(open_trace(ds.fetch(name))).verdict == verdict

@@ -162,7 +162,9 @@ def describe(result: CheckResult, longest: int = 10) -> str:
         f"  busy           {result.mean(result.busy_ns):.1f} CPUs on average",
         f"  episodes       {result.episodes.height + result.episodes_dropped:,}, of which {persistent} lasted "
         f"{human_ns(result.persist_ns)} or more",
-        f"  affinity       {result.affinity}",
+        f"  affinity       {result.affinity}"
+        + (f"; unknown for {result.affinity_unknown:,} threads" if result.affinity_unknown else ""),
+        *_in_doubt(result),
     ]
     if result.silent_cpus:
         lines.append(
@@ -201,12 +203,33 @@ def _longest_episodes(result: CheckResult, most: int) -> list[str]:
     idle = max(9, *(len(row[3]) for row in rows))
     lines = [f"  {which} (the start is counted from the window's beginning):", ""]
     lines.append(f"  start        length    wasted    {'idle CPUs':<{idle}}  overloaded CPUs")
-    for persistent, row in zip(longest["persistent"], rows, strict=True):
-        mark = "*" if persistent else " "
+    marks = longest.select(
+        pl.when("certain")
+        .then(pl.lit("*"))
+        .when("persistent")
+        .then(pl.lit("?"))
+        .otherwise(pl.lit(" "))
+    ).to_series()
+    for mark, row in zip(marks, rows, strict=True):
         lines.append(f"{mark} {row[0]:<11}  {row[1]:<8}  {row[2]:<8}  {row[3]:<{idle}}  {row[4]}")
     if bool(longest["persistent"].any()):
         lines.append(f"  * persistent: {human_ns(result.persist_ns)} or more")
+    if "?" in marks:
+        lines.append("  ? long enough, but not certain: see the notes above")
     return lines
+
+
+def _in_doubt(result: CheckResult) -> list[str]:
+    """Return one line about the spans in which the trace contradicts itself; none if there are none."""
+    from wastedcores.topology.cpulist import format_cpulist
+
+    if not result.doubts.height:
+        return []
+    doubts = result.doubts
+    reasons = ", ".join(sorted(set(doubts["reason"])))
+    cpus = _clip(format_cpulist(sorted({c for c in doubts["cpu"] if c >= 0})))
+    length = human_ns(int((doubts["end_ns"] - doubts["start_ns"]).sum()))
+    return [f"  in doubt       {length} in {doubts.height:,} spans on CPUs {cpus} ({reasons})"]
 
 
 def _clip(text: str, width: int = 32) -> str:

@@ -12,6 +12,7 @@ from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.details import details
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
+from wastedcores.invariant.trust import judge
 from wastedcores.runqueues.runqueues import Runqueues, runqueues
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
@@ -141,11 +142,11 @@ def check_runqueues(
     notes = list(rq.notes)
     if trace.header.unproven:
         notes.append(trace.header.unproven)
-    if trace.header.truncated_last_line:
-        notes.append(f"the file was cut short: {trace.header.truncated_last_line}")
     if dropped:
         notes.append(f"the {dropped} shortest episodes are not listed; the totals count them")
-    verdict = "violations" if bool(episodes["persistent"].any()) else "clean"
+    episodes, trust = judge(rq, episodes, waiting, counted, (start_ns, end_ns), persist_ns)
+    verdict = trust.verdict
+    notes += trust.notes
     if spans or (lost > 0 and not rq.lost_spans):
         verdict = "unknown"
         notes.append(f"{lost} events were lost: the verdict is unknown")
@@ -172,13 +173,15 @@ def check_runqueues(
         causes=causes,
         episodes_dropped=dropped,
         affinity="ignored" if ignore_affinity else affinity,
-        source=rq.source,
+        source="nr_running" if rq.counted else "tasks",
         cpus=rq.cpus,
         counted_cpus=[int(c) for c in np.flatnonzero(counted)],
         silent_cpus=rq.silent_cpus,
         unknown_cpus=[int(c) for c in np.flatnonzero(counted.astype(bool) & ~known)],
         unknown_spans=spans,
         oddities=rq.oddities,
+        doubts=trust.doubts,
+        affinity_unknown=trust.affinity_unknown,
         notes=notes,
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import jit
+from wastedcores.runqueues.tasks_jit import COUNT
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -43,6 +44,9 @@ def cpu_times(
     """
     for i in range(ts_ns.size):
         c = cpu[i]
+        # the kernel counts before it reports the wakeup or the move behind it
+        if cause[c] == COUNT + 1 and code[i] != COUNT:
+            cause[c] = code[i] + 1
         if nr[i] == now[c]:
             continue
         if now[c] == 0:

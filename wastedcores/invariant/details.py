@@ -40,6 +40,8 @@ CAUSES = (
     "snapshot",
     "lost",
     "other",
+    "nr_running",
+    "hotplug",
 )
 
 

@@ -28,8 +28,9 @@ class CheckResult:
     persist_ns
         Episodes of at least this length are persistent.
     verdict
-        ``violations`` (an episode lasted at least ``persist_ns``), ``clean``, or ``unknown`` (events were lost in the
-        interval, or nothing is known of the runqueues).
+        ``violations`` (an episode that is certain lasted at least ``persist_ns``), ``clean`` (none can have), or
+        ``unknown`` (events were lost, the trace contradicts itself or is cut short, or nobody knows whether the waiting
+        threads might have moved).
     wall_ns
         Time with at least one idle and one overloaded CPU.
     cpu_ns, thread_ns
@@ -38,7 +39,8 @@ class CheckResult:
     busy_ns, idle_ns, waiting_ns
         Integral over time of busy CPUs, of idle CPUs, and of waiting threads, in ns.
     episodes
-        Table with columns start_ns, end_ns, persistent, wasted_ns, idle_cpus, overloaded_cpus (lists of CPU numbers).
+        Table start_ns, end_ns, persistent, certain, wasted_ns, idle_cpus, overloaded_cpus (lists of CPU numbers), in
+        order. A persistent episode that is not ``certain`` rests on doubts or on threads that might be pinned.
     details
         Table about the longest episodes: episode (row of ``episodes``), cpu, idle_ns, overloaded_ns.
     waiting
@@ -49,7 +51,7 @@ class CheckResult:
     episodes_dropped
         Number of short episodes that ``episodes`` does not list; the integrals count them.
     affinity
-        The source of affinity: ``events``, ``bound kernel threads``, ``none in the trace``, or ``ignored``.
+        The source of affinity: ``events``, ``snapshot``, ``names of kernel threads``, ``none in the trace``, or ``ignored``.
     source
         The source of the runqueues: ``nr_running`` events, or ``tasks`` (rebuilt from task events).
     cpus
@@ -58,6 +60,11 @@ class CheckResult:
         CPUs that count; online CPUs without one event; counted CPUs whose runqueue was never known.
     unknown_spans
         (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
+    doubts
+        Spans of counted CPUs in which the state may be wrong, merged by CPU and reason: reason, cpu (-1: all),
+        start_ns, end_ns.
+    affinity_unknown
+        Number of threads that ran and of which the trace does not tell where they may run.
     oddities
         Number of events that contradict the state before them, by kind.
     notes
@@ -88,6 +95,8 @@ class CheckResult:
     silent_cpus: list[int]
     unknown_cpus: list[int]
     unknown_spans: list[tuple[int, int, int]]
+    doubts: pl.DataFrame
+    affinity_unknown: int
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -136,6 +145,8 @@ class CheckResult:
                 {"start_ns": s, "end_ns": e, "cpu": None if c < 0 else c}
                 for s, e, c in self.unknown_spans
             ],
+            "affinity_unknown": self.affinity_unknown,
+            "doubts": self.doubts.to_dicts(),
             "oddities": self.oddities,
             "notes": self.notes,
             "episodes_dropped": self.episodes_dropped,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.invariant import sweep_affinity_jit, sweep_jit
-from wastedcores.runqueues.runqueues import Runqueues
+from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
+from wastedcores.runqueues.runqueues import Batch, Runqueues
 
 #: episodes written per call into the compiled sweep
 _ROOM = 1 << 16
@@ -68,7 +69,7 @@ class Collected:
 
 
 def sweep(
-    rq: Runqueues, state: sweep_jit.SweepState, end_ns: int
+    rq: Runqueues, state: sweep_jit.SweepState, end_ns: int, hidden: pl.DataFrame | None = None
 ) -> tuple[Collected, int, NDArray[np.bool_]]:
     """Stream all changes through the compiled sweep.
 
@@ -77,22 +78,26 @@ def sweep(
     rq
         The runqueues.
     state
-        The state of the sweep before the first change; the integrals are added up in it.
+        The sweep's state before the first change; afterwards it holds the integrals.
     end_ns
         End of the window.
+    hidden
+        Spans (cpu, start_ns, end_ns; CPU -1 is all) in which a CPU counts as unknown; None: no such span.
 
     Returns
     -------
-    Collected, int, numpy.ndarray
-        The episodes, the number of dropped ones, and (cpus,) True for each CPU that was ever known.
+    Collected, int, array
+        The episodes, how many short ones were dropped, and (cpus,) which CPUs were known at some time.
     """
     out = sweep_jit.new_episodes(rq.cpus, _ROOM)
     collected = Collected()
     dropped = 0
     known = np.zeros(rq.cpus, np.bool_)
     masks = rq.affinity.masks
-    steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if rq.affinity.sources else None
-    for batch in rq.batches():
+    pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
+    pairs = pinned or (rq.counted and rq.source == "tasks")
+    steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if pairs else None
+    for batch in rq.batches() if hidden is None else _without(rq, hidden):
         known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0
         while at < batch.ts_ns.size:
@@ -113,6 +118,55 @@ def sweep(
     if collected.size > _KEEP:
         dropped += collected.shrink(_KEEP)
     return collected, dropped, known
+
+
+def _without(rq: Runqueues, hidden: pl.DataFrame) -> Iterator[Batch]:
+    """The changes of the runqueues, with CPUs unknown in the hidden spans."""
+    spans = merged(hidden, rq.cpus)
+    ends = pl.concat(
+        [
+            spans.select("cpu", ts_ns="start_ns", into=pl.lit(1, pl.Int8)),
+            spans.select("cpu", ts_ns="end_ns", into=pl.lit(0, pl.Int8)),
+        ]
+    ).sort("ts_ns", "into")
+    borders = hide_jit.Borders(
+        ends["ts_ns"].to_numpy(),
+        ends["cpu"].to_numpy(),
+        ends["into"].to_numpy(),
+        np.zeros(1, np.int64),
+    )
+    shadow = hide_jit.new_shadow(rq.cpus)
+    for batch in rq.batches():
+        room = batch.ts_ns.size + ends.height - int(borders.next[0])
+        ts_ns, code = np.empty(room, np.int64), np.empty(room, np.int8)
+        cpu, nr, free, mask = (np.empty(room, np.int32) for _ in range(4))
+        n = hide_jit.hide(
+            batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, borders, shadow,
+            ts_ns, cpu, nr, free, mask,
+        )  # fmt: skip
+        yield Batch(ts_ns[:n], cpu[:n], nr[:n], free[:n], mask[:n], code[:n])
+
+
+def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
+    """Spans (cpu, start_ns, end_ns; CPU -1 is all) as disjoint spans of each CPU, ordered by CPU and time."""
+    everywhere = (
+        spans.filter(pl.col("cpu") < 0)
+        .drop("cpu")
+        .join(pl.DataFrame({"cpu": np.arange(cpus, dtype=np.int32)}), how="cross")
+    )
+    columns = ("cpu", "start_ns", "end_ns")
+    table = pl.concat(
+        [spans.filter(pl.col("cpu") >= 0).select(columns), everywhere.select(columns)]
+    )
+    reached = pl.col("end_ns").cum_max().shift(1).over("cpu")
+    begins = (pl.col("start_ns") > reached).fill_null(True)
+    return (
+        table.sort("cpu", "start_ns")
+        .with_columns(span=begins.cum_sum().over("cpu"))
+        .group_by("cpu", "span", maintain_order=True)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .select(columns)
+    )
 
 
 def _cpu_lists(masks: NDArray[np.uint64], cpus: int) -> pl.Series:

@@ -32,6 +32,10 @@ def fingerprint(function: Callable[..., Any]) -> str:
             if code is function.__code__ and function.__doc__ is not None:
                 constants = [c for c in constants if c != function.__doc__]
             digest.update(repr(constants).encode())
+        # compiled code takes the fields of a named tuple by their position
+        for name in sorted({str(a) for a in function.__annotations__.values()}):
+            fields = getattr(function.__globals__.get(name), "_fields", ())
+            digest.update(f"{name}{fields}".encode())
         for name, value in referenced(function):
             digest.update(f"{name}={_value(value)};".encode())
         _known[function] = digest.hexdigest()[:16]

@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.runqueues import tasks_jit as tj
+from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.trace import Trace
 
 #: kernel threads bound to the CPU in their name (kernel/smpboot.c, workqueue.c, stop_machine.c, rcu/tree.c)
@@ -28,23 +29,21 @@ class Affinity(NamedTuple):
     masks: NDArray[np.uint64]  # (masks, words) allowed CPUs by mask id; id 0 stands for "anywhere"
     mask_ids: dict[bytes, int]  # the id of a mask as the events write it
     of_pid: NDArray[np.int32]  # (pids,) mask id of each task at the start, see tasks_jit
-    sources: tuple[str, ...]  # where it comes from: "bound kernel threads", "events", or nothing
+    known: NDArray[
+        np.int8
+    ]  # (pids,) 1 where it is told at the start; a name tells nothing for sure
+    sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
 
 
 def unrestricted(cpus: int, pids: int) -> Affinity:
-    """Return the affinity of a trace in which every task may run anywhere.
-
-    Parameters
-    ----------
-    cpus, pids
-        CPU numbers and pids are below these.
-
-    Returns
-    -------
-    Affinity
-        It has no mask but the one for "anywhere".
-    """
-    return Affinity(np.zeros((1, (cpus + 63) // 64), np.uint64), {}, np.zeros(pids, np.int32), ())
+    """Return the affinity of a trace in which every task may run anywhere."""
+    return Affinity(
+        np.zeros((1, (cpus + 63) // 64), np.uint64),
+        {},
+        np.zeros(pids, np.int32),
+        np.zeros(pids, np.int8),
+        (),
+    )
 
 
 def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) -> Affinity:
@@ -64,7 +63,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     Affinity
         The masks, and the mask of every task at the start.
     """
-    masks, mask_ids, of_pid, _ = unrestricted(cpus, pids)
+    masks, mask_ids, of_pid, known, _ = unrestricted(cpus, pids)
     sources = []
     comms = pl.concat(
         [
@@ -78,25 +77,45 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         .collect(engine="streaming")
     )
     if bound.height:
-        of_pid[bound["pid"].to_numpy()] = tj.BOUND
-        sources.append("bound kernel threads")
+        of_pid[bound["pid"].to_numpy()] = tj.PRESUMED_BOUND
+        sources.append("names of kernel threads")
+    rows = [masks[0]]
+    for task in trace.header.tasks or []:
+        if task.allowed is not None and 0 < task.pid < pids:
+            allowed = parse_cpulist(task.allowed)
+            bits = sum(1 << c for c in allowed if c < cpus).to_bytes(masks.shape[1] * 8, "little")
+            of_pid[task.pid] = _mask_id(bits, rows, mask_ids, cpus)
+            known[task.pid] = 1
+    if trace.header.tasks:
+        sources.append("snapshot")
     if "affinity" in kinds or "task_state" in kinds:
         told = trace.only("affinity", "task_state").select("kind", "pid", "cpu_mask")
         table = told.filter(pl.col("cpu_mask").is_not_null()).collect()
-        rows = [masks[0]]
         for raw in table["cpu_mask"].unique(maintain_order=True):
-            bits = np.zeros(masks.shape[1] * 8, np.uint8)
-            data = np.frombuffer(raw, np.uint8)[: bits.size]
-            bits[: data.size] = data
-            everywhere = int(np.unpackbits(bits).sum()) >= cpus
-            mask_ids[raw] = tj.FREE if everywhere else len(rows)
-            if not everywhere:
-                rows.append(bits.view(np.uint64))
-        masks = np.stack(rows)
+            _mask_id(raw, rows, mask_ids, cpus)
         if table.height:
             sources.append("events")
         snapshot = table.filter(pl.col("kind") == "task_state").unique("pid", keep="first")
         for _, pid, raw in snapshot.iter_rows():
-            if of_pid[pid] != tj.BOUND:
-                of_pid[pid] = mask_ids[raw]
-    return Affinity(masks, mask_ids, of_pid, tuple(sources))
+            of_pid[pid] = mask_ids[raw]
+        known[snapshot["pid"].to_numpy()] = 1
+    if (
+        trace.header.source_format == "replay"
+    ):  # its tasks are judged like those of a recording: free to move
+        known[:] = 1
+    return Affinity(np.stack(rows), mask_ids, of_pid, known, tuple(sources))
+
+
+def _mask_id(
+    raw: bytes, rows: list[NDArray[np.uint64]], mask_ids: dict[bytes, int], cpus: int
+) -> int:
+    """The id of a mask, which is added to ``rows`` when it is new and forbids any CPU."""
+    if raw not in mask_ids:
+        bits = np.zeros(rows[0].size * 8, np.uint8)
+        data = np.frombuffer(raw, np.uint8)[: bits.size]
+        bits[: data.size] = data
+        everywhere = int(np.unpackbits(bits).sum()) >= cpus
+        mask_ids[raw] = tj.FREE if everywhere else len(rows)
+        if not everywhere:
+            rows.append(bits.view(np.uint64))
+    return mask_ids[raw]

@@ -1,8 +1,8 @@
 """State over time: how many tasks every runqueue held, and which tasks waited where.
 
-Either the trace says so (nr_running events) or it is rebuilt from task events by
-:mod:`wastedcores.runqueues.tasks_jit`. The state is streamed, so that memory depends on the number of tasks and CPUs and not
-on the number of events.
+The kernel's own number is the truth where the trace has it (nr_running events). Task events say who waits, and the state is
+rebuilt from them by :mod:`wastedcores.runqueues.tasks_jit`. It is streamed, so that memory depends on the number of tasks
+and CPUs and not on the number of events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def runqueues(
         What is assumed of an online CPU without one event in a trace that records every switch: ``idle``, or
         ``unknown``, which leaves it out.
     affinity
-        Take affinity into account where the trace tells it (events, names of bound kernel threads).
+        Take affinity into account where the trace tells it (events, a snapshot, names of kernel threads of one CPU).
     keep
         Keep the changes in memory, so that the trace is streamed once however often they are asked for.
 
@@ -48,10 +48,8 @@ def runqueues(
         A CPU or pid that no Linux can have.
     """
     kinds = trace.kinds()
-    source = "nr_running" if "nr_running" in kinds else "tasks"
-    if affinity and "switch" in kinds and ("affinity" in kinds or "task_state" in kinds):
-        source = "tasks"
-    if source == "tasks" and "switch" not in kinds:
+    source = "tasks" if "switch" in kinds else "nr_running"
+    if source not in kinds and "switch" not in kinds:
         raise MissingEventsError(
             f"{trace.name}: has neither nr_running nor switch events (it has: "
             f"{', '.join(kinds) or 'none'}), so the runqueues cannot be known. Record sched_switch, sched_wakeup, "
@@ -62,7 +60,7 @@ def runqueues(
     online = trace.header.cpus_online
     cpus = max(top_cpu + 1, trace.header.cpus or 0, max(online or [], default=-1) + 1)
     pids = top_pid + 1
-    tasks = source == "tasks"
+    tasks, counted = source == "tasks", "nr_running" in kinds
     return Runqueues(
         trace,
         source,
@@ -70,11 +68,13 @@ def runqueues(
         pids,
         start_ns,
         end_ns,
-        silent_cpus(trace, online) if tasks else [],
+        # a trace that counts but has no snapshot would have counted on a CPU that is there
+        silent_cpus(trace, online) if tasks and (not counted or "task_state" in kinds) else [],
         silent,
         find_affinity(trace, kinds, cpus, pids) if tasks and affinity else unrestricted(cpus, pids),
         lost_spans(trace, kinds),
         keep,
+        counted=counted,
         notes=[
             f"no {kind} events: how long {need} tasks waited is not fully known"
             for kind, need in (("wakeup", "woken"), ("migrate", "migrated"))

@@ -28,6 +28,8 @@ CODES = {
     "affinity": tj.AFFINITY,
     "task_state": tj.STATE,
     "lost": tj.FORGET,
+    "nr_running": tj.COUNT,
+    "cpu_online": tj.HOTPLUG,
     "mark": tj.CONTEXT,
     "exec": tj.CONTEXT,
     "cpu_idle": tj.CONTEXT,  # in the context of the idle task
@@ -35,6 +37,29 @@ CODES = {
 _LUT = np.full(len(KINDS), -1, np.int8)
 for _kind, _code in CODES.items():
     _LUT[KINDS.index(_kind)] = _code
+
+#: by reason of :mod:`wastedcores.runqueues.tasks_jit`
+REASONS = (
+    "wakeup_of_queued",
+    "in_without_wakeup",
+    "out_without_in",
+    "ran_elsewhere",
+    "left_unseen",
+    "idle_beside_waiting",
+    "starved",
+    "count_differs",
+    "bound_by_name",
+)
+_NO_DOUBTS = pl.DataFrame(
+    schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
+)
+
+#: where more than this share of a CPU's switches contradicts the state, nothing between them is believed either: such a
+#: trace mixes two recordings, or lost events all along
+_OFTEN = 0.05
+
+#: formats that tell of a task's move only when it runs again
+_LATE_MOVES = ("kutrace",)
 
 _STATE_WORDS = {"running": tj.T_RUNNING, "waiting": tj.T_WAITING, "sleeping": tj.T_ASLEEP}
 
@@ -92,7 +117,7 @@ class Runqueues:
     trace
         The trace.
     source
-        ``nr_running`` (the trace states the lengths) or ``tasks`` (they are rebuilt from task events).
+        ``tasks`` (task events say who waits) or ``nr_running`` (only the lengths are known).
     cpus, pids
         CPU numbers and pids are below these.
     start_ns, end_ns
@@ -107,8 +132,16 @@ class Runqueues:
         (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
     keep
         Keep the changes in memory once they were streamed.
+    counted
+        The trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say.
     oddities
         Number of events that contradict the state before them, counted while streaming.
+    doubts
+        Spans in which the rebuilt state may be wrong, known after streaming: cpu (-1: all), start_ns, end_ns, reason.
+    ran, moved
+        (pids,) whether a task ran, and whether on more than one CPU; known after streaming.
+    affinity_known, mask_of_pid
+        (pids,) whether a task's affinity is known, and its mask id at the end; known after streaming.
     notes
         Sentences that a reader of the verdict should know.
     """
@@ -124,8 +157,14 @@ class Runqueues:
     affinity: Affinity
     lost_spans: list[tuple[int, int, int]]
     keep: bool = False
+    counted: bool = False
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    doubts: pl.DataFrame = field(default_factory=lambda: _NO_DOUBTS)
+    ran: NDArray[np.bool_] | None = None
+    affinity_known: NDArray[np.bool_] | None = None
+    mask_of_pid: NDArray[np.int32] | None = None
+    moved: NDArray[np.bool_] | None = None
     _kept: list[Batch] = field(default_factory=list, init=False, repr=False)
 
     def batches(self, *, waits: bool = False, rows: int = BATCH_ROWS) -> Iterator[Batch]:
@@ -203,6 +242,10 @@ class Runqueues:
             .then(stays)
             .when(pl.col("kind") == "task_state")
             .then(state_code)
+            .when(pl.col("kind") == "nr_running")
+            .then(pl.col("nr_running"))
+            .when(pl.col("kind") == "cpu_online")
+            .then(pl.col("value").cast(pl.Int32))
             .when(pl.col("kind") == "affinity")
             .then(
                 pl.col("cpu_mask").replace_strict(
@@ -229,7 +272,8 @@ class Runqueues:
             if lost_somewhere.any():
                 arrays = {k: v[~lost_somewhere] for k, v in arrays.items()}
             moves = np.isin(
-                arrays["code"], (tj.SWITCH, tj.WAKEUP, tj.WAKEUP_NEW, tj.MIGRATE, tj.STATE)
+                arrays["code"],
+                (tj.SWITCH, tj.WAKEUP, tj.WAKEUP_NEW, tj.MIGRATE, tj.STATE, tj.COUNT, tj.HOTPLUG),
             )
             if (arrays["cpu"][moves] < 0).any():
                 raise TraceContentError(
@@ -246,6 +290,9 @@ class Runqueues:
         """The state before the first event, inferred in one pass over the trace. Copy it before changing it."""
         state = tj.new_state(self.pids, self.cpus, self.affinity.masks.shape[0])
         state.mask[:] = self.affinity.of_pid
+        state.known[:] = self.affinity.known
+        state.parks[0] = self.trace.header.source_format not in _LATE_MOVES
+        state.starved_ns[0] = 0 if self.trace.header.quotas == {} else tj.STARVED_NS
         moved_from = np.full(self.pids, -1, np.int32)
         for a in self._events(BATCH_ROWS):
             tj.infer_start(
@@ -286,11 +333,15 @@ class Runqueues:
         yield self._first_batch(state)
         out = _change_room(1)
         done = wait_room(1 if waits else 0)
+        doubtful = tj.new_doubts(1)
+        doubts: list[pl.DataFrame] = []
         for a in self._events(rows):
             size = a["code"].size
-            if out.ts_ns.size < 6 * size:
-                out = _change_room(6 * size)
+            room = 10 * size + 2 * int(state.waiting.sum())
+            if out.ts_ns.size < room:
+                out = _change_room(room)
                 done = wait_room(size if waits else 0)
+                doubtful = tj.new_doubts(size)
             n, w = tj.run(
                 a["code"],
                 a["ts_ns"],
@@ -302,7 +353,9 @@ class Runqueues:
                 state,
                 out,
                 done,
+                doubtful,
             )
+            doubts.append(_doubt_table(doubtful))
             yield Batch(
                 out.ts_ns[:n].copy(),
                 out.cpu[:n].copy(),
@@ -312,9 +365,10 @@ class Runqueues:
                 out.code[:n].copy(),
                 wait_table(done, w) if waits else None,
             )
-        if waits:
-            done = wait_room(int((state.state == tj.T_WAITING).sum()))
-            w = tj.open_waits(state, self.end_ns, done)
+        done = wait_room(int((state.state == tj.T_WAITING).sum()) if waits else 0)
+        doubtful = tj.new_doubts(self.pids + self.cpus)
+        w = tj.finish(state, self.end_ns, done, doubtful)
+        if w:
             none = np.zeros(0, np.int32)
             yield Batch(
                 np.zeros(0, np.int64),
@@ -325,14 +379,46 @@ class Runqueues:
                 none.astype(np.int8),
                 waits=wait_table(done, w),
             )
-        names = (
-            "wakeup_of_queued",
-            "in_without_wakeup",
-            "out_without_in",
-            "ran_elsewhere",
-            "left_unseen",
-        )
-        self.oddities = {name: int(n) for name, n in zip(names, state.odd, strict=True) if n}
+        self.oddities = {name: int(n) for name, n in zip(REASONS, state.odd, strict=True) if n}
+        self.doubts = _widened(pl.concat([*doubts, _doubt_table(doubtful)]), state.switches)
+        self.ran = state.ran != -1
+        self.affinity_known = state.known == 1
+        self.mask_of_pid = state.mask
+        self.moved = state.ran == tj.SEVERAL
+
+
+def _widened(doubts: pl.DataFrame, switches: NDArray[np.int64]) -> pl.DataFrame:
+    """Add a doubt about all the time between the first and the last contradiction of a CPU that has many of them."""
+    by_cpu = doubts.filter(pl.col("reason").is_in(REASONS[: tj.ODD_PARKED]), pl.col("cpu") >= 0)
+    many = (
+        by_cpu.group_by("cpu")
+        .agg(pl.len(), pl.col("start_ns").min(), pl.col("end_ns").max())
+        .filter(pl.col("len") >= 10)
+        .sort("cpu")
+    )
+    often = many["len"].to_numpy() > _OFTEN * switches[many["cpu"].to_numpy()]
+    return pl.concat(
+        [
+            doubts,
+            many.filter(often).select(
+                "cpu", "start_ns", "end_ns", reason=pl.lit("contradicted_often")
+            ),
+        ]
+    )
+
+
+def _doubt_table(d: tj.Doubts) -> pl.DataFrame:
+    n = int(d.n[0])
+    reasons = pl.Series([REASONS[r] for r in d.reason[:n]], dtype=pl.String)
+    return pl.DataFrame(
+        {
+            "cpu": d.cpu[:n].copy(),
+            "start_ns": d.start_ns[:n].copy(),
+            "end_ns": d.end_ns[:n].copy(),
+            "reason": reasons,
+        },
+        schema=_NO_DOUBTS.schema,
+    )
 
 
 def _change_room(n: int) -> tj.Changes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import polars as pl
 
@@ -31,10 +30,6 @@ def waits(rq: Runqueues, start_ns: int, end_ns: int, cpus: Collection[int]) -> p
     polars.DataFrame
         Columns pid, cpu, start_ns, end_ns, ordered by pid and start; empty if the trace has no switch events.
     """
-    if rq.source != "tasks":
-        if "switch" not in rq.trace.kinds():
-            return wait_table(wait_room(0), 0)
-        rq = replace(rq, source="tasks", keep=False)
     parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None]
     if not parts:
         return wait_table(wait_room(0), 0)

@@ -32,6 +32,37 @@ class Window(BaseModel):
         return self.names or (f"{self.start_ns / 1e9:.9f}", f"{self.end_ns / 1e9:.9f}")
 
 
+class TaskFacts(BaseModel):
+    """What a snapshot tells of one task.
+
+    Attributes
+    ----------
+    pid, tgid
+        Numbers of the thread and of its process.
+    comm
+        Its name.
+    kthread
+        Whether it is a kernel thread (PF_KTHREAD).
+    allowed
+        The CPUs on which it may run, in the kernel's list format.
+    policy, nice
+        Scheduling policy (``other``, ``fifo``, ``rr``, ``batch``, ``idle``, ``deadline``) and nice value.
+    cgroup
+        Path of its control group.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    pid: int
+    tgid: int | None = None
+    comm: str | None = None
+    kthread: bool | None = None
+    allowed: str | None = None
+    policy: str | None = None
+    nice: int | None = None
+    cgroup: str | None = None
+
+
 class Header(BaseModel):
     """Everything about a trace that is not an event.
 
@@ -70,6 +101,10 @@ class Header(BaseModel):
         Lost events per CPU. CPU -1: the source does not say which; a count of -1: some, number unknown.
     overwritten
         Events per CPU that a ring buffer overwrote before the first one kept (also counted in ``lost``).
+    tasks
+        What a snapshot told of the tasks when the trace began; None without one.
+    quotas
+        CPU time per period in us of every control group that has a limit; empty: none has; None: unknown.
     truncated_last_line
         What the reader left out because the file ends within it; None if the file is complete.
     unproven
@@ -100,6 +135,8 @@ class Header(BaseModel):
     every_switch: bool = False
     lost: dict[int, int] = Field(default_factory=dict)
     overwritten: dict[int, int] = Field(default_factory=dict)
+    tasks: list[TaskFacts] | None = None
+    quotas: dict[str, int] | None = None
     truncated_last_line: str | None = None
     unproven: str | None = None
     provenance: dict[str, str] = Field(default_factory=dict)

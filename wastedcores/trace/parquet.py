@@ -15,7 +15,7 @@ from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.trace.header import Header
-from wastedcores.trace.schema import COLUMNS, SCHEMA, SCHEMA_VERSION, empty
+from wastedcores.trace.schema import COLUMNS, KIND_DTYPE, KINDS, SCHEMA, SCHEMA_VERSION, empty
 from wastedcores.trace.seal import KEY, VALUE, Sealing, check_seal
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 from wastedcores.trace.upgrade import upgraded
@@ -72,6 +72,11 @@ def read_parquet(path: Path) -> Trace:
             f"{path}: wastedcores wrote this file with a seal, and the seal is missing. Another program wrote it anew, or it "
             "was damaged. Copy it again, or import it again from its source."
         )
+    kinds = have.get("kind")
+    if isinstance(kinds, pl.Enum) and tuple(kinds.categories) == KINDS[: len(kinds.categories)]:
+        if len(kinds.categories) < len(KINDS):  # written before the later kinds existed
+            frame = frame.with_columns(pl.col("kind").cast(KIND_DTYPE))
+        have = have | {"kind": KIND_DTYPE}
     missing = [c for c in COLUMNS if c not in have]
     wrong = [c for c in COLUMNS if c in have and have[c] != SCHEMA[c]]
     if missing or wrong:

@@ -163,6 +163,14 @@ EVENTS: dict[str, EventSpec] = {
             "ring buffer overrun markers",
             "`value` events of `cpu` (null: unknown CPU; -1: unknown number) were lost just before this point.",
         ),
+        # files hold kinds by their position, so new ones are added at the end
+        EventSpec(
+            "cpu_online",
+            ("cpu", "value"),
+            (),
+            "cpuhp:cpuhp_exit of the state sched:active",
+            "`cpu` may run tasks from now on (`value` 1), or may not (0).",
+        ),
     )
 }
 

@@ -1,0 +1,257 @@
+"""The verdict is never wrong: what contradicts itself, what nobody knows and what cannot run decide nothing."""
+
+from __future__ import annotations
+
+import lzma
+import random
+import re
+
+import polars as pl
+import pytest
+from support import RECORDINGS
+from support.builders import migrate, nr, switch, trace_of, wakeup
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.invariant import check
+from wastedcores.trace.io import open_trace
+
+S = 1_000_000_000
+MS = 1_000_000
+
+
+def busy_pair(end: int = S, slice_ms: int = 4, cpu: int = 0, pids: tuple[int, int] = (10, 11)):
+    """Two tasks that take turns on one CPU."""
+    turns = range(slice_ms * MS, end, slice_ms * MS)
+    for i, t in enumerate(turns):
+        yield switch(t, cpu, pids[i % 2], "R", pids[(i + 1) % 2])
+
+
+def pair_beside_idle(**more):
+    """CPU 0 has two tasks for a second while CPU 1 has none."""
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        wakeup(2, 0, 11, by_pid=10, src_cpu=0),
+        *busy_pair(),
+        switch(S, 1, 0, "R", 9),
+    ]
+    return trace_of(rows, cpus=2, **more)
+
+
+def test_a_plain_violation_is_certain():
+    result = check(pair_beside_idle())
+    assert result.verdict == "violations"
+    assert result.episodes["certain"].to_list() == [True]
+    assert not result.doubts.height
+
+
+@pytest.mark.parametrize(("moved", "verdict"), [(False, "unknown"), (True, "violations")])
+def test_unknown_affinity_decides_only_if_a_waiting_thread_ran_elsewhere(moved, verdict):
+    before = (
+        [switch(1, 1, 0, "R", 11), switch(2, 1, 11, "R", 0), migrate(3, 1, 0, 11)] if moved else []
+    )
+    rows = [
+        *(before or [switch(1, 1, 9, "S", 0)]),
+        switch(4, 0, 0, "R", 10),
+        *([] if moved else [wakeup(5, 0, 11)]),
+        *busy_pair(),
+        switch(S, 1, 0, "R", 9),
+    ]
+    result = check(trace_of(rows, cpus=2, known=False, quotas={}))
+    assert result.verdict == verdict
+    assert result.affinity_unknown >= 2
+    assert result.episodes.filter("persistent")["certain"].to_list() == [moved]
+
+
+def test_a_snapshot_that_pins_the_waiting_threads_makes_the_trace_clean():
+    pinned = [{"pid": p, "allowed": "0"} for p in (10, 11)]
+    assert check(pair_beside_idle(known=False, tasks=pinned, quotas={})).verdict == "clean"
+
+
+@pytest.mark.parametrize("name", ["kworker/0:7", "t11"])
+def test_names_prove_nothing(name):
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        wakeup(2, 0, 11, comm=name),
+        switch(900 * MS, 0, 10, "S", 11, comm=name),
+        switch(S, 1, 0, "R", 9),
+    ]
+    assert check(trace_of(rows, cpus=2, known=False, quotas={})).verdict == "unknown"
+
+
+def test_the_kernels_count_wins_over_throttled_tasks():
+    # three tasks of a group with a quota stay runnable on CPU 0, which the kernel says is empty most of the time
+    rows = [switch(1, 1, 9, "S", 0), nr(1, 1, 0), switch(1, 0, 0, "R", 10), nr(1, 0, 1)]
+    for k in range(9):
+        t = 10 + k * 100 * MS
+        rows += [
+            nr(t + 1, 0, 3), wakeup(t + 2, 0, 11), wakeup(t + 2, 0, 12),
+            nr(t + 4 * MS, 0, 0), switch(t + 4 * MS + 1, 0, 10, "R", 0),
+            nr(t + 100 * MS, 0, 3), switch(t + 100 * MS + 1, 0, 0, "R", 10),
+        ]  # fmt: skip
+    result = check(trace_of(rows, cpus=2))
+    assert result.verdict == "clean"
+    assert result.longest_ns < 5 * MS
+    # CPU 0 is idle while they are throttled
+    assert result.idle_ns > result.duration_ns * 1.9
+
+
+def test_a_cpu_that_goes_idle_beside_waiting_tasks_shows_that_they_cannot_run():
+    rows = [
+        switch(1, 1, 9, "S", 0),
+        switch(1, 0, 0, "R", 10),
+        wakeup(2, 0, 11),
+        switch(4 * MS, 0, 10, "R+", 0),
+        switch(900 * MS, 0, 0, "R", 11),
+        switch(901 * MS, 0, 11, "S", 0),
+    ]
+    result = check(trace_of(rows, cpus=2))
+    assert result.verdict == "clean"
+    assert result.wall_ns <= 4 * MS
+    assert result.doubts["reason"].to_list() == ["idle_beside_waiting"]
+
+
+@pytest.mark.parametrize(("quotas", "verdict"), [(None, "unknown"), ({}, "violations")])
+def test_a_task_that_waits_for_whole_quota_periods_may_be_throttled(quotas, verdict):
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        wakeup(2, 0, 11),
+        switch(900 * MS, 0, 10, "S", 11),
+        switch(S, 1, 0, "R", 9),
+    ]
+    assert check(trace_of(rows, cpus=2, quotas=quotas)).verdict == verdict
+
+
+def test_one_missing_switch_makes_the_span_unknown():
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        wakeup(2, 0, 11),
+        switch(8 * MS, 0, 10, "S", 11),
+        switch(9 * MS, 0, 11, "S", 12),  # 12 works alone
+        wakeup(9 * MS - 1, 0, 12),
+        switch(S, 0, 12, "S", 0),
+        switch(S + 1, 1, 0, "R", 9),
+    ]
+    assert check(trace_of(rows, cpus=2)).verdict == "clean"
+    del rows[4]
+    result = check(trace_of(rows, cpus=2))
+    assert result.verdict == "unknown"
+    assert result.longest_ns > 900 * MS
+    assert result.episodes.filter("persistent")["certain"].to_list() == [False]
+    assert "left_unseen" in result.doubts["reason"]
+
+
+def test_an_offline_cpu_is_neither_idle_nor_overloaded():
+    offline = {"ts_ns": 3, "kind": "cpu_online", "cpu": 1, "value": 0}
+    trace = pair_beside_idle()
+    rows = [
+        offline,
+        *({k: v for k, v in r.items() if v is not None} for r in trace.events.collect().to_dicts()),
+    ]
+    result = check(trace_of([r for r in rows if r["ts_ns"] < S], cpus=2))
+    assert result.verdict == "clean"
+    assert result.wall_ns <= 3
+
+
+def test_a_trace_that_is_cut_short_is_never_clean():
+    rows = [switch(1, 0, 0, "R", 10), switch(S, 0, 10, "S", 0)]
+    assert check(trace_of(rows, cpus=2)).verdict == "clean"
+    assert check(trace_of(rows, cpus=2, truncated_last_line="half a line")).verdict == "unknown"
+    assert check(pair_beside_idle(truncated_last_line="half a line")).verdict == "violations"
+
+
+# -- recordings with lines taken out, moved or changed: the truth is the verdict of the whole one ---------------------
+
+_STAMP = re.compile(r"\s(\d+\.\d+):")
+_CPU = re.compile(r"\[(\d+)\]")
+
+
+def _swap_stamps(lines, rng):
+    for _ in range(20):
+        i = rng.randrange(len(lines) - 1)
+        a, b = (_STAMP.search(line)[1] for line in lines[i : i + 2])
+        lines[i], lines[i + 1] = lines[i + 1].replace(b, a, 1), lines[i].replace(a, b, 1)
+    return lines
+
+
+def _other_pids(lines, rng):
+    for _ in range(20):
+        i = rng.randrange(len(lines))
+        lines[i] = re.sub(
+            r"(next_pid=|prev_pid=| pid=)(\d+)",
+            lambda m: f"{m[1]}{int(m[2]) + 1}",
+            lines[i],
+            count=1,
+        )
+    return lines
+
+
+def _states(lines, rng):
+    sleeps = [i for i, line in enumerate(lines) if "prev_state=S" in line]
+    for i in rng.sample(sleeps, min(20, len(sleeps))):
+        lines[i] = lines[i].replace("prev_state=S", "prev_state=R")
+    return lines
+
+
+def _without_cpu(lines, rng, share=1.0):
+    cpu = _CPU.search(rng.choice(lines))[1]
+    there = [i for i, line in enumerate(lines) if _CPU.search(line)[1] == cpu]
+    first = rng.randrange(len(there) - int(share * len(there)) + 1)
+    gone = set(there[first : first + int(share * len(there))])
+    return [line for i, line in enumerate(lines) if i not in gone]
+
+
+def _block(lines, rng):
+    first = rng.randrange(len(lines) * 95 // 100)
+    return lines[:first] + lines[first + len(lines) // 20 :]
+
+
+MUTANTS = {
+    "one line": lambda lines, rng: lines[: (k := rng.randrange(len(lines)))] + lines[k + 1 :],
+    "a tenth of the lines": lambda lines, rng: [line for line in lines if rng.random() > 0.1],
+    "a CPU": _without_cpu,
+    "a third of a CPU": lambda lines, rng: _without_cpu(lines, rng, 1 / 3),
+    "a block": _block,
+    "pids": _other_pids,
+    "states": _states,
+    "stamps": _swap_stamps,
+    "a line twice": lambda lines, rng: lines[: (k := rng.randrange(len(lines)))] + lines[k - 1 :],
+}
+SMALL = (
+    "gc-buggy-16cpu",
+    "gc-sgclit-16cpu",
+    "lu1ms-sgclit-64cpu",
+    "ms-all-16cpu",
+    "ms-buggy-16cpu",
+)
+
+
+@pytest.mark.parametrize("kind", MUTANTS)
+def test_no_damaged_recording_gives_a_wrong_verdict_where_a_contradiction_shows(kind, tmp_path):
+    path = tmp_path / "trace.txt"
+    wrong = []
+    for number, name in enumerate(SMALL * 4):
+        lines = (
+            lzma.decompress((RECORDINGS / name / "trace.txt.xz").read_bytes()).decode().splitlines()
+        )
+        head = [line for line in lines if line.startswith("#")]
+        events = [line for line in lines if not line.startswith("#")]
+        rng = random.Random(number)
+        verdicts = []
+        for version in (events, MUTANTS[kind](list(events), rng)):
+            path.write_text("\n".join(head + version) + "\n")
+            try:
+                result = check(open_trace(path))
+            except WastedCoresError:
+                break
+            verdicts.append(result.verdict)
+        else:
+            shows = (
+                result.doubts.filter(pl.col("reason") != "bound_by_name").height or result.oddities
+            )
+            if verdicts[1] not in (verdicts[0], "unknown") and shows:
+                wrong.append((name, number, verdicts))
+    assert not wrong
