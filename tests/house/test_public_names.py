@@ -9,7 +9,7 @@ import pytest
 
 import wastedcores
 
-#: public name -> how it is called, as an expression; what is missing here is not called but used as a class or a text
+#: public name -> an expression that calls it; a name that is not here is used as a class or a text
 CALLS = {
     "Trace": "wc.Trace(wc.open_trace(path).events, wc.Header(source_format='x'))",
     "Header": "wc.Header(source_format='x')",

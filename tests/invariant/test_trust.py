@@ -230,7 +230,7 @@ SMALL = (
 
 
 @pytest.mark.parametrize("kind", MUTANTS)
-def test_no_damaged_recording_gives_a_wrong_verdict_where_a_contradiction_shows(kind, tmp_path):
+def test_damaged_recordings_give_no_wrong_verdict_where_a_contradiction_shows(kind, tmp_path):
     path = tmp_path / "trace.txt"
     wrong = []
     for number, name in enumerate(SMALL * 4):

@@ -144,7 +144,7 @@ Backend = Annotated[
 
 
 def settings(texts: Sequence[str] | None, expected: str = "NAME=VALUE") -> dict[str, str]:
-    """Return value by name of the texts of ``--set``; of two values for one name the last counts.
+    """Return the values of ``--set`` by name; if a name is given twice, the last value counts.
 
     ``expected`` is the form that the error message asks for.
     """

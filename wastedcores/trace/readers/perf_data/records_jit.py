@@ -85,7 +85,7 @@ class Formats(NamedTuple):
     needed: I64
     #: (N_CODES,) physical values of the kinds
     kinds: U8
-    #: codes of what the values of prev_state are printed as; a power of two of them
+    #: code of the printed form of each prev_state; the length is a power of two
     states: U32
     #: give sched_waking events the CPU of the sched_migrate_task that follows (support/sched_waking.py)
     place: bool
