@@ -187,6 +187,9 @@ class Programs:
             off = self.btf.offset(name, *members)
             if off is not None:
                 flags.append("-D%s=%d" % (macro, off))
+        active = self.btf.enum_value("cpuhp_state", "CPUHP_AP_ACTIVE")
+        if active is not None:
+            flags.append("-DCPUHP_ACTIVE=%d" % active)
         if self.typed:
             flags.append("-DTYPED=1")
         args = self.btf.tracepoint_args("sched_switch") or [False, True, True]

@@ -121,6 +121,15 @@ class Btf:
                 return bits // 8
         return None
 
+    def enum_value(self, enum, member):
+        """Return the value of an enum's member, or None."""
+        tid = self.id_of(ENUM, enum)
+        for i in range(self._type(tid)[2] if tid else 0):
+            name, value = struct.unpack_from("<Ii", self.data, self.at[tid] + 12 + 8 * i)
+            if self._string(name) == member:
+                return value
+        return None
+
     def tracepoint_args(self, event):
         """Return for each argument of a raw tracepoint whether it is a pointer; None if this kernel lacks the tracepoint.
 

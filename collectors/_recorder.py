@@ -36,6 +36,7 @@ PROBES = {
     "cpu_idle": [("cpu_idle", "on_cpu_idle")],
     "frequency": [("cpu_frequency", "on_frequency")],
     "load": [("pelt_cfs_tp", "on_load")],
+    "cpu_online": [("cpuhp_enter", "on_cpu_leaves"), ("cpuhp_exit", "on_cpu_joins")],
     "affinity": [],  # noticed by on_switch and on_fork
 }
 #: where the waker of a queued wakeup is noted: at csd_queue_cpu where the kernel has it
@@ -52,6 +53,7 @@ DEFAULT = (
     "exec",
     "exit",
     "frequency",
+    "cpu_online",
     "affinity",
 )
 

@@ -321,6 +321,43 @@ int on_cpu_idle(u64 *ctx)
 	return 0;
 }
 
+/*
+ * A CPU gets no more tasks from the beginning of the step CPUHP_AP_ACTIVE on its way down (sched_cpu_deactivate,
+ * kernel/sched/core.c, 6.18), and gets them again from the end of this step on its way up. If the step down fails, it is
+ * undone. st->state has already been changed when the step begins (cpuhp_next_state, kernel/cpu.c).
+ */
+#ifndef CPUHP_ACTIVE
+#define CPUHP_ACTIVE -1
+#endif
+
+static __always_inline void cpu_online(u64 cpu, u64 online)
+{
+	struct where w;
+
+	if (!enter(&w))
+		return;
+	put(&w, KX(WC_CPU_ONLINE, 0), (cpu & 0xffff) | online << 16);
+	leave(&w);
+}
+
+int on_cpu_leaves(u64 *ctx)
+{
+	s32 target = (s32)ctx[1], step = (s32)ctx[2];
+
+	if (step == CPUHP_ACTIVE && target < step)
+		cpu_online(ctx[0], 0);
+	return 0;
+}
+
+int on_cpu_joins(u64 *ctx)
+{
+	s32 state = (s32)ctx[1], step = (s32)ctx[2], ret = (s32)ctx[3];
+
+	if (step == CPUHP_ACTIVE && (state == step) == (ret == 0))
+		cpu_online(ctx[0], 1);
+	return 0;
+}
+
 int on_frequency(u64 *ctx)
 {
 	struct where w;

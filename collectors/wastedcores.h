@@ -34,6 +34,7 @@ struct wc_record {
 #define WC_MASK		15 /* 64 bits of a CPU mask; x: which word */
 #define WC_LOST		16 /* count:64 of events this CPU dropped just before */
 #define WC_CONSIDERED	17 /* cpu:13 src_cpu:13 pid:22 function:8 level:8; x: words; that many WC_MASK follow */
+#define WC_CPU_ONLINE	18 /* cpu:16 online:1 */
 
 /* WC_MIGRATE op */
 #define WC_OP_OTHER	0

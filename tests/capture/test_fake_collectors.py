@@ -20,10 +20,12 @@ from wastedcores.capture import (
     doctor,
     live,
     record,
+    snapshot,
 )
 from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
 from wastedcores.errors import CollectorError, UsageError
+from wastedcores.topology.cpulist import parse_cpulist
 
 #: two tasks share CPU 0 for 200 ms while CPU 1 is idle, as the kernel's tracefs prints it
 TRACE = """# tracer: nop
@@ -243,3 +245,20 @@ def test_a_duration_must_be_finite(tmp_path, seconds):
         capture(tmp_path / "t.parquet", seconds=seconds)
     with pytest.raises(UsageError, match="expected a number above 0"):
         check_live(seconds=seconds)
+
+
+def test_a_capture_tells_where_each_task_may_run_and_which_groups_are_limited(
+    fake, tmp_path, monkeypatch
+):
+    fake(TRACE, "tracefs")
+    counts = iter([{"/a": (2, 9000), "/b": (1, 500)}, {"/a": (5, 20_000), "/b": (1, 500)}])
+    monkeypatch.setattr(snapshot, "_in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(snapshot, "_cpu_hierarchy", lambda: None)
+    monkeypatch.setattr(record, "quotas", lambda: {"/a": 4000})
+    monkeypatch.setattr(record, "throttled", lambda: next(counts))
+    header = capture(tmp_path / "t.parquet", seconds=0.1).header
+    assert header.quotas == {"/a": 4000}
+    assert header.provenance["throttled"] == "/a 3 times, 11 ms"
+    (mine,) = [t for t in header.tasks if t.pid == os.getpid()]
+    assert parse_cpulist(mine.allowed) == sorted(os.sched_getaffinity(0))
+    assert mine.kthread is False

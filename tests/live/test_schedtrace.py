@@ -300,6 +300,10 @@ def test_cpu_goes_offline_and_comes_back(tracer, root):
     assert t.end() == 0
     trace = wastedcores.open_trace(t.file)
     assert trace.header.lost == {}
+    online = trace.events.filter(pl.col("kind") == "cpu_online").collect()
+    assert online.select("cpu", "value").rows() == [(cpu, 0), (cpu, 1)]
+    down, up = online["ts_ns"]
+    assert down < gone < up <= back
     on_it = trace.events.filter((pl.col("kind") == "switch") & (pl.col("cpu") == cpu)).collect()[
         "ts_ns"
     ]

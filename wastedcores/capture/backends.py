@@ -172,6 +172,7 @@ TRACEPOINTS = {
     "cpu_idle": "cpu_idle",
     "frequency": "cpu_frequency",
     "load": "pelt_cfs_tp",
+    "cpu_online": "cpuhp_exit",
     "affinity": "sched_switch",
 }
 

@@ -365,7 +365,11 @@ def _record_and_check(
 ) -> None:
     file = folder / "recording.parquet"
     persist_ns = result.options.persist_ns
-    trace = capture(file, seconds=seconds, backend="tracefs", progress=report)
+
+    def forward(line: str) -> None:
+        report("looking" if line == "recording" else line)
+
+    trace = capture(file, seconds=seconds, backend="tracefs", progress=forward)
     found = check(trace, persist_ns=persist_ns)
     persistent = found.episodes.filter(found.episodes["persistent"])
     result.worst = found

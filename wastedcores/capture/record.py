@@ -15,8 +15,8 @@ from typing import Any
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.own_tasks import threads_of, written_without
+from wastedcores.capture.snapshot import quotas, tasks, this_machine, throttled
 from wastedcores.errors import CollectorError, UsageError, WastedCoresError
-from wastedcores.topology.sysfs import live
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.trace import Trace
 
@@ -31,6 +31,7 @@ DEFAULT_EVENTS = (
     "exec",
     "exit",
     "frequency",
+    "cpu_online",
     "affinity",
 )
 ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load")
@@ -91,11 +92,12 @@ def capture(
     # the process id tells later runs whether this file is still being written
     raw = output.with_name(f"{output.name}.{os.getpid()}.raw")
     own: set[int] = set()
+    facts: dict[str, Any] = {}
     try:
         with raw.open("wb") as f:
             arguments = _arguments(chosen, events, flight, buffer_mib)
             collector = Collector(command(_SCRIPT[chosen.name], arguments, chosen), f)
-            _record(collector, seconds, run, report, own)
+            _record(collector, seconds, run, report, own, facts)
         if collector.process.returncode != 0 and not raw.stat().st_size:
             raise collector.failure()
     except BaseException:
@@ -110,9 +112,9 @@ def capture(
         around = f", around: {shlex.join(run)}" if run else ""
         source = f"captured here with {_SCRIPT[chosen.name]} ({chosen.name}){around}"
         if chosen.name == "bpf":
-            trace = import_trace(raw, output, machine=this_machine(), source=source)
+            trace = import_trace(raw, output, machine=this_machine(), source=source, facts=facts)
         else:
-            trace = _import_text(raw, output, source, own, broken)
+            trace = _import_text(raw, output, source, own, broken, facts)
     except (WastedCoresError, OSError) as e:
         raise CollectorError(
             f"{str(e).rstrip('.')}. The raw recording is kept in {raw}. When the cause is mended, run: wastedcores import "
@@ -125,11 +127,18 @@ def capture(
     return trace
 
 
-def _import_text(raw: Path, output: Path, source: str, own: set[int], broken: str | None) -> Trace:
+def _import_text(
+    raw: Path,
+    output: Path,
+    source: str,
+    own: set[int],
+    broken: str | None,
+    facts: dict[str, Any],
+) -> Trace:
     """Import a recording of tracefs without the tasks of the recorder; the text itself does not tell whether it is whole."""
     part = raw.with_suffix(".part.parquet")
     try:
-        import_trace(raw, part, machine=this_machine(), source=source)
+        import_trace(raw, part, machine=this_machine(), source=source, facts=facts)
         return written_without(part, own, output, broken)
     finally:
         part.unlink(missing_ok=True)
@@ -178,13 +187,18 @@ def _record(
     run: Sequence[str] | None,
     report: Callable[[str], None],
     own: set[int],
+    facts: dict[str, Any],
 ) -> None:
-    """Let the collector run, and put the threads that only record into ``own``."""
+    """Let the collector run. The threads that only record go to ``own``, and what the file does not tell to ``facts``."""
     child: subprocess.Popen[bytes] | None = None
+    before: dict[str, tuple[int, int]] | None = None
     try:
         with terminable():
             collector.wait_ready()
             own |= threads_of(collector.process.pid)
+            facts |= {"tasks": tasks(), "quotas": quotas()}
+            before = throttled()
+            report("recording")
             if run:
                 try:
                     child = subprocess.Popen(list(run), stdout=sys.stderr)
@@ -198,9 +212,20 @@ def _record(
             child.terminate()
             child.wait()
         own |= threads_of(collector.process.pid)
+        facts["provenance"] = {"throttled": _throttled_since(before)} if before is not None else {}
         collector.stop()
     if collector.messages:
         report(collector.messages[-1])
+
+
+def _throttled_since(before: dict[str, tuple[int, int]]) -> str:
+    """Say which control groups were throttled since ``before`` was read."""
+    said = []
+    for group, (times, us) in sorted(throttled().items()):
+        old_times, old_us = before.get(group, (0, 0))
+        if times > old_times:
+            said.append(f"{group} {times - old_times} times, {(us - old_us) / 1000:.0f} ms")
+    return "; ".join(said) or "no control group"
 
 
 def _wait(
@@ -226,11 +251,3 @@ def _wait(
         longest = 0.2 if child is not None else 1.0
         left = longest if until is None else min(longest, max(0.0, until - time.monotonic()))
         time.sleep(left)
-
-
-def this_machine() -> dict[str, Any] | None:
-    """Return this machine for a trace's header, or None if it cannot be read: a trace without it is still a trace."""
-    try:
-        return live().to_dict()
-    except (WastedCoresError, OSError):
-        return None

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wastedcores.capture.record import this_machine
 from wastedcores.errors import CollectorError, TraceFormatError, WastedCoresError
 from wastedcores.files import written_whole
+from wastedcores.topology.sysfs import live
+from wastedcores.trace.header import TaskFacts
 
 SCHEMA = "wastedcores.tasks/1"
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
@@ -129,11 +130,42 @@ def quotas() -> dict[str, int] | None:
     return found
 
 
+def throttled() -> dict[str, tuple[int, int]]:
+    """Return how often and for how many us each control group was throttled so far; empty if no group ever was."""
+    root = _cpu_hierarchy()
+    found = {}
+    for path in root.rglob("cpu.stat") if root else ():
+        try:
+            counts = dict(line.split() for line in path.read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        times = int(counts.get("nr_throttled", 0))
+        us = int(counts.get("throttled_usec", int(counts.get("throttled_time", 0)) // 1000))
+        if times:
+            found["/" + "/".join(path.parent.relative_to(root or path).parts)] = (times, us)
+    return found
+
+
 def _in_first_namespace(kind: str) -> bool:
     try:
         return Path(f"/proc/self/ns/{kind}").stat().st_ino == _FIRST_NAMESPACE[kind]
     except OSError:
         return False
+
+
+def this_machine() -> dict[str, Any] | None:
+    """Return this machine for a trace's header, or None if it cannot be read: a trace without it is still a trace."""
+    try:
+        return live().to_dict()
+    except (WastedCoresError, OSError):
+        return None
+
+
+def tasks() -> list[TaskFacts] | None:
+    """Return all tasks for the header of a trace; None in a container, where they have other numbers."""
+    if not _in_first_namespace("pid"):
+        return None
+    return [TaskFacts.model_validate(t) for t in _tasks()]
 
 
 def _cpu_hierarchy() -> Path | None:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -166,6 +166,7 @@ def import_trace(
     machine: dict[str, Any] | None = None,
     cpus: Collection[int] | None = None,
     source: str | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Trace:
     """Read a trace of any known format and write it as Parquet, in one pass and bounded memory.
 
@@ -181,6 +182,8 @@ def import_trace(
         CPU numbers of that machine; an event on any other CPU is an error.
     source
         Where the events came from, for the header; default: name and hash of ``src``.
+    facts
+        Fields of the header that the file does not tell, by name; ``provenance`` is added to what the file tells.
 
     Returns
     -------
@@ -203,7 +206,7 @@ def import_trace(
             write_parquet(trace, dst)
         else:
             with FOREIGN[kind].open(src, hashed=source is None) as reading:
-                run = _Import(reading, kind, cpus, machine, source)
+                run = _Import(reading, kind, cpus, machine, source, facts)
                 stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
 
@@ -218,9 +221,10 @@ class _Import:
         cpus: Collection[int] | None,
         machine: dict[str, Any] | None = None,
         origin: str | None = None,
+        told: Mapping[str, Any] | None = None,
     ) -> None:
         self.reading, self.kind, self.path = reading, kind, reading.path
-        self.machine, self.origin = machine, origin
+        self.machine, self.origin, self.told = machine, origin, dict(told or {})
         self.seen = Inspector(str(reading.path), cpus)
 
     def frames(self) -> Iterator[pl.DataFrame]:
@@ -240,6 +244,8 @@ class _Import:
         notes |= {"imported_by": f"wastedcores {__version__}", **facts.notes, **seen.notes}
         if facts.skipped:
             notes["skipped"] = _counted(facts, None)
+        told = {"provenance": notes} | self.told
+        told["provenance"] = notes | told["provenance"]
         return Header(
             source_format=facts.source_format,
             kernel_release=facts.kernel_release,
@@ -254,8 +260,7 @@ class _Import:
             lost=dict(facts.lost),
             overwritten=dict(facts.overwritten),
             truncated_last_line=facts.truncated,
-            provenance=notes,
-        )
+        ).model_copy(update=told)
 
     def _online(self, stated: int | None) -> list[int] | None:
         """Return the online CPUs if they are certain: from the topology, or N CPUs are stated and all seen are below N."""

@@ -30,6 +30,7 @@ KINDS = {
     "mask": 15,
     "lost": 16,
     "considered": 17,
+    "cpu_online": 18,
 }
 OPS = ("", "wakeup", "fork", "balance")
 #: include/linux/sched.h: task_index_to_char
@@ -195,4 +196,5 @@ BUILD = {
     "affinity": _affinity,
     "lost": _lost,
     "considered": _considered,
+    "cpu_online": _value,
 }

@@ -1,0 +1,87 @@
+"""Throttled tasks do not wait, and a CPU beside them that runs nothing is idle: the check agrees with the kernel's own count."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import wastedcores
+from wastedcores.capture import capture
+from wastedcores.capture.demonstration import _FORKER
+
+V1 = Path("/sys/fs/cgroup/cpu")
+TRIES = 20
+
+
+@contextmanager
+def limited_group(quota_us: int, period_us: int):
+    """Make a control group that gets ``quota_us`` of CPU time per period; its tasks are killed at the end."""
+    if (V1 / "cpu.cfs_quota_us").exists():
+        group = V1 / "wastedcores-test"
+        group.mkdir()
+        (group / "cpu.cfs_period_us").write_text(str(period_us))
+        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+    elif "cpu" in Path("/sys/fs/cgroup/cgroup.subtree_control").read_text().split():
+        group = Path("/sys/fs/cgroup/wastedcores-test")
+        group.mkdir()
+        (group / "cpu.max").write_text(f"{quota_us} {period_us}")
+    else:
+        pytest.skip("no control group with the CPU controller can be made here")
+    try:
+        yield group
+    finally:
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            for pid in (group / "cgroup.procs").read_text().split():
+                subprocess.run(["kill", "-KILL", pid], check=False)
+            try:
+                group.rmdir()
+                break
+            except OSError:
+                time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def recordings(bpf, tmp_path_factory):
+    """Twenty recordings of three tasks in a group with 4 ms per second, forked on CPU 0 and allowed everywhere."""
+    folder = tmp_path_factory.mktemp("quota")
+    code = "import os,sys\nopen(sys.argv.pop(1)+'/cgroup.procs','w').write(str(os.getpid()))\n"
+    traces = []
+    for k in range(TRIES):
+        with limited_group(4_000, 1_000_000) as group:
+            spinner = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", code + _FORKER, str(group), "20", "3", "0"]
+            )
+            time.sleep(0.2)
+            traces.append(capture(folder / f"{k}.parquet", seconds=1.5, backend="bpf"))
+        spinner.wait()
+    return traces
+
+
+def sizes_only(trace):
+    """Return the same recording with nothing but the kernel's own runqueue lengths."""
+    return wastedcores.Trace(
+        trace.only("nr_running"), trace.header.model_copy(update={"kinds": None})
+    )
+
+
+def test_throttled_tasks_are_no_violation(recordings):
+    for trace in recordings:
+        kernel = wastedcores.check(sizes_only(trace), persist_ns=100_000_000)
+        ours = wastedcores.check(trace, persist_ns=100_000_000)
+        if kernel.verdict == "clean":
+            assert ours.verdict != "violations"
+        # tasks that may not move are no violation either, so the rebuilt time can only be shorter
+        assert ours.wall_ns <= kernel.wall_ns * 1.01 + 1_000_000
+
+
+def test_a_cpu_with_throttled_tasks_only_counts_as_idle(recordings):
+    for trace in recordings:
+        kernel = wastedcores.check(sizes_only(trace), persist_ns=100_000_000)
+        ours = wastedcores.check(trace, persist_ns=100_000_000)
+        assert ours.idle_ns == pytest.approx(kernel.idle_ns, rel=0.01, abs=2_000_000)
