@@ -25,8 +25,6 @@ NOT_HERE = re.compile(
 )
 #: names that look like modules: a header, and the name that captures carry
 NO_MODULES = {"wastedcores.h", "wastedcores.schedtrace", "wastedcores.check"}
-#: files that still mention what has moved or lies beside the checkout; this list only gets shorter
-NOT_YET = {"tests/topology/test_paper.py"}
 
 
 def files() -> list[Path]:
@@ -69,14 +67,8 @@ def identity(path: Path) -> str:
 
 
 def every_file(test):
-    """Run the test on each file of the tree that is not still exempt."""
-    cases = [
-        pytest.param(
-            p, id=identity(p), marks=[pytest.mark.skip("not yet")] if identity(p) in NOT_YET else []
-        )
-        for p in FILES
-    ]
-    return pytest.mark.parametrize("file", cases)(test)
+    """Run the test on each file of the tree."""
+    return pytest.mark.parametrize("file", FILES, ids=identity)(test)
 
 
 def mentions(file: Path) -> set[str]:

@@ -9,8 +9,6 @@ import pytest
 from numpydoc.validate import validate
 from support import ROOT
 
-#: rooms whose docstrings are not complete yet; this list only gets shorter
-NOT_YET = tuple(f"wastedcores.{room}" for room in ("trace.readers",))
 #: functions here have the kernel's parameters, which the glossary in the package's docstring explains once
 WITH_A_GLOSSARY = "wastedcores.simulator.reference"
 
@@ -66,8 +64,6 @@ def faults(dotted: str, function) -> list[str]:
 
 @pytest.mark.parametrize("module", modules())
 def test_public_docstrings_are_complete(module):
-    if module.startswith(NOT_YET):
-        pytest.skip("its docstrings are not complete yet")
     found = [
         fault for dotted, function in public_functions(module) for fault in faults(dotted, function)
     ]

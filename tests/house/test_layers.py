@@ -129,7 +129,7 @@ def test_compiled_code_takes_arrays_and_knows_no_objects():
             assert (
                 name.split(".")[0] in {"numpy", "numba", "llvmlite"} | sys.stdlib_module_names
                 or name.endswith("_jit")
-                or name.startswith(("wastedcores.jit.", "wastedcores.simulator.engine"))
+                or f"{name}.".startswith(("wastedcores.jit.", "wastedcores.simulator.engine."))
                 or name in CONSTANTS
             ), f"{path}: {name}"
 

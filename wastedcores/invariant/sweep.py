@@ -121,7 +121,7 @@ def sweep(
 
 
 def _without(rq: Runqueues, hidden: pl.DataFrame) -> Iterator[Batch]:
-    """The changes of the runqueues, with CPUs unknown in the hidden spans."""
+    """Stream the changes of the runqueues, with CPUs unknown in the hidden spans."""
     spans = merged(hidden, rq.cpus)
     ends = pl.concat(
         [
@@ -148,7 +148,20 @@ def _without(rq: Runqueues, hidden: pl.DataFrame) -> Iterator[Batch]:
 
 
 def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
-    """Spans (cpu, start_ns, end_ns; CPU -1 is all) as disjoint spans of each CPU, ordered by CPU and time."""
+    """Merge the spans of each CPU that overlap or touch.
+
+    Parameters
+    ----------
+    spans
+        Table cpu, start_ns, end_ns; CPU -1 stands for all.
+    cpus
+        Number of CPUs.
+
+    Returns
+    -------
+    polars.DataFrame
+        The disjoint spans with the same columns, ordered by CPU and time.
+    """
     everywhere = (
         spans.filter(pl.col("cpu") < 0)
         .drop("cpu")

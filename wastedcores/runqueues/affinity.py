@@ -36,7 +36,18 @@ class Affinity(NamedTuple):
 
 
 def unrestricted(cpus: int, pids: int) -> Affinity:
-    """Return the affinity of a trace in which every task may run anywhere."""
+    """Return the affinity of a trace in which every task may run anywhere.
+
+    Parameters
+    ----------
+    cpus, pids
+        CPU numbers and pids are below these.
+
+    Returns
+    -------
+    Affinity
+        No mask, and nothing known.
+    """
     return Affinity(
         np.zeros((1, (cpus + 63) // 64), np.uint64),
         {},
