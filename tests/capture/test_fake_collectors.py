@@ -28,13 +28,22 @@ from wastedcores.errors import CollectorError, UsageError
 from wastedcores.topology.cpulist import parse_cpulist
 
 #: two tasks share CPU 0 for 200 ms while CPU 1 is idle, as the kernel's tracefs prints it
+#: two tasks that ran on CPU 1 share CPU 0 for 300 ms
 TRACE = """# tracer: nop
 #
 # entries-in-buffer/entries-written: 0/0   #P:2
 #
-          <idle>-0       [001] d..2.     1.000000: sched_switch: prev_comm=a prev_pid=5 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
+          <idle>-0       [001] d..2.     0.900000: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=b next_pid=6 next_prio=120
+               b-6       [001] d..2.     0.910000: sched_switch: prev_comm=b prev_pid=6 prev_prio=120 prev_state=S ==> next_comm=c next_pid=7 next_prio=120
+               c-7       [001] d..2.     0.920000: sched_switch: prev_comm=c prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
+          <idle>-0       [000] d..2.     1.000000: sched_wakeup: comm=b pid=6 prio=120 target_cpu=000
+          <idle>-0       [000] d..2.     1.000000: sched_wakeup: comm=c pid=7 prio=120 target_cpu=000
           <idle>-0       [000] d..2.     1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=b next_pid=6 next_prio=120
-               b-6       [000] d..2.     1.100000: sched_switch: prev_comm=b prev_pid=6 prev_prio=120 prev_state=R ==> next_comm=c next_pid=7 next_prio=120
+               b-6       [000] d..2.     1.050000: sched_switch: prev_comm=b prev_pid=6 prev_prio=120 prev_state=R ==> next_comm=c next_pid=7 next_prio=120
+               c-7       [000] d..2.     1.100000: sched_switch: prev_comm=c prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=b next_pid=6 next_prio=120
+               b-6       [000] d..2.     1.150000: sched_switch: prev_comm=b prev_pid=6 prev_prio=120 prev_state=R ==> next_comm=c next_pid=7 next_prio=120
+               c-7       [000] d..2.     1.200000: sched_switch: prev_comm=c prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=b next_pid=6 next_prio=120
+               b-6       [000] d..2.     1.250000: sched_switch: prev_comm=b prev_pid=6 prev_prio=120 prev_state=R ==> next_comm=c next_pid=7 next_prio=120
                c-7       [000] d..2.     1.300000: sched_switch: prev_comm=c prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=b next_pid=6 next_prio=120
 """  # noqa: E501
 VIOLATION = {"event": "violation", "bytes": 0, "number": 1, "idle_cpu": 1, "busy_cpu": 0, "pid": 6}
@@ -191,7 +200,7 @@ def test_wakeups_of_the_recorder_do_not_hide_a_violation(fake, tmp_path):
     result = check_live(LiveOptions(persist_ns=100_000_000), seconds=0.1, output=tmp_path)
     assert [v["lasted_ms"] for v in result.violations] == [300]
     table = result.worst.trace.events.collect()
-    assert table.height == 4  # exactly the events of the others
+    assert table.height == TRACE.count("sched_")  # exactly the events of the others
     assert set(table["pid"]) | set(table["prev_pid"]) == {0, 5, 6, 7}
 
 
