@@ -148,6 +148,6 @@ def _keep_streams_writable() -> None:
                 io.BufferedWriter(raw),
                 encoding=stream.encoding,
                 errors="backslashreplace",
-                line_buffering=stream.line_buffering,
+                line_buffering=name == "stderr" or stream.line_buffering,
             )
             setattr(sys, name, wrapper)
