@@ -77,19 +77,6 @@ static __always_inline int is_own(struct wc_check *chk, u64 p)
 	return tgid && (tgid == chk->own[0] || tgid == chk->own[1] || tgid == chk->own[2] || tgid == chk->own[3]);
 }
 
-/* Return the length of a runqueue; the running task does not count if it is a thread of the checker. */
-static __always_inline u32 length_without_own(struct wc_check *chk, u64 rq)
-{
-	u32 nr = 0;
-	u64 curr = 0;
-
-	COPY(nr, rq + OFF_RQ_NR);
-	COPY(curr, rq + OFF_RQ_CURR);
-	if (nr && curr && is_own(chk, curr))
-		nr--;
-	return nr;
-}
-
 /*
  * Algorithm 2: find all idle CPUs, then the first waiting thread anywhere that one of them may run. Only fair tasks are
  * looked at (rq->cfs_tasks), because SCHED_EXT and real-time tasks have balancers of their own. The lists are read
@@ -125,7 +112,8 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 #endif
 		if (!online)
 			continue;
-		nr = length_without_own(chk, c->rq);
+		nr = 1;
+		COPY(nr, c->rq + OFF_RQ_NR);
 		if (nr == 0 && !(suspicion && seen->filled == suspicion)) {
 			s->idle[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
 			s->n_idle++;
@@ -154,7 +142,8 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 			if (!c || !c->rq || !seen || (suspicion && seen->relieved == suspicion))
 				continue;
 			rq = c->rq;
-			nr = length_without_own(chk, rq);
+			nr = 0;
+			COPY(nr, rq + OFF_RQ_NR);
 			if (nr < 2)
 				continue;
 			s->nr = nr;
@@ -172,7 +161,7 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 		s->node = node;
 		on_cpu = 1;
 		COPY(on_cpu, p + OFF_ON_CPU);
-		if (on_cpu || is_own(chk, p))
+		if (on_cpu)
 			continue;
 #ifdef OFF_DELAYED
 		{
