@@ -143,6 +143,7 @@ def test_violation_is_raised_within_s_plus_m_and_the_recording_shows_it(bpf, bal
     assert first["began_ns"] - trace.header.start_ns >= 500_000_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["bpf", "tracefs"])
 def test_ten_of_ten_violations_are_found_although_the_recorder_runs_on_the_idle_cpu(
     bpf, balancing, tmp_path, backend
