@@ -37,30 +37,96 @@ class TaskFacts(BaseModel):
 
     Attributes
     ----------
-    pid, tgid
-        Numbers of the thread and of its process.
+    pid, tgid, ppid
+        Numbers of the thread, of its process, and of its parent.
+    start_ticks
+        When it began, in clock ticks since boot. A pid can be used again; the two together cannot.
     comm
         Its name.
     kthread
         Whether it is a kernel thread (PF_KTHREAD).
     allowed
         The CPUs on which it may run, in the kernel's list format.
-    policy, nice
-        Scheduling policy (``other``, ``fifo``, ``rr``, ``batch``, ``idle``, ``deadline``) and nice value.
-    cgroup
-        Path of its control group.
+    policy, nice, rt_prio
+        Scheduling policy (``other``, ``fifo``, ``rr``, ``batch``, ``idle``, ``deadline``, ``ext``), nice value, and real-time
+        priority.
+    cgroup, cpuset
+        Path of the control group that limits its CPU time, and path of its cpuset.
+    autogroup
+        Name of its autogroup; None if it has none, or if that is not known.
+    core_cookie
+        Its cookie of core scheduling (0: none); None if it is not known.
+    changed
+        Names of the facts above that were different when the trace ended.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     pid: int
     tgid: int | None = None
+    ppid: int | None = None
+    start_ticks: int | None = None
     comm: str | None = None
     kthread: bool | None = None
     allowed: str | None = None
     policy: str | None = None
     nice: int | None = None
+    rt_prio: int | None = None
     cgroup: str | None = None
+    cpuset: str | None = None
+    autogroup: str | None = None
+    core_cookie: int | None = None
+    changed: tuple[str, ...] = ()
+
+
+class CpusetFacts(BaseModel):
+    """A cpuset that has CPUs of its own.
+
+    Attributes
+    ----------
+    path
+        Its path, ``/`` for the root.
+    cpus
+        Its CPUs that are online, in the kernel's list format.
+    load_balance
+        ``cpuset.sched_load_balance`` of version 1; in version 2 whether the cpuset is no isolated partition.
+    partition
+        ``cpuset.cpus.partition`` of version 2 (``member``, ``root``, ``isolated``, or one of these with ``invalid``); None in
+        version 1.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    path: str
+    cpus: str
+    load_balance: bool | None = None
+    partition: str | None = None
+
+
+class SchedDomainFacts(BaseModel):
+    """A scheduling domain that the running kernel had.
+
+    Attributes
+    ----------
+    cpus
+        The CPUs that have this domain, in the kernel's list format.
+    level
+        0 is the lowest domain of these CPUs.
+    name
+        The kernel's name of the level (``SMT``, ``MC``, ``NUMA``, ...); None if it could not be read.
+    span
+        The CPUs in the domain; None if they could not be read.
+    flags
+        Names of its flags (``SD_BALANCE_NEWIDLE``, ...); None if they could not be read.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    cpus: str
+    level: int
+    name: str | None = None
+    span: str | None = None
+    flags: tuple[str, ...] | None = None
 
 
 class Header(BaseModel):
@@ -105,6 +171,24 @@ class Header(BaseModel):
         What a snapshot told of the tasks when the trace began; None without one.
     quotas
         CPU time per period in us of every control group that has a limit; empty: none has; None: unknown.
+    boot_id
+        The kernel's random number of this boot (``/proc/sys/kernel/random/boot_id``).
+    boot_parameters
+        The kernel's command line.
+    isolated_cpus
+        CPUs that are in no scheduling domain on purpose (``isolcpus``); empty: none is; None: unknown.
+    nohz_full_cpus
+        CPUs without a regular tick; None: unknown.
+    cpusets
+        All cpusets with CPUs of their own; None: unknown.
+    sched_domains
+        The domains that the kernel had, one entry per group of CPUs that share one; None: unknown, empty: no CPU had any.
+    sched_features
+        The kernel's scheduler features as it prints them (``GENTLE_FAIR_SLEEPERS``, ``NO_HRTICK``, ...); None: unknown.
+    core_scheduling
+        Whether any task had a cookie of core scheduling; None: unknown.
+    changed
+        Names of the fields from ``quotas`` on that were different when the trace ended.
     truncated_last_line
         What the reader left out because the file ends within it; None if the file is complete.
     unproven
@@ -137,6 +221,15 @@ class Header(BaseModel):
     overwritten: dict[int, int] = Field(default_factory=dict)
     tasks: list[TaskFacts] | None = None
     quotas: dict[str, int] | None = None
+    boot_id: str | None = None
+    boot_parameters: str | None = None
+    isolated_cpus: list[int] | None = None
+    nohz_full_cpus: list[int] | None = None
+    cpusets: list[CpusetFacts] | None = None
+    sched_domains: list[SchedDomainFacts] | None = None
+    sched_features: list[str] | None = None
+    core_scheduling: bool | None = None
+    changed: list[str] = Field(default_factory=list)
     truncated_last_line: str | None = None
     unproven: str | None = None
     provenance: dict[str, str] = Field(default_factory=dict)
