@@ -42,7 +42,8 @@ struct wc_cpu {       /* written by the programs (except on and t0); two cache l
 	u64 on;       /* nonzero: record. The loader writes on and t0; they are here and not in a map of their own, */
 	u64 t0;       /* so that each event touches one page less */
 	u64 cur_mask; /* folded affinity of the task that runs here, as it was last recorded */
-	u64 spare[2];
+	u64 own;      /* tasks of the checker itself on this CPU's runqueue, during a look (unclaimed.c) */
+	u64 others;   /* other tasks there, if they are several and one may be missing elsewhere */
 };
 
 struct wc_tail {      /* written by the reader: the position up to which it has read */

@@ -22,6 +22,8 @@
  * those that record, so that the checker works while nothing is recorded.
  */
 #define UNKNOWN 0xffffffff
+#define OWN 4			/* processes that are this program's own */
+#define OWN_THREADS 128		/* at most so many of their threads are looked at */
 
 struct wc_check {
 	u64 period, persist;	/* S, M; set by the loader */
@@ -42,7 +44,9 @@ struct wc_check {
 	u64 cleared_at;		/* when the last suspicion was dropped */
 	u64 last_look;
 	u64 late;		/* longest time between two looks of the last suspicion; long if ticks came late */
-	u32 own[4];		/* process ids of this program and of the one that started it; 0: none. Set by the loader */
+	u64 own_ns;		/* part of the suspicion in which the only idle CPUs ran this program or its starter */
+	u32 own[OWN];		/* process ids of this program and of those that started it; 0: none. Set by the loader */
+	u64 own_leader[OWN];	/* their leaders' task_struct; see own_leaders() */
 };
 
 /* For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved. */
@@ -56,9 +60,10 @@ struct wc_watched {
  * CPUs.
  */
 struct wc_scratch {
-	u64 idle[MASK_WORDS];
-	u64 head, node;
-	u32 cpu, nr, n_idle, n_over;
+	u64 idle[MASK_WORDS];	/* without this program's own tasks */
+	u64 asleep[MASK_WORDS];	/* those of them that run nothing at all */
+	u64 head, node, task;
+	u32 cpu, nr, n_idle, n_over, slot;
 };
 
 BPF_F_TABLE("array", u32, struct wc_check, check, 1, F_MMAPABLE);
@@ -68,13 +73,69 @@ BPF_F_TABLE("array", u32, u32, nr_of, NCPU, F_MMAPABLE);
 
 #define COPY(dst, addr) bpf_probe_read_kernel(&(dst), sizeof(dst), (void *)(addr))
 
-/* Is p a thread of the checker itself? Its short work must neither hide a violation nor be one. */
-static __always_inline int is_own(struct wc_check *chk, u64 p)
+/* Is p a thread of the checker itself? The answer is computed without a branch, as the verifier walks every branch of a loop. */
+static __always_inline u64 is_own(struct wc_check *chk, u64 p)
 {
+	u64 own = 0, other;
 	u32 tgid = 0;
 
 	COPY(tgid, p + OFF_TGID);
-	return tgid && (tgid == chk->own[0] || tgid == chk->own[1] || tgid == chk->own[2] || tgid == chk->own[3]);
+	for (int i = 0; i < OWN; i++) {
+		other = (u64)(tgid ^ chk->own[i]) - 1; /* all ones if they are equal */
+		hide(other);
+		own |= other >> 63;
+	}
+	other = (u64)tgid - 1; /* 0 is no process */
+	hide(other);
+	return own & ~(other >> 63);
+}
+
+/*
+ * Count this program's own tasks on each runqueue (wc_cpu.own). There are few, so walking their thread groups costs less
+ * than looking at every task. A leader that has ended is recognised by its process id.
+ */
+static __always_inline void count_own(struct wc_check *chk, volatile struct wc_scratch *s)
+{
+#if defined(OFF_SIGNAL) && defined(OFF_THREAD_HEAD) && defined(OFF_THREAD_NODE)
+	struct wc_cpu *c;
+	u64 p, head;
+	u32 on_rq, cpu, k;
+
+	s->slot = 0;
+	s->head = 0;
+	s->node = 0;
+	for (u32 step = 0; step < OWN + OWN_THREADS; step++) {
+		head = s->head;
+		if (s->node == head) {
+			k = s->slot;
+			if (k >= OWN)
+				return;
+			s->slot = k + 1;
+			p = chk->own_leader[k & (OWN - 1)];
+			if (!p)
+				continue;
+			head = 0;
+			COPY(head, p + OFF_SIGNAL);
+			head += OFF_THREAD_HEAD;
+			p = head;
+			COPY(p, head);
+			s->head = head;
+			s->node = p;
+			continue;
+		}
+		p = s->node - OFF_THREAD_NODE;
+		on_rq = 0;
+		COPY(on_rq, p + OFF_ON_RQ);
+		cpu = 0;
+		COPY(cpu, p + OFF_TASK_CPU);
+		c = cpus.lookup(&cpu);
+		if (c)
+			c->own += is_own(chk, p) & on_rq & 1; /* 1: TASK_ON_RQ_QUEUED */
+		p = head;
+		COPY(p, s->node);
+		s->node = p;
+	}
+#endif
 }
 
 /*
@@ -82,23 +143,32 @@ static __always_inline int is_own(struct wc_check *chk, u64 p)
  * looked at (rq->cfs_tasks), because SCHED_EXT and real-time tasks have balancers of their own. The lists are read
  * without their lock, so one look may be wrong; a violation needs many looks. The CPUs that were filled or relieved
  * during the suspicion of that number are left out; 0 means that there is no suspicion.
+ *
+ * The tasks of the checker itself do not count, so a CPU that runs only these counts as idle. The result is then
+ * ONLY_OWN if no other idle CPU could run the waiting thread: such a look neither ends a suspicion nor adds to it.
  */
+enum { NONE, FOUND, ONLY_OWN };
+
 static __always_inline int find(struct wc_check *chk, u32 suspicion)
 {
 	u32 zero = 0;
 	volatile struct wc_scratch *s = (volatile struct wc_scratch *)scratch.lookup(&zero);
 	struct wc_watched *seen;
 	struct wc_cpu *c;
-	u64 p, node, head, mask, ptr, rq;
+	u64 p, node, head, mask, ptr, free, asleep;
 	u32 nr, on_cpu, online;
+	s32 others;
 
 	if (!s)
-		return 0;
+		return NONE;
 	chk->looked++;
-	for (int i = 0; i < MASK_WORDS; i++)
+	for (int i = 0; i < MASK_WORDS; i++) {
 		s->idle[i] = 0;
+		s->asleep[i] = 0;
+	}
 	s->n_idle = 0;
 	s->n_over = 0;
+	count_own(chk, s);
 	for (u32 i = 0; i < NCPU; i++) {
 		u32 k = i;
 
@@ -110,20 +180,29 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 #ifdef OFF_RQ_ONLINE
 		COPY(online, c->rq + OFF_RQ_ONLINE);
 #endif
-		if (!online)
-			continue;
 		nr = 1;
 		COPY(nr, c->rq + OFF_RQ_NR);
-		if (nr == 0 && !(suspicion && seen->filled == suspicion)) {
+		others = nr - c->own;
+		c->own = 0;
+		c->others = 0;
+		if (!online)
+			continue;
+		if (others >= 2) {
+			if (suspicion && seen->relieved == suspicion)
+				continue;
+			c->others = others;
+			s->n_over++;
+		} else if (others <= 0) {
+			if (suspicion && seen->filled == suspicion)
+				continue;
 			s->idle[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
+			s->asleep[(i >> 6) % MASK_WORDS] |= (u64)(((u64)nr - 1) >> 63) << (i & 63);
 			s->n_idle++;
 			chk->idle_cpu = i;
 		}
-		if (nr >= 2)
-			s->n_over++;
 	}
 	if (!s->n_idle || !s->n_over)
-		return 0;
+		return NONE;
 	s->cpu = 0;
 	s->head = 0;
 	s->node = 0;
@@ -135,19 +214,13 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 			u32 k = s->cpu;
 
 			if (k >= NCPU)
-				return 0;
+				return NONE;
 			s->cpu = k + 1;
 			c = cpus.lookup(&k);
-			seen = watched.lookup(&k);
-			if (!c || !c->rq || !seen || (suspicion && seen->relieved == suspicion))
+			if (!c || !c->others)
 				continue;
-			rq = c->rq;
-			nr = 0;
-			COPY(nr, rq + OFF_RQ_NR);
-			if (nr < 2)
-				continue;
-			s->nr = nr;
-			head = rq + OFF_RQ_CFS_TASKS;
+			s->nr = c->others;
+			head = c->rq + OFF_RQ_CFS_TASKS;
 			node = head;
 			COPY(node, head);
 			s->head = head;
@@ -161,41 +234,46 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 		s->node = node;
 		on_cpu = 1;
 		COPY(on_cpu, p + OFF_ON_CPU);
-		if (on_cpu)
-			continue;
 #ifdef OFF_DELAYED
 		{
 			u8 delayed = 0;
 
 			COPY(delayed, p + OFF_DELAYED);
-			if (delayed)
-				continue;
+			on_cpu |= delayed;
 		}
 #endif
+		on_cpu |= is_own(chk, p);
+		if (on_cpu)
+			continue;
 		ptr = 0;
 		COPY(ptr, p + OFF_CPUS_PTR);
+		free = 0;
+		asleep = 0;
 		for (int i = 0; i < MASK_WORDS; i++) {
 			mask = 0;
 			COPY(mask, ptr + 8 * i);
-			if (mask & s->idle[i]) {
-				u32 pid = 0;
+			free |= mask & s->idle[i];
+			asleep |= mask & s->asleep[i];
+		}
+		if (free) {
+			u32 pid = 0;
 
-				COPY(pid, p + OFF_PID);
-				chk->pid = pid;
-				chk->busy_cpu = s->cpu - 1;
-				chk->busy_nr = s->nr;
-				return 1;
-			}
+			COPY(pid, p + OFF_PID);
+			chk->pid = pid;
+			chk->busy_cpu = s->cpu - 1;
+			chk->busy_nr = s->nr;
+			return asleep ? FOUND : ONLY_OWN;
 		}
 	}
 	chk->truncated++;
-	return 0;
+	return NONE;
 }
 
 static __always_inline void suspect(struct wc_check *chk, u64 now)
 {
 	chk->suspected++;
 	chk->misses = 0;
+	chk->own_ns = 0;
 	chk->dropped = 0;
 	chk->last_look = now;
 	chk->late = 0;
@@ -212,8 +290,9 @@ static __always_inline void clear(struct wc_check *chk, u64 now)
 /* Is it time for the first look of a suspicion? */
 static __always_inline int due(struct wc_check *chk, u64 now)
 {
-	if (chk->event_driven) /* a violation that no event announced, such as one that continues after it was raised */
-		return chk->n_idle > 0 && chk->n_over > 0;
+	/* a violation that no event announced, such as one that continues after it was raised */
+	if (chk->event_driven && chk->n_idle > 0 && chk->n_over > 0)
+		return 1;
 	if (now < chk->next_check)
 		return 0;
 	chk->next_check += chk->period;
@@ -226,7 +305,8 @@ int on_timer(void *ctx)
 {
 	u32 zero = 0, watching;
 	struct wc_check *chk = check.lookup(&zero);
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_ns(), since;
+	int found;
 
 	if (!chk || chk->hold)
 		return 0;
@@ -235,12 +315,17 @@ int on_timer(void *ctx)
 		return 0;
 	if (!watching || chk->event_driven)
 		chk->checks++;
-	if (watching && now - chk->last_look > chk->late)
-		chk->late = now - chk->last_look;
+	since = now - chk->last_look;
+	if (watching && since > chk->late)
+		chk->late = since;
 	chk->last_look = now;
-	if (!find(chk, watching ? (u32)chk->suspected : 0)) {
-		if (!watching)
-			return 0;
+	found = find(chk, watching ? (u32)chk->suspected : 0);
+	if (!watching) {
+		if (found == FOUND)
+			suspect(chk, now);
+		return 0;
+	}
+	if (found == NONE) {
 		chk->misses++;
 		if (chk->dropped)
 			chk->recovered++;
@@ -248,11 +333,9 @@ int on_timer(void *ctx)
 			clear(chk, now);
 		return 0;
 	}
-	if (!watching) {
-		suspect(chk, now);
-		return 0;
-	}
-	if (now - chk->suspected_at >= chk->persist) {
+	if (found == ONLY_OWN)
+		chk->own_ns += since;
+	else if (now - chk->suspected_at >= chk->persist + chk->own_ns) {
 		chk->began = chk->suspected_at;
 		chk->confirmed_at = now;
 		chk->suspected_at = 0;
@@ -416,6 +499,27 @@ int watch_nr(u64 *ctx)
 		__sync_fetch_and_add(&chk->n_over, nr >= 2 ? 1 : -1);
 	if (chk->n_idle > 0 && chk->n_over > 0 && !chk->suspected_at && !chk->hold)
 		suspect(chk, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* Note the leaders of this program's own processes; an iterator over all tasks. */
+int own_leaders(struct iter_task *ctx)
+{
+	u64 meta = ctx->meta, p = ctx->task, seq = 0;
+	u32 zero = 0, pid = 0, tgid = 0;
+	struct wc_check *chk = check.lookup(&zero);
+
+	hide(meta);
+	hide(p);
+	if (!p || !chk)
+		return 0;
+	COPY(pid, p + OFF_PID);
+	COPY(tgid, p + OFF_TGID);
+	if (pid != tgid)
+		return 0;
+	for (int i = 0; i < OWN; i++)
+		if (pid == chk->own[i])
+			chk->own_leader[i] = p;
 	return 0;
 }
 

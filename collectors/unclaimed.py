@@ -48,7 +48,7 @@ EXAMPLES = """examples:
     unclaimed --deficit --useless     # the paper's two other checks as well
 """
 #: struct wc_check
-CHECK = struct.Struct("<14Q4I2q11Q")
+CHECK = struct.Struct("<14Q4I2q12Q")
 FIELDS = (
     "period",
     "persist",
@@ -81,6 +81,7 @@ FIELDS = (
     "cleared_at",
     "last_look",
     "late",
+    "own_ns",
 )
 #: the tracepoints that are watched during M
 WATCHED = [
@@ -210,7 +211,7 @@ class Checker:
             sources=("unclaimed.c",),
             defines=defines,
         )
-        self.memory = memoryview(r.programs.mmap("check", 256, write=True))
+        self.memory = memoryview(r.programs.mmap("check", 512, write=True))
         self.nr_of = memoryview(r.programs.mmap("nr_of", r.cpus * 8, write=True)).cast("I")
         for cpu in range(r.cpus):  # array elements are 8 bytes apart
             self.nr_of[cpu * 2] = 0xFFFFFFFF
@@ -222,6 +223,7 @@ class Checker:
         sudo = os.getppid() if "SUDO_UID" in os.environ else 0
         struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)
         r.start(extra, attach=recording)
+        r.programs.iterate("task", "own_leaders")
         if a.event_driven and "sched_update_nr_running_tp" in r.programs.missing:
             raise _bpf.CannotLoad(
                 "--event-driven needs the tracepoint sched_update_nr_running_tp (Linux 5.9 or later)"

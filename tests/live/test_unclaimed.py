@@ -143,6 +143,57 @@ def test_violation_is_raised_within_s_plus_m_and_the_recording_shows_it(bpf, bal
     assert first["began_ns"] - trace.header.start_ns >= 500_000_000
 
 
+#: computes and rests on the second CPU in turns of 25 ms, so that most looks of a suspicion find it running in pairs
+BURSTS = """
+import os, sys, time
+os.sched_setaffinity(0, {1})
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    turn = time.monotonic() + 0.025
+    while time.monotonic() < turn: pass
+    time.sleep(0.025)
+"""
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_own_work_on_the_idle_cpu_does_not_hide_a_violation_and_other_work_does(
+    bpf, balancing, own
+):
+    """The same work ends a suspicion if it is another program's."""
+    with balancing_off():
+        push_work_away()
+        bursts = subprocess.Popen([sys.executable, "-I", "-S", "-c", BURSTS, "60"])
+        try:
+            with pile_up(3, 60):
+                argv = ["--framed", "--before", "0", "--seconds", "8", "-S", "200ms"]
+                argv += ["--own", str(bursts.pid)] if own else []
+                run = subprocess.run(
+                    command("unclaimed.py", argv, bpf), capture_output=True, check=False
+                )
+        finally:
+            bursts.kill()
+            bursts.wait()
+    assert run.returncode == int(own), run.stderr
+
+
+def test_own_work_alone_on_a_cpu_is_no_violation(bpf, balancing):
+    """While it occupies the second CPU, the kernel has no idle CPU to fill."""
+    with balancing_off():
+        push_work_away()
+        busy = subprocess.Popen([sys.executable, "-I", "-S", "-c", CROWD, "1", "1"])
+        try:
+            with pile_up(3, 60):
+                argv = ["--framed", "--before", "0", "--seconds", "8", "-S", "200ms"]
+                argv += ["--own", str(busy.pid)]
+                run = subprocess.run(
+                    command("unclaimed.py", argv, bpf), capture_output=True, check=False
+                )
+        finally:
+            busy.kill()
+            busy.wait()
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["bpf", "tracefs"])
 def test_ten_of_ten_violations_are_found_although_the_recorder_runs_on_the_idle_cpu(
