@@ -16,7 +16,7 @@ def open_input(name: Path, format: str | None = None) -> Trace:
     """Open the trace file ``name``, or the data set of that name; ``format`` None: detect the format."""
     from wastedcores.trace.io import open_trace
 
-    if name.exists() or len(name.parts) > 1 or "." in name.name:
+    if name.exists() or len(name.parts) > 1 or "." in name.name or str(name) == "-":
         return open_trace(name) if format is None else open_trace(name, format=format)
     from wastedcores.trace.datasets import fetch
 

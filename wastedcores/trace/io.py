@@ -28,6 +28,7 @@ from wastedcores.trace.readers.support.text_reading import head
 from wastedcores.trace.readers.support.time_order import in_order
 from wastedcores.trace.readers.text import ftrace, perf_script, trace_dat
 from wastedcores.trace.schema import conform
+from wastedcores.trace.spool import seekable
 from wastedcores.trace.trace import Trace
 
 
@@ -36,8 +37,8 @@ class Format(NamedTuple):
 
     #: takes the path and ``hashed``, whether the file's SHA-256 is wanted
     open: Callable[..., Reading]
-    #: says whether a line of text looks like it
-    line: Callable[[str], bool] | None = None
+    #: a regular expression of polars, which needs time in proportion to the text, that a line of such a text matches
+    line: str | None = None
     #: the first bytes of a file
     magic: bytes | None = None
     #: says whether this is such a folder, or a file of it
@@ -46,10 +47,10 @@ class Format(NamedTuple):
 
 #: Foreign formats by name.
 FOREIGN: dict[str, Format] = {
-    "sched_profiler": Format(sched_profiler.SchedProfilerReading, line=sched_profiler.looks_like),
-    "ftrace": Format(ftrace.FtraceReading, line=ftrace.looks_like),
-    "perf-script": Format(perf_script.PerfScriptReading, line=perf_script.looks_like),
-    "kutrace": Format(kutrace.KUtraceReading, line=kutrace.looks_like),
+    "sched_profiler": Format(sched_profiler.SchedProfilerReading, line=sched_profiler.LINE),
+    "ftrace": Format(ftrace.FtraceReading, line=ftrace.LOOKS_LIKE),
+    "perf-script": Format(perf_script.PerfScriptReading, line=perf_script.LOOKS_LIKE),
+    "kutrace": Format(kutrace.KUtraceReading, line=kutrace.LOOKS_LIKE),
     "perf.data": Format(perf_data.PerfDataReading, magic=perf_data.MAGIC),
     "trace.dat": Format(trace_dat.TraceDatReading, magic=trace_dat.MAGIC),
     "schedtrace": Format(schedtrace.SchedTraceReading, magic=schedtrace.MAGIC),
@@ -93,12 +94,10 @@ def sniff(path: Path) -> str:
     for name, format in FOREIGN.items():
         if format.magic and start.startswith(format.magic):
             return name
-    lines = start.decode("utf-8", "replace").splitlines()[:SNIFF_LINES]
-    votes = Counter(
-        name for line in lines for name, f in FOREIGN.items() if f.line and f.line(line)
-    )
-    if votes:
-        return votes.most_common(1)[0][0]
+    lines = pl.Series(start.decode("utf-8", "replace").splitlines()[:SNIFF_LINES], dtype=pl.String)
+    votes = {name: int(lines.str.contains(f.line).sum()) for name, f in FOREIGN.items() if f.line}
+    if any(votes.values()):
+        return max(votes, key=votes.__getitem__)
     if schedlog.looks_like(path):
         return "schedlog"
     shown = repr(start[:60])[2:-1]
@@ -128,7 +127,8 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     Parameters
     ----------
     path
-        The file, or the folder of a trace that has several files.
+        The file, or the folder of a trace that has several files. ``-`` is the standard input; that and a named pipe are
+        copied to a temporary file first.
     format
         One of :data:`FORMATS`; read the file as that. Default: detected from the content.
 
@@ -142,11 +142,10 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     WastedCoresError
         One of its classes. The message names the file and the line, and says what to do.
     """
-    path = Path(path)
-    with _reading_as(path, format) as kind:
+    with seekable(path) as file, _reading_as(file, format) as kind:
         if kind == "parquet":
-            return read_parquet(path)
-        with FOREIGN[kind].open(path, hashed=False) as reading:
+            return read_parquet(file)
+        with FOREIGN[kind].open(file, hashed=False) as reading:
             run = _Import(reading, kind, None)
             frames = run.frames()
             kept: list[pl.DataFrame] = []
@@ -156,7 +155,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
                 rows += frame.height
                 if rows > MEMORY_EVENTS:
                     return _spill(run, chain(kept, frames))
-            return Trace(pl.concat(kept).lazy(), run.header(), path)
+            return Trace(pl.concat(kept).lazy(), run.header(), file)
 
 
 def import_trace(
@@ -173,7 +172,7 @@ def import_trace(
     Parameters
     ----------
     src, dst
-        Any trace, and the Parquet file to write, which appears only when it is complete.
+        Any trace, as for :func:`open_trace`, and the Parquet file to write, which appears only when it is complete.
     format
         One of :data:`FORMATS`; read the trace as that. Default: detected from the content.
     machine
@@ -195,17 +194,17 @@ def import_trace(
     WastedCoresError
         One of its classes, as for :func:`open_trace`; or ``dst`` cannot be written.
     """
-    src, dst = Path(src), Path(dst)
-    if dst.exists() and src.exists() and dst.samefile(src):
+    dst = Path(dst)
+    if dst.exists() and Path(src).exists() and dst.samefile(src):
         raise UsageError(f"{dst}: this is the trace to read itself. Choose another name with -o.")
-    with _reading_as(src, format) as kind:
+    with seekable(src) as file, _reading_as(file, format) as kind:
         if kind == "parquet":
-            trace = read_parquet(src)
+            trace = read_parquet(file)
             if machine is not None:
                 trace = trace.with_header(machine=machine)
             write_parquet(trace, dst)
         else:
-            with FOREIGN[kind].open(src, hashed=source is None) as reading:
+            with FOREIGN[kind].open(file, hashed=source is None) as reading:
                 run = _Import(reading, kind, cpus, machine, source, facts)
                 stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
@@ -243,7 +242,7 @@ class _Import:
             notes["source_sha256"] = facts.sha256
         notes |= {"imported_by": f"wastedcores {__version__}", **facts.notes, **seen.notes}
         if facts.skipped:
-            notes["skipped"] = _counted(facts, None)
+            notes["skipped"] = _counted(facts, 50)
         told = {"provenance": notes} | self.told
         told["provenance"] = notes | told["provenance"]
         return Header(

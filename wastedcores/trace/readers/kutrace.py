@@ -22,7 +22,6 @@ A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can dra
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +39,8 @@ _SPAN = (
     r"(?P<ipc>-?\d+), \"(?P<name>[^\"]*)\"\],?\s*$"
 )
 _BEGINS = r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*\d"
-_HEAD = r"\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
+#: A span, or the head of the file.
+LOOKS_LIKE = rf"{_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 
 # kutrace_lib.h: KUTRACE_*
 RUNNABLE, MWAIT, PSTATE, PSTATE2 = 0x206, 0x208, 0x209, 0x21C
@@ -67,11 +67,6 @@ _SCHEMA = {
     "name": pl.String,
     "line": pl.Int64,
 }
-
-
-def looks_like(line: str) -> bool:
-    """Return whether this is a span, or the head of the file."""
-    return bool(re.match(_SPAN, line) or re.search(_HEAD, line))
 
 
 def complete(line: str) -> bool:
@@ -161,7 +156,7 @@ def _facts(head: str, facts: FactsBuilder) -> None:
     text, found, _ = head.partition('"events"')
     try:
         about = json.loads(text.rstrip().rstrip(",") + "}") if found else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         about = {}
     facts.kernel_release = about.get("kernelVersion")
     minute = about.get("tracebase")

@@ -63,11 +63,6 @@ FORK_ARGS: dict[str, tuple[str, ...]] = {
 MARKS = ("WF", "DETACH_LOAD", "DOMAIN_RB")
 
 
-def looks_like(line: str) -> bool:
-    """Return whether this is a line of sched_profiler output."""
-    return bool(re.match(LINE, line))
-
-
 def complete(line: str) -> bool:
     """Return whether a last line without a newline is whole: its last number fills its columns."""
     return bool(
@@ -324,10 +319,9 @@ def _from_columns(fields: pl.DataFrame, facts: FactsBuilder, state: _State) -> p
 
 def _is_wide(text: str) -> bool:
     """Return whether these are the authors' full columns, "%4d%4d%12ld" per CPU; RQ_SIZES_ONLY has "%4d" alone."""
-    return (
-        len(text) % 20 == 0
-        and bool(re.fullmatch(r"(?:[ \d-]{3}\d[ \d-]{3}\d *-?\d+)*", text))
-        and all(re.fullmatch(r" *-?\d+", text[i + 8 : i + 20]) for i in range(0, len(text), 20))
+    cells = (text[i : i + 20] for i in range(0, len(text), 20))
+    return all(
+        re.fullmatch(r"[ \d-]{3}\d[ \d-]{3}\d *-?\d+", cell) and len(cell) == 20 for cell in cells
     )
 
 

@@ -7,6 +7,7 @@ include/uapi/linux/perf_event.h.
 from __future__ import annotations
 
 import re
+import string
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +29,12 @@ _SAMPLE_ID_ALL = 1 << 18
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
 #: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
 _MAX_ATTRIBUTES, _MAX_IDS = 1 << 14, 1 << 20
+#: The formats of all tracepoints of a kernel are about 3 MB.
+_MAX_FEATURE_BYTES = 1 << 26
 #: Identifiers within this distance are looked up in one step.
 _DENSE = 1 << 16
+_FIELD = re.compile(r"([^;]+);\s*offset:(\d{1,6});\s*size:(\d{1,6});")
+_WORD = string.ascii_letters + string.digits + "_"
 _CLOCKS = {0: "realtime", 1: "monotonic", 4: "monotonic_raw", 7: "boottime", 11: "tai"}
 
 
@@ -55,6 +60,8 @@ class PerfHeader:
         See :class:`~wastedcores.trace.readers.perf_data.records_jit.Formats`.
     formats
         Tracepoints by name.
+    end
+        Where the last part of the file ends.
     release, cpus, clock, notes
         Facts about the recording.
     """
@@ -65,6 +72,7 @@ class PerfHeader:
     which: np.ndarray
     dense: bool
     formats: dict[str, Format] = field(default_factory=dict)
+    end: int = 0
     release: str | None = None
     cpus: int | None = None
     clock: str | None = None
@@ -107,7 +115,12 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
         )
     samples = _attributes(data, (attr_size, attrs_at, attrs_size), path)
     header = PerfHeader((data_at, data_at + data_size), *samples)
+    header.end = max(data_at + data_size, attrs_at + attrs_size)
     _features(data, data_at + data_size, bits, header, path)
+    if header.end < len(data):
+        header.notes["bytes at the end"] = (
+            f"{len(data) - header.end} bytes follow the recording and were left out; they may be another recording"
+        )
     return header
 
 
@@ -129,15 +142,17 @@ def _attributes(
         )
     layouts: list[tuple[int, ...]] = []
     pairs: list[tuple[int, int]] = []
+    all_ids = 0
     for i in range(total // size):
         raw = data[at + i * size : at + (i + 1) * size].tobytes()
         kind, _ = struct.unpack_from("<II", raw, 0)
         sample_type, read_format, flags = struct.unpack_from("<3Q", raw, 24)
         ids_at, ids_size = struct.unpack_from("<2Q", raw, size - 16)
-        if ids_size > 8 * _MAX_IDS or ids_at + ids_size > len(data):
+        all_ids += ids_size
+        if all_ids > 8 * _MAX_IDS or ids_at + ids_size > len(data):
             raise TraceFormatError(
                 f"{path}: event attribute {i} has {ids_size} bytes of identifiers at byte {ids_at}; expected up to "
-                f"{8 * _MAX_IDS} inside the file. Its head is damaged: record again."
+                f"{8 * _MAX_IDS} inside the file for all attributes. Its head is damaged: record again."
             )
         layout = _layout(sample_type, read_format, flags) if kind == _TYPE_TRACEPOINT else None
         layout = layout or tuple([-1] * 5 + list(_id_layout(sample_type, flags)))
@@ -207,11 +222,13 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
             raise TraceFormatError(f"{path}: the list of features at byte {at} is cut short.")
         where, size = struct.unpack("<2Q", data[at : at + 16].tobytes())
         at += 16
+        header.end = max(header.end, at, where + size)
         if number not in (_TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID):
             continue
-        if where + size > len(data):
+        if where + size > len(data) or size > _MAX_FEATURE_BYTES:
             raise TraceFormatError(
-                f"{path}: feature {number} at byte {where} lies outside of the file."
+                f"{path}: feature {number} has {size} bytes at byte {where}; expected up to {_MAX_FEATURE_BYTES} inside "
+                "the file. Its head is damaged: record again."
             )
         section = data[where : where + size].tobytes()
         if number == _TRACING:
@@ -250,21 +267,24 @@ def _strings(section: bytes) -> str:
 def parse_formats(text: str) -> dict[str, Format]:
     """Return the tracepoints by name, from the kernel's ``format`` files as perf copies them."""
     formats: dict[str, Format] = {}
-    for match in re.finditer(
-        r"name: (\w+)\nID: (\d+)\nformat:\n(.*?)\n\nprint fmt: ([^\n]*)", text, re.S
-    ):
-        name, number, body, print_fmt = match.groups()
-        if len(number) > 5 or int(number) > 65535:  # common_type has 16 bits
-            continue
-        fields = {}
-        for declared, offset, size in re.findall(
-            r"field:([^;]*);\s*offset:(\d{1,6});\s*size:(\d{1,6});", body
-        ):
-            words = re.match(r"(.*?)(\w+)(\[[^\]]*\])?$", declared.strip())
-            if words:
-                kind = words.group(1).strip() + (words.group(3) or "")
-                fields[words.group(2)] = (kind, int(offset), int(size))
-        formats.setdefault(name, Format(name, int(number), fields, print_fmt))
+    name, number, fields = "", -1, dict[str, tuple[str, int, int]]()
+    for line in text.split("\n"):
+        begin, _, rest = line.lstrip("\t").partition(":")
+        rest = rest.strip()
+        if begin.endswith("name"):  # the size of the format comes before it
+            name, number, fields = rest, -1, {}
+        elif begin == "ID" and rest.isdecimal() and len(rest) <= 5:
+            number = int(rest)
+        elif begin == "field" and (found := _FIELD.match(rest)):
+            declared, offset, size = found.groups()
+            declared = declared.strip()
+            array = declared[declared.rfind("[") :] if declared.endswith("]") else ""
+            before = declared.removesuffix(array)
+            kind = before.rstrip(_WORD)
+            fields[before[len(kind) :]] = (kind.strip() + array, int(offset), int(size))
+        elif begin == "print fmt" and 0 <= number < 1 << 16:  # common_type has 16 bits
+            formats.setdefault(name, Format(name, number, fields, rest))
+            number = -1
     return formats
 
 

@@ -14,6 +14,11 @@ from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 
+#: Packed bytes that are unpacked at a time; zstd makes up to 32,768 bytes of one.
+PACKED_BYTES = 1 << 11
+#: perf's records have been seen to shrink to a tenth.
+MOST_TIMES = 500
+
 
 def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
     """Return whether the data have compressed records.
@@ -72,8 +77,18 @@ def decompress(
     WastedCoresError
         There is no room for the temporary file.
     """
-    stream = zstandard.ZstdDecompressor().decompressobj(write_size=1 << 20)
+    stream = zstandard.ZstdDecompressor().decompressobj()
     at = begin
+
+    def unpack(i: int, j: int) -> None:
+        for k in range(i, min(j, end), PACKED_BYTES):
+            plain.write(stream.decompress(data[k : min(k + PACKED_BYTES, j)].tobytes()))
+            if plain.tell() > MOST_TIMES * len(data):
+                raise TraceFormatError(
+                    f"{path}: byte {k}: its compressed records have more than {MOST_TIMES} times the size of the file, "
+                    "which perf never packed. The file is damaged or made to fill a disk."
+                )
+
     try:
         while at + 8 <= end:
             head = data[at : at + 16].tobytes()
@@ -83,10 +98,10 @@ def decompress(
                     f"{path}: byte {at}: a record has {size} bytes; expected 8 or more."
                 )
             if kind == pj.R_COMPRESSED:
-                plain.write(stream.decompress(data[at + 8 : at + size].tobytes()))
+                unpack(at + 8, at + size)
             elif kind == pj.R_COMPRESSED2:
                 length = int.from_bytes(head[8:16], "little")
-                plain.write(stream.decompress(data[at + 16 : at + 16 + length].tobytes()))
+                unpack(at + 16, at + 16 + length)
             else:
                 plain.write(data[at : at + size].tobytes())
             at += size

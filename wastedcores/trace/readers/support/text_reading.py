@@ -23,7 +23,13 @@ from wastedcores.trace.readers.support.reading import Reading
 #: Decompressed bytes per block.
 BLOCK_BYTES = 16 << 20
 #: No line of a trace is this long: the state of 8192 CPUs in sched_profiler's text has 164 kB.
-MAX_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 18
+#: No trace has so many lines that are shorter: a bomb of line ends would cost 30 times its size in memory.
+SHORT_LINE_BYTES = 16
+#: Packed bytes that are unpacked at a time. zstd makes up to 32,768 bytes of one, so this bounds the memory of a bomb.
+PACKED_BYTES = 1 << 11
+#: Memory that unpacking may ask for: `xz -9` needs 65 MB.
+UNPACK_MEMORY = 256 << 20
 
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, gzip.BadGzipFile)
@@ -96,7 +102,7 @@ class TextReading(Reading):
         Raises
         ------
         TraceFormatError
-            A compressed stream is cut short or damaged, or a "line" is longer than any line of a trace.
+            A compressed stream is cut short or damaged, or its lines are longer or shorter than those of any trace.
         WastedCoresError
             The file cannot be read.
         """
@@ -108,7 +114,7 @@ class TextReading(Reading):
             cut = _after_last_newline(memory, end)
             rest = memory[cut:end].tobytes()
             if len(rest) > MAX_LINE_BYTES:
-                raise self._not_text()
+                raise self._too_long(self.found.lines + 1)
             if cut:
                 yield self._block(memory, cut)
         if rest and self._complete(rest.decode("utf-8", "replace")):
@@ -151,16 +157,25 @@ class TextReading(Reading):
         """Make a block of the first ``size`` bytes; the padding becomes zeros."""
         padded = memory[: size + PADDING]
         padded[size:] = 0
-        step = 1 << 20
-        lines = sum(int(np.count_nonzero(padded[i : i + step] == 10)) for i in range(0, size, step))
-        block = Block(padded, self.found.lines + 1, lines)
-        self.found.lines += lines
-        return block
+        first = self.found.lines + 1
+        for at in range(0, size, MAX_LINE_BYTES):
+            lines = int(np.count_nonzero(padded[at : min(at + MAX_LINE_BYTES, size)] == 10))
+            if at + MAX_LINE_BYTES <= size:
+                if not lines:
+                    raise self._too_long(self.found.lines + 1)
+                if lines > MAX_LINE_BYTES // SHORT_LINE_BYTES:
+                    raise TraceFormatError(
+                        f"{self.path}, line {self.found.lines + 1}: the next {MAX_LINE_BYTES} bytes are {lines} lines; "
+                        f"expected lines of a trace, which have more than {SHORT_LINE_BYTES} bytes on average. "
+                        "Remove the empty lines if there is a trace between them."
+                    )
+            self.found.lines += lines
+        return Block(padded, first, self.found.lines + 1 - first)
 
-    def _not_text(self) -> TraceFormatError:
+    def _too_long(self, line: int) -> TraceFormatError:
         return TraceFormatError(
-            f"{self.path}, line {self.found.lines + 1}: more than {MAX_LINE_BYTES} bytes without a line end; expected "
-            "a text trace (ftrace, trace-cmd report, perf script, sched_profiler) or a Parquet file of wastedcores."
+            f"{self.path}, line {line}: more than {MAX_LINE_BYTES} bytes without a line end; expected a text trace "
+            "(ftrace, trace-cmd report, perf script, sched_profiler) or a Parquet file of wastedcores."
         )
 
 
@@ -179,12 +194,20 @@ class _HashingReader(io.RawIOBase):
         return int(n)
 
 
-class _ZstdReader(io.RawIOBase):
-    """Reads zstd frames one after the other. Unlike the library's own reader it notices a stream that is cut short."""
+class _UnpackingReader(io.RawIOBase):
+    """Reads packed streams one after the other in bounded memory, and notices a stream that is cut short.
 
-    def __init__(self, packed: IO[bytes]) -> None:
-        self._packed = packed
-        self._frame: Any = None
+    Parameters
+    ----------
+    packed
+        The packed bytes.
+    new
+        Returns an object that unpacks one stream.
+    """
+
+    def __init__(self, packed: IO[bytes], new: Callable[[], Any]) -> None:
+        self._packed, self._new = packed, new
+        self._stream: Any = None
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -192,24 +215,35 @@ class _ZstdReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
-            chunk = self._packed.read(1 << 18)
+            chunk = self._packed.read(PACKED_BYTES)
             if not chunk:
-                if self._frame is not None:
+                if self._stream is not None:
                     raise EOFError("the stream has no end")
                 return 0
             parts = []
             while chunk:
-                if self._frame is None:
-                    self._frame = zstandard.ZstdDecompressor().decompressobj()
-                parts.append(self._frame.decompress(chunk))
+                if self._stream is None:
+                    chunk = chunk.lstrip(b"\0")  # xz pads streams so
+                    if not chunk:
+                        break
+                    self._stream = self._new()
+                parts.append(self._stream.decompress(chunk))
                 chunk = b""
-                if self._frame.eof:
-                    chunk, self._frame = self._frame.unused_data, None
+                if self._stream.eof:
+                    chunk, self._stream = self._stream.unused_data, None
             self._ready = memoryview(b"".join(parts))
         n = min(len(self._ready), len(buffer))
         buffer[:n] = self._ready[:n]
         self._ready = self._ready[n:]
         return n
+
+
+def _xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(memlimit=UNPACK_MEMORY)
+
+
+def _zstd() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=UNPACK_MEMORY).decompressobj()
 
 
 def _after_last_newline(memory: np.ndarray, end: int) -> int:
@@ -238,10 +272,9 @@ def _decompressor(raw: IO[bytes], path: Path, ahead: int = 1 << 20) -> IO[bytes]
         raise WastedCoresError(f"{path}: cannot be read ({e.strerror or e}).") from e
     if magic.startswith(_GZIP):
         return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
-    if magic.startswith(_XZ):
-        return cast(IO[bytes], lzma.LZMAFile(buffered))
-    if magic.startswith(_ZSTD):
-        return cast(IO[bytes], io.BufferedReader(_ZstdReader(buffered), 1 << 20))
+    for begins, new in ((_XZ, _xz), (_ZSTD, _zstd)):
+        if magic.startswith(begins):
+            return cast(IO[bytes], io.BufferedReader(_UnpackingReader(buffered, new), 1 << 20))
     return buffered
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,9 +29,8 @@ DIALECT = Dialect(
 )
 
 
-def looks_like(line: str) -> bool:
-    """Return whether this is a line of ftrace text or of a trace-cmd report."""
-    return bool(re.match(rf"# tracer:|cpus=\d+\s*$|{ENVELOPE}", line))
+#: A line of ftrace text or of a trace-cmd report.
+LOOKS_LIKE = rf"^# tracer:|^cpus=\d+\s*$|{ENVELOPE}"
 
 
 class FtraceReading(LineReading):

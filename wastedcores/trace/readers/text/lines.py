@@ -133,12 +133,15 @@ def _read_rest(
                 f"{_short(bad['text'][0])!r}. {dialect.hint}"
             )
     frames = [lost]
-    for (name,), group in events.group_by("name", maintain_order=True):
-        bare = str(name).rpartition(":")[2]
-        kind = KIND_OF.get(bare)
-        if kind is None:
-            found.skipped[bare] += group.height
-            continue
+    bare_name = pl.col("name").str.split(":").list.last()
+    is_known = bare_name.is_in(list(KIND_OF))
+    for name, n in (
+        events.filter(~is_known).select(bare_name.value_counts()).unnest("name").iter_rows()
+    ):
+        found.skipped[name] += n
+    for (name,), group in events.filter(is_known).group_by(bare_name, maintain_order=True):
+        bare = str(name)
+        kind = KIND_OF[bare]
         parsed, bad = parse_payloads(group.with_columns(name=pl.lit(bare)), kind)
         if bad.height:
             raise TraceFormatError(
@@ -250,11 +253,11 @@ def _short(text: str, width: int = 120) -> str:
 
 _LEARN = (
     re.compile(
-        r"entries-in-buffer/entries-written: (?P<kept>\d+)/(?P<written>\d+)\s+#P:(?P<cpus>\d+)"
+        r"entries-in-buffer/entries-written: (?P<kept>\d{1,18})/(?P<written>\d{1,18})\s+#P:(?P<cpus>\d{1,9})"
     ),
-    re.compile(r"^cpus=(?P<cpus>\d+)$"),
+    re.compile(r"^cpus=(?P<cpus>\d{1,9})$"),
     re.compile(r"^# os release : (?P<kernel>\S+)"),
-    re.compile(r"^# nrcpus online : (?P<cpus>\d+)"),
+    re.compile(r"^# nrcpus online : (?P<cpus>\d{1,9})\b"),
     re.compile(r"^# clockid: (?P<clock>\S+)"),
     re.compile(r"^# (?P<note>hostname|cmdline|captured on|perf version)\s*: (?P<text>.*)"),
 )

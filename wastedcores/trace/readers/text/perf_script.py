@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
@@ -30,11 +29,8 @@ DIALECT = Dialect(
 
 #: A line without the [cpu] column. It is recognised so that the message can say what is missing.
 NO_CPU = r"^ *\S.*? +(?:\d+/)?-?\d+ +\d+\.\d{6,9}: +(?:\d+ +)?[\w-]+:[\w-]+: "
-
-
-def looks_like(line: str) -> bool:
-    """Return whether this is a line of perf script output."""
-    return bool(re.match(rf"# captured on\s*:|{NO_CPU}", line) or re.match(ENVELOPE, line))
+#: A line of perf script's output.
+LOOKS_LIKE = rf"^# captured on\s*:|{NO_CPU}|{ENVELOPE}"
 
 
 class PerfScriptReading(LineReading):

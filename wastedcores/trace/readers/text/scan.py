@@ -34,6 +34,8 @@ _NUMBERS = ("pid", "prev_pid", "src_cpu", "by_pid", "prio", "prev_prio")
 #: The patterns need a second for a file of this size, which is as long as it takes to load or compile the scanner.
 WORTHWHILE_BYTES = 12 << 20
 _NO_NAME = 2**32 - 1
+#: "-1 [0] 1.0: cpu_idle: state=0 cpu_id=0" and a line end have 40 bytes.
+SHORTEST_EVENT = 32
 _VALUED = (tp.CPU_IDLE,)
 _NUMPY: dict[pl.DataType, Any] = {pl.Int32(): np.int32, pl.Int16(): np.int16}
 _NAMES = ("comm", "prev_comm", "prev_state", "by_comm")
@@ -104,7 +106,9 @@ class Scanner:
             own.names, own.size, own.lines = NameTable(self._categories), 0, 0
         if size > own.size or lines > own.lines:
             own.size, own.lines = max(size, own.size), max(lines * 9 // 8, own.lines)
-            own.out, own.slow = tj.new_events(own.lines), tj.new_slow(own.size, own.lines)
+            # an event has more bytes than that; a line that turns out to be none is written at the end
+            events = min(own.lines, own.size // SHORTEST_EVENT) + 1
+            own.out, own.slow = tj.new_events(events), tj.new_slow(own.size, own.lines)
         return own.names, own.out, own.slow
 
 

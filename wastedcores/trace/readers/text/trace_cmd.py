@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO
 
 #: "Linux HOST RELEASE MACHINE", as trace-cmd keeps it
-_UNAME = re.compile(r"\[Option UNAME,.*\]\n\S+ \S+ (\S+) \S+\n")
-_CLOCK = re.compile(r"\[Option TRACECLOCK,.*\]\n.*?\[([\w-]+)\]")
+_UNAME = re.compile(r"\[Option UNAME,[^\]\n]*\]\n\S+ \S+ (\S+) \S+\n")
+_CLOCK = re.compile(r"\[Option TRACECLOCK,[^\]\n]*\]\n.*?\[([\w-]+)\]")
 _BUFFER = re.compile(r'^"(.*)" \[name\]\n"([\w-]+)" \[clock\]', re.MULTILINE)
 #: What the kernel counted (per_cpu/cpuN/stats); the name of the buffer comes before it, unless it is the top one.
 _COUNTED = re.compile(
