@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -20,7 +21,8 @@ from wastedcores.capture import (
     doctor,
     live,
     record,
-    snapshot,
+    system,
+    tasks,
 )
 from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
@@ -261,9 +263,8 @@ def test_a_capture_tells_where_each_task_may_run_and_which_groups_are_limited(
 ):
     fake(TRACE, "tracefs")
     counts = iter([{"/a": (2, 9000), "/b": (1, 500)}, {"/a": (5, 20_000), "/b": (1, 500)}])
-    monkeypatch.setattr(snapshot, "_in_first_namespace", lambda kind: True)
-    monkeypatch.setattr(snapshot, "_cpu_hierarchy", lambda: None)
-    monkeypatch.setattr(record, "quotas", lambda: {"/a": 4000})
+    monkeypatch.setattr(tasks, "in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(system, "quotas", lambda _: {"/a": 4000})
     monkeypatch.setattr(record, "throttled", lambda: next(counts))
     header = capture(tmp_path / "t.parquet", seconds=0.1).header
     assert header.quotas == {"/a": 4000}
@@ -271,3 +272,24 @@ def test_a_capture_tells_where_each_task_may_run_and_which_groups_are_limited(
     (mine,) = [t for t in header.tasks if t.pid == os.getpid()]
     assert parse_cpulist(mine.allowed) == sorted(os.sched_getaffinity(0))
     assert mine.kthread is False
+
+
+def test_a_capture_tells_whose_affinity_changed_and_who_began_meanwhile(
+    fake, tmp_path, monkeypatch
+):
+    fake(TRACE, "tracefs")
+    monkeypatch.setattr(tasks, "in_first_namespace", lambda kind: True)
+    cpu = min(os.sched_getaffinity(0))
+    code = f"import os, subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid); os.sched_setaffinity(%d, {{{cpu}}})"
+    with subprocess.Popen(["sleep", "60"]) as sleeper, (tmp_path / "said").open("w") as said:
+        run = [sys.executable, "-c", f"{code % sleeper.pid}; sys.stdout.flush()"]
+        monkeypatch.setattr(record.sys, "stderr", said)
+        header = capture(tmp_path / "t.parquet", run=run).header
+        sleeper.kill()
+    began = int((tmp_path / "said").read_text())
+    os.kill(began, signal.SIGKILL)
+    assert [t.pid for t in header.tasks if "allowed" in t.changed] == [sleeper.pid]
+    assert began in [t.pid for t in header.later_tasks]
+    assert began not in [t.pid for t in header.tasks]
+    assert header.boot_id
+    assert header.boot_parameters

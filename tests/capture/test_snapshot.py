@@ -6,19 +6,23 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from support.typed import typed
 
 from wastedcores.capture import snapshot as module
+from wastedcores.capture import system, tasks
 from wastedcores.errors import CollectorError, TraceFormatError
+from wastedcores.trace.header import TaskFacts
 
 
 @pytest.fixture
 def here(monkeypatch):
     """Let the test pass in a container too."""
-    monkeypatch.setattr(module, "_in_first_namespace", lambda kind: True)
+    for room in (system, tasks):
+        monkeypatch.setattr(room, "in_first_namespace", lambda kind: True)
 
 
 def test_a_pinned_thread_and_a_kernel_thread_named_alike(here, tmp_path):
@@ -36,22 +40,29 @@ def test_a_pinned_thread_and_a_kernel_thread_named_alike(here, tmp_path):
         child.communicate()
     assert done.code == 0
     taken = module.read_snapshot(tmp_path / "tasks.json")
-    tasks = {t["pid"]: t for t in taken["tasks"]}
-    assert done.out == f"{tmp_path / 'tasks.json'}: {len(tasks):,} tasks\n"
-    mine = tasks[child.pid]
-    assert mine["comm"] == "kworker/0:7) ("
-    assert (mine["tgid"], mine["ppid"]) == (child.pid, os.getpid())
-    assert (mine["kthread"], mine["policy"], mine["rt_prio"]) == (False, "batch", 0)
-    assert mine["nice"] == os.nice(0) + 3
-    assert mine["allowed"] == str(cpu)
-    if 2 in tasks and tasks[2]["comm"] == "kthreadd":
-        assert tasks[2]["kthread"]
-    assert taken["kernel"] == os.uname().release
+    by_pid = {t.pid: t for t in taken.tasks}
+    assert done.out == f"{tmp_path / 'tasks.json'}: {len(by_pid):,} tasks\n"
+    mine = by_pid[child.pid]
+    assert mine.comm == "kworker/0:7) ("
+    assert (mine.tgid, mine.ppid) == (child.pid, os.getpid())
+    assert (mine.kthread, mine.policy, mine.rt_prio) == (False, "batch", 0)
+    assert mine.nice == os.nice(0) + 3
+    assert mine.allowed == str(cpu)
+    told = {k: Path(f"/proc/self/{k}") for k in ("cpuset", "autogroup")}
+    for name, path in told.items():
+        if path.exists():  # the child inherited both
+            assert getattr(mine, name) == path.read_text().split()[0]
+    since_boot = mine.start_ticks / os.sysconf("SC_CLK_TCK")
+    assert 0 <= time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot < 600
+    if 2 in by_pid and by_pid[2].comm == "kthreadd":
+        assert by_pid[2].kthread
+    assert taken.kernel == os.uname().release
+    assert taken.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_cpu_hierarchy", lambda: tmp_path)
-    assert module.quotas() == {}
+    monkeypatch.setattr(system, "_hierarchy", lambda *_: tmp_path)
+    assert system.quotas() == {}
     for group, name, text in (
         ("a/b", "cpu.max", "4000 1000000\n"),
         ("a", "cpu.max", "max 100000\n"),
@@ -60,15 +71,18 @@ def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
     ):
         (tmp_path / group).mkdir(parents=True, exist_ok=True)
         (tmp_path / group / name).write_text(text)
-    assert module.quotas() == {"/a/b": 4000, "/d": 2500}
-    monkeypatch.setattr(module, "_in_first_namespace", lambda kind: kind != "cgroup")
-    assert module.quotas() is None
+    assert system.quotas() == {"/a/b": 4000, "/d": 2500}
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: kind != "cgroup")
+    assert system.quotas() is None
+    assert system.cpusets() is None
 
 
 def test_a_container_does_not_know_the_pids_of_a_trace(monkeypatch):
-    monkeypatch.setattr(module, "_in_first_namespace", lambda kind: False)
-    with pytest.raises(CollectorError, match="Take the snapshot on the host"):
-        module.snapshot()
+    monkeypatch.setattr(tasks, "in_first_namespace", lambda kind: False)
+    assert module.take().tasks is None
+    for taking in (module.take_with_tasks, lambda: module.read_snapshot("live")):
+        with pytest.raises(CollectorError, match="Take the snapshot on the host"):
+            taking()
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"schema": "wastedcores.check/1"})])
@@ -79,5 +93,140 @@ def test_other_files_are_refused(tmp_path: Path, text):
 
 
 def test_a_group_of_each_version():
-    assert module._cpu_group("4:memory:/m\n2:cpu,cpuacct:/limited\n0::/u\n") == "/limited"
-    assert module._cpu_group("0::/user.slice/a:b\n") == "/user.slice/a:b"
+    assert tasks._cpu_group("4:memory:/m\n2:cpu,cpuacct:/limited\n0::/u\n") == "/limited"
+    assert tasks._cpu_group("0::/user.slice/a:b\n") == "/user.slice/a:b"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tasks": [{"pid": 7, "allowed": "0-"}]}, "'0-' is not a CPU"),
+        ({"tasks": [{"pid": "seven"}]}, "tasks.0.pid"),
+        ({"monotonic_ns": None}, "monotonic_ns"),
+    ],
+)
+def test_damaged_snapshots_are_refused(tmp_path, change, says):
+    whole = {"schema": module.SCHEMA, "kernel": "6.1", "monotonic_ns": 1, "unix_ns": 2}
+    (tmp_path / "x.json").write_text(json.dumps(whole))
+    assert module.read_snapshot(tmp_path / "x.json").tasks is None
+    (tmp_path / "x.json").write_text(json.dumps(whole | change))
+    with pytest.raises(TraceFormatError, match="a damaged snapshot") as told:
+        module.read_snapshot(tmp_path / "x.json")
+    assert says in str(told.value)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+
+
+V1 = "30 23 0:26 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset"
+V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw"
+
+
+def test_cpusets_of_version_1(here, tmp_path):
+    top = "sys/fs/cgroup/cpuset"
+    write(
+        tmp_path,
+        {
+            "proc/self/mountinfo": V1,
+            f"{top}/cpuset.cpus": "0-7",
+            f"{top}/cpuset.effective_cpus": "0-6",
+            f"{top}/cpuset.sched_load_balance": "0",
+            f"{top}/a/b/cpuset.cpus": "2-3",
+            f"{top}/a/b/cpuset.sched_load_balance": "1",
+            f"{top}/empty/cpuset.cpus": "",
+            f"{top}/empty/cpuset.sched_load_balance": "1",
+        },
+    )
+    found = [(c.path, c.cpus, c.load_balance, c.partition) for c in system.cpusets(tmp_path)]
+    assert found == [("/", "0-6", False, None), ("/a/b", "2-3", True, None)]
+
+
+def test_cpusets_of_version_2(here, tmp_path):
+    top = "sys/fs/cgroup"
+    write(
+        tmp_path,
+        {
+            "proc/self/mountinfo": V2,
+            f"{top}/cgroup.controllers": "cpuset cpu io",
+            f"{top}/cpuset.cpus.effective": "0-5",
+            f"{top}/rt/cpuset.cpus": "6-7",
+            f"{top}/rt/cpuset.cpus.effective": "6-7",
+            f"{top}/rt/cpuset.cpus.partition": "isolated",
+            f"{top}/bad/cpuset.cpus": "1",
+            f"{top}/bad/cpuset.cpus.effective": "1",
+            f"{top}/bad/cpuset.cpus.partition": "isolated invalid (Cpu list not exclusive)",
+            f"{top}/member/cpuset.cpus": "",
+            f"{top}/member/cpuset.cpus.partition": "member",
+        },
+    )
+    found = {c.path: (c.cpus, c.load_balance, c.partition) for c in system.cpusets(tmp_path)}
+    assert found == {
+        "/": ("0-5", True, "root"),
+        "/bad": ("1", True, "isolated invalid (Cpu list not exclusive)"),
+        "/rt": ("6-7", False, "isolated"),
+    }
+    write(tmp_path, {f"{top}/cgroup.controllers": "io"})
+    assert system.cpusets(tmp_path) is None
+
+
+def test_what_the_kernel_says_about_the_whole_machine(here, tmp_path):
+    assert set(system.system_facts(tmp_path).values()) == {None}
+    cpu, domains = "sys/devices/system/cpu", "sys/kernel/debug/sched/domains"
+    write(
+        tmp_path,
+        {
+            "proc/cmdline": "quiet isolcpus=3",
+            "proc/sys/kernel/random/boot_id": "5b8de140",
+            f"{cpu}/isolated": "3",
+            "proc/schedstat": "version 17\ncpu0 0\ndomain0 MC 7 0\ncpu1 0\ndomain0 MC 7 0\ncpu2 0\ndomain0 MC 7 0\ncpu3 0",
+            "sys/kernel/debug/sched/features": "PLACE_LAG NO_HRTICK",
+            **{f"{domains}/cpu{c}/domain0/name": "MC" for c in range(3)},
+            f"{domains}/cpu0/domain0/flags": "SD_BALANCE_NEWIDLE SD_SHARE_LLC",
+            f"{domains}/cpu1/domain0/flags": "SD_BALANCE_NEWIDLE SD_SHARE_LLC",
+            f"{domains}/cpu2/domain0/flags": "4143",
+        },
+    )
+    facts = system.system_facts(tmp_path)
+    assert facts["boot_parameters"] == "quiet isolcpus=3"
+    assert facts["boot_id"] == "5b8de140"
+    assert (facts["isolated_cpus"], facts["nohz_full_cpus"]) == ([3], [])
+    assert facts["sched_features"] == ["PLACE_LAG", "NO_HRTICK"]
+    both = {"level": 0, "name": "MC", "span": "0-2"}
+    assert [d.model_dump() for d in facts["sched_domains"]] == [
+        both | {"cpus": "0-1", "flags": ("SD_BALANCE_NEWIDLE", "SD_SHARE_LLC")},
+        both | {"cpus": "2", "flags": None},
+    ]
+
+
+def task(pid, start=1, **more):
+    return TaskFacts(pid=pid, start_ticks=start, allowed="0-1", **more)
+
+
+@pytest.mark.parametrize(
+    ("cookies", "answer"), [((0, 0), False), ((0, 7), True), ((0, None), None), ((), None)]
+)
+def test_core_scheduling_is_known_only_if_every_cookie_is(cookies, answer):
+    assert tasks.core_scheduling([task(1, core_cookie=c) for c in cookies]) is answer
+
+
+def test_what_changed_between_two_snapshots_is_named():
+    common = {"kernel": "6.1", "monotonic_ns": 1, "unix_ns": 2}
+    first = module.Snapshot(
+        **common, quotas={}, tasks=[task(1), task(2), task(3), task(4), task(5, nice=0)]
+    )
+    changed = task(2).model_copy(update={"allowed": "0"})
+    last = module.Snapshot(
+        **common,
+        quotas={"/a": 4000},
+        tasks=[task(1), changed, task(4, start=9), task(5, nice=3), task(6)],
+    )
+    facts = module.header_facts(first, last)
+    assert facts["changed"] == ["quotas"]
+    assert facts["quotas"] == {}
+    named = {t.pid: t.changed for t in facts["tasks"]}
+    assert named == {1: (), 2: ("allowed",), 3: (), 4: (), 5: ("nice",)}
+    assert [(t.pid, t.start_ticks) for t in facts["later_tasks"]] == [(4, 9), (6, 1)]
+    assert "changed" not in module.header_facts(first)

@@ -19,7 +19,7 @@ def trace_of(
 ) -> Trace:
     """A trace of the given events, in the given order within one timestamp.
 
-    With ``known``, a snapshot says that all its tasks may run anywhere and that nobody has a quota.
+    With ``known``, a snapshot says that all its tasks may run anywhere and that nobody has a quota, and changes are events.
     """
     table = conform(pl.DataFrame(rows, infer_schema_length=None), "test").sort(
         "ts_ns", maintain_order=True
@@ -34,6 +34,7 @@ def trace_of(
         "events": table.height,
         "tasks": [{"pid": p, "allowed": f"0-{cpus - 1}"} for p in _pids(rows)] if known else None,
         "quotas": {} if known else None,
+        "follows_affinity": True if known else None,
     }
     return Trace(table.lazy(), Header(**(facts | header)))
 

@@ -15,7 +15,8 @@ from typing import Any
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.own_tasks import threads_of, written_without
-from wastedcores.capture.snapshot import quotas, tasks, this_machine, throttled
+from wastedcores.capture.snapshot import Snapshot, header_facts, take
+from wastedcores.capture.system import this_machine, throttled
 from wastedcores.errors import CollectorError, UsageError, WastedCoresError
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.trace import Trace
@@ -191,13 +192,14 @@ def _record(
 ) -> None:
     """Let the collector run. The threads that only record go to ``own``, and what the file does not tell to ``facts``."""
     child: subprocess.Popen[bytes] | None = None
-    before: dict[str, tuple[int, int]] | None = None
+    before: dict[str, tuple[int, int]] = {}
+    first: Snapshot | None = None
     try:
         with terminable():
             collector.wait_ready()
             own |= threads_of(collector.process.pid)
-            facts |= {"tasks": tasks(), "quotas": quotas()}
             before = throttled()
+            first = take()
             report("recording")
             if run:
                 try:
@@ -212,8 +214,11 @@ def _record(
             child.terminate()
             child.wait()
         own |= threads_of(collector.process.pid)
-        facts["provenance"] = {"throttled": _throttled_since(before)} if before is not None else {}
+        if first is not None:
+            facts["provenance"] = {"throttled": _throttled_since(before)}
         collector.stop()
+        if first is not None:  # what changes while the collector ends counts as a change, too
+            facts |= header_facts(first, take())
     if collector.messages:
         report(collector.messages[-1])
 

@@ -5,7 +5,7 @@ The sources are affinity events, the snapshot at the start of a capture, and the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from wastedcores.runqueues import tasks_jit as tj
 from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.trace import Trace
 
 #: kernel threads bound to the CPU in their name (kernel/smpboot.c, workqueue.c, stop_machine.c, rcu/tree.c)
@@ -33,6 +34,7 @@ class Affinity(NamedTuple):
         np.int8
     ]  # (pids,) 1 where it is told at the start; a name tells nothing for sure
     sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
+    follows: bool  # whether changes are events, so that what a child inherits is known, too
 
 
 def unrestricted(cpus: int, pids: int) -> Affinity:
@@ -54,6 +56,7 @@ def unrestricted(cpus: int, pids: int) -> Affinity:
         np.zeros(pids, np.int32),
         np.zeros(pids, np.int8),
         (),
+        follows=True,
     )
 
 
@@ -74,7 +77,10 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     Affinity
         The masks, and the mask of every task at the start.
     """
-    masks, mask_ids, of_pid, known, _ = unrestricted(cpus, pids)
+    masks, mask_ids, of_pid, known, *_ = unrestricted(cpus, pids)
+    follows = trace.header.follows_affinity
+    if follows is None:
+        follows = trace.header.source_format in ("schedtrace", "replay")
     sources = []
     comms = pl.concat(
         [
@@ -91,7 +97,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         of_pid[bound["pid"].to_numpy()] = tj.PRESUMED_BOUND
         sources.append("names of kernel threads")
     rows = [masks[0]]
-    for task in trace.header.tasks or []:
+    for task in _told(trace, kinds, follows):
         if task.allowed is not None and 0 < task.pid < pids:
             allowed = parse_cpulist(task.allowed)
             bits = sum(1 << c for c in allowed if c < cpus).to_bytes(masks.shape[1] * 8, "little")
@@ -114,7 +120,33 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         trace.header.source_format == "replay"
     ):  # its tasks are judged like those of a recording: free to move
         known[:] = 1
-    return Affinity(np.stack(rows), mask_ids, of_pid, known, tuple(sources))
+    return Affinity(np.stack(rows), mask_ids, of_pid, known, tuple(sources), follows)
+
+
+def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskFacts]:
+    """Yield the tasks of the trace's snapshots whose affinity was the same all the time, or whose changes are events."""
+    header = trace.header
+    first = {task.pid: task for task in header.tasks or []}
+    if follows or not first:
+        yield from first.values()
+        return
+    # a task that began within the trace may have left what it inherited, and its number may have been another's before
+    born = set()
+    if "fork" in kinds:
+        born = set(trace.only("fork").select("pid").unique().collect()["pid"])
+    later = {task.pid: task for task in header.later_tasks or []}
+    for task in first.values():
+        if task.pid not in born | later.keys() and "allowed" not in task.changed:
+            yield task
+    for task in later.values():
+        parent = first.get((task.ppid if task.pid == task.tgid else task.tgid) or 0)
+        same = (
+            parent is not None
+            and parent.allowed == task.allowed
+            and "allowed" not in parent.changed
+        )
+        if same and task.pid not in first:
+            yield task
 
 
 def _mask_id(

@@ -264,7 +264,9 @@ class Runqueues:
             kind = arrays.pop("kind")
             arrays["code"] = _LUT[kind]
             fork = arrays["code"] == tj.FORK
-            arrays["src_cpu"] = np.where(fork, arrays["by_pid"], arrays["src_cpu"]).astype(np.int32)
+            # a child inherits its parent's affinity; that it still has it is known only if changes are events
+            parent = arrays["by_pid"] if self.affinity.follows else -1
+            arrays["src_cpu"] = np.where(fork, parent, arrays["src_cpu"]).astype(np.int32)
             context = (arrays["code"] == tj.CONTEXT) | (arrays["code"] == tj.EXIT)
             arrays["by_pid"] = np.where(context, arrays["pid"], arrays["by_pid"]).astype(np.int32)
             arrays["by_pid"][kind == KINDS.index("cpu_idle")] = 0
@@ -292,7 +294,9 @@ class Runqueues:
         state.mask[:] = self.affinity.of_pid
         state.known[:] = self.affinity.known
         state.parks[0] = self.trace.header.source_format not in _LATE_MOVES
-        state.starved_ns[0] = 0 if self.trace.header.quotas == {} else tj.STARVED_NS
+        header = self.trace.header
+        no_limits = header.quotas == {} and "quotas" not in header.changed
+        state.starved_ns[0] = 0 if no_limits else tj.STARVED_NS
         moved_from = np.full(self.pids, -1, np.int32)
         for a in self._events(BATCH_ROWS):
             tj.infer_start(

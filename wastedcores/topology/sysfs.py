@@ -140,8 +140,8 @@ def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str
     -------
     (str, dict) or None
         The files in which they were found, and for each CPU a list of dictionaries, innermost first, with the name of the
-        ``level``, the ``span`` (a list of CPUs) or both. None if the kernel shows nothing: ``/proc/schedstat`` needs
-        CONFIG_SCHEDSTATS, and the debugfs folder needs root and ``sched_verbose``.
+        ``level``, the ``span`` (a list of CPUs) and the names of the ``flags``, as far as they are shown. None if the kernel
+        shows nothing: ``/proc/schedstat`` needs CONFIG_SCHEDSTATS, and the debugfs folder needs root and ``sched_verbose``.
     """
     found: dict[int, list[dict[str, Any]]] = {}
     sources = []
@@ -152,19 +152,23 @@ def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str
     for place in ("sys/kernel/debug/sched/domains", "proc/sys/kernel/sched_domain"):
         folder = Path(root) / place
         try:
-            names = {
-                int(c.name[3:]): [_text(d / "name") for d in sorted(c.glob("domain*"))]
+            told = {
+                int(c.name[3:]): [
+                    (_text(d / "name"), _text(d / "flags")) for d in sorted(c.glob("domain*"))
+                ]
                 for c in folder.glob("cpu[0-9]*")
             }
         except OSError:
             continue
-        if not names:
+        if not told:
             continue
         sources.append(f"/{place}")
-        for cpu, levels in names.items():
+        for cpu, levels in told.items():
             mine = found.setdefault(cpu, [{} for _ in levels])
-            for domain, level in zip(mine, levels, strict=False):
+            for domain, (level, flags) in zip(mine, levels, strict=False):
                 domain["level"] = level
+                if flags and not flags.isdigit():  # kernels before 5.10 print a number
+                    domain["flags"] = tuple(flags.split())
     return (" and ".join(sources), found) if sources else None
 
 
@@ -210,7 +214,7 @@ def compare_live(domains: Domains, root: str | Path = "/") -> str:
     for cpu, theirs in sorted(by_cpu.items()):
         mine = [{"level": d.level, "span": d.cpus} for d in domains.of(cpu)]
         if len(mine) != len(theirs) or any(
-            a[key] != b[key] for a, b in zip(mine, theirs, strict=True) for key in b
+            a[key] != b[key] for a, b in zip(mine, theirs, strict=True) for key in b if key in a
         ):
             return f"DIFFERS from {where} at CPU {cpu}: the kernel has {theirs}, the model {mine}"
     return f"agrees with {where} of this kernel for {len(by_cpu)} CPUs"

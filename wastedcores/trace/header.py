@@ -169,6 +169,10 @@ class Header(BaseModel):
         Events per CPU that a ring buffer overwrote before the first one kept (also counted in ``lost``).
     tasks
         What a snapshot told of the tasks when the trace began; None without one.
+    later_tasks
+        What a snapshot told of the tasks that began during the trace, when it ended; None without one.
+    follows_affinity
+        Whether changes of affinity are among the events; None: as the source format usually does.
     quotas
         CPU time per period in us of every control group that has a limit; empty: none has; None: unknown.
     boot_id
@@ -220,6 +224,8 @@ class Header(BaseModel):
     lost: dict[int, int] = Field(default_factory=dict)
     overwritten: dict[int, int] = Field(default_factory=dict)
     tasks: list[TaskFacts] | None = None
+    later_tasks: list[TaskFacts] | None = None
+    follows_affinity: bool | None = None
     quotas: dict[str, int] | None = None
     boot_id: str | None = None
     boot_parameters: str | None = None

@@ -256,6 +256,7 @@ class _Import:
             end_ns=seen.end_ns,
             events=seen.events,
             every_switch=facts.every_switch,
+            follows_affinity=facts.follows_affinity,
             lost=dict(facts.lost),
             overwritten=dict(facts.overwritten),
             truncated_last_line=facts.truncated,

@@ -217,6 +217,7 @@ class _Decoder:
         self.kinds = frozenset(meta.get("events", ()))
         self.online = len(meta["cpus_online"])
         facts.every_switch = "switch" in self.kinds
+        facts.follows_affinity = "affinity" in self.kinds
 
     def tasks(self, payload: bytes) -> pl.DataFrame:
         """Return the state at the start: one task_state per task, one nr_running per runqueue."""

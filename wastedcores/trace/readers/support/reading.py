@@ -24,6 +24,8 @@ class Facts:
         As in the header. ``cpus`` is the number that the file states.
     every_switch
         The recording has every sched_switch, because one was seen.
+    follows_affinity
+        As in the header.
     lost, overwritten
         Lost and overwritten events per CPU. CPU -1: the file does not say which. A count of -1: an unknown number.
     skipped
@@ -43,6 +45,7 @@ class Facts:
     clock: str | None
     cpus: int | None
     every_switch: bool
+    follows_affinity: bool | None
     lost: Mapping[int, int]
     overwritten: Mapping[int, int]
     skipped: Mapping[str, int]
@@ -61,6 +64,7 @@ class FactsBuilder:
     clock: str | None = None
     cpus: int | None = None
     every_switch: bool = False
+    follows_affinity: bool | None = None
     lost: Counter[int] = field(default_factory=Counter)
     overwritten: Counter[int] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)

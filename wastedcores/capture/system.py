@@ -1,0 +1,175 @@
+"""Facts about this machine that decide whether a waiting thread could have run on an idle CPU: limits, cpusets, domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wastedcores.capture.tasks import in_first_namespace
+from wastedcores.errors import WastedCoresError
+from wastedcores.topology.cpulist import format_cpulist, parse_cpulist
+from wastedcores.topology.sysfs import kernel_domains, live
+from wastedcores.trace.header import CpusetFacts, SchedDomainFacts
+
+#: where kernels show their scheduler features, newer ones first
+_FEATURES = ("sys/kernel/debug/sched/features", "sys/kernel/debug/sched_features")
+
+
+def system_facts(root: Path = Path("/")) -> dict[str, Any]:
+    """Return the facts about the whole machine.
+
+    Parameters
+    ----------
+    root
+        The folder that contains ``proc`` and ``sys``.
+
+    Returns
+    -------
+    dict
+        Fields of :class:`wastedcores.trace.header.Header` by name: quotas, boot_id, boot_parameters, isolated_cpus,
+        nohz_full_cpus, cpusets, sched_domains, sched_features. None stands for what cannot be read.
+    """
+    features = next((text for f in _FEATURES if (text := _read(root / f)) is not None), None)
+    isolated = _cpus(root / "sys/devices/system/cpu/isolated")
+    without_tick = _cpus(root / "sys/devices/system/cpu/nohz_full")
+    if without_tick is None and isolated is not None:
+        without_tick = []  # the file is absent because the kernel cannot do it (CONFIG_NO_HZ_FULL)
+    return {
+        "quotas": quotas(root),
+        "boot_id": _read(root / "proc/sys/kernel/random/boot_id"),
+        "boot_parameters": _read(root / "proc/cmdline"),
+        "isolated_cpus": isolated,
+        "nohz_full_cpus": without_tick,
+        "cpusets": cpusets(root),
+        "sched_domains": sched_domains(root),
+        "sched_features": None if features is None else features.split(),
+    }
+
+
+def this_machine() -> dict[str, Any] | None:
+    """Return this machine for a trace's header, or None if it cannot be read: a trace without it is still a trace."""
+    try:
+        return live().to_dict()
+    except (WastedCoresError, OSError):
+        return None
+
+
+def quotas(root: Path = Path("/")) -> dict[str, int] | None:
+    """Return the CPU time per period in us of every control group that has a limit; None if they cannot be known.
+
+    In a container the limits of the groups above are not visible.
+    """
+    folder = _hierarchy("cpu", root)
+    if folder is None or not in_first_namespace("cgroup"):
+        return None
+    found: dict[str, int] = {}
+    for name in ("cpu.max", "cpu.cfs_quota_us"):
+        for path in folder.rglob(name):
+            quota = (_read(path) or "max").split()[0]  # without content the group is gone
+            if quota not in ("max", "-1"):
+                found[_name(path.parent, folder)] = int(quota)
+    return found
+
+
+def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
+    """Return how often and for how many us each control group was throttled so far; empty if no group ever was."""
+    folder = _hierarchy("cpu", root)
+    found = {}
+    for path in folder.rglob("cpu.stat") if folder else ():
+        try:
+            counts = dict(line.split() for line in path.read_text().splitlines())
+        except (OSError, ValueError):
+            continue  # the group is gone
+        times = int(counts.get("nr_throttled", 0))
+        us = int(counts.get("throttled_usec", int(counts.get("throttled_time", 0)) // 1000))
+        if times:
+            found[_name(path.parent, folder or path)] = (times, us)
+    return found
+
+
+def cpusets(root: Path = Path("/")) -> list[CpusetFacts] | None:
+    """Return the cpusets that have CPUs of their own, sorted by path; None if they cannot be known.
+
+    Parameters
+    ----------
+    root
+        The folder that contains ``proc`` and ``sys``.
+    """
+    folder = _hierarchy("cpuset", root)
+    if folder is None or not in_first_namespace("cgroup"):
+        return None
+    return sorted(_cpusets(folder), key=lambda c: c.path)
+
+
+def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
+    for path in [folder, *(p.parent for p in folder.rglob("cpuset.cpus") if p.parent != folder)]:
+        effective = _read(path / "cpuset.cpus.effective") or _read(path / "cpuset.effective_cpus")
+        own = _read(path / "cpuset.cpus")
+        cpus = effective or own
+        if not cpus or (path != folder and not own):
+            continue
+        flag, partition = _read(path / "cpuset.sched_load_balance"), None
+        balanced = None if flag is None else flag == "1"
+        if flag is None:  # version 2; its root is a partition without saying so
+            partition = _read(path / "cpuset.cpus.partition") or (
+                "root" if path == folder else None
+            )
+            balanced = None if partition is None else partition != "isolated"
+        yield CpusetFacts(
+            path=_name(path, folder), cpus=cpus, load_balance=balanced, partition=partition
+        )
+
+
+def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
+    """Return the domains that the kernel shows, one entry per group of CPUs that share one; None if it shows none.
+
+    Parameters
+    ----------
+    root
+        The folder that contains ``proc`` and ``sys``.
+    """
+    shown = kernel_domains(root)
+    if shown is None:
+        return None
+    sharing: dict[tuple[Any, ...], list[int]] = {}
+    for cpu, domains in shown[1].items():
+        for level, d in enumerate(domains):
+            span = format_cpulist(d["span"]) if "span" in d else None
+            key = (level, d.get("level"), span, d.get("flags"))
+            sharing.setdefault(key, []).append(cpu)
+    return [
+        SchedDomainFacts(cpus=format_cpulist(cpus), level=level, name=name, span=span, flags=flags)
+        for (level, name, span, flags), cpus in sharing.items()
+    ]
+
+
+def _hierarchy(controller: str, root: Path) -> Path | None:
+    """Return the mount of the control groups with a controller; version 1 mounts it under the controller's own name."""
+    unified = None
+    for line in (_read(root / "proc/self/mountinfo") or "").splitlines():
+        mount, _, source = line.partition(" - ")
+        kind, _, options = source.split(maxsplit=2)
+        where = root / mount.split()[4].lstrip("/")
+        if kind == "cgroup" and controller in options.split(","):
+            return where
+        if kind == "cgroup2" and controller in (_read(where / "cgroup.controllers") or "").split():
+            unified = where
+    return unified
+
+
+def _name(group: Path, root: Path) -> str:
+    return "/" + "/".join(group.relative_to(root).parts)
+
+
+def _cpus(path: Path) -> list[int] | None:
+    text = _read(path)
+    # nohz_full reads "(null)" where nothing was asked for
+    return None if text is None else [] if text == "(null)" else parse_cpulist(text, str(path))
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None
