@@ -41,6 +41,35 @@ def duration_ns(text: str, name: str) -> int:
     return int(whole) * scale + int((fraction or "0").ljust(9, "0")) * scale // S
 
 
+def share(text: str, name: str) -> float | None:
+    """Read a share like ``1%`` or ``0.01``; ``off`` is None.
+
+    Parameters
+    ----------
+    text
+        What the user wrote.
+    name
+        The option or parameter it was given for; errors name it.
+
+    Returns
+    -------
+    float or None
+        The share, above 0 and up to 1.
+
+    Raises
+    ------
+    UsageError
+        The text is neither a share nor ``off``.
+    """
+    if text.strip() == "off":
+        return None
+    match = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,9})?)\s*(%?)\s*", text)
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < value <= 1:
+        raise UsageError(f"{name} {text!r}: expected a share like 1% or 0.01, or off.")
+    return value
+
+
 def human_ns(ns: float) -> str:
     """Write a duration with three significant digits in a unit that suits it: ``3.16 s``, ``5.4 ms``, ``12 us``."""
     for unit, size in (("s", S), ("ms", MS), ("us", US)):

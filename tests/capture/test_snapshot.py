@@ -85,7 +85,7 @@ def test_a_container_does_not_know_the_pids_of_a_trace(monkeypatch):
             taking()
 
 
-@pytest.mark.parametrize("text", ["", "[]", json.dumps({"schema": "wastedcores.check/1"})])
+@pytest.mark.parametrize("text", ["", "[]", json.dumps({"schema": "wastedcores.check/2"})])
 def test_other_files_are_refused(tmp_path: Path, text):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(TraceFormatError, match="not a snapshot of tasks"):

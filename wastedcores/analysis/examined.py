@@ -14,6 +14,7 @@ from wastedcores.analysis.scene import Scene, by_node
 from wastedcores.analysis.states import States
 from wastedcores.errors import UsageError
 from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible
+from wastedcores.invariant.chronic import SHARE
 from wastedcores.invariant.result import CheckResult
 from wastedcores.runqueues.runqueues import Runqueues, runqueues
 from wastedcores.runqueues.waits import waits
@@ -40,7 +41,7 @@ class Examined:
         The part of the trace that counts; None: all.
     cpus
         Numbers of the CPUs that count; None: all.
-    ignore_affinity, silent
+    ignore_affinity, silent, chronic_share
         As for :func:`wastedcores.check`.
     """
 
@@ -51,6 +52,7 @@ class Examined:
     cpus: list[int] | None = None
     ignore_affinity: bool = False
     silent: str = "idle"
+    chronic_share: float | None = SHARE
 
     @cached_property
     def runqueues(self) -> Runqueues:
@@ -67,6 +69,7 @@ class Examined:
             self.window,
             self.cpus,
             persist_ns=self.persist_ns,
+            chronic_share=self.chronic_share,
             ignore_affinity=self.ignore_affinity,
         )
 
@@ -195,6 +198,7 @@ def examine(
     label: str = "",
     *,
     persist_ns: int = PERSIST_NS,
+    chronic_share: float | None = SHARE,
     between: Sequence[Moment] | None = None,
     cpus: str | Sequence[int] | None = None,
     whole: bool = False,
@@ -209,7 +213,7 @@ def examine(
         The trace.
     label
         Its name in figures; default: the file's name.
-    persist_ns, between, cpus, whole, ignore_affinity, silent
+    persist_ns, chronic_share, between, cpus, whole, ignore_affinity, silent
         As for :func:`wastedcores.check`.
 
     Returns
@@ -222,7 +226,7 @@ def examine(
     UsageError
         A window, a list of CPUs or a length that cannot be meant.
     """
-    require_sensible(persist_ns, silent)
+    require_sensible(persist_ns, silent, chronic_share)
     window, counted = asked(trace, between, cpus, whole=whole)
     return Examined(
         trace,
@@ -232,4 +236,5 @@ def examine(
         counted,
         ignore_affinity,
         silent,
+        chronic_share,
     )

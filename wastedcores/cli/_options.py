@@ -82,6 +82,15 @@ Persist = Annotated[
         help="An episode of at least this length is persistent (the paper's M).",
     ),
 ]
+Chronic = Annotated[
+    str,
+    Option(
+        "--chronic",
+        metavar="SHARE|off",
+        help="Waste is chronic if in 5 of 10 consecutive slices of the length --persist it is at least this share of "
+        "the CPU time used.",
+    ),
+]
 Cpus = Annotated[
     str | None, Option("--cpus", metavar="LIST", help="Count only these CPUs, for example 8-23,40.")
 ]

@@ -13,6 +13,7 @@ from wastedcores.cli._options import (
     AsJson,
     Backend,
     Between,
+    Chronic,
     Cpus,
     IgnoreAffinity,
     Persist,
@@ -22,13 +23,13 @@ from wastedcores.cli._options import (
 )
 from wastedcores.cli._output import print_json
 from wastedcores.errors import UsageError
-from wastedcores.units import duration_ns, human_ns
+from wastedcores.units import duration_ns, human_ns, share
 
 if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult
 
 EXIT = {"clean": 0, "violations": 1, "unknown": 3}
-_EXIT_CODES = "0 clean, 1 violations, 2 bad use or input, 3 unknown because events were lost."
+_EXIT_CODES = "0 clean, 1 violations, 2 bad use or input, 3 unknown because the trace cannot tell."
 _NOTES = """A recording may name the window and the CPUs of its workload; only these are counted unless --whole, --between
 or --cpus is given. The options from --seconds on are for --live, which checks the running machine (this needs root; see
 `wastedcores doctor`)."""
@@ -55,6 +56,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
     persist: Persist = "100ms",
+    chronic: Chronic = "1%",
     cpus: Cpus = None,
     between: Between = None,
     whole: Whole = False,
@@ -105,6 +107,7 @@ def check(
     Only threads that the idle CPU was allowed to run count, unless --ignore-affinity is given.
     """
     persist_ns = duration_ns(persist, "--persist")
+    chronic_share = share(chronic, "--chronic")
     if live:
         from wastedcores.capture import LiveOptions
         from wastedcores.cli._check_live import run_live
@@ -130,6 +133,7 @@ def check(
     result = run_check(
         open_input(trace, format),
         persist_ns=persist_ns,
+        chronic_share=chronic_share,
         cpus=None if cpus is None else parse_cpulist(cpus),
         between=between,
         whole=whole,
@@ -148,20 +152,22 @@ def describe(result: CheckResult, longest: int = 10) -> str:
     from wastedcores.topology.cpulist import format_cpulist
 
     header = result.trace.header
-    share = 100 * result.mean(result.wall_ns)
+    of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
     lines = [
-        f"{result.trace.name}: {result.verdict.upper()}",
+        f"{result.trace.name}: {result.verdict.upper()}"
+        + (f" ({result.kind})" if result.kind != "none" else ""),
         "",
         f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {result.cpus} CPUs"
         + (f", {header.events:,} events" if header.events is not None else ""),
         *(['  window         "{}" to "{}"'.format(*result.window.ends)] if result.window else []),
-        f"  idle beside overloaded CPUs for {human_ns(result.wall_ns)} ({share:.1f} % of the time)",
+        f"  idle beside overloaded CPUs for {human_ns(result.wall_ns)} ({of_time:.1f} % of the time)",
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
         f"{result.mean(result.thread_ns):.2f} CPUs on average",
         f"  busy           {result.mean(result.busy_ns):.1f} CPUs on average",
         f"  episodes       {result.episodes.height + result.episodes_dropped:,}, of which {persistent} lasted "
         f"{human_ns(result.persist_ns)} or more",
+        *_chronic(result),
         f"  affinity       {result.affinity}"
         + (f"; unknown for {result.affinity_unknown:,} threads" if result.affinity_unknown else ""),
         *_in_doubt(result),
@@ -178,6 +184,17 @@ def describe(result: CheckResult, longest: int = 10) -> str:
     if result.episodes.height:
         lines += ["", *_longest_episodes(result, longest)]
     return "\n".join(lines)
+
+
+def _chronic(result: CheckResult) -> list[str]:
+    """Return one line about the worst ten slices; none if there are none."""
+    if result.chronic is None or not result.chronic.share:
+        return []
+    c = result.chronic
+    return [
+        f"  worst {human_ns(c.window_ns):<8} from {human_ns(c.start_ns - result.start_ns)} on: five of its ten slices each "
+        f"waste {c.share:.1%} or more of the CPU time used in them"
+    ]
 
 
 def _longest_episodes(result: CheckResult, most: int) -> list[str]:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult
     from wastedcores.simulator import Replay
 
-_EXIT_CODES = "0 fine, 1 the replay has persistent violations of the invariant, 2 bad use or input."
+_EXIT_CODES = (
+    "0 fine, 1 the replay violates the invariant persistently or chronically, 2 bad use or input."
+)
 
 
 @app.command(
@@ -96,7 +98,7 @@ def _print(result: Replay, found: CheckResult) -> None:
     print("  by node      " + " ".join(f"{b:.1f}" for b in data["busy_per_node"]))
     share = 100 * data["idle_while_overloaded"]
     print(f"  a CPU was idle while another was overloaded for {share:.1f} % of the window")
-    print(f"  invariant    {found.verdict}")
+    print(f"  invariant    {found.verdict} ({found.kind})")
     for row in data["suggestions"]:
         if row["silent"] < row["asked"]:
             made = row["asked"] - row["silent"]

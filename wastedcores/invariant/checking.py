@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.errors import UsageError
-from wastedcores.invariant import sweep_jit
+from wastedcores.invariant import chronic, sweep_jit
 from wastedcores.invariant.details import details
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
@@ -26,6 +26,7 @@ def check(
     trace: Trace,
     *,
     persist_ns: int = PERSIST_NS,
+    chronic_share: float | None = chronic.SHARE,
     cpus: str | Sequence[int] | None = None,
     between: Sequence[Moment] | None = None,
     whole: bool = False,
@@ -40,6 +41,9 @@ def check(
         Any trace with nr_running or switch events.
     persist_ns
         Episodes of at least this length are persistent (the paper's M), in ns.
+    chronic_share
+        Waste is chronic from this share of the used CPU time on, see :mod:`wastedcores.invariant.chronic`; None: only
+        persistent episodes are violations.
     cpus
         Count these CPUs only: numbers, or text in the kernel's list format; default: the CPUs that the recording names,
         else all.
@@ -65,15 +69,22 @@ def check(
     MissingEventsError
         The trace says nothing about runqueues.
     """
-    require_sensible(persist_ns, silent)
+    require_sensible(persist_ns, silent, chronic_share)
     rq = runqueues(trace, silent=silent, affinity=not ignore_affinity)
     window, counted = asked(trace, between, cpus, whole=whole)
     return check_runqueues(
-        rq, window, counted, persist_ns=persist_ns, ignore_affinity=ignore_affinity
+        rq,
+        window,
+        counted,
+        persist_ns=persist_ns,
+        chronic_share=chronic_share,
+        ignore_affinity=ignore_affinity,
     )
 
 
-def require_sensible(persist_ns: int, silent: str) -> None:
+def require_sensible(
+    persist_ns: int, silent: str, chronic_share: float | None = chronic.SHARE
+) -> None:
     """Refuse a question that cannot be meant, before a trace is read.
 
     Parameters
@@ -82,6 +93,8 @@ def require_sensible(persist_ns: int, silent: str) -> None:
         Must not be negative.
     silent
         Must be ``idle`` or ``unknown``.
+    chronic_share
+        Must be above 0, or None.
 
     Raises
     ------
@@ -92,6 +105,8 @@ def require_sensible(persist_ns: int, silent: str) -> None:
         raise UsageError(f"silent {silent!r}: expected idle or unknown.")
     if persist_ns < 0:
         raise UsageError(f"persist {persist_ns} ns: expected 0 or more.")
+    if chronic_share is not None and not 0 < chronic_share <= 1:
+        raise UsageError(f"chronic share {chronic_share}: expected a number above 0 and up to 1.")
 
 
 def check_runqueues(
@@ -100,6 +115,7 @@ def check_runqueues(
     cpus: Sequence[int] | None,
     *,
     persist_ns: int,
+    chronic_share: float | None = chronic.SHARE,
     ignore_affinity: bool = False,
 ) -> CheckResult:
     """Check the invariant over runqueues that are already found.
@@ -114,6 +130,8 @@ def check_runqueues(
         The CPUs to count; None: all.
     persist_ns
         Episodes of at least this length are persistent, in ns.
+    chronic_share
+        Waste is chronic from this share of the used CPU time on; None: it is not looked for.
     ignore_affinity
         Whether ``rq`` was made without affinity because the user said so.
 
@@ -132,7 +150,8 @@ def check_runqueues(
     if window is not None:
         start_ns, end_ns = max(window.start_ns, start_ns), min(window.end_ns, end_ns)
     counted = _counted(rq, cpus)
-    state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns)
+    slice_ns = chronic.slice_ns(persist_ns, start_ns, end_ns) if chronic_share else 0
+    state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     collected, dropped, known = sweep(rq, state, end_ns)
     episodes = episode_table(collected, rq.cpus, persist_ns)
     times, waiting, causes = details(rq, episodes, counted)
@@ -144,7 +163,9 @@ def check_runqueues(
         notes.append(trace.header.unproven)
     if dropped:
         notes.append(f"the {dropped} shortest episodes are not listed; the totals count them")
-    episodes, trust = judge(rq, episodes, waiting, counted, (start_ns, end_ns), persist_ns)
+    if chronic_share and not slice_ns:
+        notes.append(chronic.not_judged(persist_ns, start_ns, end_ns))
+    episodes, trust = judge(rq, episodes, waiting, state, persist_ns, chronic_share)
     verdict = trust.verdict
     notes += trust.notes
     if spans or (lost > 0 and not rq.lost_spans):
@@ -161,6 +182,8 @@ def check_runqueues(
         end_ns=end_ns,
         persist_ns=persist_ns,
         verdict=verdict,
+        kind=trust.kind,
+        chronic=trust.chronic,
         wall_ns=scalars[sweep_jit.WALL_NS],
         cpu_ns=scalars[sweep_jit.CPU_NS],
         thread_ns=scalars[sweep_jit.THREAD_NS],

@@ -7,10 +7,11 @@ from typing import Any
 
 import polars as pl
 
+from wastedcores.invariant.chronic import Chronic
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 
-CHECK_SCHEMA = "wastedcores.check/1"
+CHECK_SCHEMA = "wastedcores.check/2"
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,16 @@ class CheckResult:
     persist_ns
         Episodes of at least this length are persistent.
     verdict
-        ``violations`` (an episode that is certain lasted at least ``persist_ns``), ``clean`` (none can have), or
-        ``unknown`` (events were lost, the trace contradicts itself or is cut short, or nobody knows whether the waiting
-        threads might have moved).
+        ``violations`` (of the kind persistent or chronic, and certain), ``clean`` (there can be none), or ``unknown``
+        (events were lost, the trace contradicts itself or is cut short, or nobody knows whether the waiting threads might
+        have moved).
+    kind
+        The worst kind of violation that is certain: ``persistent`` (an episode lasted at least ``persist_ns``),
+        ``chronic`` (short episodes add up, see :mod:`wastedcores.invariant.chronic`), ``occasional`` (neither) or
+        ``none``.
+    chronic
+        The worst ten consecutive slices of length ``persist_ns``; None if the window has fewer, or they were not asked
+        for.
     wall_ns
         Time with at least one idle and one overloaded CPU.
     cpu_ns, thread_ns
@@ -77,6 +85,8 @@ class CheckResult:
     end_ns: int
     persist_ns: int
     verdict: str
+    kind: str
+    chronic: Chronic | None
     wall_ns: int
     cpu_ns: int
     thread_ns: int
@@ -130,6 +140,8 @@ class CheckResult:
             },
             "persist_ns": self.persist_ns,
             "verdict": self.verdict,
+            "kind": self.kind,
+            "chronic": self.chronic._asdict() if self.chronic else None,
             "wall_ns": self.wall_ns,
             "cpu_ns": self.cpu_ns,
             "thread_ns": self.thread_ns,

@@ -1,7 +1,8 @@
 """The invariant of the paper's Algorithm 2 as one pass over nr_running changes, in constant memory.
 
 The invariant is "no core remains idle while another core is overloaded". The sweep integrates over time by how much it is
-broken, and finds the maximal intervals (episodes) in which it is broken. All changes of one timestamp are applied before
+broken, as a whole and up to the end of each slice of equal length, and finds the maximal intervals (episodes) in which it
+is broken. All changes of one timestamp are applied before
 the state is looked at. A CPU whose runqueue is not known counts neither as idle nor as overloaded.
 """
 
@@ -24,7 +25,8 @@ UNKNOWN = -1
 LAST_TS, IDLE, OVERLOADED, WAITING, BUSY = 0, 1, 2, 3, 4
 WALL_NS, CPU_NS, THREAD_NS, BUSY_NS, IDLE_NS, WAITING_NS = 5, 6, 7, 8, 9, 10
 EP_START, EP_WASTED, N_EPISODES, STARTED, KNOWN_NS = 11, 12, 13, 14, 15
-N_SCALARS = 16
+SLICE_NS, SLICES_DONE = 16, 17
+N_SCALARS = 18
 
 
 class SweepState(NamedTuple):
@@ -41,6 +43,7 @@ class SweepState(NamedTuple):
     over_mask: U64  # CPUs overloaded now
     ep_idle: U64  # CPUs idle at some time of the open episode
     ep_over: U64  # CPUs overloaded at some time of the open episode
+    slices: I64  # (slices, 2) BUSY_NS and THREAD_NS at the end of each slice of SLICE_NS, counted from the window's start
 
 
 class Episodes(NamedTuple):
@@ -51,7 +54,9 @@ class Episodes(NamedTuple):
     over: U64  # (room, words)
 
 
-def new_state(cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int) -> SweepState:
+def new_state(
+    cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int, slice_ns: int = 0
+) -> SweepState:
     """Return the state before the first change, in which every CPU is unknown.
 
     Parameters
@@ -62,6 +67,8 @@ def new_state(cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int)
         (cpus,) 1 for each CPU that takes part.
     start_ns, end_ns
         The window.
+    slice_ns
+        Length of the slices; 0: none are wanted.
 
     Returns
     -------
@@ -71,6 +78,8 @@ def new_state(cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int)
     words = (cpus + 63) // 64
     scalars = np.zeros(N_SCALARS, np.int64)
     scalars[EP_START] = -1
+    scalars[SLICE_NS] = slice_ns
+    slices = (end_ns - start_ns) // slice_ns if slice_ns else 0
     return SweepState(
         np.full(cpus, UNKNOWN, np.int32),
         counted.astype(np.uint8),
@@ -80,6 +89,7 @@ def new_state(cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int)
         np.zeros(words, np.uint64),
         np.zeros(words, np.uint64),
         np.zeros(words, np.uint64),
+        np.zeros((max(slices, 0), 2), np.int64),
     )
 
 
@@ -126,6 +136,33 @@ def close_episode(s: SweepState, out: Episodes, end_ns: int) -> None:
 
 
 @jit
+def next_slice_end(s: SweepState) -> int:
+    """Return when the first slice that is not written yet ends; the end of all time if there is none."""
+    k = s.scalars[SLICES_DONE]
+    if k >= s.slices.shape[0]:
+        return np.iinfo(np.int64).max
+    return s.window[0] + (k + 1) * s.scalars[SLICE_NS]
+
+
+@jit
+def end_slices(
+    s: SweepState, lo: int, hi: int, busy_ns: int, thread_ns: int, busy: int, threads: int
+) -> int:
+    """Write the slices that end in (lo, hi], in which the state did not change; return the next one's end.
+
+    ``busy_ns`` and ``thread_ns`` are the integrals at ``lo``, ``busy`` and ``threads`` what is added per ns from there.
+    """
+    end_ns = next_slice_end(s)
+    while end_ns <= hi:
+        k = s.scalars[SLICES_DONE]
+        s.slices[k, 0] = busy_ns + (end_ns - lo) * busy
+        s.slices[k, 1] = thread_ns + (end_ns - lo) * threads
+        s.scalars[SLICES_DONE] = k + 1
+        end_ns = next_slice_end(s)
+    return end_ns
+
+
+@jit
 def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int) -> None:
     """Add the time from the last timestamp to ``upto_ns``, in which the state did not change.
 
@@ -137,6 +174,7 @@ def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int)
     if hi <= lo:
         return
     dt = hi - lo
+    end_slices(s, lo, hi, c[BUSY_NS], c[THREAD_NS], c[BUSY], threads)
     c[BUSY_NS] += dt * c[BUSY]
     c[IDLE_NS] += dt * c[IDLE]
     c[KNOWN_NS] += dt * (c[BUSY] + c[IDLE])
@@ -212,6 +250,7 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
     wall_ns, cpu_ns, thread_ns = c[WALL_NS], c[CPU_NS], c[THREAD_NS]
     busy_ns, idle_ns, waiting_ns = c[BUSY_NS], c[IDLE_NS], c[WAITING_NS]
     ep_start, wasted = c[EP_START], c[EP_WASTED]
+    slice_end = next_slice_end(s)
     n_episodes = 0
     stopped_at = ts_ns.size
     for i in range(first, ts_ns.size):
@@ -225,6 +264,8 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
                     break
                 dt = hi - lo
                 threads = min(idle, waiting)
+                if hi >= slice_end:
+                    slice_end = end_slices(s, lo, hi, busy_ns, thread_ns, busy, threads)
                 busy_ns += dt * busy
                 idle_ns += dt * idle
                 waiting_ns += dt * waiting

@@ -1,12 +1,14 @@
 """How far the verdict can be trusted: which episodes are certain, and whether one may have been missed.
 
 A persistent episode decides only if it remains one after all doubtful spans are taken out, and if at least one of the
-threads that waited in it could have moved: its affinity is known, or it was seen running on several CPUs. A trace
-without such an episode is clean only if the doubtful spans could not hide one.
+threads that waited in it could have moved: its affinity is known, or it was seen running on several CPUs. Chronic waste
+decides if enough of it remains without the doubtful spans and without threads that might be pinned. A trace without
+either is clean only if the doubtful spans could not hide one.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import sweep_jit
+from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.sweep import episode_table, merged, sweep
 from wastedcores.runqueues import tasks_jit as tj
 from wastedcores.runqueues.runqueues import Runqueues
@@ -23,6 +26,8 @@ class Trust(NamedTuple):
     """The verdict and what limits it."""
 
     verdict: str
+    kind: str
+    chronic: Chronic | None
     doubts: pl.DataFrame
     affinity_unknown: int
     notes: list[str]
@@ -32,9 +37,9 @@ def judge(
     rq: Runqueues,
     episodes: pl.DataFrame,
     waiting: pl.DataFrame,
-    counted: NDArray[np.uint8],
-    window: tuple[int, int],
+    state: sweep_jit.SweepState,
     persist_ns: int,
+    chronic_share: float | None,
 ) -> tuple[pl.DataFrame, Trust]:
     """Decide the verdict.
 
@@ -46,31 +51,31 @@ def judge(
         All episodes, as :func:`wastedcores.invariant.sweep.episode_table` gives them.
     waiting
         Who waited in the longest of them: episode, pid, ...
-    counted
-        (cpus,) 1 for CPUs that count.
-    window
-        Start and end in ns.
+    state
+        The finished sweep that found them.
     persist_ns
         Episodes of at least this length are persistent.
+    chronic_share
+        The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for.
 
     Returns
     -------
     polars.DataFrame, Trust
         The episodes with the column ``certain``, and the verdict.
     """
-    doubts = _inside(rq.doubts, counted, window)
-    header = rq.trace.header
-    notes = (
-        [f"the file was cut short: {header.truncated_last_line}"]
-        if header.truncated_last_line
-        else []
-    )
+    doubts = _inside(rq.doubts, state)
+    cut = rq.trace.header.truncated_last_line
+    notes = [f"the file was cut short: {cut}"] if cut else []
     unknown = _affinity_unknown(rq)
     persistent = episodes["persistent"].to_numpy()
     sure = persistent.copy()
+    chronic = worst(state)
+    limit = np.inf if chronic_share is None else chronic_share
+    found = chronic is not None and chronic.share >= limit
     state_doubts = doubts.filter(pl.col("reason") != "bound_by_name")
     if sure.any() and state_doubts.height:
-        sure &= _survives(rq, episodes, state_doubts, counted, window, persist_ns)
+        again = _again(rq, state, state_doubts, persist_ns)
+        sure &= _survives(episodes, again.episodes)
         if not sure.all(where=persistent):
             notes.append(
                 f"{int((persistent & ~sure).sum())} persistent episodes rest on spans in which the trace contradicts itself"
@@ -83,33 +88,47 @@ def judge(
             notes.append(
                 f"in {pinned} persistent episodes no waiting thread is known to be allowed elsewhere: record their affinity"
             )
-    verdict = "violations" if sure.any() else "clean"
-    if not sure.any() and (
-        persistent.any() or header.truncated_last_line or _longest(episodes, doubts) >= persist_ns
-    ):
-        verdict = "unknown"
-        if not persistent.any() and not header.truncated_last_line:
-            notes.append("the spans in doubt are long enough to hide a persistent episode")
+    certain = found
+    if found and not sure.any() and (state_doubts.height or unknown):
+        left = _again(_bound(rq) if unknown else rq, state, state_doubts, persist_ns).chronic
+        certain = left is not None and left.share >= limit
+        if not certain:
+            notes.append(
+                "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
+                "nobody knows whether they may run elsewhere"
+            )
+    verdict = "violations" if sure.any() or certain else "clean"
+    if verdict == "clean":
+        hidden = (
+            not persistent.any()
+            and not found
+            and _may_hide(episodes, doubts, state, persist_ns, limit)
+        )
+        if hidden and not cut:
+            notes.append("the spans in doubt are long enough to hide a violation")
+        if persistent.any() or found or cut or hidden:
+            verdict = "unknown"
+    kind = "persistent" if sure.any() else "chronic" if certain else "occasional"
     table = episodes.with_columns(certain=pl.Series(sure, dtype=pl.Boolean))
     order = [c for c in table.columns if c != "certain"]
     order.insert(order.index("persistent") + 1, "certain")
-    return table.select(order), Trust(verdict, doubts, unknown, notes)
+    return table.select(order), Trust(
+        verdict, kind if episodes.height else "none", chronic, doubts, unknown, notes
+    )
 
 
-def _inside(
-    doubts: pl.DataFrame, counted: NDArray[np.uint8], window: tuple[int, int]
-) -> pl.DataFrame:
+def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:
     """Doubts about counted CPUs within the window, merged by reason and CPU."""
-    start, end = window
+    start, end = (int(t) for t in state.window)
     near = doubts.filter(
         pl.col("end_ns") > start,
         pl.col("start_ns") < end,
-        pl.col("cpu").is_in([-1, *np.flatnonzero(counted).tolist()]),
+        pl.col("cpu").is_in([-1, *np.flatnonzero(state.counted).tolist()]),
     ).with_columns(
         pl.col("start_ns").clip(lower_bound=start), pl.col("end_ns").clip(upper_bound=end)
     )
     parts = [
-        merged(rows, counted.size).with_columns(reason=pl.lit(str(reason)))
+        merged(rows, state.counted.size).with_columns(reason=pl.lit(str(reason)))
         for (reason,), rows in near.sort("reason").group_by("reason", maintain_order=True)
     ]
     if not parts:
@@ -117,18 +136,34 @@ def _inside(
     return pl.concat(parts).select("reason", "cpu", "start_ns", "end_ns")
 
 
-def _survives(
-    rq: Runqueues,
-    episodes: pl.DataFrame,
-    doubts: pl.DataFrame,
-    counted: NDArray[np.uint8],
-    window: tuple[int, int],
-    persist_ns: int,
-) -> NDArray[np.bool_]:
-    """For each episode: whether it contains a persistent one when the doubtful spans count as unknown."""
-    state = sweep_jit.new_state(rq.cpus, counted, *window)
-    collected, _, _ = sweep(rq, state, window[1], doubts)
-    left = episode_table(collected, rq.cpus, persist_ns).filter(pl.col("persistent"))
+class _Again(NamedTuple):
+    episodes: pl.DataFrame
+    chronic: Chronic | None
+
+
+def _again(
+    rq: Runqueues, first: sweep_jit.SweepState, doubts: pl.DataFrame, persist_ns: int
+) -> _Again:
+    """Sweep once more, with the doubtful spans as unknown."""
+    window = (int(first.window[0]), int(first.window[1]))
+    length = int(first.scalars[sweep_jit.SLICE_NS])
+    state = sweep_jit.new_state(rq.cpus, first.counted, *window, length)
+    collected, _, _ = sweep(rq, state, window[1], doubts if doubts.height else None)
+    return _Again(episode_table(collected, rq.cpus, persist_ns), worst(state))
+
+
+def _bound(rq: Runqueues) -> Runqueues:
+    """The same runqueues, with threads taken as pinned that never ran elsewhere and of which no affinity is known."""
+    assert rq.moved is not None
+    assert rq.affinity_known is not None
+    pinned = ~rq.moved & ~rq.affinity_known
+    of_pid = np.where(pinned, np.int32(tj.PRESUMED_BOUND), rq.affinity.of_pid)
+    return replace(rq, affinity=rq.affinity._replace(of_pid=of_pid), keep=False)
+
+
+def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
+    """For each episode: whether it contains a persistent one of those that are left."""
+    left = left.filter(pl.col("persistent"))
     start, end = episodes["start_ns"].to_numpy(), episodes["end_ns"].to_numpy()
     # episodes are disjoint and in order, and so are those that are left
     after = np.searchsorted(left["start_ns"].to_numpy(), end)
@@ -165,10 +200,27 @@ def _affinity_unknown(rq: Runqueues) -> int:
     return int((rq.ran & ~rq.affinity_known & (rq.mask_of_pid != tj.PRESUMED_BOUND)).sum())
 
 
-def _longest(episodes: pl.DataFrame, doubts: pl.DataFrame) -> int:
-    """Length in ns of the longest span that is covered by episodes and doubts together, if doubts are part of any."""
+def _may_hide(
+    episodes: pl.DataFrame,
+    doubts: pl.DataFrame,
+    state: sweep_jit.SweepState,
+    persist_ns: int,
+    limit: float,
+) -> bool:
+    """Whether a persistent or chronic violation may lie in the spans in doubt, together with the waste around them."""
     if not doubts.height:
-        return 0
-    spans = pl.concat([t.select("start_ns", "end_ns") for t in (episodes, doubts)])
-    whole = merged(spans.with_columns(cpu=pl.lit(0, pl.Int32)), 1)
-    return int((whole["end_ns"] - whole["start_ns"]).max() or 0)  # type: ignore[arg-type]
+        return False
+    spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
+    if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]
+        return True
+    chronic = worst(state, covered_ns(spans[1], state))
+    return chronic is not None and chronic.share >= limit
+
+
+def _times(spans: pl.DataFrame) -> pl.DataFrame:
+    return spans.select("start_ns", "end_ns")
+
+
+def _union(spans: pl.DataFrame) -> pl.DataFrame:
+    """The time that some of the spans cover, as disjoint spans in order."""
+    return merged(_times(spans).with_columns(cpu=pl.lit(0, pl.Int32)), 1)

@@ -597,9 +597,11 @@ def run(
                 s.state[p] = T_ASLEEP
                 s.since[p] = t
                 s.ran[p] = -1
-                if src_cpu[i] > 0:  # the parent: a child inherits its affinity
-                    s.mask[p] = s.mask[src_cpu[i]]
-                    s.known[p] = s.known[src_cpu[i]]
+                parent = src_cpu[i]
+                if parent > 0:  # a child inherits its affinity, as far as anybody knows it
+                    if s.known[parent] == 1 or s.known[p] == 1:
+                        s.mask[p] = s.mask[parent]
+                    s.known[p] = s.known[parent]
         elif k == AFFINITY:
             p = pid[i]
             if p <= 0:

@@ -17,7 +17,7 @@ from wastedcores.words.rich_text import RichText, count, sentence, table
 #: what a verdict is called for a reader
 WORDS = {
     "violations": "cores were wasted",
-    "clean": "no persistent waste",
+    "clean": "neither persistent nor chronic waste",
     "unknown": "cannot be decided",
 }
 
@@ -29,6 +29,11 @@ def claim(run: Examined) -> str:
     mean = r.mean(r.thread_ns)
     if r.verdict == "unknown":
         return f"Undecided: {r.notes[-1]}" if r.notes else "Undecided"
+    if r.kind == "chronic":
+        return (
+            f"{_amount(mean)} of {n} CPUs wasted on average over {human_ns(r.duration_ns)}: many short idle times while "
+            f"threads waited, the longest {human_ns(r.longest_ns)}"
+        )
     if r.verdict == "violations":
         return (
             f"{mean:.1f} of {n} CPUs wasted on average over {human_ns(r.duration_ns)}: "

@@ -1,0 +1,234 @@
+"""Chronic waste is compared with the plainest possible computation, on random runqueues and on every public recording."""
+
+from __future__ import annotations
+
+import heapq
+import lzma
+import re
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import RECORDINGS
+from support.builders import migrate, nr, switch, trace_of, wakeup
+
+from wastedcores.errors import UsageError
+from wastedcores.invariant import check
+from wastedcores.trace.io import open_trace
+from wastedcores.units import share
+
+MS = 1_000_000
+#: verdict and kind of the recordings in which the published bugs and fixes are compared
+EXPECTED = {
+    "db64-buggy-64cpu": ("violations", "chronic"),
+    "db64-6.1-64cpu": ("violations", "chronic"),
+    "db64-all-64cpu": ("clean", "occasional"),
+    "db64-oow-64cpu": ("clean", "occasional"),
+    "gi-all-64cpu": ("clean", "occasional"),
+    "gi-6.1-64cpu": ("clean", "occasional"),
+    "gc-sgclit-64cpu": ("clean", "occasional"),
+}
+
+
+def fifth_worst(states, slice_ns):
+    """The largest share that five of ten consecutive slices waste; ``states`` are (ts_ns, busy, wasted threads)."""
+    start = states[0][0]
+    n = (states[-1][0] - start) // slice_ns
+    busy, wasted = [0] * n, [0] * n
+    for (t, b, w), (until, _, _) in pairwise(states):
+        for k in range((t - start) // slice_ns, n):
+            lo, hi = max(t, start + k * slice_ns), min(until, start + (k + 1) * slice_ns)
+            if lo >= until:
+                break
+            busy[k] += (hi - lo) * b
+            wasted[k] += (hi - lo) * w
+    shares = [Fraction(w, b) if b else Fraction(0) for b, w in zip(busy, wasted, strict=True)]
+    return max((heapq.nlargest(5, shares[i : i + 10])[4] for i in range(n - 9)), default=None)
+
+
+changes = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=80
+)
+
+
+@settings(max_examples=300)
+@given(changes, st.integers(1, 60))
+def test_chronic_equals_brute_force(changes, slice_ns):
+    rows = [nr(t, c, n) for t, c, n in sorted(changes, key=lambda x: x[0])]
+    state, states = {}, []
+    for i, r in enumerate(rows):
+        state[r["cpu"]] = r["nr_running"]
+        if i + 1 == len(rows) or rows[i + 1]["ts_ns"] > r["ts_ns"]:
+            lengths = state.values()
+            waiting = sum(max(n - 1, 0) for n in lengths)
+            idle = sum(n == 0 for n in lengths)
+            states.append((r["ts_ns"], sum(n > 0 for n in lengths), min(idle, waiting)))
+    expected = fifth_worst(states, slice_ns)
+    found = check(trace_of(rows, cpus=4), persist_ns=slice_ns).chronic
+    if expected is None:
+        assert found is None
+    else:
+        assert found.share == pytest.approx(float(expected), rel=1e-12)
+        assert found.window_ns == 10 * slice_ns
+
+
+BOUND = re.compile(r".*/\d+(:.*)?")
+EVENT = re.compile(r"\s(\d+)\.(\d+): (\w+): (.*)")
+
+
+def events(lines):
+    """(ts_ns, kind, details) of the events in the lines of an ftrace report."""
+    for line in lines:
+        m = EVENT.search(line)
+        if not m:
+            continue
+        t = int(m[1]) * 10**9 + int(m[2].ljust(9, "0"))
+        at = int(line[line.index("[") + 1 : line.index("]")])
+        f = dict(re.findall(r"(\w+)=(.*?)(?= \w+=| ==>|$)", m[4]))
+        if m[3] == "sched_switch":
+            yield (
+                t,
+                "switch",
+                (int(f["prev_pid"]), f["prev_state"], int(f["next_pid"]), f["next_comm"], at),
+            )
+        elif m[3] in ("sched_wakeup", "sched_wakeup_new"):
+            yield t, "join", (int(f["pid"]), f["comm"], int(f["target_cpu"]))
+        elif m[3] == "sched_migrate_task":
+            yield t, "move", (int(f["pid"]), f["comm"], int(f["dest_cpu"]), int(f["orig_cpu"]))
+        else:
+            yield t, "other", (0, "", 0)
+
+
+def plain_states(folder):
+    """(ts_ns, busy CPUs, wasted threads) after every moment of a recording, from sets of tasks per CPU."""
+    with lzma.open(folder / "trace.txt.xz", "rt") as file:
+        listed = sorted(events(file), key=lambda e: e[0])
+    cpus = int(re.search(r'"cpus":(\d+)', (folder / "meta.json").read_text())[1])
+    queues, running, where, bound = [set() for _ in range(cpus)], [0] * cpus, {}, set()
+    origin, seen = {}, set()
+    for _, kind, e in listed:  # who was on a runqueue before the first event about them
+        if kind == "move":
+            origin.setdefault(e[0], e[3])
+        for pid in [e[0], e[2]] if kind == "switch" else [e[0]] if kind == "join" else []:
+            if pid and pid not in seen and kind == "switch":
+                where[pid] = e[-1] if pid == e[0] else origin.get(pid, e[-1])
+                queues[where[pid]].add(pid)
+                if pid == e[0]:
+                    running[e[-1]] = pid
+            seen.add(pid)
+        name = e[3] if kind == "switch" else e[1]
+        if BOUND.fullmatch(name) and not name.startswith("noise"):
+            bound.add(e[2] if kind == "switch" else e[0])
+    states = []
+    for i, (t, kind, e) in enumerate(listed):
+        if kind == "switch":
+            previous, state, pid, _, cpu = e
+            if previous and not state.startswith("R") and where.get(previous) is not None:
+                queues[where.pop(previous)].discard(previous)
+            running[cpu] = pid
+            if pid and where.get(pid) != cpu:
+                if where.get(pid) is not None:
+                    queues[where[pid]].discard(pid)
+                queues[cpu].add(pid)
+                where[pid] = cpu
+        elif kind == "join" and where.get(e[0]) is None:
+            queues[e[2]].add(e[0])
+            where[e[0]] = e[2]
+        elif kind == "move" and where.get(e[0]) is not None:
+            queues[where[e[0]]].discard(e[0])
+            queues[e[2]].add(e[0])
+            where[e[0]] = e[2]
+        if i + 1 == len(listed) or listed[i + 1][0] > t:
+            idle = sum(not q for q in queues)
+            waiting = sum(
+                min(len(q - bound - {running[c]}), len(q) - 1) for c, q in enumerate(queues) if q
+            )
+            states.append((t, cpus - idle, min(idle, waiting)))
+    return states
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_recordings_have_the_verdict_that_the_rule_demands(name):
+    result = check(open_trace(RECORDINGS / name / "trace.txt.xz"))
+    assert (result.verdict, result.kind) == EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in RECORDINGS.iterdir() if p.is_dir()))
+def test_recordings_equal_a_plain_computation(name):
+    result = check(open_trace(RECORDINGS / name / "trace.txt.xz"), whole=True)
+    expected = fifth_worst(plain_states(RECORDINGS / name), 100 * MS)
+    if result.chronic is None:
+        assert expected is None
+    else:
+        assert result.chronic.share == pytest.approx(float(expected), abs=1e-9)
+
+
+def short_waits(first_ns=0, n=200, moved=True, **more):
+    """CPU 0 has a second task for 4 of every 20 ms while CPU 1 is idle: 4 of 20 ms are wasted."""
+    rows = [switch(first_ns + 1, 0, 0, "R", 10), switch(first_ns + 1, 1, 9, "S", 0)]
+    if moved:
+        rows += [
+            switch(first_ns + 2, 1, 0, "R", 11),
+            switch(first_ns + 3, 1, 11, "R", 0),
+            migrate(first_ns + 4, 1, 0, 11),
+        ]
+        rows += [switch(first_ns + 5, 0, 10, "R", 11), switch(first_ns + 6, 0, 11, "S", 10)]
+    for k in range(n):
+        t = first_ns + k * 20 * MS + MS
+        rows += [
+            wakeup(t, 0, 11),
+            switch(t + 4 * MS, 0, 10, "R", 11),
+            switch(t + 4 * MS + 9, 0, 11, "S", 10),
+        ]
+    rows += [switch(first_ns + (n + 1) * 20 * MS, 1, 0, "R", 9)]
+    return trace_of(rows, cpus=2, **more)
+
+
+def test_many_short_waits_are_chronic():
+    result = check(short_waits())
+    assert (result.verdict, result.kind) == ("violations", "chronic")
+    assert result.chronic.share == pytest.approx(0.2, rel=0.01)
+    assert not result.episodes["persistent"].any()
+
+
+def test_chronic_off_and_a_larger_share_count_persistent_episodes_only():
+    assert check(short_waits(), chronic_share=None).verdict == "clean"
+    result = check(short_waits(), chronic_share=0.5)
+    assert (result.verdict, result.kind) == ("clean", "occasional")
+
+
+def test_five_bad_slices_of_ten_are_chronic_and_four_are_not():
+    def with_bad(n):
+        rows = [nr(0, 0, 0), nr(0, 1, 1)]
+        for k in range(n):
+            rows += [nr(k * 200 * MS + 1, 1, 2), nr(k * 200 * MS + 2 * MS, 1, 1)]
+        return check(trace_of([*rows, nr(1000 * MS, 1, 1)], cpus=2))
+
+    assert with_bad(5).kind == "chronic"
+    assert with_bad(4).kind == "occasional"
+
+
+@pytest.mark.parametrize(("moved", "verdict"), [(False, "unknown"), (True, "violations")])
+def test_threads_that_might_be_pinned_make_no_chronic_violation(moved, verdict):
+    result = check(short_waits(moved=moved, known=False, quotas={}))
+    assert result.verdict == verdict
+    assert result.kind == ("chronic" if moved else "occasional")
+
+
+def test_a_short_trace_says_that_it_was_judged_on_persistence_only():
+    result = check(short_waits(n=40))
+    assert result.verdict == "clean"
+    assert result.chronic is None
+    assert any("shorter than 1 s" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("text", ["2", "0", "-1%", "nan", "x", "200%", ""])
+def test_a_share_that_cannot_be_meant_is_refused(text):
+    with pytest.raises(UsageError, match="expected a share like"):
+        share(text, "--chronic")
+
+
+def test_shares():
+    assert [share(t, "x") for t in ("1%", "0.01", "off", " 2.5 %")] == [0.01, 0.01, None, 0.025]

@@ -1,0 +1,139 @@
+"""Chronic waste: many short violations that add up, found in slices as long as a violation must last to be persistent.
+
+A trace wastes chronically if some window of ten consecutive slices has at least five of which each wastes a given share
+(1 % by default) or more of the CPU time that was used in it. Five of ten leave out the burst at the start of a program,
+while a balancer that repairs each imbalance within M and never prevents the next one is found.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from wastedcores.invariant.sweep_jit import SLICE_NS, SLICES_DONE, SweepState
+from wastedcores.units import human_ns
+
+#: the share of the used CPU time that a slice must waste to count
+SHARE = 0.01
+#: slices in a window, and how many of them must waste so much
+WINDOW, NEEDED = 10, 5
+#: more slices than this are not kept (16 bytes each); the check then says that it looked for persistent violations only
+MOST_SLICES = 1 << 24
+
+
+class Chronic(NamedTuple):
+    """The worst window of ten slices."""
+
+    start_ns: int
+    window_ns: int
+    #: what the fifth-worst of its slices wasted, as a share of the CPU time used in that slice
+    share: float
+
+
+def slice_ns(persist_ns: int, start_ns: int, end_ns: int) -> int:
+    """Return the length of the slices of a window; 0 if chronic waste cannot be judged in it.
+
+    Parameters
+    ----------
+    persist_ns
+        The paper's M: slices are as long.
+    start_ns, end_ns
+        The window.
+
+    Returns
+    -------
+    int
+        The length in ns.
+    """
+    if persist_ns <= 0 or not WINDOW <= (end_ns - start_ns) // persist_ns <= MOST_SLICES:
+        return 0
+    return persist_ns
+
+
+def worst(state: SweepState, covered: NDArray[np.int64] | None = None) -> Chronic | None:
+    """Find the window of ten slices whose fifth-worst slice wasted most.
+
+    Parameters
+    ----------
+    state
+        A finished sweep with slices.
+    covered
+        (slices,) ns of each slice in which the state is in doubt: every CPU that was not busy may have been wasted there.
+
+    Returns
+    -------
+    Chronic or None
+        The window; None if the sweep had no slices.
+    """
+    done, length = int(state.scalars[SLICES_DONE]), int(state.scalars[SLICE_NS])
+    if done < WINDOW:
+        return None
+    busy, wasted = np.diff(state.slices[:done], axis=0, prepend=0).T.astype(float)
+    if covered is not None:
+        idle = int(state.counted.sum()) - busy / length
+        wasted += covered[:done] * np.maximum(idle, 0)
+    shares = np.where(wasted > 0, np.inf, 0.0)
+    np.divide(wasted, busy, out=shares, where=busy > 0)
+    fifth = np.partition(sliding_window_view(shares, WINDOW), WINDOW - NEEDED, axis=1)
+    at = int(np.argmax(fifth[:, WINDOW - NEEDED]))
+    return Chronic(
+        int(state.window[0]) + at * length,
+        WINDOW * length,
+        float(fifth[at, WINDOW - NEEDED]),
+    )
+
+
+def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:
+    """Return how much of each slice some of the spans cover.
+
+    Parameters
+    ----------
+    spans
+        Disjoint spans, in order: start_ns, end_ns.
+    state
+        A finished sweep with slices.
+
+    Returns
+    -------
+    array
+        (slices,) in ns.
+    """
+    ends = int(state.window[0]) + int(state.scalars[SLICE_NS]) * np.arange(
+        int(state.scalars[SLICES_DONE]) + 1
+    )
+    if not spans.height:
+        return np.zeros(ends.size - 1, np.int64)
+    start, end = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
+    before = np.concatenate([[0], np.cumsum(end - start)])
+    k = np.searchsorted(start, ends, side="right")  # spans that began by then
+    inside = np.where(
+        k > 0, np.minimum(ends - end[k - 1], 0), 0
+    )  # what of the last is still to come
+    return np.diff(before[k] + inside)
+
+
+def not_judged(persist_ns: int, start_ns: int, end_ns: int) -> str:
+    """Say why only persistent violations were looked for, in a window for which :func:`slice_ns` is 0.
+
+    Parameters
+    ----------
+    persist_ns
+        The paper's M.
+    start_ns, end_ns
+        The window.
+
+    Returns
+    -------
+    str
+        A note for the reader of the verdict.
+    """
+    if persist_ns > 0 and end_ns - start_ns < WINDOW * persist_ns:
+        return (
+            f"the window is shorter than {human_ns(WINDOW * persist_ns)} (ten times --persist), so only persistent "
+            "violations were looked for"
+        )
+    return "--persist is too short to look for chronic violations, so only persistent ones were looked for"
