@@ -4,7 +4,7 @@
  *
  * The timer program runs every tick. Every S it looks for an idle CPU and a CPU with a waiting thread that the idle one
  * may run (can_steal). If there is such a pair, it looks again at every tick for M. A violation is raised if it held at
- * all of these looks except at most one: a kernel thread that runs briefly on the idle CPU does not repair it.
+ * all of these 21 looks except at most two: a task that runs briefly on the idle CPU does not repair it.
  *
  * During M it also watches the events that the paper watches, "because it is these events that can help the system to
  * recover":
@@ -16,12 +16,13 @@
  *
  * Until the suspicion ends, a CPU that was filled no longer counts as idle, and one that was relieved no longer counts as
  * overloaded. The violation of the other CPUs continues, because balancing inside one node does not repair another node.
- * When the looks find no pair among the remaining CPUs, the suspicion is dropped at once.
+ * When the looks find no pair among the remaining CPUs, the suspicion is dropped.
  *
  * This file is compiled as one text after ring.c, schedtrace.c and snapshot.c. The programs that watch are separate from
  * those that record, so that the checker works while nothing is recorded.
  */
 #define UNKNOWN 0xffffffff
+#define MISSES 2		/* so many looks of a suspicion may find no pair */
 #define OWN 4			/* processes that are this program's own */
 #define OWN_THREADS 128		/* at most so many of their threads are looked at */
 
@@ -326,11 +327,10 @@ int on_timer(void *ctx)
 		return 0;
 	}
 	if (found == NONE) {
-		chk->misses++;
-		if (chk->dropped)
-			chk->recovered++;
-		if (chk->dropped || chk->misses > 1)
+		if (++chk->misses > MISSES) {
+			chk->recovered += chk->dropped != 0;
 			clear(chk, now);
+		}
 		return 0;
 	}
 	if (found == ONLY_OWN)

@@ -164,7 +164,7 @@ def _cannot_change(e: OSError) -> CollectorError:
 
 
 @contextmanager
-def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[None]:
+def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[int]:
     """Run busy processes inside the block that may run anywhere and were forked from one CPU.
 
     Parameters
@@ -175,6 +175,11 @@ def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[None
         How long each of them computes at most.
     cpu
         The CPU from which they are forked.
+
+    Yields
+    ------
+    int
+        The process that forks them; it sleeps.
     """
     spinner = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _FORKER, str(seconds), str(tasks), str(cpu)],
@@ -182,7 +187,7 @@ def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[None
     )
     time.sleep(0.02)
     try:
-        yield
+        yield spinner.pid
     finally:
         with suppress(ProcessLookupError):
             os.killpg(spinner.pid, 15)

@@ -9,7 +9,7 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE
@@ -23,6 +23,7 @@ from wastedcores.invariant import CHECK_SCHEMA, CheckResult, check
 from wastedcores.trace.io import import_trace
 
 Report = Callable[[str], None]
+OnViolation = Callable[[dict[str, Any], Path | None], None]
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def live_check(
     output: str | Path | None = None,
     backend: str = "auto",
     progress: Report | None = None,
+    on_violation: OnViolation | None = None,
 ) -> LiveCheck:
     """Check the invariant on this machine as it runs.
 
@@ -190,6 +192,9 @@ def live_check(
         ``auto``, ``bpf`` or ``tracefs``. The tracefs backend records all the time and checks afterwards.
     progress
         Called with a line of text now and then; the line ``looking`` says that the checker has started.
+    on_violation
+        Called at once with each violation and the file of its recording (None if there is none). Recordings that it deletes
+        are not imported. Only with the BPF backend.
 
     Returns
     -------
@@ -218,7 +223,7 @@ def live_check(
         if chosen.name == "tracefs":
             _record_and_check(result, folder, seconds, report)
         else:
-            _check_in_kernel(result, folder, seconds, chosen, report)
+            _check_in_kernel(result, folder, seconds, chosen, report, on_violation)
         if output is None:  # the recordings go away with the scratch folder
             for violation in result.violations:
                 violation["evidence"] = None
@@ -226,7 +231,12 @@ def live_check(
 
 
 def _check_in_kernel(
-    result: LiveCheck, folder: Path, seconds: float | None, backend: Backend, report: Report
+    result: LiveCheck,
+    folder: Path,
+    seconds: float | None,
+    backend: Backend,
+    report: Report,
+    on_violation: OnViolation | None,
 ) -> None:
     duration = [] if seconds is None else ["--seconds", f"{seconds:g}"]
     own = ["--own", str(os.getpid())]
@@ -239,14 +249,23 @@ def _check_in_kernel(
         target=_read_messages, args=(collector.process.stdout, messages), daemon=True
     ).start()
     recordings: list[Path] = []
+
+    def take() -> None:
+        for message, recording in _messages(messages):
+            known = len(result.violations)
+            raw = _take(result, message, recording, folder, report)
+            recordings.extend([raw] if raw is not None else [])
+            if on_violation is not None and len(result.violations) > known:
+                on_violation(result.violations[-1], raw)
+
     try:
         try:
             with terminable():
-                _take_messages(messages, result, folder, recordings, report)
+                take()
         except (KeyboardInterrupt, Terminated):
             report("ending")
             collector.process.stdin.close()
-            _take_messages(messages, result, folder, recordings, report)
+            take()
     finally:
         code = collector.stop()
     if code not in (0, 1):
@@ -270,35 +289,25 @@ def _read_messages(stream: IO[bytes], messages: queue.Queue[Any]) -> None:
     messages.put(None)
 
 
-def _take_messages(
-    messages: queue.Queue[Any],
-    result: LiveCheck,
-    folder: Path,
-    recordings: list[Path],
-    report: Report,
-) -> None:
+def _messages(received: queue.Queue[Any]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the collector's messages, each with its recording, until it has ended."""
     while True:
         try:
-            item = messages.get(timeout=0.2)  # a timeout, so that signals are handled
+            item = received.get(timeout=0.2)  # a timeout, so that signals are handled
         except queue.Empty:
             continue
         if item is None:
             return
         if isinstance(item, CollectorError):
             raise item
-        message, recording = item
-        _take(result, message, recording, folder, recordings, report)
+        yield item
 
 
 def _take(
-    result: LiveCheck,
-    message: dict[str, Any],
-    recording: bytes,
-    folder: Path,
-    recordings: list[Path],
-    report: Report,
-) -> None:
-    event = message.pop("event")
+    result: LiveCheck, message: dict[str, Any], recording: bytes, folder: Path, report: Report
+) -> Path | None:
+    """Add a message to the result and return the file to which its recording was written."""
+    event, raw = message.pop("event"), None
     message.pop("bytes")
     for key in ("checks", "suspected", "confirmed"):
         if key in message:
@@ -309,7 +318,6 @@ def _take(
         if recording:
             raw = folder / f"violation-{message['number']}.wct"
             raw.write_bytes(recording)
-            recordings.append(raw)
             message["evidence"] = str(raw.with_suffix(".parquet"))
         result.violations.append(message)
         report(
@@ -329,12 +337,15 @@ def _take(
         result.other = {k: message[k] for k in keys if k in message}
     elif event == "deficit":
         report(f"run-delay deficit on CPUs {message['cpus']}")
+    return raw
 
 
 def _import_recordings(result: LiveCheck, recordings: list[Path], report: Report) -> None:
     """Convert the recordings to Parquet and check each; the worst becomes ``result.worst``."""
     machine, persist_ns = this_machine(), result.options.persist_ns
     for raw in recordings:
+        if not raw.exists():
+            continue
         trace = import_trace(
             raw,
             raw.with_suffix(".parquet"),

@@ -36,6 +36,7 @@ VERBS = (
     "export",
     "data",
     "doctor",
+    "soak",
 )
 
 

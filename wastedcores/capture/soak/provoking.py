@@ -1,0 +1,94 @@
+"""Provokes a violation and proves from /proc that it was there, so that silence of the checker can be called a miss."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from wastedcores.capture.demonstration import balancing_off, pile_up, push_work_away
+from wastedcores.capture.soak.witness import Witness, run_delay_ns
+
+#: one attempt holds for so long; attempts are repeated until one is established, at most for REPEAT_S
+HOLD_S, REPEAT_S = 6.0, 60.0
+STEP_S = 0.1
+#: the share of each step for which the CPU must be idle, and the others wait, to count as established
+IDLE_SHARE, WAIT_SHARE = 0.9, 0.8
+BUSY_CPU, IDLE_CPU = 0, 1
+
+
+def provoke(
+    witness: Witness, needed_s: float, end: threading.Event, raised: Callable[[int], bool]
+) -> dict[str, Any]:
+    """Turn load balancing off while three processes pile up on one CPU, until the witness has seen the violation.
+
+    A busy machine may leave no CPU idle for so long. Then it is tried again, unless the checker has raised an alarm already.
+
+    Parameters
+    ----------
+    witness
+        The independent reading.
+    needed_s
+        The violation must hold without interruption for so long to count as established.
+    end
+        Give up when it is set.
+    raised
+        Tells whether the checker has raised an alarm since a moment of the monotonic clock.
+
+    Returns
+    -------
+    dict
+        ``start_ns``, ``end_ns``, ``established``, ``attempts``, and the longest time in seconds for which it held.
+    """
+    start_ns, attempts, held = time.monotonic_ns(), 0, 0.0
+    until = time.monotonic() + REPEAT_S
+    while not attempts or (held < needed_s and time.monotonic() < until and not raised(start_ns)):
+        if end.is_set():
+            break
+        attempts += 1
+        with balancing_off():
+            push_work_away(IDLE_CPU)
+            with pile_up(3, HOLD_S + 1, BUSY_CPU) as forker:
+                held = max(held, _longest_hold(witness, forker, needed_s, end))
+    return {
+        "start_ns": start_ns,
+        "end_ns": time.monotonic_ns(),
+        "established": held >= needed_s,
+        "attempts": attempts,
+        "held_s": round(held, 1),
+    }
+
+
+def _longest_hold(witness: Witness, forker: int, needed_s: float, end: threading.Event) -> float:
+    """Return for how long the CPU was idle beside the waiting processes; stop as soon as it is long enough."""
+    longest = current = 0.0
+    until = time.monotonic() + HOLD_S
+    before_ns, waited_ns = time.monotonic_ns(), _waited_ns(forker)
+    while time.monotonic() < until and longest < needed_s and not end.is_set():
+        time.sleep(STEP_S)
+        now_ns, now_waited_ns = time.monotonic_ns(), _waited_ns(forker)
+        reading = witness.between(before_ns - 30_000_000, now_ns)
+        waiting = (now_waited_ns - waited_ns) / (now_ns - before_ns)
+        idle = (
+            reading.idle.get(IDLE_CPU, 0.0) + reading.own + 0.01 / reading.seconds
+            if reading
+            else 0.0
+        )
+        if idle >= IDLE_SHARE and waiting >= WAIT_SHARE:
+            current += (now_ns - before_ns) / 1e9
+        else:
+            current = 0.0
+        longest = max(longest, current)
+        before_ns, waited_ns = now_ns, now_waited_ns
+    return longest
+
+
+def _waited_ns(forker: int) -> int:
+    """Return for how long the forker's children have waited so far."""
+    try:
+        children = Path(f"/proc/{forker}/task/{forker}/children").read_text().split()
+    except OSError:
+        return 0
+    return sum(run_delay_ns(int(c), int(c)) for c in children)
