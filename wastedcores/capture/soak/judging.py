@@ -58,7 +58,9 @@ def _answer(
     idle = reading.idle.get(cpu)
     if idle is None:
         return "unexplained", f"CPU {cpu} was offline for the witness"
-    pressure = 1.0 if reading.pressure is None else reading.pressure
+    # the kernel averages this over the CPUs, weighted by how busy they are (kernel/sched/psi.c, collect_percpu_times), so one
+    # CPU with a waiting task may count for as little as its share of the CPUs
+    pressure = 1.0 if reading.pressure is None else reading.pressure * len(reading.idle)
     could = max((w.delay_ns for w in waited if cpu in w.allowed), default=0) / lasted_ns
     any_task = max((w.delay_ns for w in waited), default=0) / lasted_ns
     tick = 0.01 / reading.seconds  # idle time is told in ticks of 10 ms
