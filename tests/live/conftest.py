@@ -46,7 +46,7 @@ def balancing(root):
         pytest.skip(f"no {SETTING}: needs a cgroup v1 cpuset hierarchy")
     if os.cpu_count() < 2:
         pytest.skip("needs two CPUs")
-    assert SETTING.read_text().strip() == "1"
+    wait_until(lambda: SETTING.read_text().strip() == "1", 90.0)  # a soak may be provoking
     yield SETTING
     assert SETTING.read_text().strip() == "1"
 

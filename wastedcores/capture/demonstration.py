@@ -6,6 +6,7 @@ is killed.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -139,21 +140,25 @@ def _restored(setting: Path, value: str) -> Iterator[None]:
 def balancing_off() -> Iterator[None]:
     """Turn load balancing between CPUs off inside the block; new tasks stay where they are forked.
 
+    Another process that is in such a block is waited for, so that each puts back what it found.
+
     Raises
     ------
     CollectorError
         This process is not root, or there is no cgroup v1 cpuset.
     """
     try:
-        before = SETTING.read_text().strip()
+        held = SETTING.open()
     except OSError as e:
         raise _cannot_change(e) from e
-    with _restored(SETTING, before):
-        try:
-            SETTING.write_text("0")
-        except OSError as e:
-            raise _cannot_change(e) from e
-        yield
+    with held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with _restored(SETTING, held.read().strip()):
+            try:
+                SETTING.write_text("0")
+            except OSError as e:
+                raise _cannot_change(e) from e
+            yield
 
 
 def _cannot_change(e: OSError) -> CollectorError:
