@@ -218,6 +218,16 @@ class KernelModel:
         """The fixes that this kernel has, each with its reading, ``paper`` or ``patch``."""
         return {f: r for f in FIXES if (r := getattr(self, f)) is not None}
 
+    def has(self, fix: str) -> bool:
+        """Return whether this kernel has the fix for a bug, from a patch or from mainline.
+
+        Parameters
+        ----------
+        fix
+            One of :data:`FIXES`.
+        """
+        return getattr(self, fix) is not None or (fix in MAINLINE and self.at_least(*MAINLINE[fix]))
+
     @property
     def generation(self) -> str:
         """The load balancer: ``v4.1`` (by average load) or ``v5.5`` (by kind of imbalance, 0b0695f2b34a)."""

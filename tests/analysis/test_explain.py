@@ -17,6 +17,11 @@ from wastedcores.topology.machine import Machine
 from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
 
+
+def cpuset(path, cpus, **facts):
+    return {"path": path, "cpus": cpus, **facts}
+
+
 PINNED = list(range(8, 24))  # nodes 1 and 2 of the 64-CPU machine
 RECORDED = {
     "gc-buggy-64cpu": ("group_construction", PINNED),
@@ -117,3 +122,82 @@ def test_explain__does_not_depend_on_the_order_of_equal_rows():
             for name in ("details", "causes")
         }
         assert explain(replace(result, **shuffled)).to_json() == explain(result).to_json()
+
+
+def on_this(rows, **header):
+    """The explanation of a trace of a machine with two CPUs under v6.12."""
+    trace = trace_of(rows, cpus=2, **header)
+    return explain(check(trace), Machine.preset("uma8"), "v6.12")
+
+
+BESIDE = [nr(0, 0, 3), nr(0, 1, 0), nr(300_000_000, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("header", "looks_like"),
+    [
+        ({"isolated_cpus": [1]}, "isolated"),
+        ({"isolated_cpus": [1], "changed": ["isolated_cpus"]}, "undecided"),
+        ({"isolated_cpus": [3]}, "undecided"),
+        ({"cpusets": [cpuset("/", "0-1", load_balance=False)]}, "balancing_off"),
+        ({"cpusets": [cpuset("/", "0-1", load_balance=True)]}, "undecided"),
+        (
+            {
+                "cpusets": [
+                    cpuset("/", "0-1", load_balance=False),
+                    cpuset("/a", "0-1", load_balance=True),
+                ]
+            },
+            "undecided",
+        ),
+        (
+            {
+                "cpusets": [
+                    cpuset("/", "0-1", load_balance=False),
+                    cpuset("/a", "0", load_balance=True),
+                    cpuset("/b", "1", load_balance=True),
+                ]
+            },
+            "balancing_off",
+        ),
+        (
+            {
+                "cpusets": [
+                    cpuset("/", "0-1", partition="root"),
+                    cpuset("/a", "1", partition="root"),
+                ]
+            },
+            "balancing_off",
+        ),
+        (
+            {
+                "cpusets": [
+                    cpuset("/", "0-1", partition="root"),
+                    cpuset("/a", "1", partition="isolated"),
+                ]
+            },
+            "isolated",
+        ),
+        (
+            {
+                "cpusets": [
+                    cpuset("/", "0-1", partition="root"),
+                    cpuset("/a", "1", partition="member"),
+                ]
+            },
+            "undecided",
+        ),
+    ],
+)
+def test_explain__a_configuration_that_keeps_cpus_apart_is_no_bug(header, looks_like):
+    assert on_this(BESIDE, **header).looks_like == looks_like
+
+
+@pytest.mark.parametrize(
+    ("kernel", "looks_like"),
+    [("v4.1", "overload_on_wakeup"), ("v4.1+overload_on_wakeup:patch", "undecided")],
+)
+def test_explain__a_bug_that_the_kernel_has_fixed_is_not_named(kernel, looks_like):
+    found = check(open_trace(RECORDINGS / "db64-buggy-64cpu" / "trace.txt.xz"))
+    answer = explain(found, Machine.preset("bd-paper-64"), kernel)
+    assert answer.looks_like == looks_like

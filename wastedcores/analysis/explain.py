@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from wastedcores.analysis.configured import BALANCING_OFF, ISOLATED, keeps_apart
 from wastedcores.errors import TopologyError
 from wastedcores.invariant import CheckResult, check
-from wastedcores.kernels import MAINLINE, KernelModel, recorded_kernel
+from wastedcores.kernels import FIXES, MAINLINE, KernelModel, recorded_kernel
 from wastedcores.topology.domains import Domains, build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.trace import Trace
@@ -51,8 +52,9 @@ class Explanation:
     ----------
     looks_like
         One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``,
-        ``missing_domains``), ``transient`` (all repaired within M), ``isolation`` (no domain spans both, and no
-        hotplug explains it), ``nothing`` (no episode) or ``undecided``.
+        ``missing_domains``), ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart),
+        ``transient`` (neither persistent nor chronic), ``isolation`` (no domain spans both, and nothing recorded explains
+        it), ``nothing`` (no episode) or ``undecided``.
     kernel, machine
         The kernel model and the topology from which the domains were built.
     relations
@@ -159,7 +161,14 @@ def explain(
     pairs = _pairs(result, domains)
     relations = _shares(pairs.rename({"met_ns": "w"}), ["relation", "level"])
     causes = _shares(result.causes.rename({"overloaded_ns": "w"}), ["cause"])
-    looks_like, evidence = _judge(result, relations, causes, machine, model)
+    looks_like, evidence = _configured(result, pairs) or _judge(
+        result, relations, causes, machine, model
+    )
+    if looks_like in FIXES and model.has(looks_like):
+        evidence.append(
+            f"this looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that"
+        )
+        looks_like = "undecided" if result.kind in ("persistent", "chronic") else "transient"
     return Explanation(
         looks_like,
         model,
@@ -241,6 +250,37 @@ def _share(table: pl.DataFrame, column: str, *values: str) -> float:
     return float(table.filter(pl.col(column).is_in(list(values)))["share"].sum())
 
 
+#: what the recorded configuration did to most pairs of CPUs, in a sentence
+_KEPT_APART = {
+    ISOLATED: "the CPUs were isolated, so the load balancer leaves them out (isolcpus, or an isolated partition)",
+    BALANCING_OFF: "no cpuset that balances load has both CPUs (cpuset.sched_load_balance is 0, or they are in different "
+    "partitions)",
+}
+
+
+def _configured(result: CheckResult, pairs: pl.DataFrame) -> tuple[str, list[str]] | None:
+    """Return what in the configuration kept the CPUs apart for most of the time, and the evidence; None if nothing did."""
+    total = int(pairs["met_ns"].sum())
+    apart = pairs.with_columns(
+        by=pl.Series(
+            [
+                keeps_apart(result.trace.header, a, b)
+                for a, b in pairs.select("idle_cpu", "overloaded_cpu").iter_rows()
+            ],
+            dtype=pl.String,
+        )
+    )
+    for (by,), rows in apart.drop_nulls("by").sort("by").group_by("by", maintain_order=True):
+        share = int(rows["met_ns"].sum()) / max(1, total)
+        if share > 0.5:
+            idle, busy = rows.row(0)[:2]
+            return str(by), [
+                f"during {100 * share:.0f} % of the time in which an idle CPU was beside an overloaded one, "
+                f"{_KEPT_APART[str(by)]}; for example CPU {idle} and CPU {busy}"
+            ]
+    return None
+
+
 def _judge(
     result: CheckResult,
     relations: pl.DataFrame,
@@ -255,6 +295,7 @@ def _judge(
     woken = _share(causes, "cause", "wakeup")
     lengths = result.episodes["end_ns"] - result.episodes["start_ns"]
     persistent = int(result.episodes["persistent"].sum())
+    lasting = persistent > 0 or result.kind == "chronic"
     evidence = [
         f"{100 * shares[NO_DOMAIN]:.0f} % of the time that idle and overloaded CPUs could have met, no domain of the "
         "idle one spans the other",
@@ -282,8 +323,8 @@ def _judge(
         evidence.append(
             f"a CPU was idle beside an overloaded one in {100 * share:.1f} % of the time"
         )
-        return "overload_on_wakeup" if persistent or share > 0.05 else "transient", evidence
-    if not persistent:
+        return "overload_on_wakeup" if lasting or share > 0.05 else "transient", evidence
+    if not lasting:
         return "transient", evidence
     if model.version >= MAINLINE["group_imbalance"]:
         return "undecided", evidence
