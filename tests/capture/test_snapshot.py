@@ -102,11 +102,11 @@ def test_a_group_of_each_version():
     [
         ({"tasks": [{"pid": 7, "allowed": "0-"}]}, "'0-' is not a CPU"),
         ({"tasks": [{"pid": "seven"}]}, "tasks.0.pid"),
-        ({"monotonic_ns": None}, "monotonic_ns"),
+        ({"boottime_ns": None}, "boottime_ns"),
     ],
 )
 def test_damaged_snapshots_are_refused(tmp_path, change, says):
-    whole = {"schema": module.SCHEMA, "kernel": "6.1", "monotonic_ns": 1, "unix_ns": 2}
+    whole = {"schema": module.SCHEMA, "kernel": "6.1", "boottime_ns": 1, "unix_ns": 2}
     (tmp_path / "x.json").write_text(json.dumps(whole))
     assert module.read_snapshot(tmp_path / "x.json").tasks is None
     (tmp_path / "x.json").write_text(json.dumps(whole | change))
@@ -213,7 +213,7 @@ def test_core_scheduling_is_known_only_if_every_cookie_is(cookies, answer):
 
 
 def test_what_changed_between_two_snapshots_is_named():
-    common = {"kernel": "6.1", "monotonic_ns": 1, "unix_ns": 2}
+    common = {"kernel": "6.1", "boottime_ns": 1, "unix_ns": 2}
     first = module.Snapshot(
         **common, quotas={}, tasks=[task(1), task(2), task(3), task(4), task(5, nice=0)]
     )

@@ -172,13 +172,23 @@ def build(
             data += _record(2, struct.pack("<QQ", 7, lost) + _trailer(ts + 3, cpu, pid))
         data += _record(68, b"")
         ts += 1000
-    data += at_the_end
+    return file_of(data + at_the_end, cpus)
+
+
+def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int) -> bytes:
+    """Return the record of one event."""
+    return _sample(ts, cpu, tid, _payload(name, *values))
+
+
+def file_of(data: bytes, cpus: int, release: bytes = b"6.12.0", host: bytes = b"") -> bytes:
+    """Return the file with these records. Without ``host`` it names none."""
     attribute = struct.pack("<IIQQQQQ", 2, 128, 101, 1, _SAMPLE_TYPE, 0, 1 << 18).ljust(128, b"\0")
     attributes_at = 104 + 8
     begin = attributes_at + len(attribute) + 16
     sections = [
         b"".join(_format(name).encode() for name in FORMATS),
-        struct.pack("<I", 8) + b"6.12.0\0\0",
+        *([struct.pack("<I", len(host) + 1) + host + b"\0"] if host else []),
+        struct.pack("<I", len(release) + 1) + release + b"\0",
         struct.pack("<II", cpus, cpus),
     ]
     at = begin + len(data)
@@ -189,7 +199,7 @@ def build(
     head = b"PERFILE2" + struct.pack(
         "<8Q", 104, 128 + 16, attributes_at, 128 + 16, begin, len(data), 0, 0
     )
-    head += struct.pack("<4Q", 1 << 1 | 1 << 4 | 1 << 7, 0, 0, 0)
+    head += struct.pack("<4Q", 1 << 1 | (1 << 3 if host else 0) | 1 << 4 | 1 << 7, 0, 0, 0)
     return (
         head + struct.pack("<Q", 7) + attribute + struct.pack("<QQ", 104, 8) + data + table + body
     )

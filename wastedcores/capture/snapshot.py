@@ -42,8 +42,8 @@ class Snapshot(BaseModel):
     ----------
     kernel, host, machine
         Release, host name, and topology as ``Machine.to_dict()`` gives it.
-    monotonic_ns, unix_ns
-        When it was taken, on two clocks.
+    boottime_ns, unix_ns
+        When it was taken: since boot, and since 1970.
     tasks
         All tasks; None: this process could not see them (it was in a container).
     quotas, boot_id, boot_parameters, isolated_cpus, nohz_full_cpus, cpusets, sched_domains, sched_features, core_scheduling
@@ -56,7 +56,7 @@ class Snapshot(BaseModel):
     kernel: str
     host: str | None = None
     machine: dict[str, Any] | None = None
-    monotonic_ns: int
+    boottime_ns: int
     unix_ns: int
     tasks: list[TaskFacts] | None = None
     quotas: dict[str, int] | None = None
@@ -91,7 +91,7 @@ def take() -> Snapshot:
         kernel=platform.release(),
         host=platform.node() or None,
         machine=this_machine(),
-        monotonic_ns=time.monotonic_ns(),
+        boottime_ns=time.clock_gettime_ns(time.CLOCK_BOOTTIME),
         unix_ns=time.time_ns(),
         tasks=found,
         core_scheduling=core_scheduling(found),
@@ -202,6 +202,7 @@ def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any
         only the last snapshot has are ``later_tasks``.
     """
     facts: dict[str, Any] = {name: getattr(first, name) for name in SYSTEM}
+    facts["host"] = first.host
     facts["tasks"] = first.tasks
     if last is None:
         return facts

@@ -12,8 +12,17 @@ if TYPE_CHECKING:
     from wastedcores.workload.scenarios import Scenario
 
 
-def open_input(name: Path, format: str | None = None) -> Trace:
-    """Open the trace file ``name``, or the data set of that name; ``format`` None: detect the format."""
+def open_input(name: Path, format: str | None = None, snapshot: str | None = None) -> Trace:
+    """Open the trace file ``name``, or the data set of that name; ``format`` None: detect the format.
+
+    ``snapshot`` is the file that tells about its tasks, or ``live``.
+    """
+    if snapshot is not None:
+        from wastedcores.capture.attach import with_snapshot
+        from wastedcores.capture.snapshot import read_snapshot
+
+        taken = read_snapshot(snapshot)  # a wrong name is found before a long trace is read
+        return with_snapshot(open_input(name, format), taken, snapshot)
     from wastedcores.trace.io import open_trace
 
     if name.exists() or len(name.parts) > 1 or "." in name.name or str(name) == "-":

@@ -118,6 +118,14 @@ IgnoreAffinity = Annotated[
 ]
 
 # ------------------------------------------------------------------------------------------- how a verb runs and answers
+SnapshotSource = Annotated[
+    str | None,
+    Option(
+        "--snapshot",
+        metavar="FILE|live",
+        help="Take the tasks' affinity and limits from this output of `wastedcores snapshot`, or from this machine now.",
+    ),
+]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress bar.")]
 Workers = Annotated[

@@ -18,6 +18,7 @@ from wastedcores.cli._options import (
     IgnoreAffinity,
     Persist,
     Seconds,
+    SnapshotSource,
     TraceFormat,
     Whole,
 )
@@ -41,6 +42,7 @@ or --cpus is given. The options from --seconds on are for --live, which checks t
         "check perf.txt --json --persist 50ms",
         "check group-construction-buggy --whole",
         'check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end" --ignore-affinity',
+        "check trace.txt --snapshot tasks.json",
         "check --live --seconds 60 -S 1s -M 100ms -o evidence",
         notes=_NOTES,
         exit_codes=_EXIT_CODES,
@@ -65,6 +67,7 @@ def check(
         str, Option(metavar="idle|unknown", help="Take online CPUs without a single event as this.")
     ] = "idle",
     format: TraceFormat = None,
+    snapshot: SnapshotSource = None,
     live: Annotated[
         bool, Option("--live", help="Check the running machine instead of a trace.")
     ] = False,
@@ -114,6 +117,8 @@ def check(
 
         if trace is not None:
             raise UsageError(f"{trace}: --live checks this machine; leave the trace out.")
+        if snapshot is not None:
+            raise UsageError("--snapshot: --live looks at the tasks itself; leave the option out.")
         options = LiveOptions(
             duration_ns(period, "--period"),
             persist_ns,
@@ -131,7 +136,7 @@ def check(
     from wastedcores.topology.cpulist import parse_cpulist
 
     result = run_check(
-        open_input(trace, format),
+        open_input(trace, format, snapshot),
         persist_ns=persist_ns,
         chronic_share=chronic_share,
         cpus=None if cpus is None else parse_cpulist(cpus),
@@ -155,8 +160,7 @@ def describe(result: CheckResult, longest: int = 10) -> str:
     of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
     lines = [
-        f"{result.trace.name}: {result.verdict.upper()}"
-        + (f" ({result.kind})" if result.kind != "none" else ""),
+        _headline(result),
         "",
         f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {result.cpus} CPUs"
         + (f", {header.events:,} events" if header.events is not None else ""),
@@ -195,6 +199,14 @@ def _chronic(result: CheckResult) -> list[str]:
         f"  worst {human_ns(c.window_ns):<8} from {human_ns(c.start_ns - result.start_ns)} on: five of its ten slices each "
         f"waste {c.share:.1%} or more of the CPU time used in them"
     ]
+
+
+def _headline(result: CheckResult) -> str:
+    said = [result.kind] if result.kind != "none" else []
+    if result.verdict == "unknown" and result.affinity_unknown:
+        said.append(f"affinity of {result.affinity_unknown:,} threads unknown")
+    more = f" ({', '.join(said)})" if said else ""
+    return f"{result.trace.name}: {result.verdict.upper()}{more}"
 
 
 def _longest_episodes(result: CheckResult, most: int) -> list[str]:

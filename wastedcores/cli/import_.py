@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, TraceFormat
+from wastedcores.cli._options import AsJson, SnapshotSource, TraceFormat
 from wastedcores.cli._output import check_writable, parquet_name, print_json
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wastedcores.trace.header import Header
+    from wastedcores.trace.trace import Trace
 
 _NOTES = """The format is detected from the content. Known are ftrace text, the output of trace-cmd report and of perf
 script, perf.data, trace.dat, sched_profiler, KUtrace's JSON, the folder of rings that SchedLog writes, and systing's
 folder of Parquet tables. Text may be plain or compressed (.gz, .xz, .zst). Make text from perf.data with
 `perf script --show-lost-events -F +cpu`, so that lost events are seen. The readers of SchedLog, KUtrace and systing have
-only been tested on constructed files, because no real recording was available."""
+only been tested on constructed files, because no real recording was available.
+
+Most formats do not tell which CPUs a task may use. `wastedcores snapshot`, run while the trace is recorded, writes this down for
+--snapshot. A snapshot of another machine or boot is refused."""
 
 
 @app.command(
@@ -28,6 +34,7 @@ only been tested on constructed files, because no real recording was available."
         "import trace.txt.xz",
         "import perf.data -o run7.parquet",
         "import trace.txt --topology bulldozer8x8",
+        "import perf.data --snapshot tasks.json",
         notes=_NOTES,
     ),
 )
@@ -57,6 +64,7 @@ def import_(
             help="The machine on which the trace was recorded: a preset, or a file that describes it.",
         ),
     ] = None,
+    snapshot: SnapshotSource = None,
     as_json: AsJson = False,
 ) -> None:
     """Convert a trace to Parquet, which is small and opens fast."""
@@ -66,18 +74,36 @@ def import_(
     output = output or parquet_name(source)
     check_writable(output)
     machine = None if topology is None else find_machine(topology).machine
-    trace = import_trace(
-        source,
-        output,
-        format=format,
-        machine=None if machine is None else machine.to_dict(),
-        cpus=None if machine is None else range(machine.cpus),
-    )
+
+    def run(to: Path) -> Trace:
+        return import_trace(
+            source,
+            to,
+            format=format,
+            machine=None if machine is None else machine.to_dict(),
+            cpus=None if machine is None else range(machine.cpus),
+        )
+
+    trace = run(output) if snapshot is None else _with_snapshot(run, snapshot, source, output)
     assert trace.path is not None
     if as_json:
         print_json({"path": str(trace.path), "header": trace.header.model_dump()})
     else:
         print(_describe(trace.path, trace.header))
+
+
+def _with_snapshot(run: Callable[[Path], Trace], taken: str, source: Path, output: Path) -> Trace:
+    """Import into ``output`` with the facts of a snapshot; without them, if they are refused, nothing is written."""
+    from wastedcores.capture.attach import with_snapshot
+    from wastedcores.capture.snapshot import read_snapshot
+    from wastedcores.files import written_whole
+    from wastedcores.trace.parquet import read_parquet, write_parquet
+
+    snapshot = read_snapshot(taken)
+    with written_whole(output) as part:
+        # whose tasks they are is known only when all of the trace has been read
+        write_parquet(with_snapshot(run(part), snapshot, taken, recorded=source), part)
+    return read_parquet(output)
 
 
 def _describe(path: Path, header: Header) -> str:

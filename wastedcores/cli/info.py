@@ -28,6 +28,7 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
     for label, value in (
         ("format", header.source_format),
         ("kernel", header.kernel_release or "not stated"),
+        *([("host", header.host)] if header.host else []),
         ("clock", header.clock or "not stated"),
         ("CPUs", header.cpus),
         ("interval", f"{header.start_ns} .. {header.end_ns} ns ({human_ns(duration)})"),

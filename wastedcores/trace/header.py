@@ -139,8 +139,8 @@ class Header(BaseModel):
     source_format
         ``ftrace``, ``trace-cmd``, ``perf-script``, ``perf.data``, ``sched_profiler``, ``sched_profiler-fork``,
         ``schedtrace``, ``tracefs``, ``replay``, ...
-    kernel_release, clock
-        As the source states them; None if it does not.
+    kernel_release, host, clock
+        Release, host name and clock of the recorded machine as the source states them; None if it does not.
     kernel_model
         Name of the kernel model with its fixes, as ``KernelModel.named()`` takes it, if known.
     recording
@@ -206,6 +206,7 @@ class Header(BaseModel):
     schema_version: int = SCHEMA_VERSION
     source_format: str
     kernel_release: str | None = None
+    host: str | None = None
     kernel_model: str | None = None
     recording: str | None = None
     clock: str | None = None

@@ -248,6 +248,7 @@ class _Import:
         return Header(
             source_format=facts.source_format,
             kernel_release=facts.kernel_release,
+            host=facts.host,
             clock=facts.clock,
             cpus=max(facts.cpus or 0, seen.highest_cpu + 1) or None,
             cpus_online=self._online(facts.cpus),

@@ -62,7 +62,7 @@ class PerfHeader:
         Tracepoints by name.
     end
         Where the last part of the file ends.
-    release, cpus, clock, notes
+    release, host, cpus, clock, notes
         Facts about the recording.
     """
 
@@ -74,6 +74,7 @@ class PerfHeader:
     formats: dict[str, Format] = field(default_factory=dict)
     end: int = 0
     release: str | None = None
+    host: str | None = None
     cpus: int | None = None
     clock: str | None = None
     notes: dict[str, str] = field(default_factory=dict)
@@ -245,7 +246,7 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
         elif number == _RELEASE:
             header.release = _string(section)
         elif number == _HOSTNAME:
-            header.notes["source hostname"] = _string(section)
+            header.host = _string(section)
         elif number == _CMDLINE and len(section) >= 4:
             header.notes["source cmdline"] = _strings(section)
 

@@ -97,6 +97,7 @@ class PerfDataReading(Reading):
         header = read_header(mapped, self.path)
         found = self.found
         found.kernel_release, found.cpus, found.clock = header.release, header.cpus, header.clock
+        found.host = header.host
         found.notes.update(header.notes)
         self._formats = find_formats(header, self.path)
         hashing = self._pool.submit(_sha256, mapped) if self._hashed else None

@@ -20,7 +20,7 @@ class Facts:
 
     Attributes
     ----------
-    source_format, kernel_release, clock, cpus
+    source_format, kernel_release, host, clock, cpus
         As in the header. ``cpus`` is the number that the file states.
     every_switch
         The recording has every sched_switch, because one was seen.
@@ -42,6 +42,7 @@ class Facts:
 
     source_format: str
     kernel_release: str | None
+    host: str | None
     clock: str | None
     cpus: int | None
     every_switch: bool
@@ -61,6 +62,7 @@ class FactsBuilder:
 
     source_format: str
     kernel_release: str | None = None
+    host: str | None = None
     clock: str | None = None
     cpus: int | None = None
     every_switch: bool = False

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 #: "Linux HOST RELEASE MACHINE", as trace-cmd keeps it
-_UNAME = re.compile(r"\[Option UNAME,[^\]\n]*\]\n\S+ \S+ (\S+) \S+\n")
+_UNAME = re.compile(r"\[Option UNAME,[^\]\n]*\]\n\S+ (\S+) (\S+) \S+\n")
 _CLOCK = re.compile(r"\[Option TRACECLOCK,[^\]\n]*\]\n.*?\[([\w-]+)\]")
 _BUFFER = re.compile(r'^"(.*)" \[name\]\n"([\w-]+)" \[clock\]', re.MULTILINE)
 #: What the kernel counted (per_cpu/cpuN/stats); the name of the buffer comes before it, unless it is the top one.
@@ -60,6 +60,7 @@ class Dumped:
 
     kernel_release: str | None
     buffers: dict[str, Buffer]
+    host: str | None = None
 
 
 def dump_options(program: str, path: Path) -> Dumped:
@@ -99,7 +100,7 @@ def dump_options(program: str, path: Path) -> Dumped:
             buffers[name].dropped[cpu] += int(found["dropped"])
     for buffer in buffers.values():
         buffer.overrun, buffer.dropped = +buffer.overrun, +buffer.dropped  # without zeros
-    return Dumped(uname and uname[1], buffers)
+    return Dumped(uname and uname[2], buffers, uname and uname[1])
 
 
 def split(report: Path, buffers: dict[str, Buffer]) -> tuple[str, Path, Counter[str]]:

@@ -80,6 +80,7 @@ class TraceDatReading(Reading):
             report,
             source_format="trace.dat",
             kernel_release=report.kernel_release or self._dumped.kernel_release,
+            host=self._dumped.host,
             clock=report.clock or buffer.clock,
             # the report says where events were lost, the kernel how many
             lost={**report.lost, **(buffer.overrun + buffer.dropped)},
