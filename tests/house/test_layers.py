@@ -46,6 +46,9 @@ LAYERS = {
 #: modules of constants that compiled code may read
 CONSTANTS = {
     "wastedcores.limits",
+    "wastedcores.runqueues.cpu_row",
+    "wastedcores.runqueues.state",
+    "wastedcores.runqueues.task_row",
     "wastedcores.workload.ops",
     "wastedcores.trace.readers.support.tracepoints",
 }

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import jit
-from wastedcores.runqueues.tasks_jit import COUNT
+from wastedcores.runqueues.state import COUNT
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]

@@ -27,7 +27,7 @@ _NO_WAITING = pl.DataFrame(
 _NO_CAUSES = pl.DataFrame(
     schema={"episode": pl.Int32, "cause": pl.String, "overloaded_ns": pl.Int64}
 )
-#: name of the event that began an overload, by code + 1 of wastedcores.runqueues.tasks_jit
+#: name of the event that began an overload, by code + 1 of wastedcores.runqueues.state
 CAUSES = (
     "before",
     "switch",

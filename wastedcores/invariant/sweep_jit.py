@@ -234,7 +234,7 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
     Parameters
     ----------
     ts_ns, cpu, nr
-        (changes,) ordered by time; CPU numbers are within the state's range (runqueues/stream.py checks that).
+        (changes,) ordered by time; CPU numbers are within the state's range (runqueues/events.py checks that).
     """
     # one loop over local variables without branches on data, because random runqueues would make them mispredicted
     c = s.scalars

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.sweep import episode_table, merged, sweep
-from wastedcores.runqueues import tasks_jit as tj
+from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Runqueues
 
 
@@ -157,7 +157,7 @@ def _bound(rq: Runqueues) -> Runqueues:
     assert rq.moved is not None
     assert rq.affinity_known is not None
     pinned = ~rq.moved & ~rq.affinity_known
-    of_pid = np.where(pinned, np.int32(tj.PRESUMED_BOUND), rq.affinity.of_pid)
+    of_pid = np.where(pinned, np.int32(task_row.PRESUMED_BOUND), rq.affinity.of_pid)
     return replace(rq, affinity=rq.affinity._replace(of_pid=of_pid), keep=False)
 
 
@@ -183,7 +183,7 @@ def _somebody_could_move(
     for (episode,), rows in waiting.group_by("episode"):
         pids = rows["pid"].to_numpy()
         known = is_known[pids]
-        if (moved[pids] & ~known).any() or (of_pid[pids[known]] == tj.FREE).any():
+        if (moved[pids] & ~known).any() or (of_pid[pids[known]] == task_row.FREE).any():
             continue
         cpus = idle[int(episode)].to_numpy()  # type: ignore[arg-type]
         bits = masks[of_pid[pids[known]]][:, cpus >> 6] >> (cpus & 63).astype(
@@ -197,7 +197,7 @@ def _affinity_unknown(rq: Runqueues) -> int:
     """Number of threads that ran and of which the trace does not tell where they may run."""
     if rq.ran is None or rq.affinity_known is None or rq.mask_of_pid is None:
         return 0
-    return int((rq.ran & ~rq.affinity_known & (rq.mask_of_pid != tj.PRESUMED_BOUND)).sum())
+    return int((rq.ran & ~rq.affinity_known & (rq.mask_of_pid != task_row.PRESUMED_BOUND)).sum())
 
 
 def _may_hide(

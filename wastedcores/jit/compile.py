@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config as _config
+from numba.core import types
 
 from wastedcores.jit.fingerprint import fingerprint
 
@@ -148,6 +149,33 @@ def lean(function: F) -> F:
     called for each field of a record, they took three quarters of the time.
     """
     return _compiled(function, _nrt=False)
+
+
+def callee(function: F) -> F:
+    """Compile ``function`` for callers that are compiled themselves; LLVM decides where it is inlined.
+
+    It cannot be called from Python, so there is no wrapper to compile, and it makes no arrays (see :func:`lean`). It takes every
+    integer as int64 and is compiled once; numba would compile it anew for each width and for each constant.
+    """
+    dispatcher: Any = numba.njit(  # type: ignore[call-overload]  # its stubs leave some options out
+        fastmath=False,
+        nogil=True,
+        error_model="numpy",
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        _nrt=False,
+    )(function)
+    if not config.DISABLE_JIT:
+        template = dispatcher.get_call_template
+        dispatcher.get_call_template = lambda args, kws: template(
+            tuple(map(_wide, args)), {k: _wide(v) for k, v in kws.items()}
+        )
+    return cast(F, dispatcher)
+
+
+def _wide(kind: Any) -> Any:
+    kind = types.unliteral(kind)
+    return types.int64 if kind in (types.int8, types.int16, types.int32) else kind
 
 
 def inner(function: F) -> F:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.runqueues import tasks_jit as tj
+from wastedcores.runqueues import task_row
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.trace import Trace
@@ -29,7 +29,7 @@ class Affinity(NamedTuple):
 
     masks: NDArray[np.uint64]  # (masks, words) allowed CPUs by mask id; id 0 stands for "anywhere"
     mask_ids: dict[bytes, int]  # the id of a mask as the events write it
-    of_pid: NDArray[np.int32]  # (pids,) mask id of each task at the start, see tasks_jit
+    of_pid: NDArray[np.int32]  # (pids,) mask id of each task at the start, see task_row
     known: NDArray[
         np.int8
     ]  # (pids,) 1 where it is told at the start; a name tells nothing for sure
@@ -94,7 +94,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         .collect(engine="streaming")
     )
     if bound.height:
-        of_pid[bound["pid"].to_numpy()] = tj.PRESUMED_BOUND
+        of_pid[bound["pid"].to_numpy()] = task_row.PRESUMED_BOUND
         sources.append("names of kernel threads")
     rows = [masks[0]]
     for task in _told(trace, kinds, follows):
@@ -158,7 +158,7 @@ def _mask_id(
         data = np.frombuffer(raw, np.uint8)[: bits.size]
         bits[: data.size] = data
         everywhere = int(np.unpackbits(bits).sum()) >= cpus
-        mask_ids[raw] = tj.FREE if everywhere else len(rows)
+        mask_ids[raw] = task_row.FREE if everywhere else len(rows)
         if not everywhere:
             rows.append(bits.view(np.uint64))
     return mask_ids[raw]

@@ -8,7 +8,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
-from wastedcores.runqueues.stream import CODES
+from wastedcores.runqueues.events import CODES
 from wastedcores.trace.trace import Trace
 
 

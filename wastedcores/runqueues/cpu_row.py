@@ -1,0 +1,23 @@
+"""Columns of a CPU and its runqueue: row ``cpu`` of ``State.cpu``."""
+
+from __future__ import annotations
+
+(
+    CURR,  # running pid, 0 idle, or one of the values below
+    NR,  # tasks on the runqueue, the running one included, parked ones not
+    KERNEL_NR,  # the kernel's nr_running, -1 unknown
+    OFFLINE,  # 1 while the CPU is offline
+    FREE_WAITING,  # waiting tasks that may run anywhere
+    WAITING,  # waiting tasks
+    FIRST_WAIT,  # ns, since when at least one task waits
+    EPOCH,  # waits of earlier epochs are parked
+    SEEN,  # ns, the last event that showed what the CPU runs
+    BUSY_SINCE,  # ns, when the CPU last ceased to be idle
+    DIFFERS,  # ns, since when the kernel's count differs from NR; -1: it does not
+    SWITCHES,
+) = range(12)
+WIDTH = 12
+
+# values of CURR
+CURR_UNKNOWN = -1  # nobody knows what the CPU runs
+CURR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)

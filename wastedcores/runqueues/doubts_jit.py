@@ -1,0 +1,98 @@
+"""Doubts: spans in which the rebuilt state of a CPU may be wrong, from its last certain moment to the contradiction."""
+
+from __future__ import annotations
+
+from wastedcores.jit.compile import callee
+from wastedcores.runqueues import cpu_row, task_row
+from wastedcores.runqueues.state import (
+    DOUBT_CPU,
+    END,
+    N_DOUBTS,
+    ODD_COUNT,
+    ODD_STARVED,
+    PRESUMED,
+    REASON,
+    START,
+    STARVED_NS,
+    Output,
+    State,
+)
+
+#: a difference between nr_running and the rebuilt tasks that lasts this long is no matter of the order of events
+COUNT_SETTLES_NS = 10_000_000
+#: longer waits than this per task of the runqueue are suspect: slices of CFS are at most 24 ms (kernel/sched/fair.c, v4.1)
+STARVED_PER_TASK_NS = 25_000_000
+#: shorter waits of tasks that are bound by name only are nothing to doubt about
+PRESUMED_NS = 1_000_000
+
+
+@callee
+def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
+    """Write a doubt down; when there is no room, the last one grows and stands for all CPUs."""
+    if end_ns <= start_ns:
+        return
+    k = s.numbers[N_DOUBTS]
+    if k == out.doubt.shape[1]:
+        out.doubt[DOUBT_CPU, k - 1] = -1
+        out.doubt[START, k - 1] = min(out.doubt[START, k - 1], start_ns)
+        out.doubt[END, k - 1] = max(out.doubt[END, k - 1], end_ns)
+        return
+    out.doubt[DOUBT_CPU, k] = c
+    out.doubt[START, k] = start_ns
+    out.doubt[END, k] = end_ns
+    out.doubt[REASON, k] = reason
+    s.numbers[N_DOUBTS] = k + 1
+
+
+@callee
+def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
+    """A contradiction about CPU ``c``. Where the kernel counts, only a difference from its count matters."""
+    s.odd[reason] += 1
+    if s.cpu[c, cpu_row.KERNEL_NR] < 0 and start_ns > 0:
+        doubt(s, out, c, start_ns, end_ns, reason)
+
+
+@callee
+def unseen_since(s: State, p: int, c: int) -> int:
+    """The earliest time since when ``p`` can have waited on ``c`` unseen: as long as a CPU is idle, nobody waits there."""
+    return max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE]) if s.since[p] > 0 else 0
+
+
+@callee
+def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> None:
+    """A contradiction about CPU ``c`` that began when ``p`` can first have waited there unseen."""
+    odd(s, out, c, unseen_since(s, p, c), t, reason)
+
+
+@callee
+def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
+    """Doubt a wait of task ``p`` that ends: whether it was throttled, or bound to this CPU."""
+    c = s.task[p, task_row.CPU]
+    waited_ns = t - s.since[p]
+    limit_ns = s.numbers[STARVED_NS]
+    if limit_ns > 0 and waited_ns >= max(limit_ns, STARVED_PER_TASK_NS * s.cpu[c, cpu_row.NR]):
+        odd(s, out, c, s.since[p], t, ODD_STARVED)
+    if s.task[p, task_row.MASK] == task_row.PRESUMED_BOUND and waited_ns >= PRESUMED_NS:
+        doubt(s, out, c, s.since[p], t, PRESUMED)
+
+
+@callee
+def doubt_count(s: State, out: Output, c: int, t: int) -> None:
+    """A difference between the kernel's count of CPU ``c`` and that of the rebuilt tasks ends, if there was one."""
+    since_ns = s.cpu[c, cpu_row.DIFFERS]
+    if since_ns >= 0 and t - since_ns >= COUNT_SETTLES_NS:
+        s.odd[ODD_COUNT] += 1
+        doubt(s, out, c, since_ns, t, ODD_COUNT)
+    s.cpu[c, cpu_row.DIFFERS] = -1
+
+
+@callee
+def compare(s: State, out: Output, c: int, t: int) -> None:
+    """Note since when the kernel's count of CPU ``c`` has been another than that of the rebuilt tasks."""
+    kernel_nr = s.cpu[c, cpu_row.KERNEL_NR]
+    if kernel_nr < 0 or s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
+        return
+    if kernel_nr == s.cpu[c, cpu_row.NR]:
+        doubt_count(s, out, c, t)
+    elif s.cpu[c, cpu_row.DIFFERS] < 0:
+        s.cpu[c, cpu_row.DIFFERS] = t

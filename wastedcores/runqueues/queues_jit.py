@@ -1,0 +1,124 @@
+"""The steps by which a runqueue changes: a wait begins or ends, tasks are parked, the change is written down."""
+
+from __future__ import annotations
+
+from wastedcores.jit.compile import callee
+from wastedcores.runqueues import cpu_row, task_row
+from wastedcores.runqueues.doubts_jit import odd
+from wastedcores.runqueues.state import (
+    CODE,
+    CPU,
+    END,
+    FREE,
+    MASK,
+    N_CHANGES,
+    N_WAITS,
+    NR,
+    ODD_PARKED,
+    PID,
+    START,
+    Output,
+    State,
+)
+
+
+@callee
+def count_waiting(s: State, p: int, by: int) -> None:
+    """A wait of task ``p`` begins (+1) or ends (-1) on its CPU."""
+    m = s.task[p, task_row.MASK]
+    c = s.task[p, task_row.CPU]
+    if m == task_row.FREE:
+        s.cpu[c, cpu_row.FREE_WAITING] += by
+    elif m > 0:
+        s.restricted[c, m] += by
+
+
+@callee
+def begin_wait(s: State, p: int, c: int, t: int) -> None:
+    """Task ``p`` joins the runqueue of ``c`` and waits; a task that had been running there leaves before."""
+    s.task[p, task_row.STATE] = task_row.WAITING
+    s.task[p, task_row.CPU] = c
+    s.task[p, task_row.EPOCH] = s.cpu[c, cpu_row.EPOCH]
+    s.since[p] = t
+    s.cpu[c, cpu_row.NR] += 1
+    s.cpu[c, cpu_row.WAITING] += 1
+    if s.cpu[c, cpu_row.WAITING] == 1:
+        s.cpu[c, cpu_row.FIRST_WAIT] = t
+    count_waiting(s, p, 1)
+
+
+@callee
+def parked(s: State, p: int) -> bool:
+    """Whether the waiting task ``p`` cannot run."""
+    return s.task[p, task_row.EPOCH] != s.cpu[s.task[p, task_row.CPU], cpu_row.EPOCH]
+
+
+@callee
+def take_off(s: State, p: int) -> None:
+    """Task ``p``, which is not parked, waits on its runqueue no longer."""
+    old = s.task[p, task_row.CPU]
+    count_waiting(s, p, -1)
+    s.cpu[old, cpu_row.NR] -= 1
+    s.cpu[old, cpu_row.WAITING] -= 1
+
+
+@callee
+def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
+    """Task ``p`` leaves the runqueue on which it waited, for CPU ``c``.
+
+    A parked task did not wait. But one that turns up on another CPU had been moved unseen, and waited.
+    """
+    old = s.task[p, task_row.CPU]
+    if not parked(s, p):
+        take_off(s, p)
+    elif old == c:
+        return
+    w = s.numbers[N_WAITS]
+    if t > s.since[p] and out.wait.shape[1] > w:
+        out.wait[PID, w] = p
+        out.wait[CPU, w] = old
+        out.wait_ns[START, w] = s.since[p]
+        out.wait_ns[END, w] = t
+        s.numbers[N_WAITS] = w + 1
+
+
+@callee
+def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
+    """Write the state of CPU ``c`` after event ``k``, and that of mask ``m`` on it where ``m`` > 0."""
+    n = s.numbers[N_CHANGES]
+    if m > 0:
+        out.change_ns[n] = t
+        out.change[CPU, n] = c
+        out.change[NR, n] = 0
+        out.change[FREE, n] = s.restricted[c, m]
+        out.change[MASK, n] = m
+        out.change[CODE, n] = k
+        n += 1
+    nr = s.cpu[c, cpu_row.NR]
+    if s.cpu[c, cpu_row.OFFLINE] != 0:
+        nr = -1
+    elif s.cpu[c, cpu_row.KERNEL_NR] >= 0:
+        nr = s.cpu[c, cpu_row.KERNEL_NR]
+    elif s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
+        nr = -1
+    out.change_ns[n] = t
+    out.change[CPU, n] = c
+    out.change[NR, n] = nr
+    out.change[FREE, n] = s.cpu[c, cpu_row.FREE_WAITING]
+    out.change[MASK, n] = task_row.FREE
+    out.change[CODE, n] = k
+    s.numbers[N_CHANGES] = n + 1
+
+
+@callee
+def park(s: State, out: Output, c: int, t: int, k: int) -> None:
+    """CPU ``c`` goes idle beside waiting tasks: these cannot run, nor could they since they began to wait."""
+    odd(s, out, c, s.cpu[c, cpu_row.FIRST_WAIT], t, ODD_PARKED)
+    for m in range(1, s.restricted.shape[1]):
+        if s.restricted[c, m] != 0:
+            s.restricted[c, m] = 0
+            emit(s, out, t, c, m, k)
+    s.cpu[c, cpu_row.FREE_WAITING] = 0
+    s.cpu[c, cpu_row.NR] -= s.cpu[c, cpu_row.WAITING]
+    s.cpu[c, cpu_row.WAITING] = 0
+    s.cpu[c, cpu_row.EPOCH] += 1

@@ -1,0 +1,113 @@
+"""Pass 1 over a trace of task events: the state before its first event."""
+
+from __future__ import annotations
+
+from wastedcores.jit.compile import callee, lean
+from wastedcores.runqueues import cpu_row, task_row
+from wastedcores.runqueues.queues_jit import begin_wait
+from wastedcores.runqueues.state import (
+    CONTEXT,
+    EXIT,
+    FORGET,
+    FORK,
+    LOSSY,
+    MIGRATE,
+    SWITCH,
+    WAKEUP,
+    WAKEUP_NEW,
+    Events,
+    State,
+)
+
+
+@callee
+def _was(s: State, p: int, state: int, c: int) -> None:
+    """Task ``p``, of which nothing else is known, had been in this state on CPU ``c``."""
+    if p > 0 and s.task[p, task_row.STATE] == task_row.UNKNOWN:
+        s.task[p, task_row.STATE] = state
+        s.task[p, task_row.CPU] = c
+
+
+@callee
+def _forget(s: State, p: int) -> None:
+    """Task ``p`` is first seen after a loss, which says nothing of the start."""
+    if (
+        p > 0
+        and s.task[p, task_row.STATE] == task_row.UNKNOWN
+        and s.task[p, task_row.MOVED_FROM] < 0
+    ):
+        s.task[p, task_row.STATE] = task_row.ASLEEP
+
+
+@callee
+def _first_switch(s: State, c: int, p: int, q: int) -> None:
+    """What a switch from ``q`` to ``p`` tells of the start."""
+    if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[LOSSY] == 0:
+        s.cpu[c, cpu_row.CURR] = q if q >= 0 else cpu_row.CURR_FROM_SWITCH
+    _was(s, q, task_row.RUNNING, c)
+    if p > 0:
+        moved_from = s.task[p, task_row.MOVED_FROM]
+        _was(s, p, task_row.WAITING, moved_from if moved_from >= 0 else c)
+
+
+@lean
+def infer_start(e: Events, s: State) -> None:
+    """What must have been true before the first event of each CPU and each task.
+
+    A CPU runs what its first switch stops (pid -1: not known), or the task in whose context its first event happened.
+    A task that is switched in without a wakeup before had been waiting; one that is stopped had been running; one that
+    is woken or forked had not been on a runqueue.
+    """
+    for i in range(e.code.size):
+        k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]
+        if k == FORGET:
+            s.numbers[LOSSY] = 1
+            continue
+        if s.numbers[LOSSY] != 0:
+            _forget(s, p)
+            _forget(s, e.prev_pid[i])
+            _forget(s, by)
+        if k == SWITCH:
+            _first_switch(s, c, p, e.prev_pid[i])
+            continue
+        if k == MIGRATE:
+            if (
+                p > 0
+                and s.task[p, task_row.STATE] == task_row.UNKNOWN
+                and s.task[p, task_row.MOVED_FROM] < 0
+            ):
+                s.task[p, task_row.MOVED_FROM] = e.src_cpu[i]
+            continue
+        if k == WAKEUP or k == WAKEUP_NEW or k == FORK:
+            _was(s, p, task_row.ASLEEP, c)
+        # the task in whose context it happened was running there
+        where = c if k == FORK or k == EXIT or k == CONTEXT else e.src_cpu[i]
+        if by >= 0 and where >= 0 and s.numbers[LOSSY] == 0:
+            if s.cpu[where, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
+                s.cpu[where, cpu_row.CURR] = by
+                _was(s, by, task_row.RUNNING, where)
+
+
+@lean
+def settle_start(s: State, start_ns: int) -> None:
+    """After pass 1: fill the runqueues of the first moment."""
+    s.cpu[:, cpu_row.SEEN] = start_ns
+    s.cpu[:, cpu_row.BUSY_SINCE] = start_ns
+    for p in range(1, s.task.shape[0]):
+        if s.task[p, task_row.STATE] == task_row.UNKNOWN and s.task[p, task_row.MOVED_FROM] >= 0:
+            # moved between runqueues and never run: it had been waiting
+            s.task[p, task_row.STATE] = task_row.WAITING
+            s.task[p, task_row.CPU] = s.task[p, task_row.MOVED_FROM]
+        c = s.task[p, task_row.CPU]
+        if s.task[p, task_row.STATE] == task_row.RUNNING:
+            if s.cpu[c, cpu_row.CURR] == p:
+                s.task[p, task_row.RAN] = c
+            else:
+                s.task[p, task_row.STATE] = task_row.WAITING
+        if s.task[p, task_row.STATE] == task_row.WAITING:
+            begin_wait(s, p, c, start_ns)
+    for c in range(s.cpu.shape[0]):
+        if s.cpu[c, cpu_row.CURR] > 0:
+            s.cpu[c, cpu_row.NR] += 1
+        elif s.cpu[c, cpu_row.CURR] == cpu_row.CURR_FROM_SWITCH:
+            s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN

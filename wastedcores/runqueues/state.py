@@ -1,0 +1,158 @@
+"""What the compiled state machine of :mod:`wastedcores.runqueues.tasks_jit` reads, carries along and writes.
+
+Rows of tasks and CPUs are described in :mod:`wastedcores.runqueues.task_row` and :mod:`wastedcores.runqueues.cpu_row`. A few
+wide tables take a third of the time to compile that an array per field takes, and what is known of a task lies in one cache line.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.runqueues import cpu_row, task_row
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+I8 = NDArray[np.int8]
+
+# codes of events, made from the trace's kinds at the Python door
+(
+    SWITCH,
+    WAKEUP,
+    WAKEUP_NEW,
+    MIGRATE,
+    FORK,
+    EXIT,
+    AFFINITY,
+    SNAPSHOT,
+    FORGET,
+    CONTEXT,
+    COUNT,
+    HOTPLUG,
+) = range(12)
+
+# reasons of doubts, which are also the oddities counted
+(
+    ODD_WAKEUP_OF_QUEUED,
+    ODD_IN_WITHOUT_WAKEUP,
+    ODD_OUT_WITHOUT_IN,
+    ODD_MIGRATE_ELSEWHERE,
+    ODD_LEFT_UNSEEN,
+    ODD_PARKED,
+    ODD_STARVED,
+    ODD_COUNT,
+    PRESUMED,
+) = range(9)
+N_ODD = 9
+
+# State.numbers
+(
+    PARKS,  # 1: moves are told when they happen, so a CPU that goes idle proves something about who waits there
+    STARVED_NS,  # a task that waits this long may be throttled; 0: none is
+    INHERITS,  # 1: the affinity of a child is its parent's until an event tells otherwise
+    LOSSY,  # 1 once pass 1 met a loss: what is first seen later says nothing of the start
+    N_CHANGES,  # rows written in this call
+    N_WAITS,
+    N_DOUBTS,
+) = range(7)
+N_NUMBERS = 7
+
+# rows of Output.change; a change with a mask id says that so many tasks of that mask now wait on the CPU
+CPU, NR, FREE, MASK, CODE = range(5)
+# rows of Output.wait and Output.doubt
+PID = 1
+START, END = 0, 1
+DOUBT_CPU, REASON = 2, 3
+
+
+class Events(NamedTuple):
+    """A batch of events in order of time; all arrays have the shape (events,), and -1 stands for null.
+
+    ``aux`` is for SWITCH 1 if the task left stays on the runqueue (state R or R+), for AFFINITY the new mask id, for SNAPSHOT
+    the task's state, for COUNT nr_running, and for HOTPLUG 1 if the CPU came online, else 0.
+    """
+
+    code: I8
+    ts_ns: I64
+    cpu: I32
+    src_cpu: I32
+    pid: I32
+    prev_pid: I32
+    by_pid: I32
+    aux: I32
+
+
+class State(NamedTuple):
+    """The state that is carried from batch to batch."""
+
+    task: I32  # (pids, task_row.WIDTH)
+    since: I64  # (pids,) ns, start of the current wait or sleep; 0 unknown
+    cpu: I64  # (cpus, cpu_row.WIDTH)
+    restricted: I32  # (cpus, masks) waiting tasks by mask id
+    odd: I64  # (N_ODD,)
+    numbers: I64  # (N_NUMBERS,)
+
+
+class Output(NamedTuple):
+    """Room for the rows that one call writes."""
+
+    change_ns: I64  # (room,)
+    change: I32  # (5, room): CPU, NR (-1 unknown), FREE, MASK, CODE (the event behind it)
+    wait: I32  # (2, room): CPU and PID of a wait that ended
+    wait_ns: I64  # (2, room): START, END
+    doubt: I64  # (4, room): START, END, DOUBT_CPU (-1: all), REASON of a span in which the state of a CPU may be wrong
+
+
+def new_state(pids: int, cpus: int, masks: int) -> State:
+    """Return a state in which nothing is known.
+
+    Parameters
+    ----------
+    pids, cpus
+        Process ids and CPU numbers are below these.
+    masks
+        Number of distinct affinity masks, FREE included.
+
+    Returns
+    -------
+    State
+        The state.
+    """
+    task = np.zeros((pids, task_row.WIDTH), np.int32)
+    task[:, [task_row.CPU, task_row.RAN, task_row.MOVED_FROM]] = -1
+    cpu = np.zeros((cpus, cpu_row.WIDTH), np.int64)
+    cpu[:, [cpu_row.CURR, cpu_row.KERNEL_NR, cpu_row.DIFFERS]] = -1
+    numbers = np.zeros(N_NUMBERS, np.int64)
+    numbers[PARKS] = 1
+    return State(
+        task,
+        np.zeros(pids, np.int64),
+        cpu,
+        np.zeros((cpus, masks), np.int32),
+        np.zeros(N_ODD, np.int64),
+        numbers,
+    )
+
+
+def new_output(changes: int, waits: int, doubts: int) -> Output:
+    """Return empty arrays.
+
+    Parameters
+    ----------
+    changes, waits, doubts
+        The largest number of rows of each. Waits beyond it are not written.
+
+    Returns
+    -------
+    Output
+        The arrays.
+    """
+    return Output(
+        np.zeros(changes, np.int64),
+        np.zeros((5, changes), np.int32),
+        np.zeros((2, waits), np.int32),
+        np.zeros((2, waits), np.int64),
+        np.zeros((4, doubts), np.int64),
+    )

@@ -1,0 +1,25 @@
+"""Columns of a task: row ``pid`` of ``State.task``."""
+
+from __future__ import annotations
+
+(
+    STATE,  # one of the values below
+    CPU,  # where it is queued or was last, -1 unknown
+    EPOCH,  # the runqueue's epoch when the current wait began
+    MASK,  # mask id: FREE, PRESUMED_BOUND or an index of the distinct masks
+    KNOWN,  # 1: the mask is known, not assumed
+    RAN,  # the CPU it ran on, -1 none, SEVERAL
+    MOVED_FROM,  # in pass 1: the origin of a migration seen before anything else of the task, -1 none
+    _SPARE,  # rows of 32 bytes never cross a cache line
+) = range(8)
+WIDTH = 8
+
+# values of STATE
+UNKNOWN, ASLEEP, WAITING, RUNNING = 0, 1, 2, 3
+
+# values of MASK
+FREE = 0  # it may run anywhere
+PRESUMED_BOUND = -1  # it is named like a kernel thread of one CPU; nothing else says so
+
+# values of RAN
+SEVERAL = -2  # it ran on more than one CPU
