@@ -29,6 +29,7 @@ from pathlib import Path
 
 import _bpf
 import _btf
+import _output
 import _recorder
 import schedtrace
 
@@ -201,7 +202,7 @@ def main(argv=None):
     stop = []
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
-    fd = os.open(a.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) if a.output else 1
+    fd = _output.open_output(a.output) if a.output else 1
     privileges = _recorder.least_privilege(perf_events=True)
     try:
         btf = _btf.Btf()

@@ -28,6 +28,7 @@ import sys
 import time
 
 import _bpf
+import _output
 import _recorder
 
 EXAMPLES = """examples:
@@ -131,9 +132,7 @@ def main(argv=None):
         print(_recorder.text(), end="")
         return 0
     if a.output:
-        fd = os.open(a.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        if os.geteuid() == 0 and "SUDO_UID" in os.environ:
-            os.fchown(fd, int(os.environ["SUDO_UID"]), int(os.environ.get("SUDO_GID", -1)))
+        fd = _output.open_output(a.output)
     elif sys.stdout.isatty():
         print("schedtrace: standard output is a terminal; name a file with -o", file=sys.stderr)
         return 2

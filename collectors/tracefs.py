@@ -23,6 +23,8 @@ import sys
 import time
 from pathlib import Path
 
+import _output
+
 EVENTS = (
     "sched_switch",
     "sched_wakeup",
@@ -118,7 +120,7 @@ def main(argv=None):
     stop = []
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda s, _: stop.append(s))
-    out = os.open(a.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) if a.output else 1
+    out = _output.open_output(a.output) if a.output else 1
     try:
         instance = Instance(a.buffer)
     except OSError as e:

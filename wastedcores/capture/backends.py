@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from wastedcores.capture.privilege import changeable, collectors_for_root
 from wastedcores.errors import CollectorError, UsageError
-from wastedcores.files import collectors
 
 #: names of the backends, best first
 BACKENDS = ("bpf", "tracefs")
@@ -77,10 +77,19 @@ def distribution(os_release: Path = Path("/etc/os-release")) -> str:
 
 @lru_cache(maxsize=1)
 def bcc_python() -> str | None:
-    """Return a Python that has bcc: ``$WASTEDCORES_BCC_PYTHON``, the distribution's, or the first on the PATH."""
+    """Return a Python that has bcc: ``$WASTEDCORES_BCC_PYTHON``, the distribution's, or the first on the PATH.
+
+    One that others than root can change is not looked at.
+    """
     named = os.environ.get("WASTEDCORES_BCC_PYTHON")
     for python in [named] if named else [SYSTEM_PYTHON, shutil.which("python3")]:
-        if python and _imports_bcc(python):
+        # root runs it, and it is executed here before it is known what it is
+        if (
+            python
+            and Path(python).exists()
+            and not changeable(Path(python))
+            and _imports_bcc(python)
+        ):
             return python
     return None
 
@@ -231,7 +240,7 @@ def command(script: str, arguments: list[str], backend: Backend) -> list[str]:
     Raises
     ------
     CollectorError
-        There is no Python for it.
+        There is no Python for it, or others than root can change what root would run.
     """
     python = bcc_python() if backend.name == "bpf" else None
     if python is None:
@@ -240,5 +249,11 @@ def command(script: str, arguments: list[str], backend: Backend) -> list[str]:
         raise CollectorError(
             "there is no python3 to run the collector with. Debian/Ubuntu: sudo apt-get install python3."
         )
+    why = changeable(Path(python))
+    if why is not None:
+        raise CollectorError(
+            f"{python} will not be run as root, because others than root can change it: {why}. Install the distribution's "
+            "python3."
+        )
     prefix = [] if os.geteuid() == 0 else ["sudo", "--"]
-    return [*prefix, python, "-B", "-E", "-s", str(collectors() / script), *arguments]
+    return [*prefix, python, "-B", "-E", "-s", str(collectors_for_root() / script), *arguments]

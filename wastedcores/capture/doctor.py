@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wastedcores.capture.backends import SYSTEM_PYTHON, event_kinds, headers, probe
+from wastedcores.capture.privilege import collectors_for_root, install_command
 from wastedcores.capture.record import leftovers
+from wastedcores.errors import CollectorError
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
@@ -212,6 +214,17 @@ def check_bcc() -> Finding:
     return Finding("bcc", "ok", f"{done.stdout.strip()} for {SYSTEM_PYTHON}")
 
 
+def check_collectors() -> Finding:
+    """Find out whether others than root can change what sudo runs as root."""
+    try:
+        return Finding("collectors", "ok", f"only root can change {collectors_for_root()}")
+    except CollectorError as e:
+        why = str(e).partition(" Make a copy")[0]
+        return Finding(
+            "collectors", "missing", why, "capture, check --live", {"any": install_command()}
+        )
+
+
 def check_cpus() -> Finding:
     """Count CPUs and nodes; with one CPU there is nothing to waste."""
     cpus = os.cpu_count() or 1
@@ -260,6 +273,7 @@ CHECKS: list[Callable[[], Finding]] = [
     check_btf,
     check_headers,
     check_bcc,
+    check_collectors,
     check_capture,
     check_event_kinds,
     check_cpuset,
