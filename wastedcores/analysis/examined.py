@@ -16,7 +16,8 @@ from wastedcores.errors import UsageError
 from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible
 from wastedcores.invariant.chronic import SHARE
 from wastedcores.invariant.result import CheckResult
-from wastedcores.runqueues.runqueues import Runqueues, runqueues
+from wastedcores.runqueues.run_time import run_times
+from wastedcores.runqueues.runqueues import Runqueues, comms, runqueues
 from wastedcores.runqueues.waits import waits
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.machine import Machine
@@ -153,6 +154,28 @@ class Examined:
         """Every wait for a CPU inside the window, see :func:`wastedcores.runqueues.waits.waits`."""
         r = self.result
         return waits(self.runqueues, r.start_ns, r.end_ns, r.counted_cpus)
+
+    @cached_property
+    def avoidable(self) -> pl.DataFrame:
+        """The threads that waited beside an idle CPU which they may use, with their names and how long they ran.
+
+        The columns of ``result.avoidable``, with comm, tgid (the process, null where the trace does not tell) and ran_ns.
+        """
+        r, table = self.result, self.result.avoidable
+        if not table.height:
+            return table.with_columns(comm=pl.lit(""), tgid=pl.lit(0), ran_ns=pl.lit(0))
+        ran = run_times(self.runqueues, r.start_ns, r.end_ns)
+        tgids = {
+            t.pid: t.tgid
+            for t in (*(self.trace.header.tasks or ()), *(self.trace.header.later_tasks or ()))
+        }
+        return table.join(
+            comms(self.trace), on="pid", how="left", maintain_order="left"
+        ).with_columns(
+            comm=pl.col("comm").fill_null("?"),
+            tgid=pl.Series([tgids.get(p) for p in table["pid"]], dtype=pl.Int64),
+            ran_ns=pl.Series(ran[table["pid"].to_numpy()]),
+        )
 
     @property
     def wait_lengths(self) -> np.ndarray:

@@ -172,6 +172,7 @@ def describe(result: CheckResult, longest: int = 10) -> str:
         f"  episodes       {result.episodes.height + result.episodes_dropped:,}, of which {persistent} lasted "
         f"{human_ns(result.persist_ns)} or more",
         *_chronic(result),
+        *_avoidable(result),
         f"  affinity       {result.affinity}"
         + (f"; unknown for {result.affinity_unknown:,} threads" if result.affinity_unknown else ""),
         *_in_doubt(result),
@@ -207,6 +208,18 @@ def _headline(result: CheckResult) -> str:
         said.append(f"affinity of {result.affinity_unknown:,} threads unknown")
     more = f" ({', '.join(said)})" if said else ""
     return f"{result.trace.name}: {result.verdict.upper()}{more}"
+
+
+def _avoidable(result: CheckResult) -> list[str]:
+    """Return one line about the threads that waited beside an idle CPU; none if none did or no tasks are known."""
+    table = result.avoidable
+    if not table.height:
+        return []
+    total, longest = human_ns(table["avoidable_ns"].sum()), human_ns(table["longest_ns"].max())  # type: ignore[arg-type]
+    return [
+        f"  avoidable      {table.height:,} threads waited {total} in all while a CPU that they may use was idle, "
+        f"{longest} at most at once"
+    ]
 
 
 def _longest_episodes(result: CheckResult, most: int) -> list[str]:

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     heatmap = "heatmap"
     tasks = "tasks"
     waits = "waits"
+    avoidable = "avoidable"
     load = "load"
     considered = "considered"
     worst = "worst"
@@ -44,6 +45,7 @@ Kinds of figures:
   heatmap     threads per runqueue, with episodes, idle CPUs and waiting threads
   tasks       which task ran on which CPU
   waits       how long threads waited
+  avoidable   the threads that waited longest while a CPU that they may use was idle
   load        load per runqueue
   considered  CPUs that load balancing and wakeups looked at
   worst       the worst episode
@@ -186,6 +188,8 @@ def _view(
         return views.who_ran(run, window or run.scene.window, palette_name=palette)
     if kind is Kind.waits:
         return views.waits(run, others[0] if others else None, palette_name=palette)
+    if kind is Kind.avoidable:
+        return views.avoidable(run, palette_name=palette)
     if kind is Kind.load:
         return views.load(run, window)
     if kind is Kind.worst:

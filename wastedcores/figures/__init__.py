@@ -7,10 +7,10 @@ from typing import Any
 
 #: module -> its public names
 _MODULES = {
-    "views": "overview zoom who_ran waits load looked_at",
+    "views": "overview zoom who_ran waits avoidable load looked_at",
     "heatmaps": "heatmap side_by_side load_heatmap",
     "timelines": "timeline",
-    "waiting": "waiting_times",
+    "waiting": "waiting_times lost_time",
     "masks": "considered",
     "domains": "domain_areas node_graph",
     "domain_groups": "groups_compared pull_matrix",

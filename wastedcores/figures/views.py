@@ -13,7 +13,7 @@ from wastedcores.errors import MissingEventsError
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, considered_events
 from wastedcores.figures.timelines import runs, timeline
-from wastedcores.figures.waiting import waiting_times
+from wastedcores.figures.waiting import lost_time, waiting_times
 from wastedcores.units import human_ns
 from wastedcores.words.findings import claim, claim_pair
 
@@ -147,6 +147,46 @@ def waits(
         ", against ".join([f"Threads waited {total} for a CPU", *others]),
         " · ".join(dict.fromkeys(r.facts for r in ([run, against] if against else [run]))),
         persist_ns=run.persist_ns,
+        palette_name=palette_name,
+    )
+
+
+def avoidable(run: Examined, *, most: int = 16, palette_name: str = "safe") -> go.Figure:
+    """Draw the threads that waited longest while a CPU that they may use was idle.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    most
+        Number of threads at most.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The bars of :func:`wastedcores.figures.waiting.lost_time`.
+
+    Raises
+    ------
+    MissingEventsError
+        The trace names no tasks, or no thread waited beside an idle CPU.
+    """
+    found = run.avoidable
+    if not found.height:
+        raise MissingEventsError(
+            f"{run.label}: no thread is known to have waited while a CPU that it may use was idle."
+        )
+    total = human_ns(float(found["avoidable_ns"].sum()))
+    shown = (
+        "" if found.height <= most else f"the {most} of {found.height:,} threads that lost most · "
+    )
+    return lost_time(
+        found,
+        f"{run.label}: threads waited {total} beside an idle CPU",
+        shown + run.facts,
+        most=most,
         palette_name=palette_name,
     )
 

@@ -1,12 +1,13 @@
-"""The distribution of the times that threads waited for a CPU."""
+"""The times that threads waited for a CPU: their distribution, and the threads that lost most."""
 
 from __future__ import annotations
 
 import numpy as np
 import plotly.graph_objects as go
+import polars as pl
 from plotly.subplots import make_subplots
 
-from wastedcores.figures.theme import GRID, palette, style
+from wastedcores.figures.theme import GRID, OTHER_CLASS, palette, style
 
 #: bins per factor of ten in the length of a wait
 PER_DECADE = 8
@@ -104,4 +105,61 @@ def waiting_times(
     style(fig, title, subtitle, height)
     fig.update_yaxes(showgrid=True, gridcolor=GRID)
     fig.update_layout(margin_t=fig.layout.margin.t + 16, showlegend=len(waits) > 1)
+    return fig
+
+
+def lost_time(
+    threads: pl.DataFrame,
+    title: str = "",
+    subtitle: str = "",
+    *,
+    most: int = 16,
+    palette_name: str = "safe",
+) -> go.Figure:
+    """Draw how long the threads waited that waited longest beside an idle CPU.
+
+    Parameters
+    ----------
+    threads
+        Columns comm, pid, waited_ns, avoidable_ns and ran_ns, those that lost most first.
+    title, subtitle
+        What stands above the figure.
+    most
+        Number of threads at most.
+    palette_name
+        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        One bar per thread: what was avoidable, and the rest of its waiting.
+    """
+    colours = palette(palette_name)
+    part = threads.head(most).reverse()
+    names = [f"{comm} {pid}" for comm, pid in part.select("comm", "pid").iter_rows()]
+    avoidable, waited = (part[c].to_numpy() / 1e6 for c in ("avoidable_ns", "waited_ns"))
+    fig = go.Figure()
+    for what, length, colour in (
+        ("beside an idle CPU that it may use", avoidable, colours.violation),
+        ("all CPUs that it may use were busy", waited - avoidable, OTHER_CLASS),
+    ):
+        fig.add_trace(
+            go.Bar(
+                x=length,
+                y=names,
+                orientation="h",
+                name=what,
+                marker_color=colour,
+                customdata=part["ran_ns"].to_numpy() / 1e6,
+                hovertemplate="%{y} waited %{x:.3g} ms: "
+                + what
+                + "; it ran %{customdata:.3g} ms<extra></extra>",
+            )
+        )
+    style(fig, title, subtitle, 160 + 22 * len(names))
+    fig.update_layout(barmode="stack", showlegend=True)
+    fig.update_xaxes(
+        title="time waited for a CPU (ms)", rangemode="tozero", gridcolor=GRID, showgrid=True
+    )
+    fig.update_yaxes(type="category", automargin=True)
     return fig

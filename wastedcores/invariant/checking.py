@@ -154,7 +154,7 @@ def check_runqueues(
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     collected, dropped, known = sweep(rq, state, end_ns)
     episodes = episode_table(collected, rq.cpus, persist_ns)
-    times, waiting, causes = details(rq, episodes, counted)
+    times, waiting, causes, avoidable = details(rq, episodes, counted, (start_ns, end_ns))
     scalars = [int(x) for x in state.scalars]
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
     lost = trace.header.lost_total
@@ -194,6 +194,7 @@ def check_runqueues(
         details=times,
         waiting=waiting,
         causes=causes,
+        avoidable=avoidable,
         episodes_dropped=dropped,
         affinity="ignored" if ignore_affinity else affinity,
         source="nr_running" if rq.counted else "tasks",

@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import detail_jit
+from wastedcores.invariant.avoidable import AvoidableWaits
 from wastedcores.runqueues.runqueues import Runqueues, comms
 
 #: episodes of which per-CPU times and waiting threads are kept
@@ -46,9 +47,9 @@ CAUSES = (
 
 
 def details(
-    rq: Runqueues, episodes: pl.DataFrame, counted: NDArray[np.uint8]
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Stream the changes a second time, and look at the longest episodes only.
+    rq: Runqueues, episodes: pl.DataFrame, counted: NDArray[np.uint8], window: tuple[int, int]
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Stream the changes a second time, for the longest episodes and for the waits that were avoidable.
 
     Parameters
     ----------
@@ -58,14 +59,17 @@ def details(
         All episodes, in order.
     counted
         (cpus,) 1 for each CPU that counts.
+    window
+        Start and end in ns.
 
     Returns
     -------
-    polars.DataFrame, polars.DataFrame, polars.DataFrame
-        Times per CPU, waiting threads, and causes: see :class:`wastedcores.invariant.CheckResult`.
+    polars.DataFrame, polars.DataFrame, polars.DataFrame, polars.DataFrame
+        Times per CPU, waiting threads, causes, and avoidable waiting: see :class:`wastedcores.invariant.CheckResult`.
     """
+    avoidable = AvoidableWaits(rq, counted, *window)
     if not episodes.height:
-        return _NO_DETAILS, _NO_WAITING, _NO_CAUSES
+        return _NO_DETAILS, _NO_WAITING, _NO_CAUSES, avoidable.table()
     chosen = (
         episodes.with_row_index("episode")
         .with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
@@ -84,6 +88,8 @@ def details(
     tasks = rq.source == "tasks"
     parts: list[pl.DataFrame] = []
     for batch in rq.batches(waits=tasks):
+        if tasks:
+            avoidable.add(batch)
         ts_ns, cpu, nr, code = batch.with_causes()
         if not counted.all():
             keep = counted[cpu] > 0
@@ -117,7 +123,7 @@ def details(
         schema=_NO_CAUSES.schema,
     )
     if not parts:
-        return times, _NO_WAITING, causes
+        return times, _NO_WAITING, causes, avoidable.table()
     waiting = _sum_waits(parts).filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
     waiting = waiting.with_columns(episode=pl.Series(number)[waiting["episode"]].cast(pl.Int32))
     waiting = waiting.join(comms(rq.trace), on="pid", how="left").select(*_NO_WAITING.columns)
@@ -125,6 +131,7 @@ def details(
         times,
         waiting.sort("episode", "wait_ns", "pid", "cpu", descending=[False, True, False, False]),
         causes,
+        avoidable.table(),
     )
 
 

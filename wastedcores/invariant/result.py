@@ -56,6 +56,11 @@ class CheckResult:
     causes
         Table about the same episodes: episode, cause, overloaded_ns. The cause is the event by which a CPU had become
         overloaded: ``wakeup``, ``wakeup_new`` (fork), ``migrate``, ... or ``before`` (not seen).
+    avoidable
+        Table of the threads that waited for a CPU while one that they may use was idle, those that lost most time first:
+        pid, waits (of which some was avoidable), waited_ns (all waits of the thread in the window), avoidable_ns,
+        longest_ns. Empty if the trace names no tasks. Several threads may wait beside one idle CPU, so the sum can be larger
+        than ``thread_ns``.
     episodes_dropped
         Number of short episodes that ``episodes`` does not list; the integrals count them.
     affinity
@@ -97,6 +102,7 @@ class CheckResult:
     details: pl.DataFrame
     waiting: pl.DataFrame
     causes: pl.DataFrame
+    avoidable: pl.DataFrame
     episodes_dropped: int
     affinity: str
     source: str
@@ -150,6 +156,13 @@ class CheckResult:
             "mean_busy_cpus": round(self.mean(self.busy_ns), 4),
             "mean_wasted_cpus": round(self.mean(self.thread_ns), 4),
             "longest_episode_s": self.longest_ns / 1e9,
+            "avoidable_waiting": {
+                "threads": self.avoidable.height,
+                "waits": int(self.avoidable["waits"].sum()),
+                "avoidable_ns": int(self.avoidable["avoidable_ns"].sum()),
+                "longest_ns": int(self.avoidable["longest_ns"].max() or 0),  # type: ignore[arg-type]
+                "worst": self.avoidable.head(32).to_dicts(),
+            },
             "affinity": self.affinity,
             "counted_cpus": self.counted_cpus,
             "unknown_cpus": self.unknown_cpus,

@@ -42,8 +42,10 @@ class Batch:
     code
         The event behind the row, one of :mod:`wastedcores.runqueues.state`; -1 is unknown.
     waits
-        Waits that ended in this batch, if asked for: pid, cpu, start_ns, end_ns. A wait of a thread that is moved to
-        another runqueue ends there and a new one begins.
+        Waits that ended in this batch, if asked for: pid, cpu, mask (the thread's mask id), start_ns, end_ns. A wait of a
+        thread that is moved to another runqueue ends there and a new one begins.
+    oldest_wait_ns
+        Every wait that ends in a later batch began then or later.
     """
 
     ts_ns: I64
@@ -53,6 +55,7 @@ class Batch:
     mask: I32
     code: NDArray[np.int8]
     waits: pl.DataFrame | None = None
+    oldest_wait_ns: int = 0
 
     def runqueues(self) -> tuple[I64, I32, I32]:
         """Return (ts_ns, cpu, nr) of the rows that are about runqueues."""
@@ -232,7 +235,7 @@ class Runqueues:
                 out = st.new_output(room, size if waits else 0, size)
             tasks_jit.run(batch, state, out)
             doubts.append(doubt_table(out, int(state.numbers[st.N_DOUBTS])))
-            yield _batch_of(out, state, waits)
+            yield _batch_of(out, state, waits, int(batch.ts_ns[-1]) if size else 0)
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
         left = int(((task == task_row.UNKNOWN) & (state.since > 0)).sum())
@@ -240,7 +243,7 @@ class Runqueues:
         state.numbers[st.N_CHANGES] = 0
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
-            yield _batch_of(out, state, waits)
+            yield _batch_of(out, state, waits, self.end_ns)
         doubts.append(doubt_table(out, int(state.numbers[st.N_DOUBTS])))
         self._conclude(state, pl.concat(doubts))
 
@@ -254,12 +257,20 @@ class Runqueues:
         self.moved = state.task[:, task_row.RAN] == task_row.SEVERAL
 
 
-def _batch_of(out: st.Output, state: st.State, waits: bool) -> Batch:
-    """Copy what one call of the state machine wrote."""
+def _batch_of(out: st.Output, state: st.State, waits: bool, end_ns: int) -> Batch:
+    """Copy what one call of the state machine wrote about events until ``end_ns``."""
     n = int(state.numbers[st.N_CHANGES])
     cpu, nr, free, mask, code = out.change[:, :n].copy()
-    table = wait_table(out, int(state.numbers[st.N_WAITS])) if waits else None
-    return Batch(out.change_ns[:n].copy(), cpu, nr, free, mask, code.astype(np.int8), table)
+    table, oldest_ns = None, 0
+    if waits:
+        table = wait_table(out, int(state.numbers[st.N_WAITS]))
+        table = table.with_columns(
+            mask=pl.Series(state.task[table["pid"].to_numpy(), task_row.MASK])
+        )
+        waiting = state.since[state.task[:, task_row.STATE] == task_row.WAITING]
+        oldest_ns = int(waiting.min(initial=end_ns))
+    changes = (out.change_ns[:n].copy(), cpu, nr, free, mask, code.astype(np.int8))
+    return Batch(*changes, table, oldest_ns)
 
 
 def wait_table(out: st.Output, n: int) -> pl.DataFrame:

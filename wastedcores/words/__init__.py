@@ -11,7 +11,7 @@ from typing import Any
 #: module -> its public names
 _MODULES = {
     "findings": "verdict claim claim_pair facts waiting_sentence cost next_steps",
-    "episode_tables": "episodes worst waited_most",
+    "episode_tables": "episodes worst waited_most avoidable",
     "cause": "why",
     "domains": "help_sentence",
     "recorded": "recorded_verdict recorded_table",

@@ -191,3 +191,66 @@ def waited_most(run: Examined, most: int = 8) -> RichText:
     ]
     columns = ["thread", "pid", "waited", "of the episode", "on CPUs"]
     return table(pl.DataFrame(rows, schema=columns, orient="row"))
+
+
+def avoidable(run: Examined, most: int = 8) -> RichText:
+    """List the threads, or the processes where they are known, that waited longest beside an idle CPU.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    most
+        Rows of the table at most.
+
+    Returns
+    -------
+    RichText
+        A sentence and a table with one row per thread or process, the greatest loss first.
+    """
+    found = run.avoidable
+    if not found.height:
+        return sentence("No thread is known to have waited while a CPU that it may use was idle.")
+    grouped = bool(found["tgid"].is_not_null().all())
+    part = found
+    if grouped:
+        part = (
+            found.group_by("tgid", maintain_order=True)
+            .agg(
+                pl.col("comm").first(),
+                pl.len().alias("threads"),
+                pl.col("waits", "waited_ns", "avoidable_ns", "ran_ns").sum(),
+                pl.col("longest_ns").max(),
+            )
+            .sort("avoidable_ns", descending=True, maintain_order=True)
+        )
+    rows = [
+        (
+            r["comm"],
+            r["tgid"] if grouped else r["pid"],
+            *([r["threads"]] if grouped else []),
+            f"{r['waits']:,}",
+            human_ns(r["waited_ns"]),
+            human_ns(r["avoidable_ns"]),
+            human_ns(r["longest_ns"]),
+            f"{r['avoidable_ns'] / r['ran_ns']:.1%}" if r["ran_ns"] else "it never ran",
+        )
+        for r in part.head(most).iter_rows(named=True)
+    ]
+    columns = [
+        "process" if grouped else "thread",
+        "pid",
+        *(["threads"] if grouped else []),
+        "waits",
+        "waited in all",
+        "beside an idle CPU",
+        "longest",
+        "of its run time",
+    ]
+    total, waited = int(found["avoidable_ns"].sum()), int(found["waited_ns"].sum())
+    words = sentence(
+        f"{count(found.height, 'thread')} waited {human_ns(total)} in all while a CPU that they may use was idle. That is "
+        f"{total / max(1, waited):.0%} of the time they waited, and {human_ns(found['longest_ns'].max())} at most at once."  # type: ignore[arg-type]
+    )
+    listed = table(pl.DataFrame(rows, schema=columns, orient="row"))
+    return RichText(f"{words.text}\n{listed.text}", words.html + listed.html)
