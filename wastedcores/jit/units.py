@@ -37,10 +37,11 @@ _lock = threading.RLock()
 
 
 class Unit:
-    """One separately compiled function, called from Python with an array and from compiled code with the table."""
+    """One separately compiled function, called from compiled code with the table and, if it is an entry, from Python."""
 
-    def __init__(self, function: Callable[..., Any], result: Any) -> None:
+    def __init__(self, function: Callable[..., Any], result: Any, entry: bool) -> None:
         self.__doc__ = function.__doc__
+        self.is_entry = entry
         self.__name__ = function.__name__
         self.__wrapped__ = function
         self.symbol = f"{function.__module__}.{function.__name__}"
@@ -69,7 +70,9 @@ class Unit:
                 cache=cache,
                 nogil=True,
                 error_model="numpy",
+                no_rewrites=True,
                 no_cpython_wrapper=True,
+                no_cfunc_wrapper=not self.is_entry,
             )(self.__wrapped__)
         self._compiled = dispatcher.overloads[self.signature.args]
         return not dispatcher.stats.cache_hits
@@ -83,7 +86,9 @@ class Unit:
 
     @property
     def address(self) -> int:
-        """Address of the compiled function for callers that use the calling convention of C, after :func:`prepare`."""
+        """Address of a compiled entry for callers that use the calling convention of C, after :func:`prepare`."""
+        if not self.is_entry:
+            raise TypeError(f"{self.__name__} is no entry: it can be called only by compiled code.")
         return self._pointer(self._compiled.fndesc.llvm_cfunc_wrapper_name)
 
     def __call__(self, m: np.ndarray, *numbers: int) -> Any:
@@ -124,11 +129,25 @@ def _let_compiled_code_call(unit: Unit) -> None:
         return result
 
 
-def apart(result: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Mark a function of the table and integers as a unit; ``result`` is VALUE or NOTHING."""
+def apart(result: Any, *, entry: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Mark a function of the table and integers as a unit.
+
+    Parameters
+    ----------
+    result
+        VALUE or NOTHING.
+    entry
+        Whether Python calls the function, or compiled code by its address. An entry has a second function around it, which
+        follows the calling convention of C and has to be compiled, too.
+
+    Returns
+    -------
+    Callable
+        The decorator.
+    """
 
     def mark(function: Callable[..., Any]) -> Any:
-        return function if config.DISABLE_JIT else Unit(function, result)
+        return function if config.DISABLE_JIT else Unit(function, result, entry)
 
     return mark
 

@@ -139,7 +139,7 @@ def after_event(m, was_tick):
             break
 
 
-@apart(VALUE)
+@apart(VALUE, entry=True)
 def run(m):
     """Simulate until all tasks are done, sim.UNTIL is reached, the log is nearly full or an error occurs; return the status."""
     in_an_event = (

@@ -24,7 +24,7 @@ from wastedcores.simulator.engine.world import (
 from wastedcores.simulator.engine.world.random_jit import draw, stream
 
 
-@apart(VALUE)
+@apart(VALUE, entry=True)
 def start_state(m):
     """Boot the machine, and return how far into a tick the workload begins, in ns (docs/replay-semantics.md, section 7)."""
     n = m[0, sim.CPUS]
@@ -82,7 +82,7 @@ def np_mod(value, n):
     return np.int64(value % np.uint64(n))
 
 
-@apart(NOTHING)
+@apart(NOTHING, entry=True)
 def add_top(m, template, group, cpu, at_ns):
     """Make a top-level task that starts on ``cpu`` at ``at_ns`` (engine time)."""
     p = new_task(m, template, -1, group)
@@ -91,7 +91,7 @@ def add_top(m, template, group, cpu, at_ns):
     queue_jit.push(m, (p << table.SHIFT) + task.TIMER, at_ns)
 
 
-@apart(NOTHING)
+@apart(NOTHING, entry=True)
 def add_step(m, step, at_ns):
     """Plan a hotplug step for ``at_ns`` (engine time)."""
     m[0, sim.TIMERS] += 1

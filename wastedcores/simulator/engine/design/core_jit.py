@@ -191,7 +191,7 @@ def settle(m):
             p = before
 
 
-@apart(VALUE)
+@apart(VALUE, entry=True)
 def answer(m, question, a, b, c):
     """Answer a question that the scheduler's own code asks through the seam."""
     if question == ASK_PLACE:
