@@ -27,6 +27,8 @@ _NAMES = {
     "compare": "wastedcores.analysis.compare",
     "explain": "wastedcores.analysis.explain",
     "examine": "wastedcores.analysis.examined",
+    "recover": "wastedcores.recovery.recovered",
+    "whatif": "wastedcores.prediction.predict",
 }
 
 __all__ = [*_NAMES, "__version__"]

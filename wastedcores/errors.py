@@ -49,6 +49,12 @@ class WorkloadError(WastedCoresError):
     """A workload cannot run; the message names the task and the simulated time."""
 
 
+class NotRecoverableError(WastedCoresError):
+    """The work of a trace cannot be recovered, so nothing is predicted; the message says what is missing."""
+
+    exit_code = 3
+
+
 class CollectorError(WastedCoresError):
     """A capture on a live machine failed or is impossible here."""
 

@@ -26,6 +26,8 @@ CALLS = {
     "compare": "wc.compare({'one': wc.open_trace(path)})",
     "explain": "wc.explain(wc.open_trace(path))",
     "examine": "wc.examine(wc.open_trace(path)).result",
+    "recover": "wc.recover(wc.open_trace(path)).sleeps",
+    "whatif": "refused(wc.whatif, wc.open_trace(path))",
     "__version__": "wc.__version__.split('.')",
 }
 

@@ -117,6 +117,24 @@ IgnoreAffinity = Annotated[
     ),
 ]
 
+# ------------------------------------------------------------------------------------------- what a trace does not tell
+Sessions = Annotated[
+    list[str] | None,
+    Option(
+        "--session",
+        metavar="NAME",
+        help="A task that is ever called NAME... leads a session, which its children inherit. May be repeated.",
+    ),
+]
+TasksFile = Annotated[
+    Path | None,
+    Option(
+        "--tasks",
+        metavar="FILE",
+        help="What `wastedcores snapshot` wrote: sessions, affinity and nice values of the tasks.",
+    ),
+]
+
 # ------------------------------------------------------------------------------------------- how a verb runs and answers
 SnapshotSource = Annotated[
     str | None,

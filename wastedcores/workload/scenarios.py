@@ -13,6 +13,7 @@ from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.database import tpch
+from wastedcores.workload.file import is_workload, read_workload
 from wastedcores.workload.hackbench import hackbench
 from wastedcores.workload.recorded import workloads as recorded
 from wastedcores.workload.rtapp.reader import read_rtapp
@@ -252,14 +253,25 @@ def rtapp_scenario(path: str) -> Scenario:
     return Scenario(path, f"the rt-app file {Path(path).name}", make, "bulldozer8x8")
 
 
+def workload_scenario(path: str) -> Scenario:
+    """Make a scenario of a workload's file, such as `wastedcores recover` writes."""
+
+    def make(machine: Machine, seed: int) -> Workload:
+        return read_workload(path)
+
+    return Scenario(path, f"the workload {Path(path).name}", make, "bulldozer8x8")
+
+
 def scenario(name: str) -> Scenario:
-    """Find a scenario by name, or make one of an rt-app file (``*.json``).
+    """Find a scenario by name, or make one of a workload's file or an rt-app file (``*.json``).
 
     Raises
     ------
     UsageError
         The name is neither that of a scenario nor a file.
     """
+    if is_workload(name):
+        return workload_scenario(name)
     if name.endswith(".json") or (name not in SCENARIOS and Path(name).is_file()):
         return rtapp_scenario(name)
     if name not in SCENARIOS:

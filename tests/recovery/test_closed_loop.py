@@ -1,0 +1,22 @@
+"""What is recovered from a replay's trace predicts what the original does under another kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.closed_loop import KINDS, summary, turn
+
+
+def test_random_workloads_of_all_kinds_are_predicted():
+    outcomes = [turn(seed) for seed in range(3 * len(KINDS))]
+    errors = [o.error for o in outcomes]
+    assert {o.kind for o in outcomes} == {k.__name__ for k in KINDS}
+    assert np.median(errors) < 0.03, summary(outcomes)
+
+
+@pytest.mark.slow
+def test_five_hundred_random_workloads():
+    outcomes = [turn(seed) for seed in range(504)]
+    errors = [o.error for o in outcomes]
+    assert np.median(errors) < 0.03, summary(outcomes)
+    assert np.percentile(errors, 95) < 0.15, summary(outcomes)

@@ -1,0 +1,177 @@
+"""Recovering the work of a trace: classes, sessions, files, and traces that do not tell enough."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from wastedcores.errors import NotRecoverableError, TraceContentError
+from wastedcores.kernels import KernelModel
+from wastedcores.prediction.place import check_modelled, check_recoverable, variants_of
+from wastedcores.recovery import recover
+from wastedcores.simulator import replay
+from wastedcores.trace.header import Window
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.file import from_dict, read_workload, to_dict, write_workload
+from wastedcores.workload.script import Script
+
+MS = 1_000_000
+MACHINE = "bd-paper-16"
+
+
+def recorded(w, kernel="v4.1"):
+    r = replay(w, MACHINE, kernel)
+    marks = r.trace.only("mark").select("ts_ns").collect()["ts_ns"]
+    if len(marks) < 2:
+        return r.trace
+    return r.trace.with_header(window=Window(start_ns=marks[0], end_ns=marks[-1]))
+
+
+def workers(w, n, body, cpu=0):
+    ctl = Script().compute(1000).mark("start")
+    ctl.loop(n).compute(20_000).fork(w.template("worker", body)).end()
+    w.task("ctl", ctl.wait_children(0).mark("end").compute(1000), cpu=cpu)
+    return w
+
+
+def test_a_barrier_is_recognised_with_its_parties():
+    w = Workload("barrier")
+    meet = w.barrier(6)
+    body = Script().loop(30).compute(1 * MS, 2 * MS).barrier(meet, "block").end()
+    found = recover(recorded(workers(w, 6, body)))
+    assert found.classes["barrier"] >= 29 * 5
+    assert set(found.workload.program().barriers) == {6}
+    assert len(found.workload.program().barriers) == 30
+
+
+def test_groups_that_meet_at_barriers_of_their_own_are_separated():
+    w = Workload("groups")
+    ctl = Script().compute(1000).mark("start")
+    for n in (3, 5):
+        body = Script().loop(40).compute(1 * MS, 2 * MS).barrier(w.barrier(n), "block").end()
+        ctl.loop(n).compute(20_000).fork(w.template(f"w{n}", body)).end()
+    w.task("ctl", ctl.wait_children(0).mark("end").compute(1000))
+    parties = recover(recorded(w)).workload.program().barriers
+    assert set(parties) == {3, 5}
+
+
+def test_a_parent_waits_for_its_children():
+    body = Script().compute(5 * MS, 9 * MS)
+    found = recover(recorded(workers(Workload("children"), 8, body)))
+    assert found.classes.get("exit of a child", 0) >= 1
+    assert found.unknown == 0
+
+
+def test_timers_are_recognised_and_their_work_too():
+    body = Script().loop(20).compute(1 * MS).sleep(7 * MS).end()
+    w = workers(Workload("timers"), 4, body)
+    trace = recorded(w)
+    found = recover(trace)
+    assert found.classes["timer"] >= 4 * 18
+    assert found.ends
+
+
+def test_the_cpu_time_is_the_recorded_one_without_the_costs_of_the_scheduler():
+    found = recover(recorded(workers(Workload("time"), 3, Script().compute(5 * MS))))
+    times = [t.rows for t in found.workload.program().templates]
+    assert times == [((1, 5 * MS, 5 * MS, 0, 0), (0, 0, 0, 0, 0))] * 3
+
+
+def test_a_name_leads_a_session_and_children_inherit_it():
+    trace = recorded(workers(Workload("names"), 3, Script().compute(5 * MS)))
+    found = recover(trace, sessions=("ctl",)).workload.program()
+    assert [t.group for t in found.tasks if t.comm == "ctl"] == [1]
+    assert not any("session" in n for n in recover(trace, sessions=("ctl",)).notes)
+    assert any("share the root group" in n for n in recover(trace).notes)
+
+
+def test_a_tasks_file_tells_sessions_and_affinity():
+    trace = recorded(workers(Workload("facts"), 2, Script().compute(5 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid").collect()
+    pids = born["pid"].to_list()
+    facts = [
+        {"pid": pids[0], "allowed": "2-3", "autogroup": "/autogroup-7"},
+        {"pid": pids[1], "allowed": "4", "cgroup": "/"},
+    ]
+    program = recover(trace, facts).workload.program()
+    assert [t.allowed for t in program.templates] == [frozenset({2, 3}), frozenset({4})]
+    forks = [row for t in program.tasks for row in t.rows if row[0] == 12]
+    assert [row[2] for row in forks] == [1, -1]
+
+
+def test_a_workload_survives_its_file(tmp_path):
+    found = recover(recorded(workers(Workload("file"), 3, Script().compute(5 * MS).sleep(MS))))
+    write_workload(found.workload, tmp_path / "w.json")
+    again = read_workload(tmp_path / "w.json")
+    assert again.program() == found.workload.program()
+    assert from_dict(json.loads(json.dumps(to_dict(again)))).program() == again.program()
+
+
+def test_a_window_that_ends_by_the_clock_has_no_time_to_predict():
+    w = Workload("clock")
+    hog = w.template("hog", Script().loop().compute(1_000 * MS).end(), daemon=True)
+    ctl = Script().mark("start").loop(4).compute(20_000).fork(hog).end().sleep(200 * MS).mark("end")
+    w.task("ctl", ctl.compute(1000))
+    found = recover(recorded(w))
+    assert not found.ends
+    assert any("ends by the clock" in n for n in found.notes)
+
+
+def test_tasks_that_never_sleep_may_spin():
+    w = workers(Workload("spin"), 6, Script().compute(200 * MS))
+    found = recover(recorded(w))
+    assert not found.ends
+    assert any("spins" in n for n in found.notes)
+
+
+@pytest.mark.parametrize("kind", ["switch", "wakeup"])
+def test_a_trace_without_switches_or_wakeups_says_how_to_record_them(kind):
+    trace = recorded(workers(Workload("missing"), 2, Script().compute(5 * MS)))
+    cut = trace.events.filter(pl.col("kind") != kind)
+    lacking = type(trace)(cut, trace.header.model_copy(update={"kinds": None}))
+    with pytest.raises(TraceContentError, match=f"no sched_{kind} events"):
+        recover(lacking)
+
+
+def test_a_short_trace_and_one_with_losses_are_refused():
+    trace = recorded(workers(Workload("short"), 2, Script().compute(5 * MS)))
+    found = recover(trace)
+    with pytest.raises(NotRecoverableError, match="record at least 50 ms"):
+        check_recoverable(trace, found)
+    trace = recorded(workers(Workload("long"), 2, Script().compute(80 * MS).sleep(MS)))
+    with pytest.raises(NotRecoverableError, match="7 events were lost"):
+        check_recoverable(trace.with_header(lost={3: 7}), recover(trace))
+
+
+def test_a_kernel_that_the_replay_does_not_model_is_refused():
+    trace = recorded(workers(Workload("kernel"), 2, Script().compute(5 * MS)))
+    with pytest.raises(NotRecoverableError, match=r"v6\.1 is the recorded kernel") as e:
+        check_modelled(trace, KernelModel.named("v6.1"))
+    assert e.value.exit_code == 3
+
+
+def test_a_fix_that_the_kernel_has_is_no_variant():
+    assert variants_of(KernelModel.named("v4.1+overload_on_wakeup:patch")) == [
+        "v4.1+group_imbalance:patch+overload_on_wakeup:patch",
+        "v4.1+group_construction:patch+overload_on_wakeup:patch",
+        "v4.1+overload_on_wakeup:patch+missing_domains:patch",
+        "v4.1+all_fixes:patch",
+        "core",
+    ]
+    assert variants_of(KernelModel.named("v4.1+all_fixes")) == ["core"]
+
+
+def test_a_pid_that_is_used_again_is_another_task():
+    w = Workload("reuse")
+    child = w.template("worker", Script().compute(5 * MS))
+    ctl = Script().mark("start").loop(2).compute(1000).fork(child).wait_children(0).end()
+    w.task("ctl", ctl.mark("end").compute(1000))
+    trace = recorded(w)
+    events = trace.events.collect()
+    born = events.filter(pl.col("kind") == "fork", pl.col("by_pid") > 0)
+    first, second = born["pid"].to_list()
+    again = events.with_columns(pl.col("pid", "prev_pid").replace(second, first))
+    found = recover(type(trace)(again.lazy(), trace.header)).workload.program()
+    assert [t.rows[0][1] for t in found.templates] == [5 * MS, 5 * MS]

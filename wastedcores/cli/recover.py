@@ -1,0 +1,68 @@
+"""``wastedcores recover``: the work of a trace as a workload that can be replayed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, Between, Sessions, TasksFile, TraceInput
+from wastedcores.cli._output import check_writable, print_json, wrapped
+
+_NOTES = """The workload has the CPU time of every task between waking and sleeping, and how tasks wait for each other: for
+children, at barriers, for locks and messages, for timers and devices. It can be edited and replayed. No event of the scheduler
+tells sessions and control groups: they come from the recording itself, from --tasks, or from --session."""
+
+
+@app.command(
+    epilog=epilog(
+        "recover overload-on-wakeup-buggy -o workload.json",
+        "recover trace.txt.xz --session R- --session make -o workload.json",
+        notes=_NOTES,
+    )
+)
+def recover(
+    trace: TraceInput,
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
+    ] = Path("workload.json"),
+    between: Between = None,
+    session: Sessions = None,
+    tasks: TasksFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recover the work of a trace, so that it can be replayed under other kernels."""
+    from wastedcores.capture.snapshot import read_snapshot
+    from wastedcores.cli._input import open_input
+    from wastedcores.recovery import recover as run_recover
+    from wastedcores.trace.window import asked
+    from wastedcores.workload.file import write_workload
+
+    check_writable(output)
+    opened = open_input(trace)
+    window, _ = asked(opened, between, None)
+    facts = read_snapshot(tasks).tasks if tasks else None
+    found = run_recover(opened.with_header(window=window), facts, session or ())
+    write_workload(found.workload, output)
+    if as_json:
+        print_json(
+            {
+                "schema": "wastedcores.recovered/1",
+                "tasks": found.tasks,
+                "sleeps": found.sleeps,
+                "recognised": found.recognised,
+                "guessed": found.guessed,
+                "unknown": found.unknown,
+                "classes": found.classes,
+                "notes": list(found.notes),
+                "workload": str(output),
+            }
+        )
+        return
+    print(f"{output}: {found.tasks:,} tasks with {found.sleeps:,} sleeps")
+    for name, n in sorted(found.classes.items(), key=lambda item: -item[1]):
+        print(f"  {n:>9,}  {name}")
+    for note in found.notes:
+        print(wrapped(f"{note}.", "  - ", "    "))

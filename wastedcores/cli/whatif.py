@@ -1,0 +1,137 @@
+"""``wastedcores whatif``: what the recorded work would have taken under a fix, another kernel or another machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import (
+    AsJson,
+    Between,
+    Cpus,
+    HotplugCommand,
+    Offline,
+    Online,
+    Sessions,
+    TasksFile,
+    TraceInput,
+    hotplug_steps,
+)
+from wastedcores.cli._output import print_json, wrapped
+
+if TYPE_CHECKING:
+    from wastedcores.prediction import Variant, WhatIf
+
+_NOTES = """The work is recovered from the trace alone and replayed under the recorded kernel first. Only if that shows what
+was recorded, the predictions for other kernels mean something; the answer says how far to trust it. core is a scheduler that
+never lets a CPU idle while a thread waits for it: no scheduler can gain much more. Without sessions (--tasks, --session), all
+tasks share the root group."""
+_EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or the replay does not have the kernel."
+
+
+@app.command(
+    cls=HotplugCommand,
+    epilog=epilog(
+        "whatif overload-on-wakeup-buggy",
+        "whatif group-imbalance-buggy --session R- --session make --to v4.1+all_fixes:patch",
+        "whatif trace.txt.xz --machine bd-paper-64 --kernel v4.1 --between start stop --json",
+        notes=_NOTES,
+        exit_codes=_EXIT_CODES,
+    ),
+)
+def whatif(
+    ctx: typer.Context,
+    trace: TraceInput,
+    kernel: Annotated[
+        str | None,
+        Option(metavar="NAME", help="The recorded kernel. Default: the trace's own."),
+    ] = None,
+    machine: Annotated[
+        str | None,
+        Option(metavar="NAME|FILE|live", help="The recorded machine. Default: the trace's own."),
+    ] = None,
+    offline: Offline = None,
+    online: Online = None,
+    between: Between = None,
+    cpus: Cpus = None,
+    to: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="A kernel to compare with. May be repeated. Default: each fix, all fixes and core.",
+        ),
+    ] = None,
+    to_machine: Annotated[
+        str | None, Option(metavar="NAME|FILE", help="Another machine for the predictions.")
+    ] = None,
+    session: Sessions = None,
+    tasks: TasksFile = None,
+    pin: Annotated[
+        str | None,
+        Option(metavar="LIST", help="Bind all tasks that were free to move to these CPUs."),
+    ] = None,
+    seeds: Annotated[
+        int, Option(metavar="N", min=1, help="The number of replays of each kernel.")
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Predict from a trace what a fix or another kernel would have gained."""
+    from wastedcores.capture.snapshot import read_snapshot
+    from wastedcores.cli._input import open_input
+    from wastedcores.prediction import whatif as run_whatif
+    from wastedcores.topology.cpulist import parse_cpulist
+    from wastedcores.topology.machine import Machine
+    from wastedcores.topology.source import find_machine
+
+    opened = open_input(trace)
+    on = find_machine(machine).machine if machine else None
+    steps = hotplug_steps(ctx)
+    if steps and on is None and opened.header.machine:
+        on = Machine.from_dict(opened.header.machine)
+    if steps and on is not None:
+        on = on.after(steps)
+    found = run_whatif(
+        opened,
+        machine=on,
+        kernel=kernel,
+        to=to,
+        to_machine=to_machine,
+        between=between,
+        cpus=cpus,
+        tasks=read_snapshot(tasks).tasks if tasks else None,
+        sessions=session or (),
+        pin=None if pin is None else parse_cpulist(pin),
+        seeds=seeds,
+        progress=sys.stderr.isatty(),
+    )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+
+
+def _print(found: WhatIf) -> None:
+    recorded = f"{found.window_ns / 1e9:.3f} s, " if found.itself.window_ns else ""
+    print(f"{found.trace}: {found.kernel} on {found.machine}, {found.seeds} seeds")
+    print(f"  recorded   {recorded}{found.busy_cpus:.1f} busy CPUs")
+    print(f"  replayed   {_numbers(found.itself)}")
+    print(f"  trust      {found.trust}\n")
+    width = max(len(v.kernel) for v in found.variants)
+    for v in found.variants:
+        gain = f"{100 * v.gain.median:+.1f} % [{100 * v.gain.low:+.1f}, {100 * v.gain.high:+.1f}]"
+        print(f"  {v.kernel:<{width}}  {_numbers(v)}  gain {gain}")
+    print()
+    for reason in found.reasons:
+        print(wrapped(f"{reason}.", "  - ", "    "))
+
+
+def _numbers(v: Variant) -> str:
+    window, busy = v.window_ns, v.busy_cpus
+    if window is None:
+        return f"{busy.median:.1f} busy CPUs [{busy.low:.1f}, {busy.high:.1f}]"
+    low, high = window.low / 1e9, window.high / 1e9
+    return f"{window.median / 1e9:.3f} s [{low:.3f}, {high:.3f}], {busy.median:.1f} busy CPUs"

@@ -1,0 +1,6 @@
+"""Predicts what the recorded work would have taken under another kernel, a fix, or another machine."""
+
+from wastedcores.prediction.predict import whatif
+from wastedcores.prediction.result import Range, Variant, WhatIf
+
+__all__ = ["Range", "Variant", "WhatIf", "whatif"]

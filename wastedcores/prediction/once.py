@@ -1,0 +1,191 @@
+"""One replay of a recovered workload, in a process of the pool: :func:`replay_once`."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from wastedcores.errors import ModelWarning
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, with_steps
+from wastedcores.simulator.measure import busy_share, marks
+from wastedcores.topology.domains import Domains, domain_events
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.program import Costs, Program
+
+#: a variant may take so many times the recorded time before it is given up
+PATIENCE = 5
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that the replays of one question share.
+
+    Attributes
+    ----------
+    program, machine, costs
+        What runs where, and the machine's constants.
+    marks
+        Texts of the marks around the window; None: it is bounded by times.
+    lead_ns
+        How long the replay runs before the recording began.
+    start_ns, end_ns
+        The recorded window, from the beginning of the recording.
+    finite
+        Whether the replay ends when its tasks do, and not at the recorded time.
+    cpus
+        The CPUs that count; None: all.
+    """
+
+    program: Program
+    machine: Machine
+    costs: Costs
+    marks: tuple[str, str] | None
+    lead_ns: int
+    start_ns: int
+    end_ns: int
+    finite: bool
+    cpus: tuple[int, ...] | None = None
+
+
+def replay_once(path: str, kernel: str, seed: int) -> dict[str, float | int | str | None]:
+    """Replay once.
+
+    Parameters
+    ----------
+    path
+        File with the pickled :class:`Task`, which the parent of this process wrote.
+    kernel, seed
+        The kernel model and the seed.
+
+    Returns
+    -------
+    dict
+        ``window_ns``, ``busy_cpus`` and ``wasted_ns``.
+    """
+    task = _task(path)
+    raw = run(task, KernelModel.named(kernel), seed, _trees(path, kernel))
+    start, end = window_of(task, raw)
+    cpus = list(range(task.machine.cpus) if task.cpus is None else task.cpus)
+    return {
+        "window_ns": end - start,
+        "busy_cpus": float(busy_share(raw, task.machine.cpus, start, end)[cpus].sum()),
+        "wasted_ns": wasted_ns(raw, cpus, start, end),
+    }
+
+
+def run(
+    task: Task, kernel: KernelModel, seed: int, trees: list[Domains] | None = None
+) -> RawReplay:
+    """Replay a task's program.
+
+    Parameters
+    ----------
+    task, kernel, seed
+        What to replay.
+    trees
+        The domains when the replay begins and after each hotplug step of the program; None: they are built here.
+
+    Returns
+    -------
+    RawReplay
+        The replay.
+    """
+    length = task.lead_ns + task.end_ns
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        return simulate(
+            task.program,
+            task.machine,
+            kernel,
+            seed=seed,
+            costs=task.costs,
+            load=False,
+            until_ns=PATIENCE * length if task.finite else length,
+            trees=trees or trees_of(task, kernel),
+        )
+
+
+def trees_of(task: Task, kernel: KernelModel) -> list[Domains]:
+    """Return the domains when the replay begins and after each hotplug step of the program.
+
+    Parameters
+    ----------
+    task, kernel
+        What is replayed.
+
+    Returns
+    -------
+    list of Domains
+        The machine's own steps were taken before the recording.
+    """
+    trees = domain_events(with_steps(task.machine, task.program), kernel.linux)
+    return trees[len(task.machine.hotplug) :]
+
+
+@lru_cache(maxsize=2)
+def _task(path: str) -> Task:
+    task: Task = pickle.loads(Path(path).read_bytes())
+    return task
+
+
+@lru_cache(maxsize=16)
+def _trees(path: str, kernel: str) -> list[Domains]:
+    return trees_of(_task(path), KernelModel.named(kernel))
+
+
+def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
+    """Return the window of a replay.
+
+    Parameters
+    ----------
+    task, raw
+        What was replayed, and the replay.
+
+    Returns
+    -------
+    start, end
+        In ns of the replay.
+    """
+    begin = raw.phase_ns + task.lead_ns
+    start = begin + task.start_ns
+    if task.marks is None:
+        return start, raw.end_ns if task.finite else min(begin + task.end_ns, raw.end_ns)
+    at = marks(raw, task.program)
+    return at.get(task.marks[0], start), at.get(task.marks[1], raw.end_ns)
+
+
+def wasted_ns(raw: RawReplay, cpus: list[int], start: int, end: int) -> int:
+    """Return the wasted thread time of a replay: threads that waited while a CPU was idle, at most one per idle CPU.
+
+    Parameters
+    ----------
+    raw
+        The replay.
+    cpus
+        The CPUs that count.
+    start, end
+        The window in ns.
+
+    Returns
+    -------
+    int
+        ns. Affinity is not considered.
+    """
+    log = raw.of(log_kind.NR_RUNNING)
+    log = log[np.isin(log[:, log_column.CPU], cpus)]
+    order = np.lexsort((np.arange(len(log)), log[:, log_column.CPU]))
+    cpu, nr = log[order][:, [log_column.CPU, log_column.VALUE]].T
+    first = np.append(True, cpu[1:] != cpu[:-1])[: len(cpu)]
+    before = np.where(first, 0, np.append(0, nr[:-1])[: len(nr)])
+    idle, waiting = np.zeros(len(log), np.int64), np.zeros(len(log), np.int64)
+    idle[order] = (nr == 0).astype(np.int64) - (before == 0)
+    waiting[order] = np.maximum(nr - 1, 0) - np.maximum(before - 1, 0)
+    both = np.minimum(len(cpus) + np.cumsum(idle), np.cumsum(waiting))
+    ts = np.clip(log[:, log_column.TS], start, end)
+    return int((both * np.diff(np.append(ts, end))).sum())

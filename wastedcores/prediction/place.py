@@ -1,0 +1,207 @@
+"""Where a recording was made and where its work is to run: machines, kernels, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from wastedcores.errors import NotRecoverableError, TopologyError, UsageError
+from wastedcores.kernels import FIXES, MAINLINE, KernelModel, recorded_kernel
+from wastedcores.prediction.once import Task
+from wastedcores.recovery import Recovered
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.source import find_machine
+from wastedcores.trace.trace import Trace
+from wastedcores.workload.program import Program, costs_of
+
+#: a recording shorter than this shows too little of how its tasks wait for each other
+SHORTEST_NS = 50_000_000
+
+
+def variants_of(kernel: KernelModel) -> list[str]:
+    """Return the kernels to compare with: each fix that it lacks, all of them, and the core, which wastes nothing.
+
+    Parameters
+    ----------
+    kernel
+        The recorded kernel.
+
+    Returns
+    -------
+    list of str
+        Names of kernel models. The fixes are the authors' published patches.
+    """
+    missing = [f"{f}:patch" for f in FIXES if not _has(kernel, f)]
+    names = [KernelModel.named(f"{kernel.name}+{f}").name for f in missing]
+    if len(missing) > 1:
+        names.append(KernelModel.named("+".join([kernel.name, *missing])).name)
+    return [*names, "core"]
+
+
+def _has(kernel: KernelModel, fix: str) -> bool:
+    """Tell whether a kernel has a fix, or cannot take it because it has its own cure."""
+    return kernel.is_design or fix in kernel.fixes or kernel.version >= MAINLINE.get(fix, (99,))
+
+
+def check_recoverable(trace: Trace, recovered: Recovered) -> None:
+    """Refuse a trace whose work cannot be recovered.
+
+    Parameters
+    ----------
+    trace, recovered
+        The trace, and what was recovered from it.
+
+    Raises
+    ------
+    NotRecoverableError
+        The text says what is missing and how to record it.
+    """
+    start, end = recovered.window_ns
+    if end - start < SHORTEST_NS:
+        raise NotRecoverableError(
+            f"{trace.name}: its window has {(end - start) / 1e6:.1f} ms, too little to see how tasks wait for each other; "
+            f"record at least {SHORTEST_NS / 1e6:.0f} ms of the work, better a second."
+        )
+    if trace.header.lost_total:
+        raise NotRecoverableError(
+            f"{trace.name}: {trace.header.lost_total} events were lost, so some work and some wakeups are missing. Record "
+            "again with larger buffers (trace-cmd record -b, perf record -m), or for a shorter time."
+        )
+
+
+def place_of(
+    trace: Trace, machine: Machine | str | None, kernel: KernelModel | str | None
+) -> tuple[Machine, KernelModel]:
+    """Return the machine and the kernel of a recording.
+
+    Parameters
+    ----------
+    trace
+        The recording, whose header may name both.
+    machine, kernel
+        What the user names instead, or None.
+
+    Returns
+    -------
+    Machine, KernelModel
+        Both.
+
+    Raises
+    ------
+    TopologyError
+        One of them is neither given nor in the trace.
+    """
+    if isinstance(machine, str):
+        machine = find_machine(machine).machine
+    if machine is None:
+        if trace.header.machine is None:
+            raise TopologyError(
+                f"{trace.name}: does not say on which machine it was recorded. Name one: --machine PRESET or FILE (see "
+                "`wastedcores domains --help`)."
+            )
+        machine = Machine.from_dict(trace.header.machine)
+    if isinstance(kernel, KernelModel):
+        return machine, kernel
+    name = kernel or trace.header.kernel_model or trace.header.kernel_release
+    if name is None:
+        raise TopologyError(
+            f"{trace.name}: does not say which kernel it was recorded on. Name one: --kernel v4.1."
+        )
+    return machine, recorded_kernel(name)[0]
+
+
+def check_modelled(trace: Trace, kernel: KernelModel, asked: bool = False) -> None:
+    """Refuse a kernel that the engine does not have.
+
+    Parameters
+    ----------
+    trace
+        The recording.
+    kernel
+        The kernel.
+    asked
+        Whether somebody asked for it; otherwise it is the recorded one.
+
+    Raises
+    ------
+    NotRecoverableError
+        It balances by other rules.
+    """
+    if kernel.generation != "v4.1":
+        whose = "was asked for" if asked else "is the recorded kernel"
+        raise NotRecoverableError(
+            f"{trace.name}: {kernel.name} {whose}, and it balances by Linux 5.5's rules, which the replay does not model. So "
+            "nothing is predicted. The replay has v4.1 with its fixes, and designs such as core."
+        )
+
+
+def task_of(recovered: Recovered, machine: Machine, cpus: list[int] | None) -> Task:
+    """Return what the replays of a recovered workload share.
+
+    Parameters
+    ----------
+    recovered, machine
+        The work and its machine.
+    cpus
+        The CPUs that count; None: all.
+
+    Returns
+    -------
+    Task
+        It can be pickled.
+    """
+    start, end = recovered.window_ns
+    return Task(
+        recovered.workload.program(),
+        machine,
+        costs_of(machine),
+        recovered.marks,
+        recovered.lead_ns,
+        start,
+        end,
+        recovered.finite,
+        None if cpus is None else tuple(cpus),
+    )
+
+
+def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | None) -> Task:
+    """Return the same work on another machine, or bound to some CPUs.
+
+    Parameters
+    ----------
+    here
+        The work where it was recorded.
+    machine
+        The other machine; None: the same.
+    pin
+        CPUs to which every task is bound that was free to move; None: as recorded.
+
+    Returns
+    -------
+    Task
+        ``here`` itself if nothing changes.
+
+    Raises
+    ------
+    UsageError
+        The other machine is smaller.
+    """
+    if machine is None and pin is None:
+        return here
+    on = find_machine(machine).machine if isinstance(machine, str) else machine or here.machine
+    program = here.program if pin is None else _pinned(here.program, frozenset(pin))
+    if on.cpus < here.machine.cpus:
+        raise UsageError(
+            f"machine {on.name!r} has {on.cpus} CPUs and the recorded one {here.machine.cpus}; tasks that are bound to a CPU "
+            "would have no place. Choose a machine with at least as many."
+        )
+    return replace(here, program=program, machine=on, costs=costs_of(on))
+
+
+def _pinned(program: Program, cpus: frozenset[int]) -> Program:
+    """Return a program in which every task that may move is bound to some CPUs."""
+    masks = tuple(m & cpus if len(m) > 1 and m & cpus else m for m in program.masks)
+    templates = tuple(
+        replace(t, allowed=cpus) if t.allowed is None else t for t in program.templates
+    )
+    return replace(program, masks=masks, templates=templates)

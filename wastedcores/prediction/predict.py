@@ -1,0 +1,169 @@
+"""Answers "what if" for a trace: :func:`whatif`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wastedcores.errors import NotRecoverableError, UsageError
+from wastedcores.kernels import KernelModel
+from wastedcores.prediction.once import Task
+from wastedcores.prediction.place import (
+    check_modelled,
+    check_recoverable,
+    elsewhere,
+    place_of,
+    task_of,
+    variants_of,
+)
+from wastedcores.prediction.result import Variant, WhatIf
+from wastedcores.recovery import recover
+from wastedcores.sweep.processes import on_processes
+from wastedcores.sweep.run import Run
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import TaskFacts
+from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import Moment, asked
+from wastedcores.workload.program import costs_of
+
+ONCE = "wastedcores.prediction.once:replay_once"
+SEEDS = 20
+
+#: rows of replays by the name of their kernel; None stands for the recorded kernel
+Rows = dict[str | None, list[dict[str, Any]]]
+
+
+def whatif(
+    trace: Trace,
+    *,
+    machine: Machine | str | None = None,
+    kernel: KernelModel | str | None = None,
+    to: Sequence[str] | None = None,
+    to_machine: Machine | str | None = None,
+    between: Sequence[Moment] | None = None,
+    cpus: str | Sequence[int] | None = None,
+    tasks: Sequence[TaskFacts | Mapping[str, Any]] | None = None,
+    sessions: Iterable[str] = (),
+    pin: Iterable[int] | None = None,
+    seeds: int = SEEDS,
+    workers: int | None = None,
+    progress: bool = False,
+) -> WhatIf:
+    """Predict what the recorded work would have taken under other kernels, from its trace alone.
+
+    Parameters
+    ----------
+    trace
+        A trace with switches and wakeups.
+    machine, kernel
+        The machine, with its hotplug history, and the kernel of the recording; default: those that the trace names.
+    to
+        The kernels to compare with; default: each fix that the recorded one lacks, all of them, and ``core``.
+    to_machine
+        Another machine for the variants.
+    between, cpus
+        The window whose time is predicted, and the CPUs that count; default: those that the recording names.
+    tasks, sessions
+        As for :func:`wastedcores.recover`.
+    pin
+        CPUs to which the variants bind every task that was free to move.
+    seeds
+        Number of replays of each kernel.
+    workers
+        Number of processes; default: one per CPU.
+    progress
+        Show a progress bar on stderr.
+
+    Returns
+    -------
+    WhatIf
+        Recorded, replayed and predicted.
+
+    Raises
+    ------
+    NotRecoverableError
+        The work cannot be recovered: too little of it was recorded, events were lost, or the engine does not have the kernel.
+    TopologyError
+        The machine or the kernel is neither given nor in the trace.
+    """
+    if seeds < 1:
+        raise UsageError(f"{seeds} seeds; expected 1 or more.")
+    window, counted = asked(trace, between, cpus)
+    trace = trace.with_header(window=window)
+    on, model = place_of(trace, machine, kernel)
+    check_modelled(trace, model)
+    names = list(to) if to else variants_of(model)
+    for name in names:
+        check_modelled(trace, KernelModel.named(name), asked=True)
+    recovered = recover(trace, tasks, sessions, costs=costs_of(on))
+    check_recoverable(trace, recovered)
+    here = task_of(recovered, on, counted)
+    other = elsewhere(here, to_machine, pin)
+    rows = _replays(here, other, model.name, names, seeds, workers, progress)
+    itself = _variant(model.name, rows[None], recovered.ends, None)
+    variants = [_variant(name, rows[name], recovered.ends, itself) for name in names]
+    start, end = recovered.window_ns
+    return WhatIf(
+        trace.name,
+        model.name,
+        on.name,
+        end - start,
+        recovered.busy_cpus(counted),
+        recovered,
+        itself,
+        tuple(sorted(variants, key=lambda v: -v.gain.median)),
+        seeds,
+    )
+
+
+def _replays(
+    here: Task,
+    other: Task,
+    kernel: str,
+    names: Sequence[str],
+    seeds: int,
+    workers: int | None,
+    progress: bool,
+) -> Rows:
+    """Replay everything in processes."""
+    from tqdm import tqdm
+
+    with tempfile.TemporaryDirectory(prefix="wastedcores-") as folder:
+        at_home, away = Path(folder) / "here", Path(folder) / "other"
+        at_home.write_bytes(pickle.dumps(here))
+        away.write_bytes(pickle.dumps(other))
+        plan: dict[Run, list[str | None]] = {}
+        for name in (None, *names):
+            path = str(at_home if name is None or other is here else away)
+            for seed in range(1, seeds + 1):
+                run = Run.of(ONCE, path=path, kernel=name or kernel, seed=seed)
+                plan.setdefault(run, []).append(name)
+        rows: Rows = {name: [] for name in (None, *names)}
+        done = on_processes(list(plan), workers or os.cpu_count() or 1)
+        bar = tqdm(done, total=len(plan), unit="replay", file=sys.stderr, disable=not progress)
+        for run, row in bar:
+            told = dict(run.arguments)
+            if row["error"]:
+                raise NotRecoverableError(
+                    f"the recovered work cannot be replayed under {told['kernel']}: {row['error']}"
+                )
+            for name in plan[run]:
+                rows[name].append({**row, "seed": told["seed"]})
+    return {name: sorted(found, key=lambda r: r["seed"]) for name, found in rows.items()}
+
+
+def _variant(name: str, rows: list[dict[str, Any]], ends: bool, itself: Variant | None) -> Variant:
+    """Return the replays of one kernel, with their gains against those of the recorded one."""
+    windows = tuple(int(r["window_ns"]) for r in rows) if ends else None
+    busy = tuple(float(r["busy_cpus"]) for r in rows)
+    gains: tuple[float, ...] = ()
+    if itself is not None and windows and itself.windows_ns:
+        gains = tuple(1 - a / max(b, 1) for a, b in zip(windows, itself.windows_ns, strict=True))
+    elif itself is not None:
+        gains = tuple(a / max(b, 1e-9) - 1 for a, b in zip(busy, itself.busy, strict=True))
+    return Variant(name, windows, busy, tuple(int(r["wasted_ns"]) for r in rows), gains)

@@ -1,0 +1,194 @@
+"""The answer to "what if": :class:`WhatIf`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wastedcores.recovery import Recovered
+
+SCHEMA = "wastedcores.whatif/1"
+#: percentiles of the seeds that bound a range
+RANGE = (5, 95)
+#: the replay of the recorded kernel agrees with the recording if it is this close, or if the recording is in its range
+CLOSE = 0.05
+#: beyond this error nothing is believed
+FAR = 0.15
+#: shares of the CPU time before sleeps whose cause is only guessed, up to which trust is high, and medium
+LITTLE, MUCH = 0.1, 0.4
+
+
+@dataclass(frozen=True)
+class Range:
+    """The median of some seeds, and the range from their 5th to their 95th percentile."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Range:
+        """Return the range of some values."""
+        low, high = np.percentile(values, RANGE)
+        return cls(float(np.median(values)), float(low), float(high))
+
+    def to_dict(self, whole: bool = False) -> dict[str, float]:
+        """Return the three numbers, as whole ones if asked for."""
+        values = {"median": self.median, "low": self.low, "high": self.high}
+        return {k: round(v) for k, v in values.items()} if whole else values
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The recovered work under one kernel.
+
+    Attributes
+    ----------
+    kernel
+        Name of the kernel model.
+    windows_ns
+        The length of the window, one value per seed; None if no time can be predicted.
+    busy
+        The mean number of busy CPUs in the window, one value per seed.
+    wasted_ns
+        Thread time that was wasted in the window, one value per seed: the integral of the number of waiting threads for
+        which a CPU was idle.
+    gains
+        What it gains against the replay of the recorded kernel, one value per seed: the share of the time that is saved or,
+        if no time can be predicted, by what share more CPUs are busy.
+    """
+
+    kernel: str
+    windows_ns: tuple[int, ...] | None
+    busy: tuple[float, ...]
+    wasted_ns: tuple[int, ...]
+    gains: tuple[float, ...] = ()
+
+    @property
+    def window_ns(self) -> Range | None:
+        """The range of the length of the window."""
+        return Range.of(self.windows_ns) if self.windows_ns else None
+
+    @property
+    def busy_cpus(self) -> Range:
+        """The range of the number of busy CPUs."""
+        return Range.of(self.busy)
+
+    @property
+    def gain(self) -> Range:
+        """The range of the gain."""
+        return Range.of(self.gains or (0.0,))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the variant as in schema ``wastedcores.whatif/1``."""
+        window = self.window_ns
+        return {
+            "kernel": self.kernel,
+            "window_ns": window and window.to_dict(whole=True),
+            "busy_cpus": self.busy_cpus.to_dict(),
+            "gain": self.gain.median,
+            "gain_low": self.gain.low,
+            "gain_high": self.gain.high,
+            "thread_ns": round(float(np.median(self.wasted_ns))),
+        }
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What the recorded work would have taken elsewhere.
+
+    Attributes
+    ----------
+    trace, kernel, machine
+        Names of the trace, of the recorded kernel's model and of the recorded machine.
+    window_ns, busy_cpus
+        The recorded length of the window, and the recorded number of busy CPUs in it.
+    recovered
+        The recovered work.
+    itself
+        The replay under the recorded kernel.
+    variants
+        The replays under other kernels, those that gain most first.
+    seeds
+        Number of seeds.
+    """
+
+    trace: str
+    kernel: str
+    machine: str
+    window_ns: int
+    busy_cpus: float
+    recovered: Recovered
+    itself: Variant
+    variants: tuple[Variant, ...]
+    seeds: int
+
+    @property
+    def error(self) -> float:
+        """How far the replay under the recorded kernel is from the recording, as a share: of time, else of busy CPUs."""
+        if (window := self.itself.window_ns) is not None:
+            return abs(window.median - self.window_ns) / max(self.window_ns, 1)
+        return abs(self.itself.busy_cpus.median - self.busy_cpus) / max(self.busy_cpus, 1e-9)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the replay under the recorded kernel shows the recorded result: in its range, or close to its median."""
+        found, value = self.itself.window_ns, float(self.window_ns)
+        if found is None:
+            found, value = self.itself.busy_cpus, self.busy_cpus
+        return self.error <= CLOSE or (found.low <= value <= found.high and self.error <= FAR)
+
+    @property
+    def trust(self) -> str:
+        """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why."""
+        if self.agrees and self.recovered.guessed_work <= LITTLE:
+            return "high"
+        if self.error <= FAR and self.recovered.guessed_work <= MUCH:
+            return "medium"
+        return "low"
+
+    @property
+    def reasons(self) -> list[str]:
+        """Sentences behind :attr:`trust`, without full stops."""
+        what = "window" if self.itself.window_ns else "number of busy CPUs"
+        shows = "shows" if self.agrees else "does not show"
+        guessed = 100 * self.recovered.guessed_work
+        return [
+            f"a replay under the recorded kernel {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",
+            f"{guessed:.0f} % of the CPU time was used before sleeps whose cause is guessed or not known",
+            *self.recovered.notes,
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer, schema ``wastedcores.whatif/1``."""
+        r = self.recovered
+        itself = self.itself.to_dict()
+        return {
+            "schema": SCHEMA,
+            "recorded": {
+                "kernel": self.kernel,
+                "machine": self.machine,
+                "window_ns": self.window_ns,
+                "busy_cpus": self.busy_cpus,
+            },
+            "recovered": {
+                "tasks": r.tasks,
+                "sleeps": r.sleeps,
+                "recognised": r.recognised,
+                "guessed": r.guessed,
+                "unknown": r.unknown,
+                "classes": r.classes,
+            },
+            "itself": {
+                "window_ns": itself["window_ns"],
+                "busy_cpus": itself["busy_cpus"],
+                "error": self.error,
+            },
+            "trust": self.trust,
+            "reasons": self.reasons,
+            "seeds": self.seeds,
+            "variants": [v.to_dict() for v in self.variants],
+        }

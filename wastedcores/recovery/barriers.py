@@ -1,0 +1,199 @@
+"""Barriers: groups of tasks of which all but the last to arrive sleep until that one wakes them.
+
+A release is a burst of wakeups. Tasks that are woken in the same bursts again and again form a group. A group meets at a barrier
+if usually exactly one of its members did not sleep in a round, and it is not always the same one. Otherwise somebody else
+wakes them, or one of them always does (a master and its workers), which is a message to each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.classes import BARRIER, UNKNOWN
+from wastedcores.recovery.seen import Seen
+
+I64 = NDArray[np.int64]
+
+#: two wakeups of one release follow each other within this time
+GAP_NS = 50_000
+#: a release takes at most this time
+RELEASE_NS = 1_000_000
+#: tasks of a group are woken together in this share of their sleeps
+TOGETHER = 0.3
+#: a barrier is recognised by at least this many rounds, of which this share has exactly one task that did not sleep
+ROUNDS, ONE_MISSING = 3, 0.5
+#: of two tasks at a barrier only one sleeps, so they are never woken together
+SMALLEST = 3
+#: the last one to arrive is the waker, as far as wakers are known; this share may contradict
+CONTRADICT = 0.3
+#: if the same task is the last one in a larger share of rounds, it is a master and not a member
+MASTER = 0.9
+#: no more pairs of wakeups are looked at
+MOST_PAIRS = 4_000_000
+
+
+@dataclass
+class Rounds:
+    """The rounds of all barriers.
+
+    Attributes
+    ----------
+    sleep, of_sleep
+        int64 (n,): sleeps that end in a round, and the number of that round.
+    late, of_late
+        int64 (m,): tasks that arrived without a sleep, and the round; the last to arrive is among them.
+    ts_ns
+        int64 (rounds,): time of each release.
+    parties
+        int64 (rounds,): how many tasks took part.
+    group
+        int64 (rounds,): which group of tasks met.
+    """
+
+    sleep: I64
+    of_sleep: I64
+    late: I64
+    of_late: I64
+    ts_ns: I64
+    parties: I64
+    group: I64
+
+    def takes_part(self, seen: Seen) -> NDArray[np.bool_]:
+        """Return which tasks meet at a barrier, bool (tasks,)."""
+        found = np.zeros(len(seen.tasks), np.bool_)
+        found[seen.sleeps[self.sleep, sj.S_TASK]] = True
+        found[self.late] = True
+        return found
+
+
+def find_barriers(seen: Seen) -> Rounds:
+    """Find the rounds of all barriers and give the class BARRIER to their sleeps.
+
+    Parameters
+    ----------
+    seen
+        The tables; classes are written into ``seen.sleeps``.
+
+    Returns
+    -------
+    Rounds
+        The rounds.
+    """
+    sleeps = seen.sleeps
+    free = np.flatnonzero((sleeps[:, sj.S_CLASS] == UNKNOWN) & (sleeps[:, sj.S_WAKE_NS] >= 0))
+    free = free[np.argsort(sleeps[free, sj.S_WAKE_NS], kind="stable")]
+    found: list[tuple[I64, I64, int, int]] = []
+    groups = _groups(sleeps[free], len(seen.tasks))
+    for number in np.unique(groups[groups >= 0]).tolist():
+        members = np.flatnonzero(groups == number)
+        mine = free[np.isin(sleeps[free, sj.S_TASK], members)]
+        found += [(*r, number) for r in _rounds_of(seen, members, mine)]
+    for sleep, _, _, _ in found:
+        sleeps[sleep, sj.S_CLASS] = BARRIER
+    count = np.arange(len(found))
+    none = [np.empty(0, np.int64)]
+    return Rounds(
+        np.concatenate([f[0] for f in found] + none),
+        np.repeat(count, [len(f[0]) for f in found]),
+        np.concatenate([f[1] for f in found] + none),
+        np.repeat(count, [len(f[1]) for f in found]),
+        np.array([f[2] for f in found], np.int64),
+        np.array([len(f[0]) + len(f[1]) for f in found], np.int64),
+        np.array([f[3] for f in found], np.int64),
+    )
+
+
+def _groups(woken: I64, tasks: int) -> I64:
+    """Return the group of each task, -1 for none; ``woken`` has the sleeps in the order of their ends."""
+    first, second = _pairs(woken)
+    total = np.bincount(woken[:, sj.S_TASK], minlength=tasks)
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    codes, count = np.unique(low * tasks + high, return_counts=True)
+    low, high = codes // tasks, codes % tasks
+    close = (count >= ROUNDS) & (count >= TOGETHER * np.maximum(total[low], total[high]))
+    group = np.arange(tasks)
+
+    def root(t: int) -> int:
+        while group[t] != t:
+            group[t] = group[group[t]]
+            t = group[t]
+        return t
+
+    for a, b in zip(low[close].tolist(), high[close].tolist(), strict=True):
+        group[root(a)] = root(b)
+    roots = np.array([root(t) for t in range(tasks)], np.int64)
+    alone = np.bincount(roots, minlength=tasks)[roots] < SMALLEST
+    return np.where(alone, -1, roots)
+
+
+def _pairs(woken: I64) -> tuple[I64, I64]:
+    """Return the tasks of all pairs of wakeups in the same burst."""
+    ts, task = woken[:, sj.S_WAKE_NS], woken[:, sj.S_TASK]
+    burst = np.cumsum(np.diff(ts, prepend=ts[:1]) > GAP_NS)
+    first, second, pairs = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
+    for step in range(1, len(woken)):
+        same = np.flatnonzero(
+            (burst[step:] == burst[:-step]) & (ts[step:] - ts[:-step] < RELEASE_NS)
+        )
+        pairs += len(same)
+        if not len(same) or pairs > MOST_PAIRS:
+            break
+        apart = same[task[same] != task[same + step]]
+        first.append(task[apart])
+        second.append(task[apart + step])
+    return np.concatenate(first), np.concatenate(second)
+
+
+def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]]:
+    """Return the rounds of a group that meets at a barrier: sleeps, tasks that did not sleep, and time of the release."""
+    sleeps = seen.sleeps
+    groups = _split(sleeps[mine])
+    rounds, alone, last = [], 0, []
+    for sleep in np.split(mine, groups):
+        release = int(sleeps[sleep[0], sj.S_WAKE_NS])
+        late = _missing(seen, members, sleep, release)
+        alone += len(late) == 1
+        if len(late) == 1:
+            last.append(int(late[0]))
+        rounds.append((sleep, late, release))
+    if alone < ROUNDS or alone < ONE_MISSING * len(rounds):
+        return []
+    if np.bincount(last).max() > MASTER * len(last) or _contradicted(seen, rounds):
+        return []
+    return [r for r in rounds if len(r[1]) and 2 * len(r[0]) >= len(r[0]) + len(r[1])]
+
+
+def _contradicted(seen: Seen, rounds: list[tuple[I64, I64, int]]) -> bool:
+    """Tell whether known wakers are often others than those who did not sleep."""
+    told = others = 0
+    for sleep, late, _ in rounds:
+        rows = seen.sleeps[sleep]
+        by = rows[rows[:, sj.S_FAR] > 0, sj.S_BY]
+        told += len(by)
+        others += int((~np.isin(by, late)).sum())
+    return others > CONTRADICT * told
+
+
+def _split(woken: I64) -> I64:
+    """Return where new rounds begin: a round ends before a task that fell asleep after the round's release."""
+    cuts, release, before = [], 0, 0
+    for i, (ts, out) in enumerate(woken[:, [sj.S_WAKE_NS, sj.S_OUT_NS]].tolist()):
+        if i == 0 or out > release or ts - before > GAP_NS or ts - release > RELEASE_NS:
+            release = ts
+            cuts.append(i)
+        before = ts
+    return np.array(cuts[1:], np.int64)
+
+
+def _missing(seen: Seen, members: I64, sleep: I64, release: int) -> I64:
+    """Return the members that exist and are awake at a release without having slept for it."""
+    others = members[~np.isin(members, seen.sleeps[sleep, sj.S_TASK])]
+    exit_ns = seen.tasks[others, sj.T_EXIT_NS]
+    there = (seen.tasks[others, sj.T_FIRST_NS] <= release) & ((exit_ns < 0) | (exit_ns > release))
+    others = others[there]
+    _, running = seen.clock(others, np.full(len(others), release))
+    return others[running]

@@ -1,0 +1,211 @@
+"""Turns the timelines of tasks into a workload that can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery import timeline as tl
+from wastedcores.recovery.barriers import Rounds
+from wastedcores.recovery.facts import Facts
+from wastedcores.recovery.seen import Seen
+from wastedcores.recovery.timeline import Timeline
+from wastedcores.workload import ops
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
+
+I64 = NDArray[np.int64]
+Row = tuple[Any, ...]
+
+#: tasks that are older than the trace begin this long before it, one after the other
+LEAD_NS = 20_000_000
+#: tasks that always computed begin this long before the trace, so that their load is known when it begins
+WARM_NS = 200_000_000
+#: an endless task computes in pieces of this length
+PIECE_NS = 1_000_000_000
+
+
+def build(
+    name: str,
+    seen: Seen,
+    facts: Facts,
+    rounds: Rounds,
+    plan: Timeline,
+    ending: Iterable[int],
+    last_mark: str | None = None,
+) -> Workload:
+    """Make the workload.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    seen, facts, rounds, plan
+        What the trace shows.
+    ending
+        The tasks for whose end a replay waits; the others are daemons.
+    last_mark
+        The text of the mark after which these tasks have nothing more to do; None: their exits were seen.
+
+    Returns
+    -------
+    Workload
+        It begins :data:`WARM_NS` before the trace.
+    """
+    w = Workload(name)
+    for _ in range(int(facts.session.max(initial=0))):
+        w.session()
+    for parties in rounds.parties.tolist():
+        w.barrier(parties)
+    for _ in range(plan.semaphores + 1):  # the last one is for sleeps without an end
+        w.semaphore()
+    templates = _templates(seen)
+    scripts = _scripts(seen, plan, templates, facts)
+    ends = set(ending)
+    if last_mark is not None:
+        for t in ends:
+            at = next(i for i, row in enumerate(scripts[t]) if row[:2] == (ops.OP_MARK, last_mark))
+            del scripts[t][at + 1 :]
+    old = [t for t in np.flatnonzero(templates < 0).tolist() if not facts.stopper[t]]
+    for t in np.flatnonzero(templates >= 0).tolist():
+        script = Script()
+        script.rows = scripts[t]
+        w.template(seen.comms[t], script, facts.allowed[t], daemon=t not in ends)
+    for place, t in enumerate(old):
+        _add_old(w, seen, facts, t, scripts[t], t not in ends, place / len(old))
+    return w
+
+
+def _templates(seen: Seen) -> I64:
+    """Return the number of each task's template; -1 for tasks whose birth was not seen."""
+    born = seen.tasks[:, sj.T_PARENT] >= 0
+    return np.where(born, np.cumsum(born) - 1, -1)
+
+
+def _add_old(
+    w: Workload, seen: Seen, facts: Facts, t: int, rows: list[Row], daemon: bool, place: float
+) -> None:
+    """Add a task that is older than the trace: it begins on the CPU where it was seen first, before the trace does."""
+    state = int(seen.tasks[t, sj.T_FIRST_STATE])
+    endless = state != sj.ASLEEP and not seen.tasks[t, sj.T_NUMBER]
+    start = WARM_NS if state != sj.ASLEEP else WARM_NS - LEAD_NS + int(place * LEAD_NS)
+    born = int(seen.tasks[t, sj.T_BORN_NS])
+    if born >= 0:  # by nobody in the trace
+        start = WARM_NS + born - seen.start_ns
+    elif endless:
+        start = 0
+    cpu = int(seen.tasks[t, sj.T_FIRST_CPU])
+    allowed = facts.allowed[t] or frozenset(range(seen.cpus))
+    script = Script()
+    if len(allowed) > 1:
+        script.affinity(allowed)
+    if state == sj.ASLEEP and born < 0:
+        script.sleep(WARM_NS - start)
+    offset = len(script.rows)
+    script.rows += [
+        (op, a + offset if op == ops.OP_LOOP else a, b, c, d) for op, a, b, c, d in rows
+    ]
+    w.task(
+        seen.comms[t],
+        script,
+        session=int(facts.session[t]),
+        nice=int(seen.nice[t]),
+        allowed=[cpu],
+        cpu=cpu,
+        start_ns=start,
+        daemon=daemon,
+    )
+
+
+def _scripts(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> list[list[Row]]:
+    """Return the rows of each task's script."""
+    actions = plan.actions
+    work, rows = _computed(actions), _operations(seen, plan, templates, facts)
+    both = np.empty((2 * len(actions), 5), np.int64)
+    both[0::2] = 0
+    both[0::2, 0] = ops.OP_COMPUTE
+    both[0::2, 1] = both[0::2, 2] = work
+    both[1::2] = rows
+    keep = np.ones(len(both), np.bool_)
+    keep[0::2] = work > 0
+    keep[1::2] = rows[:, 0] >= 0
+    owner = np.repeat(actions[:, tl.A_TASK], 2)[keep]
+    flat = list(map(tuple, both[keep].tolist()))
+    cuts = np.searchsorted(owner, np.arange(len(seen.tasks) + 1)).tolist()
+    scripts = [flat[a:b] for a, b in pairwise(cuts)]
+    for t, script in enumerate(scripts):
+        for i, row in enumerate(script):
+            if row[0] == ops.OP_MARK:
+                script[i] = (ops.OP_MARK, seen.texts[row[1]], 0, 0, 0)
+        if script and script[-1][0] == ops.OP_EXIT:
+            script.pop()  # a Script ends with an exit by itself
+        else:
+            script.extend(_endless(seen, t, len(script), plan.semaphores))
+    return scripts
+
+
+def _endless(seen: Seen, t: int, length: int, never: int) -> list[Row]:
+    """Return the rows of a task whose exit was not seen: it goes on computing if it always did, else it sleeps."""
+    if seen.tasks[t, sj.T_STATE] in (sj.RUNNING, sj.WAITING) and not _slept_lately(seen, t):
+        return [(ops.OP_COMPUTE, PIECE_NS, PIECE_NS, 0, 0), (ops.OP_LOOP, length, 0, -1, -1)]
+    return [(ops.OP_WAIT, never, ops.MODE_BLOCK, 0, 0)]
+
+
+def _slept_lately(seen: Seen, t: int) -> bool:
+    """Tell whether a task slept in the second half of its time in the trace."""
+    task = seen.tasks[t]
+    half = (int(task[sj.T_FIRST_NS]) + seen.end_ns) // 2
+    return bool(task[sj.T_NUMBER]) and bool(
+        ((seen.sleeps[:, sj.S_TASK] == t) & (seen.sleeps[:, sj.S_OUT_NS] > half)).any()
+    )
+
+
+def _computed(actions: I64) -> I64:
+    """Return the CPU time before each action; what the scheduler's own work cost is taken off."""
+    task, at, cost = actions[:, tl.A_TASK], actions[:, tl.A_AT], actions[:, tl.A_COST]
+    cost = np.where(np.isin(actions[:, tl.A_WHAT], (tl.POST, tl.LAST)), cost, 0)
+    same = np.append(False, task[1:] == task[:-1])[: len(task)]
+    before = np.append(0, at[:-1])[: len(at)]
+    paid = np.append(0, cost[:-1])[: len(at)]
+    return np.maximum(at - np.where(same, before + paid, 0), 0)
+
+
+def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64:
+    """Return the operation of each action, int64 (actions, 5); a first column of -1 stands for none."""
+    what, arg = plan.actions[:, tl.A_WHAT], plan.actions[:, tl.A_WITH]
+    rows = np.zeros((len(what), 5), np.int64)
+    rows[:, 0] = -1
+    for action, op in (
+        (tl.POST, ops.OP_POST),
+        (tl.MEET, ops.OP_BARRIER),
+        (tl.LAST, ops.OP_BARRIER),
+        (tl.FORK, ops.OP_FORK),
+        (tl.MARK, ops.OP_MARK),
+        (tl.WAIT, ops.OP_WAIT),
+        (tl.SLEEP, ops.OP_SLEEP),
+        (tl.UNTIL, ops.OP_SLEEP),
+        (tl.CHILDREN, ops.OP_WAIT_CHILDREN),
+        (tl.STOP, ops.OP_WAIT),
+    ):
+        mine = what == action
+        rows[mine, 0] = op
+        rows[mine, 1] = arg[mine]
+    rows[what == tl.POST, 2] = 1
+    meet = np.isin(what, (tl.MEET, tl.LAST))
+    rows[meet, 2], rows[meet, 4] = ops.MODE_BLOCK, -1
+    rows[np.isin(what, (tl.WAIT, tl.STOP)), 2] = ops.MODE_BLOCK
+    rows[what == tl.STOP, 1] = plan.semaphores
+    for sleep in (what == tl.SLEEP, what == tl.UNTIL):
+        rows[sleep, 2] = rows[sleep, 1]
+    fork = what == tl.FORK
+    child = arg[fork]
+    own = facts.session[child]
+    same = own == facts.session[plan.actions[fork, tl.A_TASK]]
+    rows[fork, 1], rows[fork, 2] = templates[child], np.where(same, -1, own)
+    rows[(what == tl.END) & (arg == 1), 0] = ops.OP_EXIT
+    return rows

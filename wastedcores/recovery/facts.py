@@ -1,0 +1,126 @@
+"""What no scheduler event tells of a task: its session or control group, the CPUs it may use, its nice value.
+
+It comes from the trace's header, from a file that ``wastedcores snapshot`` writes (``wastedcores.tasks/1``), or from names of
+tasks that lead a session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.seen import Seen
+from wastedcores.runqueues.affinity import BOUND_KTHREADS
+from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.trace.header import TaskFacts
+
+I64 = NDArray[np.int64]
+
+_STOPPER = re.compile(r"^(?:migration|stopper)/\d+")
+_BOUND = re.compile(BOUND_KTHREADS)
+
+
+@dataclass
+class Facts:
+    """What is known of tasks beside their events.
+
+    Attributes
+    ----------
+    session
+        int64 (tasks,): number of the session or control group of each task; 0 is the root group.
+    allowed
+        The CPUs on which each task may run; None: all, or those of its parent.
+    bound
+        bool (tasks,): kernel threads of one CPU.
+    stopper
+        bool (tasks,): the stop machine's threads, which a replay has of its own.
+    told
+        Where sessions come from: "tasks", "names", or "" if all tasks share the root group because nothing tells.
+    """
+
+    session: I64
+    allowed: list[frozenset[int] | None]
+    bound: NDArray[np.bool_]
+    stopper: NDArray[np.bool_]
+    told: str
+
+
+def gather(
+    seen: Seen, tasks: Sequence[TaskFacts | Mapping[str, Any]] | None, sessions: Iterable[str]
+) -> Facts:
+    """Collect what is known of the tasks.
+
+    Parameters
+    ----------
+    seen
+        The tables.
+    tasks
+        The tasks of a snapshot, or None.
+    sessions
+        Names; a task that is ever called so leads a session, and its children inherit it.
+
+    Returns
+    -------
+    Facts
+        One entry per task.
+    """
+    count = len(seen.tasks)
+    by_pid = {}
+    for told in tasks or ():
+        each = told if isinstance(told, TaskFacts) else TaskFacts.model_validate(told)
+        by_pid[each.pid] = each
+    sessions = tuple(sessions)
+    found = Facts(
+        np.zeros(count, np.int64),
+        [None] * count,
+        np.zeros(count, np.bool_),
+        np.array([bool(_STOPPER.match(c)) for c in seen.comms], np.bool_),
+        "names" if sessions else "tasks" if by_pid else "",
+    )
+    groups: dict[object, int] = {}
+    pids = set()
+    for t, (pid, parent) in enumerate(seen.tasks[:, [sj.T_PID, sj.T_PARENT]].tolist()):
+        fact = by_pid.get(pid) if pid not in pids else None
+        pids.add(pid)
+        group = _group(fact, groups)
+        if sessions:
+            leads = _leads(seen, t, parent, sessions)
+            group = groups.setdefault(("session", t), len(groups) + 1) if leads else None
+        inherited = int(found.session[parent]) if parent >= 0 else 0
+        found.session[t] = inherited if group is None else group
+        name = _BOUND.match(seen.comms[t])
+        if fact is not None and fact.allowed is not None:
+            cpus = frozenset(c for c in parse_cpulist(fact.allowed) if c < seen.cpus)
+            found.allowed[t] = None if not cpus or len(cpus) == seen.cpus else cpus
+            found.bound[t] = len(cpus) == 1 and bool(fact.kthread or name)
+        elif name and not seen.tasks[t, sj.T_MOVED] and int(name[1]) < seen.cpus:
+            found.allowed[t], found.bound[t] = frozenset((int(name[1]),)), True
+        if fact is not None and fact.nice is not None:
+            seen.nice[t] = fact.nice
+    return found
+
+
+def _group(fact: TaskFacts | None, groups: dict[object, int]) -> int | None:
+    """Return the number of a task's group; None: as its parent."""
+    if fact is None:
+        return None
+    name = getattr(fact, "autogroup", None)
+    if name is None and fact.cgroup not in (None, "/"):
+        name = fact.cgroup
+    if name is None:
+        return 0
+    return groups.setdefault(name, len(groups) + 1)
+
+
+def _leads(seen: Seen, task: int, parent: int, sessions: tuple[str, ...]) -> bool:
+    """Tell whether a task leads a session; one whose parent has the name too inherited the name."""
+    for name in sessions:
+        if any(n.startswith(name) for n in seen.names[task]):
+            return parent < 0 or not any(n.startswith(name) for n in seen.names[parent])
+    return False

@@ -1,0 +1,155 @@
+"""Sleeps that another task ends: it releases a lock, sends a message, signals a condition, starts a step of a pipeline.
+
+A wakeup is written where it is decided or, if the task was put on the queue of a far CPU (before Linux 4.3's sched_waking), on
+that CPU. And an interrupt wakes in the name of the task that it interrupted. So the task that ran there is sometimes the waker
+and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than the task's, and the two are of one
+family of forks or it did so more often than chance would have it. On the task's own CPU it must also have woken it from another
+CPU, or been woken by it. Where nobody ran, a waker is concluded from coincidence: the task that falls asleep at the moment of the
+wakeups again and again has woken the other before it did.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.classes import LIKELY, MESSAGE, UNKNOWN
+from wastedcores.recovery.seen import Seen
+
+I64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+#: a waker that waits itself right after falls asleep between these times after the wakeup
+BEFORE_NS, AFTER_NS = 5_000, 30_000
+#: a waker is concluded from this number of coincidences, this share of the sleeps in question, and this many times chance
+TIMES, SHARE, LIFT = 3, 0.5, 5.0
+#: a task that ends this share of the explained sleeps of another is its only waker
+ONLY = 0.8
+#: a task with so few wakeups on far CPUs tells too little to doubt them
+FEW = 3
+
+
+def find_messages(seen: Seen, bound: Bool) -> None:
+    """Find the wakers of sleeps, and give these the class MESSAGE or LIKELY.
+
+    Parameters
+    ----------
+    seen
+        The tables; classes, wakers and their clocks are written into ``seen.sleeps``.
+    bound
+        bool (tasks,): kernel threads of one CPU, which interrupts wake.
+    """
+    sleeps = seen.sleeps
+    free = (sleeps[:, sj.S_CLASS] == UNKNOWN) & (sleeps[:, sj.S_WAKE_NS] >= 0)
+    free &= ~bound[sleeps[:, sj.S_TASK]]
+    told = np.flatnonzero(free & (sleeps[:, sj.S_BY] >= 0))
+    told = told[sleeps[told, sj.S_BY] != sleeps[told, sj.S_TASK]]
+    sure = told[_believed(seen, sleeps[told])]
+    sleeps[sure, sj.S_CLASS] = MESSAGE
+    sleeps[sure, sj.S_WAKER] = sleeps[sure, sj.S_BY]
+    sleeps[sure, sj.S_WAKER_AT] = sleeps[sure, sj.S_BY_AT]
+    sleeps[sure, sj.S_WAKER_NS] = sleeps[sure, sj.S_WAKE_NS]
+    free[sure] = False
+    _conclude(seen, np.flatnonzero(free))
+    _complete(seen, np.flatnonzero(free & (sleeps[:, sj.S_CLASS] == UNKNOWN)))
+
+
+def _believed(seen: Seen, told: I64) -> Bool:
+    """Tell which sleeps were ended by the task that ran where the wakeup was decided, and not by an interrupt there."""
+    count = len(seen.tasks)
+    task, by, far = told[:, sj.S_TASK], told[:, sj.S_BY], told[:, sj.S_FAR] > 0
+    codes, pair = np.unique(task * count + by, return_inverse=True)
+    from_far = np.bincount(pair, far, len(codes))
+    mutual = np.isin(codes % count * count + codes // count, codes)  # each wakes the other
+    ran = seen.tasks[:, sj.T_RAN]
+    woken = np.bincount(task, minlength=count)
+    chance = woken[codes // count] * ran[codes % count] / max(int(ran.sum()), 1)
+    often = (from_far >= TIMES) & (from_far >= LIFT * chance)
+    eldest = family(seen)
+    related = eldest[task] == eldest[by]
+    few = woken[task] <= FEW
+    near = ~far & (often | mutual)[pair] | (~far & related & (from_far > 0)[pair])
+    believed: Bool = far & (related | often[pair] | few) | near
+    return believed
+
+
+def family(seen: Seen) -> I64:
+    """Return the oldest ancestor of each task in the trace, int64 (tasks,)."""
+    parent = seen.tasks[:, sj.T_PARENT]
+    eldest = np.where(parent >= 0, parent, np.arange(len(parent)))
+    while True:
+        older = eldest[eldest]
+        if (older == eldest).all():
+            return eldest
+        eldest = older
+
+
+def _conclude(seen: Seen, free: I64) -> None:
+    """Find the task that falls asleep whenever another one wakes up."""
+    sleeps = seen.sleeps
+    if not len(free):
+        return
+    order = np.argsort(sleeps[:, sj.S_OUT_NS], kind="stable")
+    outs = sleeps[order, sj.S_OUT_NS]
+    wake = sleeps[free, sj.S_WAKE_NS]
+    first = np.searchsorted(outs, wake - BEFORE_NS)
+    last = np.searchsorted(outs, wake + AFTER_NS, "right")
+    reach = np.minimum(last - first, 8)
+    near = np.repeat(np.arange(len(free)), reach)
+    step = np.arange(reach.sum()) - np.repeat(np.cumsum(reach) - reach, reach)
+    other = order[first[near] + step]
+    task, waker = sleeps[free[near], sj.S_TASK], sleeps[other, sj.S_TASK]
+    keep = task != waker
+    near, other, task, waker = near[keep], other[keep], task[keep], waker[keep]
+    if not len(near):
+        return
+    codes, inverse, hits = np.unique(
+        task * len(seen.tasks) + waker, return_inverse=True, return_counts=True
+    )
+    many = np.bincount(sleeps[free, sj.S_TASK], minlength=len(seen.tasks))
+    outs_of = np.bincount(sleeps[:, sj.S_TASK], minlength=len(seen.tasks))
+    b, a = codes // len(seen.tasks), codes % len(seen.tasks)
+    length = max(seen.end_ns - seen.start_ns, 1)
+    chance = many[b] * outs_of[a] * (BEFORE_NS + AFTER_NS) / length
+    good = (hits >= TIMES) & (hits >= SHARE * many[b]) & (hits >= LIFT * chance)
+    chosen = good[inverse]
+    near, other = near[chosen], other[chosen]
+    near, one = np.unique(near, return_index=True)
+    other = other[one]
+    _conclude_that(
+        seen,
+        free[near],
+        sleeps[other, sj.S_TASK],
+        sleeps[other, sj.S_AT],
+        sleeps[other, sj.S_OUT_NS],
+    )
+
+
+def _conclude_that(seen: Seen, sleep: I64, waker: I64, latest_at: I64, latest_ns: I64) -> None:
+    """Note the concluded wakers of some sleeps; they did it before they fell asleep themselves."""
+    s = seen.sleeps
+    clock, _ = seen.clock(waker, s[sleep, sj.S_WAKE_NS])
+    s[sleep, sj.S_CLASS] = LIKELY
+    s[sleep, sj.S_WAKER] = waker
+    s[sleep, sj.S_WAKER_AT] = np.minimum(clock, latest_at)
+    s[sleep, sj.S_WAKER_NS] = np.minimum(s[sleep, sj.S_WAKE_NS], latest_ns)
+
+
+def _complete(seen: Seen, free: I64) -> None:
+    """Let the one task that ends nearly all sleeps of another have ended its remaining ones, if it was running then."""
+    s = seen.sleeps
+    known = s[np.isin(s[:, sj.S_CLASS], (MESSAGE, LIKELY))]
+    if not len(free) or not len(known):
+        return
+    count = len(seen.tasks)
+    codes, hits = np.unique(known[:, sj.S_TASK] * count + known[:, sj.S_WAKER], return_counts=True)
+    total = np.bincount(known[:, sj.S_TASK], minlength=count)
+    partner = np.full(count, -1, np.int64)
+    only = (hits >= TIMES) & (hits >= ONLY * total[codes // count])
+    partner[codes[only] // count] = codes[only] % count
+    free = free[partner[s[free, sj.S_TASK]] >= 0]
+    waker, when = partner[s[free, sj.S_TASK]], s[free, sj.S_WAKE_NS]
+    clock, running = seen.clock(waker, when)
+    free, waker, clock, when = free[running], waker[running], clock[running], when[running]
+    _conclude_that(seen, free, waker, clock, when)

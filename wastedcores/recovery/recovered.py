@@ -1,0 +1,184 @@
+"""From a trace to a workload that can be replayed: :func:`recover`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.barriers import find_barriers
+from wastedcores.recovery.build import WARM_NS, build
+from wastedcores.recovery.children import mark_exits_of_children
+from wastedcores.recovery.classes import GUESSED, NAMES, RECOGNISED, UNENDED
+from wastedcores.recovery.facts import Facts, gather
+from wastedcores.recovery.messages import find_messages
+from wastedcores.recovery.seen import Seen, seen
+from wastedcores.recovery.span import busy_per_cpu, find_span
+from wastedcores.recovery.timeline import timeline
+from wastedcores.recovery.timers import find_timers
+from wastedcores.trace.header import TaskFacts
+from wastedcores.trace.trace import Trace
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.program import Costs
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A workload that was recovered from a trace, and how sure that is.
+
+    Attributes
+    ----------
+    workload
+        The workload; :func:`wastedcores.replay` runs it.
+    tasks, sleeps
+        How many tasks and sleeps the trace shows.
+    classes
+        Number of sleeps by class, such as ``barrier`` or ``timer``.
+    window_ns
+        The measured window of the recording, from its first event: start and end.
+    marks
+        Texts of the marks that begin and end the window, if tasks write them; None: the window is all of the trace.
+    ends
+        Whether there is work in the window that ends, so that its time can be predicted.
+    notes
+        What the reader should know: what was not told, what does not fit.
+    finite
+        Whether a replay ends when its tasks do, and not after the recorded time.
+    busy_per_cpu
+        The share of the recorded window in which each CPU was busy.
+    guessed_work
+        The share of all CPU time that was used before sleeps whose cause is guessed or unknown.
+    """
+
+    workload: Workload
+    tasks: int
+    sleeps: int
+    classes: dict[str, int]
+    window_ns: tuple[int, int]
+    marks: tuple[str, str] | None
+    ends: bool
+    notes: tuple[str, ...] = ()
+    finite: bool = True
+    busy_per_cpu: tuple[float, ...] = ()
+    guessed_work: float = 0.0
+
+    def busy_cpus(self, cpus: Iterable[int] | None = None) -> float:
+        """Return the recorded mean number of busy CPUs in the window, of all CPUs or of some."""
+        counted = range(len(self.busy_per_cpu)) if cpus is None else cpus
+        return sum(self.busy_per_cpu[c] for c in counted if c < len(self.busy_per_cpu))
+
+    def share(self, *classes: int) -> float:
+        """Return the share of sleeps of some classes; 0 if nobody slept."""
+        return sum(self.classes.get(NAMES[c], 0) for c in classes) / max(self.sleeps, 1)
+
+    @property
+    def recognised(self) -> float:
+        """The share of sleeps whose cause is recognised."""
+        return self.share(*RECOGNISED)
+
+    @property
+    def guessed(self) -> float:
+        """The share of sleeps whose cause is guessed."""
+        return self.share(*GUESSED)
+
+    @property
+    def unknown(self) -> float:
+        """The share of sleeps of which only the length is known."""
+        return max(0.0, 1.0 - self.recognised - self.guessed) if self.sleeps else 0.0
+
+    @property
+    def lead_ns(self) -> int:
+        """How long a replay runs before the trace begins."""
+        return WARM_NS
+
+
+def recover(
+    trace: Trace,
+    tasks: Sequence[TaskFacts | Mapping[str, Any]] | None = None,
+    sessions: Iterable[str] = (),
+    *,
+    costs: Costs | None = None,
+) -> Recovered:
+    """Recover the work of a trace: what its tasks computed, and how they waited for each other.
+
+    Parameters
+    ----------
+    trace
+        Any trace with switches and wakeups.
+    tasks
+        What a snapshot tells of the tasks (``wastedcores snapshot``); None: what the trace's header has.
+    sessions
+        Names. A task that is ever called so leads a session of its own, and its children inherit it.
+    costs
+        What switches and wakeups cost in the replay; these are taken off the recorded CPU time.
+
+    Returns
+    -------
+    Recovered
+        The workload and how sure it is.
+
+    Raises
+    ------
+    TraceContentError
+        The trace lacks switches or wakeups.
+    """
+    costs = costs or Costs()
+    s = seen(trace, costs.switch_ns)
+    facts = gather(s, tasks if tasks is not None else trace.header.tasks, sessions)
+    _forget_stoppers(s, facts)
+    mark_exits_of_children(s)
+    rounds = find_barriers(s)
+    find_messages(s, facts.bound)
+    period = find_timers(s)
+    plan = timeline(s, rounds, period, costs.wake_ns)
+    span = find_span(trace, s, rounds.takes_part(s))
+    name = trace.header.recording or trace.name
+    workload = build(name, s, facts, rounds, plan, span.ending, span.marks and span.marks[1])
+    ended = s.sleeps[s.sleeps[:, sj.S_CLASS] != UNENDED, sj.S_CLASS]
+    classes = {name: int((ended == c).sum()) for c, name in NAMES.items()}
+    return Recovered(
+        workload,
+        len(s.tasks),
+        len(ended),
+        {name: n for name, n in classes.items() if n},
+        (span.start_ns - s.start_ns, span.end_ns - s.start_ns),
+        span.marks,
+        not span.why_endless,
+        (*_notes(s, facts), *span.why_endless),
+        bool(span.ending),
+        busy_per_cpu(s, span),
+        _guessed_work(s),
+    )
+
+
+def _forget_stoppers(s: Seen, facts: Facts) -> None:
+    """Leave out the stop machine's threads, which a replay has of its own."""
+    s.sleeps = s.sleeps[~facts.stopper[s.sleeps[:, sj.S_TASK]]]
+    by = s.sleeps[:, sj.S_BY]
+    by[(by >= 0) & facts.stopper[by]] = -1
+
+
+def _guessed_work(s: Seen) -> float:
+    """Return the share of the CPU time that was used before sleeps whose cause is not recognised."""
+    order = np.lexsort((s.sleeps[:, sj.S_AT], s.sleeps[:, sj.S_TASK]))
+    rows = s.sleeps[order]
+    first = np.append(True, rows[1:, sj.S_TASK] != rows[:-1, sj.S_TASK])[: len(rows)]
+    before = np.where(first, 0, np.append(0, rows[:-1, sj.S_AT])[: len(rows)])
+    unsure = ~np.isin(rows[:, sj.S_CLASS], (*RECOGNISED, UNENDED))
+    work = int((s.pieces[:, sj.P_END] - s.pieces[:, sj.P_SINCE]).sum())
+    return float((rows[:, sj.S_AT] - before)[unsure].sum() / max(work, 1))
+
+
+def _notes(s: Seen, facts: Facts) -> tuple[str, ...]:
+    notes = []
+    if not facts.told:
+        notes.append(
+            "nothing tells which session or control group a task belongs to, so all tasks share the root group; a file of "
+            "`wastedcores snapshot` (--tasks) or --session tells it"
+        )
+    if s.realtime.any() and not facts.stopper[s.realtime].all():
+        notes.append("real-time tasks are replayed as tasks of the fair class with nice -20")
+    return tuple(notes)

@@ -1,0 +1,239 @@
+"""What a trace shows of its tasks: :func:`seen` turns its events into the tables of :mod:`.stretches_jit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.errors import TraceContentError
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.trace.schema import KINDS
+from wastedcores.trace.trace import Trace
+
+I64 = NDArray[np.int64]
+
+CODES = {
+    "switch": sj.SWITCH,
+    "wakeup": sj.WAKEUP,
+    "wakeup_new": sj.WAKEUP_NEW,
+    "migrate": sj.MIGRATE,
+    "fork": sj.FORK,
+    "exit": sj.EXIT,
+    "mark": sj.MARK,
+}
+_LUT = np.full(len(KINDS), -1, np.int64)
+for _kind, _code in CODES.items():
+    _LUT[KINDS.index(_kind)] = _code
+
+
+@dataclass
+class Seen:
+    """What a trace shows of its tasks.
+
+    Attributes
+    ----------
+    tasks, sleeps, marks, pieces
+        int64: one row per task, sleep, mark and span on a CPU (ordered by task and time);
+        :mod:`wastedcores.recovery.stretches_jit` names the columns.
+    comms
+        The last name of each task.
+    names
+        All names that each task ever had.
+    nice
+        int64 (tasks,): the nice value of each task when it was seen first; real-time tasks count as -20.
+    realtime
+        bool (tasks,): tasks that are not of the fair class.
+    texts
+        The text of each mark.
+    start_ns, end_ns
+        Times of the first and the last event.
+    cpus
+        CPU numbers are below this.
+    odd
+        Number of events that contradict the state before them.
+    wakers
+        Whether wakeups say in whose context they happened.
+    """
+
+    tasks: I64
+    sleeps: I64
+    marks: I64
+    pieces: I64
+    comms: list[str]
+    names: list[set[str]]
+    nice: I64
+    realtime: NDArray[np.bool_]
+    texts: list[str]
+    start_ns: int
+    end_ns: int
+    cpus: int
+    odd: int
+    wakers: bool
+
+    def clock(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
+        """Return tasks' own clocks at some moments, and whether they were on a CPU.
+
+        Parameters
+        ----------
+        task, ts_ns
+            int64 (n,): the tasks and the moments.
+
+        Returns
+        -------
+        clock, running
+            int64 (n,) in ns, and bool (n,).
+        """
+        span = self.end_ns - self.start_ns + 2
+        keys = self.pieces[:, sj.P_TASK] * span + self.pieces[:, sj.P_SINCE] - self.start_ns
+        at = np.searchsorted(keys, task * span + ts_ns - self.start_ns, side="right") - 1
+        piece = self.pieces[np.maximum(at, 0)]
+        found = (at >= 0) & (piece[:, sj.P_TASK] == task)
+        inside = np.minimum(ts_ns, piece[:, sj.P_END]) - piece[:, sj.P_SINCE]
+        clock = np.where(found, piece[:, sj.P_CLOCK] + inside, 0)
+        return clock, found & (ts_ns <= piece[:, sj.P_END])
+
+
+def seen(trace: Trace, switch_ns: int) -> Seen:
+    """Go through the task events of a trace.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    switch_ns
+        The cost of a context switch, which is not the task's own work.
+
+    Returns
+    -------
+    Seen
+        The tables.
+
+    Raises
+    ------
+    TraceContentError
+        The trace has no switches, or no wakeups.
+    """
+    kinds = trace.kinds()
+    for kind, event in (("switch", "sched_switch"), ("wakeup", "sched_wakeup")):
+        if not kinds.get(kind):
+            raise TraceContentError(
+                f"{trace.name}: has no {event} events, so it does not show when tasks "
+                f"{'run' if kind == 'switch' else 'stop sleeping'}, and their work cannot be recovered. Record it with "
+                "sched_switch, sched_wakeup (or sched_waking), sched_wakeup_new, sched_migrate_task, sched_process_fork "
+                "and sched_process_exit; `wastedcores capture` does."
+            )
+    table = (
+        trace.only(*CODES)
+        .select(
+            "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text",
+            kind=pl.col("kind").to_physical(),
+            asleep=~pl.col("prev_state").cast(pl.String).str.starts_with("R"),
+        )
+        .collect()
+    )  # fmt: skip
+    events = np.empty((table.height, sj.E_WIDTH), np.int64)
+    for column, name, empty in (
+        (sj.E_TS, "ts_ns", 0),
+        (sj.E_CPU, "cpu", 0),
+        (sj.E_PID, "pid", 0),
+        (sj.E_PREV, "prev_pid", 0),
+        (sj.E_BY, "by_pid", 0),
+        (sj.E_SRC, "src_cpu", -1),
+        (sj.E_ASLEEP, "asleep", 0),
+    ):
+        events[:, column] = table[name].cast(pl.Int64).fill_null(empty).to_numpy()
+    events[:, sj.E_KIND] = _LUT[table["kind"].to_numpy()]
+    events[:, sj.E_ROW] = np.arange(len(events))
+    return _pass(table, events, switch_ns)
+
+
+def _pass(table: pl.DataFrame, events: I64, switch_ns: int) -> Seen:
+    code = events[:, sj.E_KIND]
+    pids = int(events[:, [sj.E_PID, sj.E_PREV, sj.E_BY]].max(initial=0)) + 1
+    most = int(np.isin(code, (sj.FORK, sj.EXIT)).sum())
+    most += len(np.unique(events[:, [sj.E_PID, sj.E_PREV]])) + 1
+    tasks = np.zeros((most, sj.T_WIDTH), np.int64)
+    slept = int(((code == sj.SWITCH) & (events[:, sj.E_ASLEEP] > 0)).sum())
+    sleeps = np.empty((slept + most, sj.S_WIDTH), np.int64)
+    marks = np.empty((int((code == sj.MARK).sum()) + 1, sj.M_WIDTH), np.int64)
+    start_ns, end_ns = int(events[0, sj.E_TS]), int(events[-1, sj.E_TS])
+    pieces = np.empty((int((code == sj.SWITCH).sum()) + most, sj.P_WIDTH), np.int64)
+    of_pid = np.full(pids, -1, np.int64)
+    n, s, m, k, odd = sj.stretches(
+        events, tasks, sleeps, marks, pieces, of_pid, start_ns, switch_ns
+    )
+    tasks, sleeps, marks, pieces = tasks[:n], sleeps[:s], marks[:m], pieces[:k]
+    pieces = pieces[np.lexsort((pieces[:, sj.P_SINCE], pieces[:, sj.P_TASK]))]
+    comms, names = _names(table, tasks)
+    prio = _priorities(table, tasks)
+    rows = marks[:, sj.M_ROW]
+    return Seen(
+        tasks,
+        sleeps,
+        marks,
+        pieces,
+        comms,
+        names,
+        np.clip(np.where(prio < 100, 100, prio) - 120, -20, 19),
+        prio < 100,
+        table["text"].gather(rows).to_list(),
+        start_ns,
+        end_ns,
+        int(events[:, [sj.E_CPU, sj.E_SRC]].max(initial=0)) + 1,
+        odd,
+        bool((events[np.isin(code, (sj.WAKEUP,)), sj.E_BY] > 0).any()),
+    )
+
+
+def _first_rows(tasks: I64) -> pl.DataFrame:
+    """Return pid, row and number of each task, ordered by the row that shows it first."""
+    return pl.DataFrame(
+        {
+            "pid": tasks[:, sj.T_PID].astype(np.int32),
+            "row": tasks[:, sj.T_PRIO_ROW],
+            "task": np.arange(len(tasks)),
+        }
+    ).sort("row")
+
+
+def _names(table: pl.DataFrame, tasks: I64) -> tuple[list[str], list[set[str]]]:
+    """Return the last name of each task, and all its names; a pid that was used again has one list per task."""
+    used = pl.concat(
+        [
+            table.lazy().select(
+                row=pl.int_range(pl.len(), dtype=pl.Int64),
+                pid=pl.col(pid),
+                comm=pl.col(comm).cast(pl.String),
+            )
+            for pid, comm in (("pid", "comm"), ("prev_pid", "prev_comm"))
+        ]
+    )
+    used = used.filter(pl.col("comm").is_not_null(), pl.col("pid") > 0).sort("row")
+    changes = used.filter((pl.col("comm") != pl.col("comm").shift(1).over("pid")).fill_null(True))
+    first = _first_rows(tasks)
+    owned = changes.collect().join_asof(
+        first, on="row", by="pid", strategy="backward", check_sortedness=False
+    )
+    comms, names = ["" for _ in tasks], [set[str]() for _ in tasks]
+    for task, comm in owned.filter(pl.col("task").is_not_null()).select("task", "comm").iter_rows():
+        comms[task] = comm
+        names[task].add(comm)
+    return comms, names
+
+
+def _priorities(table: pl.DataFrame, tasks: I64) -> I64:
+    """Return the kernel's priority of each task where it is seen first; 120 if no event tells it."""
+    told = (
+        table.lazy()
+        .select("pid", "prio", row=pl.int_range(pl.len(), dtype=pl.Int64))
+        .filter(pl.col("prio").is_not_null())
+        .collect()
+    )
+    found = _first_rows(tasks).join_asof(
+        told, on="row", by="pid", strategy="forward", check_sortedness=False
+    )
+    prio: I64 = found.sort("task")["prio"].cast(pl.Int64).fill_null(120).to_numpy()
+    return prio

@@ -1,0 +1,290 @@
+"""One pass over a trace's task events: what every task did, in CPU time of its own.
+
+Each task has a clock that advances while the task is on a CPU. Everything a task does (it sleeps, forks, wakes another task,
+writes a mark, exits) is noted with the time on this clock, because that is what stays the same when the scheduler changes.
+The cost of a context switch is the scheduler's and not the task's, so the clock starts ``switch_ns`` after each switch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.jit.compile import inner, jit
+
+I64 = NDArray[np.int64]
+
+# codes of events
+SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, MARK = range(7)
+# columns of an event
+E_TS, E_KIND, E_CPU, E_PID, E_PREV, E_ASLEEP, E_BY, E_SRC, E_ROW = range(9)
+E_WIDTH = 9
+
+# columns of a task
+(
+    T_PID,  # its number in the trace
+    T_PARENT,  # the task that forked it, or -1
+    T_BORN_AT,  # the parent's clock at the fork
+    T_BORN_NS,  # time of the fork; -1: it is older than the trace
+    T_FIRST_NS,  # time and CPU at which it is seen first
+    T_FIRST_CPU,
+    T_FIRST_STATE,  # ASLEEP, WAITING or RUNNING before the event that shows it first
+    T_EXIT_NS,  # time of its exit, or -1
+    T_EXIT_AT,  # its clock at the exit
+    T_STATE,  # its state after the last event
+    T_RAN,  # its clock (while it runs: at T_SINCE)
+    T_SINCE,  # when its present piece on a CPU began, with the cost of the switch
+    T_CPU,  # where it is
+    T_SLEEP,  # row of its present sleep, or -1
+    T_WAITED,  # time in which it was runnable but not on a CPU
+    T_READY_NS,  # since when it waits
+    T_SLEPT,  # time asleep
+    T_NUMBER,  # how many sleeps it had
+    T_MOVED,  # whether it was ever seen on two CPUs
+    T_PRIO_ROW,  # row of an event that shows its name and priority
+) = range(20)
+T_WIDTH = 20
+
+UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
+
+# columns of a sleep
+(
+    S_TASK,
+    S_OUT_NS,  # when it left the CPU
+    S_AT,  # its clock then
+    S_OUT_CPU,
+    S_WAKE_NS,  # when it became runnable; -1: it still sleeps when the trace ends
+    S_BY,  # the task that ran where the wakeup happened; -1: idle or not known
+    S_BY_AT,  # that task's clock
+    S_FAR,  # 1: the wakeup was decided on another CPU than the one the task was put on, so S_BY is its waker
+    S_WAKE_CPU,
+    S_CLASS,  # filled in later
+    S_WAKER,  # filled in later: the task that ended the sleep, or -1
+    S_WAKER_AT,  # filled in later: that task's clock
+    S_WAKER_NS,  # filled in later: when it did so, which is before the wakeup if that had far to go
+) = range(13)
+S_WIDTH = 13
+
+# columns of a piece: a span on a CPU, and the task's clock at its beginning
+P_TASK, P_SINCE, P_END, P_CLOCK, P_CPU = range(5)
+P_WIDTH = 5
+
+# columns of a mark
+M_TASK, M_AT, M_NS, M_ROW = range(4)
+M_WIDTH = 4
+
+
+@inner
+def _clock(tasks: I64, t: int, now: int) -> int:
+    """Return a task's own clock."""
+    ran = tasks[t, T_RAN]
+    if tasks[t, T_STATE] == RUNNING and now > tasks[t, T_SINCE]:
+        ran += now - tasks[t, T_SINCE]
+    return ran
+
+
+@inner
+def _new(tasks: I64, n: int, of_pid: I64, pid: int, now: int, cpu: int, row: int) -> int:
+    """Begin a task; return its number."""
+    tasks[n] = 0
+    tasks[n, T_PID] = pid
+    tasks[n, T_PARENT] = -1
+    tasks[n, T_BORN_NS] = -1
+    tasks[n, T_FIRST_NS] = now
+    tasks[n, T_FIRST_CPU] = cpu
+    tasks[n, T_EXIT_NS] = -1
+    tasks[n, T_CPU] = cpu
+    tasks[n, T_SLEEP] = -1
+    tasks[n, T_PRIO_ROW] = row
+    of_pid[pid] = n
+    return n
+
+
+@inner
+def _place(tasks: I64, t: int, cpu: int) -> None:
+    """Note where a task is."""
+    if tasks[t, T_CPU] != cpu:
+        tasks[t, T_MOVED] = 1
+        tasks[t, T_CPU] = cpu
+
+
+@inner
+def _begin_sleep(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int) -> None:
+    """Note that a task sleeps."""
+    sleeps[s] = -1
+    sleeps[s, S_TASK] = t
+    sleeps[s, S_OUT_NS] = now
+    sleeps[s, S_AT] = tasks[t, T_RAN]
+    sleeps[s, S_OUT_CPU] = cpu
+    sleeps[s, S_FAR] = 0
+    sleeps[s, S_CLASS] = 0
+    tasks[t, T_SLEEP] = s
+    tasks[t, T_NUMBER] += 1
+
+
+@inner
+def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, now: int, far: int) -> None:
+    """Note who ran where a task's wakeup was decided; a task that moved before it was put on a queue told it already."""
+    s = tasks[t, T_SLEEP]
+    if s >= 0 and sleeps[s, S_FAR] == 0:
+        sleeps[s, S_BY] = by
+        sleeps[s, S_BY_AT] = _clock(tasks, by, now) if by >= 0 else 0
+        sleeps[s, S_FAR] = far if by >= 0 else 0
+
+
+@inner
+def _wake(tasks: I64, sleeps: I64, t: int, now: int, cpu: int) -> None:
+    """End a task's sleep."""
+    s = tasks[t, T_SLEEP]
+    if s >= 0:
+        sleeps[s, S_WAKE_NS] = now
+        sleeps[s, S_WAKE_CPU] = cpu
+        tasks[t, T_SLEPT] += now - sleeps[s, S_OUT_NS]
+        tasks[t, T_SLEEP] = -1
+    tasks[t, T_STATE] = WAITING
+    tasks[t, T_READY_NS] = now
+
+
+@inner
+def _switch_out(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int, asleep: int) -> int:
+    """Take a task from its CPU; return the number of sleeps."""
+    tasks[t, T_RAN] = _clock(tasks, t, now)
+    if asleep and tasks[t, T_EXIT_NS] >= 0:
+        tasks[t, T_STATE] = GONE
+    elif asleep:
+        tasks[t, T_STATE] = ASLEEP
+        _begin_sleep(tasks, sleeps, s, t, now, cpu)
+        s += 1
+    else:
+        tasks[t, T_STATE] = WAITING
+        tasks[t, T_READY_NS] = now
+    return s
+
+
+@inner
+def _switch_in(tasks: I64, sleeps: I64, t: int, now: int, cpu: int, switch_ns: int) -> int:
+    """Put a task on a CPU; return 1 if its wakeup is missing."""
+    state = tasks[t, T_STATE]
+    missing = int(state == ASLEEP)
+    if missing:
+        _wake(tasks, sleeps, t, now, cpu)
+    elif state == WAITING:
+        tasks[t, T_WAITED] += now - tasks[t, T_READY_NS]
+    elif state == UNSEEN:
+        tasks[t, T_FIRST_STATE] = WAITING
+    _place(tasks, t, cpu)
+    tasks[t, T_STATE] = RUNNING
+    tasks[t, T_SINCE] = now + switch_ns
+    return missing
+
+
+@inner
+def _seen_running(tasks: I64, t: int, start_ns: int) -> None:
+    """Let a task that is seen running first have run since the trace began."""
+    tasks[t, T_FIRST_NS] = tasks[t, T_SINCE] = start_ns
+    tasks[t, T_FIRST_STATE] = tasks[t, T_STATE] = RUNNING
+
+
+@inner
+def _other(tasks: I64, sleeps: I64, t: int, event: I64, by: int) -> None:
+    """Take an event of a task that is neither its switch nor its birth nor a mark."""
+    now, kind, cpu = event[E_TS], event[E_KIND], event[E_CPU]
+    if kind == EXIT:
+        tasks[t, T_EXIT_NS] = now
+        tasks[t, T_EXIT_AT] = _clock(tasks, t, now)
+        return
+    if kind == MIGRATE:
+        _name_waker(tasks, sleeps, t, by, now, 1)
+    elif tasks[t, T_STATE] == ASLEEP:
+        far = event[E_SRC] >= 0 and event[E_SRC] != cpu
+        _name_waker(tasks, sleeps, t, by, now, int(far))
+        _wake(tasks, sleeps, t, now, cpu)
+    _place(tasks, t, cpu)
+
+
+@inner
+def _fork(tasks: I64, t: int, parent: int, now: int) -> None:
+    """Note a birth."""
+    tasks[t, T_BORN_NS] = now
+    tasks[t, T_FIRST_STATE] = tasks[t, T_STATE] = ASLEEP
+    tasks[t, T_PARENT] = parent
+    tasks[t, T_BORN_AT] = _clock(tasks, parent, now) if parent >= 0 else 0
+
+
+@inner
+def _task_of(tasks: I64, of_pid: I64, n: int, event: I64, start_ns: int) -> int:
+    """Return the task of an event, which is task n if it is a new one."""
+    pid, kind = event[E_PID], event[E_KIND]
+    t = of_pid[pid]
+    if t < 0 or kind == FORK:
+        t = _new(tasks, n, of_pid, pid, event[E_TS], event[E_CPU], event[E_ROW])
+        if kind == EXIT or kind == MARK:
+            _seen_running(tasks, t, start_ns)
+        if kind == MIGRATE:
+            tasks[t, T_CPU] = tasks[t, T_FIRST_CPU] = event[E_SRC]
+    return t
+
+
+@inner
+def _piece(tasks: I64, pieces: I64, n: int, t: int, now: int) -> int:
+    """Note the span on a CPU that ends now; return the number of spans."""
+    if tasks[t, T_STATE] != RUNNING or now <= tasks[t, T_SINCE]:
+        return n
+    pieces[n, P_TASK], pieces[n, P_SINCE], pieces[n, P_END] = t, tasks[t, T_SINCE], now
+    pieces[n, P_CLOCK], pieces[n, P_CPU] = tasks[t, T_RAN], tasks[t, T_CPU]
+    return n + 1
+
+
+@jit
+def stretches(
+    events: I64,
+    tasks: I64,
+    sleeps: I64,
+    marks: I64,
+    pieces: I64,
+    of_pid: I64,
+    start_ns: int,
+    switch_ns: int,
+) -> tuple[int, int, int, int, int]:
+    """Go through the events once and fill the tables; return the rows of each and the number of contradictions.
+
+    ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep.
+    """
+    n = s = m = k = odd = 0
+    for e in range(len(events)):
+        event = events[e]
+        now, kind, cpu = event[E_TS], event[E_KIND], event[E_CPU]
+        prev = event[E_PREV] if kind == SWITCH else 0
+        if prev > 0:
+            p = of_pid[prev]
+            if p < 0:
+                p = _new(tasks, n, of_pid, prev, now, cpu, event[E_ROW])
+                _seen_running(tasks, p, start_ns)
+                n += 1
+            odd += int(tasks[p, T_STATE] != RUNNING)
+            k = _piece(tasks, pieces, k, p, now)
+            s = _switch_out(tasks, sleeps, s, p, now, cpu, event[E_ASLEEP])
+            if tasks[p, T_STATE] == GONE:
+                of_pid[prev] = -1
+        if event[E_PID] <= 0:
+            continue
+        by = of_pid[event[E_BY]] if event[E_BY] > 0 else -1
+        t = _task_of(tasks, of_pid, n, event, start_ns)
+        n += int(t == n)
+        if kind == SWITCH:
+            odd += _switch_in(tasks, sleeps, t, now, cpu, switch_ns)
+        elif kind == FORK:
+            _fork(tasks, t, by, now)
+        elif kind == MARK:
+            marks[m, M_TASK], marks[m, M_AT] = t, _clock(tasks, t, now)
+            marks[m, M_NS], marks[m, M_ROW] = now, event[E_ROW]
+            m += 1
+        else:
+            if tasks[t, T_STATE] == UNSEEN:  # it has been asleep since the trace began
+                tasks[t, T_STATE] = tasks[t, T_FIRST_STATE] = ASLEEP
+                _begin_sleep(tasks, sleeps, s, t, start_ns, tasks[t, T_CPU])
+                s += 1
+            _other(tasks, sleeps, t, event, by)
+    for t in range(n):
+        k = _piece(tasks, pieces, k, t, events[-1, E_TS])
+    return n, s, m, k, odd

@@ -1,0 +1,191 @@
+"""What each recovered task does, in order: its forks, marks, posts, sleeps and its end, at times of its own clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.barriers import Rounds
+from wastedcores.recovery.children import alive
+from wastedcores.recovery.classes import (
+    BARRIER,
+    CHILD,
+    DEVICE,
+    LIKELY,
+    MESSAGE,
+    TIMER,
+    UNENDED,
+)
+from wastedcores.recovery.seen import Seen
+
+I64 = NDArray[np.int64]
+
+# columns of an action: the task, its clock, the time in the trace, what it does, and with what
+A_TASK, A_AT, A_NS, A_WHAT, A_WITH, A_COST = range(6)
+A_WIDTH = 6
+# actions, in the order in which those of one moment happen
+LAST, POST, FORK, MARK, MEET, WAIT, SLEEP, UNTIL, CHILDREN, STOP, END = range(11)
+
+
+@dataclass
+class Timeline:
+    """All actions, ordered by task and time, and the number of semaphores between tasks."""
+
+    actions: I64
+    semaphores: int
+
+
+def timeline(seen: Seen, rounds: Rounds, period: I64, wake_ns: int) -> Timeline:
+    """Put together what each task does.
+
+    Parameters
+    ----------
+    seen, rounds, period
+        The tables with their classes, the rounds of barriers, and the periods of tasks with a timer.
+    wake_ns
+        The cost of a wakeup for the waker, which is not its own work.
+
+    Returns
+    -------
+    Timeline
+        The actions.
+    """
+    messages, semaphores = _messages(seen, wake_ns)
+    parts = [
+        *messages,
+        *_barriers(seen, rounds, wake_ns),
+        _births(seen),
+        _rows(seen.marks[:, sj.M_TASK], seen.marks[:, sj.M_AT], seen.marks[:, sj.M_NS], MARK, np.arange(len(seen.marks))),
+        *_nobody(seen, period),
+        _children(seen),
+        _ends(seen),
+    ]  # fmt: skip
+    actions = np.concatenate(parts)
+    order = np.lexsort((actions[:, A_WHAT], actions[:, A_NS], actions[:, A_TASK]))
+    return Timeline(actions[order], semaphores)
+
+
+def _rows(task: I64, at: I64, ns: I64, what: int, arg: I64 | int, cost: I64 | int = 0) -> I64:
+    rows = np.empty((len(task), A_WIDTH), np.int64)
+    for column, value in zip(range(A_WIDTH), (task, at, ns, what, arg, cost), strict=True):
+        rows[:, column] = value
+    return rows
+
+
+def _of_class(seen: Seen, *classes: int) -> I64:
+    return seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], classes)]
+
+
+def _messages(seen: Seen, wake_ns: int) -> tuple[list[I64], int]:
+    """Return the waits and the posts that end them; each pair of tasks has a semaphore."""
+    s = _of_class(seen, MESSAGE, LIKELY)
+    pair = s[:, sj.S_WAKER] * len(seen.tasks) + s[:, sj.S_TASK]
+    pairs, number = np.unique(pair, return_inverse=True)
+    waits = _rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], WAIT, number)
+    # a task that exits may wake another one after its exit was written
+    exits = seen.tasks[s[:, sj.S_WAKER]]
+    gone = (exits[:, sj.T_EXIT_NS] >= 0) & (exits[:, sj.T_EXIT_NS] < s[:, sj.S_WAKER_NS])
+    at = np.where(gone, exits[:, sj.T_EXIT_AT], s[:, sj.S_WAKER_AT])
+    when = np.where(gone, exits[:, sj.T_EXIT_NS], s[:, sj.S_WAKER_NS])
+    posts = _rows(s[:, sj.S_WAKER], at, when, POST, number, wake_ns)
+    return [waits, posts], len(pairs)
+
+
+def _barriers(seen: Seen, rounds: Rounds, wake_ns: int) -> list[I64]:
+    """Return the arrivals of all rounds; the one who came last pays for the wakeups."""
+    s = seen.sleeps[rounds.sleep]
+    early = _rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], MEET, rounds.of_sleep)
+    release = rounds.ts_ns[rounds.of_late]
+    clock, _ = seen.clock(rounds.late, release)
+    woken = np.bincount(rounds.of_sleep, minlength=len(rounds.ts_ns))
+    first = np.zeros(len(rounds.late), np.bool_)
+    first[np.unique(rounds.of_late, return_index=True)[1]] = True
+    cost = np.where(first, woken[rounds.of_late] * wake_ns, 0)
+    late = _rows(rounds.late, clock - wake_ns, release, LAST, rounds.of_late, cost)
+    return [early, late]
+
+
+def _births(seen: Seen) -> I64:
+    """Return the forks."""
+    born = np.flatnonzero(seen.tasks[:, sj.T_PARENT] >= 0)
+    t = seen.tasks[born]
+    return _rows(t[:, sj.T_PARENT], t[:, sj.T_BORN_AT], t[:, sj.T_BORN_NS], FORK, born)
+
+
+def _nobody(seen: Seen, period: I64) -> list[I64]:
+    """Return the sleeps that end by themselves, and those that the trace does not see end."""
+    s = _of_class(seen, TIMER, DEVICE)
+    absolute = period[s[:, sj.S_TASK]] > 0
+    length = s[:, sj.S_WAKE_NS] - s[:, sj.S_OUT_NS]
+    what = np.where(absolute & (s[:, sj.S_CLASS] == TIMER), UNTIL, SLEEP)
+    sleeps = _rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], SLEEP, length)
+    sleeps[:, A_WHAT] = what
+    sleeps[:, A_COST] = np.where(what == UNTIL, s[:, sj.S_WAKE_NS] - seen.start_ns, 0)
+    u = _of_class(seen, UNENDED)
+    return [sleeps, _rows(u[:, sj.S_TASK], u[:, sj.S_AT], u[:, sj.S_OUT_NS], STOP, 0)]
+
+
+def _children(seen: Seen) -> I64:
+    """Return the waits for children: until at most so many live.
+
+    A wait that is followed by another fork throttles the parent, as ``make -j`` does: it waits until fewer live than it ever
+    had. After its last fork a parent waits for as many to end as did end until it went on.
+    """
+    s = _of_class(seen, CHILD)
+    parts = [np.empty((0, A_WIDTH), np.int64)]
+    for parent in np.unique(s[:, sj.S_TASK]).tolist():
+        mine = s[s[:, sj.S_TASK] == parent]
+        ts, count = alive(seen, parent)
+        most = int(count.max())
+        last_fork = int(seen.tasks[seen.tasks[:, sj.T_PARENT] == parent, sj.T_BORN_NS].max())
+        until = np.append(
+            mine[1:, sj.S_OUT_NS], _end_of_wait(seen, parent, int(mine[-1, sj.S_WAKE_NS]))
+        )
+        left = count[np.maximum(np.searchsorted(ts, until, "right") - 1, 0)]
+        throttle = mine[:, sj.S_OUT_NS] < last_fork
+        arg = np.where(throttle, most - 1, left)
+        parts.append(
+            _rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, arg)
+        )
+        if throttle.any():  # where a fork was not delayed, a child had ended in time
+            born = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
+            rows = _rows(
+                born[:, sj.T_PARENT],
+                born[:, sj.T_BORN_AT],
+                born[:, sj.T_BORN_NS] - 1,
+                CHILDREN,
+                most - 1,
+            )
+            parts.append(rows)
+    return np.concatenate(parts)  # fmt: skip
+
+
+def _end_of_wait(seen: Seen, parent: int, wake_ns: int) -> int:
+    """Return when a parent does something else after its last wait for a child: another sleep, a mark, or its exit."""
+    after = [seen.end_ns]
+    for table, owner, when in (
+        (seen.sleeps, sj.S_TASK, sj.S_OUT_NS),
+        (seen.marks, sj.M_TASK, sj.M_NS),
+    ):
+        ts = table[(table[:, owner] == parent) & (table[:, when] > wake_ns), when]
+        after += ts[:1].tolist()
+    exit_ns = int(seen.tasks[parent, sj.T_EXIT_NS])
+    return min([*after, exit_ns] if exit_ns >= 0 else after)
+
+
+def _ends(seen: Seen) -> I64:
+    """Return the end of each task: its exit, or what it computed until the trace ended."""
+    t = seen.tasks
+    gone = t[:, sj.T_EXIT_NS] >= 0
+    awake = ~gone & (t[:, sj.T_STATE] != sj.ASLEEP)
+    last, _ = seen.clock(np.arange(len(t)), np.full(len(t), seen.end_ns))
+    at = np.where(gone, t[:, sj.T_EXIT_AT], last)
+    ns = np.where(gone, t[:, sj.T_EXIT_NS], seen.end_ns + 1)
+    rows = _rows(np.arange(len(t)), at, ns, END, np.where(gone, 1, 0))
+    return rows[gone | awake]
+
+
+__all__ = ["BARRIER", "Timeline", "timeline"]
