@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report test coverage lab bench lint format clean
+.PHONY: help setup report test fuzz coverage lab bench lint format clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -21,6 +21,9 @@ report: $(STAMP) ## a report on the bundled recordings of the group imbalance bu
 test: $(STAMP)   ## the test suite (tests that need root or a browser run where they can)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "not live"
 	@$(BIN)/python -m pytest -m live   # one by one: these tests leave a CPU idle on purpose and examine the whole machine
+
+fuzz: $(STAMP)   ## read a million mutated files of all formats, about two hours; goes on where it was interrupted
+	@$(BIN)/python tests/adversary/fuzz.py
 
 # numba hides what it compiles from coverage, so this pass runs the same sources as plain Python
 coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the domains, uncompiled

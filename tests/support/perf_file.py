@@ -63,12 +63,18 @@ FORMATS = {
     "cpu_idle": (107, (("u32 state", 4), ("u32 cpu_id", 4))),
     "print": (108, (("unsigned long ip", 8), ("char buf[]", 0))),
     "sched_stat_runtime": (109, (("char comm[16]", 16), ("pid_t pid", 4), ("u64 runtime", 8))),
+    "sched_wakeup": (
+        110,
+        (("char comm[16]", 16), ("pid_t pid", 4), ("int prio", 4), ("int target_cpu", 4)),
+    ),
+    "cpu_frequency": (111, (("u32 state", 4), ("u32 cpu_id", 4))),
 }
 # IDENTIFIER, TID, TIME, CPU, PERIOD, RAW
 _SAMPLE_TYPE = 1 << 16 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10
 
 
-def _format(name: str) -> str:
+def format_of(name: str) -> str:
+    """Return the kernel's ``format`` file of an event."""
     number, fields = FORMATS[name]
     text = f"name: {name}\nID: {number}\nformat:\n{_COMMON}"
     at = 8
@@ -78,9 +84,10 @@ def _format(name: str) -> str:
     return text + "\n" + (_STATES if name == "sched_switch" else 'print fmt: "..."') + "\n\n"
 
 
-def _payload(name: str, *values: bytes | int) -> bytes:
+def payload(name: str, *values: bytes | int, by: int = 1) -> bytes:
+    """Return the raw data of an event; ``by`` is the pid of the task that it happened to."""
     number, fields = FORMATS[name]
-    fixed, strings = struct.pack("<HBBi", number, 0, 0, 1), b""
+    fixed, strings = struct.pack("<HBBi", number, 0, 0, by), b""
     tail = 8 + sum(size for _, size in fields)
     for (declared, size), value in zip(fields, values, strict=True):
         if declared.startswith("__data_loc"):
@@ -102,6 +109,15 @@ def _record(kind: int, body: bytes, misc: int = 0) -> bytes:
 def _sample(ts: int, cpu: int, tid: int, raw: bytes) -> bytes:
     head = struct.pack("<QIIQIIQ", 7, tid, tid, ts, cpu, 0, 1)
     return _record(9, head + struct.pack("<I", len(raw)) + raw)
+
+
+#: Ends a round of perf's buffers.
+ROUND = _record(68, b"")
+
+
+def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int) -> bytes:
+    """Return a record of one event with the values of its fields."""
+    return _sample(ts, cpu, tid, payload(name, *values))
 
 
 def _trailer(ts: int, cpu: int, tid: int) -> bytes:
@@ -143,16 +159,16 @@ def build(
                 pid, other = rng.randrange(100, 120), rng.randrange(100, 120)
                 comm, name = b"task-%d" % pid, b"a-longer-name-%d" % (other % 10)
                 events = [
-                    _payload(
+                    payload(
                         "sched_switch", comm, pid, 120, rng.choice((0, 1, 2, 256)), name, other, 19
                     ),
-                    _payload("sched_waking", name, other, 120, rng.randrange(cpus)),
-                    _payload("sched_stat_runtime", comm, pid, 7),
-                    _payload("cpu_idle", rng.choice((0, 3, -1)), cpu),
-                    _payload("sched_process_fork", comm, pid, comm, 200 + step),
-                    _payload("sched_process_exec", b"/bin/true", pid, pid),
-                    _payload("sched_process_exit", comm, pid, 120),
-                    _payload("print", 0, b"") + b"a mark\n\0",
+                    payload("sched_waking", name, other, 120, rng.randrange(cpus)),
+                    payload("sched_stat_runtime", comm, pid, 7),
+                    payload("cpu_idle", rng.choice((0, 3, -1)), cpu),
+                    payload("sched_process_fork", comm, pid, comm, 200 + step),
+                    payload("sched_process_exec", b"/bin/true", pid, pid),
+                    payload("sched_process_exit", comm, pid, 120),
+                    payload("print", 0, b"") + b"a mark\n\0",
                 ]
                 data += _sample(ts, cpu, pid, rng.choice(events))
                 if step % 4 == 0:  # woken here, and placed on another CPU
@@ -161,7 +177,7 @@ def build(
                         ts + 2,
                         cpu,
                         pid,
-                        _payload("sched_migrate_task", name, other, 120, cpu, (cpu + 1) % cpus),
+                        payload("sched_migrate_task", name, other, 120, cpu, (cpu + 1) % cpus),
                     )
                     ts += 2
             body = struct.pack("<II", pid, pid) + b"renamed".ljust(16, b"\0")
@@ -170,14 +186,9 @@ def build(
             data += _record(7, body + _trailer(ts + 2, cpu, pid))
         if lost:
             data += _record(2, struct.pack("<QQ", 7, lost) + _trailer(ts + 3, cpu, pid))
-        data += _record(68, b"")
+        data += ROUND
         ts += 1000
     return file_of(data + at_the_end, cpus)
-
-
-def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int) -> bytes:
-    """Return the record of one event."""
-    return _sample(ts, cpu, tid, _payload(name, *values))
 
 
 def file_of(data: bytes, cpus: int, release: bytes = b"6.12.0", host: bytes = b"") -> bytes:
@@ -186,7 +197,7 @@ def file_of(data: bytes, cpus: int, release: bytes = b"6.12.0", host: bytes = b"
     attributes_at = 104 + 8
     begin = attributes_at + len(attribute) + 16
     sections = [
-        b"".join(_format(name).encode() for name in FORMATS),
+        b"".join(format_of(name).encode() for name in FORMATS),
         *([struct.pack("<I", len(host) + 1) + host + b"\0"] if host else []),
         struct.pack("<I", len(release) + 1) + release + b"\0",
         struct.pack("<II", cpus, cpus),

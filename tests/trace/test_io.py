@@ -22,8 +22,9 @@ from wastedcores.errors import (
     UsageError,
     WastedCoresError,
 )
+from wastedcores.invariant import check
 from wastedcores.trace import io, parquet
-from wastedcores.trace.header import Header
+from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.io import import_trace, open_trace, sniff
 from wastedcores.trace.readers.support import text_reading
 
@@ -364,3 +365,26 @@ def test_a_file_is_closed_though_the_error_that_ended_it_is_still_held(tmp_path,
         open_trace(file) if how == "open" else import_trace(file, tmp_path / "o.parquet")
     assert held.value.__traceback__ is not None
     assert str(file) not in open_files(tmp_path)
+
+
+def test_nobody_knows_what_happened_in_a_gap(tmp_path):
+    """A machine does not keep silent for a minute: what seems to wait all that time does not decide."""
+    preempted = SWITCH.format(cpu=0, sec=1, us=1).replace("prev_state=S", "prev_state=R")
+    idle = (
+        SWITCH.format(cpu=1, sec=1, us=2)
+        .replace("_pid=1 ", "_pid=3 ")
+        .replace("_pid=2 ", "_pid=0 ")
+    )
+    known = {"tasks": [TaskFacts(pid=p, allowed="0-1") for p in (1, 2, 3)], "quotas": {}}
+    for seconds, verdict in ((50, "violations"), (70, "unknown")):
+        back = SWITCH.format(cpu=0, sec=seconds, us=1)
+        back = (
+            back.replace("_pid=2 ", "_pid=4 ")
+            .replace("_pid=1 ", "_pid=2 ")
+            .replace("_pid=4 ", "_pid=1 ")
+        )
+        trace = open_trace(write(tmp_path, preempted + idle + back))
+        assert check(trace.with_header(**known)).verdict == verdict
+    whole = trace.events.collect()
+    assert whole.filter(pl.col("kind") == "lost")["ts_ns"].to_list() == [70_000_000_999]
+    assert trace.header.events == whole.height

@@ -25,7 +25,7 @@ TraceInput = Annotated[
     Path,
     Argument(
         metavar="TRACE",
-        help="A trace (a file or a folder of any format), or the name of a data set.",
+        help="A trace (a file or a folder of any format, or - for the standard input), or the name of a data set.",
     ),
 ]
 TraceFormat = Annotated[

@@ -30,9 +30,10 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
 def parquet_name(source: Path) -> Path:
     """Return the name that ``import`` gives its file, in the current folder.
 
-    ``run.txt.xz`` becomes ``run.parquet``, and another tool's ``run.parquet`` becomes ``run-trace.parquet``.
+    ``run.txt.xz`` becomes ``run.parquet``, and another tool's ``run.parquet`` becomes ``run-trace.parquet``. The standard input,
+    ``-``, becomes ``trace.parquet``.
     """
-    name = source.name
+    name = "" if str(source) == "-" else source.name
     for suffix in (".gz", ".xz", ".zst", ".txt", ".data", ".dat", ".json"):
         name = name.removesuffix(suffix)
     if name.endswith(".parquet"):

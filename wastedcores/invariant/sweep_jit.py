@@ -185,6 +185,7 @@ def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int)
         c[THREAD_NS] += dt * threads
         if c[EP_START] < 0:
             c[EP_START] = lo
+            c[EP_WASTED] = 0
             for w in range(s.ep_idle.size):
                 s.ep_idle[w] = s.idle_mask[w]
                 s.ep_over[w] = s.over_mask[w]

@@ -254,8 +254,16 @@ def read_description(path: str | Path) -> dict[str, Any]:
     except json.JSONDecodeError as not_json:
         import yaml
 
+        class Loader(yaml.SafeLoader):
+            """Refuses aliases, with which a file of a kilobyte describes lists of a billion numbers."""
+
+            def compose_node(self, parent: Any, index: Any) -> Any:
+                if self.check_event(yaml.AliasEvent):
+                    raise yaml.YAMLError("it has an alias (*name); write the value again instead")
+                return super().compose_node(parent, index)
+
         try:
-            data = yaml.safe_load(text)
+            data = yaml.load(text, Loader)
         except yaml.YAMLError as e:
             where = e if path.suffix in (".yaml", ".yml") else not_json
             raise TopologyError(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 
-#: A gap of this length between two events is noted: the machine slept, or the clock was set.
-JUMP_NS = 3_600_000_000_000
+#: No kernel is silent for so long, since its own threads wake up: after such a gap between two events of all CPUs the machine
+#: slept, the clock was set, two recordings follow one another, or events are missing.
+JUMP_NS = 60_000_000_000
 
 _PIDS = ("pid", "prev_pid", "by_pid")
 
@@ -28,6 +30,8 @@ class Inspector:
         The CPUs of the given topology; None: any CPU that a kernel can have.
     start_ns, end_ns, events, highest_cpu
         What was seen so far.
+    jumps
+        Number of gaps longer than :data:`JUMP_NS`.
     notes
         What is unusual, for the header's provenance.
     """
@@ -38,6 +42,7 @@ class Inspector:
     end_ns: int | None = None
     events: int = 0
     highest_cpu: int = -1
+    jumps: int = 0
     notes: dict[str, str] = field(default_factory=dict)
 
     def ranges(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -68,23 +73,32 @@ class Inspector:
             first, last = int(ts[0]), int(ts[-1])
             if self.start_ns is None:
                 self.start_ns = first
-            elif self.end_ns is not None and first - self.end_ns > JUMP_NS:
-                self._jump(self.end_ns, first)
-            if last - first > JUMP_NS:
-                gaps = ts.diff()
-                row = int(gaps.arg_max() or 0)
-                if gaps[row] > JUMP_NS:
-                    self._jump(int(ts[row - 1]), int(ts[row]))
+            before = first if self.end_ns is None else self.end_ns
+            table = self._with_jumps(frame, before) if last - before > JUMP_NS else frame
             self.end_ns = last
-            self.events += frame.height
-            yield frame
+            self.events += table.height
+            yield table
 
-    def _jump(self, before: int, after: int) -> None:
+    def _with_jumps(self, frame: pl.DataFrame, before: int) -> pl.DataFrame:
+        """Put a ``lost`` event before each event that comes after a gap: nobody knows what happened in it."""
+        ts = frame["ts_ns"].to_numpy()
+        gaps = np.diff(ts, prepend=before)
+        at = np.flatnonzero(gaps > JUMP_NS)
+        if not at.size:
+            return frame
+        longest = int(at[np.argmax(gaps[at])])
+        after = int(ts[longest])
+        begin = after - int(gaps[longest])
+        self.jumps += at.size
         self.notes.setdefault(
             "clock jump",
-            f"no event for {(after - before) / 1e9:.3f} s, from {before / 1e9:.9f} s to {after / 1e9:.9f} s: the "
-            "machine slept, or the clock was set",
+            f"no event for {(after - begin) / 1e9:.3f} s, from {begin / 1e9:.9f} s to {after / 1e9:.9f} s: the "
+            "machine slept, the clock was set, or events are missing",
         )
+        lost = pl.DataFrame({"ts_ns": ts[at] - 1}).with_columns(
+            kind=pl.lit("lost"), value=pl.lit(-1, pl.Int64)
+        )
+        return _put(lost, frame)
 
     def _cpu_range(self, frame: pl.DataFrame, column: str) -> None:
         low, high = frame[column].min(), frame[column].max()
@@ -128,6 +142,13 @@ class Inspector:
 
     def _at(self, rows: pl.DataFrame) -> str:
         return f"{self.where}, line {rows['line'][0]}" if "line" in rows.columns else self.where
+
+
+def _put(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with a few more rows in order of time; rows of equal time stay in order."""
+    same = rows.select(pl.col(c).cast(frame.schema[c]) for c in rows.columns if c in frame.columns)
+    more = rows.select(c for c in rows.columns if c not in frame.columns)
+    return pl.concat([frame, same.hstack(more)], how="diagonal").sort("ts_ns", maintain_order=True)
 
 
 def _span(cpus: Collection[int]) -> str:

@@ -258,7 +258,7 @@ class _Import:
             events=seen.events,
             every_switch=facts.every_switch,
             follows_affinity=facts.follows_affinity,
-            lost=dict(facts.lost),
+            lost=dict(facts.lost) | ({-1: -1} if seen.jumps else {}),
             overwritten=dict(facts.overwritten),
             truncated_last_line=facts.truncated,
         ).model_copy(update=told)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
+#: What polars raises when it reads a damaged file; where it did not expect damage, its Rust code panics.
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 _FACT_COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "by_pid")
 
 
@@ -40,10 +42,12 @@ def read_parquet(path: Path) -> Trace:
     check_name(path)
     try:
         sealed = check_seal(path)
+        if not sealed:
+            check_footer(path)
         metadata = pl.read_parquet_metadata(path)
         frame = pl.scan_parquet(path)
         have = frame.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as e:
+    except UNREADABLE as e:
         raise TraceFormatError(
             f"{path}: begins like a Parquet file but cannot be opened ({_first_line(e)}). It is probably cut "
             "short: copy or record it again."
@@ -93,13 +97,30 @@ def read_parquet(path: Path) -> Trace:
     return upgraded(trace if sealed else _compared(trace))
 
 
+def check_footer(path: Path) -> None:
+    """Read the footer of a file that may be damaged by pyarrow: polars believes any number in it and allocates so much memory.
+
+    Raises
+    ------
+    OSError
+        The footer cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # only who reads files without a seal waits for it
+
+    try:
+        pq.read_metadata(path)
+    except (pa.ArrowException, UnicodeDecodeError) as e:
+        raise OSError(str(e)) from e
+
+
 def _compared(trace: Trace) -> Trace:
     """Compare the header of a file without a seal with its rows, and note in the header that it cannot prove more."""
     header, facts = trace.header, _Facts()
     try:
-        for table in trace.batches(_FACT_COLUMNS):
+        for table in trace.batches(tuple(COLUMNS)):  # of all columns, since damage may be in any
             facts.add(table)
-    except pl.exceptions.PolarsError as e:
+    except UNREADABLE as e:
         raise TraceFormatError(
             f"{trace.path}: a table in it cannot be read ({_first_line(e)}). The file was damaged: copy it again, or import it "
             "again from its source."

@@ -66,6 +66,25 @@ class Sealing:
         self.file.write(data)
 
 
+def has_seal(path: Path) -> bool:
+    """Return whether a file has a seal where one belongs, without verifying it."""
+    with path.open("rb") as file:
+        return _seal(file) is not None
+
+
+def _seal(file: BinaryIO) -> tuple[int, int, int, bytes] | None:
+    """Return where the seal and the footer begin, where the file ends, and the digest; None: there is no seal."""
+    size = file.seek(0, 2)
+    file.seek(max(size - 8, 0))
+    footer = size - 8 - int.from_bytes(file.read(8)[:4], "little")
+    begin = footer - len(MARK) - _DIGEST
+    if begin < 4:
+        return None
+    file.seek(begin)
+    seal = file.read(len(MARK) + _DIGEST)
+    return (begin, footer, size, seal[len(MARK) :]) if seal.startswith(MARK) else None
+
+
 def check_seal(path: Path) -> bool:
     """Verify the seal of a file.
 
@@ -88,23 +107,17 @@ def check_seal(path: Path) -> bool:
         The file cannot be read.
     """
     with path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(size - 8, 0))
-        footer = size - 8 - int.from_bytes(file.read(8)[:4], "little")
-        begin = footer - len(MARK) - _DIGEST
-        if begin < 4:
+        found_seal = _seal(file)
+        if found_seal is None:
             return False
-        file.seek(begin)
-        seal = file.read(len(MARK) + _DIGEST)
-        if not seal.startswith(MARK):
-            return False
+        begin, footer, size, seal = found_seal
         found = hashlib.sha256()
         _update(found, file, 0, begin + len(MARK))
         _update(found, file, footer, size)
-    if found.digest() != seal[len(MARK) :]:
+    if found.digest() != seal:
         raise TraceFormatError(
             f"{path}: the file was damaged or changed after it was written; its bytes have the SHA-256 "
-            f"{found.hexdigest()[:16]}..., but its seal expects {seal[len(MARK) :].hex()[:16]}... . No verdict can rest on it: "
+            f"{found.hexdigest()[:16]}..., but its seal expects {seal.hex()[:16]}... . No verdict can rest on it: "
             "copy it again, or import it again from its source."
         )
     return True

@@ -12,6 +12,7 @@ from wastedcores.analysis.examined import examine
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.trace.io import open_trace, sniff
+from wastedcores.trace.readers import kutrace
 from wastedcores.trace.readers.support import text_reading
 
 US = 1000
@@ -225,3 +226,14 @@ def test_bad_input(tmp_path):
     refused(kutrace_json([]), "no event")
     refused(kutrace_json([span(T0, 10, 0, A, 518, "runnable.5", 5)]), "no event")
     refused('{"traceEvents": [{"ph": "X", "ts": 1}]}\n', "not a trace")
+
+
+def test_more_spans_than_fit_into_memory(tmp_path, monkeypatch):
+    path = tmp_path / "t.json"
+    path.write_text(
+        kutrace_json([span(1000 * i, 1000, 0, 1, 0x10001, "a.1") for i in range(1, 40)])
+    )
+    assert open_trace(path).header.events
+    monkeypatch.setattr(kutrace, "MAX_SPANS", 30)
+    with pytest.raises(TraceFormatError, match="more than 30 spans"):
+        open_trace(path)

@@ -203,3 +203,17 @@ def test_bad_input(tmp_path):
     refused(folder_of(tmp_path / "ticks", only_ticks), "fit none")
     far = ring((1, 7, "RQ_SIZE", 1, 1), (2, 7, "MIGRATE", 0, 70_000), (3, 7, "RQ_SIZE", 2, 1))
     refused(folder_of(tmp_path / "far", far), "70000")
+
+
+def test_a_missing_record_is_a_loss(tmp_path):
+    """The sizes and switches of a ring follow from one another, so a record that is missing between them shows."""
+    folder = recorders.as_schedlog(recorders.random_run(2), tmp_path / "rings")
+    assert not open_trace(folder).header.lost
+    file = folder / "1"
+    records = [file.read_bytes()[i : i + 24] for i in range(0, file.stat().st_size, 24)]
+    size = recorders.SCHEDLOG.index("RQ_SIZE")
+    third = [i for i, r in enumerate(records) if r[12:16] == struct.pack("<i", size)][2]
+    file.write_bytes(b"".join(records[:third] + records[third + 1 :]))
+    trace = open_trace(folder)
+    assert trace.header.lost == {1: 1}
+    assert check(trace).verdict == "unknown"

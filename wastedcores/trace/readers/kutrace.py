@@ -57,6 +57,9 @@ SHORT_NS = 100
 #: Four times the longest exit latency of a sleep state that KUtrace knows (kLatencyTable).
 IDLE_NS = 1_000_000
 
+#: Spans that are held in memory, where each needs about 500 bytes.
+MAX_SPANS = 4_000_000
+
 _SCHEMA = {
     "ts_ns": pl.Int64,
     "dur_ns": pl.Int64,
@@ -105,6 +108,11 @@ class KUtraceReading(TextReading):
             if not ended:
                 spans, ended = _spans(self.path, block)
                 parts.append(spans)
+                if sum(p.height for p in parts) > MAX_SPANS:
+                    raise TraceFormatError(
+                        f"{self.path}, line {self.found.lines}: more than {MAX_SPANS} spans, which no browser can draw and "
+                        "which are held in memory here. Cut the trace, for instance with KUtrace's spantotrim."
+                    )
         _facts(head, self.found)
         spans = pl.concat(parts) if parts else pl.DataFrame(schema=_SCHEMA)
         if not ended and spans.height:

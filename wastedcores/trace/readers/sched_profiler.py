@@ -223,7 +223,7 @@ def _considered(path: Path, group: pl.DataFrame) -> pl.DataFrame:
     fields = group.with_columns(
         pl.col("args")
         .str.extract_groups(
-            r"^(?P<event>\d+) (?P<cpu>\d+)(?: (?P<src_cpu>\d+) (?P<mask>[0-9a-f]{16}))?$"
+            r"^(?P<event>\d{1,9}) (?P<cpu>\d{1,9})(?: (?P<src_cpu>\d{1,9}) (?P<mask>[0-9a-f]{16}))?$"
         )
         .struct.unnest()
     )

@@ -98,6 +98,7 @@ class SchedLogReading(Reading):
         if online == set(range(len(online))):  # dump-raw copies those of 0 ... nproc - 1
             facts.cpus = len(online)
         _losses(rings, facts)
+        _gaps(rings, names, facts)
         run = _Decoder(names, rings, facts)
         for pieces in _slices(rings):
             yield run.events(pieces)
@@ -125,6 +126,8 @@ class SchedLogReading(Reading):
             if size % RECORD.itemsize:
                 rest = f"{size % RECORD.itemsize} bytes at the end of {file.name}"
                 self.found.truncated = f"line {whole + 1} has no end and was left out: {rest!r}"
+                if file.name.isdecimal():  # what this CPU did after it is lost
+                    self.found.add_lost(int(file.name), -1)
             if not whole:
                 return np.zeros(0, RECORD)
             records: NDArray[np.void] = np.memmap(file, RECORD, "r", shape=(whole,))
@@ -219,22 +222,15 @@ def _read_table(file: Path) -> tuple[str, ...]:
 
 
 def _fits(names: tuple[str, ...], rings: list[Ring]) -> int:
-    """Count the records that agree with the one before them under a numbering; 0 if a tenth of them do not.
-
-    A context switch stops the task that the switch before started. A runqueue had the size that the record before states.
-    """
+    """Count the records that agree with the one before them under a numbering; 0 if a tenth of them do not."""
     good, of = [0, 0], [0, 0]
     for ring in rings:
         r = ring.records
         if int(r["event"].max()) >= len(names):
             return 0
-        s = r[r["event"] == names.index("CTX_SWITCH")]
-        q = r[r["event"] == names.index("RQ_SIZE")]
-        was = q["arg0"].astype(np.int64) - q["arg1"]
-        good[0] += int((s["arg0"][:-1] == s["pid"][1:]).sum())
-        good[1] += int(((was[1:] == q["arg0"][:-1]) & (q["arg1"][1:] != 0)).sum())
-        of[0] += max(s.size - 1, 0)
-        of[1] += max(q.size - 1, 0)
+        for i, broken in enumerate(_breaks(ring, names)):
+            good[i] += int((~broken).sum())
+            of[i] += broken.size
     return sum(good) if all(10 * g >= 9 * n for g, n in zip(good, of, strict=True)) else 0
 
 
@@ -255,6 +251,31 @@ def _losses(rings: list[Ring], facts: FactsBuilder) -> None:
             f"{len(facts.overwritten)} of {len(rings)} rings are full: their oldest events were overwritten, and only "
             "the text logs say how many"
         )
+
+
+def _gaps(rings: list[Ring], names: tuple[str, ...], facts: FactsBuilder) -> None:
+    """Count records that do not follow from the one before them on their CPU as losses: something between them is missing."""
+    for ring in rings:
+        switches, sizes = _breaks(ring, names)
+        n = int(switches.sum() + sizes.sum())
+        if n:
+            facts.add_lost(ring.cpu, n)
+            facts.notes["gaps"] = (
+                "records do not follow from one another: some between them are missing or damaged"
+            )
+
+
+def _breaks(ring: Ring, names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which records contradict the one before them.
+
+    A context switch stops the task that the switch before started. A runqueue had the size that the record before states.
+    """
+    r = ring.records
+    number = {name: i for i, name in enumerate(names)}
+    s = r[r["event"] == number.get("CTX_SWITCH", -1)]
+    q = r[r["event"] == number.get("RQ_SIZE", -1)]
+    was = q["arg0"].astype(np.int64) - q["arg1"]
+    return s["arg0"][:-1] != s["pid"][1:], (was[1:] != q["arg0"][:-1]) | (q["arg1"][1:] == 0)
 
 
 def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:

@@ -22,7 +22,9 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.files import digest_of_files
+from wastedcores.trace.parquet import UNREADABLE, check_footer
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
+from wastedcores.trace.seal import has_seal
 
 #: Rows of all tables together that are decoded at a time, on average.
 BATCH_ROWS = 1 << 20
@@ -79,7 +81,7 @@ class SystingReading(Reading):
             self.found.lines = run.rows
             for start, end in pairwise(edges):
                 yield run.window(start, end)
-        except (pl.exceptions.PolarsError, OSError) as e:
+        except UNREADABLE as e:
             said = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
             raise WastedCoresError(
                 f"{self.path}: reading its tables failed ({said}). One of them is damaged: copy or record them again."
@@ -127,16 +129,20 @@ def looks_like(path: Path) -> bool:
     if path.is_dir():
         return any(path.glob(f"*{_SLICE}.parquet"))
     try:
+        if has_seal(path):
+            return False
+        check_footer(path)
         return set(TABLES[_SLICE]) <= set(pl.read_parquet_schema(path))
-    except (pl.exceptions.PolarsError, OSError):
+    except UNREADABLE:
         return False
 
 
 def _scan(file: Path, columns: tuple[str, ...]) -> pl.LazyFrame:
     try:
+        check_footer(file)
         table = pl.scan_parquet(file)
         have = table.collect_schema()
-    except (pl.exceptions.PolarsError, OSError) as e:
+    except UNREADABLE as e:
         said = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
         raise TraceFormatError(
             f"{file}: cannot be opened as Parquet ({said}). It is probably cut short: systing writes the end of its "

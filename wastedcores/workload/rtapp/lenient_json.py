@@ -65,7 +65,8 @@ def parse(text: str, name: str) -> Pairs:
     try:
         found = json.loads(plain, object_pairs_hook=Pairs)
     except json.JSONDecodeError as e:
-        line = plain.splitlines()[e.lineno - 1].strip()[:60] if plain.strip() else ""
+        # JSON counts "\n" only, so no splitlines()
+        line = plain.split("\n")[e.lineno - 1].strip()[:60]
         raise WorkloadError(
             f"{name}, line {e.lineno}: not JSON ({e.msg}) near {line!r}; expected an rt-app file with an object "
             '"tasks".'

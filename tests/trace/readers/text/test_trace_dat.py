@@ -9,7 +9,7 @@ import pytest
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.io import open_trace, sniff
-from wastedcores.trace.readers.text import trace_dat
+from wastedcores.trace.readers.text import trace_cmd, trace_dat
 from wastedcores.trace.readers.text.trace_cmd import (
     Buffer,
     Dumped,
@@ -56,6 +56,26 @@ def test_report_is_read_as_trace_cmd_prints_it(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(
+    ("does", "signal"),
+    [("while :; do :; done", "SIGXCPU"), ("exec yes", "SIGXFSZ"), ("exec yes >&2", "SIGXFSZ")],
+)
+def test_trace_cmd_that_never_ends(tmp_path, monkeypatch, does, signal):
+    """A damaged file kept trace-cmd 3.1 busy; it is ended, and nobody waits for it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "trace-cmd"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setattr(trace_cmd, "CPU_SECONDS", 1)
+    monkeypatch.setattr(trace_cmd, "PRINTED_BYTES", 1 << 20)
+    path = tmp_path / "t"
+    path.write_bytes(trace_dat.MAGIC + bytes(100))
+    with pytest.raises(TraceFormatError, match=signal):
+        open_trace(path)
+
+
 DUMPED = """		[Option TRACECLOCK, 67 bytes]
 local global [mono] boot
 
@@ -97,6 +117,7 @@ def test_options_that_trace_cmd_dumps(tmp_path):
     program = tmp_path / "trace-cmd"
     program.write_text(f"#!/bin/sh\ncat <<'E'\n{DUMPED}E\n")
     program.chmod(0o755)
+    (tmp_path / "t.dat").touch()
     dumped = dump_options(str(program), tmp_path / "t.dat")
     assert dumped.kernel_release == "6.1.0-1-amd64"
     assert dumped.buffers == {

@@ -135,9 +135,8 @@ def _read_rest(
     frames = [lost]
     bare_name = pl.col("name").str.split(":").list.last()
     is_known = bare_name.is_in(list(KIND_OF))
-    for name, n in (
-        events.filter(~is_known).select(bare_name.value_counts()).unnest("name").iter_rows()
-    ):
+    others = events.filter(~is_known).group_by(bare_name, maintain_order=True).len()
+    for name, n in others.iter_rows():
         found.skipped[name] += n
     for (name,), group in events.filter(is_known).group_by(bare_name, maintain_order=True):
         bare = str(name)

@@ -8,11 +8,13 @@ be in it once per buffer.
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -29,6 +31,12 @@ _COUNTED = re.compile(
 _LOSS = re.compile(rb"CPU:(\d+) \[.*EVENTS")
 _ON = re.compile(rb"\[(\d+)\] +\d+\.\d+: ")
 _EVENT = re.compile(rb"\] +\d+\.\d+: +sched_")
+
+
+#: Limits of trace-cmd for a small file; they grow with its size. It prints about four times as much as it reads, and unpacks.
+CPU_SECONDS, PRINTED_BYTES = 8, 1 << 27
+#: Characters of options that are looked at; those of a file with 8192 CPUs and a few buffers are about 1 MB.
+_MAX_OPTIONS = 1 << 25
 
 
 @dataclass
@@ -63,6 +71,40 @@ class Dumped:
     host: str | None = None
 
 
+def run_limited(program: str, *arguments: str, path: Path, out: IO[bytes]) -> tuple[int, str]:
+    """Run trace-cmd on a file. A damaged one can make it compute, print or allocate without end.
+
+    Parameters
+    ----------
+    program, *arguments
+        Path of trace-cmd, its command and options.
+    path
+        The trace.dat file.
+    out
+        A file for what it prints.
+
+    Returns
+    -------
+    status, said
+        The exit status, negative after a signal, and what it printed on stderr.
+    """
+    size = path.stat().st_size
+    with tempfile.TemporaryFile() as errors:
+        run = subprocess.Popen(
+            [program, *arguments, "-i", str(path.resolve())], stdout=out, stderr=errors
+        )
+        for limit, most in (
+            (resource.RLIMIT_CPU, CPU_SECONDS + (size >> 20)),
+            (resource.RLIMIT_FSIZE, PRINTED_BYTES + 200 * size),
+            (resource.RLIMIT_AS, (2 << 30) + 4 * size),
+        ):
+            with suppress(ProcessLookupError, PermissionError):  # it has ended, or has less
+                resource.prlimit(run.pid, limit, (most, most + 2))
+        status = run.wait()
+        errors.seek(0)
+        return status, " ".join(errors.read(1 << 16).decode("utf-8", "replace").split())[:300]
+
+
 def dump_options(program: str, path: Path) -> Dumped:
     """Ask trace-cmd for the options of a file.
 
@@ -78,10 +120,10 @@ def dump_options(program: str, path: Path) -> Dumped:
     Dumped
         What the options state.
     """
-    run = subprocess.run(
-        [program, "dump", "-i", str(path.resolve()), "--options"], capture_output=True, check=False
-    )
-    text = run.stdout.decode("utf-8", "replace") if run.returncode == 0 else ""
+    with tempfile.TemporaryFile() as out:
+        status, _ = run_limited(program, "dump", "--options", path=path, out=out)
+        out.seek(0)
+        text = out.read(_MAX_OPTIONS).decode("utf-8", "replace") if status == 0 else ""
     uname, clock = _UNAME.search(text), _CLOCK.search(text)
     buffers = {"": Buffer(clock and clock[1])}
     for name, said in _BUFFER.findall(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
+import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,12 @@ import polars as pl
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.readers.support.reading import Facts, Reading
 from wastedcores.trace.readers.text.ftrace import FtraceReading
-from wastedcores.trace.readers.text.trace_cmd import dump_options, from_the_first, split
+from wastedcores.trace.readers.text.trace_cmd import (
+    dump_options,
+    from_the_first,
+    run_limited,
+    split,
+)
 
 #: trace-cmd.dat(5): the first ten bytes
 MAGIC = b"\x17\x08\x44tracing"
@@ -91,15 +96,11 @@ class TraceDatReading(Reading):
     def _print_report(self, program: str, folder: Path) -> Path:
         text = folder / "report.txt"
         with text.open("wb") as out:
-            run = subprocess.run(
-                # without plugins, which print states their own way and leave out what the kernel prints
-                [program, "report", "-t", "-N", "-i", str(self.path.resolve())],
-                stdout=out,
-                stderr=subprocess.PIPE,
-                check=False,
-            )
-        if run.returncode or not text.stat().st_size:
-            said = " ".join(run.stderr.decode("utf-8", "replace").split())[:300]
+            # without plugins, which print states their own way and leave out what the kernel prints
+            status, said = run_limited(program, "report", "-t", "-N", path=self.path, out=out)
+        if status < 0:
+            said = f"{said} it was ended by {signal.Signals(-status).name} because it did not end itself".strip()
+        if status or not text.stat().st_size:
             raise TraceFormatError(
                 f"{self.path}: trace-cmd report cannot read it: {said or 'no reason given'}. If the file is cut short or "
                 "damaged, copy or record it again."

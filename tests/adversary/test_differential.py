@@ -1,0 +1,71 @@
+"""The same run in every format that can hold it gives the same verdict, the same times and the same episodes."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from support import encoders, recorders, trace_dat_file
+from support.builders import trace_of
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.invariant import check
+from wastedcores.trace.io import import_trace, open_trace
+
+PERSIST_NS = 20_000
+
+
+def found(trace, facts: dict, persist_ns: int) -> dict:
+    """Return everything that a verdict consists of. No format but a capture knows affinities, so all are told them."""
+    result = check(trace.with_header(**facts), persist_ns=persist_ns)
+    return {
+        "verdict": result.verdict,
+        "interval": (result.start_ns, result.end_ns),
+        "wall": result.wall_ns,
+        "cpu": result.cpu_ns,
+        "thread": result.thread_ns,
+        "busy": result.busy_ns,
+        "idle": result.idle_ns,
+        "waiting": result.waiting_ns,
+        "oddities": result.oddities,
+        "episodes": result.episodes.to_dicts(),
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("persist_ns", [PERSIST_NS, 10**9])
+def test_all_formats_give_the_same_result(seed, persist_ns, tmp_path):
+    run = recorders.random_run(seed)
+    truth = trace_of(recorders.as_events(run), cpus=run.cpus)
+    facts = {"tasks": truth.header.tasks, "quotas": {}}
+    expected = found(truth, facts, persist_ns)
+    assert expected["verdict"] == ("violations" if persist_ns == PERSIST_NS else "clean")
+    assert sum(e["wasted_ns"] for e in expected["episodes"]) == expected["thread"]
+    files = encoders.write(run, tmp_path / "files")
+    if shutil.which("trace-cmd"):
+        files["trace.dat"] = tmp_path / "trace.dat"
+        files["trace.dat"].write_bytes(trace_dat_file.as_trace_dat(run))
+    files["systing"] = recorders.as_systing(run, tmp_path / "systing")
+    for name, file in files.items():
+        assert found(open_trace(file), facts, persist_ns) == expected, name
+        kept = import_trace(file, tmp_path / f"{name}.parquet")
+        assert found(kept, facts, persist_ns) == expected, f"{name} as Parquet"
+    # SchedLog has the sizes of the runqueues themselves
+    rings = found(open_trace(recorders.as_schedlog(run, tmp_path / "rings")), facts, persist_ns)
+    assert {k: v for k, v in rings.items() if k != "oddities"} == {
+        k: v for k, v in expected.items() if k != "oddities"
+    }
+
+
+def test_a_run_that_differs_is_seen(tmp_path):
+    """The comparison above can fail."""
+    run = recorders.random_run(1)
+    truth = trace_of(recorders.as_events(run), cpus=run.cpus)
+    facts = {"tasks": truth.header.tasks, "quotas": {}}
+    lines = encoders.as_ftrace(run).splitlines(keepends=True)
+    path = tmp_path / "cut"
+    path.write_bytes(b"".join(lines[:40] + lines[44:]))
+    try:
+        assert found(open_trace(path), facts, PERSIST_NS) != found(truth, facts, PERSIST_NS)
+    except WastedCoresError as e:
+        pytest.fail(str(e))

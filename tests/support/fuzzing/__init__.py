@@ -1,0 +1,1 @@
+"""Mutates small valid files of every format and looks at what reading them gives (tests/adversary/)."""
