@@ -62,6 +62,8 @@ class Inspector:
                     self._pid_range(frame, column)
             if "nr_running" in frame.columns and frame.height:
                 self._size_range(frame)
+            if "value" in frame.columns and frame.height:
+                self._online_range(frame)
             yield frame
 
     def order(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -138,6 +140,14 @@ class Inspector:
             raise TraceContentError(
                 f"{self._at(bad)}: {bad['nr_running'][0]} tasks on the runqueue of CPU {bad['cpu'][0]}; expected 0 to "
                 f"{PID_MAX_LIMIT}. The line is damaged."
+            )
+
+    def _online_range(self, frame: pl.DataFrame) -> None:
+        bad = frame.filter(pl.col("kind") == "cpu_online", ~pl.col("value").is_in([0, 1]))
+        if bad.height:
+            raise TraceContentError(
+                f"{self._at(bad)}: the state {bad['value'][0]} of CPU {bad['cpu'][0]}; expected 0 (offline) or 1 (online). "
+                "The record is damaged."
             )
 
     def _at(self, rows: pl.DataFrame) -> str:
