@@ -26,6 +26,7 @@ _NAMES = {
     "replay_scenario": "wastedcores.simulator",
     "compare": "wastedcores.analysis.compare",
     "explain": "wastedcores.analysis.explain",
+    "critical_path": "wastedcores.analysis.critical_path",
     "examine": "wastedcores.analysis.examined",
     "recover": "wastedcores.recovery.recovered",
     "whatif": "wastedcores.prediction.predict",

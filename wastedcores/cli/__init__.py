@@ -22,6 +22,7 @@ from wastedcores.errors import ModelWarning, WastedCoresError
 VERBS = (
     "check",
     "explain",
+    "path",
     "whatif",
     "recover",
     "info",

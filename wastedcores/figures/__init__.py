@@ -11,6 +11,7 @@ _MODULES = {
     "heatmaps": "heatmap side_by_side load_heatmap",
     "timelines": "timeline",
     "waiting": "waiting_times lost_time",
+    "critical_path": "path_timeline",
     "masks": "considered",
     "domains": "domain_areas node_graph",
     "domain_groups": "groups_compared pull_matrix",

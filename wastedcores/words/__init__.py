@@ -13,6 +13,7 @@ _MODULES = {
     "findings": "verdict claim claim_pair facts waiting_sentence cost next_steps",
     "episode_tables": "episodes worst waited_most avoidable",
     "cause": "why",
+    "critical_path": "path_cost path_threads",
     "domains": "help_sentence",
     "recorded": "recorded_verdict recorded_table",
     "scorecard": "score_verdict score_table score_reasons score_not_tried tick_table",

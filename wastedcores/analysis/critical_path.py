@@ -1,0 +1,269 @@
+"""The critical path of some work: from its end backwards, what had to happen before what.
+
+A task that runs is on the path itself. One that waited for a CPU was late by that time, of which the part beside an idle CPU
+that it may use was avoidable. One that slept hands over to the task that ended its sleep, at the moment when that happened:
+what the waker did before belongs to the path, what it did afterwards does not. A sleep that nobody ended (a timer, a device)
+is on the path itself. Who ended a sleep is found as for ``wastedcores recover`` (:mod:`wastedcores.recovery`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.analysis import critical_path_jit as cj
+from wastedcores.errors import UsageError
+from wastedcores.invariant.avoidable import IdleTime
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.barriers import Rounds, find_barriers
+from wastedcores.recovery.children import mark_exits_of_children
+from wastedcores.recovery.classes import CHILD, NAMES
+from wastedcores.recovery.facts import gather
+from wastedcores.recovery.messages import find_messages
+from wastedcores.recovery.seen import Seen, seen
+from wastedcores.recovery.span import find_span
+from wastedcores.recovery.timers import find_timers
+from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.trace.header import Window
+from wastedcores.trace.trace import Trace
+
+PATH_SCHEMA = "wastedcores.path/1"
+
+I64 = NDArray[np.int64]
+
+#: what a task does on the path, by number of :mod:`.critical_path_jit`
+WHAT = ("running", "waiting", "sleeping")
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The critical path of some work.
+
+    Attributes
+    ----------
+    segments
+        Table in order of time: start_ns, end_ns, what (``running``, ``waiting`` for a CPU or ``sleeping``), pid, comm, cpu,
+        why (of a sleep: what ended it), avoidable_ns (of a wait: while a CPU that the thread may use was idle).
+    start_ns, end_ns
+        The part of the trace that the path covers.
+    end
+        What the path leads to, in words.
+    """
+
+    segments: pl.DataFrame
+    start_ns: int
+    end_ns: int
+    end: str
+
+    @property
+    def length_ns(self) -> int:
+        """The length of the path."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Time in ns that the path spends ``running``, in ``avoidable`` and ``other_waiting``, and ``sleeping``."""
+        length = pl.col("end_ns") - pl.col("start_ns")
+        by = dict(self.segments.group_by("what").agg(length.sum()).iter_rows())
+        avoidable = int(self.segments["avoidable_ns"].sum())
+        return {
+            "running": int(by.get("running", 0)),
+            "avoidable": avoidable,
+            "other_waiting": int(by.get("waiting", 0)) - avoidable,
+            "sleeping": int(by.get("sleeping", 0)),
+        }
+
+    @property
+    def threads(self) -> pl.DataFrame:
+        """The threads on the path, those with most time first.
+
+        The columns are pid, comm, running_ns, avoidable_ns, other_ns (other waiting for a CPU), sleeping_ns and cpus.
+        """
+        length = pl.col("end_ns") - pl.col("start_ns")
+        waiting = pl.when(what="waiting").then(length - pl.col("avoidable_ns")).otherwise(0)
+        return (
+            self.segments.group_by("pid", "comm")
+            .agg(
+                running_ns=length.filter(what="running").sum(),
+                avoidable_ns=pl.col("avoidable_ns").sum(),
+                other_ns=waiting.sum(),
+                sleeping_ns=length.filter(what="sleeping").sum(),
+                cpus=pl.col("cpu").filter(pl.col("cpu") >= 0).unique().sort(),
+                total=length.sum(),
+            )
+            .sort("total", "pid", descending=[True, False])
+            .drop("total")
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``wastedcores path --json`` prints."""
+        return {
+            "schema": PATH_SCHEMA,
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "end": self.end,
+            **{f"{name}_ns": ns for name, ns in self.totals.items()},
+            "threads": self.threads.head(64).to_dicts(),
+            "segments": self.segments.to_dicts(),
+        }
+
+
+def critical_path(
+    trace: Trace,
+    end: str | int | None = None,
+    *,
+    window: Window | None = None,
+    whole: bool = False,
+) -> CriticalPath:
+    """Find the critical path of a trace.
+
+    Parameters
+    ----------
+    trace
+        Any trace with switches and wakeups.
+    end
+        What the path leads to: the pid of a thread, or the beginning of a mark's text. Default: the mark that ends the measured
+        window, else the last task that exits.
+    window
+        The part of the trace to look at; default: the one that the recording names, else all.
+    whole
+        Ignore the window that the recording names.
+
+    Returns
+    -------
+    CriticalPath
+        The segments of the path, and where its time went.
+
+    Raises
+    ------
+    UsageError
+        There is no such thread or mark, or nothing ends in the trace and no end was given.
+    TraceContentError
+        The trace lacks switches or wakeups.
+    """
+    if window is not None or whole:
+        trace = replace(trace, header=trace.header.model_copy(update={"window": window}))
+    s = seen(trace, 0)
+    mark_exits_of_children(s)
+    rounds = find_barriers(s)
+    find_messages(s, gather(s, trace.header.tasks, ()).bound)
+    find_timers(s)
+    task, end_ns, words = _end(trace, s, rounds, end)
+    known = trace.header.window
+    start_ns = max(known.start_ns, s.start_ns) if known else s.start_ns
+    if end_ns <= start_ns:
+        raise UsageError(f"{trace.name}: {words} is not after the beginning of the window.")
+    found = _walk(s, rounds, task, start_ns, end_ns)
+    return CriticalPath(_table(trace, s, found), start_ns, end_ns, words)
+
+
+def _end(trace: Trace, s: Seen, rounds: Rounds, end: str | int | None) -> tuple[int, int, str]:
+    """Return the task with which the path ends, the time, and both in words."""
+    window = trace.header.window
+    latest = min(window.end_ns, s.end_ns) if window else s.end_ns
+    if isinstance(end, str) and not end.isdecimal():
+        for i, text in enumerate(s.texts):
+            if text.startswith(end):
+                return int(s.marks[i, sj.M_TASK]), int(s.marks[i, sj.M_NS]), f'the mark "{text}"'
+        listed = ", ".join(repr(t) for t in s.texts[:8]) or "none"
+        raise UsageError(f"{trace.name}: no mark begins with {end!r}; the trace has {listed}.")
+    if end is not None:
+        tasks = np.flatnonzero(s.tasks[:, sj.T_PID] == int(end))
+        pieces = s.pieces[
+            np.isin(s.pieces[:, sj.P_TASK], tasks) & (s.pieces[:, sj.P_SINCE] < latest)
+        ]
+        if not len(pieces):
+            raise UsageError(f"{trace.name}: thread {end} never ran in the window.")
+        last = pieces[np.argmax(pieces[:, sj.P_END])]
+        task = int(last[sj.P_TASK])
+        return task, min(int(last[sj.P_END]), latest), f"the end of {s.comms[task]} ({end})"
+    span = find_span(trace, s, rounds.takes_part(s))
+    if not span.ending:
+        raise UsageError(
+            f"{trace.name}: nothing ends in the window, so it is not known where the path should lead. Name a thread or a "
+            "mark, for example --from 1234."
+        )
+    if span.marks:
+        return span.ending[0], span.end_ns, f'the mark "{span.marks[1]}"'
+    ending = np.array(span.ending)
+    task = int(ending[np.argmax(s.tasks[ending, sj.T_EXIT_NS])])
+    return (
+        task,
+        int(s.tasks[task, sj.T_EXIT_NS]),
+        f"the exit of {s.comms[task]} ({s.tasks[task, sj.T_PID]})",
+    )
+
+
+def _walk(s: Seen, rounds: Rounds, task: int, start_ns: int, end_ns: int) -> I64:
+    """Return the segments of the path in order of time."""
+    n = len(s.tasks)
+    pieces = s.pieces[np.lexsort((s.pieces[:, sj.P_SINCE], s.pieces[:, sj.P_TASK]))]
+    order = np.lexsort((s.sleeps[:, sj.S_OUT_NS], s.sleeps[:, sj.S_TASK]))
+    sleeps = _ended_by(s, rounds)[order]
+    starts = np.arange(n + 1)
+    first_piece = np.searchsorted(pieces[:, sj.P_TASK], starts)
+    first_sleep = np.searchsorted(s.sleeps[order, sj.S_TASK], starts)
+    tasks = np.ascontiguousarray(s.tasks[:, [sj.T_PARENT, sj.T_BORN_NS]])
+    spans = np.ascontiguousarray(pieces[:, [sj.P_SINCE, sj.P_END, sj.P_CPU]])
+    room = 1024
+    while True:
+        out = np.empty((room, cj.G_WIDTH), np.int64)
+        found = cj.walk(task, end_ns, start_ns, spans, first_piece, sleeps, first_sleep, tasks, out)
+        if found >= 0:
+            return out[:found][::-1]
+        room *= 4
+
+
+def _ended_by(s: Seen, rounds: Rounds) -> I64:
+    """Return, for each sleep, when it began and ended, the task that ended it and when, and its class."""
+    rows = np.ascontiguousarray(
+        s.sleeps[:, [sj.S_OUT_NS, sj.S_WAKE_NS, sj.S_WAKER, sj.S_WAKER_NS, sj.S_CLASS]]
+    )
+    child = np.flatnonzero(rows[:, cj.S_CLASS] == CHILD)
+    exits = s.tasks[rows[child, cj.S_WAKER], sj.T_EXIT_NS]
+    rows[child, cj.S_WAKER_NS] = np.minimum(exits, rows[child, cj.S_WAKE])
+    last = np.full(len(rounds.ts_ns), -1)
+    last[rounds.of_late[::-1]] = rounds.late[::-1]
+    rows[rounds.sleep, cj.S_WAKER] = last[rounds.of_sleep]
+    rows[rounds.sleep, cj.S_WAKER_NS] = np.minimum(
+        rounds.ts_ns[rounds.of_sleep], rows[rounds.sleep, cj.S_WAKE]
+    )
+    return rows
+
+
+def _table(trace: Trace, s: Seen, found: I64) -> pl.DataFrame:
+    """Return the segments with names, and what of the waits was avoidable."""
+    task, what, why = found[:, cj.G_TASK], found[:, cj.G_WHAT], found[:, cj.G_CLASS]
+    pid = s.tasks[task, sj.T_PID]
+    avoidable = np.zeros(len(found), np.int64)
+    waits = np.flatnonzero(what == cj.WAITING)
+    if len(waits):
+        rq = runqueues(trace)
+        counted = np.ones(rq.cpus, np.uint8)
+        idle = IdleTime(rq, counted)
+        for batch in rq.batches():
+            idle.add(batch)
+        assert rq.mask_of_pid is not None
+        mask = rq.mask_of_pid[pid[waits]].astype(np.int32)
+        since, until = (idle.until(mask, found[waits, c]) for c in (cj.G_START, cj.G_END))
+        avoidable[waits] = until - since
+    return pl.DataFrame(
+        {
+            "start_ns": found[:, cj.G_START],
+            "end_ns": found[:, cj.G_END],
+            "what": [WHAT[w] for w in what],
+            "pid": pid,
+            "comm": [s.comms[t] for t in task],
+            "cpu": found[:, cj.G_CPU],
+            "why": [
+                NAMES.get(int(c)) if w == cj.SLEEPING else None
+                for c, w in zip(why, what, strict=True)
+            ],
+            "avoidable_ns": avoidable,
+        },
+        schema_overrides={"why": pl.String, "what": pl.String, "comm": pl.String},
+    )
