@@ -163,6 +163,11 @@ OFFSETS = {
     "OFF_SIGNAL": ("task_struct", "signal"),
     "OFF_THREAD_NODE": ("task_struct", "thread_node"),  # 0c740d0afc3b, 3.14
     "OFF_THREAD_HEAD": ("signal_struct", "thread_head"),
+    "OFF_THROTTLED": ("task_struct", "throttled"),  # per task since e1fad12dcb66, 6.18
+    "OFF_SCHED_GROUP": ("task_struct", "sched_task_group"),
+    "OFF_GROUP_CGROUP": ("task_group", "css.cgroup"),
+    "OFF_CGROUP_KN": ("cgroup", "kn"),
+    "OFF_KN_ID": ("kernfs_node", "id"),
     "OFF_WAKE_ENTRY": ("task_struct", "wake_entry"),
     "OFF_CSD_FLAGS": ("__call_single_data", "node.u_flags"),
 }

@@ -21,6 +21,8 @@ RECORD = 16
 CPU_STATE = struct.Struct("<7QIIQQQ5Q")  # struct wc_cpu
 ON_AT, T0_AT = 11, 12  # in units of 8 bytes
 CUR_AT = 60
+#: throttled tasks per CPU whose return is noticed
+THROTTLED = 16
 assert CPU_STATE.size == 128
 
 #: event -> raw tracepoints and the functions on them
@@ -38,6 +40,7 @@ PROBES = {
     "load": [("pelt_cfs_tp", "on_load")],
     "cpu_online": [("cpuhp_enter", "on_cpu_leaves"), ("cpuhp_exit", "on_cpu_joins")],
     "affinity": [],  # noticed by on_switch and on_fork
+    "throttle": [],  # noticed by on_switch and on_nr_running
 }
 #: where the waker of a queued wakeup is noted: at csd_queue_cpu where the kernel has it
 WAKERS = {True: ("csd_queue_cpu", "on_queued"), False: ("sched_waking", "on_waking")}
@@ -55,6 +58,7 @@ DEFAULT = (
     "frequency",
     "cpu_online",
     "affinity",
+    "throttle",
 )
 
 
@@ -98,7 +102,11 @@ class Recorder:
             *(["-DWANT_AFFINITY=1"] if "affinity" in self.events else []),
             *defines,
         ]
+        follows = {"throttle", "switch", "nr_running"} <= set(self.events)
+        throttles = follows and _bpf._btf.Btf().offset(*_bpf.OFFSETS["OFF_THROTTLED"]) is not None
+        flags += ["-DWANT_THROTTLE=1", "-DTHROTTLED=%d" % THROTTLED] if throttles else []
         self.programs = _bpf.Programs((*SOURCES, *sources), flags, typed=typed)
+        self.programs.missing += ["throttle"] if follows and not throttles else []
         p = self.programs
         self.cpu_state = p.mmap("cpus", self.cpus * 128, write=True)
         self.tails = memoryview(p.mmap("tails", self.cpus * 64, write=True)).cast("Q")

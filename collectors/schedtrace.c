@@ -52,6 +52,72 @@ static __always_inline u32 affinity(struct where *w, u64 p, u32 pid, u32 hash)
 	return hash;
 }
 
+#ifdef WANT_THROTTLE
+/*
+ * A task whose control group has used up its limit of CPU time is taken off its runqueue when it returns to user space
+ * (throttle_cfs_rq_work, kernel/sched/fair.c, 6.18), and its next switch reports it as runnable. It comes back without a
+ * wakeup (tg_unthrottle_up). There is no tracepoint for either, so the task's flag is looked at: when it leaves a CPU
+ * runnable, and, while a CPU has such tasks, when its runqueue grows.
+ */
+struct wc_throttled {
+	u64 task[THROTTLED];
+	u32 pid[THROTTLED];
+	u32 count, spare;
+};
+BPF_F_TABLE("array", u32, struct wc_throttled, throttled, NCPU, 0);
+
+/* Remember a throttled task, so that its return is noticed; the runqueue's lock is held. */
+static __always_inline void remember_throttled(u32 cpu, u64 p, u32 pid)
+{
+	struct wc_throttled *t = throttled.lookup(&cpu);
+
+	if (!t)
+		return;
+	for (int i = 0; i < THROTTLED; i++) {
+		if (t->pid[i] && t->pid[i] != pid)
+			continue;
+		t->count += !t->pid[i];
+		t->task[i] = p;
+		t->pid[i] = pid;
+		return;
+	}
+}
+
+static __always_inline void throttle(struct where *w, u64 p, u32 pid)
+{
+	u64 id = 0, at = 0;
+
+	if (!LOAD(u8, p, OFF_THROTTLED))
+		return;
+	bpf_probe_read_kernel(&at, 8, (void *)(p + OFF_SCHED_GROUP));
+	bpf_probe_read_kernel(&at, 8, (void *)(at + OFF_GROUP_CGROUP));
+	bpf_probe_read_kernel(&at, 8, (void *)(at + OFF_CGROUP_KN));
+	bpf_probe_read_kernel(&id, 8, (void *)(at + OFF_KN_ID));
+	put(w, KX(WC_THROTTLE, id >> 42 & 0x7ff), PID(pid) | id << 22);
+	remember_throttled(w->cpu, p, pid);
+}
+
+static __always_inline void unthrottle(struct where *w, u32 cpu)
+{
+	struct wc_throttled *t = throttled.lookup(&cpu);
+
+	if (!t || !t->count)
+		return;
+	for (int i = 0; i < THROTTLED; i++) {
+		u8 still = 0;
+
+		if (!t->pid[i])
+			continue;
+		bpf_probe_read_kernel(&still, 1, (void *)(t->task[i] + OFF_THROTTLED));
+		if (still)
+			continue;
+		put(w, KX(WC_UNTHROTTLE, 0), PID(t->pid[i]) | CPU(cpu) << 22);
+		t->pid[i] = 0;
+		t->count--;
+	}
+}
+#endif
+
 int on_nr_running(u64 *ctx)
 {
 	struct where w;
@@ -64,6 +130,10 @@ int on_nr_running(u64 *ctx)
 		return 0;
 	cpu = LOAD(u32, rq, OFF_RQ_CPU);
 	nr = LOAD(u32, rq, OFF_RQ_NR);
+#ifdef WANT_THROTTLE
+	if (change > 0)
+		unthrottle(&w, cpu);
+#endif
 	put(&w, KX(WC_NR_RUNNING, 0), cpu | (nr & 0xffffff) << 16 | (u64)change << 40);
 	leave(&w);
 	return 0;
@@ -107,6 +177,10 @@ int on_switch(u64 *ctx)
 	known = w.c->cur == pid + 1;
 	w.c->cur = next_pid + 1;
 	x = preempt ? 1 << 10 : state_index(state);
+#ifdef WANT_THROTTLE
+	if (preempt || !state)
+		throttle(&w, prev, pid);
+#endif
 	put(&w, KX(WC_SWITCH, x), PID(pid) | PID(next_pid) << 22 |
 	    (u64)(LOAD(u32, next, OFF_PRIO) & 0xff) << 44 | (u64)(LOAD(u32, prev, OFF_PRIO) & 0xff) << 52);
 #ifdef WANT_AFFINITY

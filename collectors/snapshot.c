@@ -53,6 +53,17 @@ int snapshot(struct iter_task *ctx)
 			out.t.state = 0;
 	}
 #endif
+#ifdef WANT_THROTTLE
+	{
+		u8 throttled = 0;
+
+		bpf_probe_read_kernel(&throttled, 1, (void *)(p + OFF_THROTTLED));
+		if (throttled) {
+			out.t.state = 0;
+			remember_throttled(cpu, p, out.t.pid);
+		}
+	}
+#endif
 	out.t.cpu = cpu;
 	out.t.rq_nr = nr;
 	c = cpus.lookup(&cpu);

@@ -35,6 +35,8 @@ struct wc_record {
 #define WC_LOST		16 /* count:64 of events this CPU dropped just before */
 #define WC_CONSIDERED	17 /* cpu:13 src_cpu:13 pid:22 function:8 level:8; x: words; that many WC_MASK follow */
 #define WC_CPU_ONLINE	18 /* cpu:16 online:1 */
+#define WC_THROTTLE	19 /* pid:22 cgroup_low:42; x: cgroup_high:11; on the CPU that recorded it */
+#define WC_UNTHROTTLE	20 /* pid:22 cpu:13 */
 
 /* WC_MIGRATE op */
 #define WC_OP_OTHER	0

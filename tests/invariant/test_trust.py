@@ -13,6 +13,8 @@ from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
+from wastedcores.invariant.details import CAUSES
+from wastedcores.runqueues.events import CODES
 from wastedcores.trace.io import open_trace
 
 S = 1_000_000_000
@@ -154,6 +156,54 @@ def test_an_offline_cpu_is_neither_idle_nor_overloaded():
     result = check(trace_of([r for r in rows if r["ts_ns"] < S], cpus=2))
     assert result.verdict == "clean"
     assert result.wall_ns <= 3
+
+
+def test_throttled_tasks_do_not_wait_until_they_are_back():
+    """Task 10 is throttled beside 11, and both CPUs know it: only the time after its return wastes the idle CPU."""
+
+    def rows(*kinds):
+        told = [{"ts_ns": ts, "kind": k, "cpu": 0, "pid": 10} for ts, k in kinds]
+        return sorted(
+            [
+                switch(1, 0, 0, "R", 10),
+                switch(1, 1, 9, "S", 0),
+                wakeup(2, 0, 11),
+                *told,
+                switch(8 * MS, 0, 10, "R", 11),
+                switch(S, 0, 11, "S", 10),
+                switch(2 * S, 0, 10, "S", 0),
+            ],
+            key=lambda r: r["ts_ns"],
+        )
+
+    def waste_ns(*kinds):
+        trace = trace_of(rows(*kinds), cpus=2)
+        return check(trace, ignore_affinity=True).wall_ns
+
+    assert waste_ns() == pytest.approx(S, rel=0.01)
+    assert waste_ns((8 * MS - 1, "throttle"), (S - 1, "unthrottle")) == pytest.approx(
+        8 * MS, rel=0.01
+    )
+    assert waste_ns((8 * MS - 1, "throttle"), (S - 50 * MS, "unthrottle")) == pytest.approx(
+        58 * MS, rel=0.01
+    )
+
+
+def test_every_event_of_the_state_machine_can_begin_an_overload():
+    assert len(CAUSES) == 1 + max(CODES.values()) + 1
+
+
+def test_a_waiting_task_that_is_throttled_waits_no_longer():
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        wakeup(2, 0, 11),
+        {"ts_ns": 50 * MS, "kind": "throttle", "cpu": 0, "pid": 11},
+        switch(S, 0, 10, "S", 0),
+    ]
+    assert check(trace_of(rows, cpus=2), ignore_affinity=True).wall_ns == pytest.approx(
+        50 * MS, rel=0.01
+    )
 
 
 def test_a_trace_that_is_cut_short_is_never_clean():

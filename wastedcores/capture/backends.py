@@ -196,6 +196,9 @@ def event_kinds() -> dict[str, bool]:
     except OSError:
         types = b""
     kinds = {k: f"\0btf_trace_{t}\0".encode() in types for k, t in TRACEPOINTS.items()}
+    kinds["throttle"] = (
+        b"\0throttled_limbo_list\0" in types
+    )  # since 6.18, a flag of each task tells
     kinds["considered"] = Path("/sys/bus/event_source/devices/kprobe/type").exists()
     return kinds
 

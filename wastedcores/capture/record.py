@@ -34,6 +34,7 @@ DEFAULT_EVENTS = (
     "frequency",
     "cpu_online",
     "affinity",
+    "throttle",
 )
 ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load")
 _SCRIPT = {"bpf": "schedtrace.py", "tracefs": "tracefs.py"}

@@ -43,6 +43,8 @@ CAUSES = (
     "other",
     "nr_running",
     "hotplug",
+    "throttle",
+    "unthrottle",
 )
 
 

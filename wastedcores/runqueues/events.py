@@ -27,6 +27,8 @@ CODES = {
     "lost": st.FORGET,
     "nr_running": st.COUNT,
     "cpu_online": st.HOTPLUG,
+    "throttle": st.THROTTLE,
+    "unthrottle": st.UNTHROTTLE,
     "mark": st.CONTEXT,
     "exec": st.CONTEXT,
     "cpu_idle": st.CONTEXT,  # in the context of the idle task
@@ -45,6 +47,8 @@ _NAMES_A_CPU = (
     st.SNAPSHOT,
     st.COUNT,
     st.HOTPLUG,
+    st.THROTTLE,
+    st.UNTHROTTLE,
 )
 _STATE_WORDS = {
     "running": task_row.RUNNING,

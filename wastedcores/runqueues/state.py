@@ -31,7 +31,9 @@ I8 = NDArray[np.int8]
     CONTEXT,
     COUNT,
     HOTPLUG,
-) = range(12)
+    THROTTLE,
+    UNTHROTTLE,
+) = range(14)
 
 # reasons of doubts, which are also the oddities counted
 (

@@ -10,7 +10,7 @@ from __future__ import annotations
     KNOWN,  # 1: the mask is known, not assumed
     RAN,  # the CPU it ran on, -1 none, SEVERAL
     MOVED_FROM,  # in pass 1: the origin of a migration seen before anything else of the task, -1 none
-    _SPARE,  # rows of 32 bytes never cross a cache line
+    THROTTLED,  # 1: its control group has used up its CPU time, so it joins no runqueue
 ) = range(8)
 WIDTH = 8
 

@@ -47,6 +47,8 @@ from wastedcores.runqueues.state import (
     PARKS,
     SNAPSHOT,
     SWITCH,
+    THROTTLE,
+    UNTHROTTLE,
     WAKEUP,
     WAKEUP_NEW,
     Events,
@@ -88,7 +90,7 @@ def _switch_out(s: State, out: Output, q: int, c: int, t: int, keeps: bool) -> N
         s.cpu[c, cpu_row.NR] -= 1
     else:
         _ran_unseen(s, out, q, c, t)
-    if keeps:
+    if keeps and s.task[q, task_row.THROTTLED] == 0:
         begin_wait(s, q, c, t)
     else:
         s.task[q, task_row.STATE] = task_row.ASLEEP
@@ -207,6 +209,27 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
 
 
 @callee
+def _throttle(s: State, out: Output, t: int, c: int, p: int) -> None:
+    """Task ``p`` is off the runqueue of CPU ``c`` as soon as it stops running."""
+    s.task[p, task_row.THROTTLED] = 1
+    if s.task[p, task_row.STATE] == task_row.WAITING and not parked(s, p):
+        old = s.task[p, task_row.CPU]
+        end_wait(s, out, p, c, t)
+        s.task[p, task_row.STATE] = task_row.ASLEEP
+        s.since[p] = t
+        emit(s, out, t, old, s.task[p, task_row.MASK], THROTTLE)
+        compare(s, out, old, t)
+
+
+@callee
+def _unthrottle(s: State, out: Output, t: int, c: int, p: int) -> None:
+    """Task ``p`` is back on the runqueue of CPU ``c``, without a wakeup."""
+    s.task[p, task_row.THROTTLED] = 0
+    if s.task[p, task_row.STATE] == task_row.ASLEEP:
+        _wakeup(s, out, t, c, p, UNTHROTTLE)
+
+
+@callee
 def _migrate(s: State, out: Output, t: int, c: int, p: int) -> None:
     """Task ``p`` moves to CPU ``c``."""
     old, state = s.task[p, task_row.CPU], s.task[p, task_row.STATE]
@@ -321,6 +344,10 @@ def run(e: Events, s: State, out: Output) -> None:
             continue
         elif k == WAKEUP or k == WAKEUP_NEW:
             _wakeup(s, out, t, c, p, k)
+        elif k == THROTTLE:
+            _throttle(s, out, t, c, p)
+        elif k == UNTHROTTLE:
+            _unthrottle(s, out, t, c, p)
         elif k == MIGRATE:
             _migrate(s, out, t, c, p)
         elif k == FORK:

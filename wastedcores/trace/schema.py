@@ -171,6 +171,20 @@ EVENTS: dict[str, EventSpec] = {
             "cpuhp:cpuhp_exit of the state sched:active",
             "`cpu` may run tasks from now on (`value` 1), or may not (0).",
         ),
+        EventSpec(
+            "throttle",
+            ("cpu", "pid"),
+            ("comm", "value"),
+            "task_struct.throttled at sched_switch (6.18+)",
+            "`pid` is off the runqueue of `cpu`, because the control group `value` has used up its limit of CPU time.",
+        ),
+        EventSpec(
+            "unthrottle",
+            ("cpu", "pid"),
+            ("comm",),
+            "task_struct.throttled at sched_update_nr_running_tp (6.18+)",
+            "`pid` is back on the runqueue of `cpu`.",
+        ),
     )
 }
 

@@ -73,6 +73,8 @@ def test_every_kind_decodes_to_its_fields(tmp_path):
             record(14, "lost", 41),
             record(15, "considered", 3 | 1 << 13 | 13 << 26 | 2 << 48 | 5 << 56, x=1), record(15, "mask", 0b1100),
             record(16, "cpu_online", 300 | 1 << 16),
+            record(17, "throttle", 13 | (2677 & (2**42 - 1)) << 22, x=5),
+            record(18, "unthrottle", 13 | 300 << 22),
         ]
     )  # fmt: skip
     trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, records, cpu=1, lost=41), END)
@@ -100,6 +102,8 @@ def test_every_kind_decodes_to_its_fields(tmp_path):
     has("lost", 14, cpu=1, value=41)
     has("considered", 15, cpu=3, src_cpu=1, pid=13, op="find_busiest_queue", value=5)
     has("cpu_online", 16, cpu=300, value=1)
+    has("throttle", 17, cpu=1, pid=13, value=2677 + (5 << 42))
+    has("unthrottle", 18, cpu=300, pid=13)
     assert trace.header.lost == {1: 41}
     assert trace.header.every_switch
     assert trace.header.kernel_release == "6.1.0-test"

@@ -31,6 +31,8 @@ KINDS = {
     "lost": 16,
     "considered": 17,
     "cpu_online": 18,
+    "throttle": 19,
+    "unthrottle": 20,
 }
 OPS = ("", "wakeup", "fork", "balance")
 #: include/linux/sched.h: task_index_to_char
@@ -157,6 +159,18 @@ def _lost(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
     return {"cpu": cpu, "value": w.astype(np.int64)}
 
 
+def _throttle(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
+    return {
+        "pid": bits(w, 0, 22).astype(np.int32),
+        "cpu": cpu,
+        "value": bits(w, 22, 42) | x << 42,
+    }
+
+
+def _unthrottle(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
+    return {"pid": bits(w, 0, 22).astype(np.int32), "cpu": bits(w, 22, 13).astype(np.int32)}
+
+
 #: collectors/considered.c: enum function
 FUNCTIONS = (
     "select_idle_sibling",
@@ -197,4 +211,6 @@ BUILD = {
     "lost": _lost,
     "considered": _considered,
     "cpu_online": _value,
+    "throttle": _throttle,
+    "unthrottle": _unthrottle,
 }
