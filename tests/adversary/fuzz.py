@@ -1,7 +1,7 @@
 """Reads a million mutated files of all formats: ``make fuzz``.
 
 A worker process mutates and reads; this process watches it, starts it again if it dies or hangs, and shows how far it is. An
-interrupted run goes on where it was. The results are written to tests/adversary/results.json when the run is complete.
+interrupted run goes on where it was. The results are added to tests/adversary/results.json when the run is complete.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def main() -> int:
         signal.SIGTERM, lambda *_: sys.exit(143)
     )  # so that the worker does not outlive this process
     state = watch(asked)
-    asked.results.write_text(json.dumps(summary(state), indent=1) + "\n")
+    runs = json.loads(asked.results.read_text()) if asked.results.exists() else []
+    asked.results.write_text(json.dumps([*runs, summary(state)], indent=1) + "\n")
     print(json.dumps(summary(state), indent=1))
     return 1 if state.failures else 0
 

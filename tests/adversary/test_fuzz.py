@@ -29,7 +29,7 @@ def test_mutated_files_of_every_format(tmp_path):
         check=False,
     )
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    found = json.loads(results.read_text())
+    (found,) = json.loads(results.read_text())
     assert found["inputs"] == 1200
     # a mutator that destroys everything tests little
     accepted = {name: n["read"] for name, n in found["formats"].items()}

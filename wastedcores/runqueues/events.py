@@ -70,7 +70,7 @@ def _aux(mask_ids: dict[bytes, int]) -> pl.Expr:
         .when(pl.col("kind") == "nr_running")
         .then(pl.col("nr_running"))
         .when(pl.col("kind") == "cpu_online")
-        .then((pl.col("value") != 0).cast(pl.Int32))  # the values of other kinds do not fit
+        .then((pl.col("value") != 0).cast(pl.Int32))
         .when(pl.col("kind") == "affinity")
         .then(mask if mask_ids else no_mask)
         .otherwise(0)

@@ -251,7 +251,10 @@ def read_description(path: str | Path) -> dict[str, Any]:
         ) from None
     try:
         data = json.loads(text)
-    except json.JSONDecodeError as not_json:
+    except (
+        ValueError,
+        RecursionError,
+    ) as not_json:  # also a number of 5,000 digits, and 100,000 brackets
         import yaml
 
         class Loader(yaml.SafeLoader):
@@ -264,7 +267,7 @@ def read_description(path: str | Path) -> dict[str, Any]:
 
         try:
             data = yaml.load(text, Loader)
-        except yaml.YAMLError as e:
+        except (yaml.YAMLError, ValueError, RecursionError) as e:
             where = e if path.suffix in (".yaml", ".yml") else not_json
             raise TopologyError(
                 f"{path}: neither JSON nor YAML ({' '.join(str(where).split())}); expected a machine description."

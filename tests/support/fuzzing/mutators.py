@@ -14,7 +14,8 @@ TOKENS = (
     b"", b"\n", b"\r", b"\r\n", b"\0", b"\xff\xfe", b"\xe2\x80\xa8", b"-", b"#", b"[", b"]", b"{", b"}", b'"', b"'", b",", b":",
     b": ", b" ==> ", b"=", b"\t", b" " * 40, b"null", b"true", b"NaN", b"1e999", b"[[[[[[", b"CPU:1 [LOST 5 EVENTS]\n",
     b"##### CPU 0 buffer started ####\n", b"# tracer: nop\n", b"cpus=4\n", b" nsecs RQ ", b"PERFILE2", b"PAR1",
-    b"\x17\x08\x44tracing", b"\x1f\x8b\x08", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"&a [*a]", b"!!python/object:os.system",
+    b"\x17\x08\x44tracing", b"\x1f\x8b\x08", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd",
+    b"9" * 5000, b"[" * 5000, b'{"a":' * 3000, b"2001-99-99", b"&a [*a]", b"!!python/object:os.system",
 )  # fmt: skip
 _NUMBER = re.compile(rb"-?\d+")
 

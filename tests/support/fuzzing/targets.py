@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import yaml
 
 from support import encoders, perf_file, recorders, trace_dat_file
 from support.builders import trace_of
@@ -221,7 +222,7 @@ def _descriptions() -> list[tuple[str, Callable[[Path, int], Outcome], list[str]
         '{"tasks": {"a": {"instance": 3, "loop": -1, "run": 1000, "sleep": 1000, "barrier": "b"}}, "global": {"duration": 1}}',
     ]
     return [
-        ("machine", _machine, [*machines, live]),
+        ("machine", _machine, [*machines, live, yaml.safe_dump(json.loads(machines[0]))]),
         ("snapshot", _snapshot_for(trace), [text, json.dumps(json.loads(text), indent=1)]),
         ("rt-app", _rtapp, rt),
     ]

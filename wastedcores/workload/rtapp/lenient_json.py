@@ -71,10 +71,9 @@ def parse(text: str, name: str) -> Pairs:
             f"{name}, line {e.lineno}: not JSON ({e.msg}) near {line!r}; expected an rt-app file with an object "
             '"tasks".'
         ) from e
-    except RecursionError:
-        raise WorkloadError(
-            f"{name}: the objects are nested too deeply; expected an rt-app file."
-        ) from None
+    except (RecursionError, ValueError) as e:
+        why = "objects are nested too deeply" if isinstance(e, RecursionError) else str(e)
+        raise WorkloadError(f"{name}: not JSON ({why}); expected an rt-app file.") from None
     if not isinstance(found, Pairs):
         raise WorkloadError(
             f'{name}: holds no object; expected an rt-app file: {{"tasks": {{...}}}}.'
