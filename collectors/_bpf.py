@@ -163,6 +163,8 @@ OFFSETS = {
     "OFF_SIGNAL": ("task_struct", "signal"),
     "OFF_THREAD_NODE": ("task_struct", "thread_node"),  # 0c740d0afc3b, 3.14
     "OFF_THREAD_HEAD": ("signal_struct", "thread_head"),
+    "OFF_CFS_QUEUED": ("cfs_rq", "h_nr_queued"),
+    "OFF_CFS_RUNNABLE": ("cfs_rq", "h_nr_runnable"),
     "OFF_THROTTLED": ("task_struct", "throttled"),  # per task since e1fad12dcb66, 6.18
     "OFF_SCHED_GROUP": ("task_struct", "sched_task_group"),
     "OFF_GROUP_CGROUP": ("task_group", "css.cgroup"),

@@ -99,6 +99,7 @@ class Recorder:
             "-DPIDS=%d" % ((min(pid_max, 1 << 22) + 1023) // 1024 * 1024),
             "-DNONLINE=%d" % len(_bpf.online()),
             *(["-DOVERWRITE=1"] if overwrite else []),
+            *(["-DWANT_NR_RUNNING=1"] if "nr_running" in self.events else []),
             *(["-DWANT_AFFINITY=1"] if "affinity" in self.events else []),
             *defines,
         ]
@@ -217,14 +218,18 @@ class Recorder:
                     "overwrite": self.overwrite,
                     "typed": self.programs.typed,
                     "snapshot": self.tasks_from,
-                    "delayed_dequeue": self.programs.btf.offset("task_struct", "se.sched_delayed")
-                    is not None,
+                    "delayed_dequeue": self._counts_sleeping_tasks(),
                     "started_unix": time.time(),
                     **more,
                 }
             )
             + "\n"
         ).encode()
+
+    def _counts_sleeping_tasks(self):
+        """Return whether the recorded nr_running counts tasks that delayed dequeue leaves on the runqueue."""
+        has = {m: self.programs.btf.offset(*_bpf.OFFSETS[m]) is not None for m in _bpf.OFFSETS}
+        return has["OFF_DELAYED"] and not (has["OFF_CFS_QUEUED"] and has["OFF_CFS_RUNNABLE"])
 
     def state(self, cpu):
         """Return (head, lost, seen, irq_head, extra) of one CPU."""

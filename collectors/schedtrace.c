@@ -118,6 +118,32 @@ static __always_inline void unthrottle(struct where *w, u32 cpu)
 }
 #endif
 
+/*
+ * nr_running counts tasks that sleep, where delayed dequeue leaves them on the runqueue for a while (152e11f6df29, 6.12).
+ * Newer kernels also count the tasks that may run, so that the sleeping ones can be subtracted. Neither the beginning nor
+ * the end of such a delay changes nr_running, so the length is recorded at the switch and at the wakeup, too.
+ */
+#if defined(OFF_CFS_QUEUED) && defined(OFF_CFS_RUNNABLE) && defined(OFF_DELAYED)
+#define COUNTS_DELAYED 1
+BPF_F_TABLE("array", u32, u32, asleep_of, NCPU, 0); /* by CPU, how many of them there were at the last record */
+
+static __always_inline void note_asleep(struct where *w, u32 cpu)
+{
+	struct wc_cpu *c = cpus.lookup(&cpu);
+	u32 *last = asleep_of.lookup(&cpu), queued = 0, runnable = 0, nr = 0;
+
+	if (!c || !c->rq || !last)
+		return;
+	bpf_probe_read_kernel(&queued, 4, (void *)(c->rq + OFF_RQ_CFS + OFF_CFS_QUEUED));
+	bpf_probe_read_kernel(&runnable, 4, (void *)(c->rq + OFF_RQ_CFS + OFF_CFS_RUNNABLE));
+	if (queued - runnable == *last)
+		return;
+	*last = queued - runnable;
+	bpf_probe_read_kernel(&nr, 4, (void *)(c->rq + OFF_RQ_NR));
+	put(w, KX(WC_NR_RUNNING, 0), cpu | (u64)((nr - *last) & 0xffffff) << 16);
+}
+#endif
+
 int on_nr_running(u64 *ctx)
 {
 	struct where w;
@@ -130,6 +156,16 @@ int on_nr_running(u64 *ctx)
 		return 0;
 	cpu = LOAD(u32, rq, OFF_RQ_CPU);
 	nr = LOAD(u32, rq, OFF_RQ_NR);
+#ifdef COUNTS_DELAYED
+	{
+		u32 k = cpu, asleep, *last = asleep_of.lookup(&k);
+
+		asleep = LOAD(u32, rq, OFF_RQ_CFS + OFF_CFS_QUEUED) - LOAD(u32, rq, OFF_RQ_CFS + OFF_CFS_RUNNABLE);
+		nr -= asleep;
+		if (last)
+			*last = asleep;
+	}
+#endif
 #ifdef WANT_THROTTLE
 	if (change > 0)
 		unthrottle(&w, cpu);
@@ -183,6 +219,10 @@ int on_switch(u64 *ctx)
 #endif
 	put(&w, KX(WC_SWITCH, x), PID(pid) | PID(next_pid) << 22 |
 	    (u64)(LOAD(u32, next, OFF_PRIO) & 0xff) << 44 | (u64)(LOAD(u32, prev, OFF_PRIO) & 0xff) << 52);
+#if defined(COUNTS_DELAYED) && defined(WANT_NR_RUNNING)
+	if (!preempt && state && LOAD(u8, prev, OFF_DELAYED))
+		note_asleep(&w, w.cpu);
+#endif
 #ifdef WANT_AFFINITY
 	/* most tasks leave with the mask with which they came, and then the table of all masks is not touched */
 	hash = mask_hash(prev);
@@ -270,6 +310,9 @@ int on_wakeup(u64 *ctx)
 	if (!enter(&w))
 		return 0;
 	woken(&w, p, WC_WAKEUP);
+#if defined(COUNTS_DELAYED) && defined(WANT_NR_RUNNING)
+	note_asleep(&w, task_cpu(p));
+#endif
 	leave(&w);
 	return 0;
 }

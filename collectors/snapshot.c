@@ -65,6 +65,15 @@ int snapshot(struct iter_task *ctx)
 	}
 #endif
 	out.t.cpu = cpu;
+#ifdef COUNTS_DELAYED
+	{
+		u32 queued = 0, runnable = 0;
+
+		bpf_probe_read_kernel(&queued, 4, (void *)(rq + OFF_RQ_CFS + OFF_CFS_QUEUED));
+		bpf_probe_read_kernel(&runnable, 4, (void *)(rq + OFF_RQ_CFS + OFF_CFS_RUNNABLE));
+		nr -= queued - runnable;
+	}
+#endif
 	out.t.rq_nr = nr;
 	c = cpus.lookup(&cpu);
 	if (c) {

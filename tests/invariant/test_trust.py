@@ -189,6 +189,16 @@ def test_throttled_tasks_do_not_wait_until_they_are_back():
     )
 
 
+def test_a_task_that_was_throttled_before_the_trace_did_not_wait():
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        {"ts_ns": S, "kind": "unthrottle", "cpu": 0, "pid": 11},
+        switch(S + 1, 0, 10, "S", 11),
+    ]
+    assert check(trace_of(rows, cpus=2), ignore_affinity=True).wall_ns <= 1
+
+
 def test_every_event_of_the_state_machine_can_begin_an_overload():
     assert len(CAUSES) == 1 + max(CODES.values()) + 1
 

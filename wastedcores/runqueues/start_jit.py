@@ -13,6 +13,7 @@ from wastedcores.runqueues.state import (
     LOSSY,
     MIGRATE,
     SWITCH,
+    UNTHROTTLE,
     WAKEUP,
     WAKEUP_NEW,
     Events,
@@ -56,7 +57,7 @@ def infer_start(e: Events, s: State) -> None:
 
     A CPU runs what its first switch stops (pid -1: not known), or the task in whose context its first event happened.
     A task that is switched in without a wakeup before had been waiting; one that is stopped had been running; one that
-    is woken or forked had not been on a runqueue.
+    is woken, forked or throttled no longer had not been on a runqueue.
     """
     for i in range(e.code.size):
         k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]
@@ -78,7 +79,7 @@ def infer_start(e: Events, s: State) -> None:
             ):
                 s.task[p, task_row.MOVED_FROM] = e.src_cpu[i]
             continue
-        if k == WAKEUP or k == WAKEUP_NEW or k == FORK:
+        if k == WAKEUP or k == WAKEUP_NEW or k == FORK or k == UNTHROTTLE:
             _was(s, p, task_row.ASLEEP, c)
         # the task in whose context it happened was running there
         where = c if k == FORK or k == EXIT or k == CONTEXT else e.src_cpu[i]
