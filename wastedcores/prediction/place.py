@@ -152,7 +152,7 @@ def task_of(recovered: Recovered, machine: Machine, cpus: list[int] | None) -> T
     """
     start, end = recovered.window_ns
     return Task(
-        recovered.workload.program(),
+        _widened(recovered.workload.program(), recovered.cpus, machine.cpus),
         machine,
         costs_of(machine),
         recovered.marks,
@@ -189,6 +189,7 @@ def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | No
     if machine is None and pin is None:
         return here
     on = find_machine(machine).machine if isinstance(machine, str) else machine or here.machine
+    here = replace(here, program=_widened(here.program, here.machine.cpus, on.cpus))
     program = here.program if pin is None else _pinned(here.program, frozenset(pin))
     if on.cpus < here.machine.cpus:
         raise UsageError(
@@ -196,6 +197,13 @@ def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | No
             "would have no place. Choose a machine with at least as many."
         )
     return replace(here, program=program, machine=on, costs=costs_of(on))
+
+
+def _widened(program: Program, before: int, cpus: int) -> Program:
+    """Return a program in which a task that could use all CPUs can use all of a larger machine."""
+    all_before, every = frozenset(range(before)), frozenset(range(cpus))
+    masks = tuple(every if m == all_before else m for m in program.masks)
+    return replace(program, masks=masks)
 
 
 def _pinned(program: Program, cpus: frozenset[int]) -> Program:

@@ -32,8 +32,8 @@ SMALLEST = 3
 CONTRADICT = 0.3
 #: if the same task is the last one in a larger share of rounds, it is a master and not a member
 MASTER = 0.9
-#: no more pairs of wakeups are looked at
-MOST_PAIRS = 4_000_000
+#: about this many pairs of wakeups are looked at
+MOST_PAIRS = 1_000_000
 
 
 @dataclass
@@ -109,7 +109,8 @@ def find_barriers(seen: Seen) -> Rounds:
 
 def _groups(woken: I64, tasks: int) -> I64:
     """Return the group of each task, -1 for none; ``woken`` has the sleeps in the order of their ends."""
-    first, second = _pairs(woken)
+    woken, burst = _sampled(woken)
+    first, second = _pairs(woken, burst)
     total = np.bincount(woken[:, sj.S_TASK], minlength=tasks)
     low, high = np.minimum(first, second), np.maximum(first, second)
     codes, count = np.unique(low * tasks + high, return_counts=True)
@@ -130,17 +131,26 @@ def _groups(woken: I64, tasks: int) -> I64:
     return np.where(alone, -1, roots)
 
 
-def _pairs(woken: I64) -> tuple[I64, I64]:
+def _sampled(woken: I64) -> tuple[I64, I64]:
+    """Return some wakeups, and the burst of each: all bursts, or every n-th if these have too many pairs."""
+    ts = woken[:, sj.S_WAKE_NS]
+    burst = np.cumsum(np.diff(ts, prepend=ts[:1]) > GAP_NS)
+    size = np.bincount(burst) if len(burst) else np.zeros(1, np.int64)
+    apart = -(-int((size * (size - 1) // 2).sum()) // MOST_PAIRS)
+    keep = burst % max(apart, 1) == 0
+    return woken[keep], burst[keep]
+
+
+def _pairs(woken: I64, burst: I64) -> tuple[I64, I64]:
     """Return the tasks of all pairs of wakeups in the same burst."""
     ts, task = woken[:, sj.S_WAKE_NS], woken[:, sj.S_TASK]
-    burst = np.cumsum(np.diff(ts, prepend=ts[:1]) > GAP_NS)
     first, second, pairs = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
     for step in range(1, len(woken)):
         same = np.flatnonzero(
             (burst[step:] == burst[:-step]) & (ts[step:] - ts[:-step] < RELEASE_NS)
         )
         pairs += len(same)
-        if not len(same) or pairs > MOST_PAIRS:
+        if not len(same) or pairs > 4 * MOST_PAIRS:
             break
         apart = same[task[same] != task[same + step]]
         first.append(task[apart])

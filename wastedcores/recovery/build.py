@@ -135,7 +135,7 @@ def _scripts(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> list[l
     keep[0::2] = work > 0
     keep[1::2] = rows[:, 0] >= 0
     owner = np.repeat(actions[:, tl.A_TASK], 2)[keep]
-    flat = list(map(tuple, both[keep].tolist()))
+    flat = list(zip(*(column.tolist() for column in both[keep].T), strict=True))
     cuts = np.searchsorted(owner, np.arange(len(seen.tasks) + 1)).tolist()
     scripts = [flat[a:b] for a, b in pairwise(cuts)]
     for t, script in enumerate(scripts):

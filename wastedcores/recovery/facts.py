@@ -110,12 +110,10 @@ def _group(fact: TaskFacts | None, groups: dict[object, int]) -> int | None:
     """Return the number of a task's group; None: as its parent."""
     if fact is None:
         return None
-    name = getattr(fact, "autogroup", None)
-    if name is None and fact.cgroup not in (None, "/"):
-        name = fact.cgroup
+    name = fact.autogroup or fact.cgroup
     if name is None:
-        return 0
-    return groups.setdefault(name, len(groups) + 1)
+        return None
+    return 0 if name == "/" else groups.setdefault(name, len(groups) + 1)
 
 
 def _leads(seen: Seen, task: int, parent: int, sessions: tuple[str, ...]) -> bool:

@@ -51,6 +51,8 @@ class Recovered:
         The share of the recorded window in which each CPU was busy.
     guessed_work
         The share of all CPU time that was used before sleeps whose cause is guessed or unknown.
+    cpus
+        Number of CPUs of the recording; a task that may use all of them may use all of any machine.
     """
 
     workload: Workload
@@ -64,6 +66,7 @@ class Recovered:
     finite: bool = True
     busy_per_cpu: tuple[float, ...] = ()
     guessed_work: float = 0.0
+    cpus: int = 0
 
     def busy_cpus(self, cpus: Iterable[int] | None = None) -> float:
         """Return the recorded mean number of busy CPUs in the window, of all CPUs or of some."""
@@ -151,6 +154,7 @@ def recover(
         bool(span.ending),
         busy_per_cpu(s, span),
         _guessed_work(s),
+        s.cpus,
     )
 
 

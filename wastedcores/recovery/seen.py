@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -73,6 +74,13 @@ class Seen:
     odd: int
     wakers: bool
 
+    @cached_property
+    def _keys(self) -> I64:
+        """The spans on CPUs as numbers that are ordered by task and time."""
+        span = self.end_ns - self.start_ns + 2
+        keys: I64 = self.pieces[:, sj.P_TASK] * span + self.pieces[:, sj.P_SINCE] - self.start_ns
+        return keys
+
     def clock(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
         """Return tasks' own clocks at some moments, and whether they were on a CPU.
 
@@ -87,8 +95,7 @@ class Seen:
             int64 (n,) in ns, and bool (n,).
         """
         span = self.end_ns - self.start_ns + 2
-        keys = self.pieces[:, sj.P_TASK] * span + self.pieces[:, sj.P_SINCE] - self.start_ns
-        at = np.searchsorted(keys, task * span + ts_ns - self.start_ns, side="right") - 1
+        at = np.searchsorted(self._keys, task * span + ts_ns - self.start_ns, side="right") - 1
         piece = self.pieces[np.maximum(at, 0)]
         found = (at >= 0) & (piece[:, sj.P_TASK] == task)
         inside = np.minimum(ts_ns, piece[:, sj.P_END]) - piece[:, sj.P_SINCE]
@@ -147,10 +154,10 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
         events[:, column] = table[name].cast(pl.Int64).fill_null(empty).to_numpy()
     events[:, sj.E_KIND] = _LUT[table["kind"].to_numpy()]
     events[:, sj.E_ROW] = np.arange(len(events))
-    return _pass(table, events, switch_ns)
+    return _pass(table, events, switch_ns, trace.header.cpus or 0)
 
 
-def _pass(table: pl.DataFrame, events: I64, switch_ns: int) -> Seen:
+def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
     code = events[:, sj.E_KIND]
     pids = int(events[:, [sj.E_PID, sj.E_PREV, sj.E_BY]].max(initial=0)) + 1
     most = int(np.isin(code, (sj.FORK, sj.EXIT)).sum())
@@ -182,7 +189,7 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int) -> Seen:
         table["text"].gather(rows).to_list(),
         start_ns,
         end_ns,
-        int(events[:, [sj.E_CPU, sj.E_SRC]].max(initial=0)) + 1,
+        max(cpus, int(events[:, [sj.E_CPU, sj.E_SRC]].max(initial=0)) + 1),
         odd,
         bool((events[np.isin(code, (sj.WAKEUP,)), sj.E_BY] > 0).any()),
     )
