@@ -33,7 +33,7 @@ def recover(
     tasks: TasksFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recover the work of a trace, so that it can be replayed under other kernels."""
+    """Recover the work of a trace as a workload to replay."""
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input
     from wastedcores.recovery import recover as run_recover

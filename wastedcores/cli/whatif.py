@@ -79,7 +79,7 @@ def whatif(
     ] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Predict from a trace what a fix or another kernel would have gained."""
+    """Predict from a trace what a fix would have gained."""
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input
     from wastedcores.prediction import whatif as run_whatif

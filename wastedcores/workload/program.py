@@ -92,5 +92,5 @@ GUEST = Costs(
 
 
 def costs_of(machine: Machine) -> Costs:
-    """Return the machine constants: those of the recorded guest for the ``bd-paper-*`` machines, else the defaults."""
-    return GUEST if machine.name.startswith("bd-paper-") else Costs()
+    """Return the machine constants: those of the recorded guest for the guest's machines, else the defaults."""
+    return GUEST if machine.name.startswith("bd-paper-") or "(guest)" in machine.name else Costs()
