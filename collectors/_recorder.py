@@ -45,7 +45,7 @@ PROBES = {
 #: where the waker of a queued wakeup is noted: at csd_queue_cpu where the kernel has it
 WAKERS = {True: ("csd_queue_cpu", "on_queued"), False: ("sched_waking", "on_waking")}
 #: the files with which every collector's program begins
-SOURCES = ("ring.c", "schedtrace.c", "snapshot.c")
+SOURCES = ("ring.c", "runqueue.c", "schedtrace.c", "snapshot.c")
 DEFAULT = (
     "nr_running",
     "switch",

@@ -26,13 +26,14 @@ from pathlib import Path
 import _output
 
 EVENTS = (
-    "sched_switch",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_migrate_task",
-    "sched_process_fork",
-    "sched_process_exec",
-    "sched_process_exit",
+    "sched/sched_switch",
+    "sched/sched_wakeup",
+    "sched/sched_wakeup_new",
+    "sched/sched_migrate_task",
+    "sched/sched_process_fork",
+    "sched/sched_process_exec",
+    "sched/sched_process_exit",
+    "cpuhp/cpuhp_enter",
 )
 #: the shortest and the longest time between two looks into the buffers
 LEAST_S, MOST_S = 0.02, 1.0
@@ -74,7 +75,7 @@ class Instance:
     def enable(self, on):
         """Switch on or off the events that this kernel has."""
         for event in EVENTS:
-            switch = self.path / "events/sched" / event / "enable"
+            switch = self.path / "events" / event / "enable"
             if switch.exists():
                 switch.write_text("1" if on else "0")
 

@@ -40,6 +40,9 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "exec": (rf"^filename=(?P<text>.*) pid=(?P<pid>{_INT}) old_pid=(?P<by_pid>{_INT}){_TAIL}",),
     "exit": (rf"^comm=(?P<comm>.*) pid=(?P<pid>{_INT}) prio=(?P<prio>{_INT}){_TAIL}",),
     "cpu_idle": (rf"^state=(?P<value>{_INT}) cpu_id=(?P<cpu>{_CPU}){_TAIL}",),
+    "cpu_online": (
+        rf"^cpu: (?P<cpu>{_CPU}) target: +{_INT} step: +(?P<value>{_INT}) \((?P<step>[^)]+)\)\s*$",
+    ),
     "frequency": (rf"^state=(?P<value>{_INT}) cpu_id=(?P<cpu>{_CPU}){_TAIL}",),
 }
 
@@ -55,6 +58,7 @@ KIND_OF = {
     "sched_process_exit": "exit",
     "cpu_idle": "cpu_idle",
     "cpu_frequency": "frequency",
+    "cpuhp_enter": "cpu_online",
     "tracing_mark_write": "mark",
     "print": "mark",
     "bputs": "mark",
@@ -159,6 +163,12 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         out = out.with_columns(
             value=pl.when(pl.col("value") == IDLE_EXIT).then(-1).otherwise(pl.col("value"))
         )
+    elif (
+        key == "cpu_online"
+    ):  # of all steps, this one decides whether the CPU may run tasks (kernel/sched/core.c)
+        out = out.filter(pl.col("step").is_in(["sched_cpu_activate", "sched_cpu_deactivate"]))
+        out = out.with_columns(value=(pl.col("step") == "sched_cpu_activate").cast(pl.Int64))
+        out = out.drop("step")
     return out.drop("ctx_pid", "ctx_comm", "name", "payload")
 
 

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The online checker: its programs are loaded, its state is in shared memory, and its recordings are taken."""
+
+import os
+import platform
+import struct
+import time
+
+import _bpf
+import _deficit
+import _recorder
+
+#: struct wc_check
+CHECK = struct.Struct("<14Q4I2q12Q")
+FIELDS = (
+    "period",
+    "persist",
+    "event_driven",
+    "hold",
+    "next_check",
+    "suspected_at",
+    "misses",
+    "dropped",
+    "checks",
+    "suspected",
+    "cleared",
+    "confirmed",
+    "began",
+    "confirmed_at",
+    "idle_cpu",
+    "busy_cpu",
+    "pid",
+    "busy_nr",
+    "n_idle",
+    "n_over",
+    "moves",
+    "useless",
+    "looked",
+    "truncated",
+    "by_move",
+    "by_fork",
+    "by_exit",
+    "recovered",
+    "cleared_at",
+    "last_look",
+    "late",
+    "own_ns",
+)
+#: the tracepoints that are watched during M
+WATCHED = [
+    ("sched_migrate_task", "watch_migrate"),
+    ("sched_wakeup_new", "watch_new"),
+    ("sched_process_exit", "watch_exit"),
+]
+AFTER_S = 0.02
+
+
+class Checker:
+    """The loaded checker and its state in shared memory."""
+
+    def __init__(self, a):
+        self.a = a
+        # Many tasks wake up every 5, 10 or 50 ms. This is no divisor of such times, so no task meets look after look.
+        self.tick = min(0.00937, max(0.00097, a.persist / 21.37))
+        defines = ["-DSTEPS=256"]
+        release = [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
+        if release >= [6, 1]:
+            defines.append("-DDETACHED_LOAD=1")
+        recording = a.before > 0
+        extra = list(WATCHED)
+        if a.event_driven:
+            extra.append(("sched_update_nr_running_tp", "watch_nr"))
+        self.r = r = _recorder.Recorder(
+            _recorder.DEFAULT,
+            a.buffer if recording else min(a.buffer, 1.0),
+            overwrite=True,
+            sources=("unclaimed.c",),
+            defines=defines,
+        )
+        self.memory = memoryview(r.programs.mmap("check", 512, write=True))
+        self.nr_of = memoryview(r.programs.mmap("nr_of", r.cpus * 8, write=True)).cast("I")
+        for cpu in range(r.cpus):  # array elements are 8 bytes apart
+            self.nr_of[cpu * 2] = 0xFFFFFFFF
+        self.recording = recording
+        self.put("period", int(a.period * 1e9))
+        self.put("persist", int(a.persist * 1e9))
+        self.put("event_driven", int(a.event_driven))
+        self.put("hold", 1)
+        sudo = os.getppid() if "SUDO_UID" in os.environ else 0
+        struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)
+        r.start(extra, attach=recording)
+        r.programs.iterate("task", "own_leaders")
+        if a.event_driven and "sched_update_nr_running_tp" in r.programs.missing:
+            raise _bpf.CannotLoad(
+                "--event-driven needs the tracepoint sched_update_nr_running_tp (Linux 5.9 or later)"
+            )
+        if a.deficit:
+            self.delays = self._delays()
+        if a.event_driven:
+            self._start_counts()
+        self.put("next_check", time.monotonic_ns())
+        r.programs.timer("on_timer", int(self.tick * 1e9), _bpf.online()[0])
+        self.put("hold", 0)
+        self.timer_cpu = _bpf.online()[0]
+        self.deficits = 0
+
+    def _start_counts(self):
+        """Count each CPU that had no change yet as the first snapshot of all tasks found it."""
+        size = 48 + 8 * self.r.mask_words
+        for at in range(0, len(self.r.tasks) - size + 1, size):
+            _, _, _, cpu, nr, *_ = struct.unpack_from("<QIIIIHHI16s", self.r.tasks, at)
+            if cpu < self.r.cpus and self.nr_of[cpu * 2] == 0xFFFFFFFF:
+                self.nr_of[cpu * 2] = nr
+                field = "n_idle" if nr == 0 else "n_over" if nr >= 2 else None
+                if field:
+                    self.put(field, self.state()[field] + 1)
+
+    def put(self, name, value):
+        """Write one field of the shared state; only those that the loader may write."""
+        assert FIELDS.index(name) < 14 or name in ("n_idle", "n_over")
+        at = FIELDS.index(name) * 8 if FIELDS.index(name) < 14 else 128 + 8 * (name == "n_over")
+        struct.pack_into("<q", self.memory, at, value)
+
+    def state(self):
+        """Return the shared state by name."""
+        return dict(
+            zip(FIELDS, CHECK.unpack_from(self.memory, 0), strict=False)
+        )  # there are spare fields at the end
+
+    def _delays(self):
+        raw = self.r.programs.iterate("task", "delays") or b""
+        return {pid: (delay, cpu) for delay, pid, cpu in struct.iter_unpack("<QII", raw)}
+
+    def deficit(self, elapsed):
+        """Return the CPUs with a run-delay deficit since the last call, and the waiting per second on every CPU."""
+        now = self._delays()
+        share = _deficit.shares(self.delays, now, _bpf.online(), elapsed)
+        self.delays = now
+        bad = _deficit.deficits(share)
+        self.deficits += bool(bad)
+        return bad, share
+
+    def recording_of(self, began):
+        """Return the recording of a violation, as one file in memory."""
+        return self._last_seconds(began) if self.recording else self._from_now(began)
+
+    def _last_seconds(self, began):
+        """Wait 20 ms and return the flight recorder's content."""
+        time.sleep(AFTER_S)
+        parts, r = [], self.r
+        since = r.dump(
+            lambda views: parts.extend(bytes(v) for v in views),
+            self.a.before + self.a.persist + AFTER_S + 0.2,
+        )
+        r.take_snapshot()
+        head = r.header(flight_s=self.a.before, complete_from=since, violation_ns=began)
+        return b"".join(
+            [head, *r.snapshot_block(), *parts, *r.counters_block(), *r.end_block(why="violation")]
+        )
+
+    def _from_now(self, began):
+        """Attach the recorder, take the state of every task and record for 20 ms, as the paper's checker did."""
+        parts, r = [], self.r
+        started = time.monotonic()
+        r.attach()
+        r.take_snapshot()
+        head = [r.header(violation_ns=began), *r.snapshot_block()]
+        time.sleep(AFTER_S)
+        r.dump(lambda views: parts.extend(bytes(v) for v in views), time.monotonic() - started)
+        r.detach()
+        return b"".join([*head, *parts, *r.counters_block(), *r.end_block(why="violation")])
+
+    def counts(self):
+        """Return (name, value, help) of the metrics."""
+        s = self.state()
+        return [
+            ("checks", s["checks"], "Looks at the invariant"),
+            ("suspected", s["suspected"], "Looks that found a violation"),
+            ("confirmed", s["confirmed"], "Violations that lasted M"),
+            ("recovered", s["recovered"], "Suspicions that a migration, a fork or an exit ended"),
+            ("balance_moves", s["moves"], "Balancing migrations"),
+            (
+                "useless_moves",
+                s["useless"],
+                "Balancing migrations to a queue that is at least as loaded",
+            ),
+            ("deficits", self.deficits, "Run-delay deficits"),
+        ]

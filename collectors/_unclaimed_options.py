@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The options of unclaimed."""
+
+import argparse
+import re
+
+EXAMPLES = """examples:
+    unclaimed                         # until Ctrl-C, one line per violation
+    unclaimed -S 0.5s -M 50ms         # look twice per second, raise after 50 ms
+    unclaimed --event-driven          # notice within M + 10 ms of the beginning
+    unclaimed --dir evidence          # keep the recording of each violation there
+    unclaimed --metrics :9100         # Prometheus text on 127.0.0.1:9100/metrics
+    unclaimed --deficit --useless     # the paper's two other checks as well
+"""
+
+
+def seconds(text):
+    """Return the seconds in '1s', '100ms', '250us' or a plain number of seconds."""
+    m = re.fullmatch(r"([0-9]*\.?[0-9]+)(s|ms|us)?", text)
+    if not m:
+        raise argparse.ArgumentTypeError("%r: expected a time like 1s, 100ms" % text)
+    return float(m.group(1)) * {"s": 1, "ms": 1e-3, "us": 1e-6, None: 1}[m.group(2)]
+
+
+def address(text):
+    """Return (host, port) of 'HOST:PORT'; the host of ':9100' is the loopback."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not 0 <= int(port) < 65536:
+        raise argparse.ArgumentTypeError("%r: expected :PORT or HOST:PORT" % text)
+    return host or "127.0.0.1", int(port)
+
+
+def parse(argv):
+    """Parse the options."""
+    p = argparse.ArgumentParser(
+        prog="unclaimed",
+        description="Find cores that stay idle while threads wait.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    p.add_argument(
+        "-S", "--period", type=seconds, default=1.0, help="look this often (default: 1s)"
+    )
+    p.add_argument(
+        "-M",
+        "--persist",
+        type=seconds,
+        default=0.1,
+        help="raise a violation that lasts this long (default: 100ms)",
+    )
+    p.add_argument(
+        "--event-driven",
+        action="store_true",
+        help="look at every change of a runqueue instead of every S",
+    )
+    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
+    p.add_argument(
+        "--before",
+        type=float,
+        default=2.0,
+        metavar="N",
+        help="flight recorder: keep N seconds before a violation (default: 2; 0: record only the 20 ms after)",
+    )
+    p.add_argument(
+        "--buffer",
+        type=float,
+        default=8.0,
+        metavar="MIB",
+        help="size of each CPU's ring (default: 8)",
+    )
+    p.add_argument(
+        "--evidence",
+        type=int,
+        default=5,
+        metavar="N",
+        help="keep at most N recordings (default: 5)",
+    )
+    p.add_argument("--dir", help="folder for recordings; it is made if absent")
+    p.add_argument(
+        "--deficit",
+        action="store_true",
+        help="also find CPUs whose threads wait over 200 ms per second",
+    )
+    p.add_argument(
+        "--useless",
+        action="store_true",
+        help="also count balancing moves to a queue that is at least as loaded",
+    )
+    p.add_argument(
+        "--metrics",
+        type=address,
+        metavar=":PORT",
+        help="serve Prometheus text (on the loopback unless a host is named)",
+    )
+    p.add_argument(
+        "--own",
+        type=int,
+        metavar="PID",
+        help="the process that started this one; neither of the two hides a violation or is one",
+    )
+    p.add_argument(
+        "--framed", action="store_true", help="write JSON lines and recordings to standard output"
+    )
+    p.add_argument(
+        "--until-eof", action="store_true", help="also stop when standard input is closed"
+    )
+    p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
+    a = p.parse_args(argv)
+    if a.period < 0.001 or a.persist < 0.001:
+        p.error("-S and -M must be at least 1ms")
+    return a
