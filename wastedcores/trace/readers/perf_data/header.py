@@ -159,17 +159,18 @@ def _attributes(
         layout = layout or tuple([-1] * 5 + list(_id_layout(sample_type, flags)))
         if layout not in layouts:
             layouts.append(layout)
+        if len(layouts) > pj.MAX_LAYOUTS:
+            raise TraceFormatError(
+                f"{path}: more than {pj.MAX_LAYOUTS} kinds of sample; perf records fewer. Its head is damaged: record "
+                "again."
+            )
         numbers = _numbers(data, ids_at, ids_size)
-        pairs += [(int(n), layouts.index(layout)) for n in numbers]
+        number = layouts.index(layout)
+        pairs += [(n, number) for n in numbers.tolist()]
     if not any(layout[pj.L_TIME] >= 0 for layout in layouts):
         raise TraceFormatError(
             f"{path}: no tracepoint in it was recorded with time, CPU and raw data. Record the scheduler's: "
             "perf sched record, or perf record -a -R -e 'sched:*'."
-        )
-    if len(layouts) > pj.MAX_LAYOUTS:
-        raise TraceFormatError(
-            f"{path}: {len(layouts)} kinds of sample; expected {pj.MAX_LAYOUTS} at most. Its head is damaged: record "
-            "again."
         )
     if len(layouts) == 1:
         pairs = []
