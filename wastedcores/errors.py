@@ -6,11 +6,19 @@ do about it. The command line prints the message, without a traceback, and exits
 
 from __future__ import annotations
 
+#: A longer message quotes a file that has no limit of its own; its middle is left out.
+LONGEST_MESSAGE = 2500
+
 
 class WastedCoresError(Exception):
     """Base class of the errors; ``exit_code`` is the exit status of the command line."""
 
     exit_code = 2
+
+    def __init__(self, message: str = "") -> None:
+        if len(message) > LONGEST_MESSAGE:
+            message = f"{message[: LONGEST_MESSAGE - 705]} ... {message[-700:]}"
+        super().__init__(message)
 
 
 class ModelWarning(UserWarning):

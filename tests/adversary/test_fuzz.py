@@ -66,4 +66,5 @@ def test_what_counts_as_a_failure(tmp_path):
     assert read(lambda path, persist_ns: Outcome("clean"))[1] == ""
     assert read(refuse("one paragraph"))[:2] == (None, "")
     assert read(refuse("two\nlines"))[1] == "message"
+    assert read(refuse("a" * 100_000))[1] == ""  # it is shortened
     assert read(fail)[1] == "traceback"

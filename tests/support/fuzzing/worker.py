@@ -18,7 +18,7 @@ from types import FrameType
 
 from support.fuzzing.mutators import mutate
 from support.fuzzing.targets import FILE, PERSIST_NS, Outcome, Target, make_targets
-from wastedcores.errors import WastedCoresError
+from wastedcores.errors import LONGEST_MESSAGE, WastedCoresError
 from wastedcores.trace.readers.text import scan
 
 #: No input may take longer: seconds of processor time.
@@ -102,7 +102,7 @@ def judge(target: Target, path: Path, persist_ns: int) -> tuple[Outcome | None, 
         return target.read(path, persist_ns), "", ""
     except WastedCoresError as e:
         message = str(e)
-        if "\n" in message or not message.strip() or len(message) > 3000:
+        if "\n" in message or not message.strip() or len(message) > LONGEST_MESSAGE:
             return None, "message", f"{_place(e)} {message[:200]!r}"
         return None, "", _place(e)
     except TooLongError as e:
