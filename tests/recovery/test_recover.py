@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -12,7 +13,9 @@ from wastedcores.kernels import KernelModel
 from wastedcores.prediction.place import check_modelled, check_recoverable, variants_of
 from wastedcores.recovery import recover
 from wastedcores.simulator import replay
-from wastedcores.trace.header import Window
+from wastedcores.trace.header import Header, Window
+from wastedcores.trace.schema import conform
+from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.file import from_dict, read_workload, to_dict, write_workload
 from wastedcores.workload.script import Script
@@ -175,3 +178,51 @@ def test_a_pid_that_is_used_again_is_another_task():
     again = events.with_columns(pl.col("pid", "prev_pid").replace(second, first))
     found = recover(type(trace)(again.lazy(), trace.header)).workload.program()
     assert [t.rows[0][1] for t in found.templates] == [5 * MS, 5 * MS]
+
+
+def test_marks_that_are_written_again_and_again_are_told_apart():
+    w = Workload("marks")
+    w.task("t", Script().sleep(MS).mark("a").loop(3).compute(20 * MS).mark("b").end().compute(MS))
+    trace = replay(w, MACHINE).trace
+    ts = trace.only("mark").select("ts_ns").collect()["ts_ns"]
+    found = recover(trace.with_header(window=Window(start_ns=ts[1], end_ns=ts[2])))
+    assert found.marks == ("b", "b #2")
+    assert found.window_ns[1] - found.window_ns[0] == pytest.approx(20 * MS, rel=0.01)
+
+
+def test_very_many_tasks_that_ran_once():
+    count = 100_000
+    number = np.arange(count)
+    begin, pid, cpu = number * 1000, number + 10, number % 16
+    kinds = (("fork", 0), ("wakeup_new", 1), ("switch", 10), ("exit", 900), ("switch", 910))
+    parts = []
+    for i, (kind, after) in enumerate(kinds):
+        leaves = i == 4
+        parts.append(
+            pl.DataFrame(
+                {
+                    "ts_ns": begin + after,
+                    "kind": [kind] * count,
+                    "cpu": cpu,
+                    "pid": np.zeros(count, np.int64) if leaves else pid,
+                    "by_pid": np.full(count, 5 if kind == "fork" else 0),
+                    "prev_pid": pid if leaves else np.zeros(count, np.int64),
+                    "prev_state": ["X" if leaves else "R"] * count,
+                }
+            )
+        )
+    wake = pl.DataFrame(
+        {
+            "ts_ns": [-10, -5],
+            "kind": ["wakeup", "switch"],
+            "cpu": [0, 0],
+            "pid": [5, 5],
+            "prev_pid": [0, 0],
+            "prev_state": ["R", "R"],
+        }
+    )
+    events = pl.concat([wake, *parts], how="diagonal_relaxed").sort("ts_ns", maintain_order=True)
+    trace = Trace(conform(events, "test").lazy(), Header(source_format="test", cpus=16))
+    found = recover(trace)
+    assert found.tasks == count + 1
+    assert len(found.workload.program().templates) == count

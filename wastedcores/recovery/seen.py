@@ -186,13 +186,23 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
         names,
         np.clip(np.where(prio < 100, 100, prio) - 120, -20, 19),
         prio < 100,
-        table["text"].gather(rows).to_list(),
+        _distinct(table["text"].gather(rows).to_list()),
         start_ns,
         end_ns,
         max(cpus, int(events[:, [sj.E_CPU, sj.E_SRC]].max(initial=0)) + 1),
         odd,
         bool((events[np.isin(code, (sj.WAKEUP,)), sj.E_BY] > 0).any()),
     )
+
+
+def _distinct(texts: list[str]) -> list[str]:
+    """Return texts with a number behind each that was there before, so that every mark of a replay can be found."""
+    times: dict[str, int] = {}
+    out = []
+    for text in texts:
+        times[text] = times.get(text, 0) + 1
+        out.append(text if times[text] == 1 else f"{text} #{times[text]}")
+    return out
 
 
 def _first_rows(tasks: I64) -> pl.DataFrame:
