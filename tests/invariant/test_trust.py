@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import lzma
-import random
-import re
-
-import polars as pl
 import pytest
-from support import RECORDINGS
 from support.builders import migrate, nr, switch, trace_of, wakeup
+from support.mutants import MUTANTS, tried
 
-from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.invariant.details import CAUSES
 from wastedcores.runqueues.events import CODES
-from wastedcores.trace.io import open_trace
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -225,65 +218,11 @@ def test_a_trace_that_is_cut_short_is_never_clean():
 
 # -- recordings with lines taken out, moved or changed: the truth is the verdict of the whole one ---------------------
 
-_STAMP = re.compile(r"\s(\d+\.\d+):")
-_CPU = re.compile(r"\[(\d+)\]")
-
-
-def _swap_stamps(lines, rng):
-    for _ in range(20):
-        i = rng.randrange(len(lines) - 1)
-        a, b = (_STAMP.search(line)[1] for line in lines[i : i + 2])
-        lines[i], lines[i + 1] = lines[i + 1].replace(b, a, 1), lines[i].replace(a, b, 1)
-    return lines
-
-
-def _other_pids(lines, rng):
-    for _ in range(20):
-        i = rng.randrange(len(lines))
-        lines[i] = re.sub(
-            r"(next_pid=|prev_pid=| pid=)(\d+)",
-            lambda m: f"{m[1]}{int(m[2]) + 1}",
-            lines[i],
-            count=1,
-        )
-    return lines
-
-
-def _states(lines, rng):
-    sleeps = [i for i, line in enumerate(lines) if "prev_state=S" in line]
-    for i in rng.sample(sleeps, min(20, len(sleeps))):
-        lines[i] = lines[i].replace("prev_state=S", "prev_state=R")
-    return lines
-
-
-def _without_cpu(lines, rng, share=1.0):
-    cpu = _CPU.search(rng.choice(lines))[1]
-    there = [i for i, line in enumerate(lines) if _CPU.search(line)[1] == cpu]
-    first = rng.randrange(len(there) - int(share * len(there)) + 1)
-    gone = set(there[first : first + int(share * len(there))])
-    return [line for i, line in enumerate(lines) if i not in gone]
-
-
-def _block(lines, rng):
-    first = rng.randrange(len(lines) * 95 // 100)
-    return lines[:first] + lines[first + len(lines) // 20 :]
-
-
-MUTANTS = {
-    "one line": lambda lines, rng: lines[: (k := rng.randrange(len(lines)))] + lines[k + 1 :],
-    "a tenth of the lines": lambda lines, rng: [line for line in lines if rng.random() > 0.1],
-    "a CPU": _without_cpu,
-    "a third of a CPU": lambda lines, rng: _without_cpu(lines, rng, 1 / 3),
-    "a block": _block,
-    "pids": _other_pids,
-    "states": _states,
-    "stamps": _swap_stamps,
-    "a line twice": lambda lines, rng: lines[: (k := rng.randrange(len(lines)))] + lines[k - 1 :],
-}
 SMALL = (
     "gc-buggy-16cpu",
     "gc-sgclit-16cpu",
     "lu1ms-sgclit-64cpu",
+    "lu60R4-alllit-64cpu",
     "ms-all-16cpu",
     "ms-buggy-16cpu",
 )
@@ -291,27 +230,13 @@ SMALL = (
 
 @pytest.mark.parametrize("kind", MUTANTS)
 def test_damaged_recordings_give_no_wrong_verdict_where_a_contradiction_shows(kind, tmp_path):
-    path = tmp_path / "trace.txt"
-    wrong = []
-    for number, name in enumerate(SMALL * 4):
-        lines = (
-            lzma.decompress((RECORDINGS / name / "trace.txt.xz").read_bytes()).decode().splitlines()
-        )
-        head = [line for line in lines if line.startswith("#")]
-        events = [line for line in lines if not line.startswith("#")]
-        rng = random.Random(number)
-        verdicts = []
-        for version in (events, MUTANTS[kind](list(events), rng)):
-            path.write_text("\n".join(head + version) + "\n")
-            try:
-                result = check(open_trace(path))
-            except WastedCoresError:
-                break
-            verdicts.append(result.verdict)
-        else:
-            shows = (
-                result.doubts.filter(pl.col("reason") != "bound_by_name").height or result.oddities
-            )
-            if verdicts[1] not in (verdicts[0], "unknown") and shows:
-                wrong.append((name, number, verdicts))
-    assert not wrong
+    runs = [
+        (name, other, tried(kind, name, other, number, tmp_path))
+        for number, (name, other) in enumerate(zip(SMALL * 4, SMALL[1:] * 5, strict=False))
+    ]
+    assert not [run for run in runs if run[2] == "flip, visible"]
+
+
+@pytest.mark.parametrize("other", ["lu60R4-buggy-64cpu", "gc-sgclit-16cpu"])
+def test_two_interleaved_recordings_decide_nothing(other, tmp_path):
+    assert tried("two recordings interleaved", "gi-all-64cpu", other, 0, tmp_path) == "unknown"

@@ -14,6 +14,7 @@ from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.invariant.trust import judge
 from wastedcores.runqueues.runqueues import Runqueues, runqueues
+from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import Moment, asked
@@ -150,6 +151,10 @@ def check_runqueues(
     if window is not None:
         start_ns, end_ns = max(window.start_ns, start_ns), min(window.end_ns, end_ns)
     counted = _counted(rq, cpus)
+    isolated = (
+        [] if ignore_affinity else [c for c in trace.header.isolated_cpus or [] if c < rq.cpus]
+    )
+    counted[isolated] = 0
     slice_ns = chronic.slice_ns(persist_ns, start_ns, end_ns) if chronic_share else 0
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     collected, dropped, known = sweep(rq, state, end_ns)
@@ -159,6 +164,10 @@ def check_runqueues(
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
     lost = trace.header.lost_total
     notes = list(rq.notes)
+    if isolated:
+        notes.append(
+            f"CPUs {format_cpulist(isolated)} are isolated, so no thread is balanced onto them: they do not count"
+        )
     if trace.header.unproven:
         notes.append(trace.header.unproven)
     if dropped:

@@ -2,8 +2,11 @@
 
 The invariant is "no core remains idle while another core is overloaded". The sweep integrates over time by how much it is
 broken, as a whole and up to the end of each slice of equal length, and finds the maximal intervals (episodes) in which it
-is broken. All changes of one timestamp are applied before
-the state is looked at. A CPU whose runqueue is not known counts neither as idle nor as overloaded.
+is broken. All changes of one timestamp are applied before the state is looked at. A CPU whose runqueue is not known counts
+neither as idle nor as overloaded.
+
+A CPU that runs only SCHED_IDLE tasks is busy, as it is for the kernel's idle_cpu(): sched_idle_cpu() makes it a target of
+wakeups, but no core is idle (kernel/sched/fair.c, v6.12). A SCHED_IDLE task that waits beside an idle CPU is waste like any.
 """
 
 from __future__ import annotations

@@ -48,13 +48,13 @@ def unrestricted(cpus: int, pids: int) -> Affinity:
     Returns
     -------
     Affinity
-        No mask, and nothing known.
+        No mask, and every task known to be free.
     """
     return Affinity(
         np.zeros((1, (cpus + 63) // 64), np.uint64),
         {},
         np.zeros(pids, np.int32),
-        np.zeros(pids, np.int8),
+        np.ones(pids, np.int8),
         (),
         follows=True,
     )
@@ -77,7 +77,8 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     Affinity
         The masks, and the mask of every task at the start.
     """
-    masks, mask_ids, of_pid, known, *_ = unrestricted(cpus, pids)
+    masks, mask_ids, of_pid, *_ = unrestricted(cpus, pids)
+    known = np.zeros(pids, np.int8)
     follows = trace.header.follows_affinity
     if follows is None:
         follows = trace.header.source_format in ("schedtrace", "replay")

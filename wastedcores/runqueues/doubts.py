@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.runqueues import state as st
+from wastedcores.trace.header import Header
 
 #: by reason of :mod:`wastedcores.runqueues.state`
 REASONS = (
@@ -27,9 +28,14 @@ NO_DOUBTS = pl.DataFrame(
 #: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
 STARVED_NS = 100_000_000
 
-#: where more than this share of a CPU's switches contradicts the state, nothing between them is believed either: such a
-#: trace mixes two recordings, or lost events all along
+#: where more than this share of a CPU's switches contradicts the state, nothing between them is believed either: events were
+#: lost all along
 _OFTEN = 0.05
+#: and with more than this share of all switches, nothing in the trace is: it mixes two recordings, or is no recording. In 72
+#: recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
+_OFTEN_EVERYWHERE = 0.001
+#: fewer contradictions are no matter of shares
+_MANY = 10
 
 
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
@@ -59,8 +65,10 @@ def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
     )
 
 
-def widened(doubts: pl.DataFrame, switches: NDArray[np.int64]) -> pl.DataFrame:
-    """Add a doubt about all the time between the first and the last contradiction of a CPU that has many of them.
+def widened(
+    doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
+) -> pl.DataFrame:
+    """Add doubts about all of a trace, or all the time between a CPU's contradictions, where there are many of them.
 
     Parameters
     ----------
@@ -68,25 +76,60 @@ def widened(doubts: pl.DataFrame, switches: NDArray[np.int64]) -> pl.DataFrame:
         Table cpu, start_ns, end_ns, reason.
     switches
         (cpus,) number of switches of each CPU.
+    start_ns, end_ns
+        Times of the first and last event.
 
     Returns
     -------
     polars.DataFrame
         The table with the doubts added.
     """
-    by_cpu = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]), pl.col("cpu") >= 0)
+    odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
     many = (
-        by_cpu.group_by("cpu")
+        odd.filter(pl.col("cpu") >= 0)
+        .group_by("cpu")
         .agg(pl.len(), pl.col("start_ns").min(), pl.col("end_ns").max())
-        .filter(pl.col("len") >= 10)
+        .filter(pl.col("len") >= _MANY)
         .sort("cpu")
     )
     often = many["len"].to_numpy() > _OFTEN * switches[many["cpu"].to_numpy()]
-    return pl.concat(
-        [
-            doubts,
-            many.filter(often).select(
-                "cpu", "start_ns", "end_ns", reason=pl.lit("contradicted_often")
-            ),
-        ]
-    )
+    added = many.filter(often).select("cpu", "start_ns", "end_ns")
+    if odd.height >= _MANY and odd.height > _OFTEN_EVERYWHERE * switches.sum():
+        added = pl.DataFrame([(-1, start_ns, end_ns)], added.schema, orient="row")
+    return pl.concat([doubts, added.with_columns(reason=pl.lit("contradicted_often"))])
+
+
+#: what the header may tell that makes all of a trace doubtful, as a sentence for the reader of the verdict
+HEADER_REASONS = {
+    "core_scheduling": "core scheduling was in use: a CPU that it forces idle looks like one that is wasted",
+    "isolation_changed": "the isolated CPUs were others when the trace ended: nobody knows from when on",
+}
+
+
+def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Return doubts about all of a trace that follow from its header.
+
+    With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
+    pick_next_task(), v5.14), and no event tells so. CPUs that are isolated later, or were before, should not take tasks.
+
+    Parameters
+    ----------
+    header
+        The header of the trace.
+    start_ns, end_ns
+        Times of the first and last event.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns cpu, start_ns, end_ns, reason.
+    """
+    tasks = (header.tasks or []) + (header.later_tasks or [])
+    cookies = header.core_scheduling or any(t.core_cookie for t in tasks)
+    reasons = []
+    if cookies or "core_scheduling" in header.changed:
+        reasons.append("core_scheduling")
+    if "isolated_cpus" in header.changed:
+        reasons.append("isolation_changed")
+    rows = [(-1, start_ns, end_ns, reason) for reason in reasons]
+    return pl.DataFrame(rows, NO_DOUBTS.schema, orient="row")

@@ -11,6 +11,7 @@ import polars as pl
 
 from wastedcores.errors import MissingEventsError
 from wastedcores.runqueues.affinity import find_affinity, unrestricted
+from wastedcores.runqueues.doubts import HEADER_REASONS, header_doubts
 from wastedcores.runqueues.facts import extent, lost_spans, silent_cpus
 from wastedcores.runqueues.stream import Batch, Runqueues
 from wastedcores.trace.trace import Trace
@@ -61,6 +62,7 @@ def runqueues(
     cpus = max(top_cpu + 1, trace.header.cpus or 0, max(online or [], default=-1) + 1)
     pids = top_pid + 1
     tasks, counted = source == "tasks", "nr_running" in kinds
+    from_header = header_doubts(trace.header, start_ns, end_ns)["reason"]
     return Runqueues(
         trace,
         source,
@@ -75,7 +77,8 @@ def runqueues(
         lost_spans(trace, kinds),
         keep,
         counted=counted,
-        notes=[
+        notes=[HEADER_REASONS[reason] for reason in from_header]
+        + [
             f"no {kind} events: how long {need} tasks waited is not fully known"
             for kind, need in (("wakeup", "woken"), ("migrate", "migrated"))
             if tasks and kind not in kinds

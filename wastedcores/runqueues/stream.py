@@ -11,10 +11,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wastedcores.limits import KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
 from wastedcores.runqueues.affinity import Affinity
-from wastedcores.runqueues.doubts import NO_DOUBTS, REASONS, STARVED_NS, doubt_table, widened
+from wastedcores.runqueues.doubts import (
+    NO_DOUBTS,
+    REASONS,
+    STARVED_NS,
+    doubt_table,
+    header_doubts,
+    widened,
+)
 from wastedcores.runqueues.events import events, require_inside
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
@@ -92,13 +100,14 @@ class Runqueues:
     lost_spans
         (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
     keep
-        Keep the changes in memory once they were streamed.
+        Keep the changes in memory once they were streamed, unless they are too many (limits.py).
     counted
         The trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say.
     oddities
         Number of events that contradict the state before them, counted while streaming.
     doubts
-        Spans in which the rebuilt state may be wrong, known after streaming: cpu (-1: all), start_ns, end_ns, reason.
+        Spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, those that
+        follow from the header.
     ran, moved
         (pids,) whether a task ran, and whether on more than one CPU; known after streaming.
     affinity_known, mask_of_pid
@@ -128,6 +137,10 @@ class Runqueues:
     moved: NDArray[np.bool_] | None = None
     _kept: list[Batch] = field(default_factory=list, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        """Begin with the doubts that follow from the header."""
+        self.doubts = header_doubts(self.trace.header, self.start_ns, self.end_ns)
+
     def batches(self, *, waits: bool = False, rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Stream the changes.
 
@@ -154,8 +167,16 @@ class Runqueues:
         if not self.keep:
             yield from stream
             return
-        self._kept = list(stream)
-        yield from self._kept
+        kept: list[Batch] | None = []
+        size = 0
+        for batch in stream:
+            size += batch.ts_ns.size
+            if kept is not None:
+                kept.append(batch)
+            if size > KEPT_CHANGES:  # too many for the memory: they are streamed again each time
+                kept = None
+            yield batch
+        self._kept = kept or []
 
     def _nr_batches(self, rows: int) -> Iterator[Batch]:
         forget = pl.DataFrame(
@@ -250,7 +271,10 @@ class Runqueues:
     def _conclude(self, state: st.State, doubts: pl.DataFrame) -> None:
         """Keep what is known after streaming."""
         self.oddities = {name: int(n) for name, n in zip(REASONS, state.odd, strict=True) if n}
-        self.doubts = widened(doubts, state.cpu[:, cpu_row.SWITCHES])
+        switches = state.cpu[:, cpu_row.SWITCHES]
+        found = widened(doubts, switches, self.start_ns, self.end_ns)
+        from_header = header_doubts(self.trace.header, self.start_ns, self.end_ns)
+        self.doubts = pl.concat([from_header, found])
         self.ran = state.task[:, task_row.RAN] != -1
         self.affinity_known = state.task[:, task_row.KNOWN] == 1
         self.mask_of_pid = state.task[:, task_row.MASK].copy()

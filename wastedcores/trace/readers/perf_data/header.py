@@ -243,8 +243,7 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
                     f"{MAX_CPUS} at most. Its head is damaged: record again."
                 )
         elif number == _CLOCKID and len(section) >= 8:
-            number_of_clock = struct.unpack_from("<Q", section)[0]
-            header.clock = _CLOCKS.get(number_of_clock, f"clock {number_of_clock}")
+            header.clock = _CLOCKS.get(struct.unpack_from("<Q", section)[0])
         elif number == _RELEASE:
             header.release = _string(section)
         elif number == _HOSTNAME:

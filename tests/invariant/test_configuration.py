@@ -1,0 +1,118 @@
+"""What a machine is told to do limits the verdict: isolated CPUs, core scheduling, policies, stopped tasks, several boots."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import nr, switch, trace_of, wakeup
+
+from wastedcores.analysis.examined import examine
+from wastedcores.invariant import check
+from wastedcores.runqueues import stream
+
+S = 1_000_000_000
+MS = 1_000_000
+
+
+def turns(end: int = S, cpu: int = 0, pids: tuple[int, int] = (10, 11)) -> list[dict]:
+    """Two tasks that take turns on one CPU."""
+    times = range(4 * MS, end, 4 * MS)
+    return [switch(t, cpu, pids[i % 2], "R", pids[(i + 1) % 2]) for i, t in enumerate(times)]
+
+
+def rows_beside(other: int = 0) -> list[dict]:
+    """CPU 0 has two tasks for a second, and CPU 1 runs task ``other``."""
+    return [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", other),
+        wakeup(2, 0, 11, by_pid=10, src_cpu=0),
+        *turns(),
+        switch(S, 1, other, "S", 0) if other else switch(S, 1, 0, "R", 9),
+    ]
+
+
+def verdict(**header) -> str:
+    return check(trace_of(rows_beside(), cpus=2, **header)).verdict
+
+
+def test_isolated_cpus_do_not_count():
+    trace = trace_of(rows_beside(), cpus=2, isolated_cpus=[1])
+    result = check(trace)
+    assert (result.verdict, result.counted_cpus) == ("clean", [0])
+    assert any("CPUs 1 are isolated" in note for note in result.notes)
+    assert check(trace, ignore_affinity=True).verdict == "violations"
+    assert verdict(isolated_cpus=[]) == "violations"
+
+
+def test_cpus_that_were_isolated_meanwhile_decide_nothing():
+    assert verdict(isolated_cpus=[], changed=["isolated_cpus"]) == "unknown"
+
+
+@pytest.mark.parametrize("header", [{"core_scheduling": True}, {"changed": ["core_scheduling"]}])
+def test_forced_idle_cannot_be_told_from_wasted(header):
+    result = check(trace_of(rows_beside(), cpus=2, **header))
+    assert result.verdict == "unknown"
+    assert any("core scheduling" in note for note in result.notes)
+    quiet = [switch(1, 0, 0, "R", 10), switch(S, 0, 10, "S", 0)]
+    assert check(trace_of(quiet, cpus=2, **header)).verdict == "unknown"
+    assert check(trace_of(quiet, cpus=2, core_scheduling=False)).verdict == "clean"
+
+
+def test_one_task_with_a_cookie_is_core_scheduling():
+    tasks = [{"pid": 10, "allowed": "0-1", "core_cookie": 7}, {"pid": 11, "allowed": "0-1"}]
+    assert verdict(tasks=tasks) == "unknown"
+
+
+def test_a_cpu_that_runs_sched_idle_tasks_is_busy_and_such_tasks_wait_like_others():
+    idle_policy = [{"pid": p, "allowed": "0-1", "policy": "idle"} for p in (10, 11, 12)]
+    assert verdict(tasks=idle_policy) == "violations"
+    assert check(trace_of(rows_beside(12), cpus=2, tasks=idle_policy)).verdict == "clean"
+
+
+@pytest.mark.parametrize("state", ["T", "t", "D", "I", "P"])
+def test_stopped_and_frozen_tasks_do_not_wait(state):
+    rows = rows_beside()
+    assert check(trace_of(rows, cpus=2)).waiting_ns > 900 * MS
+    stops = [
+        *rows[:3],
+        switch(4 * MS, 0, 10, state, 11),
+        switch(S - 1, 0, 11, "S", 0),
+        switch(S, 1, 0, "R", 9),
+    ]
+    assert check(trace_of(stops, cpus=2)).waiting_ns == pytest.approx(4 * MS, rel=0.01)
+
+
+@pytest.mark.parametrize(("length_ns", "expected"), [(5 * MS, "clean"), (900 * MS, "unknown")])
+def test_a_lasting_difference_from_the_kernels_count_is_in_doubt(length_ns, expected):
+    rows = [
+        switch(1, 0, 0, "R", 10), nr(1, 0, 1), switch(1, 1, 9, "S", 0), nr(1, 1, 0),
+        wakeup(2, 0, 11), switch(2 + length_ns, 0, 10, "S", 11), switch(S, 1, 0, "R", 9), nr(S, 1, 1),
+    ]  # fmt: skip
+    result = check(trace_of(rows, cpus=2, quotas={}))
+    assert result.verdict == expected
+    assert ("count_differs" in result.doubts["reason"]) == (expected == "unknown")
+
+
+def test_a_gap_between_two_boots_is_no_violation():
+    later = 490 * S
+    rows = [
+        *rows_beside()[:-1],
+        *({**r, "ts_ns": r["ts_ns"] + later} for r in rows_beside()),
+    ]
+    del rows[3:-1:2]  # the second boot does not go on where the first one ended
+    assert check(trace_of(rows, cpus=2, known=False)).verdict == "unknown"
+
+
+def test_a_missing_beginning_is_unknown():
+    assert verdict(overwritten={0: 5}, lost={0: 5}) == "unknown"
+
+
+def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch):
+    trace = trace_of(rows_beside(), cpus=2)
+    kept = examine(trace)
+    assert kept.result.wall_ns
+    assert kept.runqueues._kept
+    monkeypatch.setattr(stream, "KEPT_CHANGES", 10)
+    streamed = examine(trace)
+    assert streamed.result.to_json() == kept.result.to_json()
+    assert streamed.waits.equals(kept.waits)
+    assert not streamed.runqueues._kept
