@@ -61,6 +61,15 @@ def test_an_alarm_is_judged_by_the_readings(told, answer):
     assert explain(ALARM, told)["answer"] == answer
 
 
+def test_a_late_sample_makes_the_witness_look_around_the_alarm():
+    class Late(Told):
+        def between(self, start_ns, end_ns):
+            return super().between(start_ns, end_ns) if start_ns < 0 else None
+
+    assert explain(ALARM, Late(1.0, [task(90, 0, 1)]))["answer"] == "true"
+    assert explain(ALARM, Late(0.2, [task(90, 0, 1)]))["answer"] != "true"
+
+
 def test_an_alarm_waits_for_the_next_scan():
     told = Told(1.0, None)
     assert explain(ALARM, told) is None

@@ -10,6 +10,8 @@ from wastedcores.capture.soak.witness import Between, Waited, Witness
 IDLE_SHARE = 0.8
 #: a task waited for at least this share of it
 WAIT_SHARE = 0.5
+#: a sample may come so late
+AROUND_NS = 60_000_000
 #: below this share, nothing of the kind was there
 NOTHING = 0.1
 
@@ -35,6 +37,9 @@ def explain(alarm: dict[str, Any], witness: Witness) -> dict[str, Any] | None:
     if waited is None:
         return None
     reading = witness.between(start, end)
+    if reading is None or reading.seconds * 1e9 < (end - start) / 2:
+        # on a busy CPU the witness has to wait, too: look at the samples around the alarm
+        reading = witness.between(start - AROUND_NS, end + AROUND_NS)
     answer, why = _answer(alarm, reading, waited)
     longest = [[w.comm, w.tid, round(w.delay_ns / 1e6), sorted(w.allowed)] for w in waited[:5]]
     return {
