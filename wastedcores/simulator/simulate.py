@@ -80,8 +80,6 @@ def simulate(
     UsageError
         The seed or the end of time is out of range, or the machine has more CPUs than the engine's CPU sets hold.
     """
-    from wastedcores.simulator.engine.run_jit import run
-    from wastedcores.simulator.layout import grown
     from wastedcores.simulator.world import build_world
 
     check_seed(seed)
@@ -107,18 +105,7 @@ def simulate(
     m[0, sim.UNTIL] = m[0, sim.T_START] + (PATIENCE_NS if until_ns is None else until_ns)
     log = Log()
     began = time.perf_counter()
-    while True:
-        with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
-            ended = int(run(m))
-        log.add(*_drain(m))
-        if ended == status.TASKS_FULL:
-            if m[0, sim.NR_TASKS] >= MOST_TASKS:
-                raise WorkloadError(
-                    f"more than {MOST_TASKS} tasks after {_now(m)} of simulated time; fork less."
-                )
-            m = grown(m, 2 * int(m[0, sim.TASK_ROOM]) + 64, len(program.hotplug))
-        elif ended != status.LOG_FULL:
-            break
+    m, ended = _run(m, log, len(program.hotplug))
     wall_s = time.perf_counter() - began
     if ended not in (status.DONE, status.UNTIL) or (ended == status.UNTIL and until_ns is None):
         raise _failure(m, ended, program, machine)
@@ -140,6 +127,25 @@ def simulate(
         wall_s,
         phase,
     )
+
+
+def _run(m: np.ndarray, log: Log, hotplug_steps: int) -> tuple[np.ndarray, int]:
+    """Run the engine until it ends, and return its table, which may have grown, and its last status."""
+    from wastedcores.simulator.engine.run_jit import run
+    from wastedcores.simulator.layout import grown
+
+    while True:
+        with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
+            ended = int(run(m))
+        log.add(*_drain(m))
+        if ended == status.TASKS_FULL:
+            if m[0, sim.NR_TASKS] >= MOST_TASKS:
+                raise WorkloadError(
+                    f"more than {MOST_TASKS} tasks after {_now(m)} of simulated time; fork less."
+                )
+            m = grown(m, 2 * int(m[0, sim.TASK_ROOM]) + 64, hotplug_steps)
+        elif ended != status.LOG_FULL:
+            return m, ended
 
 
 def with_steps(machine: Machine, program: Program) -> Machine:

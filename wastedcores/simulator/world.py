@@ -6,7 +6,7 @@ named in :mod:`wastedcores.simulator.engine.world`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -85,7 +85,7 @@ def build_world(
     records = max(_LOG_RECORDS, 4 * margin) if log_records is None else margin + log_records
     weight_lists = len(lists)
     domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
-    waits = (*_waits(program),)
+    waits = [*_waits(program)]
     m = allocate(
         Sizes(
             cpus=machine.cpus,
@@ -116,13 +116,20 @@ def build_world(
     _write_kernel(m, machine, kernel)
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
-    for y, (column, value) in enumerate(waits, int(g[sim.WAIT0])):
-        m[y, [wait.HEAD, wait.TAIL, wait.OWNER]] = -1
-        m[y, column] = value
-    for row, (_, cpu, online) in enumerate(program.hotplug, int(g[sim.STEP0])):
-        m[row, [hotplug_step.CPU, hotplug_step.ONLINE]] = cpu, int(online)
+    _write_waits_and_steps(m, waits, program.hotplug)
     _start(m, program)
     return m
+
+
+def _write_waits_and_steps(
+    m: np.ndarray, waits: Iterable[tuple[int, int]], hotplug: Iterable[tuple[int, int, bool]]
+) -> None:
+    """Write the wait objects and the hotplug steps."""
+    for y, (column, value) in enumerate(waits, int(m[0, sim.WAIT0])):
+        m[y, [wait.HEAD, wait.TAIL, wait.OWNER]] = -1
+        m[y, column] = value
+    for row, (_, cpu, online) in enumerate(hotplug, int(m[0, sim.STEP0])):
+        m[row, [hotplug_step.CPU, hotplug_step.ONLINE]] = cpu, int(online)
 
 
 def _waits(program: Program) -> Iterator[tuple[int, int]]:

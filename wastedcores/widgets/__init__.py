@@ -5,22 +5,12 @@ A module is imported when one of its names is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from wastedcores.lazy import lazy
 
-#: public name -> module that has it
-_NAMES = {
-    "explorer": "explore",
-    "explorer_static": "explore",
-    "Choice": "domains_playground",
-    "domain_playground": "domains_playground",
-    "domain_playground_static": "domains_playground",
-}
-
-__all__ = list(_NAMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "explore": "explorer explorer_static",
+        "domains_playground": "Choice domain_playground domain_playground_static",
+    },
+)
