@@ -51,6 +51,9 @@ def test_explain__recordings_of_each_bug(name):
     result = check(open_trace(folder / "trace.txt.xz"), cpus=cpus, between=(f"{start}", f"{end}"))
     found = explain(result, machine, KernelModel.of_guest_variant(meta["variant"]))
     assert found.looks_like == bug, found.evidence
+    assert [
+        p for p in found.evidence if not (p[0].isupper() or p[0].isdigit()) or p[-1] != "."
+    ] == []
     if bug == "group_construction":
         assert found.cured_share == pytest.approx(1, abs=0.01)
     if bug == "missing_domains":

@@ -166,7 +166,7 @@ def explain(
     )
     if looks_like in FIXES and model.has(looks_like):
         evidence.append(
-            f"this looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that"
+            f"This looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that."
         )
         looks_like = "undecided" if result.kind in ("persistent", "chronic") else "transient"
     return Explanation(
@@ -177,7 +177,7 @@ def explain(
         causes,
         pairs,
         _cured(looks_like, model, machine, pairs),
-        [*([note] if note else []), *evidence],
+        [*([f"{note[0].upper()}{note[1:]}."] if note else []), *evidence],
     )
 
 
@@ -252,9 +252,9 @@ def _share(table: pl.DataFrame, column: str, *values: str) -> float:
 
 #: what the recorded configuration did to most pairs of CPUs, in a sentence
 _KEPT_APART = {
-    ISOLATED: "the CPUs were isolated, so the load balancer leaves them out (isolcpus, or an isolated partition)",
-    BALANCING_OFF: "no cpuset that balances load has both CPUs (cpuset.sched_load_balance is 0, or they are in different "
-    "partitions)",
+    ISOLATED: "one of the two was isolated (isolcpus, or an isolated partition), so the load balancer left it out",
+    BALANCING_OFF: "no cpuset with load balancing contained both CPUs (cpuset.sched_load_balance was 0, or they were in "
+    "different partitions)",
 }
 
 
@@ -275,8 +275,8 @@ def _configured(result: CheckResult, pairs: pl.DataFrame) -> tuple[str, list[str
         if share > 0.5:
             idle, busy = rows.row(0)[:2]
             return str(by), [
-                f"during {100 * share:.0f} % of the time in which an idle CPU was beside an overloaded one, "
-                f"{_KEPT_APART[str(by)]}; for example CPU {idle} and CPU {busy}"
+                f"During {100 * share:.0f} % of the time in which one CPU was idle while another was overloaded, "
+                f"{_KEPT_APART[str(by)]}. An example is the idle CPU {idle} and the overloaded CPU {busy}."
             ]
     return None
 
@@ -290,21 +290,22 @@ def _judge(
 ) -> tuple[str, list[str]]:
     """Return the bug that the evidence looks like, and the evidence in sentences."""
     if not result.episodes.height:
-        return "nothing", ["no CPU was idle beside an overloaded one"]
+        return "nothing", ["No CPU was idle while another was overloaded."]
     shares = {r: _share(relations, "relation", r) for r in RELATIONS}
     woken = _share(causes, "cause", "wakeup")
     lengths = result.episodes["end_ns"] - result.episodes["start_ns"]
     persistent = int(result.episodes["persistent"].sum())
     lasting = persistent > 0 or result.kind == "chronic"
     evidence = [
-        f"{100 * shares[NO_DOMAIN]:.0f} % of the time that idle and overloaded CPUs could have met, no domain of the "
-        "idle one spans the other",
-        f"{100 * shares[EVERY_GROUP_LOCAL]:.0f} % of it a domain does, but every group of it that has the overloaded "
-        "CPU also has the idle one, which never pulls from its own group",
-        f"{100 * shares[COULD_PULL]:.0f} % of it the idle CPU could have pulled",
-        f"{100 * woken:.0f} % of the overload began with a wakeup onto a busy CPU",
-        f"{persistent} of {result.episodes.height + result.episodes_dropped} episodes persisted; half of them ended "
-        f"within {float(lengths.median() or 0) / 1e6:.2f} ms",  # type: ignore[arg-type]
+        f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "
+        "domain of the idle CPU contained the overloaded one.",
+        f"For {100 * shares[EVERY_GROUP_LOCAL]:.0f} % of it a domain contained both CPUs, but every group with the overloaded "
+        "CPU also contained the idle one, and a CPU never pulls from its own group.",
+        f"For {100 * shares[COULD_PULL]:.0f} % of it the domains allowed the idle CPU to pull a thread.",
+        f"{100 * woken:.0f} % of the overloaded time began with a wakeup on a busy CPU.",
+        f"{persistent} of {result.episodes.height + result.episodes_dropped} episodes "
+        f"{'was' if persistent == 1 else 'were'} persistent, and the median length was "
+        f"{float(lengths.median() or 0) / 1e6:.2f} ms.",  # type: ignore[arg-type]
     ]
     if shares[NO_DOMAIN] > max(shares[COULD_PULL], shares[EVERY_GROUP_LOCAL]):
         lost_levels = model.loses_numa_levels and any(
@@ -313,7 +314,7 @@ def _judge(
         if not lost_levels:
             return "isolation", evidence
         evidence.append(
-            "a CPU was taken offline and brought back, which costs this kernel its NUMA levels"
+            "A CPU was taken offline and brought back, and this kernel then loses its NUMA levels."
         )
         return "missing_domains", evidence
     if shares[EVERY_GROUP_LOCAL] > shares[COULD_PULL]:
@@ -321,7 +322,7 @@ def _judge(
     if woken > 0.5:
         share = result.mean(result.wall_ns)
         evidence.append(
-            f"a CPU was idle beside an overloaded one in {100 * share:.1f} % of the time"
+            f"During {100 * share:.1f} % of the recording a CPU was idle while another was overloaded."
         )
         return "overload_on_wakeup" if lasting or share > 0.05 else "transient", evidence
     if not lasting:
@@ -329,7 +330,7 @@ def _judge(
     if model.version >= MAINLINE["group_imbalance"]:
         return "undecided", evidence
     evidence.append(
-        "nothing in the domains forbids the pull: the balancer compared loads and found balance"
+        "The domains did not forbid the pull, so the balancer compared the loads and considered them balanced."
     )
     return "group_imbalance", evidence
 

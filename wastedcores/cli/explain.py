@@ -64,6 +64,7 @@ def explain(
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.topology.machine import Machine
     from wastedcores.topology.source import find_machine
+    from wastedcores.words.cause import fix_sentences
 
     opened = open_input(trace)
     on = find_machine(machine).machine if machine else None
@@ -86,13 +87,9 @@ def explain(
         return
     print(f"{opened.name}: looks like {found.looks_like.upper()}")
     print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")
-    conclusions = [f"fix: {found.fix}"] if found.fix else []
-    if found.cured_share is not None:
-        share = f"{100 * found.cured_share:.0f} % of that time"
-        conclusions.append(f"with this fix the idle CPU could have pulled a task in {share}")
     for line in found.evidence:
         print(wrapped(line, "  - ", "    "))
-    if conclusions:
+    if conclusions := fix_sentences(found):
         print()
     for line in conclusions:
         print(wrapped(line, "  - ", "    "))

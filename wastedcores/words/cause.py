@@ -34,16 +34,16 @@ def why(run: Examined) -> RichText:
         f"{run.label}: on {found.machine.name} under Linux {found.kernel.name} this looks like "
         f"{NAMES[found.looks_like]}."
     )
-    points = [p[:1].upper() + p[1:] + "." for p in (*found.evidence, *_fix(found))]
+    points = [*found.evidence, *fix_sentences(found)]
     items = "".join(f"<li>{escape(p)}</li>" for p in points)
     return RichText("\n- ".join([head, *points]), f"<p>{escape(head)}</p><ul>{items}</ul>")
 
 
-def _fix(found: Explanation) -> list[str]:
-    """Return the paper's fix, and how much it would have changed where that is known."""
-    out = [f"the paper's fix is to {found.fix}"] if found.fix else []
+def fix_sentences(found: Explanation) -> list[str]:
+    """Return sentences about the paper's fix, and about how much it would have changed where that is known."""
+    out = [f"The paper's fix is to {found.fix}."] if found.fix else []
     if found.cured_share is not None:
         out.append(
-            f"with this fix the idle CPU could have pulled during {100 * found.cured_share:.0f} % of that time"
+            f"With this fix the idle CPU could have pulled a thread for {100 * found.cured_share:.0f} % of that time."
         )
     return out
