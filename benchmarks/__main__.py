@@ -58,9 +58,15 @@ def table(rows: list[dict]) -> list[str]:
     for r in rows:
         value = f"{r['value']:,.4g}" if isinstance(r["value"], float) else f"{r['value']}"
         met = {True: "yes", False: "**no**", None: "-"}[r.get("met")]
-        lines.append(
-            f"| {r['name']} | {value} {r['unit']} | {r.get('goal', '-')} | {met} | {r.get('peer', '-')} | {r.get('note', '')} |"
+        cells = (
+            r["name"],
+            f"{value} {r['unit']}",
+            r.get("goal", "-"),
+            met,
+            r.get("peer", "-"),
+            r.get("note", ""),
         )
+        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     return lines
 
 

@@ -59,7 +59,7 @@ def decode(path: Path) -> dict[str, list]:
 def test_exported_trace_decodes_to_its_events(name, tmp_path):
     trace = open_trace(GOLDEN / f"{name}.txt")
     result = check(trace, persist_ns=1)
-    got = decode(export_perfetto(trace, tmp_path / "t.pftrace", result))
+    got = decode(export_perfetto(runqueues(trace), tmp_path / "t.pftrace", result))
     events = trace.events.collect()
     switch = [r for r in events.iter_rows(named=True) if r["kind"] == "switch"]
     assert [(t, c, p, q, n) for t, c, p, q, n, _ in got["switch"]] == sorted(
@@ -82,13 +82,13 @@ def test_exported_trace_decodes_to_its_events(name, tmp_path):
 
 
 def test_preempted_state_has_its_bit(tmp_path):
-    got = decode(export_perfetto(open_trace(GOLDEN / "ftrace_4.1.txt"), tmp_path / "t"))
+    got = decode(export_perfetto(runqueues(open_trace(GOLDEN / "ftrace_4.1.txt")), tmp_path / "t"))
     assert [s for *_, s in got["switch"]] == [0, 256, 1]
 
 
 def test_nothing_is_left_where_it_cannot_be_written(tmp_path):
     with pytest.raises(WastedCoresError, match="cannot write there"):
-        export_perfetto(open_trace(GOLDEN / "perf_script.txt"), tmp_path / "no" / "t")
+        export_perfetto(runqueues(open_trace(GOLDEN / "perf_script.txt")), tmp_path / "no" / "t")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -37,15 +37,19 @@ def export(
 ) -> None:
     """Write a trace for the Perfetto UI, with its episodes."""
     from wastedcores.cli._input import open_input
-    from wastedcores.invariant import check
+    from wastedcores.invariant.checking import check_runqueues
     from wastedcores.reports.perfetto import export_perfetto
+    from wastedcores.runqueues.runqueues import runqueues
+    from wastedcores.trace.window import asked
 
     persist_ns = duration_ns(persist, "--persist")
     if output is not None:
         check_writable(output)
-    opened = open_input(trace)
-    result = check(opened, persist_ns=persist_ns, whole=whole)
-    path = export_perfetto(opened, output or parquet_name(trace).with_suffix(".pftrace"), result)
+    found = runqueues(open_input(trace))
+    result = check_runqueues(
+        found, *asked(found.trace, None, None, whole=whole), persist_ns=persist_ns
+    )
+    path = export_perfetto(found, output or parquet_name(trace).with_suffix(".pftrace"), result)
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "verdict": result.verdict})
     else:

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.runqueues.runqueues import runqueues as find_runqueues
+from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.topology.cpulist import format_cpulist
-from wastedcores.trace.trace import Trace
 
 if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult
@@ -38,13 +37,13 @@ _PREEMPTED = 256
 _COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prio", "comm", "prev_state")
 
 
-def export_perfetto(trace: Trace, path: Path, result: CheckResult | None = None) -> Path:
+def export_perfetto(runqueues: Runqueues, path: Path, result: CheckResult | None = None) -> Path:
     """Write a trace that https://ui.perfetto.dev opens.
 
     Parameters
     ----------
-    trace
-        Any trace. Switches and wakeups become thread tracks, and the lengths of runqueues become counters.
+    runqueues
+        The runqueues of any trace. Their lengths become counters; the trace's switches and wakeups become thread tracks.
     path
         File to write; it appears only when it is complete.
     result
@@ -63,7 +62,7 @@ def export_perfetto(trace: Trace, path: Path, result: CheckResult | None = None)
     path = Path(path)
     try:
         with written_whole(path) as part, part.open("wb") as out:
-            _write(trace, result, out)
+            _write(runqueues, result, out)
     except OSError as e:
         raise WastedCoresError(
             f"{path}: cannot write there ({e.strerror or e}); nothing was left behind. Is the disk full? Or choose "
@@ -72,7 +71,8 @@ def export_perfetto(trace: Trace, path: Path, result: CheckResult | None = None)
     return path
 
 
-def _write(trace: Trace, result: CheckResult | None, out: IO[bytes]) -> None:
+def _write(runqueues: Runqueues, result: CheckResult | None, out: IO[bytes]) -> None:
+    trace = runqueues.trace
     with_system = pb.Trace()
     packet = with_system.packet.add()
     packet.trusted_packet_sequence_id = _SEQUENCE
@@ -82,7 +82,6 @@ def _write(trace: Trace, result: CheckResult | None, out: IO[bytes]) -> None:
     out.write(with_system.SerializeToString())
     for batch in trace.batches(_COLUMNS, "switch", "wakeup", "wakeup_new"):
         out.write(_bundles(batch).SerializeToString())
-    runqueues = find_runqueues(trace)
     tracks = pb.Trace()
     for cpu in range(runqueues.cpus):
         track = _track(tracks, _FIRST_COUNTER + cpu, f"threads on the runqueue of CPU {cpu}")

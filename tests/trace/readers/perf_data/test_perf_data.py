@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.make_expected import summary
+from support.summary import summary
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.io import open_trace

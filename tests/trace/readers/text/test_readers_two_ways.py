@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import RECORDINGS
 from support.line_oracle import parse
-from support.make_expected import summary
+from support.summary import summary
 
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.readers.support import text_reading

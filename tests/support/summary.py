@@ -1,13 +1,11 @@
-"""Writes the events that the readers find in the files of golden/. Run it by hand, and check the result before committing."""
+"""A trace as plain values, and as the text of a golden file."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from support import TRACE_GOLDEN as HERE
 from wastedcores.trace import Trace
-from wastedcores.trace.io import open_trace
 
 HEADER = (
     "source_format",
@@ -35,9 +33,8 @@ def summary(trace: Trace) -> dict[str, Any]:
     return {"header": {k: header[k] for k in HEADER}, "notes": notes, "events": rows}
 
 
-if __name__ == "__main__":
-    for file in sorted(HERE.glob("*.txt")):
-        data = summary(open_trace(file))
-        rows = ",\n".join(json.dumps(r, ensure_ascii=False) for r in data.pop("events"))
-        head = json.dumps(data, ensure_ascii=False)[:-1]
-        file.with_suffix(".json").write_text(f'{head}, "events": [\n{rows}\n]}}\n')
+def golden_text(trace: Trace) -> str:
+    """Return the text of the golden file: the header in the first line, then a line per event."""
+    data = summary(trace)
+    rows = ",\n".join(json.dumps(r, ensure_ascii=False) for r in data.pop("events"))
+    return f'{json.dumps(data, ensure_ascii=False)[:-1]}, "events": [\n{rows}\n]}}\n'
