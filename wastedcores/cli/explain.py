@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -17,6 +18,8 @@ from wastedcores.cli._options import (
     Offline,
     Online,
     Persist,
+    Sessions,
+    TasksFile,
     TraceInput,
     Whole,
     hotplug_steps,
@@ -24,9 +27,13 @@ from wastedcores.cli._options import (
 from wastedcores.cli._output import print_json, wrapped
 from wastedcores.units import duration_ns
 
-_NOTES = """A recording may name the window and the CPUs of its workload; only these are explained unless --whole, --between
-or --cpus is given. With --offline and --online say which CPUs were taken offline and brought back before the trace
-began; the order in which they are typed counts."""
+if TYPE_CHECKING:
+    from wastedcores.prediction import Advice
+
+_NOTES = """The proposals come from replays of the work that the trace shows, under the recorded kernel and with each fix that it
+lacks, as in `wastedcores whatif`. A recording may name the window and the CPUs of its workload; only these are
+explained unless --whole, --between or --cpus is given. With --offline and --online say which CPUs were taken offline
+and brought back before the trace began; the order in which they are typed counts."""
 
 
 @app.command(
@@ -55,12 +62,24 @@ def explain(
     whole: Whole = False,
     persist: Persist = "100ms",
     ignore_affinity: IgnoreAffinity = False,
+    session: Sessions = None,
+    tasks: TasksFile = None,
+    seeds: Annotated[
+        int,
+        Option(
+            metavar="N",
+            min=0,
+            help="The number of replays of each kernel behind the proposals; 0: propose nothing.",
+        ),
+    ] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why CPUs stayed idle, and name the likely bug."""
+    """Explain why CPUs stayed idle, and propose the fixes that would have paid."""
     from wastedcores.analysis.explain import explain as run_explain
+    from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input
     from wastedcores.invariant import check
+    from wastedcores.prediction import advise
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.topology.machine import Machine
     from wastedcores.topology.source import find_machine
@@ -82,14 +101,53 @@ def explain(
         ignore_affinity=ignore_affinity,
     )
     found = run_explain(result, on, kernel)
+    advice = None
+    if seeds:
+        advice = advise(
+            opened.with_header(window=None) if whole else opened,
+            machine=found.machine,
+            kernel=kernel,
+            between=between,
+            cpus=None if cpus is None else parse_cpulist(cpus),
+            tasks=read_snapshot(tasks).tasks if tasks else None,
+            sessions=session or (),
+            seeds=seeds,
+            progress=sys.stderr.isatty(),
+        )
     if as_json:
-        print_json(found.to_json())
+        print_json(found.to_json() | (advice.to_json() if advice else {"proposals": []}))
         return
     print(f"{opened.name}: looks like {found.looks_like.upper()}")
     print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")
     for line in found.evidence:
         print(wrapped(line, "  - ", "    "))
-    if conclusions := fix_sentences(found):
+    measured = advice is not None and advice.found is not None
+    if conclusions := [] if measured else fix_sentences(found):
         print()
     for line in conclusions:
         print(wrapped(line, "  - ", "    "))
+    if advice is not None:
+        _propose(advice)
+
+
+def _propose(advice: Advice) -> None:
+    """Print the fixes that pay, the most that any scheduler could gain, and how far to trust both."""
+    print()
+    unit = (
+        "more CPUs busy"
+        if advice.found and advice.found.itself.window_ns is None
+        else "of the time"
+    )
+    for p in advice.proposals:
+        low, high = f"{100 * p.gain.low:.0f}", f"{100 * p.gain.high:.0f}"
+        print(f"  {p.fix:<20} would gain {100 * p.gain.median:.0f} % {unit} ({low} to {high})")
+    if not advice.proposals:
+        print("  No fix is proposed.")
+    if advice.bound is not None:
+        print(
+            f"  no scheduler could gain much more than {100 * max(advice.bound.median, 0):.0f} % {unit}"
+        )
+    if advice.found is not None:
+        print(f"  trust                {advice.found.trust}")
+    for reason in advice.reasons:
+        print(wrapped(f"{reason}.", "  - ", "    "))

@@ -12,6 +12,7 @@ __getattr__, __dir__, __all__ = lazy(
         "timelines": "timeline",
         "waiting": "waiting_times lost_time",
         "critical_path": "path_timeline",
+        "whatif": "predicted",
         "masks": "considered",
         "domains": "domain_areas node_graph",
         "domain_groups": "groups_compared pull_matrix",

@@ -1,0 +1,163 @@
+"""Which fix would pay on this trace: the proposals of ``wastedcores explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wastedcores.errors import NotRecoverableError, TopologyError, TraceContentError
+from wastedcores.kernels import CORE, FIXES, KernelModel, recorded_kernel
+from wastedcores.prediction.predict import whatif
+from wastedcores.prediction.result import Range, WhatIf
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import TaskFacts
+from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import Moment
+
+#: replays of each kernel: enough to tell a gain from chance, few enough to wait for
+SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A fix that would have gained time.
+
+    Attributes
+    ----------
+    fix
+        ``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains`` or ``all_fixes``.
+    gain
+        The share of the window's time that it saves or, for work that never ends, by what share more CPUs are busy.
+    """
+
+    fix: str
+    gain: Range
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would have helped, as far as replays tell.
+
+    Attributes
+    ----------
+    proposals
+        The fixes whose gain is larger than its own range, those that gain most first.
+    found
+        The prediction behind them; None if there is none.
+    bound
+        What a scheduler gains that never lets a CPU idle while a thread waits: no scheduler can gain much more. None if it is
+        not known.
+    reasons
+        Sentences that say how far to trust the answer, or why there is none, without full stops.
+    """
+
+    proposals: tuple[Proposal, ...]
+    found: WhatIf | None
+    bound: Range | None
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the part of ``wastedcores explain --json`` that is about proposals."""
+        return {
+            "proposals": [
+                {"fix": p.fix, "gain": p.gain.median, "low": p.gain.low, "high": p.gain.high}
+                for p in self.proposals
+            ],
+            "prediction": {
+                "trust": self.found.trust if self.found else None,
+                "reasons": list(self.reasons),
+                "upper_bound": self.bound and self.bound.to_dict(),
+            },
+        }
+
+
+def advise(
+    trace: Trace,
+    *,
+    machine: Machine | str | None = None,
+    kernel: KernelModel | str | None = None,
+    between: Sequence[Moment] | None = None,
+    cpus: str | Sequence[int] | None = None,
+    tasks: Sequence[TaskFacts | Mapping[str, Any]] | None = None,
+    sessions: Iterable[str] = (),
+    seeds: int = SEEDS,
+    progress: bool = False,
+) -> Advice:
+    """Find out which fixes would have gained time on a trace.
+
+    Parameters
+    ----------
+    trace, machine, kernel, between, cpus, tasks, sessions, seeds, progress
+        As for :func:`wastedcores.prediction.whatif`.
+
+    Returns
+    -------
+    Advice
+        The fixes that pay. A fix that the recorded kernel has is never among them, and nothing is if the replay does not show
+        what was recorded. For a kernel that the replay does not have there is the upper bound only.
+    """
+    ask: dict[str, Any] = {
+        "machine": machine,
+        "between": between,
+        "cpus": cpus,
+        "tasks": tasks,
+        "sessions": tuple(sessions),
+        "seeds": seeds,
+        "progress": progress,
+    }
+    try:
+        if _replayed(trace, kernel):
+            found = whatif(trace, kernel=kernel, **ask)
+            return _from(found)
+        return _bound_only(whatif(trace, kernel=CORE, to=[CORE], **ask))
+    except (NotRecoverableError, TopologyError, TraceContentError) as e:
+        return Advice((), None, None, (str(e).rstrip("."),))
+
+
+def _replayed(trace: Trace, kernel: KernelModel | str | None) -> bool:
+    """Tell whether the replay has the recorded kernel; one that nobody names is refused later, with a reason."""
+    name = kernel or trace.header.kernel_model or trace.header.kernel_release
+    model = name if isinstance(name, KernelModel) or name is None else recorded_kernel(name)[0]
+    return model is None or model.generation == "v4.1"
+
+
+def _from(found: WhatIf) -> Advice:
+    gains = {fix: v.gain for v in found.variants if (fix := _fix(found.kernel, v.kernel))}
+    bound = next((v.gain for v in found.variants if v.kernel == CORE), None)
+    if found.trust == "low":
+        reason = "the replay does not show what was recorded, so no fix is proposed"
+        return Advice((), found, None, (reason, *found.reasons))
+    paying = [
+        Proposal(fix, g) for fix, g in gains.items() if g.low > 0 and g.median > g.high - g.low
+    ]
+    paying.sort(key=lambda p: -p.gain.median)
+    return Advice(tuple(paying), found, bound, tuple(found.reasons))
+
+
+def _fix(recorded: str, variant: str) -> str | None:
+    """Return the fix that a variant has and the recorded kernel lacks; ``all_fixes`` for several, None for a design."""
+    model = KernelModel.named(variant)
+    if model.is_design:
+        return None
+    added = [f for f in FIXES if f in model.fixes and f not in KernelModel.named(recorded).fixes]
+    return added[0] if len(added) == 1 else "all_fixes" if added else None
+
+
+def _bound_only(core: WhatIf) -> Advice:
+    """Return the upper bound: the recorded time, or busy CPUs, against those of the core."""
+    window, busy = core.itself.window_ns, core.itself.busy_cpus
+    if window is not None:
+        low, median, high = (
+            1 - t / core.window_ns for t in (window.high, window.median, window.low)
+        )
+    else:
+        low, median, high = (
+            b / max(core.busy_cpus, 1e-9) - 1 for b in (busy.low, busy.median, busy.high)
+        )
+    reasons = (
+        "the replay does not have the recorded kernel, so no single fix is proposed: the upper bound compares the recording with "
+        "a replay of the same work under a scheduler that never lets a CPU idle while a thread waits",
+        *core.recovered.notes,
+    )
+    return Advice((), None, Range(median, low, high), reasons)

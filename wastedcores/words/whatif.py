@@ -1,0 +1,66 @@
+"""What a fix would have gained, in sentences and a table."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from wastedcores.prediction import Range, Variant, WhatIf
+from wastedcores.units import human_ns
+from wastedcores.words.rich_text import RichText, sentence, table
+
+
+def prediction(found: WhatIf) -> RichText:
+    """Say in a sentence or two what would have gained most, and whether a replay shows what was recorded."""
+    best = found.variants[0] if found.variants else None
+    took = (
+        f"The recorded work took {human_ns(found.window_ns)} under {found.kernel}"
+        if found.itself.window_ns
+        else f"The recorded work kept {found.busy_cpus:.1f} CPUs busy under {found.kernel}"
+    )
+    itself = f"{took}, and its replay {amount(found.itself)}."
+    if best is None or best.gain.low <= 0:
+        return sentence(f"{itself} No variant would have gained more than chance.")
+    return sentence(
+        f"{itself} Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}. "
+        f"The trust in this is {found.trust}."
+    )
+
+
+def prediction_table(found: WhatIf) -> RichText:
+    """List the recorded kernel and all variants, those that gain most first."""
+    rows = [
+        ("recorded: " + found.kernel, _recorded(found), "", ""),
+        ("replayed: " + found.kernel, amount(found.itself), "", _wasted(found.itself)),
+        *((v.kernel, amount(v), percent(v.gain), _wasted(v)) for v in found.variants),
+    ]
+    columns = ["kernel", "result (5th to 95th percentile of the seeds)", "gain", "CPU time wasted"]
+    return table(pl.DataFrame(rows, schema=columns, orient="row"))
+
+
+def trust(found: WhatIf) -> RichText:
+    """Say how far to trust a prediction, and why."""
+    reasons = " ".join(r[:1].upper() + r[1:] + "." for r in found.reasons)
+    return sentence(f"The trust is {found.trust}. {reasons}")
+
+
+def amount(v: Variant) -> str:
+    """Write the result of a variant: the time of the window, else the number of busy CPUs."""
+    if (window := v.window_ns) is not None:
+        return f"{human_ns(window.median)} ({human_ns(window.low)} to {human_ns(window.high)})"
+    busy = v.busy_cpus
+    return f"{busy.median:.1f} busy CPUs ({busy.low:.1f} to {busy.high:.1f})"
+
+
+def percent(gain: Range) -> str:
+    """Write a gain with its range."""
+    return f"{gain.median:.0%} ({gain.low:.0%} to {gain.high:.0%})"
+
+
+def _recorded(found: WhatIf) -> str:
+    return (
+        human_ns(found.window_ns) if found.itself.window_ns else f"{found.busy_cpus:.1f} busy CPUs"
+    )
+
+
+def _wasted(v: Variant) -> str:
+    return human_ns(float(pl.Series(v.wasted_ns).median() or 0))  # type: ignore[arg-type]
