@@ -23,8 +23,8 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
     Returns
     -------
     plotly.graph_objects.Figure
-        One row per kernel: a dot at the median, a line from the 5th to the 95th percentile of the seeds. A vertical line marks the
-        recording.
+        One row per kernel: a dot at the median, a line from the 5th to the 95th percentile of the seeds. A vertical line
+        marks the recording.
     """
     colours = palette(palette_name)
     in_time = found.itself.window_ns is not None
@@ -81,9 +81,10 @@ def _range(v: Variant) -> Range:
 
 def _wrapped(kernel: str, width: int = 44) -> str:
     """Break the long name of a kernel with several fixes into lines."""
-    lines = [""]
-    for part in kernel.split("+"):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
+    first, *fixes = kernel.split("+")
+    lines = [first]
+    for fix in fixes:
+        if len(lines[-1]) + len(fix) > width:
             lines.append("")
-        lines[-1] += ("+" if part != kernel.split("+")[0] else "") + part
+        lines[-1] += f"+{fix}"
     return "<br>".join(lines)

@@ -184,10 +184,11 @@ def report(
     """
     source = find_notebook(notebook)
     values = dict(parameters or {})
+    known = parameters_of(source)
     if trace is not None:
         values["trace"] = trace
-        values["against"] = against
-    known = parameters_of(source)
+        if against or "against" in known:  # the notebook's own second trace does not belong to this one
+            values["against"] = against
     if "interactive" in known:
         # a page has no kernel to answer a widget
         values.setdefault("interactive", False)
