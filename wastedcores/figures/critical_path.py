@@ -97,6 +97,8 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
     fig.update_yaxes(tickvals=ticks, ticktext=names, range=[-1.8, len(cpus) + 0.8], automargin=True)
     fig.update_xaxes(
         title="time since the path began (ms)",
+        title_standoff=4,
+        automargin=True,
         range=[0, path.length_ns / 1e6],
         showgrid=True,
         gridcolor=GRID,

@@ -187,7 +187,9 @@ def report(
     known = parameters_of(source)
     if trace is not None:
         values["trace"] = trace
-        if against or "against" in known:  # the notebook's own second trace does not belong to this one
+        if (
+            against or "against" in known
+        ):  # the notebook's own second trace does not belong to this one
             values["against"] = against
     if "interactive" in known:
         # a page has no kernel to answer a widget

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from wastedcores.kernels import CORE, KernelModel
 from wastedcores.prediction import Range, Variant, WhatIf
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import RichText, sentence, table
@@ -11,19 +12,27 @@ from wastedcores.words.rich_text import RichText, sentence, table
 
 def prediction(found: WhatIf) -> RichText:
     """Say in a sentence or two what would have gained most, and whether a replay shows what was recorded."""
-    best = found.variants[0] if found.variants else None
     took = (
         f"The recorded work took {human_ns(found.window_ns)} under {found.kernel}"
         if found.itself.window_ns
         else f"The recorded work kept {found.busy_cpus:.1f} CPUs busy under {found.kernel}"
     )
-    itself = f"{took}, and its replay {amount(found.itself)}."
+    words = [f"{took}, and its replay {amount(found.itself)}."]
+    kernels = [v for v in found.variants if not KernelModel.named(v.kernel).is_design]
+    best = kernels[0] if kernels else None
     if best is None or best.gain.low <= 0:
-        return sentence(f"{itself} No variant would have gained more than chance.")
-    return sentence(
-        f"{itself} Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}. "
-        f"The trust in this is {found.trust}."
-    )
+        words.append("No kernel would have gained more than chance.")
+    else:
+        words.append(
+            f"Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}."
+        )
+    core = next((v for v in found.variants if v.kernel == CORE), None)
+    if core is not None:
+        words.append(
+            f"A scheduler that never lets a CPU idle while a thread waits would have gained {percent(core.gain)}; none could "
+            "gain much more."
+        )
+    return sentence(" ".join([*words, f"The trust in this is {found.trust}."]))
 
 
 def prediction_table(found: WhatIf) -> RichText:

@@ -1,0 +1,76 @@
+"""Predictions in words and as a figure, and the proposals that are made of them."""
+
+from __future__ import annotations
+
+import pytest
+from support import RECORDINGS
+
+from wastedcores import figures, words
+from wastedcores.prediction import Range, Variant, WhatIf, advise
+from wastedcores.prediction.advice import _from
+from wastedcores.recovery import Recovered
+from wastedcores.trace.io import open_trace
+from wastedcores.workload import Workload
+
+S = 1_000_000_000
+
+
+def variant(kernel, times, base=(1.4, 1.42, 1.44)):
+    gains = tuple(1 - a / b for a, b in zip(times, base, strict=True))
+    return Variant(kernel, tuple(int(t * S) for t in times), (10.0,) * 3, (S,) * 3, gains)
+
+
+def answer(*variants, recorded=1.42):
+    recovered = Recovered(Workload("w"), 3, 9, {"barrier": 9}, (0, int(recorded * S)), None, True)
+    itself = Variant("v4.1", tuple(int(t * S) for t in (1.4, 1.42, 1.44)), (10.0,) * 3, (S,) * 3)
+    return WhatIf("t", "v4.1", "m", int(recorded * S), 10.0, recovered, itself, variants, 3)
+
+
+FIX = variant("v4.1+overload_on_wakeup:patch", (1.1, 1.11, 1.12))
+NOISE = variant("v4.1+missing_domains:patch", (1.38, 1.43, 1.4))
+WORSE = variant("v4.1+group_imbalance:patch", (1.7, 1.72, 1.71))
+ALL = variant("v4.1+all_fixes:patch", (1.08, 1.09, 1.1))
+CORE = variant("core", (1.0, 1.0, 1.0))
+
+
+def test_only_fixes_that_pay_are_proposed_best_first():
+    advice = _from(answer(CORE, ALL, FIX, NOISE, WORSE))
+    assert [p.fix for p in advice.proposals] == ["all_fixes", "overload_on_wakeup"]
+    assert advice.bound.median == pytest.approx(1 - 1 / 1.42, rel=1e-6)
+    assert _from(answer(CORE, NOISE, WORSE)).proposals == ()
+
+
+def test_nothing_is_proposed_if_the_replay_does_not_show_the_recording():
+    advice = _from(answer(CORE, ALL, FIX, recorded=2.0))
+    assert advice.proposals == ()
+    assert "does not show what was recorded" in advice.reasons[0]
+
+
+def test_the_sentence_names_the_best_kernel_and_the_bound():
+    text = words.prediction(answer(CORE, ALL, FIX)).text
+    assert "Under v4.1+all_fixes:patch it would have been 1.09 s" in text
+    assert "would have gained 30%" in text
+    assert "No kernel would have gained more than chance" in words.prediction(answer(NOISE)).text
+
+
+def test_the_figure_has_a_row_for_every_kernel():
+    fig = figures.predicted(answer(CORE, ALL, FIX))
+    assert [list(t.x) for t in fig.data] == [[1.42], [1.0, 1.09, 1.11]]
+    assert list(fig.data[1].y)[0] == "core"
+    assert fig.layout.shapes[0].x0 == 1.42
+
+
+def test_a_kernel_that_the_replay_does_not_have_gets_the_upper_bound():
+    trace = open_trace(RECORDINGS / "db64-6.1-64cpu" / "trace.txt.xz")
+    advice = advise(trace, machine="bd-paper-64", kernel="v6.1", seeds=1)
+    assert advice.proposals == ()
+    assert isinstance(advice.bound, Range)
+    assert 0 < advice.bound.median < 0.5
+    assert "does not have the recorded kernel" in advice.reasons[0]
+
+
+def test_a_trace_that_does_not_say_where_it_was_made_gets_a_reason():
+    trace = open_trace(RECORDINGS / "db16-buggy-16cpu" / "trace.txt.xz")
+    advice = advise(trace, seeds=1)
+    assert advice.proposals == ()
+    assert "which" in advice.reasons[0]
