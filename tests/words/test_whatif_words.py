@@ -56,7 +56,7 @@ def test_the_sentence_names_the_best_kernel_and_the_bound():
 def test_the_figure_has_a_row_for_every_kernel():
     fig = figures.predicted(answer(CORE, ALL, FIX))
     assert [list(t.x) for t in fig.data] == [[1.42], [1.0, 1.09, 1.11]]
-    assert list(fig.data[1].y)[0] == "core"
+    assert fig.data[1].y[0] == "core"
     assert fig.layout.shapes[0].x0 == 1.42
 
 

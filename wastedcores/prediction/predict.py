@@ -152,6 +152,11 @@ def _replays(
                 raise NotRecoverableError(
                     f"the recovered work cannot be replayed under {told['kernel']}: {row['error']}"
                 )
+            if row["window_ns"] <= 0:
+                raise NotRecoverableError(
+                    f"the recovered work ended under {told['kernel']} before its window began, so nothing can be predicted; "
+                    "name the window with --between."
+                )
             for name in plan[run]:
                 rows[name].append({**row, "seed": told["seed"]})
     return {name: sorted(found, key=lambda r: r["seed"]) for name, found in rows.items()}

@@ -71,6 +71,10 @@ def build(
         for t in ends:
             at = next(i for i, row in enumerate(scripts[t]) if row[:2] == (ops.OP_MARK, last_mark))
             del scripts[t][at + 1 :]
+    for t in _forebears(seen, ends):  # somebody must be there until the last of them is born
+        if scripts[t][-1:] == [_forever(plan.semaphores)]:
+            scripts[t].pop()
+            ends.add(t)
     old = [t for t in np.flatnonzero(templates < 0).tolist() if not facts.stopper[t]]
     for t in np.flatnonzero(templates >= 0).tolist():
         script = Script()
@@ -79,6 +83,22 @@ def build(
     for place, t in enumerate(old):
         _add_old(w, seen, facts, t, scripts[t], t not in ends, place / len(old))
     return w
+
+
+def _forebears(seen: Seen, tasks: set[int]) -> set[int]:
+    """Return the tasks that forked some tasks, and those that forked them in turn."""
+    found: set[int] = set()
+    for t in tasks:
+        parent = int(seen.tasks[t, sj.T_PARENT])
+        while parent >= 0 and parent not in found:
+            found.add(parent)
+            parent = int(seen.tasks[parent, sj.T_PARENT])
+    return found - tasks
+
+
+def _forever(never: int) -> Row:
+    """Return the row of a sleep that nobody ends."""
+    return (ops.OP_WAIT, never, ops.MODE_BLOCK, 0, 0)
 
 
 def _templates(seen: Seen) -> I64:
@@ -153,16 +173,16 @@ def _endless(seen: Seen, t: int, length: int, never: int) -> list[Row]:
     """Return the rows of a task whose exit was not seen: it goes on computing if it always did, else it sleeps."""
     if seen.tasks[t, sj.T_STATE] in (sj.RUNNING, sj.WAITING) and not _slept_lately(seen, t):
         return [(ops.OP_COMPUTE, PIECE_NS, PIECE_NS, 0, 0), (ops.OP_LOOP, length, 0, -1, -1)]
-    return [(ops.OP_WAIT, never, ops.MODE_BLOCK, 0, 0)]
+    return [_forever(never)]
 
 
 def _slept_lately(seen: Seen, t: int) -> bool:
     """Tell whether a task slept in the second half of its time in the trace."""
     task = seen.tasks[t]
     half = (int(task[sj.T_FIRST_NS]) + seen.end_ns) // 2
-    return bool(task[sj.T_NUMBER]) and bool(
-        ((seen.sleeps[:, sj.S_TASK] == t) & (seen.sleeps[:, sj.S_OUT_NS] > half)).any()
-    )
+    mine = seen.sleeps[seen.sleeps[:, sj.S_TASK] == t]
+    ended_ns = mine[:, [sj.S_OUT_NS, sj.S_WAKE_NS]].max(axis=1)
+    return bool((ended_ns > half).any())
 
 
 def _computed(actions: I64) -> I64:
