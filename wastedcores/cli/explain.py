@@ -74,7 +74,7 @@ def explain(
     ] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why CPUs stayed idle, and propose the fixes that would have paid."""
+    """Explain why CPUs stayed idle, and propose what would help."""
     from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input

@@ -43,7 +43,7 @@ def path(
     as_json: AsJson = False,
     format: TraceFormat = None,
 ) -> None:
-    """Show what the end of some work had to wait for, and how much of that was avoidable."""
+    """Show the critical path of some work and what it waited for."""
     from wastedcores.analysis.critical_path import critical_path
     from wastedcores.cli._input import open_input
     from wastedcores.trace.window import asked

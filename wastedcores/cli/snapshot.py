@@ -19,7 +19,7 @@ def snapshot(
         Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
     ] = Path("tasks.json"),
 ) -> None:
-    """Write down the affinity, policy and control group of every task."""
+    """Write down where every task may run, and in which groups."""
     from wastedcores.capture.snapshot import write_snapshot
 
     print(f"{output}: {write_snapshot(output):,} tasks")
