@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from wastedcores.capture.backends import Backend, choose, event_kinds, headers, probe
 from wastedcores.capture.demonstration import balancing_off, demonstrate, pile_up
-from wastedcores.capture.live import LiveCheck, LiveOptions, live_check
+from wastedcores.capture.live import live_check
+from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.capture.record import capture
 
 __all__ = [

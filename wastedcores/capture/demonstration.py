@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from wastedcores.capture.live import LiveCheck, LiveOptions, live_check
+from wastedcores.capture.live import live_check
+from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.errors import CollectorError
 
 #: cgroup v1; Documentation/admin-guide/cgroup-v1/cpusets.rst, section 1.7. Its v2 counterpart (cpuset.cpus.partition)
@@ -62,7 +63,7 @@ def demonstrate(
     tasks
         Number of busy processes that pile up on CPU 0 meanwhile.
     period_ns, persist_ns
-        As in :class:`~wastedcores.capture.live.LiveOptions`.
+        As in :class:`~wastedcores.capture.live_result.LiveOptions`.
     alone
         First push other work off CPU 1 by taking it offline for a moment, because a busy machine has no idle CPU.
     progress

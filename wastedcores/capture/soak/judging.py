@@ -22,7 +22,7 @@ def explain(alarm: dict[str, Any], witness: Witness) -> dict[str, Any] | None:
     Parameters
     ----------
     alarm
-        A violation as :class:`~wastedcores.capture.live.LiveCheck` lists it.
+        A violation as :class:`~wastedcores.capture.live_result.LiveCheck` lists it.
     witness
         The independent reading.
 

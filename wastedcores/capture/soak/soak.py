@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wastedcores.capture.live import LiveOptions, live_check
+from wastedcores.capture.live import live_check
+from wastedcores.capture.live_result import LiveOptions
 from wastedcores.capture.own_tasks import threads_of
 from wastedcores.capture.soak.judging import explain
 from wastedcores.capture.soak.loads import running, turns

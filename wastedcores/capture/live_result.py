@@ -1,0 +1,153 @@
+"""How the online checker looks, and what it saw."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from wastedcores.errors import UsageError
+from wastedcores.invariant import CHECK_SCHEMA, CheckResult
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """How the online checker looks.
+
+    Attributes
+    ----------
+    period_ns, persist_ns
+        Look every ``period_ns`` (the paper's S); raise what lasts ``persist_ns`` (the paper's M).
+    event_driven
+        Notice a violation at its first event instead of at the next look. Only with the BPF backend.
+    before_s
+        Seconds that the flight recorder keeps before a violation. 0: record only the 20 ms after it, which costs least.
+    most_recordings
+        Keep at most this many recordings.
+    deficit, useless
+        The paper's two other checks; their counts appear under ``checker``. Only with the BPF backend.
+    metrics
+        Serve Prometheus text at ``:PORT`` of the loopback or at ``HOST:PORT``. Only with the BPF backend.
+
+    Raises
+    ------
+    UsageError
+        A duration is out of range.
+    """
+
+    period_ns: int = 1_000_000_000
+    persist_ns: int = 100_000_000
+    event_driven: bool = False
+    before_s: float = 2.0
+    most_recordings: int = 5
+    deficit: bool = False
+    useless: bool = False
+    metrics: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.persist_ns < 1_000_000 or self.period_ns < 1_000_000:
+            raise UsageError("S (--period) and M (--persist) must be at least 1 ms.")
+        if not 0 <= self.before_s <= 600:
+            raise UsageError(f"seconds before a violation {self.before_s:g}: expected 0 to 600.")
+
+    def arguments(self) -> list[str]:
+        """Return the options of the collector ``unclaimed.py``."""
+        flags = {
+            "--event-driven": self.event_driven,
+            "--deficit": self.deficit,
+            "--useless": self.useless,
+        }
+        return [
+            *("-S", f"{self.period_ns / 1e9:.9f}s", "-M", f"{self.persist_ns / 1e9:.9f}s"),
+            *("--before", f"{self.before_s:g}", "--evidence", str(self.most_recordings)),
+            *(flag for flag, wanted in flags.items() if wanted),
+            *(["--metrics", self.metrics] if self.metrics else []),
+        ]
+
+
+@dataclass
+class LiveCheck:
+    """What the checker saw on this machine.
+
+    Attributes
+    ----------
+    options
+        How it looked.
+    backend
+        ``bpf`` (checked in the kernel) or ``tracefs`` (recorded, then checked).
+    checks, suspected, confirmed
+        Number of looks at the invariant, of those that found a violation, and of violations that lasted M.
+    seconds
+        How long it looked.
+    started_ns
+        When it started, on the monotonic clock.
+    violations
+        One dict per confirmed violation: idle_cpu, busy_cpu, pid, began_ns, confirmed_ns, evidence (path or None).
+    other
+        Further counts of the BPF backend.
+    worst
+        The offline check of the worst violation's recording; None if nothing was recorded.
+    notes
+        Sentences about the recordings that a reader needs.
+    """
+
+    options: LiveOptions
+    backend: str
+    checks: int = 0
+    suspected: int = 0
+    confirmed: int = 0
+    seconds: float = 0.0
+    started_ns: int = 0
+    violations: list[dict[str, Any]] = field(default_factory=list)
+    other: dict[str, Any] = field(default_factory=dict)
+    worst: CheckResult | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """``violations`` or ``clean``; ``unknown`` if it never looked, or if the recording cannot be trusted."""
+        if self.backend == "tracefs" and self.worst is not None:
+            return self.worst.verdict
+        if self.confirmed:
+            return "violations"
+        if not self.checks or (self.worst is not None and self.worst.verdict == "unknown"):
+            return "unknown"
+        return "clean"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``check`` gives for the worst violation's recording, with ``checker`` added."""
+        out = self.worst.to_json() if self.worst else self._nothing_recorded()
+        out["verdict"] = self.verdict
+        out["checker"] = {
+            "s_ns": self.options.period_ns,
+            "m_ns": self.options.persist_ns,
+            "checks": self.checks,
+            "suspected": self.suspected,
+            "confirmed": self.confirmed,
+            "backend": self.backend,
+            "seconds": self.seconds,
+            "violations": self.violations,
+            **self.other,
+        }
+        out["notes"] = [*out.get("notes", []), *self.notes]
+        return out
+
+    def _nothing_recorded(self) -> dict[str, Any]:
+        return {
+            "schema": CHECK_SCHEMA,
+            "trace": {
+                "format": "live",
+                "cpus": os.cpu_count(),
+                "events": 0,
+                "start_ns": self.started_ns,
+                "end_ns": self.started_ns + int(self.seconds * 1e9),
+                "lost": 0,
+                "silent_cpus": [],
+            },
+            "persist_ns": self.options.persist_ns,
+            "verdict": self.verdict,
+            "wall_ns": 0,
+            "cpu_ns": 0,
+            "thread_ns": 0,
+            "episodes": [],
+        }
