@@ -10,9 +10,12 @@ import pytest
 
 from wastedcores.errors import NotRecoverableError, TraceContentError
 from wastedcores.kernels import KernelModel
-from wastedcores.prediction.place import check_modelled, check_recoverable, variants_of
+from wastedcores.prediction.once import run, window_of
+from wastedcores.prediction.place import check_modelled, check_recoverable, task_of, variants_of
 from wastedcores.recovery import recover
 from wastedcores.simulator import replay
+from wastedcores.simulator.measure import busy_share
+from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header, Window
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
@@ -127,6 +130,20 @@ def test_tasks_that_never_sleep_may_spin():
     found = recover(recorded(w))
     assert not found.ends
     assert any("spins" in n for n in found.notes)
+
+
+def test_work_without_an_end_is_replayed_for_the_recorded_time():
+    w = Workload("endless")
+    w.task("t", Script().sleep(MS).loop().compute(3 * MS).sleep(MS).end())
+    for i in range(3):
+        w.task(f"hog{i}", Script().loop().compute(50 * MS).end(), cpu=i)
+    found = recover(replay(w, MACHINE, until_ns=300 * MS).trace)
+    assert not found.ends
+    task = task_of(found, Machine.preset(MACHINE), None)
+    raw = run(task, KernelModel.named("v4.1"), 1)
+    start, end = window_of(task, raw)
+    assert end - start == pytest.approx(300 * MS, rel=0.02)
+    assert busy_share(raw, 16, start, end).sum() == pytest.approx(found.busy_cpus(), rel=0.03)
 
 
 @pytest.mark.parametrize("kind", ["switch", "wakeup"])

@@ -38,6 +38,7 @@ def build(
     plan: Timeline,
     ending: Iterable[int],
     last_mark: str | None = None,
+    spinning: frozenset[int] = frozenset(),
 ) -> Workload:
     """Make the workload.
 
@@ -51,6 +52,8 @@ def build(
         The tasks for whose end a replay waits; the others are daemons.
     last_mark
         The text of the mark after which these tasks have nothing more to do; None: their exits were seen.
+    spinning
+        Tasks that may spin; they never end.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def build(
     for _ in range(plan.semaphores + 1):  # the last one is for sleeps without an end
         w.semaphore()
     templates = _templates(seen)
-    scripts = _scripts(seen, plan, templates, facts)
+    scripts = _scripts(seen, plan, templates, facts, spinning)
     ends = set(ending)
     if last_mark is not None:
         for t in ends:
@@ -80,6 +83,9 @@ def build(
         script = Script()
         script.rows = scripts[t]
         w.template(seen.comms[t], script, facts.allowed[t], daemon=t not in ends)
+    if not ends:  # a replay ends when all its tasks are daemons
+        length = WARM_NS + seen.end_ns - seen.start_ns
+        w.task("recorded time", Script().sleep(length + PIECE_NS))
     for place, t in enumerate(old):
         _add_old(w, seen, facts, t, scripts[t], t not in ends, place / len(old))
     return w
@@ -142,7 +148,9 @@ def _add_old(
     )
 
 
-def _scripts(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> list[list[Row]]:
+def _scripts(
+    seen: Seen, plan: Timeline, templates: I64, facts: Facts, spinning: frozenset[int]
+) -> list[list[Row]]:
     """Return the rows of each task's script."""
     actions = plan.actions
     work, rows = _computed(actions), _operations(seen, plan, templates, facts)
@@ -164,6 +172,8 @@ def _scripts(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> list[l
                 script[i] = (ops.OP_MARK, seen.texts[row[1]], 0, 0, 0)
         if script and script[-1][0] == ops.OP_EXIT:
             script.pop()  # a Script ends with an exit by itself
+            if t in spinning:
+                script.extend(_computing(len(script)))
         else:
             script.extend(_endless(seen, t, len(script), plan.semaphores))
     return scripts
@@ -172,8 +182,13 @@ def _scripts(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> list[l
 def _endless(seen: Seen, t: int, length: int, never: int) -> list[Row]:
     """Return the rows of a task whose exit was not seen: it goes on computing if it always did, else it sleeps."""
     if seen.tasks[t, sj.T_STATE] in (sj.RUNNING, sj.WAITING) and not _slept_lately(seen, t):
-        return [(ops.OP_COMPUTE, PIECE_NS, PIECE_NS, 0, 0), (ops.OP_LOOP, length, 0, -1, -1)]
+        return _computing(length)
     return [_forever(never)]
+
+
+def _computing(length: int) -> list[Row]:
+    """Return the rows of a loop that computes for ever, behind ``length`` other rows."""
+    return [(ops.OP_COMPUTE, PIECE_NS, PIECE_NS, 0, 0), (ops.OP_LOOP, length, 0, -1, -1)]
 
 
 def _slept_lately(seen: Seen, t: int) -> bool:

@@ -32,6 +32,8 @@ class Span:
         The tasks for whose end a replay waits.
     why_endless
         Why no time can be predicted; empty if it can.
+    spinning
+        Tasks that may spin, whose CPU time therefore says nothing about their work.
     """
 
     start_ns: int
@@ -39,6 +41,7 @@ class Span:
     marks: tuple[str, str] | None
     ending: tuple[int, ...]
     why_endless: tuple[str, ...]
+    spinning: frozenset[int] = frozenset()
 
 
 def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
@@ -66,8 +69,9 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     if window and first is not None and last is not None and first != last:
         marker = int(seen.marks[last, sj.M_TASK])
         texts = seen.texts[first], seen.texts[last]
-        why = _by_clock(seen, marker, start, end) or _spinning(seen, in_rounds, start, end)
-        return Span(start, end, texts, (marker,), why)
+        if spinning := _spinning(seen, in_rounds, start, end):
+            return Span(start, end, None, (), _may_spin(seen, spinning), spinning)
+        return Span(start, end, texts, (marker,), _by_clock(seen, marker, start, end))
     exit_ns = seen.tasks[:, sj.T_EXIT_NS]
     ending = np.flatnonzero((exit_ns >= start) & (exit_ns <= end))
     if not len(ending):
@@ -77,8 +81,9 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
         )
         return Span(start, end, None, (), why)
     last_exit = int(exit_ns[ending].max())
-    why = _spinning(seen, in_rounds, start, last_exit)
-    return Span(start, last_exit, None, tuple(ending.tolist()), why)
+    if spinning := _spinning(seen, in_rounds, start, last_exit):
+        return Span(start, last_exit, None, (), _may_spin(seen, spinning), spinning)
+    return Span(start, last_exit, None, tuple(ending.tolist()), ())
 
 
 def busy_per_cpu(seen: Seen, span: Span) -> tuple[float, ...]:
@@ -119,8 +124,8 @@ def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
     )
 
 
-def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) -> tuple[str, ...]:
-    """Tell whether several tasks that end compute from one end of the window to the other, and so may wait by spinning."""
+def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) -> frozenset[int]:
+    """Return the tasks that end and never sleep in the window, and so may spin, if they are several."""
     t = seen.tasks
     exits = (t[:, sj.T_EXIT_NS] >= 0) & (t[:, sj.T_EXIT_NS] <= end + (end - start) // 20)
     lives = np.minimum(np.where(exits, t[:, sj.T_EXIT_NS], end), end) - np.maximum(
@@ -133,11 +138,15 @@ def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) ->
     wakers = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], (MESSAGE, LIKELY)), sj.S_WAKER]
     wakes = np.bincount(wakers, minlength=len(t)) > 0
     doubtful = exits & whole & (ran > ALWAYS * lives) & ~wakes & ~in_rounds
-    if int(doubtful.sum()) < 2:
-        return ()
-    names = sorted({seen.comms[i] for i in np.flatnonzero(doubtful)})
+    found = frozenset(np.flatnonzero(doubtful).tolist())
+    return found if len(found) > 1 else frozenset()
+
+
+def _may_spin(seen: Seen, spinning: frozenset[int]) -> tuple[str, ...]:
+    """Say why no time is predicted for tasks that may spin."""
+    names = sorted({seen.comms[t] for t in spinning})
     return (
-        f"{int(doubtful.sum())} tasks that end ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}) never sleep: a trace "
-        "does not show whether such a task computes or spins while it waits for another one, so no time is predicted, only "
-        "the number of busy CPUs",
+        f"{len(spinning)} tasks that end ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}) never sleep: a trace does "
+        "not show whether such a task computes or spins while it waits for another one, so no time is predicted, only the "
+        "number of busy CPUs",
     )
