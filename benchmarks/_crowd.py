@@ -15,7 +15,7 @@ SOURCE = Path(__file__).with_name("_threads.c")
 
 
 class Crowd:
-    """Running threads in a session, and so an autogroup, of their own: the rest of the machine keeps its share."""
+    """Running threads in a session of their own. It has its own autogroup, so the rest of the machine keeps its share."""
 
     def __init__(self, threads: int, folder: Path) -> None:
         program, counts = folder / "threads", folder / "counts"

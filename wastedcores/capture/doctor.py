@@ -169,7 +169,7 @@ def check_btf() -> Finding:
 
 
 def check_headers() -> Finding:
-    """Look for headers that bcc can compile against; those of any kernel do, because structures come from BTF."""
+    """Look for headers that bcc can compile against; the headers of any kernel will do, because structures come from BTF."""
     found, where = headers()
     if found:
         return Finding("kernel headers", "ok", where)

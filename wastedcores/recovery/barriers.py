@@ -178,7 +178,7 @@ def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]
 
 
 def _contradicted(seen: Seen, rounds: list[tuple[I64, I64, int]]) -> bool:
-    """Tell whether known wakers are often others than those who did not sleep."""
+    """Tell whether too many of the known wakers are tasks other than the members that did not sleep."""
     told = others = 0
     for sleep, late, _ in rounds:
         rows = seen.sleeps[sleep]

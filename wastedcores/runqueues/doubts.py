@@ -34,7 +34,7 @@ _OFTEN = 0.05
 #: and with more than this share of all switches, nothing in the trace is: it mixes two recordings, or is no recording. In 72
 #: recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
 _OFTEN_EVERYWHERE = 0.001
-#: fewer contradictions are no matter of shares
+#: with fewer contradictions than this, their share of the switches decides nothing
 _MANY = 10
 
 

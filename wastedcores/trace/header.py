@@ -33,7 +33,7 @@ class Window(BaseModel):
 
 
 class TaskFacts(BaseModel):
-    """What a snapshot tells of one task.
+    """The facts about one task in a snapshot.
 
     Attributes
     ----------

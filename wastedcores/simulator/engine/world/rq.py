@@ -1,4 +1,4 @@
-"""Columns of a runqueue, ``struct rq``: row ``cpu`` of the table. What a tick reads of it lies in three cache lines."""
+"""Columns of a runqueue, ``struct rq``: row ``cpu`` of the table. A tick reads three cache lines of it."""
 
 from __future__ import annotations
 
