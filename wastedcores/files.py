@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,13 +70,40 @@ def written_whole(path: Path) -> Iterator[Path]:
         A new, empty file in the same folder and with the same ending.
     """
     # named before it is there, so that an interrupt at any moment finds what to take away
-    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
+    part = path.with_name(f"{part_prefix(path.stem)}{secrets.token_hex(4)}.part{path.suffix}")
     try:
         part.open("xb").close()
         yield part
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def part_prefix(name: str) -> str:
+    """Return the beginning of the name of an unfinished file; the process id in it tells whether it is still being written."""
+    return f".{name}.{os.getpid()}-"
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Return what killed processes left in a folder: raw recordings of captures, and unfinished files and folders.
+
+    Those of processes that still run are not among them.
+    """
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        unfinished = _UNFINISHED.search(path.name)
+        if unfinished and not Path(f"/proc/{unfinished[1] or unfinished[2]}").exists():
+            found.append(path)
+    return found
+
+
+def what_to_do(left: Path) -> str:
+    """Return what to do with one of :func:`leftovers`."""
+    return "import or delete it" if left.name.endswith(".raw") else "delete it"
+
+
+#: a capture's raw recording, and names that begin with part_prefix()
+_UNFINISHED = re.compile(r"^.+\.(\d+)\.raw$|^\..*\.(\d+)-\w+\.part(?:\.\w+)?$")
 
 
 def file_digest(path: Path) -> str:

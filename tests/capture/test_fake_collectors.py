@@ -243,7 +243,7 @@ def test_files_of_a_killed_capture_are_named_by_the_next_one_and_by_doctor(
     fake(TRACE, "tracefs")
     reported = []
     capture(tmp_path / "t.parquet", seconds=0.1, progress=reported.append)
-    said = [line for line in reported if "was left by a capture that was killed" in line]
+    said = [line for line in reported if "was left by a process that was killed" in line]
     assert [line.split()[0] for line in said] == [str(left)]
     monkeypatch.chdir(tmp_path)
     found = doctor.check_leftovers()
@@ -293,3 +293,20 @@ def test_a_capture_tells_whose_affinity_changed_and_who_began_meanwhile(
     assert began not in [t.pid for t in header.tasks]
     assert header.boot_id
     assert header.boot_parameters
+
+
+def test_a_second_ctrl_c_keeps_the_recording(fake, tmp_path, monkeypatch):
+    fake(TRACE, "tracefs")
+    stop = record.Collector.stop
+
+    def interrupted(collector):
+        stop(collector)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(record.Collector, "stop", interrupted)
+    reported = []
+    with pytest.raises(KeyboardInterrupt):
+        capture(tmp_path / "t.parquet", seconds=0.1, progress=reported.append)
+    (raw,) = tmp_path.iterdir()
+    assert raw.read_text() == TRACE
+    assert reported[-1] == f"the raw recording is kept in {raw}"

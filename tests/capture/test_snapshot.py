@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -60,6 +61,10 @@ def test_a_pinned_thread_and_a_kernel_thread_named_alike(here, tmp_path):
     assert taken.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+def refuse(path):
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
 def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
     monkeypatch.setattr(system, "_hierarchy", lambda *_: tmp_path)
     assert system.quotas() == {}
@@ -72,6 +77,12 @@ def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
         (tmp_path / group).mkdir(parents=True, exist_ok=True)
         (tmp_path / group / name).write_text(text)
     assert system.quotas() == {"/a/b": 4000, "/d": 2500}
+    real = Path.read_text
+    monkeypatch.setattr(
+        Path, "read_text", lambda p, **_: refuse(p) if p.parent.name == "d" else real(p)
+    )
+    assert system.quotas() is None  # a limit that may not be read may exist
+    monkeypatch.setattr(Path, "read_text", real)
     monkeypatch.setattr(system, "in_first_namespace", lambda kind: kind != "cgroup")
     assert system.quotas() is None
     assert system.cpusets() is None

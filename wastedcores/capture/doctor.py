@@ -18,8 +18,8 @@ from pathlib import Path
 
 from wastedcores.capture.backends import SYSTEM_PYTHON, event_kinds, headers, probe
 from wastedcores.capture.privilege import collectors_for_root, install_command
-from wastedcores.capture.record import leftovers
 from wastedcores.errors import CollectorError
+from wastedcores.files import leftovers
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
@@ -251,12 +251,14 @@ def check_cpuset() -> Finding:
 
 
 def check_leftovers() -> Finding:
-    """Look in the current folder for files that killed captures and imports have left behind."""
+    """Look in the current folder for files that killed captures, imports and reports have left behind."""
     left = leftovers(Path())
     if not left:
-        return Finding("leftovers", "ok", "no capture was left unfinished in this folder")
+        return Finding("leftovers", "ok", "nothing was left unfinished in this folder")
     names = ", ".join(str(p) for p in left)
-    fix = f"wastedcores import {shlex.quote(str(left[0]))}   # or delete it"
+    fix = f"rm -r {shlex.quote(str(left[0]))}"
+    if left[0].name.endswith(".raw"):
+        fix = f"wastedcores import {shlex.quote(str(left[0]))}   # or delete it"
     return Finding(
         "leftovers", "limited", f"unfinished: {names}", "the disk space they take", {"any": fix}
     )

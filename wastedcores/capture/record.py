@@ -18,6 +18,7 @@ from wastedcores.capture.own_tasks import threads_of, written_without
 from wastedcores.capture.snapshot import Snapshot, header_facts, take
 from wastedcores.capture.system import this_machine, throttled
 from wastedcores.errors import CollectorError, UsageError, WastedCoresError
+from wastedcores.files import leftovers, part_prefix, what_to_do
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.trace import Trace
 
@@ -90,7 +91,7 @@ def capture(
     report = progress or (lambda _: None)
     report(f"capturing with {chosen.name} ({chosen.why})")
     for left in leftovers(output.parent):
-        report(f"{left} was left by a capture that was killed: import or delete it")
+        report(f"{left} was left by a process that was killed: {what_to_do(left)}")
     # the process id tells later runs whether this file is still being written
     raw = output.with_name(f"{output.name}.{os.getpid()}.raw")
     own: set[int] = set()
@@ -102,8 +103,14 @@ def capture(
             _record(collector, seconds, run, report, own, facts)
         if collector.process.returncode != 0 and not raw.stat().st_size:
             raise collector.failure()
+    except (UsageError, CollectorError):
+        raw.unlink(missing_ok=True)  # the recording did not begin
+        raise
     except BaseException:
-        raw.unlink(missing_ok=True)  # it has nothing that a user could miss
+        if facts and raw.stat().st_size:
+            report(f"the raw recording is kept in {raw}")
+        else:
+            raw.unlink(missing_ok=True)
         raise
     broken = None
     if collector.process.returncode != 0:
@@ -138,25 +145,12 @@ def _import_text(
     facts: dict[str, Any],
 ) -> Trace:
     """Import a recording of tracefs without the tasks of the recorder; the text itself does not tell whether it is whole."""
-    part = raw.with_suffix(".part.parquet")
+    part = raw.with_name(f"{part_prefix(output.name)}text.part.parquet")
     try:
         import_trace(raw, part, machine=this_machine(), source=source, facts=facts)
         return written_without(part, own, output, broken)
     finally:
         part.unlink(missing_ok=True)
-
-
-def leftovers(folder: Path) -> list[Path]:
-    """Return the files in a folder that killed captures and imports have left behind.
-
-    Files of processes that still run are not among them.
-    """
-    found = []
-    for path in sorted(folder.glob("*.[0-9]*.raw")):
-        pid = path.suffixes[-2].removeprefix(".")
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            found.append(path)
-    return [*found, *sorted(folder.glob(".*.part.parquet"))]
 
 
 def _check(output: Path, seconds: float | None, events: Sequence[str] | None) -> None:
@@ -216,6 +210,7 @@ def _record(
             child.wait()
         own |= threads_of(collector.process.pid)
         if first is not None:
+            facts |= header_facts(first)
             facts["provenance"] = {"throttled": _throttled_since(before)}
         collector.stop()
         if first is not None:  # what changes while the collector ends counts as a change, too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def this_machine() -> dict[str, Any] | None:
 
 
 def quotas(root: Path = Path("/")) -> dict[str, int] | None:
-    """Return the CPU time per period in us of every control group that has a limit; None if they cannot be known.
+    """Return the CPU time per period in us of every control group that has a limit; None if they cannot all be known.
 
     In a container the limits of the groups above are not visible.
     """
@@ -66,7 +67,12 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
     found: dict[str, int] = {}
     for name in ("cpu.max", "cpu.cfs_quota_us"):
         for path in folder.rglob(name):
-            quota = (_read(path) or "max").split()[0]  # without content the group is gone
+            try:
+                quota = path.read_text().split()[0]
+            except OSError as e:
+                if e.errno in (errno.ENOENT, errno.ENODEV):
+                    continue  # the group is gone
+                return None
             if quota not in ("max", "-1"):
                 found[_name(path.parent, folder)] = int(quota)
     return found

@@ -54,3 +54,12 @@ def check_writable(path: Path) -> None:
         reason = f"writing in {folder} is not allowed"
     if reason:
         raise UsageError(f"-o {path}: cannot write there, {reason}.")
+    tell_leftovers(folder)
+
+
+def tell_leftovers(folder: Path) -> None:
+    """Name on standard error what killed processes have left in a folder."""
+    from wastedcores.files import leftovers, what_to_do
+
+    for left in leftovers(folder):
+        print(f"{left} was left by a process that was killed: {what_to_do(left)}.", file=sys.stderr)

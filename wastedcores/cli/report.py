@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import Quiet, Settings, Whole, settings
+from wastedcores.cli._output import tell_leftovers
 
 _NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
 the path of the page. A recording may name the window and the CPUs of its workload; the report is about these unless
@@ -54,6 +55,7 @@ def report(
         for name, p in parameters_of(find_notebook(notebook)).items():
             print(f"{name}: {p['type']} = {p['default']}\n    {p['help']}")
         return
+    tell_leftovers(output.parent)
     made = make(
         trace,
         against=against,

@@ -12,6 +12,7 @@ from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Quiet, Scheduler, Workers
+from wastedcores.cli._output import tell_leftovers
 
 _NOTES = """The folder keeps the runs that are done, so the same command continues after an interruption. Runs of another
 version of the code are run again."""
@@ -78,6 +79,7 @@ def reproduce(
         raise UsageError(
             f"-o {output}: the folder cannot be made ({e.strerror}). Choose another."
         ) from None
+    tell_leftovers(output)
     how: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "progress": not quiet}
     if calibrate:
         _calibrate(output, how)

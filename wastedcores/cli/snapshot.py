@@ -21,5 +21,8 @@ def snapshot(
 ) -> None:
     """Write down where every task may run, and in which groups."""
     from wastedcores.capture.snapshot import write_snapshot
+    from wastedcores.cli._output import check_writable
+
+    check_writable(output)
 
     print(f"{output}: {write_snapshot(output):,} tasks")

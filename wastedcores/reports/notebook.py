@@ -27,7 +27,7 @@ from traitlets.config import Config
 
 from wastedcores import __version__
 from wastedcores.errors import ReportError, UsageError
-from wastedcores.files import digest_of_files, file_digest, notebooks
+from wastedcores.files import digest_of_files, file_digest, notebooks, part_prefix
 from wastedcores.reports.page import page
 from wastedcores.trace.datasets import fetch
 from wastedcores.units import duration_ns
@@ -202,7 +202,7 @@ def report(
     folder = _target(Path(out))
     try:
         with tempfile.TemporaryDirectory(
-            prefix=f".{folder.name}.", suffix=".part", dir=folder.parent
+            prefix=part_prefix(folder.name), suffix=".part", dir=folder.parent
         ) as place:
             part = Path(place, folder.name)
             part.mkdir()
@@ -216,7 +216,7 @@ def report(
             manifest["duration_s"] = round(time.monotonic() - began, 3)
             (part / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str) + "\n")
             if folder.exists():
-                shutil.rmtree(folder)
+                folder.rename(Path(place, "earlier"))
             part.rename(folder)
     except OSError as e:
         raise ReportError(

@@ -243,7 +243,8 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
                     f"{MAX_CPUS} at most. Its head is damaged: record again."
                 )
         elif number == _CLOCKID and len(section) >= 8:
-            header.clock = _CLOCKS.get(struct.unpack_from("<Q", section)[0])
+            number_of_clock = struct.unpack_from("<Q", section)[0]
+            header.clock = _CLOCKS.get(number_of_clock, f"clock {number_of_clock}")
         elif number == _RELEASE:
             header.release = _string(section)
         elif number == _HOSTNAME:

@@ -200,7 +200,7 @@ class _Decoder:
     def __init__(self, meta: dict[str, Any], facts: FactsBuilder) -> None:
         self.meta, self.facts = meta, facts
         self.t0 = int(meta["t0_ns"])
-        self.words = int(meta.get("mask_words", 1))
+        self.words = int(meta["mask_words"])
         self.flight = meta.get("flight_s") is not None
         self.names = TaskNames()
         self.lost: dict[int, int] = {}
@@ -214,7 +214,7 @@ class _Decoder:
         facts.kernel_release = meta.get("kernel")
         facts.clock = meta.get("clock")
         facts.cpus = int(meta["cpus"])
-        self.kinds = frozenset(meta.get("events", ()))
+        self.kinds = frozenset(meta["events"])
         self.online = len(meta["cpus_online"])
         facts.every_switch = "switch" in self.kinds
         facts.follows_affinity = "affinity" in self.kinds
