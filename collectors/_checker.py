@@ -74,7 +74,7 @@ class Checker:
             _recorder.DEFAULT,
             a.buffer if recording else min(a.buffer, 1.0),
             overwrite=True,
-            sources=("unclaimed.c",),
+            sources=("look.c", "unclaimed.c"),
             defines=defines,
         )
         self.memory = memoryview(r.programs.mmap("check", 512, write=True))

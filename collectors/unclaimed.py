@@ -73,7 +73,7 @@ def main(argv=None):
     """Run the program and return its exit code."""
     a = parse(argv)
     if a.ebpf:
-        print(_recorder.text("unclaimed.c"), end="")
+        print(_recorder.text("look.c", "unclaimed.c"), end="")
         return 0
     stop = []
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * look.c - one look of the online checker at all runqueues: is a CPU idle while a thread waits that it may run?
+ *
+ * It is compiled as one text after ring.c, runqueue.c, schedtrace.c and snapshot.c.
+ */
+#define OWN 4			/* processes that are this program's own */
+#define OWN_THREADS 128		/* at most so many of their threads are looked at */
+
+struct wc_check {
+	u64 period, persist;	/* S, M; set by the loader */
+	u64 event_driven, hold;	/* hold: the loader is still busy with the last violation */
+	u64 next_check;
+	u64 suspected_at;	/* 0: nothing suspected */
+	u64 misses;		/* looks since then that found no pair */
+	u64 dropped;		/* CPUs filled or relieved since then */
+	u64 checks, suspected, cleared, confirmed;
+	u64 began, confirmed_at;	/* of the last confirmed violation */
+	u32 idle_cpu, busy_cpu, pid, busy_nr;
+	s64 n_idle, n_over;	/* event-driven only */
+	u64 moves, useless;	/* balancing migrations, and those to a queue at least as loaded */
+	u64 looked;		/* find() calls */
+	u64 truncated;		/* looks that ran out of steps */
+	u64 by_move, by_fork, by_exit;	/* CPUs filled or relieved during a suspicion, by cause */
+	u64 recovered;		/* suspicions that such events ended */
+	u64 cleared_at;		/* when the last suspicion was dropped */
+	u64 last_look;
+	u64 late;		/* longest time between two looks of the last suspicion; long if ticks came late */
+	u64 own_ns;		/* part of the suspicion in which the only idle CPUs ran this program or its starter */
+	u32 own[OWN];		/* process ids of this program and of those that started it; 0: none. Set by the loader */
+	u64 own_leader[OWN];	/* their leaders' task_struct; see own_leaders() */
+};
+
+/* For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved. */
+struct wc_watched {
+	u32 filled, relieved;
+};
+
+/*
+ * The loops' variables are in a map. The verifier does not know the values that are loaded from there, so all paths
+ * through an iteration end in the same state and it walks each iteration once. With local variables it gave up at four
+ * CPUs.
+ */
+struct wc_scratch {
+	u64 idle[MASK_WORDS];	/* without this program's own tasks */
+	u64 asleep[MASK_WORDS];	/* those of them that run nothing at all */
+	u64 head, node, task;
+	u32 cpu, nr, n_idle, n_over, slot;
+};
+
+BPF_F_TABLE("array", u32, struct wc_check, check, 1, F_MMAPABLE);
+BPF_F_TABLE("array", u32, struct wc_watched, watched, NCPU, 0);
+BPF_F_TABLE("percpu_array", u32, struct wc_scratch, scratch, 1, 0);
+BPF_F_TABLE("array", u32, u32, nr_of, NCPU, F_MMAPABLE);
+
+#define COPY(dst, addr) bpf_probe_read_kernel(&(dst), sizeof(dst), (void *)(addr))
+
+/* Is p a thread of the checker itself? The answer is computed without a branch, as the verifier walks every branch of a loop. */
+static __always_inline u64 is_own(struct wc_check *chk, u64 p)
+{
+	u64 own = 0, other;
+	u32 tgid = 0;
+
+	COPY(tgid, p + OFF_TGID);
+	for (int i = 0; i < OWN; i++) {
+		other = (u64)(tgid ^ chk->own[i]) - 1; /* all ones if they are equal */
+		hide(other);
+		own |= other >> 63;
+	}
+	other = (u64)tgid - 1; /* 0 is no process */
+	hide(other);
+	return own & ~(other >> 63);
+}
+
+/*
+ * Count this program's own tasks on each runqueue (wc_cpu.own). There are few, so walking their thread groups costs less
+ * than looking at every task. A leader that has ended is recognised by its process id.
+ */
+static __always_inline void count_own(struct wc_check *chk, volatile struct wc_scratch *s)
+{
+#if defined(OFF_SIGNAL) && defined(OFF_THREAD_HEAD) && defined(OFF_THREAD_NODE)
+	struct wc_cpu *c;
+	u64 p, head;
+	u32 on_rq, cpu, k;
+
+	s->slot = 0;
+	s->head = 0;
+	s->node = 0;
+	for (u32 step = 0; step < OWN + OWN_THREADS; step++) {
+		head = s->head;
+		if (s->node == head) {
+			k = s->slot;
+			if (k >= OWN)
+				return;
+			s->slot = k + 1;
+			p = chk->own_leader[k & (OWN - 1)];
+			if (!p)
+				continue;
+			head = 0;
+			COPY(head, p + OFF_SIGNAL);
+			head += OFF_THREAD_HEAD;
+			p = head;
+			COPY(p, head);
+			s->head = head;
+			s->node = p;
+			continue;
+		}
+		p = s->node - OFF_THREAD_NODE;
+		on_rq = 0;
+		COPY(on_rq, p + OFF_ON_RQ);
+		cpu = 0;
+		COPY(cpu, p + OFF_TASK_CPU);
+		c = cpus.lookup(&cpu);
+		if (c)
+			c->own += is_own(chk, p) & on_rq & 1; /* 1: TASK_ON_RQ_QUEUED */
+		p = head;
+		COPY(p, s->node);
+		s->node = p;
+	}
+#endif
+}
+
+/*
+ * Algorithm 2: find all idle CPUs, then the first waiting thread anywhere that one of them may run. Only fair tasks are
+ * looked at (rq->cfs_tasks), because SCHED_EXT and real-time tasks have balancers of their own. The lists are read
+ * without their lock, so one look may be wrong; a violation needs many looks. The CPUs that were filled or relieved
+ * during the suspicion of that number are left out; 0 means that there is no suspicion.
+ *
+ * The tasks of the checker itself do not count, so a CPU that runs only these counts as idle. The result is then
+ * ONLY_OWN if no other idle CPU could run the waiting thread: such a look neither ends a suspicion nor adds to it.
+ */
+enum { NONE, FOUND, ONLY_OWN };
+
+static __always_inline int find(struct wc_check *chk, u32 suspicion)
+{
+	u32 zero = 0;
+	volatile struct wc_scratch *s = (volatile struct wc_scratch *)scratch.lookup(&zero);
+	struct wc_watched *seen;
+	struct wc_cpu *c;
+	u64 p, node, head, mask, ptr, free, asleep;
+	u32 nr, on_cpu, online;
+	s32 others;
+
+	if (!s)
+		return NONE;
+	chk->looked++;
+	for (int i = 0; i < MASK_WORDS; i++) {
+		s->idle[i] = 0;
+		s->asleep[i] = 0;
+	}
+	s->n_idle = 0;
+	s->n_over = 0;
+	count_own(chk, s);
+	for (u32 i = 0; i < NCPU; i++) {
+		u32 k = i;
+
+		c = cpus.lookup(&k);
+		seen = watched.lookup(&k);
+		if (!c || !c->rq || !seen)
+			continue;
+		online = 1;
+#ifdef OFF_RQ_ONLINE
+		COPY(online, c->rq + OFF_RQ_ONLINE);
+#endif
+		nr = 1;
+		COPY(nr, c->rq + OFF_RQ_NR);
+		others = nr - c->own;
+		c->own = 0;
+		c->others = 0;
+		if (!online)
+			continue;
+		if (others >= 2) {
+			if (suspicion && seen->relieved == suspicion)
+				continue;
+			c->others = others;
+			s->n_over++;
+		} else if (others <= 0) {
+			if (suspicion && seen->filled == suspicion)
+				continue;
+			s->idle[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
+			s->asleep[(i >> 6) % MASK_WORDS] |= (u64)(((u64)nr - 1) >> 63) << (i & 63);
+			s->n_idle++;
+			chk->idle_cpu = i;
+		}
+	}
+	if (!s->n_idle || !s->n_over)
+		return NONE;
+	s->cpu = 0;
+	s->head = 0;
+	s->node = 0;
+	/* one loop over the CPUs and the tasks on each: a step goes to the next task or to the next CPU */
+	for (u32 step = 0; step < NCPU + STEPS; step++) {
+		node = s->node;
+		head = s->head;
+		if (node == head) {
+			u32 k = s->cpu;
+
+			if (k >= NCPU)
+				return NONE;
+			s->cpu = k + 1;
+			c = cpus.lookup(&k);
+			if (!c || !c->others)
+				continue;
+			s->nr = c->others;
+			head = c->rq + OFF_RQ_CFS_TASKS;
+			node = head;
+			COPY(node, head);
+			s->head = head;
+			s->node = node;
+			continue;
+		}
+		p = node - OFF_GROUP_NODE;
+		ptr = node;
+		node = head;
+		COPY(node, ptr);
+		s->node = node;
+		on_cpu = 1;
+		COPY(on_cpu, p + OFF_ON_CPU);
+#ifdef OFF_DELAYED
+		{
+			u8 delayed = 0;
+
+			COPY(delayed, p + OFF_DELAYED);
+			on_cpu |= delayed;
+		}
+#endif
+		on_cpu |= is_own(chk, p);
+		if (on_cpu)
+			continue;
+		ptr = 0;
+		COPY(ptr, p + OFF_CPUS_PTR);
+		free = 0;
+		asleep = 0;
+		for (int i = 0; i < MASK_WORDS; i++) {
+			mask = 0;
+			COPY(mask, ptr + 8 * i);
+			free |= mask & s->idle[i];
+			asleep |= mask & s->asleep[i];
+		}
+		if (free) {
+			u32 pid = 0;
+
+			COPY(pid, p + OFF_PID);
+			chk->pid = pid;
+			chk->busy_cpu = s->cpu - 1;
+			chk->busy_nr = s->nr;
+			return asleep ? FOUND : ONLY_OWN;
+		}
+	}
+	chk->truncated++;
+	return NONE;
+}
