@@ -13,6 +13,7 @@ from wastedcores.invariant.details import details
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.invariant.trust import judge
+from wastedcores.limits import EVENTS_KEPT_BY_CHECK
 from wastedcores.runqueues.runqueues import Runqueues, runqueues
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
@@ -71,7 +72,8 @@ def check(
         The trace says nothing about runqueues.
     """
     require_sensible(persist_ns, silent, chronic_share)
-    rq = runqueues(trace, silent=silent, affinity=not ignore_affinity)
+    small = (trace.header.events or EVENTS_KEPT_BY_CHECK) < EVENTS_KEPT_BY_CHECK
+    rq = runqueues(trace, silent=silent, affinity=not ignore_affinity, keep=small)
     window, counted = asked(trace, between, cpus, whole=whole)
     return check_runqueues(
         rq,

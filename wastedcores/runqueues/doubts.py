@@ -85,6 +85,8 @@ def widened(
         The table with the doubts added.
     """
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
+    if odd.height < _MANY:
+        return doubts
     many = (
         odd.filter(pl.col("cpu") >= 0)
         .group_by("cpu")
@@ -94,7 +96,7 @@ def widened(
     )
     often = many["len"].to_numpy() > _OFTEN * switches[many["cpu"].to_numpy()]
     added = many.filter(often).select("cpu", "start_ns", "end_ns")
-    if odd.height >= _MANY and odd.height > _OFTEN_EVERYWHERE * switches.sum():
+    if odd.height > _OFTEN_EVERYWHERE * switches.sum():
         added = pl.DataFrame([(-1, start_ns, end_ns)], added.schema, orient="row")
     return pl.concat([doubts, added.with_columns(reason=pl.lit("contradicted_often"))])
 
