@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -115,18 +116,34 @@ class SchedTraceReading(Reading):
             if len(raw) < BLOCK.itemsize:
                 return
             block = np.frombuffer(raw, BLOCK)[0]
+            at = f.tell() - BLOCK.itemsize
             if block["magic"] != BLOCK_MAGIC:
-                at = f.tell() - BLOCK.itemsize
                 raise TraceFormatError(
                     f"{self.path}, byte {at}: expected the beginning of a block, found {raw[:4].hex()}. The file is "
                     "damaged from here on; cut it there (truncate -s) to read what comes before."
                 )
-            payload = f.read(int(block["bytes"]))
+            left = os.fstat(f.fileno()).st_size - f.tell()
+            payload = f.read(
+                min(int(block["bytes"]), left)
+            )  # which would allocate 4 GB for a file of a kilobyte
             digest.update(payload)
             if len(payload) < block["bytes"]:
                 return
+            self._require_possible(block, payload, at)
             self.found.lines += 1
             yield block, payload
+
+    def _require_possible(self, block: np.void, payload: bytes, at: int) -> None:
+        counts = [block["now"], block["lost"]]
+        if block["type"] == COUNTERS_BLOCK:
+            counters = np.frombuffer(payload, COUNTERS, len(payload) // COUNTERS.itemsize)
+            counts += counters["lost"].tolist()
+        if max(map(int, counts)) >> 62:
+            raise TraceFormatError(
+                f"{self.path}, byte {at}: a block states a time or a number of lost events of {max(map(int, counts))}; "
+                "expected less than 2 to the power of 62. The file is damaged from here on; cut it there (truncate -s) to "
+                "read what comes before."
+            )
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables, each in order of time. Neighbours overlap by the time that draining all CPUs takes."""
