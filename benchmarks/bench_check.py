@@ -17,8 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from wastedcores.trace.datasets import fetch
-
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE = "c2cd001"
 EXAMPLES = ("group-imbalance-buggy", "group-imbalance-fixed", "overload-on-wakeup-buggy")
@@ -30,7 +28,7 @@ from pathlib import Path
 import polars as pl
 from wastedcores.invariant import check
 from wastedcores.trace import Header, parquet
-from wastedcores.trace.io import import_trace, open_trace
+from wastedcores.trace.io import open_trace
 from wastedcores.trace.schema import conform
 
 def write(source, target):
@@ -45,8 +43,6 @@ for line in sys.stdin:
     if what == "check":
         for _ in range(int(paths[1])):
             check(open_trace(paths[0]))
-    elif what == "import":
-        import_trace(paths[0], Path(paths[1]))
     else:
         write(*paths)
     print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu]), flush=True)
@@ -78,7 +74,7 @@ class Build:
 
 
 class Case(NamedTuple):
-    """A trace that is checked: how a build gets it (None: as it is), and from which file."""
+    """A trace that is checked: how a build gets it (None: as it is, below the build's tree), and from which file."""
 
     id: str
     name: str
@@ -140,7 +136,10 @@ def synthetic(counts: bool) -> pl.DataFrame:
 
 def cases(folder: Path) -> list[Case]:
     """Return what is checked; files that are made lie in ``folder``."""
-    found = [Case(name, f"example {name}, Parquet", "import", fetch(name)) for name in EXAMPLES]
+    found = [
+        Case(name, f"example {name}", None, Path("datasets", "small", f"{name}.parquet"))
+        for name in EXAMPLES
+    ]
     for id, name, counts in (
         ("tasks", "task events", False),
         ("counts", "half task events, half nr_running", True),
@@ -164,7 +163,7 @@ def compare(case: Case, old: Build, new: Build) -> dict:
             paths[build] = str(build.folder / f"{case.id}.parquet")
             build.do(case.how, str(case.source), paths[build])
         build.do("check", paths[build], "1")  # compiles and warms up
-    times_each = str(max(1, round(0.5 / build.do("check", paths[new], "1")[1])))
+    times_each = str(max(1, round(0.5 / new.do("check", paths[new], "1")[1])))
     times: dict[Build, list[tuple[float, float]]] = {old: [], new: []}
     for turn in range(RUNS):
         for build in (old, new) if turn % 2 else (new, old):
