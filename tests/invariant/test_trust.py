@@ -192,6 +192,19 @@ def test_a_task_that_was_throttled_before_the_trace_did_not_wait():
     assert check(trace_of(rows, cpus=2), ignore_affinity=True).wall_ns <= 1
 
 
+def test_a_task_that_slept_in_the_snapshot_did_not_wait_before():
+    """Its wakeup is missing, so nobody knows since when it waited; it did not when the snapshot was taken."""
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        {"ts_ns": S // 2, "kind": "task_state", "cpu": 0, "pid": 11, "prev_state": "sleeping"},
+        switch(S + 1, 0, 10, "S", 11),
+    ]
+    result = check(trace_of(rows, cpus=2), ignore_affinity=True)
+    assert result.wall_ns <= S // 2 + 1
+    assert result.verdict == "unknown"
+
+
 def test_every_event_of_the_state_machine_can_begin_an_overload():
     assert len(CAUSES) == 1 + max(CODES.values()) + 1
 

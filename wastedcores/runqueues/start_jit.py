@@ -12,6 +12,7 @@ from wastedcores.runqueues.state import (
     FORK,
     LOSSY,
     MIGRATE,
+    SNAPSHOT,
     SWITCH,
     UNTHROTTLE,
     WAKEUP,
@@ -78,6 +79,9 @@ def infer_start(e: Events, s: State) -> None:
                 and s.task[p, task_row.MOVED_FROM] < 0
             ):
                 s.task[p, task_row.MOVED_FROM] = e.src_cpu[i]
+            continue
+        if k == SNAPSHOT and e.aux[i] == task_row.ASLEEP:
+            _was(s, p, task_row.ASLEEP, c)
             continue
         if k == WAKEUP or k == WAKEUP_NEW or k == FORK or k == UNTHROTTLE:
             _was(s, p, task_row.ASLEEP, c)
