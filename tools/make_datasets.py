@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from wastedcores.analysis.examined import examine
+from wastedcores.capture.snapshot import read_snapshot
 from wastedcores.files import file_digest
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import parse_cpulist
@@ -100,6 +101,7 @@ def guest(name: str, folder: Path) -> None:
         "window": find_window(trace, window),
         "counted_cpus": parse_cpulist(cpus) if cpus else None,
         "kernel_model": KernelModel.of_guest_variant(meta["variant"]).name,
+        "tasks": read_snapshot(folder / recording / "tasks.json").tasks or None,
         "provenance": provenance,
     }
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
