@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from wastedcores import __version__
-from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
+from wastedcores.errors import TraceContentError, TraceFormatError, UsageError, WastedCoresError
+from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
@@ -237,6 +238,11 @@ class _Import:
     def header(self) -> Header:
         """Return what the file turned out to be; complete once :meth:`frames` is exhausted."""
         facts, seen = self.reading.facts, self.seen
+        if not 0 <= (facts.cpus or 0) <= MAX_CPUS:
+            raise TraceContentError(
+                f"{self.path}: it says that the machine had {facts.cpus} CPUs; a Linux kernel has {MAX_CPUS} at most. The "
+                "file is damaged: copy or record it again."
+            )
         notes = {"source": self.origin or self.path.name}
         if facts.sha256 and not self.origin:
             notes["source_sha256"] = facts.sha256
