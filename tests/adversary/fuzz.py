@@ -100,12 +100,12 @@ def _follow(
 
 def _blame(folder: Path, state: State, failure: str, code: int) -> None:
     """Keep the input that the worker died of."""
-    name, *_ = (folder / "scratch" / "name").read_text().split() or ["unknown"]
+    number, _, name = (folder / "scratch" / "name").read_text().partition(" ")
     key = f"{failure}-{sum(state.inputs.values())}"
     current = folder / "scratch" / "current"
     (folder / "found").mkdir(exist_ok=True)
     current.rename(folder / "found" / key)
-    state.inputs[name] += 1
+    state.inputs[name] = int(number or 0) + 1  # the state may be a few inputs older
     state.failures[key] = {
         "format": name,
         "failure": failure,

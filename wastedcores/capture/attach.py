@@ -119,7 +119,10 @@ def _another_time(header: Header, snapshot: Snapshot, file: Path | None) -> str 
 
 
 def _clock_time(unix_ns: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_ns / 1e9))
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_ns / 1e9))
+    except (OverflowError, ValueError, OSError):  # no calendar has it
+        return f"{unix_ns} ns after 1970"
 
 
 def _names(trace: Trace) -> dict[int, set[str]]:

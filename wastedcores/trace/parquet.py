@@ -43,7 +43,7 @@ def read_parquet(path: Path) -> Trace:
     try:
         sealed = check_seal(path)
         if not sealed:
-            check_footer(path)
+            check_decodes(path)
         metadata = pl.read_parquet_metadata(path)
         frame = pl.scan_parquet(path)
         have = frame.collect_schema()
@@ -97,19 +97,36 @@ def read_parquet(path: Path) -> Trace:
     return upgraded(trace if sealed else _compared(trace))
 
 
-def check_footer(path: Path) -> None:
-    """Read the footer of a file that may be damaged by pyarrow: polars believes any number in it and allocates so much memory.
+def check_decodes(path: Path, rows: bool = True) -> set[str]:
+    """Decode a file by pyarrow, if nothing proves that it is whole.
+
+    polars believes every number in a file. A damaged one made it ask for 2 EB, and that ends the process.
+
+    Parameters
+    ----------
+    path
+        The file.
+    rows
+        Decode all of it; otherwise only its footer.
+
+    Returns
+    -------
+    set of str
+        The names of its columns.
 
     Raises
     ------
     OSError
-        The footer cannot be read.
+        The file cannot be decoded.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq  # only who reads files without a seal waits for it
 
     try:
-        pq.read_metadata(path)
+        with pq.ParquetFile(path) as file:
+            for _ in file.iter_batches() if rows else ():
+                pass
+            return set(file.schema_arrow.names)
     except (pa.ArrowException, UnicodeDecodeError) as e:
         raise OSError(str(e)) from e
 

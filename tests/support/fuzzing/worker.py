@@ -201,7 +201,7 @@ class Worker:
         # the compiled scanner of text reads what the patterns read, too, and is used for large files only
         scan.WORTHWHILE_BYTES = rng.choice((0, 0, 0, 1 << 40))
         write_input(changed, self.path)
-        (self.scratch / "name").write_text(f"{name}\n{persist_ns}\n")
+        (self.scratch / "name").write_text(f"{state.inputs[name]} {name}")
         state.inputs[name] += 1
         begun, used = time.monotonic(), time.process_time()
         signal.alarm(60)

@@ -22,7 +22,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.files import digest_of_files
-from wastedcores.trace.parquet import UNREADABLE, check_footer
+from wastedcores.trace.parquet import UNREADABLE, check_decodes
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 from wastedcores.trace.seal import has_seal
 
@@ -129,17 +129,14 @@ def looks_like(path: Path) -> bool:
     if path.is_dir():
         return any(path.glob(f"*{_SLICE}.parquet"))
     try:
-        if has_seal(path):
-            return False
-        check_footer(path)
-        return set(TABLES[_SLICE]) <= set(pl.read_parquet_schema(path))
-    except UNREADABLE:
+        return not has_seal(path) and set(TABLES[_SLICE]) <= check_decodes(path, rows=False)
+    except OSError:
         return False
 
 
 def _scan(file: Path, columns: tuple[str, ...]) -> pl.LazyFrame:
     try:
-        check_footer(file)
+        check_decodes(file)
         table = pl.scan_parquet(file)
         have = table.collect_schema()
     except UNREADABLE as e:
