@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import RECORDINGS
-from support.builders import migrate, nr, switch, trace_of, wakeup
+from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores.errors import UsageError
 from wastedcores.invariant import check
@@ -168,13 +168,6 @@ def test_recordings_equal_a_plain_computation(name):
 def short_waits(first_ns=0, n=200, moved=True, **more):
     """CPU 0 has a second task for 4 of every 20 ms while CPU 1 is idle: 4 of 20 ms are wasted."""
     rows = [switch(first_ns + 1, 0, 0, "R", 10), switch(first_ns + 1, 1, 9, "S", 0)]
-    if moved:
-        rows += [
-            switch(first_ns + 2, 1, 0, "R", 11),
-            switch(first_ns + 3, 1, 11, "R", 0),
-            migrate(first_ns + 4, 1, 0, 11),
-        ]
-        rows += [switch(first_ns + 5, 0, 10, "R", 11), switch(first_ns + 6, 0, 11, "S", 10)]
     for k in range(n):
         t = first_ns + k * 20 * MS + MS
         rows += [
@@ -182,7 +175,14 @@ def short_waits(first_ns=0, n=200, moved=True, **more):
             switch(t + 4 * MS, 0, 10, "R", 11),
             switch(t + 4 * MS + 9, 0, 11, "S", 10),
         ]
-    rows += [switch(first_ns + (n + 1) * 20 * MS, 1, 0, "R", 9)]
+    end = first_ns + (n + 1) * 20 * MS
+    if moved:
+        rows += [
+            wakeup(end - 9, 1, 11),
+            switch(end - 9, 1, 0, "R", 11),
+            switch(end - 8, 1, 11, "S", 0),
+        ]
+    rows += [switch(end, 1, 0, "R", 9)]
     return trace_of(rows, cpus=2, **more)
 
 

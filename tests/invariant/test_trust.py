@@ -40,22 +40,31 @@ def test_a_plain_violation_is_certain():
     assert not result.doubts.height
 
 
-@pytest.mark.parametrize(("moved", "verdict"), [(False, "unknown"), (True, "violations")])
-def test_unknown_affinity_decides_only_if_a_waiting_thread_ran_elsewhere(moved, verdict):
-    before = (
-        [switch(1, 1, 0, "R", 11), switch(2, 1, 11, "R", 0), migrate(3, 1, 0, 11)] if moved else []
-    )
+@pytest.mark.parametrize(
+    ("moved", "verdict"), [("never", "unknown"), ("before", "unknown"), ("after", "violations")]
+)
+def test_unknown_affinity_decides_only_if_a_waiting_thread_ran_elsewhere_since(moved, verdict):
+    """A thread that ran elsewhere before may have been pinned since, as taskset does to the program that it starts."""
+    before = [switch(1, 1, 0, "R", 11), switch(2, 1, 11, "R", 0), migrate(3, 1, 0, 11)]
+    after = [
+        switch(S + 1, 0, 11, "R", 10),
+        migrate(S + 2, 0, 1, 11),
+        switch(S + 3, 1, 9, "S", 11),
+        switch(S + 4, 1, 11, "S", 0),
+    ]
     rows = [
-        *(before or [switch(1, 1, 9, "S", 0)]),
+        *(before if moved == "before" else [switch(1, 1, 9, "S", 0)]),
         switch(4, 0, 0, "R", 10),
-        *([] if moved else [wakeup(5, 0, 11)]),
+        *([] if moved == "before" else [wakeup(5, 0, 11)]),
         *busy_pair(),
         switch(S, 1, 0, "R", 9),
+        *(after if moved == "after" else []),
     ]
     result = check(trace_of(rows, cpus=2, known=False, quotas={}))
     assert result.verdict == verdict
     assert result.affinity_unknown >= 2
-    assert result.episodes.filter("persistent")["certain"].to_list() == [moved]
+    certain = result.episodes.filter("persistent")["certain"].to_list()
+    assert certain == [moved == "after"]
 
 
 def test_a_snapshot_that_pins_the_waiting_threads_makes_the_trace_clean():

@@ -1,7 +1,8 @@
 """How far the verdict can be trusted: which episodes are certain, and whether one may have been missed.
 
 A persistent episode decides only if it remains one after all doubtful spans are taken out, and if at least one of the
-threads that waited in it could have moved: its affinity is known, or it was seen running on several CPUs. Chronic waste
+threads that waited in it could have moved: its affinity is known, or it was on two CPUs since the episode began. An
+earlier move proves nothing: the thread may have been pinned since then, as ``taskset`` does. Chronic waste
 decides if enough of it remains without the doubtful spans and without threads that might be pinned. A trace without
 either is clean only if the doubtful spans could not hide one.
 """
@@ -89,8 +90,9 @@ def judge(
                 f"in {pinned} persistent episodes no waiting thread is known to be allowed elsewhere: record their affinity"
             )
     certain = found
-    if found and not sure.any() and (state_doubts.height or unknown):
-        left = _again(_bound(rq) if unknown else rq, state, state_doubts, persist_ns).chronic
+    if chronic and found and not sure.any() and (state_doubts.height or unknown):
+        strict = _bound(rq, chronic.start_ns) if unknown else rq
+        left = _again(strict, state, state_doubts, persist_ns).chronic
         certain = left is not None and left.share >= limit
         if not certain:
             notes.append(
@@ -152,11 +154,11 @@ def _again(
     return _Again(episode_table(collected, rq.cpus, persist_ns), worst(state))
 
 
-def _bound(rq: Runqueues) -> Runqueues:
-    """The same runqueues, with threads taken as pinned that never ran elsewhere and of which no affinity is known."""
-    assert rq.moved is not None
+def _bound(rq: Runqueues, since_ns: int) -> Runqueues:
+    """The same runqueues, with threads taken as pinned of which no affinity is known and that did not move since then."""
+    assert rq.moved_ns is not None
     assert rq.affinity_known is not None
-    pinned = ~rq.moved & ~rq.affinity_known
+    pinned = (rq.moved_ns <= since_ns) & ~rq.affinity_known
     of_pid = np.where(pinned, np.int32(task_row.PRESUMED_BOUND), rq.affinity.of_pid)
     return replace(rq, affinity=rq.affinity._replace(of_pid=of_pid), keep=False)
 
@@ -176,14 +178,20 @@ def _somebody_could_move(
 ) -> NDArray[np.bool_]:
     """For each episode: whether a thread that waited in it was free to run elsewhere. Those not looked at count as such."""
     answer = np.ones(episodes.height, np.bool_)
-    masks, of_pid, is_known, moved = rq.affinity.masks, rq.mask_of_pid, rq.affinity_known, rq.moved
-    if of_pid is None or is_known is None or moved is None:
+    masks, of_pid, is_known, moved_ns = (
+        rq.affinity.masks,
+        rq.mask_of_pid,
+        rq.affinity_known,
+        rq.moved_ns,
+    )
+    if of_pid is None or is_known is None or moved_ns is None:
         return answer
-    idle = episodes["idle_cpus"]
+    idle, begins = episodes["idle_cpus"], episodes["start_ns"].to_numpy()
     for (episode,), rows in waiting.group_by("episode"):
         pids = rows["pid"].to_numpy()
         known = is_known[pids]
-        if (moved[pids] & ~known).any() or (of_pid[pids[known]] == task_row.FREE).any():
+        moved = moved_ns[pids] > begins[int(episode)]  # type: ignore[arg-type]
+        if (moved & ~known).any() or (of_pid[pids[known]] == task_row.FREE).any():
             continue
         cpus = idle[int(episode)].to_numpy()  # type: ignore[arg-type]
         bits = masks[of_pid[pids[known]]][:, cpus >> 6] >> (cpus & 63).astype(

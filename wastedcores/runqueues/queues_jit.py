@@ -36,6 +36,8 @@ def count_waiting(s: State, p: int, by: int) -> None:
 @callee
 def begin_wait(s: State, p: int, c: int, t: int) -> None:
     """Task ``p`` joins the runqueue of ``c`` and waits; a task that had been running there leaves before."""
+    if s.task[p, task_row.CPU] != c and s.task[p, task_row.STATE] == task_row.ASLEEP:
+        s.moved_ns[p] = s.since[p]
     s.task[p, task_row.STATE] = task_row.WAITING
     s.task[p, task_row.CPU] = c
     s.task[p, task_row.EPOCH] = s.cpu[c, cpu_row.EPOCH]

@@ -61,6 +61,9 @@ N_ODD = 9
 ) = range(7)
 N_NUMBERS = 7
 
+#: before all time
+NEVER = np.iinfo(np.int64).min
+
 # rows of Output.change; a change with a mask id says that so many tasks of that mask now wait on the CPU
 CPU, NR, FREE, MASK, CODE = range(5)
 # rows of Output.wait and Output.doubt
@@ -91,6 +94,9 @@ class State(NamedTuple):
 
     task: I32  # (pids, task_row.WIDTH)
     since: I64  # (pids,) ns, start of the current wait or sleep; 0 unknown
+    moved_ns: (
+        I64  # (pids,) ns, until when it was last seen on another CPU than the present one; NEVER
+    )
     cpu: I64  # (cpus, cpu_row.WIDTH)
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
@@ -131,6 +137,7 @@ def new_state(pids: int, cpus: int, masks: int) -> State:
     return State(
         task,
         np.zeros(pids, np.int64),
+        np.full(pids, NEVER, np.int64),
         cpu,
         np.zeros((cpus, masks), np.int32),
         np.zeros(N_ODD, np.int64),

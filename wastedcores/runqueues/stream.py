@@ -108,8 +108,9 @@ class Runqueues:
     doubts
         Spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, those that
         follow from the header.
-    ran, moved
-        (pids,) whether a task ran, and whether on more than one CPU; known after streaming.
+    ran, moved_ns
+        (pids,) whether a task ran, and until when it was last seen on another CPU than its last one, in ns (or
+        ``state.NEVER``); known after streaming.
     affinity_known, mask_of_pid
         (pids,) whether a task's affinity is known, and its mask id at the end; known after streaming.
     notes
@@ -134,7 +135,7 @@ class Runqueues:
     ran: NDArray[np.bool_] | None = None
     affinity_known: NDArray[np.bool_] | None = None
     mask_of_pid: NDArray[np.int32] | None = None
-    moved: NDArray[np.bool_] | None = None
+    moved_ns: NDArray[np.int64] | None = None
     _kept: list[Batch] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -278,7 +279,7 @@ class Runqueues:
         self.ran = state.task[:, task_row.RAN] != -1
         self.affinity_known = state.task[:, task_row.KNOWN] == 1
         self.mask_of_pid = state.task[:, task_row.MASK].copy()
-        self.moved = state.task[:, task_row.RAN] == task_row.SEVERAL
+        self.moved_ns = state.moved_ns.copy()
 
 
 def _batch_of(out: st.Output, state: st.State, waits: bool, end_ns: int) -> Batch:

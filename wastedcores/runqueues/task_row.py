@@ -8,7 +8,7 @@ from __future__ import annotations
     EPOCH,  # the runqueue's epoch when the current wait began
     MASK,  # mask id: FREE, PRESUMED_BOUND or an index of the distinct masks
     KNOWN,  # 1: the mask is known, not assumed
-    RAN,  # the CPU it ran on, -1 none, SEVERAL
+    RAN,  # the CPU it ran on last, -1 none
     MOVED_FROM,  # in pass 1: the origin of a migration seen before anything else of the task, -1 none
     THROTTLED,  # 1: its control group has used up its CPU time, so it joins no runqueue
 ) = range(8)
@@ -20,6 +20,3 @@ UNKNOWN, ASLEEP, WAITING, RUNNING = 0, 1, 2, 3
 # values of MASK
 FREE = 0  # it may run anywhere
 PRESUMED_BOUND = -1  # it is named like a kernel thread of one CPU; nothing else says so
-
-# values of RAN
-SEVERAL = -2  # it ran on more than one CPU

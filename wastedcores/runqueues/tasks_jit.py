@@ -38,6 +38,7 @@ from wastedcores.runqueues.state import (
     N_CHANGES,
     N_DOUBTS,
     N_WAITS,
+    NEVER,
     ODD_IN_WITHOUT_WAKEUP,
     ODD_LEFT_UNSEEN,
     ODD_MIGRATE_ELSEWHERE,
@@ -138,8 +139,7 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
     s.cpu[c, cpu_row.NR] += 1
     s.task[p, task_row.STATE] = task_row.RUNNING
     s.task[p, task_row.CPU] = c
-    ran = s.task[p, task_row.RAN]
-    s.task[p, task_row.RAN] = c if ran == -1 or ran == c else task_row.SEVERAL
+    s.task[p, task_row.RAN] = c
 
 
 @callee
@@ -235,6 +235,7 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int) -> None:
     old, state = s.task[p, task_row.CPU], s.task[p, task_row.STATE]
     if old == c or state == task_row.RUNNING:
         return
+    s.moved_ns[p] = t if state == task_row.WAITING else s.since[p]
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
         return
@@ -254,6 +255,7 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
         return
     s.task[p, task_row.STATE] = task_row.ASLEEP
     s.task[p, task_row.RAN] = -1
+    s.moved_ns[p] = NEVER
     s.since[p] = t
     if parent > 0 and s.numbers[INHERITS] != 0:  # a child inherits its parent's affinity
         if s.task[parent, task_row.KNOWN] == 1 or s.task[p, task_row.KNOWN] == 1:
