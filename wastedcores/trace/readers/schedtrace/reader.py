@@ -191,7 +191,7 @@ class SchedTraceReading(Reading):
 def _header(line: bytes, path: Path) -> dict[str, Any]:
     try:
         meta = json.loads(line)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise TraceFormatError(
             f"{path}, line 1: the header of a capture is cut short or damaged ({e})."
         ) from e
@@ -206,7 +206,7 @@ def _header(line: bytes, path: Path) -> dict[str, Any]:
 def _end(payload: bytes) -> dict[str, Any]:
     try:
         end = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         end = None
     return end if isinstance(end, dict) else {"why": DAMAGED}
 
