@@ -139,8 +139,8 @@ BESIDE = [nr(0, 0, 3), nr(0, 1, 0), nr(300_000_000, 0, 3)]
 @pytest.mark.parametrize(
     ("header", "looks_like"),
     [
-        ({"isolated_cpus": [1]}, "isolated"),
-        ({"isolated_cpus": [1], "changed": ["isolated_cpus"]}, "undecided"),
+        ({"isolated_cpus": [1]}, "nothing"),  # it does not count
+        ({"isolated_cpus": [1], "changed": ["isolated_cpus"]}, "nothing"),
         ({"isolated_cpus": [3]}, "undecided"),
         ({"cpusets": [cpuset("/", "0-1", load_balance=False)]}, "balancing_off"),
         ({"cpusets": [cpuset("/", "0-1", load_balance=True)]}, "undecided"),
@@ -194,6 +194,12 @@ BESIDE = [nr(0, 0, 3), nr(0, 1, 0), nr(300_000_000, 0, 3)]
 )
 def test_explain__a_configuration_that_keeps_cpus_apart_is_no_bug(header, looks_like):
     assert on_this(BESIDE, **header).looks_like == looks_like
+
+
+def test_explain__isolated_cpus_are_named_where_affinity_is_ignored():
+    trace = trace_of(BESIDE, cpus=2, isolated_cpus=[1])
+    found = explain(check(trace, ignore_affinity=True), Machine.preset("uma8"), "v6.12")
+    assert found.looks_like == "isolated"
 
 
 @pytest.mark.parametrize(
