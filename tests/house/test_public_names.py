@@ -25,7 +25,7 @@ CALLS = {
     "replay_scenario": "wc.replay_scenario('recorded-gc', machine='bd-paper-16', given={'limit_s': 0.01})",
     "compare": "wc.compare({'one': wc.open_trace(path)})",
     "explain": "wc.explain(wc.open_trace(path))",
-    "critical_path": "wc.critical_path(wc.open_trace(path))",
+    "critical_path": "refused(wc.critical_path, wc.open_trace(path), 'no such mark')",
     "examine": "wc.examine(wc.open_trace(path)).result",
     "recover": "wc.recover(wc.open_trace(path)).sleeps",
     "whatif": "refused(wc.whatif, wc.open_trace(path))",
