@@ -56,14 +56,12 @@ def test_recordings_hold_what_their_recorder_measured(name):
     assert r.longest_ns / 1e9 == pytest.approx(longest, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("name", "verdict"), [("live-balancing-off", "violations"), ("live-balancing-on", "unknown")]
-)
-def test_live_pair(name, verdict):
+@pytest.mark.parametrize("name", ["live-balancing-off", "live-balancing-on"])
+def test_live_pair(name):
     # ftrace left out what happened in the context of one thread of that machine: the trace contradicts itself
     from wastedcores.invariant import check
 
-    assert check(open_trace(ds.fetch(name))).verdict == verdict
+    assert check(open_trace(ds.fetch(name))).verdict == "unknown"
 
 
 def test_fetch__a_file_is_itself(tmp_path):
