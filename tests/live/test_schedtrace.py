@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -443,7 +445,11 @@ def status(pid: int) -> dict[str, str]:
 
 def test_collector_gives_up_its_privileges_and_opens_no_port(tracer):
     env = {**os.environ, "SUDO_UID": "65534", "SUDO_GID": "65534"}
-    t = tracer(env=env)
+    own = (
+        tempfile.mkdtemp()
+    )  # the file is opened with the caller's rights, so its folder is the caller's
+    os.chown(own, 65534, 65534)
+    t = tracer(name=f"{own}/t.wct", env=env)
     s = status(t.process.pid)
     assert int(s["CapEff"], 16) == int(s["CapPrm"], 16) == 0
     assert set(s["Uid"].split()) == {"65534"}
@@ -453,3 +459,4 @@ def test_collector_gives_up_its_privileges_and_opens_no_port(tracer):
     assert t.end() == 0
     assert (t.file.stat().st_uid, t.file.stat().st_gid) == (65534, 65534)
     assert wastedcores.open_trace(t.file).header.events
+    shutil.rmtree(own)
