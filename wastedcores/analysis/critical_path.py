@@ -8,7 +8,7 @@ is on the path itself. Who ended a sleep is found as for ``wastedcores recover``
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,12 @@ from wastedcores.analysis import critical_path_jit as cj
 from wastedcores.errors import UsageError
 from wastedcores.invariant.avoidable import IdleTime
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.barriers import Rounds, find_barriers
-from wastedcores.recovery.children import mark_exits_of_children
+from wastedcores.recovery.barriers import Rounds
 from wastedcores.recovery.classes import CHILD, NAMES
 from wastedcores.recovery.facts import gather
-from wastedcores.recovery.messages import find_messages
+from wastedcores.recovery.recovered import classify
 from wastedcores.recovery.seen import Seen, seen
 from wastedcores.recovery.span import find_span
-from wastedcores.recovery.timers import find_timers
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
@@ -146,12 +144,9 @@ def critical_path(
         The trace lacks switches or wakeups.
     """
     if window is not None or whole:
-        trace = replace(trace, header=trace.header.model_copy(update={"window": window}))
+        trace = trace.with_header(window=window)
     s = seen(trace, 0)
-    mark_exits_of_children(s)
-    rounds = find_barriers(s)
-    find_messages(s, gather(s, trace.header.tasks, ()).bound)
-    find_timers(s)
+    rounds, _ = classify(s, gather(s, trace.header.tasks, ()))
     task, end_ns, words = _end(trace, s, rounds, end)
     known = trace.header.window
     start_ns = max(known.start_ns, s.start_ns) if known else s.start_ns
@@ -201,14 +196,13 @@ def _end(trace: Trace, s: Seen, rounds: Rounds, end: str | int | None) -> tuple[
 def _walk(s: Seen, rounds: Rounds, task: int, start_ns: int, end_ns: int) -> I64:
     """Return the segments of the path in order of time."""
     n = len(s.tasks)
-    pieces = s.pieces[np.lexsort((s.pieces[:, sj.P_SINCE], s.pieces[:, sj.P_TASK]))]
     order = np.lexsort((s.sleeps[:, sj.S_OUT_NS], s.sleeps[:, sj.S_TASK]))
     sleeps = _ended_by(s, rounds)[order]
     starts = np.arange(n + 1)
-    first_piece = np.searchsorted(pieces[:, sj.P_TASK], starts)
+    first_piece = np.searchsorted(s.pieces[:, sj.P_TASK], starts)
     first_sleep = np.searchsorted(s.sleeps[order, sj.S_TASK], starts)
     tasks = np.ascontiguousarray(s.tasks[:, [sj.T_PARENT, sj.T_BORN_NS]])
-    spans = np.ascontiguousarray(pieces[:, [sj.P_SINCE, sj.P_END, sj.P_CPU]])
+    spans = np.ascontiguousarray(s.pieces[:, [sj.P_SINCE, sj.P_END, sj.P_CPU]])
     room = 1024
     while True:
         out = np.empty((room, cj.G_WIDTH), np.int64)

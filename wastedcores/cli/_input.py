@@ -33,6 +33,19 @@ def open_input(name: Path, format: str | None = None, snapshot: str | None = Non
     return open_trace(fetch(str(name))).with_header(unproven=None)
 
 
+def recorded_machine(
+    trace: Trace, name: str | None, steps: Sequence[tuple[str, int]]
+) -> Machine | None:
+    """Return the machine ``name``, or the trace's own, after some hotplug steps; None if nothing was asked for."""
+    from wastedcores.topology.machine import Machine
+    from wastedcores.topology.source import find_machine
+
+    on = find_machine(name).machine if name else None
+    if steps and on is None and trace.header.machine:
+        on = Machine.from_dict(trace.header.machine)
+    return on.after(steps) if steps and on is not None else on
+
+
 def resolve_replay(
     scenario: str, kernels: Sequence[str], machine: str | None, seed: int, given: dict[str, str]
 ) -> tuple[Scenario, Machine]:

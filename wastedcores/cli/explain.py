@@ -77,21 +77,14 @@ def explain(
     """Explain why CPUs stayed idle, and propose what would help."""
     from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.capture.snapshot import read_snapshot
-    from wastedcores.cli._input import open_input
+    from wastedcores.cli._input import open_input, recorded_machine
     from wastedcores.invariant import check
     from wastedcores.prediction import advise
     from wastedcores.topology.cpulist import parse_cpulist
-    from wastedcores.topology.machine import Machine
-    from wastedcores.topology.source import find_machine
     from wastedcores.words.cause import fix_sentences
 
     opened = open_input(trace)
-    on = find_machine(machine).machine if machine else None
-    steps = hotplug_steps(ctx)
-    if steps and on is None and opened.header.machine:
-        on = Machine.from_dict(opened.header.machine)
-    if steps and on is not None:
-        on = on.after(steps)
+    on = recorded_machine(opened, machine, hotplug_steps(ctx))
     result = check(
         opened,
         persist_ns=duration_ns(persist, "--persist"),
@@ -133,19 +126,15 @@ def explain(
 def _propose(advice: Advice) -> None:
     """Print the fixes that pay, the most that any scheduler could gain, and how far to trust both."""
     print()
-    unit = (
-        "more CPUs busy"
-        if advice.found and advice.found.itself.window_ns is None
-        else "of the time"
-    )
+    verb, unit = ("save", "of the time") if advice.in_time else ("keep", "more CPUs busy")
     for p in advice.proposals:
         low, high = f"{100 * p.gain.low:.0f}", f"{100 * p.gain.high:.0f}"
-        print(f"  {p.fix:<20} would gain {100 * p.gain.median:.0f} % {unit} ({low} to {high})")
+        print(f"  {p.fix:<20} would {verb} {100 * p.gain.median:.0f} % {unit} ({low} to {high})")
     if not advice.proposals:
         print("  No fix is proposed.")
     if advice.bound is not None:
         print(
-            f"  no scheduler could gain much more than {100 * max(advice.bound.median, 0):.0f} % {unit}"
+            f"  any scheduler        would {verb} at most about {100 * max(advice.bound.median, 0):.0f} % {unit}"
         )
     if advice.found is not None:
         print(f"  trust                {advice.found.trust}")

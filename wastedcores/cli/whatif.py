@@ -81,19 +81,12 @@ def whatif(
 ) -> None:
     """Predict from a trace what a fix would have gained."""
     from wastedcores.capture.snapshot import read_snapshot
-    from wastedcores.cli._input import open_input
+    from wastedcores.cli._input import open_input, recorded_machine
     from wastedcores.prediction import whatif as run_whatif
     from wastedcores.topology.cpulist import parse_cpulist
-    from wastedcores.topology.machine import Machine
-    from wastedcores.topology.source import find_machine
 
     opened = open_input(trace)
-    on = find_machine(machine).machine if machine else None
-    steps = hotplug_steps(ctx)
-    if steps and on is None and opened.header.machine:
-        on = Machine.from_dict(opened.header.machine)
-    if steps and on is not None:
-        on = on.after(steps)
+    on = recorded_machine(opened, machine, hotplug_steps(ctx))
     found = run_whatif(
         opened,
         machine=on,

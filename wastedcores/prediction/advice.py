@@ -50,12 +50,15 @@ class Advice:
         not known.
     reasons
         Sentences that say how far to trust the answer, or why there is none, without full stops.
+    in_time
+        Whether gains are shares of the window's time, and not of the number of busy CPUs.
     """
 
     proposals: tuple[Proposal, ...]
     found: WhatIf | None
     bound: Range | None
     reasons: tuple[str, ...]
+    in_time: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of ``wastedcores explain --json`` that is about proposals."""
@@ -124,15 +127,16 @@ def _replayed(trace: Trace, kernel: KernelModel | str | None) -> bool:
 
 def _from(found: WhatIf) -> Advice:
     gains = {fix: v.gain for v in found.variants if (fix := _fix(found.kernel, v.kernel))}
+    in_time = found.itself.window_ns is not None
     bound = next((v.gain for v in found.variants if v.kernel == CORE), None)
     if found.trust == "low":
         reason = "the replay does not show what was recorded, so no fix is proposed"
-        return Advice((), found, None, (reason, *found.reasons))
+        return Advice((), found, None, (reason, *found.reasons), in_time)
     paying = [
         Proposal(fix, g) for fix, g in gains.items() if g.low > 0 and g.median > g.high - g.low
     ]
     paying.sort(key=lambda p: -p.gain.median)
-    return Advice(tuple(paying), found, bound, tuple(found.reasons))
+    return Advice(tuple(paying), found, bound, tuple(found.reasons), in_time)
 
 
 def _fix(recorded: str, variant: str) -> str | None:
@@ -160,4 +164,4 @@ def _bound_only(core: WhatIf) -> Advice:
         "a replay of the same work under a scheduler that never lets a CPU idle while a thread waits",
         *core.recovered.notes,
     )
-    return Advice((), None, Range(median, low, high), reasons)
+    return Advice((), None, Range(median, low, high), reasons, window is not None)

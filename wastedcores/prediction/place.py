@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from wastedcores.errors import NotRecoverableError, TopologyError, UsageError
-from wastedcores.kernels import FIXES, MAINLINE, KernelModel, recorded_kernel
+from wastedcores.kernels import FIXES, KernelModel, recorded_kernel
 from wastedcores.prediction.once import Task
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
@@ -31,16 +31,11 @@ def variants_of(kernel: KernelModel) -> list[str]:
     list of str
         Names of kernel models. The fixes are the authors' published patches.
     """
-    missing = [f"{f}:patch" for f in FIXES if not _has(kernel, f)]
+    missing = [f"{f}:patch" for f in FIXES if not (kernel.is_design or kernel.has(f))]
     names = [KernelModel.named(f"{kernel.name}+{f}").name for f in missing]
     if len(missing) > 1:
         names.append(KernelModel.named("+".join([kernel.name, *missing])).name)
     return [*names, "core"]
-
-
-def _has(kernel: KernelModel, fix: str) -> bool:
-    """Tell whether a kernel has a fix, or cannot take it because it has its own cure."""
-    return kernel.is_design or fix in kernel.fixes or kernel.version >= MAINLINE.get(fix, (99,))
 
 
 def check_recoverable(trace: Trace, recovered: Recovered) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.barriers import find_barriers
+from wastedcores.recovery.barriers import Rounds, find_barriers
 from wastedcores.recovery.build import WARM_NS, build
 from wastedcores.recovery.children import mark_exits_of_children
 from wastedcores.recovery.classes import GUESSED, NAMES, RECOGNISED, UNENDED
@@ -132,10 +133,7 @@ def recover(
     s = seen(trace, costs.switch_ns)
     facts = gather(s, tasks if tasks is not None else trace.header.tasks, sessions)
     _forget_stoppers(s, facts)
-    mark_exits_of_children(s)
-    rounds = find_barriers(s)
-    find_messages(s, facts.bound)
-    period = find_timers(s)
+    rounds, period = classify(s, facts)
     plan = timeline(s, rounds, period, costs.wake_ns)
     span = find_span(trace, s, rounds.takes_part(s))
     name = trace.header.recording or trace.name
@@ -157,6 +155,25 @@ def recover(
         _guessed_work(s),
         s.cpus,
     )
+
+
+def classify(s: Seen, facts: Facts) -> tuple[Rounds, NDArray[np.int64]]:
+    """Find out why each sleep ended.
+
+    Parameters
+    ----------
+    s, facts
+        What the trace shows and what is told of its tasks; classes and wakers are written into ``s.sleeps``.
+
+    Returns
+    -------
+    Rounds, array
+        The rounds of barriers, and the periods of tasks with a timer: int64 (tasks,) in ns.
+    """
+    mark_exits_of_children(s)
+    rounds = find_barriers(s)
+    find_messages(s, facts.bound)
+    return rounds, find_timers(s)
 
 
 def _forget_stoppers(s: Seen, facts: Facts) -> None:

@@ -35,7 +35,7 @@ I8 = NDArray[np.int8]
     UNTHROTTLE,
 ) = range(14)
 
-# reasons of doubts, which are also the oddities counted
+# reasons of doubts; State.odd counts the oddities by the same numbers
 (
     ODD_WAKEUP_OF_QUEUED,
     ODD_IN_WITHOUT_WAKEUP,

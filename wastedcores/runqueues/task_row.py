@@ -19,4 +19,4 @@ UNKNOWN, ASLEEP, WAITING, RUNNING = 0, 1, 2, 3
 
 # values of MASK
 FREE = 0  # it may run anywhere
-PRESUMED_BOUND = -1  # it is named like a kernel thread of one CPU; nothing else says so
+PRESUMED_BOUND = -1  # it is named like a kernel thread of one CPU; no event and no snapshot says so
