@@ -24,6 +24,7 @@ from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.parquet import read_parquet, write_parquet
+from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import find_window
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,33 +110,40 @@ def guest(name: str, folder: Path) -> None:
 
 def live(name: str, folder: Path) -> None:
     """Write the data set ``name`` from what tools/record_live_pair.py wrote into ``folder``."""
-    file = folder / f"{name}.txt"
+    file = folder / f"{name}.parquet"
     trace = open_trace(file)
     facts = json.loads((folder / "machine.json").read_text())
-    machine = Machine.from_dict(
-        {"name": facts["name"], "cpus": facts["cpus"], "nodes": 1}
-    ).to_dict()
+    hogs = trace.events.filter(pl.col("pid").is_in(burning(trace)))
+    began = hogs.filter(pl.col("kind") == "wakeup_new").select(pl.col("ts_ns").min())
+    ended = hogs.filter(pl.col("kind") == "exit").select(pl.col("ts_ns").min())
+    seen = set(trace.events.select("pid").unique().collect()["pid"])
     provenance = {
+        **trace.header.provenance,
         "machine": f"{facts['name']}, {facts['model']}, not otherwise idle",
-        "kernel": f"Linux {facts['kernel']}",
+        "kernel": f"Linux {trace.header.kernel_release}",
         "workload": f"{facts['children']} busy processes forked from CPU 0, free to run anywhere, for "
         f"{facts['seconds']:g} s; "
         f"cpuset.sched_load_balance of the root cpuset (cgroup v1) = {LIVE[name]}",
-        "recorded": "tools/record_live_pair.py: tracefs instance, clock mono; sched_switch, wakeup, wakeup_new, "
-        "migrate_task, fork, exec, exit and trace_marker",
+        "recorded": "tools/record_live_pair.py, through BPF",
         "licence": "Apache-2.0, with this project",
         "source_sha256": file_digest(file),
     }
+    del provenance["source"]
     header = {
-        "kernel_release": facts["kernel"],
-        "clock": "mono",
-        "cpus": facts["cpus"],
-        "cpus_online": list(range(facts["cpus"])),
-        "machine": machine,
-        "window": find_window(trace, ("rec: start", "rec: end")),
+        "host": None,
+        "boot_id": None,
+        "boot_parameters": None,  # those of the machine's provider
+        "tasks": [t for t in trace.header.tasks or () if t.pid in seen],
+        "window": find_window(trace, (began.collect().item(), ended.collect().item())),
         "provenance": provenance,
     }
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
+
+
+def burning(trace: Trace) -> list[int]:
+    """Return the pids of the busy processes."""
+    exits = trace.only("exit").filter(pl.col("comm") == "burn")
+    return exits.select("pid").collect()["pid"].to_list()
 
 
 def describe() -> None:

@@ -63,7 +63,7 @@ def test_report__page_carries_everything_once(made):
     )
     assert page.count("plotly.js v") == 1
     body = page[page.index("<body>") :]
-    for wanted in ("0.9", "violations", "unknown", "live-balancing-off", "show code", "overview"):
+    for wanted in ("0.9", "violations", "clean", "live-balancing-off", "show code", "overview"):
         assert wanted in body
     for forbidden in (
         '<link rel="stylesheet"',
@@ -85,7 +85,7 @@ def test_report__manifest(made):
     assert m["parameters"]["persist"] == "50ms"
     assert m["parameters"]["zoom_ms"] == 200.0
     assert m["results"]["trace"]["verdict"] == "violations"
-    assert m["results"]["against"]["verdict"] == "unknown"
+    assert m["results"]["against"]["verdict"] == "clean"
     assert m["results"]["trace"]["trace"]["lost"] == 0
     assert m["duration_s"] > 0
     assert {"python", "numba", "polars", "wastedcores"} <= set(m["versions"])

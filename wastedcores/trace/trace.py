@@ -14,7 +14,7 @@ from wastedcores.trace.header import Header
 BATCH_ROWS = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """Lazy events, ordered by (``ts_ns``, file order), and the facts about them.
 
@@ -36,6 +36,12 @@ class Trace:
     def name(self) -> str:
         """The name of this trace in messages and figures."""
         return self.path.name if self.path else self.header.source_format
+
+    def __repr__(self) -> str:
+        """One line: the header may name thousands of tasks."""
+        h = self.header
+        events = "an unknown number of" if h.events is None else f"{h.events:,}"
+        return f"Trace({self.name}: {events} events, {h.cpus} CPUs, Linux {h.kernel_release or 'unknown'})"
 
     def kinds(self) -> dict[str, int]:
         """Return the number of events of each kind present, sorted by kind."""
