@@ -12,6 +12,7 @@ import numpy as np
 
 from wastedcores.errors import ModelWarning
 from wastedcores.kernels import KernelModel
+from wastedcores.recovery.build import END_MARK
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, with_steps
 from wastedcores.simulator.measure import busy_share, marks
 from wastedcores.topology.domains import Domains, domain_events
@@ -154,9 +155,10 @@ def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
     """
     begin = raw.phase_ns + task.lead_ns
     start = begin + task.start_ns
-    if task.marks is None:
-        return start, raw.end_ns if task.finite else min(begin + task.end_ns, raw.end_ns)
     at = marks(raw, task.program)
+    if task.marks is None:
+        end = raw.end_ns if task.finite else min(begin + task.end_ns, raw.end_ns)
+        return start, at.get(END_MARK, end)
     return at.get(task.marks[0], start), at.get(task.marks[1], raw.end_ns)
 
 

@@ -14,6 +14,7 @@ from wastedcores.recovery import timeline as tl
 from wastedcores.recovery.barriers import Rounds
 from wastedcores.recovery.facts import Facts
 from wastedcores.recovery.seen import Seen
+from wastedcores.recovery.span import Span
 from wastedcores.recovery.timeline import Timeline
 from wastedcores.workload import ops
 from wastedcores.workload.builder import Workload
@@ -26,19 +27,14 @@ Row = tuple[Any, ...]
 LEAD_NS = 20_000_000
 #: tasks that always computed begin this long before the trace, so that their load is known when it begins
 WARM_NS = 200_000_000
+#: the text of the mark that each task writes whose exit may end the span
+END_MARK = "recorded work ends"
 #: an endless task computes in pieces of this length
 PIECE_NS = 1_000_000_000
 
 
 def build(
-    name: str,
-    seen: Seen,
-    facts: Facts,
-    rounds: Rounds,
-    plan: Timeline,
-    ending: Iterable[int],
-    last_mark: str | None = None,
-    spinning: frozenset[int] = frozenset(),
+    name: str, seen: Seen, facts: Facts, rounds: Rounds, plan: Timeline, span: Span
 ) -> Workload:
     """Make the workload.
 
@@ -48,12 +44,8 @@ def build(
         Its name.
     seen, facts, rounds, plan
         What the trace shows.
-    ending
-        The tasks for whose end a replay waits; the others are daemons.
-    last_mark
-        The text of the mark after which these tasks have nothing more to do; None: their exits were seen.
-    spinning
-        Tasks that may spin; they never end.
+    span
+        The part of the trace whose time is predicted. A replay waits for the tasks that end it; the others are daemons.
 
     Returns
     -------
@@ -67,17 +59,14 @@ def build(
         w.barrier(parties)
     for _ in range(plan.semaphores + 1):  # the last one is for sleeps without an end
         w.semaphore()
+    # the parents of the tasks that end the span must be there until the last of them is born
+    ends = {*span.ending, *_forebears(seen, span.ending)}
+    plan = Timeline(_until(seen, plan.actions, ends, span.end_ns), plan.semaphores)
     templates = _templates(seen)
-    scripts = _scripts(seen, plan, templates, facts, spinning)
-    ends = set(ending)
-    if last_mark is not None:
-        for t in ends:
-            at = next(i for i, row in enumerate(scripts[t]) if row[:2] == (ops.OP_MARK, last_mark))
-            del scripts[t][at + 1 :]
-    for t in _forebears(seen, ends):  # somebody must be there until the last of them is born
-        if scripts[t][-1:] == [_forever(plan.semaphores)]:
-            scripts[t].pop()
-            ends.add(t)
+    scripts = _scripts(seen, plan, templates, facts, span.spinning)
+    if span.marks is None:
+        for t in span.ending:
+            scripts[t].append((ops.OP_MARK, END_MARK, 0, 0, 0))
     old = [t for t in np.flatnonzero(templates < 0).tolist() if not facts.stopper[t]]
     for t in np.flatnonzero(templates >= 0).tolist():
         script = Script()
@@ -91,7 +80,7 @@ def build(
     return w
 
 
-def _forebears(seen: Seen, tasks: set[int]) -> set[int]:
+def _forebears(seen: Seen, tasks: Iterable[int]) -> set[int]:
     """Return the tasks that forked some tasks, and those that forked them in turn."""
     found: set[int] = set()
     for t in tasks:
@@ -99,7 +88,21 @@ def _forebears(seen: Seen, tasks: set[int]) -> set[int]:
         while parent >= 0 and parent not in found:
             found.add(parent)
             parent = int(seen.tasks[parent, sj.T_PARENT])
-    return found - tasks
+    return found
+
+
+def _until(seen: Seen, actions: I64, tasks: set[int], end_ns: int) -> I64:
+    """Let tasks exit at the end of the span at the latest, so that a replay, which waits for them, does not outlast it.
+
+    An action before that moment depends only on earlier ones, so no task waits for an action that is left out here.
+    """
+    mine = np.isin(actions[:, tl.A_TASK], list(tasks))
+    late = mine & (actions[:, tl.A_NS] > end_ns)
+    late |= mine & (actions[:, tl.A_WHAT] == tl.STOP)
+    cut = np.unique(actions[late, tl.A_TASK])
+    clock, _ = seen.clock(cut, np.full(len(cut), end_ns))
+    exits = tl.rows(cut, clock, np.full(len(cut), end_ns), tl.END, 1)
+    return tl.in_order(np.concatenate([actions[~late], exits]))
 
 
 def _forever(never: int) -> Row:

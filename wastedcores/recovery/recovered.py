@@ -137,8 +137,7 @@ def recover(
     plan = timeline(s, rounds, period, costs.wake_ns)
     span = find_span(trace, s, rounds.takes_part(s))
     name = trace.header.recording or trace.name
-    last_mark = span.marks and span.marks[1]
-    workload = build(name, s, facts, rounds, plan, span.ending, last_mark, span.spinning)
+    workload = build(name, s, facts, rounds, plan, span)
     ended = s.sleeps[s.sleeps[:, sj.S_CLASS] != UNENDED, sj.S_CLASS]
     classes = {name: int((ended == c).sum()) for c, name in NAMES.items()}
     return Recovered(

@@ -58,21 +58,25 @@ def timeline(seen: Seen, rounds: Rounds, period: I64, wake_ns: int) -> Timeline:
         *messages,
         *_barriers(seen, rounds, wake_ns),
         _births(seen),
-        _rows(seen.marks[:, sj.M_TASK], seen.marks[:, sj.M_AT], seen.marks[:, sj.M_NS], MARK, np.arange(len(seen.marks))),
+        rows(seen.marks[:, sj.M_TASK], seen.marks[:, sj.M_AT], seen.marks[:, sj.M_NS], MARK, np.arange(len(seen.marks))),
         *_nobody(seen, period),
         _children(seen),
         _ends(seen),
     ]  # fmt: skip
-    actions = np.concatenate(parts)
-    order = np.lexsort((actions[:, A_WHAT], actions[:, A_NS], actions[:, A_TASK]))
-    return Timeline(actions[order], semaphores)
+    return Timeline(in_order(np.concatenate(parts)), semaphores)
 
 
-def _rows(task: I64, at: I64, ns: I64, what: int, arg: I64 | int, cost: I64 | int = 0) -> I64:
-    rows = np.empty((len(task), A_WIDTH), np.int64)
+def in_order(actions: I64) -> I64:
+    """Return actions ordered by task and time."""
+    return actions[np.lexsort((actions[:, A_WHAT], actions[:, A_NS], actions[:, A_TASK]))]
+
+
+def rows(task: I64, at: I64, ns: I64, what: int, arg: I64 | int, cost: I64 | int = 0) -> I64:
+    """Return one action per row, int64 (n, A_WIDTH); the arguments are its columns."""
+    made = np.empty((len(task), A_WIDTH), np.int64)
     for column, value in zip(range(A_WIDTH), (task, at, ns, what, arg, cost), strict=True):
-        rows[:, column] = value
-    return rows
+        made[:, column] = value
+    return made
 
 
 def _of_class(seen: Seen, *classes: int) -> I64:
@@ -84,27 +88,27 @@ def _messages(seen: Seen, wake_ns: int) -> tuple[list[I64], int]:
     s = _of_class(seen, MESSAGE, LIKELY)
     pair = s[:, sj.S_WAKER] * len(seen.tasks) + s[:, sj.S_TASK]
     pairs, number = np.unique(pair, return_inverse=True)
-    waits = _rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], WAIT, number)
+    waits = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], WAIT, number)
     # a task that exits may wake another one after its exit was written
     exits = seen.tasks[s[:, sj.S_WAKER]]
     gone = (exits[:, sj.T_EXIT_NS] >= 0) & (exits[:, sj.T_EXIT_NS] < s[:, sj.S_WAKER_NS])
     at = np.where(gone, exits[:, sj.T_EXIT_AT], s[:, sj.S_WAKER_AT])
     when = np.where(gone, exits[:, sj.T_EXIT_NS], s[:, sj.S_WAKER_NS])
-    posts = _rows(s[:, sj.S_WAKER], at, when, POST, number, wake_ns)
+    posts = rows(s[:, sj.S_WAKER], at, when, POST, number, wake_ns)
     return [waits, posts], len(pairs)
 
 
 def _barriers(seen: Seen, rounds: Rounds, wake_ns: int) -> list[I64]:
     """Return the arrivals of all rounds; the one who came last pays for the wakeups."""
     s = seen.sleeps[rounds.sleep]
-    early = _rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], MEET, rounds.of_sleep)
+    early = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], MEET, rounds.of_sleep)
     release = rounds.ts_ns[rounds.of_late]
     clock, _ = seen.clock(rounds.late, release)
     woken = np.bincount(rounds.of_sleep, minlength=len(rounds.ts_ns))
     first = np.zeros(len(rounds.late), np.bool_)
     first[np.unique(rounds.of_late, return_index=True)[1]] = True
     cost = np.where(first, woken[rounds.of_late] * wake_ns, 0)
-    late = _rows(rounds.late, clock - wake_ns, release, LAST, rounds.of_late, cost)
+    late = rows(rounds.late, clock - wake_ns, release, LAST, rounds.of_late, cost)
     return [early, late]
 
 
@@ -112,7 +116,7 @@ def _births(seen: Seen) -> I64:
     """Return the forks."""
     born = np.flatnonzero(seen.tasks[:, sj.T_PARENT] >= 0)
     t = seen.tasks[born]
-    return _rows(t[:, sj.T_PARENT], t[:, sj.T_BORN_AT], t[:, sj.T_BORN_NS], FORK, born)
+    return rows(t[:, sj.T_PARENT], t[:, sj.T_BORN_AT], t[:, sj.T_BORN_NS], FORK, born)
 
 
 def _nobody(seen: Seen, period: I64) -> list[I64]:
@@ -121,11 +125,11 @@ def _nobody(seen: Seen, period: I64) -> list[I64]:
     absolute = period[s[:, sj.S_TASK]] > 0
     length = s[:, sj.S_WAKE_NS] - s[:, sj.S_OUT_NS]
     what = np.where(absolute & (s[:, sj.S_CLASS] == TIMER), UNTIL, SLEEP)
-    sleeps = _rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], SLEEP, length)
+    sleeps = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], SLEEP, length)
     sleeps[:, A_WHAT] = what
     sleeps[:, A_COST] = np.where(what == UNTIL, s[:, sj.S_WAKE_NS] - seen.start_ns, 0)
     u = _of_class(seen, UNENDED)
-    return [sleeps, _rows(u[:, sj.S_TASK], u[:, sj.S_AT], u[:, sj.S_OUT_NS], STOP, 0)]
+    return [sleeps, rows(u[:, sj.S_TASK], u[:, sj.S_AT], u[:, sj.S_OUT_NS], STOP, 0)]
 
 
 def _children(seen: Seen) -> I64:
@@ -148,18 +152,18 @@ def _children(seen: Seen) -> I64:
         throttle = mine[:, sj.S_OUT_NS] < last_fork
         arg = np.where(throttle, most - 1, left)
         parts.append(
-            _rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, arg)
+            rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, arg)
         )
         if throttle.any():  # where a fork was not delayed, a child had ended in time
             born = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
-            rows = _rows(
+            throttled = rows(
                 born[:, sj.T_PARENT],
                 born[:, sj.T_BORN_AT],
                 born[:, sj.T_BORN_NS] - 1,
                 CHILDREN,
                 most - 1,
             )
-            parts.append(rows)
+            parts.append(throttled)
     return np.concatenate(parts)  # fmt: skip
 
 
@@ -184,8 +188,8 @@ def _ends(seen: Seen) -> I64:
     last, _ = seen.clock(np.arange(len(t)), np.full(len(t), seen.end_ns))
     at = np.where(gone, t[:, sj.T_EXIT_AT], last)
     ns = np.where(gone, t[:, sj.T_EXIT_NS], seen.end_ns + 1)
-    rows = _rows(np.arange(len(t)), at, ns, END, np.where(gone, 1, 0))
-    return rows[gone | awake]
+    ends = rows(np.arange(len(t)), at, ns, END, np.where(gone, 1, 0))
+    return ends[gone | awake]
 
 
 __all__ = ["BARRIER", "Timeline", "timeline"]
