@@ -146,7 +146,7 @@ def critical_path(
     if window is not None or whole:
         trace = trace.with_header(window=window)
     s = seen(trace, 0)
-    rounds, _ = classify(s, gather(s, trace.header.tasks, ()))
+    rounds = classify(s, gather(s, trace.header.tasks, ())).rounds
     task, end_ns, words = _end(trace, s, rounds, end)
     known = trace.header.window
     start_ns = max(known.start_ns, s.start_ns) if known else s.start_ns

@@ -18,6 +18,8 @@ TIMER = 4
 DEVICE = 5
 #: as MESSAGE, but who woke it is concluded from what others did at that moment
 LIKELY = 6
+#: a master waits for the workers that it started
+JOIN = 7
 
 NAMES = {
     UNKNOWN: "unknown",
@@ -27,7 +29,8 @@ NAMES = {
     TIMER: "timer",
     DEVICE: "device",
     LIKELY: "likely message or lock",
+    JOIN: "end of workers",
 }
 #: classes that are recognised, and those that are guessed; the rest is unknown
-RECOGNISED = (CHILD, BARRIER, MESSAGE, TIMER)
+RECOGNISED = (CHILD, BARRIER, MESSAGE, TIMER, JOIN)
 GUESSED = (DEVICE, LIKELY)

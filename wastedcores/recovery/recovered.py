@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.barriers import Rounds, find_barriers
+from wastedcores.recovery.barriers import find_barriers
 from wastedcores.recovery.build import WARM_NS, build
 from wastedcores.recovery.children import mark_exits_of_children
 from wastedcores.recovery.classes import GUESSED, NAMES, RECOGNISED, UNENDED
 from wastedcores.recovery.facts import Facts, gather
+from wastedcores.recovery.joins import find_joins
 from wastedcores.recovery.messages import find_messages
 from wastedcores.recovery.seen import Seen, seen
 from wastedcores.recovery.span import busy_per_cpu, find_span
-from wastedcores.recovery.timeline import timeline
+from wastedcores.recovery.timeline import Waits, timeline
 from wastedcores.recovery.timers import find_timers
 from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.trace import Trace
@@ -133,11 +133,11 @@ def recover(
     s = seen(trace, costs.switch_ns)
     facts = gather(s, tasks if tasks is not None else trace.header.tasks, sessions)
     _forget_stoppers(s, facts)
-    rounds, period = classify(s, facts)
-    plan = timeline(s, rounds, period, costs.wake_ns)
-    span = find_span(trace, s, rounds.takes_part(s))
+    waits = classify(s, facts)
+    plan = timeline(s, waits, costs.wake_ns)
+    span = find_span(trace, s, waits.rounds.takes_part(s))
     name = trace.header.recording or trace.name
-    workload = build(name, s, facts, rounds, plan, span)
+    workload = build(name, s, facts, waits.rounds, plan, span)
     ended = s.sleeps[s.sleeps[:, sj.S_CLASS] != UNENDED, sj.S_CLASS]
     classes = {name: int((ended == c).sum()) for c, name in NAMES.items()}
     return Recovered(
@@ -156,7 +156,7 @@ def recover(
     )
 
 
-def classify(s: Seen, facts: Facts) -> tuple[Rounds, NDArray[np.int64]]:
+def classify(s: Seen, facts: Facts) -> Waits:
     """Find out why each sleep ended.
 
     Parameters
@@ -166,13 +166,14 @@ def classify(s: Seen, facts: Facts) -> tuple[Rounds, NDArray[np.int64]]:
 
     Returns
     -------
-    Rounds, array
-        The rounds of barriers, and the periods of tasks with a timer: int64 (tasks,) in ns.
+    Waits
+        What several sleeps have in common.
     """
     mark_exits_of_children(s)
     rounds = find_barriers(s)
     find_messages(s, facts.bound)
-    return rounds, find_timers(s)
+    joins = find_joins(s)
+    return Waits(rounds, joins, find_timers(s))
 
 
 def _forget_stoppers(s: Seen, facts: Facts) -> None:

@@ -19,6 +19,7 @@ from wastedcores.recovery.classes import (
     TIMER,
     UNENDED,
 )
+from wastedcores.recovery.joins import Joins
 from wastedcores.recovery.seen import Seen
 
 I64 = NDArray[np.int64]
@@ -38,13 +39,30 @@ class Timeline:
     semaphores: int
 
 
-def timeline(seen: Seen, rounds: Rounds, period: I64, wake_ns: int) -> Timeline:
-    """Put together what each task does.
+@dataclass
+class Waits:
+    """How tasks wait for each other, where one sleep alone does not tell it.
+
+    Attributes
+    ----------
+    rounds, joins
+        The rounds of barriers, and those of masters and their workers.
+    period
+        int64 (tasks,): the periods of tasks with a timer, in ns.
+    """
+
+    rounds: Rounds
+    joins: Joins
+    period: I64
+
+
+def timeline(seen: Seen, waits: Waits, wake_ns: int) -> Timeline:
+    """Assemble what each task does.
 
     Parameters
     ----------
-    seen, rounds, period
-        The tables with their classes, the rounds of barriers, and the periods of tasks with a timer.
+    seen, waits
+        The tables with their classes, and how tasks wait for each other.
     wake_ns
         The cost of a wakeup for the waker, which is not its own work.
 
@@ -56,13 +74,15 @@ def timeline(seen: Seen, rounds: Rounds, period: I64, wake_ns: int) -> Timeline:
     messages, semaphores = _messages(seen, wake_ns)
     parts = [
         *messages,
-        *_barriers(seen, rounds, wake_ns),
+        *_joins(seen, waits.joins, semaphores, wake_ns),
+        *_barriers(seen, waits.rounds, wake_ns),
         _births(seen),
         rows(seen.marks[:, sj.M_TASK], seen.marks[:, sj.M_AT], seen.marks[:, sj.M_NS], MARK, np.arange(len(seen.marks))),
-        *_nobody(seen, period),
+        *_nobody(seen, waits.period),
         _children(seen),
         _ends(seen),
     ]  # fmt: skip
+    semaphores += int(waits.joins.of_master.max(initial=-1)) + 1
     return Timeline(in_order(np.concatenate(parts)), semaphores)
 
 
@@ -72,7 +92,22 @@ def in_order(actions: I64) -> I64:
 
 
 def rows(task: I64, at: I64, ns: I64, what: int, arg: I64 | int, cost: I64 | int = 0) -> I64:
-    """Return one action per row, int64 (n, A_WIDTH); the arguments are its columns."""
+    """Make actions.
+
+    Parameters
+    ----------
+    task, at, ns
+        int64 (n,): the tasks, their clocks, and the times in the trace.
+    what, arg
+        What the tasks do (such as ``WAIT``), and with what: one number, or one per action.
+    cost
+        The cost for the scheduler's work, which is in the recorded CPU time but not the task's own, in ns.
+
+    Returns
+    -------
+    array
+        int64 (n, A_WIDTH).
+    """
     made = np.empty((len(task), A_WIDTH), np.int64)
     for column, value in zip(range(A_WIDTH), (task, at, ns, what, arg, cost), strict=True):
         made[:, column] = value
@@ -96,6 +131,26 @@ def _messages(seen: Seen, wake_ns: int) -> tuple[list[I64], int]:
     when = np.where(gone, exits[:, sj.T_EXIT_NS], s[:, sj.S_WAKER_NS])
     posts = rows(s[:, sj.S_WAKER], at, when, POST, number, wake_ns)
     return [waits, posts], len(pairs)
+
+
+def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]:
+    """Return the reports of workers and the waits of their masters; each master has a semaphore.
+
+    A master that came when all were done waits where it was when the last of them was.
+    """
+    s = seen.sleeps[joins.sleep]
+    number = semaphores + joins.of_master
+    reports = rows(
+        s[:, sj.S_TASK], s[:, sj.S_AT] - wake_ns, joins.reported_ns, POST, number[joins.of_sleep], wake_ns
+    )  # fmt: skip
+    done_ns = np.zeros(len(joins.master), np.int64)
+    np.maximum.at(done_ns, joins.of_sleep, s[:, sj.S_OUT_NS])
+    clock, _ = seen.clock(joins.master, done_ns)
+    slept = joins.wait >= 0
+    at = np.where(slept, seen.sleeps[joins.wait, sj.S_AT], clock)
+    ns = np.where(slept, seen.sleeps[joins.wait, sj.S_OUT_NS], done_ns)
+    of = joins.of_sleep  # the master waits once for each of them
+    return [reports, rows(joins.master[of], at[of], ns[of], WAIT, number[of])]
 
 
 def _barriers(seen: Seen, rounds: Rounds, wake_ns: int) -> list[I64]:

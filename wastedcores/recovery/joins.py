@@ -1,0 +1,160 @@
+"""Masters that start their workers and wait for all of them, again and again, as in a parallel region of OpenMP.
+
+A master is a task that ends sleeps of several others. It waits for them if one of its own sleeps, before it starts them again,
+ends when the last of them is done. A sleep of the master shows only which workers were late, and under another kernel others
+are. So every worker reports the end of its round to the master, whether or not the master slept for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.classes import JOIN, LIKELY, MESSAGE, UNKNOWN
+from wastedcores.recovery.seen import Seen
+
+I64 = NDArray[np.int64]
+
+#: a worker that wakes its master has at most this much work left before it sleeps, or has slept for at most this long
+LEFT_NS, SLEPT_NS = 10_000, 5_000
+#: a master is recognised by at least this many rounds with several workers, which are this share of its rounds
+ROUNDS, SEVERAL = 3, 0.5
+#: it waited for the last worker in this share of them, and went on before that in at most that share
+WAITED, CONTRADICT = 0.7, 0.1
+
+
+@dataclass
+class Joins:
+    """The rounds in which masters wait for their workers.
+
+    Attributes
+    ----------
+    sleep, of_sleep, reported_ns
+        int64 (n,): sleeps of workers, each of which reports to its master before; the number of the round; when it reports.
+    wait
+        int64 (rounds,): the sleep with which the master begins to wait, or -1: it came when all were done.
+    master, of_master
+        int64 (rounds,): the master's number among the tasks, and among the masters.
+    """
+
+    sleep: I64
+    of_sleep: I64
+    reported_ns: I64
+    wait: I64
+    master: I64
+    of_master: I64
+
+
+@dataclass
+class _Round:
+    """Sleeps of workers that a master ends at once, and what it did before that."""
+
+    workers: I64
+    #: the sleeps of the master that ended before all workers were done, and the one that ended then
+    waits: I64
+    #: it slept until the last one was done; it went on before
+    waited: bool = False
+    late: bool = False
+
+
+def find_joins(seen: Seen) -> Joins:
+    """Find the masters that wait for all their workers, and give the class JOIN to their sleeps.
+
+    Parameters
+    ----------
+    seen
+        The tables, with the wakers of messages; classes are written into ``seen.sleeps``.
+
+    Returns
+    -------
+    Joins
+        The rounds.
+    """
+    s = seen.sleeps
+    woken = np.flatnonzero(np.isin(s[:, sj.S_CLASS], (MESSAGE, LIKELY)))
+    woken = woken[np.lexsort((s[woken, sj.S_WAKER_NS], s[woken, sj.S_WAKER]))]
+    masters, first = np.unique(s[woken, sj.S_WAKER], return_index=True)
+    found: list[tuple[int, list[_Round]]] = []
+    for master, mine in zip(masters.tolist(), np.split(woken, first[1:]), strict=False):
+        bursts = _bursts(s, master, mine)
+        several = [b for b in bursts if len(b[0]) > 1]
+        if len(several) < max(ROUNDS, SEVERAL * len(bursts)):
+            continue
+        rounds = [_round(seen, *b) for b in several]
+        slept = [r for r in rounds if r.waited or r.late]
+        if sum(r.waited for r in rounds) >= max(ROUNDS, WAITED * len(slept)) and (
+            sum(r.late for r in rounds) <= CONTRADICT * len(rounds)
+        ):
+            found.append((master, [r for r in rounds if not r.late]))
+    return _joined(s, found)
+
+
+def _bursts(s: I64, master: int, woken: I64) -> list[tuple[I64, I64]]:
+    """Return what a master wakes without a sleep of its own in between, and its sleeps before that."""
+    own = np.flatnonzero(s[:, sj.S_TASK] == master)
+    own = own[np.argsort(s[own, sj.S_OUT_NS], kind="stable")]
+    before = np.searchsorted(s[own, sj.S_OUT_NS], s[woken, sj.S_WAKER_NS])
+    cuts = np.flatnonzero(np.diff(before)) + 1
+    slept = before[np.append(0, cuts)]
+    return list(zip(np.split(woken, cuts), np.split(own, slept)[:-1], strict=True))
+
+
+def _round(seen: Seen, workers: I64, own: I64) -> _Round:
+    """Tell whether the master waited until all workers were done that it wakes then."""
+    s = seen.sleeps
+    own = own[s[own, sj.S_WAKE_NS] >= 0]
+    if not len(own):
+        return _Round(workers, own)
+    wakes, out = s[own, sj.S_WAKE_NS], s[workers, sj.S_OUT_NS]
+    tasks = np.repeat(s[workers, sj.S_TASK], len(own))
+    clock, _ = seen.clock(tasks, np.tile(wakes, len(workers)))
+    left = s[workers, sj.S_AT][:, None] - clock.reshape(len(workers), len(own))
+    done = (left <= LEFT_NS).all(axis=0)
+    if not done.any():
+        return _Round(workers, own[:0], late=True)
+    last = int(done.argmax())
+    just = bool((out >= wakes[last] - SLEPT_NS).any())
+    own = own[: last + 1]
+    by_worker = np.isin(s[own, sj.S_WAKER], s[workers, sj.S_TASK])
+    free = by_worker | (s[own, sj.S_CLASS] == UNKNOWN)
+    return _Round(workers, own[free], waited=just and bool(free[-1]))
+
+
+def _joined(s: I64, found: list[tuple[int, list[_Round]]]) -> Joins:
+    """Note the sleeps of all rounds."""
+    sleep, of_sleep, reported = ([np.empty(0, np.int64)] for _ in range(3))
+    wait, master, of_master = (list[int]() for _ in range(3))
+    for number, (task, rounds) in enumerate(found):
+        for r in rounds:
+            out = s[r.workers, sj.S_OUT_NS]
+            if r.waited:
+                out = np.minimum(out, s[r.waits[-1], sj.S_WAKE_NS])
+            sleep.append(r.workers)
+            of_sleep.append(np.full(len(out), len(wait)))
+            reported.append(out)
+            wait.append(int(r.waits[-1]) if r.waited else -1)
+            master.append(task)
+            of_master.append(number)
+            if r.waited:
+                _end_waits(s, r, out)
+    return Joins(
+        np.concatenate(sleep),
+        np.concatenate(of_sleep),
+        np.concatenate(reported),
+        np.array(wait, np.int64),
+        np.array(master, np.int64),
+        np.array(of_master, np.int64),
+    )
+
+
+def _end_waits(s: I64, r: _Round, out: I64) -> None:
+    """Let each sleep of the master in a round be ended by the worker that was done at that moment."""
+    wakes = s[r.waits, sj.S_WAKE_NS]
+    nearest = np.abs(out[:, None] - wakes).argmin(axis=0)
+    s[r.waits, sj.S_CLASS] = JOIN
+    s[r.waits, sj.S_WAKER] = s[r.workers[nearest], sj.S_TASK]
+    s[r.waits, sj.S_WAKER_AT] = s[r.workers[nearest], sj.S_AT]
+    s[r.waits, sj.S_WAKER_NS] = np.minimum(out[nearest], wakes)
