@@ -11,6 +11,7 @@ help:            ## show this list
 
 $(STAMP): requirements.lock pyproject.toml tools/setup_venv.sh
 	@PYTHON="$(PYTHON)" sh tools/setup_venv.sh $(VENV)
+	@$(BIN)/wastedcores warmup
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## make ./.venv with the pinned versions

@@ -115,7 +115,7 @@ def live(name: str, folder: Path) -> None:
     facts = json.loads((folder / "machine.json").read_text())
     hogs = trace.events.filter(pl.col("pid").is_in(burning(trace)))
     began = hogs.filter(pl.col("kind") == "wakeup_new").select(pl.col("ts_ns").min())
-    ended = hogs.filter(pl.col("kind") == "exit").select(pl.col("ts_ns").min())
+    ended = trace.only("exit").filter(pl.col("comm") == "workload").select("ts_ns")
     seen = set(trace.events.select("pid").unique().collect()["pid"])
     provenance = {
         **trace.header.provenance,

@@ -40,6 +40,7 @@ VERBS = (
     "export",
     "data",
     "doctor",
+    "warmup",
     "soak",
 )
 

@@ -1,0 +1,82 @@
+"""``wastedcores warmup``: compile everything once, so that no later command waits for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.errors import WastedCoresError
+
+_NOTES = """The compiled code is kept in ~/.cache/wastedcores (the environment variable WASTEDCORES_CACHE_DIR names another
+folder), so each user compiles for themselves. Without this command, each part is compiled when it is first used, which takes
+up to half a minute. Code that reads perf.data is not included: it is compiled when the first such file is read."""
+
+#: a text trace with an event of each kind that the reader distinguishes
+_TEXT = """\
+# tracer: nop
+  <idle>-0 [000] d... 1.000001: sched_wakeup: comm=a pid=7 prio=120 target_cpu=000
+  <idle>-0 [000] d... 1.000002: sched_switch: prev_comm=x prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a next_pid=7 next_prio=120
+  a-7 [000] d... 1.000003: sched_process_fork: comm=a pid=7 child_comm=a child_pid=8
+  a-7 [000] d... 1.000004: sched_wakeup_new: comm=a pid=8 prio=120 target_cpu=001
+  a-7 [000] d... 1.000005: sched_migrate_task: comm=a pid=8 prio=120 orig_cpu=1 dest_cpu=0
+  a-7 [000] d... 1.000006: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=a next_pid=8 next_prio=120
+  a-8 [000] d... 1.000007: sched_process_exit: comm=a pid=8 prio=120
+"""  # noqa: E501
+#: commands that use all compiled code between them, the longest first
+_COMMANDS = (
+    ("the replay", "replay", "overload-on-wakeup", "--until", "0.01"),
+    ("the check and its explanation", "explain", "live-balancing-off"),
+    ("figures", "figure", "live-balancing-off", "-o", "{folder}/f.json"),
+    ("waits", "figure", "live-balancing-off", "--kind", "waits", "-o", "{folder}/w.json"),
+    ("who ran where", "figure", "live-balancing-off", "--kind", "tasks", "-o", "{folder}/t.json"),
+    ("lost time", "figure", "live-balancing-off", "--kind", "avoidable", "-o", "{folder}/a.json"),
+    ("the critical path", "path", "live-balancing-off"),
+    ("reading text", "check", "{folder}/trace.txt"),
+)
+
+
+@app.command(epilog=epilog("warmup", notes=_NOTES))
+def warmup() -> None:
+    """Compile everything once, so that no later command waits for it."""
+    from tqdm import tqdm
+
+    from wastedcores.jit.compile import CACHE_ROOT
+
+    if CACHE_ROOT is None:
+        raise WastedCoresError(
+            "compiled code cannot be kept here, so there is nothing to prepare: WASTEDCORES_JIT_CACHE is 0, or the folder for "
+            "it (~/.cache/wastedcores, or WASTEDCORES_CACHE_DIR) cannot be written or belongs to somebody else."
+        )
+    began = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), len(_COMMANDS))) as pool,
+    ):
+        (Path(folder) / "trace.txt").write_text(_TEXT)
+        bar = tqdm(
+            pool.map(lambda words: _run(words, folder), _COMMANDS),
+            total=len(_COMMANDS),
+            desc="compiling",
+            unit="part",
+            file=sys.stderr,
+        )
+        failed = [one for one in bar if one]
+    if failed:
+        raise WastedCoresError("; ".join(failed))
+    print(f"compiled into {CACHE_ROOT.parent} in {time.monotonic() - began:.0f} s")
+
+
+def _run(words: tuple[str, ...], folder: str) -> str:
+    """Run a command in a process of its own; return what went wrong, or an empty text."""
+    name, *command = (word.format(folder=folder) for word in words)
+    done = subprocess.run(
+        [sys.executable, "-m", "wastedcores", *command], capture_output=True, text=True, check=False
+    )
+    # 1 and 3 are verdicts
+    return "" if done.returncode in (0, 1, 3) else f"{name}: {done.stderr.strip()}"
