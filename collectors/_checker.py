@@ -11,7 +11,7 @@ import _deficit
 import _recorder
 
 #: struct wc_check
-CHECK = struct.Struct("<14Q4I2q12Q")
+CHECK = struct.Struct("<14Q4I2q15Q")
 FIELDS = (
     "period",
     "persist",
@@ -45,7 +45,19 @@ FIELDS = (
     "last_look",
     "late",
     "own_ns",
+    "every_tick",
+    "slice",
+    "wasted",
 )
+#: those that the loader may write, and where they are
+_AT = {
+    **{name: 8 * i for i, name in enumerate(FIELDS[:14])},
+    "n_idle": 128,
+    "n_over": 136,
+    **{name: 144 + 8 * i for i, name in enumerate(FIELDS[20:])},
+}
+#: slices that are looked at for chronic waste, and how many of them must have a look that found a pair
+SLICES, NEEDED = 10, 5
 #: the tracepoints that are watched during M
 WATCHED = [
     ("sched_migrate_task", "watch_migrate"),
@@ -85,6 +97,7 @@ class Checker:
         self.put("period", int(a.period * 1e9))
         self.put("persist", int(a.persist * 1e9))
         self.put("event_driven", int(a.event_driven))
+        self.put("every_tick", int(a.chronic))
         self.put("hold", 1)
         sudo = os.getppid() if "SUDO_UID" in os.environ else 0
         struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)
@@ -117,9 +130,7 @@ class Checker:
 
     def put(self, name, value):
         """Write one field of the shared state; only those that the loader may write."""
-        assert FIELDS.index(name) < 14 or name in ("n_idle", "n_over")
-        at = FIELDS.index(name) * 8 if FIELDS.index(name) < 14 else 128 + 8 * (name == "n_over")
-        struct.pack_into("<q", self.memory, at, value)
+        struct.pack_into("<q", self.memory, _AT[name], value)
 
     def state(self):
         """Return the shared state by name."""
@@ -142,15 +153,34 @@ class Checker:
 
     def recording_of(self, began):
         """Return the recording of a violation, as one file in memory."""
-        return self._last_seconds(began) if self.recording else self._from_now(began)
+        if not self.recording:
+            return self._from_now(began, AFTER_S)
+        return self._last_seconds(began, self.a.before + self.a.persist)
 
-    def _last_seconds(self, began):
+    def may_be_chronic(self, s):
+        """Return whether the looks at every tick found pairs in enough slices and no suspicion is open."""
+        return bin(s["wasted"]).count("1") >= NEEDED and not s["suspected_at"]
+
+    def recording_of_slices(self):
+        """Return a recording of more than ten slices, as one file in memory; nothing is looked at meanwhile."""
+        self.put("hold", 1)
+        self.put("suspected_at", 0)
+        slices_s = (SLICES + 1) * self.a.persist
+        if self.recording:
+            blob = self._last_seconds(None, max(self.a.before, slices_s))
+        else:
+            blob = self._from_now(None, slices_s)
+        self.put("wasted", 0)
+        self.put("hold", 0)
+        return blob
+
+    def _last_seconds(self, began, seconds):
         """Wait 20 ms and return the flight recorder's content."""
         time.sleep(AFTER_S)
         parts, r = [], self.r
         since = r.dump(
             lambda views: parts.extend(bytes(v) for v in views),
-            self.a.before + self.a.persist + AFTER_S + 0.2,
+            seconds + AFTER_S + 0.2,
         )
         r.take_snapshot()
         head = r.header(flight_s=self.a.before, complete_from=since, violation_ns=began)
@@ -158,14 +188,14 @@ class Checker:
             [head, *r.snapshot_block(), *parts, *r.counters_block(), *r.end_block(why="violation")]
         )
 
-    def _from_now(self, began):
-        """Attach the recorder, take the state of every task and record for 20 ms, as the paper's checker did."""
+    def _from_now(self, began, seconds):
+        """Attach the recorder, take the state of every task and record for a while, as the paper's checker did."""
         parts, r = [], self.r
         started = time.monotonic()
         r.attach()
         r.take_snapshot()
         head = [r.header(violation_ns=began), *r.snapshot_block()]
-        time.sleep(AFTER_S)
+        time.sleep(seconds)
         r.dump(lambda views: parts.extend(bytes(v) for v in views), time.monotonic() - started)
         r.detach()
         return b"".join([*head, *parts, *r.counters_block(), *r.end_block(why="violation")])

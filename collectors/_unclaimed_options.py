@@ -75,6 +75,11 @@ def parse(argv):
         metavar="N",
         help="keep at most N recordings (default: 5)",
     )
+    p.add_argument(
+        "--chronic",
+        action="store_true",
+        help="also look at every tick (M / 21), and record ten M when at least five of them had a violation",
+    )
     p.add_argument("--dir", help="folder for recordings; it is made if absent")
     p.add_argument(
         "--deficit",

@@ -27,6 +27,9 @@ struct wc_check {
 	u64 last_look;
 	u64 late;		/* longest time between two looks of the last suspicion; long if ticks came late */
 	u64 own_ns;		/* part of the suspicion in which the only idle CPUs ran this program or its starter */
+	u64 every_tick;		/* look at every tick, for chronic waste; set by the loader */
+	u64 slice;		/* number of the slice (of length M) of the last look */
+	u64 wasted;		/* one bit for each of the last ten slices, the newest lowest: did a look find a pair in it? */
 	u32 own[OWN];		/* process ids of this program and of those that started it; 0: none. Set by the loader */
 	u64 own_leader[OWN];	/* their leaders' task_struct; see own_leaders() */
 };

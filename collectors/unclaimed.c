@@ -18,6 +18,11 @@
  * overloaded. The violation of the other CPUs continues, because balancing inside one node does not repair another node.
  * When the looks find no pair among the remaining CPUs, the suspicion is dropped.
  *
+ * Chronic waste is many short violations that add up: of ten slices of length M in a row, at least five waste 1 % or more
+ * of the CPU time used in them. The timer therefore looks at every tick and notes for each slice whether a look found a
+ * pair. Five of ten such slices prove nothing, as looks are samples, but they are the reason to record the last ten
+ * slices; the package measures the waste in the recording and decides.
+ *
  * This file is compiled as one text after look.c. The programs that watch are separate from
  * those that record, so that the checker works while nothing is recorded.
  */
@@ -56,27 +61,40 @@ static __always_inline int due(struct wc_check *chk, u64 now)
 	return 1;
 }
 
+#define SLICES 10
+
+static __always_inline void note_slice(struct wc_check *chk, u64 now, int found)
+{
+	u64 slice = now / chk->persist, passed = slice - chk->slice;
+
+	chk->slice = slice;
+	chk->wasted = passed < SLICES ? (chk->wasted << passed) & ((1 << SLICES) - 1) : 0;
+	chk->wasted |= found == FOUND;
+}
+
 int on_timer(void *ctx)
 {
 	u32 zero = 0, watching;
 	struct wc_check *chk = check.lookup(&zero);
 	u64 now = bpf_ktime_get_ns(), since;
-	int found;
+	int found, is_due;
 
 	if (!chk || chk->hold)
 		return 0;
 	watching = chk->suspected_at != 0;
-	if (!watching && !due(chk, now))
+	is_due = !watching && due(chk, now);
+	if (!watching && !is_due && !chk->every_tick)
 		return 0;
-	if (!watching || chk->event_driven)
+	if (is_due || (watching && chk->event_driven))
 		chk->checks++;
 	since = now - chk->last_look;
 	if (watching && since > chk->late)
 		chk->late = since;
 	chk->last_look = now;
 	found = find(chk, watching ? (u32)chk->suspected : 0);
+	note_slice(chk, now, found);
 	if (!watching) {
-		if (found == FOUND)
+		if (is_due && found == FOUND)
 			suspect(chk, now);
 		return 0;
 	}

@@ -4,7 +4,7 @@
 # unclaimed   Find cores that stay idle while threads wait: the paper's online sanity checker.
 #             For Linux, uses bcc (as a compiler) and BPF.
 #
-# USAGE: unclaimed [-h] [-S TIME] [-M TIME] [--seconds N] [--event-driven] [--before N] [--dir DIR] [--metrics :PORT]
+# USAGE: unclaimed [-h] [-S TIME] [-M TIME] [--seconds N] [--event-driven] [--before N] [--chronic] [--dir DIR]
 #
 # What: every S (default 1 s) a BPF program looks for an idle CPU and a thread that waits on another CPU and may run on
 # the idle one. If there is such a pair, it keeps looking for M (default 100 ms). If the pair is still there, this is a
@@ -12,6 +12,9 @@
 #
 # During M it watches migrations, new threads and exits on each CPU. An idle CPU that got a thread no longer counts, nor
 # does an overloaded one that lost its last waiting thread. The suspicion is dropped when no other pair is left.
+#
+# With --chronic it also looks at every tick, M / 21. When at least five of the last ten slices of length M had a violation,
+# however short, the last ten slices are recorded, so that the waste in them can be measured.
 #
 # It knows these innocent reasons: affinity, which it respects; short imbalances, by M; tasks that delayed dequeue left on
 # the queue. It cannot know that CPUs are kept free on purpose (isolated by cpusets without affinity). It does not look
@@ -59,6 +62,11 @@ def say(a, event, blob=b"", **fields):
             ),
             flush=True,
         )
+    elif event == "chronic":
+        print(
+            "%s  violations come and go; ten slices of M were recorded" % time.strftime("%H:%M:%S"),
+            flush=True,
+        )
     elif event == "deficit":
         print(
             "%s  the threads of CPUs %s waited over 200 ms per second"
@@ -102,10 +110,41 @@ def main(argv=None):
     return 1 if checker.state()["confirmed"] else 0
 
 
+def keep(a, event, blob, **fields):
+    """Send a message with its recording, and write that into the folder for recordings if one was named."""
+    if a.dir and blob:
+        os.makedirs(a.dir, exist_ok=True)
+        with open(os.path.join(a.dir, "%s-%d.wct" % (event, fields["number"])), "wb") as f:
+            f.write(blob)
+    say(a, event, blob if a.framed else b"", **fields)
+
+
+def raise_violation(a, checker, s):
+    """Send a violation that the kernel has raised, and let the kernel look again."""
+    number = s["confirmed"]
+    keep(
+        a,
+        "violation",
+        checker.recording_of(s["began"]) if number <= a.evidence else b"",
+        idle_cpu=s["idle_cpu"],
+        busy_cpu=s["busy_cpu"],
+        pid=s["pid"],
+        busy_nr=s["busy_nr"],
+        began_ns=s["began"],
+        confirmed_ns=s["confirmed_at"],
+        lasted_ms=round((s["confirmed_at"] - s["began"]) / 1e6),
+        cleared_ns=s["cleared_at"],
+        late_ns=s["late"],
+        number=number,
+    )
+    checker.put("hold", 0)
+
+
 def watch(a, checker, stop):
     """Wait until the kernel raises a violation, write its recording, and continue."""
     started = last_deficit = time.monotonic()
-    raised = 0
+    raised = slices = 0
+    quiet_until = started + 11 * a.persist  # until ten slices have been recorded
     last_ping = last_online = started
     up = _bpf.online()
     while not stop:
@@ -129,25 +168,13 @@ def watch(a, checker, stop):
         s = checker.state()
         if s["confirmed"] > raised:
             raised = s["confirmed"]
-            blob = checker.recording_of(s["began"]) if raised <= a.evidence else b""
-            fields = {
-                "idle_cpu": s["idle_cpu"],
-                "busy_cpu": s["busy_cpu"],
-                "pid": s["pid"],
-                "busy_nr": s["busy_nr"],
-                "began_ns": s["began"],
-                "confirmed_ns": s["confirmed_at"],
-                "lasted_ms": round((s["confirmed_at"] - s["began"]) / 1e6),
-                "cleared_ns": s["cleared_at"],
-                "late_ns": s["late"],
-                "number": raised,
-            }
-            if a.dir and blob:
-                os.makedirs(a.dir, exist_ok=True)
-                with open(os.path.join(a.dir, "violation-%d.wct" % raised), "wb") as f:
-                    f.write(blob)
-            say(a, "violation", blob if a.framed else b"", **fields)
-            checker.put("hold", 0)
+            raise_violation(a, checker, s)
+            quiet_until = now + 11 * a.persist  # these slices have a violation already
+        elif now >= quiet_until and checker.may_be_chronic(s):
+            slices += 1
+            keep(a, "chronic", checker.recording_of_slices(), number=slices)
+            # a recording disturbs the machine, so the next ones wait longer and longer
+            quiet_until = time.monotonic() + min(600, 2**slices)
         if a.deficit and now - last_deficit >= a.period:
             bad, share = checker.deficit(now - last_deficit)
             last_deficit = now

@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from support.builders import nr, trace_of
 from support.typed import typed
 
 import wastedcores
@@ -20,6 +22,8 @@ from wastedcores.capture import (
     demonstration,
     doctor,
     live,
+    live_recordings,
+    live_tracefs,
     record,
     system,
     tasks,
@@ -28,6 +32,7 @@ from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
 from wastedcores.errors import CollectorError, UsageError
 from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.trace.parquet import write_parquet
 
 #: two tasks share CPU 0 for 200 ms while CPU 1 is idle, as the kernel's tracefs prints it
 #: two tasks that ran on CPU 1 share CPU 0 for 300 ms
@@ -62,7 +67,7 @@ def fake(monkeypatch):
     """Make every collector a program that prints a text and ends with a code; return the commands that were asked for."""
     asked = []
 
-    def pretend(text: str, backend: str, code: int = 0):
+    def pretend(text: str, backend: str, code: int = 0, counts: str = "", counts_code: int = 0):
         # a collector that records runs until its input is closed; a checker ends by itself
         wait = "sys.stdin.read()" if backend == "tracefs" else ""
         program = (
@@ -70,13 +75,18 @@ def fake(monkeypatch):
             f"sys.stdout.write({text!r}.replace('OWN', str(os.getpid())))\nsys.stdout.flush()\n"
             f"{wait}\nsys.exit({code})"
         )
+        looks = (
+            f"import sys\nsys.stdout.write({counts!r})\nprint('pretended', file=sys.stderr)\n"
+            f"sys.exit({counts_code})"
+        )
 
         def command(script, arguments, _):
             asked.append([script, *arguments])
-            return [sys.executable, "-c", program]
+            return [sys.executable, "-c", looks if script == "debugfs.py" else program]
 
         for module in (live, record):
             monkeypatch.setattr(module, "choose", lambda _: Backend(backend, True, "pretended"))
+        for module in (live, live_tracefs, record):
             monkeypatch.setattr(module, "command", command)
         return asked
 
@@ -137,6 +147,85 @@ def test_tracefs_records_and_checks_afterwards(fake, tmp_path):
     (found,) = result.violations
     assert (found["idle_cpu"], found["busy_cpu"], found["lasted_ms"]) == (1, 0, 300)
     assert found["evidence"] == str(tmp_path / "recording.parquet")
+
+
+def cut(text: str, *dropped: str) -> str:
+    """Return a recording without the lines that have one of these words."""
+    return "".join(line for line in text.splitlines(True) if not any(d in line for d in dropped))
+
+
+#: the first recording without most switches into a thread, as some kernels hide them from ftrace
+HIDDEN = cut(TRACE, "==> next_comm=b")
+
+
+def test_counts_decide_where_the_recording_contradicts_itself(fake, tmp_path):
+    options = LiveOptions(persist_ns=100_000_000)
+    quiet = [{"event": "ready", "bytes": 0}, MESSAGES[-1] | {"confirmed": 0}]
+    fake(HIDDEN, "tracefs", counts=lines(quiet))
+    alone = check_live(options, seconds=0.1, output=tmp_path)
+    # looks that found nothing prove nothing
+    assert alone.worst.verdict == alone.verdict == "unknown"
+    asked = fake(HIDDEN, "tracefs", counts=lines(MESSAGES), counts_code=1)
+    result = check_live(options, seconds=0.1, output=tmp_path)
+    assert result.worst.verdict == "unknown"
+    assert (result.verdict, result.checks, result.confirmed) == ("violations", 3, 1)
+    assert result.violations[0]["evidence"] == str(tmp_path / "recording.parquet")
+    assert any("the kernel's own counts" in note for note in result.notes)
+    assert result.to_json()["kind"] == "persistent"
+    script, *arguments = asked[0]
+    assert script == "debugfs.py"
+    assert arguments[-4:] == ["-S", "1.000000000s", "-M", "0.100000000s"]
+
+
+def test_without_counts_the_recording_alone_decides(fake, tmp_path):
+    fake(HIDDEN, "tracefs", counts_code=2)
+    result = check_live(LiveOptions(persist_ns=100_000_000), seconds=0.1, output=tmp_path)
+    assert result.verdict == "unknown"
+    assert "the kernel's own counts were not sampled (pretended)" in result.notes
+
+
+def written_trace(path, wasted_ms: int):
+    """Write 1.1 s of runqueues in which one CPU is idle beside an overloaded one for a few ms of each 100 ms."""
+    rows = [nr(0, 0, 1), nr(0, 1, 1)]
+    for k in range(11):
+        at = 100_000_000 * k + 50_000_000
+        if wasted_ms:
+            rows += [nr(at, 1, 0), nr(at, 0, 2)]
+            rows += [nr(at + 1_000_000 * wasted_ms, 1, 1), nr(at + 1_000_000 * wasted_ms, 0, 1)]
+    rows.append(nr(1_100_000_000, 0, 1))
+    write_parquet(trace_of(rows, cpus=2), path)
+    return wastedcores.open_trace(path)
+
+
+def test_ten_recorded_slices_are_kept_only_if_the_waste_in_them_may_be_chronic(
+    fake, tmp_path, monkeypatch
+):
+    """The looks say when to record; the check of the recording decides."""
+    messages = [
+        {"event": "ready", "bytes": 0},
+        *({"event": "chronic", "bytes": 3, "number": k} for k in (1, 2)),
+        {"event": "end", "bytes": 0, "checks": 3, "confirmed": 0, "seconds": 3.5},
+    ]
+    sent = "".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in messages)
+    given = {}
+
+    def imported(raw, output, **more):
+        given.update(more["facts"])
+        return written_trace(output, wasted_ms=4 if Path(raw).stem == "chronic-2" else 0)
+
+    monkeypatch.setattr(live_recordings, "import_trace", imported)
+    fake(sent, "bpf")
+    result = check_live(seconds=1, output=tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["chronic-2.parquet"]
+    (found,) = result.chronic
+    assert found["share"] == pytest.approx(4 / 196)
+    assert (result.verdict, result.confirmed) == ("violations", 0)
+    out = result.to_json()
+    assert (out["kind"], out["checker"]["chronic"]) == ("chronic", [found])
+    assert {"tasks", "quotas", "provenance"} <= given.keys()
+    fake(sent, "bpf")
+    off = check_live(LiveOptions(chronic_share=None), seconds=1, output=tmp_path)
+    assert off.verdict == "clean"
 
 
 @pytest.mark.parametrize(

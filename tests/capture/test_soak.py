@@ -7,11 +7,12 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from wastedcores.capture.soak import markdown
+from wastedcores.capture.soak import markdown, provoking
 from wastedcores.capture.soak.judging import explain
 from wastedcores.capture.soak.loads import _HEAD, PROGRAMS, turns
 from wastedcores.capture.soak.witness import Between, Waited, Witness
@@ -173,3 +174,19 @@ def test_the_summary_names_what_was_not_true():
     assert "| Established and missed | 1 |" in text
     assert "0.30% of one CPU (median), 0.40% at most" in text
     assert "| 7 | 3 | false | no task waited |" in text
+
+
+@pytest.mark.parametrize(("idle", "established"), [(1.0, True), (0.9, False)])
+def test_other_work_for_a_tenth_of_the_time_establishes_no_violation(
+    monkeypatch, idle, established
+):
+    """The checker may drop such a suspicion, because three of its 21 looks find the CPU busy."""
+
+    class Steady:
+        def between(self, start_ns, end_ns):
+            return Between((end_ns - start_ns) / 1e9, {0: 0.0, 1: idle}, 1.0, 0.0)
+
+    monkeypatch.setattr(provoking, "_waited_ns", lambda forker: 2 * time.monotonic_ns())
+    monkeypatch.setattr(provoking, "HOLD_S", 1.0)
+    held = provoking._longest_hold(Steady(), 1, 0.5, threading.Event())
+    assert (held >= 0.5) == established

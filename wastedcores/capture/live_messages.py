@@ -91,6 +91,10 @@ def add_message(
             f"VIOLATION {message['number']}: CPU {message['idle_cpu']} was idle for {message['lasted_ms']} ms while "
             f"pid {message['pid']} waited on CPU {message['busy_cpu']}"
         )
+    elif event == "chronic":
+        raw = folder / f"chronic-{message['number']}.wct"
+        raw.write_bytes(recording)
+        report("violations come and go; the last moments were recorded")
     elif event == "progress":
         report(
             f"{result.checks} checks, {result.suspected} suspected, {result.confirmed} confirmed"

@@ -28,6 +28,9 @@ class LiveOptions:
         The paper's two other checks; their counts appear under ``checker``. Only with the BPF backend.
     metrics
         Serve Prometheus text at ``:PORT`` of the loopback or at ``HOST:PORT``. Only with the BPF backend.
+    chronic_share
+        The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for. With the
+        BPF backend, looks at every tick say when to record, and the recording is checked.
 
     Raises
     ------
@@ -43,6 +46,7 @@ class LiveOptions:
     deficit: bool = False
     useless: bool = False
     metrics: str | None = None
+    chronic_share: float | None = 0.01
 
     def __post_init__(self) -> None:
         if self.persist_ns < 1_000_000 or self.period_ns < 1_000_000:
@@ -50,15 +54,20 @@ class LiveOptions:
         if not 0 <= self.before_s <= 600:
             raise UsageError(f"seconds before a violation {self.before_s:g}: expected 0 to 600.")
 
+    def times(self) -> list[str]:
+        """Return S and M as options of a collector."""
+        return ["-S", f"{self.period_ns / 1e9:.9f}s", "-M", f"{self.persist_ns / 1e9:.9f}s"]
+
     def arguments(self) -> list[str]:
         """Return the options of the collector ``unclaimed.py``."""
         flags = {
             "--event-driven": self.event_driven,
             "--deficit": self.deficit,
             "--useless": self.useless,
+            "--chronic": self.chronic_share is not None,
         }
         return [
-            *("-S", f"{self.period_ns / 1e9:.9f}s", "-M", f"{self.persist_ns / 1e9:.9f}s"),
+            *self.times(),
             *("--before", f"{self.before_s:g}", "--evidence", str(self.most_recordings)),
             *(flag for flag, wanted in flags.items() if wanted),
             *(["--metrics", self.metrics] if self.metrics else []),
@@ -87,6 +96,8 @@ class LiveCheck:
         Further counts of the BPF backend.
     worst
         The offline check of the worst violation's recording; None if nothing was recorded.
+    chronic
+        One dict per recording with chronic waste: start_ns, window_ns, share, evidence (path or None).
     notes
         Sentences about the recordings that a reader needs.
     """
@@ -101,15 +112,16 @@ class LiveCheck:
     violations: list[dict[str, Any]] = field(default_factory=list)
     other: dict[str, Any] = field(default_factory=dict)
     worst: CheckResult | None = None
+    chronic: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
         """``violations`` or ``clean``; ``unknown`` if it never looked, or if the recording cannot be trusted."""
+        if self.confirmed or self.chronic:
+            return "violations"
         if self.backend == "tracefs" and self.worst is not None:
             return self.worst.verdict
-        if self.confirmed:
-            return "violations"
         if not self.checks or (self.worst is not None and self.worst.verdict == "unknown"):
             return "unknown"
         return "clean"
@@ -118,6 +130,8 @@ class LiveCheck:
         """Return the object that ``check`` gives for the worst violation's recording, with ``checker`` added."""
         out = self.worst.to_json() if self.worst else self._nothing_recorded()
         out["verdict"] = self.verdict
+        if self.confirmed:  # the recording may show only a part of the violation
+            out["kind"] = "persistent"
         out["checker"] = {
             "s_ns": self.options.period_ns,
             "m_ns": self.options.persist_ns,
@@ -127,6 +141,7 @@ class LiveCheck:
             "backend": self.backend,
             "seconds": self.seconds,
             "violations": self.violations,
+            "chronic": self.chronic,
             **self.other,
         }
         out["notes"] = [*out.get("notes", []), *self.notes]
@@ -146,6 +161,8 @@ class LiveCheck:
             },
             "persist_ns": self.options.persist_ns,
             "verdict": self.verdict,
+            "kind": "none",
+            "chronic": None,
             "wall_ns": 0,
             "cpu_ns": 0,
             "thread_ns": 0,

@@ -16,7 +16,7 @@ from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.own_tasks import threads_of, written_without
 from wastedcores.capture.snapshot import Snapshot, header_facts, take
-from wastedcores.capture.system import this_machine, throttled
+from wastedcores.capture.system import this_machine, throttled, throttled_since
 from wastedcores.errors import CollectorError, UsageError, WastedCoresError
 from wastedcores.files import leftovers, part_prefix, what_to_do
 from wastedcores.trace.io import import_trace
@@ -211,22 +211,12 @@ def _record(
         own |= threads_of(collector.process.pid)
         if first is not None:
             facts |= header_facts(first)
-            facts["provenance"] = {"throttled": _throttled_since(before)}
+            facts["provenance"] = {"throttled": throttled_since(before, throttled())}
         collector.stop()
         if first is not None:  # what changes while the collector ends counts as a change, too
             facts |= header_facts(first, take())
     if collector.messages:
         report(collector.messages[-1])
-
-
-def _throttled_since(before: dict[str, tuple[int, int]]) -> str:
-    """Say which control groups were throttled since ``before`` was read."""
-    said = []
-    for group, (times, us) in sorted(throttled().items()):
-        old_times, old_us = before.get(group, (0, 0))
-        if times > old_times:
-            said.append(f"{group} {times - old_times} times, {(us - old_us) / 1000:.0f} ms")
-    return "; ".join(said) or "no control group"
 
 
 def _wait(

@@ -94,6 +94,27 @@ def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
     return found
 
 
+def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:
+    """Say which control groups were throttled in between.
+
+    Parameters
+    ----------
+    before, now
+        What :func:`throttled` returned then and now.
+
+    Returns
+    -------
+    str
+        Each group with the number of times and the time in ms.
+    """
+    said = []
+    for group, (times, us) in sorted(now.items()):
+        old_times, old_us = before.get(group, (0, 0))
+        if times > old_times:
+            said.append(f"{group} {times - old_times} times, {(us - old_us) / 1000:.0f} ms")
+    return "; ".join(said) or "no control group"
+
+
 def cpusets(root: Path = Path("/")) -> list[CpusetFacts] | None:
     """Return the cpusets that have CPUs of their own, sorted by path; None if they cannot be known.
 

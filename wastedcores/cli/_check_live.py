@@ -39,7 +39,8 @@ def run_live(
 
 def _report(result: LiveCheck, output: Path) -> str | None:
     """Write a page about the worst violation into the folder of its recordings, and return its path."""
-    if not result.confirmed or result.worst is None or result.worst.trace.path is None:
+    found = result.confirmed or result.chronic
+    if not found or result.worst is None or result.worst.trace.path is None:
         return None
     from wastedcores.reports.notebook import report
 
@@ -72,6 +73,11 @@ def _describe(result: LiveCheck, page: str | None) -> str:
         lines.append(
             f"    CPU {v['idle_cpu']} was idle beside CPU {v['busy_cpu']} for at least {v['lasted_ms']} ms"
         )
+    lines += [
+        f"    chronic: in five of ten slices of {human_ns(c['window_ns'] // 10)} at least {c['share']:.1%} of the CPU time "
+        "used was wasted"
+        for c in result.chronic
+    ]
     if result.worst is not None:
         lines += [
             "",

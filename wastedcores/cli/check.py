@@ -127,6 +127,7 @@ def check(
             deficit=deficit,
             useless=useless,
             metrics=metrics,
+            chronic_share=chronic_share,
         )
         raise typer.Exit(EXIT[run_live(options, seconds, output, backend, as_json)])
     if trace is None:

@@ -29,7 +29,8 @@ SOAK_SCHEMA = "wastedcores.soak/1"
 #: recordings of so many true alarms are kept; those of all others always
 TRUE_KEPT = 3
 _WRITE_S = 10.0
-_LIVE = LiveOptions(before_s=1.0, most_recordings=1_000_000)
+#: chronic waste is measured in recordings, so there is nothing for the witness to judge
+_LIVE = LiveOptions(before_s=1.0, most_recordings=1_000_000, chronic_share=None)
 
 
 @dataclass(frozen=True)
