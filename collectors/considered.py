@@ -30,6 +30,7 @@ from pathlib import Path
 import _bpf
 import _btf
 import _output
+import _privilege
 import _recorder
 import schedtrace
 
@@ -203,7 +204,7 @@ def main(argv=None):
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
     fd = _output.open_output(a.output) if a.output else 1
-    privileges = _recorder.least_privilege(perf_events=True)
+    privileges = _privilege.least_privilege(perf_events=True)
     try:
         btf = _btf.Btf()
         found = {macro: btf.offset(*where) for macro, where in OFFSETS.items()}
@@ -245,7 +246,7 @@ def main(argv=None):
     except (_bpf.CannotLoad, OSError) as e:
         print("considered: %s" % e, file=sys.stderr)
         return 2
-    _recorder.drop_all()
+    _privilege.drop_all()
     print("considered: %s" % ", ".join("%s by %s" % x for x in how.items()), file=sys.stderr)
     a.flight, a.progress = None, False
     return schedtrace.record(a, r, schedtrace.Sink(fd), stop, [], privileges)

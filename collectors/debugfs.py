@@ -30,7 +30,7 @@ import signal
 import sys
 import time
 
-import _recorder
+import _privilege
 from _unclaimed_options import seconds
 
 FILES = (
@@ -284,7 +284,7 @@ def main(argv=None):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except OSError:  # some control groups allow no real-time threads
         os.nice(-20)
-    _recorder.drop_all()
+    _privilege.drop_all()
     checker = Checker(fd, int(a.persist * 1e9), {os.getpid(), *([a.own] if a.own else [])})
     say("ready", s_ns=int(a.period * 1e9), m_ns=int(a.persist * 1e9))
     started = due = time.monotonic()

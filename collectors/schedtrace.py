@@ -29,6 +29,7 @@ import time
 
 import _bpf
 import _output
+import _privilege
 import _recorder
 
 EXAMPLES = """examples:
@@ -147,7 +148,7 @@ def main(argv=None):
         signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
     dumps = []
     signal.signal(signal.SIGUSR1, lambda *_: dumps.append(1))
-    privileges = _recorder.least_privilege()
+    privileges = _privilege.least_privilege()
     try:
         r = _recorder.Recorder(
             a.events, a.buffer, overwrite=a.flight is not None, typed=not a.untyped
@@ -156,7 +157,7 @@ def main(argv=None):
     except (_bpf.CannotLoad, OSError) as e:
         print("schedtrace: %s" % e, file=sys.stderr)
         return 2
-    _recorder.drop_all()
+    _privilege.drop_all()
     return record(a, r, Sink(fd), stop, dumps, privileges)
 
 

@@ -35,6 +35,7 @@ import time
 
 import _bpf
 import _metrics
+import _privilege
 import _recorder
 from _checker import Checker
 from _unclaimed_options import parse
@@ -86,14 +87,14 @@ def main(argv=None):
     stop = []
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
-    privileges = _recorder.least_privilege(perf_events=True)
+    privileges = _privilege.least_privilege(perf_events=True)
     try:
         checker = Checker(a)
         server = _metrics.serve(a.metrics, checker.counts) if a.metrics else None
     except (_bpf.CannotLoad, OSError) as e:
         print("unclaimed: %s" % e, file=sys.stderr)
         return 2
-    _recorder.drop_all()
+    _privilege.drop_all()
     say(
         a,
         "ready",
