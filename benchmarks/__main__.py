@@ -80,10 +80,11 @@ def write(store: dict) -> None:
         "",
     ]
     for name, entry in sorted(store.items()):
+        command = entry.get("command", f"python -m benchmarks {name}")
         lines += [
             f"## {name}",
             "",
-            f"`python -m benchmarks {name}` on {entry['date']}, commit {entry['commit']}, load before {entry['load']}",
+            f"`{command}` on {entry['date']}, commit {entry['commit']}, load before {entry['load']}",
             "",
             f"{entry['machine']}",
             "",

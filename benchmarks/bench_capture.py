@@ -244,7 +244,10 @@ def sustained(folder: Path) -> list[dict]:
 def checker(folder: Path) -> list[dict]:
     rows = []
     with Crowd(THREADS, folder) as crowd:
-        for name, options in (("checker", ["--before", "0"]), ("checker and recorder", [])):
+        for name, options in (
+            ("checker", ["--chronic", "--before", "0"]),
+            ("checker and recorder", ["--chronic"]),
+        ):
             rows.append(cpu_share(name, options))
             rows.append(throughput(name, options, crowd))
     return rows
