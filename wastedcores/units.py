@@ -70,9 +70,14 @@ def share(text: str, name: str) -> float | None:
     return value
 
 
+def number(x: float) -> str:
+    """Write a number with three significant digits, and one of 1,000 or more as a whole number with separators."""
+    return f"{x:,.0f}" if abs(x) >= 999.5 else f"{x:.3g}"
+
+
 def human_ns(ns: float) -> str:
     """Write a duration with three significant digits in a unit that suits it: ``3.16 s``, ``5.4 ms``, ``12 us``."""
     for unit, size in (("s", S), ("ms", MS), ("us", US)):
         if abs(ns) >= size:
-            return f"{ns / size:.3g} {unit}"
+            return f"{number(ns / size)} {unit}"
     return f"{ns:.0f} ns"

@@ -6,10 +6,12 @@ import inspect
 import pkgutil
 
 import numpy as np
+import plotly.graph_objects as go
 import polars as pl
 import pytest
 
 from wastedcores import figures, words
+from wastedcores.analysis.examined import examine
 from wastedcores.analysis.scene import Scene, TimeAxis, by_node
 from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError, UsageError
@@ -260,3 +262,52 @@ def test_public_names__are_not_hidden_by_a_module_of_the_same_name(package):
     modules = {m.name for m in pkgutil.iter_modules(package.__path__)}
     assert modules.isdisjoint(package.__all__)
     assert all(callable(getattr(package, name)) for name in package.__all__)
+
+
+def test_runs__a_task_has_the_name_with_which_it_leaves_the_cpu():
+    """A shell that became a compiler is drawn as the compiler, also where it leaves after the end of the window."""
+    trace = switches(
+        (100, 0, 5, "a", 6, "make"), (300, 0, 6, "cc1", 7, "rec"), (900, 0, 7, "R", 0, "swapper/0")
+    )
+    table = runs(trace, 0, 500 * MS)
+    assert table["comm"].to_list() == ["a", "cc1", "R"]
+
+
+def test_looked_at__counts_the_decisions_of_the_window_and_says_where_they_are():
+    frame = pl.DataFrame(
+        {
+            "ts_ns": [600 * MS, 700 * MS],
+            "kind": "considered",
+            "cpu": [0, 0],
+            "cpu_mask": [mask(1)] * 2,
+        }
+    )
+    switch = switches((10, 1, 5, "a", 6, "b")).events.collect()
+    events = pl.concat([switch, conform(frame, "t")]).sort("ts_ns")
+    run = examine(
+        Trace(events.lazy(), Header(source_format="t", start_ns=0, end_ns=1000 * MS)), "t"
+    )
+    shown = views.looked_at(run, 0, window=(500 * MS, 650 * MS))
+    assert "for CPU 0: 1 decision<br>" in shown.layout.title.text
+    assert np.asarray(by_name(shown, "considered").z).sum() == 1
+    with pytest.raises(MissingEventsError, match="between 590 ms and 690 ms"):
+        views.looked_at(run, 0, window=(0, 100 * MS))
+
+
+def test_title__long_ones_are_broken_and_get_their_room():
+    fig = theme.style(go.Figure(), "a long finding " * 10, "s", height=400)
+    lines = fig.layout.title.text.partition("<br><span")[0].split("<br>")
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= theme.TITLE_CHARS
+    assert fig.layout.height == 444
+
+
+def test_legend__more_lines_get_more_room():
+    entries = [go.Scatter(x=[None], y=[None], name=f"entry number {i}") for i in range(9)]
+    few, many = (
+        theme.fit_legend(theme.style(go.Figure(part), "t", height=400))
+        for part in (entries[:2], entries)
+    )
+    assert few.layout.margin.b < many.layout.margin.b
+    assert many.layout.height - 400 == many.layout.margin.b - few.layout.margin.b
+    assert theme.fit_legend(many).layout.height == many.layout.height

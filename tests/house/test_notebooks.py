@@ -22,7 +22,6 @@ SMALL = {
         "machine": "bd-paper-16",
         "threads": 4,
         "limit_s": 0.5,
-        "window_ms": [350, 400],
     },
     "10_design_your_own": {
         "machine": "bd-paper-16",

@@ -8,21 +8,22 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.analysis.compare import REFUSALS, Comparison
-from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
+from wastedcores.figures.theme import GRID, MUTED, fit_legend, folded_name, palette, style
+from wastedcores.units import MS, S, human_ns, number
 
-#: column of the comparison -> title of its panel
+#: column of the comparison -> title of its panel, and ns per unit where the numbers are times
 _SHOWN = (
-    ("makespan_s", "makespan, s"),
-    ("wasted_core_s", "core time wasted, s"),
-    ("wait_p99_ms", "wait, 99 %, ms"),
-    ("migrations", "migrations"),
+    ("makespan_s", "makespan", S),
+    ("wasted_core_s", "core time wasted", S),
+    ("wait_p99_ms", "99 % of waits up to", MS),
+    ("migrations", "migrations", 0),
 )
 
 
 def costs(
     found: Comparison, title: str = "", subtitle: str = "", *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw bars per run: makespan, wasted core time, long waits and migrations.
+    """Draw bars per run: makespan or work done, wasted core time, long waits and migrations.
 
     Parameters
     ----------
@@ -36,31 +37,56 @@ def costs(
     Returns
     -------
     plotly.graph_objects.Figure
-        One panel per quantity; the first run has another colour.
+        One panel per quantity; the first run has another colour. Where all runs last equally long, the first panel is the
+        work that they did.
     """
     colours = palette(palette_name)
-    shown = [(c, t) for c, t in _SHOWN if found.table[c].null_count() < found.table.height]
-    fig = make_subplots(rows=1, cols=len(shown), subplot_titles=[t for _, t in shown])
-    names = found.table["run"].to_list()
+    shown = [p for p in _panels(found) if found.table[p[0]].null_count() < found.table.height]
+    names = [folded_name(run) for run in found.table["run"].to_list()]
+    fig = make_subplots(
+        rows=1,
+        cols=len(shown),
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
+        subplot_titles=[title for _, title, _ in shown],
+    )
     shades = [colours.waiting, *[colours.idle] * (len(names) - 1)]
-    for i, (column, _) in enumerate(shown, 1):
+    for i, (column, _, ns) in enumerate(shown, 1):
         values = found.table[column].to_list()
+        texts = ["unknown" if v is None else human_ns(v * ns) if ns else number(v) for v in values]
         fig.add_trace(
             go.Bar(
-                x=names,
-                y=values,
+                x=values,
+                y=names,
+                orientation="h",
                 marker_color=shades,
-                text=[f"{v:.3g}" for v in values],
+                text=texts,
                 textposition="outside",
                 cliponaxis=False,
                 showlegend=False,
-                hovertemplate="%{x}: %{y:.4g}<extra></extra>",
+                hovertemplate="%{y}: %{text}<extra></extra>",
             ),
             row=1,
             col=i,
         )
-        fig.update_yaxes(rangemode="tozero", gridcolor=GRID, row=1, col=i)
-    return style(fig, title, subtitle, height=380)
+        # the number stands beside the bar, so the axis needs no labels but room to the right of the longest bar
+        top = max((v for v in values if v is not None), default=0) or 1
+        fig.update_xaxes(range=[0, 1.6 * top], showticklabels=False, ticks="", row=1, col=i)
+    fig.update_yaxes(type="category", autorange="reversed", ticks="", automargin=True)
+    lines = sum(1 + name.count("<br>") for name in names)
+    style(fig, title, subtitle, height=130 + max(34 * len(names), 18 * lines + 12 * len(names)))
+    fig.update_annotations(font_size=12)
+    return fig.update_layout(margin_t=fig.layout.margin.t + 18, margin_b=16)
+
+
+def _panels(found: Comparison) -> list[tuple[str, str, int]]:
+    """Return the columns to draw: what the workload measures of itself, or its makespan, and what was wasted."""
+    name = found.table["result_name"][0]
+    makespans = found.table["makespan_s"].drop_nulls()
+    # where every run lasts equally long, only the work that was done can differ
+    fixed = makespans.len() > 1 and makespans.max() - makespans.min() < 1e-3 * makespans.max()  # type: ignore[operator]
+    first = ("result", str(name).replace("_", " "), 0) if fixed and name else _SHOWN[0]
+    return [first, *_SHOWN[1:]]
 
 
 def balance_calls(found: Comparison, title: str = "", subtitle: str = "") -> go.Figure:
@@ -103,46 +129,7 @@ def balance_calls(found: Comparison, title: str = "", subtitle: str = "") -> go.
         )
     fig.update_layout(barmode="stack")
     fig.update_yaxes(title_text="calls, by result", type="linear", gridcolor=GRID)
-    return style(fig, title, subtitle, height=420)
-
-
-def claims(
-    rows: Sequence[tuple[str, str, str]], title: str = "The paper, and this replay"
-) -> go.Figure:
-    """Draw a table of what is measured, what the paper says, and what this replay gives.
-
-    Parameters
-    ----------
-    rows
-        The three texts of each row.
-    title
-        What stands above the table.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The table.
-    """
-    columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
-    fig = go.Figure(
-        go.Table(
-            columnwidth=[3, 3, 3],
-            header={
-                "values": ["<b>measured</b>", "<b>the paper</b>", "<b>here</b>"],
-                "align": "left",
-                "fill_color": GRID,
-                "font": {"color": INK},
-            },
-            cells={
-                "values": [list(c) for c in columns],
-                "align": "left",
-                "fill_color": "#ffffff",
-                "font": {"color": [INK, MUTED, INK]},
-                "height": 26,
-            },
-        )
-    )
-    return style(fig, title, "", height=150 + 28 * len(rows))
+    return fit_legend(style(fig, title, subtitle, height=420))
 
 
 def spread(
@@ -177,7 +164,7 @@ def spread(
         fig.add_trace(
             go.Box(
                 x=list(points),
-                name=name,
+                name=folded_name(name),
                 boxpoints="all",
                 jitter=0.6,
                 pointpos=0,
@@ -192,7 +179,7 @@ def spread(
         fig.add_trace(
             go.Scatter(
                 x=list(recorded.values()),
-                y=list(recorded),
+                y=[folded_name(name) for name in recorded],
                 mode="markers",
                 name="recorded on a real kernel",
                 marker={"symbol": "diamond", "size": 13, "color": colours.violation},
@@ -200,4 +187,5 @@ def spread(
             )
         )
     fig.update_xaxes(title_text=unit, rangemode="tozero", gridcolor=GRID)
-    return style(fig, title, "one dot per seed", height=140 + 70 * len(values))
+    fig.update_yaxes(automargin=True, ticks="")
+    return fit_legend(style(fig, title, "one dot per seed", height=160 + 70 * len(values)))

@@ -7,8 +7,7 @@ import polars as pl
 
 from wastedcores.analysis.compare import Comparison
 from wastedcores.errors import MissingEventsError
-from wastedcores.figures.theme import GRID, INK, palette, style
-from wastedcores.trace.trace import Trace
+from wastedcores.figures.theme import GRID, fit_legend, folded_name, palette, style
 
 
 def suggestions(
@@ -45,72 +44,28 @@ def suggestions(
         )
     colours = palette(palette_name)
     where = [
-        made["run"].to_list(),
-        [f"{m}: {w}" for m, w in zip(made["module"], made["moment"], strict=True)],
+        f"{folded_name(run)}<br>{module}: {moment}"
+        if made["run"].n_unique() > 1
+        else f"{module}: {moment}"
+        for run, module, moment in made.select("run", "module", "moment").iter_rows()
     ]
     fig = go.Figure()
     for answer, colour in (("taken", colours.idle), ("refused", colours.waiting)):
         fig.add_trace(
             go.Bar(
-                x=where,
-                y=made[answer].to_list(),
+                x=made[answer].to_list(),
+                y=where,
+                orientation="h",
                 name=answer,
                 marker_color=colour,
-                hovertemplate="%{x}: %{y} " + answer + "<extra></extra>",
+                hovertemplate="%{y}: %{x} " + answer + "<extra></extra>",
             )
         )
     fig.update_layout(barmode="stack")
-    fig.update_yaxes(title_text="suggestions", rangemode="tozero", gridcolor=GRID)
+    fig.update_xaxes(title_text="suggestions", rangemode="tozero", gridcolor=GRID, showgrid=True)
+    fig.update_yaxes(type="category", autorange="reversed", ticks="", automargin=True)
+    lines = sum(2 + name.count("<br>") for name in where)
     refusals = sum(made["refused"].to_list())
     share = refusals / max(refusals + sum(made["taken"].to_list()), 1)
-    return style(
-        fig, title or f"The core refused {share:.1%} of the suggestions", subtitle, height=440
-    )
-
-
-def refused(trace: Trace, rows: int = 12, title: str = "") -> go.Figure:
-    """Draw a table of the first suggestions that the core refused.
-
-    Parameters
-    ----------
-    trace
-        Replay of a design.
-    rows
-        Rows of the table at most.
-    title
-        What stands above the table; default: a count of the refused suggestions.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The table: time, module with moment and reason, thread, its CPU, and the suggested CPU.
-    """
-    log = trace.only("balance").filter(pl.col("op").cast(pl.String) == "refused").collect()
-    first = log.head(rows)
-    columns = {
-        "time, ms": [f"{t / 1e6:.3f}" for t in first["ts_ns"]],
-        "module: moment, reason": first["text"].to_list(),
-        "thread": ["-" if c is None else c for c in first["comm"].cast(pl.String)],
-        "was on CPU": first["src_cpu"].to_list(),
-        "suggested CPU": first["cpu"].to_list(),
-    }
-    fig = go.Figure(
-        go.Table(
-            columnwidth=[2, 6, 3, 2, 2],
-            header={
-                "values": [f"<b>{name}</b>" for name in columns],
-                "align": "left",
-                "fill_color": GRID,
-                "font": {"color": INK},
-            },
-            cells={
-                "values": list(columns.values()),
-                "align": "left",
-                "fill_color": "#ffffff",
-                "font": {"color": INK},
-                "height": 26,
-            },
-        )
-    )
-    title = title or (f"{log.height} suggestions refused; the first {first.height}")
-    return style(fig, title, "", height=150 + 28 * first.height)
+    title = title or f"The core refused {share:.1%} of the suggestions"
+    return fit_legend(style(fig, title, subtitle, height=150 + 16 * max(lines, 6)))

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
-from wastedcores.figures.theme import hatch, palette, style
+from wastedcores.figures.theme import fit_legend, hatch, palette, style
 
 #: what a pixel shows that spans several lengths of a runqueue
 REDUCTIONS = ("longest", "last", "peak")
@@ -130,7 +130,7 @@ def _figure(
     bins = [s.states.bin(*w, cols=cols, cpus=s.cpus) for s, w in zip(scenes, spans, strict=True)]
     width = max(end - start for start, end in spans)
     rows = max(len(s.cpus) for s in scenes)
-    tall = height or int(np.clip(250 + 6 * rows, 380, 640))
+    tall = height or heat_height(rows)
     n = len(scenes)
     fig = make_subplots(
         rows=3,
@@ -176,7 +176,12 @@ def _figure(
     fig.update_layout(hovermode="closest", margin_r=96)
     fig.update_layout(margin_t=fig.layout.margin.t + (34 if n > 1 else 8))
     _legend(fig, scenes, bins, colours)
-    return fig
+    return fit_legend(fig)
+
+
+def heat_height(rows: int) -> int:
+    """Return the height of the figure in pixels: every one of up to 16 rows has a name, more are named by node."""
+    return int(np.clip(250 + (19 if rows <= panels.NAMED_ROWS else 6) * rows, 380, 640))
 
 
 def _head(scene: Scene) -> str:

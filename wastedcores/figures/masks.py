@@ -10,7 +10,7 @@ from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.analysis.states import pixel_edges
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures.heatmaps import heatmap
-from wastedcores.figures.theme import CLEAR, palette
+from wastedcores.figures.theme import CLEAR, fit_legend, palette
 from wastedcores.trace.trace import Trace
 
 
@@ -54,7 +54,8 @@ def considered_events(trace: Trace, cpu: int | None = None, op: str | None = Non
     if part.is_empty():
         cpus = sorted(table["cpu"].unique().to_list())
         raise MissingEventsError(
-            f"{trace.name}: there is no considered event of CPU {cpu} and function {op}. There are events of CPUs "
+            f"{trace.name}: there is no considered event of {f'CPU {cpu}' if cpu is not None else 'any CPU'} and "
+            f"{f'the function {op}' if op else 'any function'}. There are events of CPUs "
             f"{cpus[0]}-{cpus[-1]} and of the functions {', '.join(sorted(table['op'].drop_nulls().unique().to_list()))}."
         )
     return part
@@ -164,4 +165,4 @@ def considered(
         row=3,
         col=1,
     )
-    return fig
+    return fit_legend(fig)

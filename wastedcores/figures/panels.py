@@ -20,6 +20,8 @@ from wastedcores.figures.theme import (
 
 #: more marks than this on one panel would be unreadable, so none is drawn
 MAX_LINES = 8
+#: up to this many rows each have a name
+NAMED_ROWS = 16
 
 
 def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
@@ -59,7 +61,7 @@ def cpu_axis(fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = Tr
         Whether to show the names; the subplots on the right share those of the first.
     """
     runs, rows = scene.node_starts(), scene.rows()
-    if len(rows) <= 16:
+    if len(rows) <= NAMED_ROWS:
         node_of_row = {first: f"node {node} · " for node, first, _ in runs} if len(runs) > 1 else {}
         vals, text = rows, [node_of_row.get(i, "") + name for i, name in enumerate(rows)]
     elif runs and len(runs) < len(rows):

@@ -67,19 +67,18 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
         fig,
         title
         or f"{good} of {rows.height} recorded quantities are where replays of the same run put them",
-        f"from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 busy "
+        f"distance from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 busy "
         "CPUs or threads)<br>the quantities of a run are in the order of the table below; a mark on the edge of a panel lies "
         "beyond it",
         height=210 + 30 * len(runs),
     )
     fig.update_xaxes(
         range=[-_EDGE, _EDGE],
-        tickvals=[-5, -3, -1, 1, 3, 5],
-        ticktext=[f"{_MINUS if v < 0 else '+'}{abs(v)}0 %" for v in (-5, -3, -1, 1, 3, 5)],
+        tickvals=[-5, 0, 5],
+        ticktext=[f"{_MINUS}50 %", "0", "+50 %"],
         showgrid=True,
         gridcolor=GRID,
     )
-    fig.update_xaxes(title_text="distance from the replays' median", col=2)
     fig.update_yaxes(range=[len(runs) - 0.5, -0.5], tickvals=list(range(len(runs))), ticktext=runs)
     fig.update_annotations(font={"size": 12, "color": MUTED})
     return fig.update_layout(margin_l=150)

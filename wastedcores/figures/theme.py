@@ -8,6 +8,8 @@ in lightness; ``tests/figures/test_theme.py`` measures both. The palette ``paper
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -86,6 +88,13 @@ CLASS_COLOURS = (
 )
 OTHER_CLASS = "#c4bfb6"
 CLEAR = "rgba(0,0,0,0)"
+#: characters of a line of the title, which leaves room for the tool bar in a figure of 720 px, and of the subtitle
+TITLE_CHARS, SUBTITLE_CHARS = 60, 110
+#: width in pixels for which room is left for the legend; a narrower figure is scrolled
+NARROW = 720
+#: pixels below the axes, with one line of the legend
+BELOW = 78
+IN_LEGEND = ("scatter", "bar", "box")
 
 
 def palette(name: str = "safe") -> Palette:
@@ -191,7 +200,9 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
     plotly.graph_objects.Figure
         ``fig`` itself.
     """
+    title, subtitle = _folded(title, TITLE_CHARS), _folded(subtitle, SUBTITLE_CHARS)
     lines = subtitle.count("<br>") + 1 if subtitle else 0
+    below_title = 22 * title.count("<br>")
     fig.update_layout(
         template="none",
         title={
@@ -210,8 +221,13 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
         font={"family": FONT, "size": 12, "color": INK},
         paper_bgcolor="white",
         plot_bgcolor="white",
-        height=height,
-        margin={"l": fig.layout.margin.l or 72, "r": 24, "t": 58 + 15 * lines, "b": 78},
+        height=height + below_title,
+        margin={
+            "l": fig.layout.margin.l or 72,
+            "r": 24,
+            "t": 51 + 22 * lines + below_title,
+            "b": BELOW,
+        },
         hoverlabel={"font": {"family": FONT}},
         legend={
             "orientation": "h",
@@ -228,3 +244,32 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
     )
     fig.update_yaxes(showgrid=False, zeroline=False, linecolor=GRID)
     return fig
+
+
+def _folded(text: str, width: int) -> str:
+    """Break the lines of a title at words, so that it fits a narrow figure."""
+    return "<br>".join(
+        "<br>".join(textwrap.wrap(t, width, break_long_words=False)) for t in text.split("<br>")
+    )
+
+
+def folded_name(name: str) -> str:
+    """Return the name of a run, broken before each fix or module of a kernel: names on an axis are long."""
+    return re.sub(r"(?<=.)\+", "<br>+", name)
+
+
+def fit_legend(fig: go.Figure) -> go.Figure:
+    """Leave room below the figure for the lines that its legend takes in a figure of :data:`NARROW` pixels."""
+    shown = [
+        t.name for t in fig.data if t.name and t.showlegend is not False and t.type in IN_LEGEND
+    ]
+    # plotly fills line after line, as wide as the plot and 29 px high. A letter takes about 6 px.
+    room = NARROW - fig.layout.margin.l - fig.layout.margin.r
+    lines, used = 1, 0
+    for name in shown:
+        width = 44 + 6 * len(name)
+        lines, used = (lines + 1, width) if used and used + width > room else (lines, used + width)
+    bottom = BELOW + 29 * (lines - 1)
+    return fig.update_layout(
+        height=fig.layout.height + bottom - fig.layout.margin.b, margin_b=bottom
+    )

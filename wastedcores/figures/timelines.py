@@ -13,12 +13,23 @@ from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.analysis.states import pixel_edges
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
-from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, OTHER_CLASS, add_hatch, palette, style
+from wastedcores.figures.theme import (
+    CLASS_COLOURS,
+    CLEAR,
+    OTHER_CLASS,
+    add_hatch,
+    fit_legend,
+    palette,
+    style,
+)
 from wastedcores.trace.trace import Trace
 
 
 def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Find out from the context switches which task ran on which CPU in a window.
+
+    A task is called what it is called when it leaves the CPU: a shell that executes a program in between does not
+    keep the shell's name.
 
     Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
     than 0). Where a switch stops another task than the previous switch had started, that task is assumed to have run
@@ -49,6 +60,15 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
         .select(*columns, "prev_pid", pl.col("prev_comm").cast(pl.String))
         .collect()
     )
+    # the next switch of each CPU has the name of the task that runs at the end of the window
+    later = (
+        trace.only("switch")
+        .filter(pl.col("ts_ns") > end_ns)
+        .group_by("cpu")
+        .agg(pl.col("prev_pid", "prev_comm").sort_by("ts_ns").first())
+        .select("cpu", last_pid="prev_pid", last_comm=pl.col("prev_comm").cast(pl.String))
+        .collect()
+    )
     if switches.is_empty() and not trace.kinds().get("switch"):
         raise MissingEventsError(
             f"{trace.name}: no 'switch' events, so it is not known who ran where. Record sched_switch (perf sched record, "
@@ -68,10 +88,16 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     table = table.sort("cpu", maintain_order=True).with_columns(
         pl.col(old).shift(-1).over("cpu").alias(new) for new, old in follows.items()
     )
-    table = table.with_columns(
-        pl.col("end_ns").fill_null(end_ns), pl.col("then_pid").fill_null(pl.col("pid"))
+    table = table.join(later, on="cpu", how="left", maintain_order="left").with_columns(
+        pl.col("end_ns").fill_null(end_ns),
+        then_pid=pl.coalesce("then_pid", "pid"),
+        then_comm=pl.coalesce(
+            "then_comm", pl.when(pl.col("last_pid") == pl.col("pid")).then("last_comm")
+        ),
     )
-    agree = table.filter(pl.col("pid") == pl.col("then_pid"))
+    agree = table.filter(pl.col("pid") == pl.col("then_pid")).with_columns(
+        comm=pl.coalesce("then_comm", "comm")
+    )
     split = _split(trace, table.filter(pl.col("pid") != pl.col("then_pid")), end_ns)
     stays = [agree.select("cpu", start_ns="ts_ns", end_ns="end_ns", pid="pid", comm="comm"), split]
     both = pl.concat(stays).filter(
@@ -227,8 +253,7 @@ def timeline(
     subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)
     tall = height or int(np.clip(200 + 6 * len(scene.cpus), 320, 600))
     style(fig, title, "<br>".join(p for p in (subtitle, scene.loss) if p), tall)
-    fig.update_layout(showlegend=True, margin_b=84)
-    return fig
+    return fit_legend(fig.update_layout(showlegend=True))
 
 
 def _classes(part: pl.DataFrame, comms: list[str]) -> tuple[list[str], np.ndarray]:

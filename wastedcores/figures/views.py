@@ -7,6 +7,7 @@ Where a trace cannot answer, for example because it has no episode, these functi
 from __future__ import annotations
 
 import plotly.graph_objects as go
+import polars as pl
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.errors import MissingEventsError
@@ -16,6 +17,7 @@ from wastedcores.figures.timelines import runs, timeline
 from wastedcores.figures.waiting import lost_time, waiting_times
 from wastedcores.units import human_ns
 from wastedcores.words.findings import claim, claim_pair
+from wastedcores.words.rich_text import count
 
 
 def overview(
@@ -245,9 +247,19 @@ def looked_at(
     Raises
     ------
     MissingEventsError
-        There are no considered events, or none of that CPU and function.
+        There are no considered events, or none of that CPU and function in that window.
     """
     events = considered_events(run.trace, cpu, op)
     who = f"CPU {cpu}" if cpu is not None else "all CPUs"
-    title = f"CPUs considered by {op or 'the scheduler'} on behalf of {who}: {events.height:,} decisions"
-    return considered(run.scene, events, window, palette_name=palette_name, title=title)
+    first, last = window or run.scene.window
+    inside = events.filter(pl.col("ts_ns").is_between(first, last))
+    if inside.is_empty():
+        zero = run.scene.window[0]
+        lo, hi = (human_ns(events["ts_ns"][i] - zero) for i in (0, -1))
+        raise MissingEventsError(
+            f"{run.label}: nothing was decided for {who} between {human_ns(first - zero)} and "
+            f"{human_ns(last - zero)}. The decisions of the trace are between {lo} and {hi}; choose a window there."
+        )
+    many = count(inside.height, "decision")
+    title = f"CPUs considered by {op or 'the scheduler'} for {who}: {many}"
+    return considered(run.scene, inside, window, palette_name=palette_name, title=title)

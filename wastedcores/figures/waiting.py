@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from wastedcores.figures.theme import GRID, OTHER_CLASS, palette, style
+from wastedcores.figures.theme import GRID, OTHER_CLASS, fit_legend, palette, style
 
 #: bins per factor of ten in the length of a wait
 PER_DECADE = 8
@@ -105,7 +105,7 @@ def waiting_times(
     style(fig, title, subtitle, height)
     fig.update_yaxes(showgrid=True, gridcolor=GRID)
     fig.update_layout(margin_t=fig.layout.margin.t + 16, showlegend=len(waits) > 1)
-    return fig
+    return fit_legend(fig)
 
 
 def lost_time(
@@ -162,4 +162,4 @@ def lost_time(
         title="time waited for a CPU (ms)", rangemode="tozero", gridcolor=GRID, showgrid=True
     )
     fig.update_yaxes(type="category", automargin=True)
-    return fig
+    return fit_legend(fig)

@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy(
         "critical_path": "path_cost path_threads",
         "whatif": "prediction prediction_table trust",
         "domains": "help_sentence",
+        "replays": "claims refused",
         "recorded": "recorded_verdict recorded_table",
         "scorecard": "score_verdict score_table score_reasons score_not_tried tick_table",
         "rich_text": "RichText figure_or_reason",

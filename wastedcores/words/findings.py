@@ -10,7 +10,7 @@ import polars as pl
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
-from wastedcores.units import human_ns
+from wastedcores.units import human_ns, number
 from wastedcores.words.episode_tables import main_nodes, nodes_of
 from wastedcores.words.rich_text import RichText, count, sentence, table
 
@@ -69,11 +69,6 @@ def _amount(x: float) -> str:
     return f"{x:.1f}" if x >= 1 else f"{x:.2g}"
 
 
-def _plain(x: float) -> str:
-    """Write a number with three digits, and a large one without a power of ten."""
-    return f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.3g}"
-
-
 def _numbers(run: Examined) -> list[tuple[str, str, float | None]]:
     """Return the columns of the verdict: name, value as text, and value as a number."""
     r = run.result
@@ -81,7 +76,7 @@ def _numbers(run: Examined) -> list[tuple[str, str, float | None]]:
     persistent = r.episodes.filter(pl.col("persistent")).height
     return [
         ("CPUs wasted, mean", f"{_amount(r.mean(r.thread_ns))} of {n}", r.mean(r.thread_ns)),
-        ("core time wasted", f"{_plain(r.thread_ns / 1e9)} core-s", r.thread_ns / 1e9),
+        ("core time wasted", f"{number(r.thread_ns / 1e9)} core-s", r.thread_ns / 1e9),
         ("idle while threads wait", f"{r.mean(r.wall_ns):.1%} of the time", r.mean(r.wall_ns)),
         ("longest such episode", human_ns(r.longest_ns), r.longest_ns / 1e9),
         (
@@ -275,7 +270,7 @@ def cost(run: Examined, against: Examined | None = None) -> RichText:
 
 def _seconds(ns: float, unit: str) -> str:
     """Return a time as seconds of CPUs or threads: ``1 core-second``, ``1,234 thread-seconds``."""
-    text = _plain(ns / 1e9)
+    text = number(ns / 1e9)
     return f"{text} {unit}{'' if text == '1' else 's'}"
 
 
