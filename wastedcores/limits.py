@@ -21,5 +21,6 @@ LONGEST_NS = 1_000_000_000_000_000
 #: Changes of runqueues that are kept in memory so that a trace is read once: 25 bytes each, and 24 for a wait, so at most 1.6 GB.
 KEPT_CHANGES = 1 << 25
 
-#: A check keeps the changes of traces up to so many events, about 60 bytes each, because it reads them up to four times.
+#: A check keeps the events and changes of traces up to so many events, about 100 bytes each, because it reads them up to four
+#: times.
 EVENTS_KEPT_BY_CHECK = 1 << 22

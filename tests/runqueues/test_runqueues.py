@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from support.builders import migrate, nr, switch, trace_of, wakeup
 from wastedcores.invariant import check
 from wastedcores.runqueues.facts import lost_spans
 from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.runqueues.task_row import PRESUMED_BOUND
 from wastedcores.runqueues.waits import waits
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import SCHEMA
@@ -277,3 +279,56 @@ def test_loss_on_a_cpu_unknown_beside_a_fork():
         switch(300, 0, 7, "S", 0),
     ]
     assert check(trace_of(rows, cpus=1)).verdict == "unknown"
+
+
+def task_state(ts_ns: int, cpu: int, pid: int, state: str) -> dict:
+    return {"ts_ns": ts_ns, "kind": "task_state", "cpu": cpu, "pid": pid, "prev_state": state}
+
+
+def late_task(*more: dict) -> list[dict]:
+    """CPU 1 is idle. CPU 0 runs task 10 until task 99 turns up 300 ms after a snapshot of all tasks."""
+    return [
+        *more,
+        task_state(2, 0, 10, "running"),
+        task_state(3, 1, 12, "sleeping"),
+        switch(5, 1, 13, "S", 0),
+        switch(300_000_000, 0, 10, "S", 99),
+        switch(300_000_100, 0, 99, "S", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        # the kernel's count proves that task 99 was not on the runqueue, although it was switched in without a wakeup
+        ([nr(1, 0, 1), nr(1, 1, 0)], "clean"),
+        # without it nobody knows since when task 99 waited, but the snapshot says that it is not since the beginning
+        ([], "unknown"),
+        ([task_state(1, 0, 99, "waiting")], "violations"),
+    ],
+    ids=["hidden and counted", "hidden", "listed"],
+)
+def test_start__a_task_that_the_snapshot_does_not_list_had_not_waited(more, verdict):
+    result = check(trace_of(late_task(*more), cpus=2))
+    assert result.verdict == verdict
+    assert result.thread_ns == (299_999_995 if verdict == "violations" else 0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 5), st.integers(2, 12), st.booleans())
+def test_with_bound__is_what_a_trace_with_these_threads_bound_gives(seed, cpus, tasks, keep):
+    little = LittleScheduler(seed, cpus, tasks)
+    for _ in range(100):
+        little.step()
+    little.drain()
+    trace = trace_of(little.events[20:], cpus=cpus, known=False)
+    first = runqueues(trace, keep=keep)
+    bound = np.random.default_rng(seed).random(first.pids) < 0.5
+    of_pid = np.where(bound, np.int32(PRESUMED_BOUND), first.affinity.of_pid)
+    anew = replace(first, affinity=first.affinity._replace(of_pid=of_pid), keep=False)
+    for _ in first.batches():
+        pass
+    shared = first.with_bound(bound).batches()
+    for expected, got in zip(anew.batches(), shared, strict=True):
+        for column in ("ts_ns", "cpu", "nr", "free", "mask", "code"):
+            assert np.array_equal(getattr(expected, column), getattr(got, column)), column

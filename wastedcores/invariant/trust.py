@@ -9,7 +9,6 @@ either is clean only if the doubtful spans could not hide one.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
-from wastedcores.invariant.sweep import episode_table, merged, sweep
+from wastedcores.invariant.sweep import Collected, episode_table, merged, sweep
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Runqueues
 
@@ -75,8 +74,8 @@ def judge(
     found = chronic is not None and chronic.share >= limit
     state_doubts = doubts.filter(pl.col("reason") != "bound_by_name")
     if sure.any() and state_doubts.height:
-        again = _again(rq, state, state_doubts, persist_ns)
-        sure &= _survives(episodes, again.episodes)
+        collected, _ = _again(rq, state, state_doubts)
+        sure &= _survives(episodes, episode_table(collected, rq.cpus, persist_ns))
         if not sure.all(where=persistent):
             notes.append(
                 f"{int((persistent & ~sure).sum())} persistent episodes rest on spans in which the trace contradicts itself"
@@ -92,7 +91,7 @@ def judge(
     certain = found
     if chronic and found and not sure.any() and (state_doubts.height or unknown):
         strict = _bound(rq, chronic.start_ns) if unknown else rq
-        left = _again(strict, state, state_doubts, persist_ns).chronic
+        left = worst(_again(strict, state, state_doubts)[1])
         certain = left is not None and left.share >= limit
         if not certain:
             notes.append(
@@ -138,29 +137,22 @@ def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:
     return pl.concat(parts).select("reason", "cpu", "start_ns", "end_ns")
 
 
-class _Again(NamedTuple):
-    episodes: pl.DataFrame
-    chronic: Chronic | None
-
-
 def _again(
-    rq: Runqueues, first: sweep_jit.SweepState, doubts: pl.DataFrame, persist_ns: int
-) -> _Again:
-    """Sweep once more, with the doubtful spans as unknown."""
+    rq: Runqueues, first: sweep_jit.SweepState, doubts: pl.DataFrame
+) -> tuple[Collected, sweep_jit.SweepState]:
+    """Sweep once more, with the doubtful spans as unknown; return the episodes and the finished sweep."""
     window = (int(first.window[0]), int(first.window[1]))
     length = int(first.scalars[sweep_jit.SLICE_NS])
     state = sweep_jit.new_state(rq.cpus, first.counted, *window, length)
     collected, _, _ = sweep(rq, state, window[1], doubts if doubts.height else None)
-    return _Again(episode_table(collected, rq.cpus, persist_ns), worst(state))
+    return collected, state
 
 
 def _bound(rq: Runqueues, since_ns: int) -> Runqueues:
     """The same runqueues, with threads taken as pinned of which no affinity is known and that did not move since then."""
     assert rq.moved_ns is not None
     assert rq.affinity_known is not None
-    pinned = (rq.moved_ns <= since_ns) & ~rq.affinity_known
-    of_pid = np.where(pinned, np.int32(task_row.PRESUMED_BOUND), rq.affinity.of_pid)
-    return replace(rq, affinity=rq.affinity._replace(of_pid=of_pid), keep=False)
+    return rq.with_bound((rq.moved_ns <= since_ns) & ~rq.affinity_known)
 
 
 def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:

@@ -59,21 +59,24 @@ _STATE_WORDS = {
 
 def _aux(mask_ids: dict[bytes, int]) -> pl.Expr:
     """The number that an event carries beside CPUs and pids, see :class:`wastedcores.runqueues.state.Events`."""
-    state = pl.col("prev_state").cast(pl.String)
-    no_mask = pl.lit(0, pl.Int32)
-    mask = pl.col("cpu_mask").replace_strict(mask_ids, default=0, return_dtype=pl.Int32)
+    state = pl.col("prev_state")  # looked at by its few distinct texts, not row by row
+    stays = state.cat.starts_with("R") | state.cat.ends_with("+")
+    mask = pl.lit(0, pl.Int32)
+    if mask_ids:
+        mask = pl.col("cpu_mask").replace_strict(mask_ids, default=0, return_dtype=pl.Int32)
     return (
         pl.when(pl.col("kind") == "switch")
-        .then((state.str.starts_with("R") | state.str.ends_with("+")).cast(pl.Int32))
+        .then(stays.cast(pl.Int32))
         .when(pl.col("kind") == "task_state")
-        .then(state.replace_strict(_STATE_WORDS, default=0, return_dtype=pl.Int32))
+        .then(pl.sum_horizontal((state == word) * code for word, code in _STATE_WORDS.items()))
         .when(pl.col("kind") == "nr_running")
         .then(pl.col("nr_running"))
         .when(pl.col("kind") == "cpu_online")
         .then((pl.col("value") != 0).cast(pl.Int32))
         .when(pl.col("kind") == "affinity")
-        .then(mask if mask_ids else no_mask)
+        .then(mask)
         .otherwise(0)
+        .cast(pl.Int32)
     )
 
 
@@ -104,7 +107,7 @@ def events(
         An event that changes a runqueue names no CPU, or a CPU or pid is out of range.
     """
     columns = ("cpu", "src_cpu", "pid", "prev_pid", "by_pid")
-    frame = trace.only(*CODES).select(
+    frame = trace.events.select(
         "ts_ns",
         *(pl.col(c).fill_null(-1) for c in columns),
         kind=pl.col("kind").to_physical().cast(pl.Int32),
@@ -118,9 +121,9 @@ def events(
         a["by_pid"] = np.where(context, a["pid"], a["by_pid"]).astype(np.int32)
         a["by_pid"][kind == KINDS.index("cpu_idle")] = 0
         found = st.Events(code=code, ts_ns=table["ts_ns"].to_numpy().astype(np.int64), **a)
-        lost_somewhere = (code == st.FORGET) & (found.cpu < 0)
-        if lost_somewhere.any():
-            found = st.Events(*(x[~lost_somewhere] for x in found))
+        used = (code >= 0) & ((code != st.FORGET) | (found.cpu >= 0))
+        if not used.all():
+            found = st.Events(*(x[used] for x in found))
         if (found.cpu[np.isin(found.code, _NAMES_A_CPU)] < 0).any():
             raise TraceContentError(
                 f"{trace.name}: an event that changes a runqueue names no CPU; the file is damaged."

@@ -1,4 +1,4 @@
-"""Facts about all of a trace, found before its runqueues are streamed: its extent, silent CPUs, and lost events."""
+"""Facts about all of a trace, found before its runqueues are streamed: its extent, and lost events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
-from wastedcores.runqueues.events import CODES
 from wastedcores.trace.trace import Trace
 
 
@@ -53,34 +52,6 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
             f"{trace.name}: pid {bad} cannot be (they go to {PID_MAX_LIMIT}); the file is damaged."
         )
     return first, last, max(top_cpu, 0), max(top_pid, 0)
-
-
-def silent_cpus(trace: Trace, online: list[int] | None) -> list[int]:
-    """Return the online CPUs on which and to which nothing happened.
-
-    A CPU from which a sleeping task was moved away can still be silent.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    online
-        Its online CPUs, if known.
-
-    Returns
-    -------
-    list of int
-        Their numbers, ascending; empty if the trace does not record every switch.
-    """
-    if not online or not trace.header.every_switch:
-        return []
-    happened_on = pl.when(pl.col("kind") != "migrate").then(pl.col("src_cpu"))
-    seen = (
-        trace.only(*CODES)
-        .select(pl.concat([pl.col("cpu"), happened_on]).drop_nulls().unique())
-        .collect(engine="streaming")["cpu"]
-    )
-    return sorted(set(online) - set(seen.to_list()))
 
 
 def lost_spans(trace: Trace, kinds: Collection[str]) -> list[tuple[int, int, int]]:

@@ -12,7 +12,7 @@ import polars as pl
 from wastedcores.errors import MissingEventsError
 from wastedcores.runqueues.affinity import find_affinity, unrestricted
 from wastedcores.runqueues.doubts import HEADER_REASONS, header_doubts
-from wastedcores.runqueues.facts import extent, lost_spans, silent_cpus
+from wastedcores.runqueues.facts import extent, lost_spans
 from wastedcores.runqueues.stream import Batch, Runqueues
 from wastedcores.trace.trace import Trace
 
@@ -62,6 +62,8 @@ def runqueues(
     cpus = max(top_cpu + 1, trace.header.cpus or 0, max(online or [], default=-1) + 1)
     pids = top_pid + 1
     tasks, counted = source == "tasks", "nr_running" in kinds
+    # a trace that counts but has no snapshot would have counted on a CPU that is there
+    told = tasks and trace.header.every_switch and (not counted or "task_state" in kinds)
     from_header = header_doubts(trace.header, start_ns, end_ns)["reason"]
     return Runqueues(
         trace,
@@ -70,8 +72,7 @@ def runqueues(
         pids,
         start_ns,
         end_ns,
-        # a trace that counts but has no snapshot would have counted on a CPU that is there
-        silent_cpus(trace, online) if tasks and (not counted or "task_state" in kinds) else [],
+        sorted(online or []) if told else [],
         silent,
         find_affinity(trace, kinds, cpus, pids) if tasks and affinity else unrestricted(cpus, pids),
         lost_spans(trace, kinds),

@@ -10,6 +10,7 @@ from wastedcores.runqueues.state import (
     EXIT,
     FORGET,
     FORK,
+    LISTED_NS,
     LOSSY,
     MIGRATE,
     SNAPSHOT,
@@ -42,14 +43,35 @@ def _forget(s: State, p: int) -> None:
 
 
 @callee
-def _first_switch(s: State, c: int, p: int, q: int) -> None:
-    """What a switch from ``q`` to ``p`` tells of the start."""
+def _had_waited(s: State, p: int, c: int) -> None:
+    """Task ``p``, of which nothing else is known, had been waiting on CPU ``c``, or where it was moved from."""
+    moved_from = s.task[p, task_row.MOVED_FROM]
+    _was(s, p, task_row.WAITING, moved_from if moved_from >= 0 else c)
+
+
+@callee
+def _unlisted(s: State, p: int, c: int) -> None:
+    """Task ``p`` was in no snapshot of all tasks and turns up on CPU ``c``: when it became able to run is not told.
+
+    Some kernels hide the tasks of a virtual machine's agent from BPF (seen on 6.18).
+    """
+    if p > 0 and s.task[p, task_row.STATE] == task_row.UNKNOWN:
+        _was(s, p, task_row.ASLEEP, c)
+        s.since[p] = s.numbers[LISTED_NS]
+
+
+@callee
+def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
+    """What a switch from ``q`` to ``p`` tells of the start; ``listed``: a snapshot told before of all tasks."""
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[LOSSY] == 0:
         s.cpu[c, cpu_row.CURR] = q if q >= 0 else cpu_row.CURR_FROM_SWITCH
+    if listed and s.cpu[c, cpu_row.CURR] != q:
+        _unlisted(s, q, c)
     _was(s, q, task_row.RUNNING, c)
-    if p > 0:
-        moved_from = s.task[p, task_row.MOVED_FROM]
-        _was(s, p, task_row.WAITING, moved_from if moved_from >= 0 else c)
+    if listed:
+        _unlisted(s, p, c)
+    elif p > 0:
+        _had_waited(s, p, c)
 
 
 @lean
@@ -57,8 +79,8 @@ def infer_start(e: Events, s: State) -> None:
     """What must have been true before the first event of each CPU and each task.
 
     A CPU runs what its first switch stops (pid -1: not known), or the task in whose context its first event happened.
-    A task that is switched in without a wakeup before had been waiting; one that is stopped had been running; one that
-    is woken, forked or throttled no longer had not been on a runqueue.
+    A task that is switched in without a wakeup before had been waiting, unless a snapshot should have listed it; one that is
+    stopped had been running; one that is woken, forked or throttled no longer had not been on a runqueue.
     """
     for i in range(e.code.size):
         k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]
@@ -69,11 +91,14 @@ def infer_start(e: Events, s: State) -> None:
             _forget(s, p)
             _forget(s, e.prev_pid[i])
             _forget(s, by)
+        listed = 0 < s.numbers[LISTED_NS] < e.ts_ns[i]
         if k == SWITCH:
-            _first_switch(s, c, p, e.prev_pid[i])
+            _first_switch(s, c, p, e.prev_pid[i], listed)
             continue
         if k == MIGRATE:
-            if (
+            if listed:
+                _unlisted(s, p, e.src_cpu[i])
+            elif (
                 p > 0
                 and s.task[p, task_row.STATE] == task_row.UNKNOWN
                 and s.task[p, task_row.MOVED_FROM] < 0
@@ -82,6 +107,9 @@ def infer_start(e: Events, s: State) -> None:
             continue
         if k == SNAPSHOT and e.aux[i] == task_row.ASLEEP:
             _was(s, p, task_row.ASLEEP, c)
+            continue
+        if k == SNAPSHOT and e.aux[i] == task_row.WAITING:
+            _had_waited(s, p, c)
             continue
         if k == WAKEUP or k == WAKEUP_NEW or k == FORK or k == UNTHROTTLE:
             _was(s, p, task_row.ASLEEP, c)

@@ -55,11 +55,12 @@ N_ODD = 9
     STARVED_NS,  # a task that waits this long may be throttled; 0: none is
     INHERITS,  # 1: the affinity of a child is its parent's until an event tells otherwise
     LOSSY,  # 1 once pass 1 met a loss: what is first seen later says nothing of the start
+    LISTED_NS,  # end of a snapshot of all tasks: what is first seen later was not in it; 0: there is none
     N_CHANGES,  # rows written in this call
     N_WAITS,
     N_DOUBTS,
-) = range(7)
-N_NUMBERS = 7
+) = range(8)
+N_NUMBERS = 8
 
 #: before all time
 NEVER = np.iinfo(np.int64).min

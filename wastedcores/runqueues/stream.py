@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.limits import KEPT_CHANGES
+from wastedcores.limits import EVENTS_KEPT_BY_CHECK, KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
 from wastedcores.runqueues.affinity import Affinity
@@ -31,6 +32,7 @@ _LATE_MOVES = ("kutrace",)
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+Part = TypeVar("Part")
 
 
 @dataclass
@@ -92,7 +94,8 @@ class Runqueues:
     start_ns, end_ns
         Times of the first and last event.
     silent_cpus
-        Online CPUs without one event.
+        Online CPUs on which and to which nothing happened, if the trace records every switch; known after streaming. A CPU
+        from which a sleeping task was moved away can still be silent.
     silent
         ``idle`` or ``unknown``: the assumed state of the silent CPUs.
     affinity
@@ -100,7 +103,7 @@ class Runqueues:
     lost_spans
         (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
     keep
-        Keep the changes in memory once they were streamed, unless they are too many (limits.py).
+        Keep the events and the changes in memory once they were streamed, unless they are too many (limits.py).
     counted
         The trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say.
     oddities
@@ -137,6 +140,7 @@ class Runqueues:
     mask_of_pid: NDArray[np.int32] | None = None
     moved_ns: NDArray[np.int64] | None = None
     _kept: list[Batch] = field(default_factory=list, init=False, repr=False)
+    _kept_events: list[st.Events] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Begin with the doubts that follow from the header."""
@@ -165,19 +169,9 @@ class Runqueues:
             if self.source == "nr_running"
             else self._task_batches(rows, waits or self.keep)
         )
-        if not self.keep:
-            yield from stream
-            return
-        kept: list[Batch] | None = []
-        size = 0
-        for batch in stream:
-            size += batch.ts_ns.size
-            if kept is not None:
-                kept.append(batch)
-            if size > KEPT_CHANGES:  # too many for the memory: they are streamed again each time
-                kept = None
-            yield batch
-        self._kept = kept or []
+        if self.keep:
+            stream = _keeping(stream, self._kept, lambda batch: batch.ts_ns.size, KEPT_CHANGES)
+        yield from stream
 
     def _nr_batches(self, rows: int) -> Iterator[Batch]:
         forget = pl.DataFrame(
@@ -206,7 +200,12 @@ class Runqueues:
             )
 
     def _events(self, rows: int) -> Iterator[st.Events]:
-        return events(self.trace, self.affinity.mask_ids, self.cpus, self.pids, rows)
+        if self._kept_events:
+            return iter(self._kept_events)
+        stream = events(self.trace, self.affinity.mask_ids, self.cpus, self.pids, rows)
+        if not self.keep:
+            return stream
+        return _keeping(stream, self._kept_events, lambda e: e.code.size, EVENTS_KEPT_BY_CHECK)
 
     @cached_property
     def start(self) -> st.State:
@@ -219,14 +218,45 @@ class Runqueues:
         no_limits = header.quotas == {} and "quotas" not in header.changed
         state.numbers[st.STARVED_NS] = 0 if no_limits else STARVED_NS
         state.numbers[st.INHERITS] = self.affinity.follows
+        seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
         for batch in self._events(BATCH_ROWS):
+            asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
+            if asleep.any() and not state.numbers[st.LISTED_NS]:
+                state.numbers[st.LISTED_NS] = batch.ts_ns[asleep][-1]
             start_jit.infer_start(batch, state)
+            seen[batch.cpu] = True
+            seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
         start_jit.settle_start(state, self.start_ns)
-        # a task that waited there proves that a silent CPU was busy
-        self.silent_cpus = [c for c in self.silent_cpus if state.cpu[c, cpu_row.NR] == 0]
+        # a task that waited there proves that it was busy
+        seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
+        self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
         if self.silent == "idle":
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
         return state
+
+    def with_bound(self, pids: NDArray[np.bool_]) -> Runqueues:
+        """Return the same runqueues, with some threads of unknown affinity taken as bound to the CPU on which they are.
+
+        Parameters
+        ----------
+        pids
+            (pids,) 1 for each of the threads.
+
+        Returns
+        -------
+        Runqueues
+            They use what these ones know of the start and of the events, so that neither is found again.
+        """
+        of_pid = np.where(pids, np.int32(task_row.PRESUMED_BOUND), self.affinity.of_pid)
+        bound = replace(self, affinity=self.affinity._replace(of_pid=of_pid), keep=False)
+        bound._kept_events = self._kept_events
+        start = deepcopy(self.start)
+        state, cpu, mask = start.task[:, [task_row.STATE, task_row.CPU, task_row.MASK]].T
+        free = pids & (state == task_row.WAITING) & (mask == task_row.FREE)
+        np.subtract.at(start.cpu[:, cpu_row.FREE_WAITING], cpu[free], 1)
+        start.task[pids, task_row.MASK] = task_row.PRESUMED_BOUND
+        bound.start = start
+        return bound
 
     def _first_batch(self, state: st.State) -> Batch:
         """Return the known runqueues of the first moment as changes."""
@@ -280,6 +310,22 @@ class Runqueues:
         self.affinity_known = state.task[:, task_row.KNOWN] == 1
         self.mask_of_pid = state.task[:, task_row.MASK].copy()
         self.moved_ns = state.moved_ns.copy()
+
+
+def _keeping(
+    stream: Iterator[Part], kept: list[Part], size: Callable[[Part], int], most: int
+) -> Iterator[Part]:
+    """Pass a stream on, and leave it in ``kept`` once it ended, unless its parts together are larger than ``most``."""
+    parts: list[Part] | None = []
+    total = 0
+    for part in stream:
+        total += size(part)
+        if parts is not None:
+            parts.append(part)
+        if total > most:  # too many for the memory: they are streamed again each time
+            parts = None
+        yield part
+    kept[:] = parts or []
 
 
 def _batch_of(out: st.Output, state: st.State, waits: bool, end_ns: int) -> Batch:
