@@ -12,6 +12,7 @@ import wastedcores as wc
 from wastedcores import figures, words
 from wastedcores.analysis.critical_path import critical_path
 from wastedcores.errors import UsageError
+from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
 from wastedcores.workload import Script, Workload
 
@@ -194,3 +195,9 @@ def test_figure_and_words_agree_with_the_path():
         in words.path_cost(path).text
     )
     assert "30 ms" in words.path_threads(path).text
+
+
+def test_hogs_that_might_be_spinning_still_have_a_path():
+    off, on = (critical_path(open_trace(fetch(f"live-balancing-{name}"))) for name in ("off", "on"))
+    assert off.totals["avoidable"] > 0.6 * off.length_ns
+    assert on.totals["avoidable"] < 0.01 * on.length_ns

@@ -33,7 +33,7 @@ def test_afterwards_nothing_is_compiled(tmp_path):
         ("explain", "group-construction-buggy"),
         ("replay", "group-imbalance", "--kernel", "v4.1+all_fixes", "--until", "0.1"),
         ("figure", "live-balancing-on", "--kind", "waits", "-o", str(tmp_path / "f.json")),
-        ("path", "live-balancing-off"),
+        ("path", "live-balancing-on"),
     ):
         assert run(tmp_path, *words).returncode in (0, 1, 3), words
     assert compiled(tmp_path) == there

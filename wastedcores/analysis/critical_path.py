@@ -147,7 +147,7 @@ def critical_path(
         trace = trace.with_header(window=window)
     s = seen(trace, 0)
     rounds = classify(s, gather(s, trace.header.tasks, ())).rounds
-    task, end_ns, words = _end(trace, s, rounds, end)
+    task, end_ns, words = _end(trace, s, end)
     known = trace.header.window
     start_ns = max(known.start_ns, s.start_ns) if known else s.start_ns
     if end_ns <= start_ns:
@@ -156,7 +156,7 @@ def critical_path(
     return CriticalPath(_table(trace, s, found), start_ns, end_ns, words)
 
 
-def _end(trace: Trace, s: Seen, rounds: Rounds, end: str | int | None) -> tuple[int, int, str]:
+def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
     """Return the task with which the path ends, the time, and both in words."""
     window = trace.header.window
     latest = min(window.end_ns, s.end_ns) if window else s.end_ns
@@ -176,7 +176,8 @@ def _end(trace: Trace, s: Seen, rounds: Rounds, end: str | int | None) -> tuple[
         last = pieces[np.argmax(pieces[:, sj.P_END])]
         task = int(last[sj.P_TASK])
         return task, min(int(last[sj.P_END]), latest), f"the end of {s.comms[task]} ({end})"
-    span = find_span(trace, s, rounds.takes_part(s))
+    # work that may spin has no time that can be predicted, but an end
+    span = find_span(trace, s, np.ones(len(s.tasks), np.bool_))
     if not span.ending:
         raise UsageError(
             f"{trace.name}: nothing ends in the window, so it is not known where the path should lead. Name a thread or a "
