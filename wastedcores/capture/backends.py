@@ -79,7 +79,7 @@ def distribution(os_release: Path = Path("/etc/os-release")) -> str:
 def bcc_python() -> str | None:
     """Return a Python that has bcc: ``$WASTEDCORES_BCC_PYTHON``, the distribution's, or the first on the PATH.
 
-    One that others than root can change is not looked at.
+    A Python that users other than root can change is not considered.
     """
     named = os.environ.get("WASTEDCORES_BCC_PYTHON")
     for python in [named] if named else [SYSTEM_PYTHON, shutil.which("python3")]:

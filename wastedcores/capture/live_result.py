@@ -30,7 +30,7 @@ class LiveOptions:
         Serve Prometheus text at ``:PORT`` of the loopback or at ``HOST:PORT``. Only with the BPF backend.
     chronic_share
         The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for. With the
-        BPF backend, looks at every tick say when to record, and the recording is checked.
+        BPF backend, the counts at every tick decide when to record, and then the recording is checked.
 
     Raises
     ------

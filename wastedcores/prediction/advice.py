@@ -98,7 +98,7 @@ def advise(
     -------
     Advice
         The fixes that pay. A fix that the recorded kernel has is never among them, and nothing is if the replay does not show
-        what was recorded. For a kernel that the replay does not have there is the upper bound only.
+        what was recorded. For a kernel that the replay does not have, only the upper bound is given.
     """
     ask: dict[str, Any] = {
         "machine": machine,

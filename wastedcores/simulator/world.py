@@ -140,7 +140,7 @@ def _waits(program: Program) -> Iterator[tuple[int, int]]:
 
 
 def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
-    """Return each distinct program with the place of its first operation; they stand one behind the other."""
+    """Return where each distinct program begins in the table of operations, which has them one after the other."""
     out: dict[tuple[Row, ...], int] = {}
     end = 0
     for spec in specs:

@@ -270,7 +270,7 @@ class _Import:
         ).model_copy(update=told)
 
     def _online(self, stated: int | None) -> list[int] | None:
-        """Return the online CPUs if they are certain: from the topology, or N CPUs are stated and all seen are below N."""
+        """Return the online CPUs if the topology tells them, or if ``stated`` CPUs are stated and no higher one was seen."""
         if self.machine and self.machine.get("online") is not None:
             return [int(c) for c in self.machine["online"]]
         return list(range(stated)) if stated and self.seen.highest_cpu < stated else None
