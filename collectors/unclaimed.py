@@ -174,8 +174,8 @@ def watch(a, checker, stop):
         elif now >= quiet_until and checker.may_be_chronic(s):
             slices += 1
             keep(a, "chronic", checker.recording_of_slices(), number=slices)
-            # a recording disturbs the machine, so the next ones wait longer and longer
-            quiet_until = time.monotonic() + min(600, 2**slices)
+            # the reader judges it on this machine, and its work must not be in the next recording
+            quiet_until = time.monotonic() + min(600, 5 * 2**slices)
         if a.deficit and now - last_deficit >= a.period:
             bad, share = checker.deficit(now - last_deficit)
             last_deficit = now
