@@ -48,6 +48,17 @@ def fifth_worst(states, slice_ns):
     return max((heapq.nlargest(5, shares[i : i + 10])[4] for i in range(n - 9)), default=None)
 
 
+def longest(states):
+    """The longest time in ns during which threads waited beside an idle CPU without a break."""
+    best = begun = 0
+    for (t, _, before), (until, _, wasted) in pairwise([(0, 0, 0), *states]):
+        if wasted and not before:
+            begun = until
+        if before:
+            best = max(best, until - begun)
+    return best
+
+
 changes = st.lists(
     st.tuples(st.integers(0, 400), st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=80
 )
@@ -157,12 +168,22 @@ def test_recordings_have_the_verdict_that_the_rule_demands(name):
 
 @pytest.mark.parametrize("name", sorted(p.name for p in RECORDINGS.iterdir() if p.is_dir()))
 def test_recordings_equal_a_plain_computation(name):
+    """Shares, the longest episode, kind and verdict of all recordings, from sets of tasks and the rule alone."""
     result = check(open_trace(RECORDINGS / name / "trace.txt.xz"), whole=True)
-    expected = fifth_worst(plain_states(RECORDINGS / name), 100 * MS)
+    states = plain_states(RECORDINGS / name)
+    share = fifth_worst(states, 100 * MS)
     if result.chronic is None:
-        assert expected is None
+        assert share is None
     else:
-        assert result.chronic.share == pytest.approx(float(expected), abs=1e-9)
+        assert result.chronic.share == pytest.approx(float(share), abs=1e-9)
+    assert result.longest_ns == longest(states)
+    if longest(states) >= 100 * MS:
+        expected = ("violations", "persistent")
+    elif share is not None and share >= Fraction(1, 100):
+        expected = ("violations", "chronic")
+    else:
+        expected = ("clean", "occasional" if longest(states) else "none")
+    assert (result.verdict, result.kind) == expected
 
 
 def short_waits(first_ns=0, n=200, moved=True, **more):
