@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy(
         "analysis.examined": "examine",
         "recovery.recovered": "recover",
         "prediction.predict": "whatif",
+        "prediction.advice": "advise",
     },
 )
 __all__ += ["__version__"]

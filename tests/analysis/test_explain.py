@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import RECORDINGS
 from support.builders import nr, switch, trace_of, wakeup
 
-from wastedcores.analysis.explain import COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN, explain, relation
+from wastedcores.analysis.configured import BALANCING_OFF, REASONS, kept_apart
+from wastedcores.analysis.explain import explain
+from wastedcores.analysis.pairs import (
+    COULD_PULL,
+    EVERY_GROUP_LOCAL,
+    NO_DOMAIN,
+    related,
+    relation,
+)
 from wastedcores.errors import TopologyError
 from wastedcores.invariant import check
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.datasets import fetch
+from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.io import open_trace
 
 
@@ -210,3 +223,62 @@ def test_explain__a_bug_that_the_kernel_has_fixed_is_not_named(kernel, looks_lik
     found = check(open_trace(RECORDINGS / "db64-buggy-64cpu" / "trace.txt.xz"))
     answer = explain(found, Machine.preset("bd-paper-64"), kernel)
     assert answer.looks_like == looks_like
+
+
+@pytest.mark.parametrize("kernel", ["v4.1", "v4.1+group_construction", "v6.1"])
+@pytest.mark.parametrize("preset", ["bulldozer8x8", "bd-paper-16", "uma8"])
+def test_relations__equal_the_rule_for_each_pair(preset, kernel):
+    domains = build_domains(Machine.preset(preset).offline(3).online(3), kernel)
+
+    def plain(idle, busy):
+        spans = [d for d in domains.of(idle) if d.span >> busy & 1]
+        names = [f"{d.level} <= {d.distance}" if d.level == "NUMA" else d.level for d in spans]
+        for d, name in zip(spans, names, strict=True):
+            if any(g.span >> busy & 1 and not g.span >> idle & 1 for g in d.groups):
+                return COULD_PULL, name
+        return (EVERY_GROUP_LOCAL, names[0]) if names else (NO_DOMAIN, "")
+
+    cpus = domains.machine.cpus
+    every = [(i, o) for i in range(cpus) for o in range(cpus) if i != o]
+    table = pl.DataFrame(every, schema=["idle_cpu", "overloaded_cpu"], orient="row")
+    found = related(table, domains)
+    assert found["relation", "level"].rows() == [plain(i, o) for i, o in every]
+    assert relation(domains, 0, 1) == plain(0, 1)
+
+
+def test_explain__a_cpu_that_no_waiting_thread_may_use_does_not_count():
+    """Thread 12 waits on CPU 0 and may use CPUs 0 and 1; CPUs 2 and 3 are idle all the time, CPU 1 for a tenth of it."""
+    ms = 1_000_000
+    rows = [switch(0, c, 0, "R", 10 if c == 0 else 20 if c == 1 else 0) for c in range(4)]
+    rows += [wakeup(ms, 0, 12), switch(270 * ms, 1, 20, "S", 0), switch(300 * ms, 0, 10, "S", 12)]
+    found = check(trace_of(rows, cpus=4))
+    tasks = [TaskFacts(pid=12, allowed="0-1"), TaskFacts(pid=10, allowed="0-3")]
+    told = explain(found, Machine.preset("uma8"), "v4.1", tasks)
+    free = explain(found, Machine.preset("uma8"), "v4.1")
+    assert set(free.pairs["idle_cpu"]) == {1, 2, 3}
+    assert told.pairs["idle_cpu", "met_ns"].rows() == [(1, 30 * ms)]
+    changed = [TaskFacts(pid=12, allowed="0-1", changed=("allowed",))]
+    assert set(explain(found, Machine.preset("uma8"), "v4.1", changed).pairs["idle_cpu"]) == {
+        1,
+        2,
+        3,
+    }
+
+
+cpu_lists = st.sets(st.integers(0, 7), min_size=1).map(lambda s: ",".join(map(str, sorted(s))))
+
+
+@given(st.lists(st.tuples(cpu_lists, st.booleans()), min_size=1, max_size=5))
+def test_cpusets_of_version_1__connect_cpus_directly_or_through_others(sets):
+    told = [cpuset(f"/{i}", cpus, load_balance=on) for i, (cpus, on) in enumerate(sets)]
+    header = Header(source_format="test", cpus=8, cpusets=told)
+    reached = np.eye(8, dtype=bool)
+    for cpus, on in sets:
+        members = [int(c) for c in cpus.split(",")]
+        if on:
+            reached[np.ix_(members, members)] = True
+    for _ in range(8):
+        reached = reached @ reached
+    idle, busy = np.nonzero(np.ones((8, 8)))
+    apart = kept_apart(header, idle, busy)
+    assert (apart == np.where(reached[idle, busy], 0, REASONS.index(BALANCING_OFF))).all()

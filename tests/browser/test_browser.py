@@ -35,7 +35,13 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     out = tmp_path_factory.mktemp("browser") / "r"
-    return report("live-balancing-off", against="live-balancing-on", out=out, progress=False).html
+    return report(
+        "live-balancing-off",
+        against="live-balancing-on",
+        out=out,
+        parameters={"seeds": 1},
+        progress=False,
+    ).html
 
 
 def fetched(addresses):

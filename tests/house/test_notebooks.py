@@ -34,6 +34,7 @@ SMALL = {
         "trace": "live-balancing-off",
         "against": "live-balancing-on",
         "persist": "50ms",
+        "seeds": 1,
     },
     "09_recorded_and_replayed": {"run": "group-construction-buggy", "figures": ["busy CPUs"]},
     "08_reproduction_scorecard": {"parts": ["walcher"], "seeds": 2},

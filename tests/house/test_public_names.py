@@ -29,6 +29,7 @@ CALLS = {
     "examine": "wc.examine(wc.open_trace(path)).result",
     "recover": "wc.recover(wc.open_trace(path)).sleeps",
     "whatif": "refused(wc.whatif, wc.open_trace(path))",
+    "advise": "refused(lambda: wc.advise(wc.open_trace(path), between=('no such mark', '1')))",
     "__version__": "wc.__version__.split('.')",
 }
 

@@ -51,7 +51,7 @@ def fifth_worst(states, slice_ns):
 def longest(states):
     """The longest time in ns during which threads waited beside an idle CPU without a break."""
     best = begun = 0
-    for (t, _, before), (until, _, wasted) in pairwise([(0, 0, 0), *states]):
+    for (_, _, before), (until, _, wasted) in pairwise([(0, 0, 0), *states]):
         if wasted and not before:
             begun = until
         if before:

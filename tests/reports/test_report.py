@@ -24,7 +24,7 @@ NOTEBOOK = find_notebook("01")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "deep" / "r"
-    parameters = {"persist": "50ms"}
+    parameters = {"persist": "50ms", "seeds": 1}
     return report(
         "live-balancing-off",
         against="live-balancing-on",
@@ -98,7 +98,7 @@ def test_report__again_the_same_numbers(made):
         "live-balancing-off",
         against="live-balancing-on",
         out=made.html.parent,  # an earlier report is replaced
-        parameters={"persist": "50ms"},
+        parameters={"persist": "50ms", "seeds": 1},
         progress=False,
     )
     assert numbers(again.notebook) == before

@@ -9,7 +9,7 @@ import pytest
 from support import BEHAVIOUR_GOLDEN, RECORDINGS
 from support.domain_oracle import load
 
-from wastedcores.analysis.explain import COULD_PULL, EVERY_GROUP_LOCAL, relation
+from wastedcores.analysis.pairs import COULD_PULL, EVERY_GROUP_LOCAL, relation
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.lint import EVERY_GROUP, MISSING, lint

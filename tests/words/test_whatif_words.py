@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support import RECORDINGS
+from support.builders import nr, trace_of
 
 from wastedcores import figures, words
-from wastedcores.prediction import Range, Variant, WhatIf, advise
+from wastedcores.analysis.explain import explain
+from wastedcores.invariant import check
+from wastedcores.prediction import Range, Variant, WhatIf, advise, weigh
 from wastedcores.prediction.advice import _from
 from wastedcores.recovery import Recovered
+from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
 from wastedcores.workload import Workload
 
 S = 1_000_000_000
+BESIDE = [nr(0, 0, 3), nr(0, 1, 0), nr(300_000_000, 0, 3)]
 
 
 def variant(kernel, times, base=(1.4, 1.42, 1.44)):
@@ -44,6 +51,43 @@ def test_nothing_is_proposed_if_the_replay_does_not_show_the_recording():
     advice = _from(answer(CORE, ALL, FIX, recorded=2.0))
     assert advice.proposals == ()
     assert "does not show what was recorded" in advice.reasons[0]
+
+
+def test_a_fix_that_gains_only_against_a_replay_that_is_too_slow_is_not_proposed():
+    # the replay took 1.42 s, the recording 1.24 s, and the fix would have taken 1.23 s
+    fix = variant("v4.1+overload_on_wakeup:patch", (1.22, 1.23, 1.24))
+    assert _from(answer(CORE, fix, recorded=1.24)).found.trust == "medium"
+    assert _from(answer(CORE, fix, recorded=1.24)).proposals == ()
+    assert [p.fix for p in _from(answer(CORE, fix)).proposals] == ["overload_on_wakeup"]
+
+
+def test_a_gain_below_one_per_cent_is_not_proposed():
+    tiny = variant("v4.1+overload_on_wakeup:patch", (1.393, 1.4125, 1.4325))
+    assert 0.004 < tiny.gain.low < tiny.gain.high < 0.006
+    assert _from(answer(CORE, tiny)).proposals == ()
+
+
+def explained(bug):
+    found = explain(check(trace_of(BESIDE, cpus=2)), Machine.preset("uma8"), "v4.1")
+    return replace(found, looks_like=bug, cured_share=0.5)
+
+
+def test_a_bug_whose_fix_gains_nothing_in_the_replay_is_not_named():
+    advice = _from(answer(CORE, ALL, FIX, WORSE))
+    found = weigh(explained("group_imbalance"), advice)
+    assert (found.looks_like, found.cured_share) == ("undecided", None)
+    assert "gain -21 % (-21 to -19)" in found.evidence[-1]
+
+
+@pytest.mark.parametrize("bug", ["overload_on_wakeup", "group_construction", "transient"])
+def test_a_bug_that_the_replay_confirms_or_cannot_judge_stays(bug):
+    found = explained(bug)
+    assert weigh(found, _from(answer(CORE, ALL, FIX, WORSE))) is found
+
+
+def test_a_replay_without_trust_does_not_overrule_the_domains():
+    found = explained("group_imbalance")
+    assert weigh(found, _from(answer(CORE, ALL, FIX, WORSE, recorded=2.0))) is found
 
 
 def test_the_sentence_names_the_best_kernel_and_the_bound():

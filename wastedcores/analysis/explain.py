@@ -9,32 +9,30 @@ evidence and not a proof, so the evidence is part of the result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from wastedcores.analysis.configured import BALANCING_OFF, ISOLATED, keeps_apart
+from wastedcores.analysis.configured import BALANCING_OFF, ISOLATED, REASONS, kept_apart
+from wastedcores.analysis.pairs import (
+    COULD_PULL,
+    EVERY_GROUP_LOCAL,
+    NO_DOMAIN,
+    RELATIONS,
+    meetings,
+    related,
+)
 from wastedcores.errors import TopologyError
 from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import FIXES, MAINLINE, KernelModel, recorded_kernel
-from wastedcores.topology.domains import Domains, build_domains
+from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.trace import Trace
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
-
-#: what an idle CPU's domains say about an overloaded CPU
-COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN = (
-    "could pull",
-    "every group is local",
-    "no domain spans both",
-)
-RELATIONS = (COULD_PULL, EVERY_GROUP_LOCAL, NO_DOMAIN)
-
-#: number of episodes that are looked at, longest first
-_EPISODES = 64
 
 _FIX = {
     "group_imbalance": "compare the minimum load of groups instead of the average (paper 3.1)",
@@ -101,38 +99,11 @@ class Explanation:
         }
 
 
-def relation(domains: Domains, idle_cpu: int, busy_cpu: int) -> tuple[str, str]:
-    """Find out what an idle CPU could have done about an overloaded one.
-
-    Parameters
-    ----------
-    domains
-        The domains of the machine.
-    idle_cpu, busy_cpu
-        Numbers of the two CPUs.
-
-    Returns
-    -------
-    str, str
-        One of :data:`RELATIONS`, and the name of the lowest level at which it could pull, or else of the lowest that spans
-        both; empty if none does.
-    """
-    spans_both = ""
-    me, other = 1 << idle_cpu, 1 << busy_cpu
-    for d in domains.of(idle_cpu):
-        if not d.span & other:
-            continue
-        name = f"{d.level} <= {d.distance}" if d.level == "NUMA" else d.level
-        spans_both = spans_both or name
-        if any(g.span & other and not g.span & me for g in d.groups):
-            return COULD_PULL, name
-    return (EVERY_GROUP_LOCAL, spans_both) if spans_both else (NO_DOMAIN, "")
-
-
 def explain(
     found: Trace | CheckResult,
     machine: Machine | None = None,
     kernel: KernelModel | str | None = None,
+    tasks: Sequence[TaskFacts] | None = None,
 ) -> Explanation:
     """Explain why CPUs stayed idle while threads waited.
 
@@ -144,6 +115,8 @@ def explain(
         The topology with its hotplug history; default: the trace's own.
     kernel
         The kernel model or its name, such as ``v4.1``; default: the trace's own.
+    tasks
+        What a snapshot tells of the tasks, with the CPUs on which they may run; default: what the trace's header has.
 
     Returns
     -------
@@ -158,7 +131,7 @@ def explain(
     result = check(found) if isinstance(found, Trace) else found
     machine, model, note = _facts(result, machine, kernel)
     domains = build_domains(machine, model)
-    pairs = _pairs(result, domains)
+    pairs = related(meetings(result, _allowed(result, tasks)), domains)
     relations = _shares(pairs.rename({"met_ns": "w"}), ["relation", "level"])
     causes = _shares(result.causes.rename({"overloaded_ns": "w"}), ["cause"])
     looks_like, evidence = _configured(result, pairs) or _judge(
@@ -207,33 +180,9 @@ def _facts(
     return machine, *recorded_kernel(recorded)
 
 
-def _pairs(result: CheckResult, domains: Domains) -> pl.DataFrame:
-    """Return pairs of an idle and an overloaded CPU with the most time in which they can have met, and their relation."""
-    schema = {"idle_cpu": pl.Int32, "overloaded_cpu": pl.Int32, "met_ns": pl.Int64}
-    weights = np.zeros((result.cpus, result.cpus), np.int64)
-    chosen = (
-        result.details.group_by("episode")
-        .agg(pl.col("idle_ns").max())
-        .sort("idle_ns", "episode", descending=[True, False])
-        .head(_EPISODES)
-    )
-    for episode in chosen["episode"]:
-        rows = result.details.filter(pl.col("episode") == episode)
-        idle = np.zeros(result.cpus, np.int64)
-        over = np.zeros(result.cpus, np.int64)
-        idle[rows["cpu"].to_numpy()] = rows["idle_ns"].to_numpy()
-        over[rows["cpu"].to_numpy()] = rows["overloaded_ns"].to_numpy()
-        weights += np.minimum.outer(idle, over)
-    np.fill_diagonal(weights, 0)
-    i, o = np.nonzero(weights)
-    table = pl.DataFrame(
-        {"idle_cpu": i, "overloaded_cpu": o, "met_ns": weights[i, o]}, schema=schema
-    )
-    found = [relation(domains, a, b) for a, b in zip(i.tolist(), o.tolist(), strict=True)]
-    return table.with_columns(
-        relation=pl.Series([r for r, _ in found], dtype=pl.String),
-        level=pl.Series([name for _, name in found], dtype=pl.String),
-    ).sort("met_ns", "idle_cpu", "overloaded_cpu", descending=[True, False, False])
+def _allowed(result: CheckResult, tasks: Sequence[TaskFacts] | None) -> dict[int, str]:
+    """Return where the tasks of a snapshot may run; the check has already looked at those of the header."""
+    return {t.pid: t.allowed for t in tasks or () if t.allowed and "allowed" not in t.changed}
 
 
 def _shares(table: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
@@ -260,23 +209,16 @@ _KEPT_APART = {
 
 def _configured(result: CheckResult, pairs: pl.DataFrame) -> tuple[str, list[str]] | None:
     """Return what in the configuration kept the CPUs apart for most of the time, and the evidence; None if nothing did."""
-    total = int(pairs["met_ns"].sum())
-    apart = pairs.with_columns(
-        by=pl.Series(
-            [
-                keeps_apart(result.trace.header, a, b)
-                for a, b in pairs.select("idle_cpu", "overloaded_cpu").iter_rows()
-            ],
-            dtype=pl.String,
-        )
-    )
-    for (by,), rows in apart.drop_nulls("by").sort("by").group_by("by", maintain_order=True):
-        share = int(rows["met_ns"].sum()) / max(1, total)
+    idle, busy = pairs["idle_cpu"].to_numpy(), pairs["overloaded_cpu"].to_numpy()
+    apart = kept_apart(result.trace.header, idle, busy)
+    for by in (BALANCING_OFF, ISOLATED):
+        rows = pairs.filter(pl.Series(apart == REASONS.index(by)))
+        share = int(rows["met_ns"].sum()) / max(1, int(pairs["met_ns"].sum()))
         if share > 0.5:
-            idle, busy = rows.row(0)[:2]
-            return str(by), [
+            one, other = rows.row(0)[:2]
+            return by, [
                 f"During {100 * share:.0f} % of the time in which one CPU was idle while another was overloaded, "
-                f"{_KEPT_APART[str(by)]}. An example is the idle CPU {idle} and the overloaded CPU {busy}."
+                f"{_KEPT_APART[by]}. An example is the idle CPU {one} and the overloaded CPU {other}."
             ]
     return None
 
@@ -324,7 +266,9 @@ def _judge(
         evidence.append(
             f"During {100 * share:.1f} % of the recording a CPU was idle while another was overloaded."
         )
-        return "overload_on_wakeup" if lasting or share > 0.05 else "transient", evidence
+        # a trace that is too short to be judged chronic or not may still show it
+        much = result.chronic is None and share > 0.05
+        return "overload_on_wakeup" if lasting or much else "transient", evidence
     if not lasting:
         return "transient", evidence
     if model.version >= MAINLINE["group_imbalance"]:
@@ -342,8 +286,7 @@ def _cured(
     if looks_like not in ("group_construction", "missing_domains") or not pairs.height:
         return None
     fixed = build_domains(machine, KernelModel.named(f"{model.name}+{looks_like}"))
-    can = [
-        relation(fixed, a, b)[0] == COULD_PULL
-        for a, b in pairs.select("idle_cpu", "overloaded_cpu").iter_rows()
-    ]
-    return float(pairs.filter(pl.Series(can))["met_ns"].sum()) / float(pairs["met_ns"].sum())
+    can = related(pairs.select("idle_cpu", "overloaded_cpu", "met_ns"), fixed).filter(
+        relation=COULD_PULL
+    )
+    return float(can["met_ns"].sum()) / float(pairs["met_ns"].sum())

@@ -79,7 +79,7 @@ def explain(
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input, recorded_machine
     from wastedcores.invariant import check
-    from wastedcores.prediction import advise
+    from wastedcores.prediction import advise, weigh
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences
 
@@ -93,7 +93,8 @@ def explain(
         whole=whole,
         ignore_affinity=ignore_affinity,
     )
-    found = run_explain(result, on, kernel)
+    told = read_snapshot(tasks).tasks if tasks else None
+    found = run_explain(result, on, kernel, told)
     advice = None
     if seeds:
         advice = advise(
@@ -102,11 +103,12 @@ def explain(
             kernel=kernel,
             between=between,
             cpus=None if cpus is None else parse_cpulist(cpus),
-            tasks=read_snapshot(tasks).tasks if tasks else None,
+            tasks=told,
             sessions=session or (),
             seeds=seeds,
             progress=sys.stderr.isatty(),
         )
+        found = weigh(found, advice)
     if as_json:
         print_json(found.to_json() | (advice.to_json() if advice else {"proposals": []}))
         return

@@ -12,10 +12,12 @@ from wastedcores.units import human_ns
 def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None) -> None:
     """Show the facts about a trace.
 
-    These are its format, kernel, clock, machine and interval, the number of events of each kind, and lost events.
+    These are its format, kernel, clock, machine and interval, the number of events of each kind, lost events, and what is
+    recorded of the tasks and of the configuration: affinity, policies, limits of CPU time, throttling, isolated CPUs and cpusets.
     """
     from wastedcores.cli._input import open_input
     from wastedcores.topology.cpulist import format_cpulist
+    from wastedcores.words.recorded_facts import recorded_facts
 
     opened = open_input(trace, format)
     header, kinds = opened.header, opened.kinds()
@@ -45,6 +47,7 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
         "kernel model": header.kernel_model,
         "cut short": header.truncated_last_line,
         "unproven": header.unproven,
+        **recorded_facts(header, kinds),
         **header.provenance,
     }
     for key, text in facts.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from wastedcores.analysis.explain import Explanation
 from wastedcores.errors import NotRecoverableError, TopologyError, TraceContentError
 from wastedcores.kernels import CORE, FIXES, KernelModel, recorded_kernel
 from wastedcores.prediction.predict import whatif
-from wastedcores.prediction.result import Range, WhatIf
+from wastedcores.prediction.result import Range, Variant, WhatIf
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.trace import Trace
@@ -17,6 +18,8 @@ from wastedcores.trace.window import Moment
 
 #: replays of each kernel: enough to tell a gain from chance, few enough to wait for
 SEEDS = 5
+#: a smaller gain is not worth a patch; from the same share on, the check calls waste chronic
+LEAST_GAIN = 0.01
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Advice:
     Attributes
     ----------
     proposals
-        The fixes whose gain is larger than its own range, those that gain most first.
+        The fixes that pay, see :func:`advise`; those that gain most first.
     found
         The prediction behind them; None if there is none.
     bound
@@ -97,8 +100,9 @@ def advise(
     Returns
     -------
     Advice
-        The fixes that pay. A fix that the recorded kernel has is never among them, and nothing is if the replay does not show
-        what was recorded. For a kernel that the replay does not have, only the upper bound is given.
+        The fixes that pay: they gain 1 % or more, and more than their own range, both against the replay of the recorded
+        kernel and against the recording itself. A fix that the recorded kernel has is never among them, and nothing is if the
+        replay does not show what was recorded. For a kernel that the replay does not have, only the upper bound is given.
     """
     ask: dict[str, Any] = {
         "machine": machine,
@@ -126,17 +130,58 @@ def _replayed(trace: Trace, kernel: KernelModel | str | None) -> bool:
 
 
 def _from(found: WhatIf) -> Advice:
-    gains = {fix: v.gain for v in found.variants if (fix := _fix(found.kernel, v.kernel))}
+    variants = {fix: v for v in found.variants if (fix := _fix(found.kernel, v.kernel))}
     in_time = found.itself.window_ns is not None
     bound = next((v.gain for v in found.variants if v.kernel == CORE), None)
     if found.trust == "low":
         reason = "the replay does not show what was recorded, so no fix is proposed"
         return Advice((), found, None, (reason, *found.reasons), in_time)
-    paying = [
-        Proposal(fix, g) for fix, g in gains.items() if g.low > 0 and g.median > g.high - g.low
-    ]
+    paying = [Proposal(fix, v.gain) for fix, v in variants.items() if _pays(found, v)]
     paying.sort(key=lambda p: -p.gain.median)
     return Advice(tuple(paying), found, bound, tuple(found.reasons), in_time)
+
+
+def _pays(found: WhatIf, variant: Variant) -> bool:
+    """Tell whether a variant gains enough, also against the recording: a replay that is too slow itself proves nothing."""
+    gain = variant.gain
+    if (window := variant.window_ns) is not None:
+        over_recorded = 1 - window.median / max(found.window_ns, 1)
+    else:
+        over_recorded = variant.busy_cpus.median / max(found.busy_cpus, 1e-9) - 1
+    least = max(LEAST_GAIN, gain.high - gain.low)
+    return gain.low > 0 and min(gain.median, over_recorded) > least
+
+
+def weigh(found: Explanation, advice: Advice) -> Explanation:
+    """Compare the bug that an explanation names with the replays.
+
+    Parameters
+    ----------
+    found
+        What the scheduling domains and the events tell.
+    advice
+        What the replays tell.
+
+    Returns
+    -------
+    Explanation
+        ``found`` itself, or one that is ``undecided`` because replays with the fix of the bug gain nothing, although the
+        replay of the recorded kernel can be trusted.
+    """
+    bug, told = found.looks_like, advice.found
+    if bug not in FIXES or told is None or told.trust != "high":
+        return found
+    fixed = next((v for v in told.variants if _fix(told.kernel, v.kernel) == bug), None)
+    if fixed is None or any(p.fix == bug for p in advice.proposals):
+        return found
+    gain = f"{100 * fixed.gain.median:.0f} % ({100 * fixed.gain.low:.0f} to {100 * fixed.gain.high:.0f})"
+    evidence = (
+        f"This looks like {bug.replace('_', ' ')}, but replays of the same work with the fix for it gain {gain}, so this bug is "
+        "not the cause."
+    )
+    return replace(
+        found, looks_like="undecided", cured_share=None, evidence=[*found.evidence, evidence]
+    )
 
 
 def _fix(recorded: str, variant: str) -> str | None:

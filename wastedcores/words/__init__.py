@@ -14,7 +14,7 @@ __getattr__, __dir__, __all__ = lazy(
         "episode_tables": "episodes worst waited_most avoidable",
         "cause": "why",
         "critical_path": "path_cost path_threads",
-        "whatif": "prediction prediction_table trust",
+        "whatif": "gains prediction prediction_table trust",
         "domains": "help_sentence",
         "replays": "claims refused",
         "recorded": "recorded_verdict recorded_table",

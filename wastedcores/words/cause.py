@@ -7,6 +7,7 @@ from html import escape
 from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.explain import Explanation, explain
 from wastedcores.errors import TopologyError, UnknownKernelError
+from wastedcores.prediction import Advice, weigh
 from wastedcores.words.rich_text import RichText, sentence
 
 #: what a finding of :func:`wastedcores.analysis.explain.explain` is called in a sentence
@@ -24,12 +25,27 @@ NAMES = {
 }
 
 
-def why(run: Examined) -> RichText:
-    """Say which bug kept the CPUs idle, with the evidence, or why that cannot be determined."""
+def why(run: Examined, advice: Advice | None = None) -> RichText:
+    """Say which bug kept the CPUs idle, with the evidence, or why that cannot be determined.
+
+    Parameters
+    ----------
+    run
+        The examined trace.
+    advice
+        What replays of its work tell, if they were made; a bug whose fix gains nothing is not named.
+
+    Returns
+    -------
+    RichText
+        A sentence and a list.
+    """
     try:
         found = explain(run.result)
     except (TopologyError, UnknownKernelError) as e:
         return sentence(f"The cause cannot be determined: {e}")
+    if advice is not None:
+        found = weigh(found, advice)
     head = (
         f"{run.label}: on {found.machine.name} under Linux {found.kernel.name} this looks like "
         f"{NAMES[found.looks_like]}."

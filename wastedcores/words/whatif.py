@@ -5,19 +5,22 @@ from __future__ import annotations
 import polars as pl
 
 from wastedcores.kernels import CORE, KernelModel
-from wastedcores.prediction import Range, Variant, WhatIf
+from wastedcores.prediction import Advice, Range, Variant, WhatIf
 from wastedcores.units import human_ns
-from wastedcores.words.rich_text import RichText, sentence, table
+from wastedcores.words.rich_text import RichText, enumerated, sentence, table
 
 
 def prediction(found: WhatIf) -> RichText:
-    """Say in a sentence or two what would have gained most, and whether a replay shows what was recorded."""
+    """Say in a few sentences what would have gained most, and whether a replay shows what was recorded."""
     took = (
         f"The recorded work took {human_ns(found.window_ns)} under {found.kernel}"
         if found.itself.window_ns
         else f"The recorded work kept {found.busy_cpus:.1f} CPUs busy under {found.kernel}"
     )
     words = [f"{took}, and its replay {amount(found.itself)}."]
+    if found.trust == "low":
+        words.append(_unknown(found))
+        return sentence(" ".join(words))
     kernels = [v for v in found.variants if not KernelModel.named(v.kernel).is_design]
     best = kernels[0] if kernels else None
     if best is None or best.gain.low <= 0:
@@ -35,6 +38,52 @@ def prediction(found: WhatIf) -> RichText:
     return sentence(" ".join([*words, f"The trust in this is {found.trust}."]))
 
 
+def _unknown(found: WhatIf) -> str:
+    """Say why a replay that shows something else than the recording predicts nothing."""
+    if found.agrees:
+        why = "Too much of the CPU time was used before sleeps whose cause is guessed or not known"
+    else:
+        why = f"The replay is {found.error:.0%} away from what was recorded"
+    return f"{why}, so it is not known what a fix would have gained."
+
+
+def gains(advice: Advice | None) -> RichText:
+    """Say which fixes would have paid, or why that is not known; None stands for a question that was not asked."""
+    if advice is None:
+        return sentence(
+            "No replays were made here, because none were asked for or because the trace has more than a million events. "
+            "The command wastedcores whatif tells what a fix would have gained."
+        )
+    if advice.found is None and advice.bound is None:
+        reasons = " ".join(_whole(r) for r in advice.reasons)
+        return sentence(f"It is not known what a fix would have gained. {reasons}")
+    unit = "of the time" if advice.in_time else "more busy CPUs"
+    if advice.found is None and advice.bound is not None:
+        most = (
+            f"A scheduler that never lets a CPU idle while a thread waits would have gained {percent(advice.bound)} {unit}; none "
+            "could have gained much more."
+            if advice.bound.median >= 0.01
+            else "No scheduler could have gained a hundredth."
+        )
+        return sentence(" ".join([most, *(_whole(r) for r in advice.reasons)]))
+    assert advice.found is not None
+    told = prediction(advice.found).text
+    if advice.found.trust == "low":
+        return sentence(told)
+    listed = [f"{p.fix.replace('_', ' ')} {percent(p.gain)}" for p in advice.proposals]
+    paid = (
+        f"These fixes would have paid, with the share {unit} that each gains: {enumerated(listed)}."
+        if listed
+        else "None of the fixes that the recorded kernel lacks would have paid."
+    )
+    return sentence(f"{paid} {told}")
+
+
+def _whole(reason: str) -> str:
+    """Return a reason as a sentence."""
+    return f"{reason[:1].upper()}{reason[1:]}."
+
+
 def prediction_table(found: WhatIf) -> RichText:
     """List the recorded kernel and all variants, those that gain most first."""
     rows = [
@@ -48,7 +97,7 @@ def prediction_table(found: WhatIf) -> RichText:
 
 def trust(found: WhatIf) -> RichText:
     """Say how far to trust a prediction, and why."""
-    reasons = " ".join(r[:1].upper() + r[1:] + "." for r in found.reasons)
+    reasons = " ".join(_whole(r) for r in found.reasons)
     return sentence(f"The trust is {found.trust}. {reasons}")
 
 

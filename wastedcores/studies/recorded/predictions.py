@@ -21,7 +21,9 @@ from wastedcores.files import datasets
 from wastedcores.prediction import Range, WhatIf, whatif
 from wastedcores.recovery import recover
 from wastedcores.studies.recorded.recordings import Recording
-from wastedcores.trace.header import Window
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import TaskFacts, Window
+from wastedcores.trace.trace import Trace
 
 #: recordings of the same workload on the same machine; the first one's work is predicted for the kernels of the others
 PAIRS = {
@@ -69,18 +71,35 @@ def predict(recording: Recording, to: list[str], seeds: int) -> WhatIf:
     WhatIf
         The answer.
     """
-    machine = recording.machine
-    if recording.kind == "ms":
-        cpu = HOTPLUG[machine.cpus]
-        machine = machine.after([("offline", cpu), ("online", cpu)])
     return whatif(
-        _bounded(recording),
-        machine=machine,
+        bounded(recording),
+        machine=recorded_on(recording),
         kernel=recording.kernel,
         to=to,
-        tasks=json.loads((recording.folder / "tasks.json").read_bytes())["tasks"],
+        tasks=tasks_of(recording),
         seeds=seeds,
     )
+
+
+def bounded(recording: Recording) -> Trace:
+    """Return the trace of a recording with its measured window in the header."""
+    start, end = recording.window
+    return recording.trace.with_header(window=Window(start_ns=start, end_ns=end))
+
+
+def recorded_on(recording: Recording) -> Machine:
+    """Return the machine of a recording, with the hotplug steps that were taken before it began."""
+    machine = recording.machine
+    if recording.kind != "ms":
+        return machine
+    cpu = HOTPLUG[machine.cpus]
+    return machine.after([("offline", cpu), ("online", cpu)])
+
+
+def tasks_of(recording: Recording) -> list[TaskFacts]:
+    """Return what the task file of a recording tells of its tasks."""
+    told = json.loads((recording.folder / "tasks.json").read_bytes())["tasks"]
+    return [TaskFacts.model_validate(fact) for fact in told]
 
 
 def compare_predictions(
@@ -117,16 +136,11 @@ def compare_predictions(
         variants = {v.kernel: v for v in answer.variants}
         for other in found:
             start, end = other.window
-            truth = (end - start) / 1e9 if timed else recover(_bounded(other)).busy_cpus()
+            truth = (end - start) / 1e9 if timed else recover(bounded(other)).busy_cpus()
             variant = variants[other.kernel.name]
             rows.append(_row(name, other, other.name, truth, variant, timed, answer.trust))
         note(f"{name}: {', '.join(f'{100 * r[8]:.1f} %' for r in rows[-1 - len(found) :])}")
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
-
-
-def _bounded(recording: Recording) -> Any:
-    start, end = recording.window
-    return recording.trace.with_header(window=Window(start_ns=start, end_ns=end))
 
 
 def _row(
