@@ -1,4 +1,4 @@
-"""Record a real violation and its control on this machine (root, cgroup v1 cpuset, BPF).
+"""Record a real violation and its control on this machine (root, cgroup v1 cpuset, BPF or tracefs).
 
     sudo .venv/bin/python tools/record_live_pair.py -o out/
 
@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument(
         "--name", default="a virtual machine", help="the name of this machine in the data"
     )
+    parser.add_argument("--backend", choices=("bpf", "tracefs"), default="bpf")
     options = parser.parse_args()
     if os.geteuid() != 0 or not SETTING.exists():
         sys.exit(f"This needs root and a cgroup v1 cpuset hierarchy ({SETTING}).")
@@ -66,7 +67,12 @@ def main() -> None:
     for name, balancing in NAMES.items():
         with balancing():
             push_work_away()
-            capture(options.output / f"{name}.parquet", run=run, backend="bpf", progress=print)
+            capture(
+                options.output / f"{name}.parquet",
+                run=run,
+                backend=options.backend,
+                progress=print,
+            )
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     models = (s.partition(":")[2].strip() for s in cpuinfo if "model name" in s)
     facts = {

@@ -11,7 +11,7 @@ from support.builders import nr, trace_of
 from wastedcores import figures, words
 from wastedcores.analysis.explain import explain
 from wastedcores.invariant import check
-from wastedcores.prediction import Range, Variant, WhatIf, advise, weigh
+from wastedcores.prediction import Advice, Range, Variant, WhatIf, advise, weigh
 from wastedcores.prediction.advice import _from
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
@@ -95,6 +95,31 @@ def test_the_sentence_names_the_best_kernel_and_the_bound():
     assert "Under v4.1+all_fixes:patch it would have been 1.09 s" in text
     assert "would have gained 30%" in text
     assert "No kernel would have gained more than chance" in words.prediction(answer(NOISE)).text
+
+
+def test_what_a_fix_would_have_gained_in_words():
+    text = words.gains(_from(answer(CORE, ALL, FIX))).text
+    assert "all fixes 23% (23% to 24%) and overload on wakeup 22%" in text
+    assert text.count("The trust in this is high.") == 1
+    assert words.gains(_from(answer(CORE, NOISE))).text.startswith("None of the fixes")
+
+
+def test_what_is_not_known_is_said_to_be_unknown():
+    far = words.gains(_from(answer(CORE, ALL, FIX, recorded=2.0))).text
+    assert "is 29% away from what was recorded, so it is not known what a fix" in far
+    assert "it would have been" not in words.prediction(answer(CORE, ALL, FIX, recorded=2.0)).text
+    reason = words.gains(Advice((), None, None, ("the trace is short",))).text
+    assert reason == "It is not known what a fix would have gained. The trace is short."
+    assert words.gains(None).text.startswith("No replays were made")
+
+
+def test_a_bound_is_said_to_be_one():
+    most = words.gains(Advice((), None, Range(0.2, 0.1, 0.3), ("no engine",))).text
+    assert (
+        "would have gained 20% (10% to 30%) of the time; none could have gained much more" in most
+    )
+    little = words.gains(Advice((), None, Range(0.0, -0.01, 0.002), ("no engine",))).text
+    assert little == "No scheduler could have gained 1%. No engine."
 
 
 def test_the_figure_has_a_row_for_every_kernel():

@@ -65,7 +65,7 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
     what = "time of the window" if in_time else "CPUs busy on average"
     style(
         fig,
-        title or f"What the work of {found.trace} would have taken",
+        title or f"What the work of {found.trace.removesuffix('.parquet')} would have taken",
         f"{found.kernel} on {found.machine} · {found.seeds} seeds · trust: {found.trust}",
         190 + 34 * len(rows),
     )

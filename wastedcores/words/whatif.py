@@ -12,30 +12,36 @@ from wastedcores.words.rich_text import RichText, enumerated, sentence, table
 
 def prediction(found: WhatIf) -> RichText:
     """Say in a few sentences what would have gained most, and whether a replay shows what was recorded."""
+    if found.trust == "low":
+        return sentence(f"{_replayed(found)} {_unknown(found)}")
+    best = next((v for v in found.variants if not KernelModel.named(v.kernel).is_design), None)
+    if best is None or best.gain.low <= 0:
+        most = "No kernel would have gained more than chance."
+    else:
+        most = f"Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}."
+    return sentence(f"{_replayed(found)} {most} {_bound_and_trust(found)}")
+
+
+def _replayed(found: WhatIf) -> str:
+    """Say what was recorded, and what the replay of the recorded kernel shows."""
     took = (
         f"The recorded work took {human_ns(found.window_ns)} under {found.kernel}"
         if found.itself.window_ns
         else f"The recorded work kept {found.busy_cpus:.1f} CPUs busy under {found.kernel}"
     )
-    words = [f"{took}, and its replay {amount(found.itself)}."]
-    if found.trust == "low":
-        words.append(_unknown(found))
-        return sentence(" ".join(words))
-    kernels = [v for v in found.variants if not KernelModel.named(v.kernel).is_design]
-    best = kernels[0] if kernels else None
-    if best is None or best.gain.low <= 0:
-        words.append("No kernel would have gained more than chance.")
-    else:
-        words.append(
-            f"Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}."
-        )
+    return f"{took}, and its replay {amount(found.itself)}."
+
+
+def _bound_and_trust(found: WhatIf) -> str:
+    """Say what no scheduler could beat, and how far to trust the replays."""
     core = next((v for v in found.variants if v.kernel == CORE), None)
-    if core is not None:
-        words.append(
-            f"A scheduler that never lets a CPU idle while a thread waits would have gained {percent(core.gain)}; none could "
-            "gain much more."
-        )
-    return sentence(" ".join([*words, f"The trust in this is {found.trust}."]))
+    trust = f"The trust in this is {found.trust}."
+    if core is None:
+        return trust
+    return (
+        f"A scheduler that never lets a CPU idle while a thread waits would have gained {percent(core.gain)}; none could gain "
+        f"much more. {trust}"
+    )
 
 
 def _unknown(found: WhatIf) -> str:
@@ -63,20 +69,19 @@ def gains(advice: Advice | None) -> RichText:
             f"A scheduler that never lets a CPU idle while a thread waits would have gained {percent(advice.bound)} {unit}; none "
             "could have gained much more."
             if advice.bound.median >= 0.01
-            else "No scheduler could have gained a hundredth."
+            else "No scheduler could have gained 1%."
         )
         return sentence(" ".join([most, *(_whole(r) for r in advice.reasons)]))
     assert advice.found is not None
-    told = prediction(advice.found).text
     if advice.found.trust == "low":
-        return sentence(told)
+        return prediction(advice.found)
     listed = [f"{p.fix.replace('_', ' ')} {percent(p.gain)}" for p in advice.proposals]
     paid = (
         f"These fixes would have paid, with the share {unit} that each gains: {enumerated(listed)}."
         if listed
         else "None of the fixes that the recorded kernel lacks would have paid."
     )
-    return sentence(f"{paid} {told}")
+    return sentence(f"{paid} {_replayed(advice.found)} {_bound_and_trust(advice.found)}")
 
 
 def _whole(reason: str) -> str:
