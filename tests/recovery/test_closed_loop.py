@@ -22,6 +22,15 @@ def test_a_master_waits_for_all_its_workers_whoever_was_late_in_the_recording(se
     assert outcome.error < 0.05, summary([outcome])
 
 
+@pytest.mark.parametrize("seed", [239, 446, 482])
+def test_servers_that_rarely_wait_for_their_client_are_predicted(seed):
+    """Their wakeups name no waker, but only the client ran at all of them."""
+    outcome = turn(seed)
+    assert outcome.kind == "server"
+    assert outcome.classes.get("device", 0) < 20
+    assert outcome.error < 0.15, summary([outcome])
+
+
 @pytest.mark.slow
 def test_five_hundred_random_workloads():
     outcomes = [turn(seed) for seed in range(504)]

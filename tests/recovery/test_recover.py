@@ -21,6 +21,7 @@ from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.file import from_dict, read_workload, to_dict, write_workload
+from wastedcores.workload.ops import OP_POST
 from wastedcores.workload.script import Script
 
 MS = 1_000_000
@@ -68,6 +69,30 @@ def test_a_parent_waits_for_its_children():
     found = recover(recorded(workers(Workload("children"), 8, body)))
     assert found.classes.get("exit of a child", 0) >= 1
     assert found.unknown == 0
+
+
+def test_a_waker_that_no_event_names_is_the_one_that_ran_at_all_wakeups():
+    w = Workload("queue")
+    ctl, queue = Script().compute(1000).mark("start"), w.semaphore()
+    body = Script().loop(20).wait(queue).compute(600_000, 900_000).end()
+    for i in range(3):  # on other nodes than the client, so no wakeup says who decided it
+        ctl.compute(20_000).fork(w.template("server", body, allowed=[4 + 4 * i]))
+    client = Script().loop(60).compute(200_000, 600_000).post(queue).end()
+    ctl.compute(20_000).fork(w.template("client", client, allowed=[1]))
+    w.task("ctl", ctl.wait_children(0).mark("end").compute(1000))
+    found = recover(recorded(w))
+    assert found.classes["likely message or lock"] >= 30
+    assert found.classes.get("device", 0) + found.classes.get("timer", 0) <= 1
+    posts = {
+        t.comm for t in found.workload.program().templates if any(r[0] == OP_POST for r in t.rows)
+    }
+    assert posts == {"client"}
+
+
+def test_short_irregular_sleeps_are_no_timer():
+    body = Script().loop(20).compute(500_000, 1_500_000).sleep(80_000, 180_000).end()
+    found = recover(recorded(workers(Workload("short sleeps"), 4, body)))
+    assert found.classes.get("timer", 0) == 0
 
 
 def test_timers_are_recognised_and_their_work_too():

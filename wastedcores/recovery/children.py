@@ -34,7 +34,7 @@ def mark_exits_of_children(seen: Seen) -> None:
     at = np.searchsorted(keys, sleeps[:, sj.S_TASK] * span + wake - seen.start_ns, "right") - 1
     # the waker, if it is a child that has exited; else the child that exited last
     named = (sleeps[:, sj.S_BY] >= 0) & (tasks[by, sj.T_PARENT] == sleeps[:, sj.S_TASK])
-    named &= tasks[by, sj.T_EXIT_NS] >= 0
+    named &= (tasks[by, sj.T_EXIT_NS] >= 0) & (tasks[by, sj.T_EXIT_NS] <= wake)
     child = np.where(named, by, exits[np.maximum(at, 0)])
     after = wake - tasks[child, sj.T_EXIT_NS]
     mine = (wake >= 0) & (tasks[child, sj.T_PARENT] == sleeps[:, sj.S_TASK]) & (after >= 0)

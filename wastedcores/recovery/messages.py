@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.alibis import wakers_by_alibi
 from wastedcores.recovery.classes import LIKELY, MESSAGE, UNKNOWN
 from wastedcores.recovery.seen import Seen
 
@@ -51,6 +52,10 @@ def find_messages(seen: Seen, bound: Bool) -> None:
     sleeps[sure, sj.S_WAKER_AT] = sleeps[sure, sj.S_BY_AT]
     sleeps[sure, sj.S_WAKER_NS] = sleeps[sure, sj.S_WAKE_NS]
     free[sure] = False
+    sleep, waker = wakers_by_alibi(seen, np.flatnonzero(free), family(seen))
+    when = seen.ran_until(waker, sleeps[sleep, sj.S_WAKE_NS])
+    _conclude_that(seen, sleep, waker, seen.clock(waker, when)[0], when)
+    free[sleep] = False
     _conclude(seen, np.flatnonzero(free))
     _complete(seen, np.flatnonzero(free & (sleeps[:, sj.S_CLASS] == UNKNOWN)))
 

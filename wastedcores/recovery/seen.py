@@ -94,13 +94,32 @@ class Seen:
         clock, running
             int64 (n,) in ns, and bool (n,).
         """
-        span = self.end_ns - self.start_ns + 2
-        at = np.searchsorted(self._keys, task * span + ts_ns - self.start_ns, side="right") - 1
-        piece = self.pieces[np.maximum(at, 0)]
-        found = (at >= 0) & (piece[:, sj.P_TASK] == task)
+        piece, found = self._piece(task, ts_ns)
         inside = np.minimum(ts_ns, piece[:, sj.P_END]) - piece[:, sj.P_SINCE]
         clock = np.where(found, piece[:, sj.P_CLOCK] + inside, 0)
         return clock, found & (ts_ns <= piece[:, sj.P_END])
+
+    def ran_until(self, task: I64, ts_ns: I64) -> I64:
+        """Return until when tasks ran before some moments, or these moments if they ran then.
+
+        Parameters
+        ----------
+        task, ts_ns
+            int64 (n,): the tasks, which have run before, and the moments.
+
+        Returns
+        -------
+        array
+            int64 (n,) in ns.
+        """
+        return np.minimum(self._piece(task, ts_ns)[0][:, sj.P_END], ts_ns)
+
+    def _piece(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
+        """Return the last span on a CPU that began before a moment, and whether there is one."""
+        span = self.end_ns - self.start_ns + 2
+        at = np.searchsorted(self._keys, task * span + ts_ns - self.start_ns, side="right") - 1
+        piece = self.pieces[np.maximum(at, 0)]
+        return piece, (at >= 0) & (piece[:, sj.P_TASK] == task)
 
 
 def seen(trace: Trace, switch_ns: int) -> Seen:

@@ -8,7 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.classes import DEVICE, LIKELY, MESSAGE, TIMER, UNKNOWN
+from wastedcores.recovery.classes import (
+    BARRIER,
+    CHILD,
+    DEVICE,
+    JOIN,
+    LIKELY,
+    MESSAGE,
+    TIMER,
+    UNKNOWN,
+)
 from wastedcores.recovery.seen import Seen
 from wastedcores.trace.trace import Trace
 
@@ -16,6 +25,9 @@ from wastedcores.trace.trace import Trace
 BY_CLOCK = 0.9
 #: a task that was asleep for less than this share of the window computes from end to end
 ALWAYS = 0.05
+#: but it does not spin if it was woken by others this often after this share of its work
+SOME, BEGINNING = 2, 0.02
+BY_OTHERS = (CHILD, BARRIER, MESSAGE, LIKELY, JOIN)
 
 
 @dataclass(frozen=True)
@@ -137,9 +149,16 @@ def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) ->
     )
     wakers = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], (MESSAGE, LIKELY)), sj.S_WAKER]
     wakes = np.bincount(wakers, minlength=len(t)) > 0
-    doubtful = exits & whole & (ran > ALWAYS * lives) & ~wakes & ~in_rounds
+    doubtful = exits & whole & (ran > ALWAYS * lives) & ~wakes & ~in_rounds & ~_waits(seen)
     found = frozenset(np.flatnonzero(doubtful).tolist())
     return found if len(found) > 1 else frozenset()
+
+
+def _waits(seen: Seen) -> NDArray[np.bool_]:
+    """Return which tasks wait for others by sleeping, and not only when they begin: bool (tasks,)."""
+    s = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], BY_OTHERS)]
+    settled = s[:, sj.S_AT] > BEGINNING * seen.tasks[s[:, sj.S_TASK], sj.T_RAN]
+    return np.bincount(s[settled, sj.S_TASK], minlength=len(seen.tasks)) >= SOME
 
 
 def _may_spin(seen: Seen, spinning: frozenset[int]) -> tuple[str, ...]:

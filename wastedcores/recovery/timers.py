@@ -10,9 +10,11 @@ from wastedcores.recovery.classes import DEVICE, TIMER, UNENDED, UNKNOWN
 from wastedcores.recovery.seen import Seen
 
 I64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
-#: sleeps are regular if this share of them is this close to their median
-REGULAR, CLOSE, CLOSE_NS = 0.8, 0.02, 60_000
+#: sleeps are regular if this share of them is this close to their median: a share of it, or the slack of timers, which is
+#: more than that for short sleeps
+REGULAR, CLOSE, SLACK_NS, CLOSE_IF_SHORT = 0.8, 0.02, 60_000, 0.1
 #: and if there are this many
 TIMES = 3
 
@@ -35,14 +37,9 @@ def find_timers(seen: Seen) -> I64:
     free = np.flatnonzero(sleeps[:, sj.S_CLASS] == UNKNOWN)
     sleeps[free, sj.S_CLASS] = DEVICE
     period = np.zeros(len(seen.tasks), np.int64)
-    order = free[np.lexsort((sleeps[free, sj.S_OUT_NS], sleeps[free, sj.S_TASK]))]
-    cuts = np.flatnonzero(np.diff(sleeps[order, sj.S_TASK])) + 1
-    for mine in np.split(order, cuts):
-        if len(mine) < TIMES:
-            continue
-        length = sleeps[mine, sj.S_WAKE_NS] - sleeps[mine, sj.S_OUT_NS]
+    for mine in _by_task(sleeps, free):
         apart = np.diff(sleeps[mine, sj.S_WAKE_NS])
-        if _regular(length[1:]):
+        if _regular(_lengths(sleeps[mine])[1:]):
             sleeps[mine, sj.S_CLASS] = TIMER
         elif _regular(apart):
             sleeps[mine, sj.S_CLASS] = TIMER
@@ -50,8 +47,41 @@ def find_timers(seen: Seen) -> I64:
     return period
 
 
+def regular_tasks(seen: Seen, free: I64) -> Bool:
+    """Return the tasks whose sleeps have one length or end at equal distances, as timers do.
+
+    Parameters
+    ----------
+    seen, free
+        The tables, and the sleeps to look at: int64 (n,).
+
+    Returns
+    -------
+    array
+        bool (tasks,).
+    """
+    s = seen.sleeps
+    found = np.zeros(len(seen.tasks), np.bool_)
+    for mine in _by_task(s, free):
+        if _regular(_lengths(s[mine])[1:]) or _regular(np.diff(s[mine, sj.S_WAKE_NS])):
+            found[s[mine[0], sj.S_TASK]] = True
+    return found
+
+
+def _by_task(s: I64, free: I64) -> list[I64]:
+    """Return the sleeps of each task in order, where they are enough to be regular."""
+    order = free[np.lexsort((s[free, sj.S_OUT_NS], s[free, sj.S_TASK]))]
+    cuts = np.flatnonzero(np.diff(s[order, sj.S_TASK])) + 1
+    return [mine for mine in np.split(order, cuts) if len(mine) >= TIMES]
+
+
+def _lengths(sleeps: I64) -> I64:
+    """Return how long sleeps lasted, in ns."""
+    return np.subtract(sleeps[:, sj.S_WAKE_NS], sleeps[:, sj.S_OUT_NS], dtype=np.int64)
+
+
 def _regular(lengths: I64) -> bool:
     """Tell whether most lengths are about the same."""
     median = float(np.median(lengths))
-    close = np.abs(lengths - median) <= max(CLOSE * median, CLOSE_NS)
-    return bool(np.mean(close) >= REGULAR)
+    allowed = max(CLOSE * median, min(SLACK_NS, CLOSE_IF_SHORT * median))
+    return bool(np.mean(np.abs(lengths - median) <= allowed) >= REGULAR)
