@@ -86,8 +86,16 @@ static __always_inline void note_asleep(struct where *w, u32 cpu)
 
 	if (!c || !c->rq || !last)
 		return;
+#if OFF_CFS_RUNNABLE == OFF_CFS_QUEUED + 4 /* one read costs half of two */
+	u64 both = 0;
+
+	bpf_probe_read_kernel(&both, 8, (void *)(c->rq + OFF_RQ_CFS + OFF_CFS_QUEUED));
+	queued = both;
+	runnable = both >> 32;
+#else
 	bpf_probe_read_kernel(&queued, 4, (void *)(c->rq + OFF_RQ_CFS + OFF_CFS_QUEUED));
 	bpf_probe_read_kernel(&runnable, 4, (void *)(c->rq + OFF_RQ_CFS + OFF_CFS_RUNNABLE));
+#endif
 	if (queued - runnable == *last)
 		return;
 	*last = queued - runnable;

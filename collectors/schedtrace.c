@@ -219,7 +219,12 @@ int on_wakeup(u64 *ctx)
 		return 0;
 	woken(&w, p, WC_WAKEUP);
 #if defined(COUNTS_DELAYED) && defined(WANT_NR_RUNNING)
-	note_asleep(&w, task_cpu(p));
+	{
+		u32 cpu = task_cpu(p), *last = asleep_of.lookup(&cpu);
+
+		if (last && *last) /* a wakeup can only end the delay of a task, and its beginning was recorded */
+			note_asleep(&w, cpu);
+	}
 #endif
 	leave(&w);
 	return 0;

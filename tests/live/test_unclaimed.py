@@ -36,6 +36,11 @@ def idle_seconds() -> float:
     )
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process with one thread so far."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 class Provoked(threading.Thread):
     """A thread that waits, provokes a violation for a few seconds, and measures how idle the second CPU was."""
 
@@ -160,20 +165,33 @@ def test_own_work_on_the_idle_cpu_does_not_hide_a_violation_and_other_work_does(
     bpf, balancing, own
 ):
     """The same work ends a suspicion if it is another program's."""
-    with balancing_off():
-        push_work_away()
-        bursts = subprocess.Popen([sys.executable, "-I", "-S", "-c", BURSTS, "60"])
-        try:
-            with pile_up(3, 60):
-                argv = ["--framed", "--before", "0", "--seconds", "8", "-S", "200ms"]
-                argv += ["--own", str(bursts.pid)] if own else []
-                run = subprocess.run(
-                    command("unclaimed.py", argv, bpf), capture_output=True, check=False
-                )
-        finally:
-            bursts.kill()
-            bursts.wait()
-    assert run.returncode == int(own), run.stderr
+    others = []
+    for _ in range(3):
+        with balancing_off():
+            push_work_away()
+            bursts = subprocess.Popen([sys.executable, "-I", "-S", "-c", BURSTS, "60"])
+            try:
+                with pile_up(3, 60):
+                    argv = ["--framed", "--before", "0", "--seconds", "8", "-S", "200ms"]
+                    argv += ["--own", str(bursts.pid)] if own else []
+                    began, idle, computed = (
+                        time.monotonic(),
+                        idle_seconds(),
+                        cpu_seconds(bursts.pid),
+                    )
+                    run = subprocess.run(
+                        command("unclaimed.py", argv, bpf), capture_output=True, check=False
+                    )
+                    lasted = time.monotonic() - began
+                    known = idle_seconds() - idle + cpu_seconds(bursts.pid) - computed
+            finally:
+                bursts.kill()
+                bursts.wait()
+        others.append(f"{1 - known / lasted:.0%}")
+        if known > 0.9 * lasted:
+            assert run.returncode == int(own), run.stderr
+            return
+    pytest.skip(f"other work used {', '.join(others)} of the second CPU")
 
 
 def test_own_work_alone_on_a_cpu_is_no_violation(bpf, balancing):
