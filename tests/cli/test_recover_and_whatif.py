@@ -35,6 +35,15 @@ def test_work_that_never_ends_is_judged_by_busy_cpus(answer):
     assert answer["recorded"]["window_ns"] == 3_000_448_000
 
 
+def test_the_whole_trace_is_more_than_the_window_that_the_recording_names(answer):
+    run = typed(
+        "whatif", TRACE, "--whole", "--seeds", "1", "--to", "core", "--session", "shell", "--json"
+    )
+    assert run.code == 0, run.err
+    whole = json.loads(run.out)["recorded"]
+    assert whole["window_ns"] > answer["recorded"]["window_ns"]
+
+
 def test_the_text_names_every_variant_and_the_trust():
     run = typed("whatif", TRACE, "--seeds", "1", "--to", "core", "--session", "shell")
     assert run.code == 0, run.err

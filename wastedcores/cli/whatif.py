@@ -19,6 +19,7 @@ from wastedcores.cli._options import (
     Sessions,
     TasksFile,
     TraceInput,
+    Whole,
     hotplug_steps,
 )
 from wastedcores.cli._output import print_json, wrapped
@@ -58,6 +59,7 @@ def whatif(
     online: Online = None,
     between: Between = None,
     cpus: Cpus = None,
+    whole: Whole = False,
     to: Annotated[
         list[str] | None,
         Option(
@@ -95,6 +97,7 @@ def whatif(
         to_machine=to_machine,
         between=between,
         cpus=cpus,
+        whole=whole,
         tasks=read_snapshot(tasks).tasks if tasks else None,
         sessions=session or (),
         pin=None if pin is None else parse_cpulist(pin),

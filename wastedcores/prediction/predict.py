@@ -47,6 +47,7 @@ def whatif(
     to_machine: Machine | str | None = None,
     between: Sequence[Moment] | None = None,
     cpus: str | Sequence[int] | None = None,
+    whole: bool = False,
     tasks: Sequence[TaskFacts | Mapping[str, Any]] | None = None,
     sessions: Iterable[str] = (),
     pin: Iterable[int] | None = None,
@@ -68,6 +69,8 @@ def whatif(
         Another machine for the variants.
     between, cpus
         The window whose time is predicted, and the CPUs that count; default: those that the recording names.
+    whole
+        Predict the time of the whole trace on all CPUs, and not of the window and the CPUs that the recording names.
     tasks, sessions
         As for :func:`wastedcores.recover`.
     pin
@@ -93,7 +96,7 @@ def whatif(
     """
     if seeds < 1:
         raise UsageError(f"{seeds} seeds; expected 1 or more.")
-    window, counted = asked(trace, between, cpus)
+    window, counted = asked(trace, between, cpus, whole=whole)
     trace = trace.with_header(window=window)
     on, model = place_of(trace, machine, kernel)
     check_modelled(trace, model)
