@@ -246,7 +246,7 @@ def wait_shortly(seconds: float) -> None:
 @pytest.mark.parametrize("before_s", [2.0, 0.0])
 def test_many_short_waits_beside_an_idle_cpu_are_chronic(bpf, balancing, tmp_path, before_s):
     result = provoke_under(
-        lasts=5.0, tasks=0, during=wait_shortly, idle=0.0, output=tmp_path, before_s=before_s
+        lasts=5.0, tasks=0, during=wait_shortly, output=tmp_path, before_s=before_s
     )
     assert result.verdict == "violations"
     assert result.chronic
