@@ -33,7 +33,7 @@ coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the do
 	  tests/simulator/engine/test_design.py tests/simulator/engine/test_queue.py
 
 lab: $(STAMP)    ## JupyterLab on the notebooks
-	@$(BIN)/jupyter lab --notebook-dir=notebooks
+	@$(BIN)/jupyter lab --notebook-dir=notebooks --allow-root
 
 bench: $(STAMP)  ## measure speed and size; writes benchmarks/RESULTS.md with the name of this machine
 	@$(BIN)/python -m benchmarks

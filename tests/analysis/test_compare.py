@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import polars as pl
 import pytest
 
 from wastedcores.analysis.compare import REFUSALS, compare
-from wastedcores.errors import UsageError
+from wastedcores.errors import DatasetError, UsageError
 from wastedcores.simulator import replay_scenario
 
 KERNELS = ("v4.1", "v4.1+missing_domains")
@@ -154,3 +155,27 @@ def test_figure_of_a_comparison_whose_runs_last_equally_long():
     assert fig.layout.annotations[0].text == "cpus of work"
     assert list(fig.data[0].x) == [r.summary.result for r in runs.values()]
     assert fig.data[0].x[0] < fig.data[0].x[1]
+
+
+def test_command_says_what_a_fix_gains_even_if_both_violate():
+    from support.typed import typed
+
+    small = ("--machine", "bd-paper-16", "--set", "n=4", "--set", "limit_s=0.5")
+    first, second, *_ = typed("compare", "missing-domains", *small).out.splitlines()
+    assert first.startswith("(0) v4.1: violations, ")
+    assert first.endswith(" CPUs wasted")
+    assert re.search(r" CPUs wasted, [1-9]\d% less than \(0\)$", second)
+
+
+def test_names_of_data_sets_and_files_stand_for_traces(tmp_path):
+    import wastedcores as wc
+
+    path = wc.fetch("live-balancing-on")
+    assert wc.open(path).name == wc.open("live-balancing-on").name == wc.open(wc.open(path)).name
+    assert wc.check("live-balancing-on").verdict == wc.check(path).verdict == "clean"
+    assert wc.examine(str(path)).result.verdict == "clean"
+    assert wc.explain("live-balancing-off").looks_like == "balancing_off"
+    assert wc.compare({"a": "live-balancing-on", "b": path}).table.height == 2
+    assert wc.recover("live-balancing-on").tasks == wc.recover(wc.open(path)).tasks
+    with pytest.raises(DatasetError, match="no such file"):
+        wc.check("absent-trace")

@@ -44,7 +44,7 @@ WRONG = [
     ("domains --machine bulldozer8x8 --offline", "requires an argument"),
     ("figure nosuch -o f.html", "no such file, and no data set of that name"),
     ("figure junk.txt -o f.html", "not a trace that this package reads"),
-    ("figure live-balancing-off", "Missing option"),
+    ("figure", "Missing argument"),
     ("figure live-balancing-off -o f.pdf", "written as .html, .json or .png"),
     ("figure live-balancing-off -o .", "written as .html, .json or .png"),
     ("figure live-balancing-off -o nowhere/f.html", "there is no directory nowhere"),

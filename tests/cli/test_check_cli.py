@@ -197,3 +197,27 @@ def test_import__default_name_of_the_output(source, output):
     from wastedcores.cli._output import parquet_name
 
     assert parquet_name(Path(source)) == Path(output)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("group-imbalance-buggy", "wastedcores explain group-imbalance-buggy   ("),
+        ("group-imbalance-fixed", "wastedcores report group-imbalance-fixed   ("),
+    ],
+)
+def test_check__ends_with_the_next_command(name, command):
+    assert run("check", name)[1].splitlines()[-1].startswith(f"  next           {command}")
+
+
+def test_check__without_a_machine_asks_for_it_and_lost_events_for_another_recording(
+    wasting, tmp_path
+):
+    assert f"explain {wasting} --machine live" in run("check", wasting)[1].splitlines()[-1]
+    rows = [nr(0, 0, 1), {"ts_ns": 5, "kind": "lost", "cpu": 0, "value": 3}, nr(9, 0, 1)]
+    lossy = write_parquet(trace_of(rows, cpus=1, lost={0: 3}), tmp_path / "lossy.parquet")
+    assert "wastedcores doctor" in run("check", lossy)[1].splitlines()[-1]
+
+
+def test_check__cut_lists_of_cpus_say_where_all_of_them_are():
+    assert "--json has all of them" in run("check", "group-imbalance-buggy")[1]

@@ -54,7 +54,7 @@ def test_json_is_the_oracles(case, kernel, tmp_path):
     done = run(*args)
     assert done.code == 0, done.err
     got = json.loads(done.out)
-    assert list(got) == ["kernel", "cpus", "events"]
+    assert list(got) == ["kernel", "cpus", "machine", "events"]
     assert got["kernel"] == (kernel or want["kernel"])
     assert got["cpus"] == want["cpus"]
     assert got["events"] == plain(want["events"])
@@ -211,3 +211,13 @@ def test_bad_machine_files(tmp_path, bad):
     assert done.code == 2
     assert done.err.startswith("wastedcores: ")
     assert "Traceback" not in done.err
+
+
+def test_json_is_a_machine_for_another_call(tmp_path):
+    """The file that --json printed was read as one flat domain once, and then refused."""
+    asked = ("--machine", "epyc-7742-nps4", "--kernel", "v6.1")
+    path = tmp_path / "e.json"
+    path.write_text(run(*asked, "--json").out)
+    again = run("--machine", path, "--json")
+    assert json.loads(again.out) == json.loads(path.read_text())
+    assert len(json.loads(again.out)["events"][0]["domains"]["0"]) == 5

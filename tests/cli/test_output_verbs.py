@@ -84,3 +84,22 @@ def test_doctor():
     assert done.code == 0
     assert "python" in done.out
     assert isinstance(json.loads(typed("doctor", "--json").out), list)
+
+
+def test_export__refuses_an_ending_that_promises_text(tmp_path):
+    done = typed("export", "live-balancing-on", "-o", tmp_path / "gi.json")
+    assert done.code == 2
+    assert "binary file for Perfetto" in done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_figure__has_a_name_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = typed("figure", "live-balancing-off", "--kind", "waits")
+    assert done.out.strip() == "live-balancing-off-waits.html"
+    assert (tmp_path / "live-balancing-off-waits.html").exists()
+
+
+def test_data__names_that_begin_alike_are_all_offered():
+    said = typed("check", "group-imbalance").err
+    assert "Did you mean 'group-imbalance-buggy' or 'group-imbalance-fixed'?" in said

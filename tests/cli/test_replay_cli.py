@@ -142,7 +142,7 @@ def test_library__seed_and_end_out_of_range(seed):
 
 
 def test_compare__draws(tmp_path):
-    for kind, name in (("costs", "makespan, s"), ("calls", "not designated")):
+    for kind, name in (("costs", "core time wasted"), ("calls", "not designated")):
         file = tmp_path / f"{kind}.json"
         done = typed("compare", "recorded-gi", *SMALL, "-o", file, "--kind", kind)
         assert done.code == 0, done.err

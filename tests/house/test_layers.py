@@ -16,6 +16,7 @@ LAYERS = {
     "wastedcores": 0,
     "wastedcores.errors": -1,
     "wastedcores.units": 0,
+    "wastedcores.shown": 0,
     "wastedcores.files": 0,
     "wastedcores.lazy": -1,
     "wastedcores.limits": -1,

@@ -14,6 +14,7 @@ CALLS = {
     "Trace": "wc.Trace(wc.open_trace(path).events, wc.Header(source_format='x'))",
     "Header": "wc.Header(source_format='x')",
     "open_trace": "wc.open_trace(path)",
+    "open": "wc.open('live-balancing-on')",
     "import_trace": "refused(wc.import_trace, 'absent.txt', 'absent.parquet')",
     "check": "wc.check(wc.open_trace(path))",
     "Machine": "wc.Machine.preset('bd-paper-16')",

@@ -7,6 +7,8 @@ from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores import words
 from wastedcores.analysis.examined import Examined, examine
+from wastedcores.figures import views
+from wastedcores.trace import named
 from wastedcores.words.rich_text import count, enumerated
 
 MS = 1_000_000
@@ -100,6 +102,38 @@ def test_verdict__with_a_change():
     assert "core time wasted: 0.4 core-s" in shown.text
     assert "core time wasted: -50%" in shown.text
     assert shown.data["against"]["persistent_episodes"] == 1
+
+
+def test_verdict__another_machine_or_workload_is_not_compared():
+    """Only the trace was changed in the notebook, and it was compared with a run of another machine."""
+    other = examine(trace_of([switch(0, 0, 9, "S", 5), wakeup(1, 0, 7)], cpus=4), "other")
+    shown = words.verdict(counts(2), other)
+    assert "change" not in shown.text.splitlines()
+    assert "t and other cannot be compared: 2 CPUs count in t and 4 in other." in shown.text
+    assert "The two are not compared, because 2 CPUs" in words.cost(counts(2), other).text
+    assert words.claim_pair(counts(2), other).endswith("of 4 in other")
+
+
+def test_verdict__begins_with_what_why_and_the_fix():
+    run = examine(named.open("group-imbalance-buggy"), "gi")
+    first = words.verdict(run).text.splitlines()[0]
+    assert first.startswith("10.9 of 64 CPUs wasted on average over 3.21 s: ")
+    assert "The idle CPUs were mainly on nodes 1-2 and the queues" in first
+    assert "It looks like the Group Imbalance bug. The paper's fix is to compare" in first
+    fixed = examine(named.open("group-imbalance-fixed"), "fixed")
+    assert (
+        "fixed wasted 330 ms of core time instead of 35.1 s, and took 2.65 s instead of 3.21 s (-18%)."
+        in (words.headline(run, fixed))
+    )
+    assert (
+        "wastedcores whatif gi.parquet" in words.next_steps(run, "gi.parquet").text.splitlines()[1]
+    )
+
+
+def test_cost__states_the_sum_that_the_figure_of_the_waits_states():
+    run = examine(named.open("overload-on-wakeup-buggy"))
+    total = views.waits(run).layout.title.text.partition("Threads waited ")[2].partition(" s ")[0]
+    assert f"threads waited {total} thread-seconds" in words.cost(run).text
 
 
 def test_why__without_a_machine_says_so():

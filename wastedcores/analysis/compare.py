@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,11 @@ import polars as pl
 from wastedcores.analysis.examined import examine
 from wastedcores.errors import UsageError
 from wastedcores.invariant import PERSIST_NS, CheckResult
+from wastedcores.shown import Shown
+from wastedcores.trace.named import TraceLike
+from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
+from wastedcores.units import S, human_ns
 
 if TYPE_CHECKING:
     from wastedcores.simulator import Replay
@@ -34,8 +39,8 @@ PERCENTILES = (50, 90, 99)
 REFUSALS = ("not_designated", "balanced", "no_queue", "pinned", "failed")
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """The result of :func:`compare`.
 
     Attributes
@@ -60,6 +65,15 @@ class Comparison:
     suggestions: pl.DataFrame
     checks: dict[str, CheckResult]
     waits: dict[str, np.ndarray]
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            row[
+                "run"
+            ]: f"{row['verdict']}, {human_ns(row['wasted_core_s'] * S)} of core time wasted, "
+            f"{human_ns(row['makespan_s'] * S)} long"
+            for row in self.table.iter_rows(named=True)
+        }
 
     def gain(self, column: str) -> dict[str, float]:
         """Return how much less each run has in a column than the first one, as a fraction of the first.
@@ -90,7 +104,7 @@ class Comparison:
 
 
 def compare(
-    runs: Mapping[str, Trace | Replay],
+    runs: Mapping[str, TraceLike | Replay],
     *,
     persist_ns: int = PERSIST_NS,
     whole: bool = False,
@@ -101,8 +115,8 @@ def compare(
     Parameters
     ----------
     runs
-        Name -> trace or replay. Of a trace, the window and the CPUs that the recording names count; of a replay, the time
-        of its workload.
+        Name -> trace (or its file or data set), or replay. Of a trace, the window and the CPUs that the recording names
+        count; of a replay, the time of its workload.
     persist_ns
         Episodes of at least this length are persistent, in ns.
     whole
@@ -126,8 +140,9 @@ def compare(
     checks: dict[str, CheckResult] = {}
     waits: dict[str, np.ndarray] = {}
     for name, run in runs.items():
-        replayed = None if isinstance(run, Trace) else run
-        trace = run if isinstance(run, Trace) else run.trace
+        replayed, trace = (
+            (None, opened(run)) if isinstance(run, Trace | str | Path) else (run, run.trace)
+        )
         # a replay's own window is the time of its workload
         window = (
             (replayed.summary.start_ns, replayed.summary.end_ns) if replayed and not whole else None

@@ -27,6 +27,8 @@ from wastedcores.recovery.seen import Seen, seen
 from wastedcores.recovery.span import find_span
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.trace.header import Window
+from wastedcores.trace.named import TraceLike
+from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
 
 PATH_SCHEMA = "wastedcores.path/1"
@@ -111,7 +113,7 @@ class CriticalPath:
 
 
 def critical_path(
-    trace: Trace,
+    trace: TraceLike,
     end: str | int | None = None,
     *,
     window: Window | None = None,
@@ -143,6 +145,7 @@ def critical_path(
     TraceContentError
         The trace lacks switches or wakeups.
     """
+    trace = opened(trace)
     if window is not None or whole:
         trace = trace.with_header(window=window)
     s = seen(trace, 0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -22,8 +23,13 @@ from wastedcores.runqueues.waits import waits
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Window
+from wastedcores.trace.named import TraceLike
+from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import Moment, asked
+
+if TYPE_CHECKING:
+    from wastedcores.analysis.explain import Explanation
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,13 @@ class Examined:
             chronic_share=self.chronic_share,
             ignore_affinity=self.ignore_affinity,
         )
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """Why CPUs stayed idle, see :func:`wastedcores.explain`; an error says why that cannot be determined."""
+        from wastedcores.analysis.explain import explain
+
+        return explain(self.result)
 
     @cached_property
     def machine(self) -> Machine | None:
@@ -126,10 +139,8 @@ class Examined:
         """The kernel, the machine and the counted CPUs in a few words."""
         header = self.trace.header
         cpus = header.cpus or self.result.cpus
-        parts = [
-            f"Linux {header.kernel_release}" if header.kernel_release else "kernel not recorded"
-        ]
-        machine = f"{cpus} CPUs"
+        parts = [_kernel(header.kernel_release)]
+        machine = f"{cpus} CPU{'s' if cpus != 1 else ''}"
         if self.machine:
             machine += f" on {self.machine.nodes} node{'s' if self.machine.nodes != 1 else ''}"
         parts.append(machine)
@@ -216,8 +227,15 @@ class Examined:
         return begin, begin + most
 
 
+def _kernel(name: str | None) -> str:
+    """Name the kernel of a trace; a design such as core+power is no version of Linux."""
+    if not name:
+        return "kernel not recorded"
+    return f"Linux {name}" if re.match(r"v?\d", name) else f"scheduler {name}"
+
+
 def examine(
-    trace: Trace,
+    trace: TraceLike,
     label: str = "",
     *,
     persist_ns: int = PERSIST_NS,
@@ -250,6 +268,7 @@ def examine(
         A window, a list of CPUs or a length that cannot be meant.
     """
     require_sensible(persist_ns, silent, chronic_share)
+    trace = opened(trace)
     window, counted = asked(trace, between, cpus, whole=whole)
     return Examined(
         trace,

@@ -30,7 +30,8 @@ from wastedcores.kernels import FIXES, MAINLINE, KernelModel, recorded_kernel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
-from wastedcores.trace.trace import Trace
+from wastedcores.trace.named import TraceLike
+from wastedcores.units import human_ns
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
 
@@ -100,7 +101,7 @@ class Explanation:
 
 
 def explain(
-    found: Trace | CheckResult,
+    found: TraceLike | CheckResult,
     machine: Machine | None = None,
     kernel: KernelModel | str | None = None,
     tasks: Sequence[TaskFacts] | None = None,
@@ -110,7 +111,7 @@ def explain(
     Parameters
     ----------
     found
-        A trace, which is checked with the default settings, or the result of :func:`wastedcores.check`.
+        A trace or its name, which is checked with the default settings, or the result of :func:`wastedcores.check`.
     machine
         The topology with its hotplug history; default: the trace's own.
     kernel
@@ -128,7 +129,7 @@ def explain(
     TopologyError
         The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
     """
-    result = check(found) if isinstance(found, Trace) else found
+    result = found if isinstance(found, CheckResult) else check(found)
     machine, model, note = _facts(result, machine, kernel)
     domains = build_domains(machine, model)
     pairs = related(meetings(result, _allowed(result, tasks)), domains)
@@ -247,7 +248,7 @@ def _judge(
         f"{100 * woken:.0f} % of the overloaded time began with a wakeup on a busy CPU.",
         f"{persistent} of {result.episodes.height + result.episodes_dropped} episodes "
         f"{'was' if persistent == 1 else 'were'} persistent, and the median length was "
-        f"{float(lengths.median() or 0) / 1e6:.2f} ms.",  # type: ignore[arg-type]
+        f"{human_ns(float(lengths.median() or 0))}.",  # type: ignore[arg-type]
     ]
     if shares[NO_DOMAIN] > max(shares[COULD_PULL], shares[EVERY_GROUP_LOCAL]):
         lost_levels = model.loses_numa_levels and any(

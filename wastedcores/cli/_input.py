@@ -23,14 +23,9 @@ def open_input(name: Path, format: str | None = None, snapshot: str | None = Non
 
         taken = read_snapshot(snapshot)  # a wrong name is found before a long trace is read
         return with_snapshot(open_input(name, format), taken, snapshot)
-    from wastedcores.trace.io import open_trace
+    from wastedcores.trace.named import open
 
-    if name.exists() or len(name.parts) > 1 or "." in name.name or str(name) == "-":
-        return open_trace(name) if format is None else open_trace(name, format=format)
-    from wastedcores.trace.datasets import fetch
-
-    # fetch() has compared the file with its registered checksum
-    return open_trace(fetch(str(name))).with_header(unproven=None)
+    return open(name, format=format)
 
 
 def recorded_machine(

@@ -135,6 +135,7 @@ def check(
     from wastedcores.cli._input import open_input
     from wastedcores.invariant import check as run_check
     from wastedcores.topology.cpulist import parse_cpulist
+    from wastedcores.words.steps import next_command
 
     result = run_check(
         open_input(trace, format, snapshot),
@@ -150,6 +151,7 @@ def check(
         print_json(result.to_json())
     else:
         print(describe(result))
+        print(f"\n  next           {next_command(result, str(trace))}")
     raise typer.Exit(EXIT[result.verdict])
 
 
@@ -257,6 +259,8 @@ def _longest_episodes(result: CheckResult, most: int) -> list[str]:
         lines.append(f"{mark} {row[0]:<11}  {row[1]:<8}  {row[2]:<8}  {row[3]:<{idle}}  {row[4]}")
     if bool(longest["persistent"].any()):
         lines.append(f"  * persistent: {human_ns(result.persist_ns)} or more")
+    if any(cell.endswith("…") for row in rows for cell in row):
+        lines.append("  … some CPUs are left out; --json has all of them, and all episodes")
     if "?" in marks:
         lines.append("  ? long enough, but not certain: see the notes above")
     return lines

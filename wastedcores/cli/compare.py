@@ -125,12 +125,13 @@ def compare(
         print_json(result.to_json() | facts)
     else:
         _print(result)
+        print(f"\nnext: wastedcores replay {scenario} --kernel {kernels[0]} -o trace.parquet")
 
 
 def _print(found: Comparison) -> None:
     rows = found.table.to_dicts()
     for i, row in enumerate(rows):
-        print(f"({i}) {row['run']}: {row['verdict']}")
+        print(f"({i}) {row['run']}: {row['verdict']}, {_wasted(found, i)}")
     print("\n" + " " * 28 + "".join(f"{f'({i})':>14}" for i in range(len(rows))))
     for key, title, form in _ROWS:
         designs = found.suggestions.height > 0 or key != "refused_suggestions"
@@ -150,6 +151,18 @@ def _print(found: Comparison) -> None:
             calls, refused = int(mine["calls"].sum()), int(mine["refusals"].sum())
             cells.append(f"{calls} {100 * refused / calls:.0f} %" if calls else "none")
         print(f"  level {level:<20}" + "".join(f"{cell:>14}" for cell in cells))
+
+
+def _wasted(found: Comparison, i: int) -> str:
+    """Say how many CPUs a run wasted and, of all but the first one, how that compares: a verdict alone hides the gain."""
+    from wastedcores.units import number
+
+    wasted = [r.mean(r.thread_ns) for r in found.checks.values()]
+    said = f"{number(wasted[i])} CPUs wasted"
+    if i == 0 or not wasted[0]:
+        return said
+    change = wasted[i] / wasted[0] - 1
+    return f"{said}, {abs(change):.0%} {'less' if change < 0 else 'more'} than (0)"
 
 
 def _print_suggestions(found: Comparison) -> None:

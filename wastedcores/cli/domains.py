@@ -14,6 +14,7 @@ from wastedcores.cli._output import print_json, wrapped
 if TYPE_CHECKING:
     from wastedcores.topology.domains import Domains
     from wastedcores.topology.lint import LintResult
+    from wastedcores.topology.machine import Machine
 
 _NOTES = """--offline and --online happen in the order in which they are typed, and the domains are shown after each."""
 _EXIT_CODES = "0 fine, 1 the linter found pairs of CPUs, 2 bad use or input."
@@ -82,7 +83,7 @@ def domains(
     if as_json:
         name = kernel or source.kernel
         marked = {} if note is None else {"note": note, "model": model.name}
-        print_json(_json(name, source.machine.cpus, events, shown, found) | marked)
+        print_json(_json(name, source.machine, events, shown, found) | marked)
     else:
         print(_text(events, shown, found))
         if note is not None:
@@ -106,12 +107,12 @@ def _cpus(text: str | None, option: str, count: int) -> list[int] | None:
 
 def _json(
     kernel: str | None,
-    cpus: int,
+    machine: Machine,
     events: list[Domains],
     shown: list[int] | None,
     found: LintResult | None,
 ) -> dict[str, Any]:
-    out: dict[str, Any] = {"kernel": kernel, "cpus": cpus}
+    out: dict[str, Any] = {"kernel": kernel, "cpus": machine.cpus, "machine": machine.to_dict()}
     if found is not None:
         return out | {"lint": found.to_dict()}
     keep = None if shown is None else {str(c) for c in shown}

@@ -10,8 +10,11 @@ from typer import Option
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Persist, TraceInput, Whole
 from wastedcores.cli._output import check_writable, parquet_name, print_json
+from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
 
+#: endings by which people know a file of Perfetto's
+ENDINGS = (".pftrace", ".perfetto-trace", ".pb")
 _NOTES = "Open the file at https://ui.perfetto.dev. Your browser reads it; it is not uploaded."
 
 
@@ -45,6 +48,10 @@ def export(
     persist_ns = duration_ns(persist, "--persist")
     if output is not None:
         check_writable(output)
+        if output.suffix not in ENDINGS:
+            raise UsageError(
+                f"-o {output}: an export is a binary file for Perfetto. Give a name that ends with {' or '.join(ENDINGS)}."
+            )
     found = runqueues(open_input(trace))
     result = check_runqueues(
         found, *asked(found.trace, None, None, whole=whole), persist_ns=persist_ns

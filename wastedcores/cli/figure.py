@@ -10,7 +10,7 @@ from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import Cpus, Persist, TraceInput, Whole
-from wastedcores.cli._output import check_writable
+from wastedcores.cli._output import check_writable, parquet_name
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
 
@@ -65,9 +65,14 @@ may name the window and the CPUs of its workload; only these are counted unless 
 def figure(
     trace: TraceInput,
     output: Annotated[
-        Path,
-        Option("--output", "-o", metavar="FILE", help="The file to write: .html, .json or .png."),
-    ],
+        Path | None,
+        Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="The file to write: .html, .json or .png. Default: the name of the trace and the kind, as .html.",
+        ),
+    ] = None,
     kind: Annotated[Kind, Option(help="What to draw.")] = Kind.heatmap,
     against: Annotated[
         Path | None,
@@ -110,6 +115,7 @@ def figure(
     from wastedcores.reports.html import write_figure
 
     known_palette(palette)
+    output = output or Path(f"{parquet_name(trace).stem}-{kind.value}.html")
     _refuse_early(kind, against, cpu, op, output, start, end)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (

@@ -66,6 +66,7 @@ def replay(
     from wastedcores.invariant import check
     from wastedcores.simulator import replay_scenario
     from wastedcores.trace.parquet import write_parquet
+    from wastedcores.workload.scenarios import scenario as find
 
     given, end_ns = settings(set_), until_ns(until)
     if output is not None:
@@ -83,6 +84,14 @@ def replay(
         print(json.dumps(result.to_json() | {"invariant": found.to_json()}))
     else:
         _print(result, found)
+        fixed = (
+            ""
+            if find(scenario).fix is None
+            else f" --kernel {kernel} --kernel v4.1+{find(scenario).fix}"
+        )
+        print(
+            f"\n  next         wastedcores compare {scenario}{fixed}   (what the bug costs and the fix gains)"
+        )
     raise typer.Exit(1 if found.verdict == "violations" else 0)
 
 

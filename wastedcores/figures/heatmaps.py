@@ -138,12 +138,12 @@ def _figure(
         shared_xaxes="columns",
         row_heights=[0.72, 0.04, 0.24],
         vertical_spacing=0.02,
-        horizontal_spacing=0.025,
+        horizontal_spacing=0.045,
         column_titles=[_head(s) for s in scenes] if n > 1 else None,
     )
     # the titles of the columns must not overlap the names of the marks
     fig.update_annotations(yshift=13)
-    top = max(1.0, *(float(np.nanmax(np.r_[b.idle, b.waiting])) * 1.08 for b in bins))
+    top = max(1.0, *(float(np.nanmax(np.r_[b.idle, b.waiting])) * 1.25 for b in bins))
     for col, (scene, b, span) in enumerate(zip(scenes, bins, spans, strict=True), 1):
         # zero is the start of the trace, so that a zoom shows the same times as the whole
         axis = TimeAxis.of(scene.window[0] if n == 1 else span[0], width)

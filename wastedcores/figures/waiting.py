@@ -97,14 +97,16 @@ def waiting_times(
     for col in (1, 2):
         fig.update_xaxes(type="log", dtick=1, title="length of the wait (ms)", row=1, col=col)
         if persist_ns:
-            fig.add_vline(
-                x=persist_ns / 1e6, line={"color": colours.violation, "dash": "dot"}, row=1, col=col
-            )
+            line = {"color": colours.violation, "dash": "dot"}
+            fig.add_vline(x=persist_ns / 1e6, line=line, row=1, col=col)
+    if persist_ns:
+        name = f"{persist_ns / 1e6:g} ms: an episode of this length is persistent"
+        fig.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
     fig.update_yaxes(title="thread-seconds", rangemode="tozero", row=1, col=1)
     fig.update_yaxes(type="log", dtick=1, tickformat=".3~%", title="share of waits", row=1, col=2)
     style(fig, title, subtitle, height)
     fig.update_yaxes(showgrid=True, gridcolor=GRID)
-    fig.update_layout(margin_t=fig.layout.margin.t + 16, showlegend=len(waits) > 1)
+    fig.update_layout(margin_t=fig.layout.margin.t + 16, showlegend=True)
     return fit_legend(fig)
 
 

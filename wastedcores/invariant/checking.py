@@ -17,7 +17,8 @@ from wastedcores.limits import EVENTS_KEPT_BY_CHECK
 from wastedcores.runqueues.runqueues import Runqueues, runqueues
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
-from wastedcores.trace.trace import Trace
+from wastedcores.trace.named import TraceLike
+from wastedcores.trace.named import open as opened
 from wastedcores.trace.window import Moment, asked
 
 #: M of the paper, section 4.1: the balancer is expected to repair shorter violations
@@ -25,7 +26,7 @@ PERSIST_NS = 100_000_000
 
 
 def check(
-    trace: Trace,
+    trace: TraceLike,
     *,
     persist_ns: int = PERSIST_NS,
     chronic_share: float | None = chronic.SHARE,
@@ -72,6 +73,7 @@ def check(
         The trace says nothing about runqueues.
     """
     require_sensible(persist_ns, silent, chronic_share)
+    trace = opened(trace)
     small = (trace.header.events or EVENTS_KEPT_BY_CHECK) < EVENTS_KEPT_BY_CHECK
     rq = runqueues(trace, silent=silent, affinity=not ignore_affinity, keep=small)
     window, counted = asked(trace, between, cpus, whole=whole)

@@ -8,14 +8,16 @@ from typing import Any
 import polars as pl
 
 from wastedcores.invariant.chronic import Chronic
+from wastedcores.shown import Shown
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
+from wastedcores.units import human_ns, number
 
 CHECK_SCHEMA = "wastedcores.check/2"
 
 
-@dataclass(frozen=True)
-class CheckResult:
+@dataclass(frozen=True, repr=False)
+class CheckResult(Shown):
     """The result of a check over [``start_ns``, ``end_ns``].
 
     Attributes
@@ -125,6 +127,17 @@ class CheckResult:
     def longest_ns(self) -> int:
         """The length of the longest episode; 0 if there is none."""
         return int((self.episodes["end_ns"] - self.episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
+
+    def _facts(self) -> dict[str, str]:
+        kind = f" ({self.kind})" if self.kind != "none" else ""
+        return {
+            "trace": self.trace.name,
+            "verdict": self.verdict + kind,
+            "CPUs wasted": f"{number(self.mean(self.thread_ns))} of {len(self.counted_cpus)} on average",
+            "longest episode": human_ns(self.longest_ns),
+            "looked at": human_ns(self.duration_ns),
+            **({"note": self.notes[-1]} if self.notes else {}),
+        }
 
     def mean(self, integral_ns: int) -> float:
         """Return an integral over the interval divided by its length."""

@@ -69,11 +69,7 @@ class Collected:
 
 
 def sweep(
-    rq: Runqueues,
-    state: sweep_jit.SweepState,
-    end_ns: int,
-    hidden: pl.DataFrame | None = None,
-    hidden_nr: int = sweep_jit.UNKNOWN,
+    rq: Runqueues, state: sweep_jit.SweepState, end_ns: int, hidden: pl.DataFrame | None = None
 ) -> tuple[Collected, int, NDArray[np.bool_]]:
     """Stream all changes through the compiled sweep.
 
@@ -86,9 +82,7 @@ def sweep(
     end_ns
         End of the window.
     hidden
-        Spans (cpu, start_ns, end_ns; CPU -1 is all) in which what is known of a CPU does not count; None: no such span.
-    hidden_nr
-        Number of tasks that a CPU has in these spans instead; -1: unknown.
+        Spans (cpu, start_ns, end_ns; CPU -1 is all) in which a CPU counts as unknown; None: no such span.
 
     Returns
     -------
@@ -103,9 +97,8 @@ def sweep(
     pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
     pairs = pinned or (rq.counted and rq.source == "tasks")
     steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if pairs else None
-    for batch in rq.batches() if hidden is None else _without(rq, hidden, hidden_nr):
-        if not known.all():
-            known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
+    for batch in rq.batches() if hidden is None else _without(rq, hidden):
+        known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0
         while at < batch.ts_ns.size:
             if steal is not None:
@@ -127,8 +120,8 @@ def sweep(
     return collected, dropped, known
 
 
-def _without(rq: Runqueues, hidden: pl.DataFrame, hidden_nr: int) -> Iterator[Batch]:
-    """Stream the changes of the runqueues, with ``hidden_nr`` tasks on a CPU in its hidden spans."""
+def _without(rq: Runqueues, hidden: pl.DataFrame) -> Iterator[Batch]:
+    """Stream the changes of the runqueues, with CPUs unknown in the hidden spans."""
     spans = merged(hidden, rq.cpus)
     ends = pl.concat(
         [
@@ -148,7 +141,7 @@ def _without(rq: Runqueues, hidden: pl.DataFrame, hidden_nr: int) -> Iterator[Ba
         ts_ns, code = np.empty(room, np.int64), np.empty(room, np.int8)
         cpu, nr, free, mask = (np.empty(room, np.int32) for _ in range(4))
         n = hide_jit.hide(
-            batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, borders, hidden_nr, shadow,
+            batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, borders, shadow,
             ts_ns, cpu, nr, free, mask,
         )  # fmt: skip
         yield Batch(ts_ns[:n], cpu[:n], nr[:n], free[:n], mask[:n], code[:n])

@@ -27,7 +27,8 @@ from wastedcores.sweep.processes import on_processes
 from wastedcores.sweep.run import Run
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
-from wastedcores.trace.trace import Trace
+from wastedcores.trace.named import TraceLike
+from wastedcores.trace.named import open as opened
 from wastedcores.trace.window import Moment, asked
 from wastedcores.workload.program import costs_of
 
@@ -39,7 +40,7 @@ Rows = dict[str | None, list[dict[str, Any]]]
 
 
 def whatif(
-    trace: Trace,
+    trace: TraceLike,
     *,
     machine: Machine | str | None = None,
     kernel: KernelModel | str | None = None,
@@ -96,6 +97,7 @@ def whatif(
     """
     if seeds < 1:
         raise UsageError(f"{seeds} seeds; expected 1 or more.")
+    trace = opened(trace)
     window, counted = asked(trace, between, cpus, whole=whole)
     trace = trace.with_header(window=window)
     on, model = place_of(trace, machine, kernel)

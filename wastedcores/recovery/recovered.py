@@ -21,7 +21,8 @@ from wastedcores.recovery.span import busy_per_cpu, find_span
 from wastedcores.recovery.timeline import Waits, timeline
 from wastedcores.recovery.timers import find_timers
 from wastedcores.trace.header import TaskFacts
-from wastedcores.trace.trace import Trace
+from wastedcores.trace.named import TraceLike
+from wastedcores.trace.named import open as opened
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import Costs
 
@@ -100,7 +101,7 @@ class Recovered:
 
 
 def recover(
-    trace: Trace,
+    trace: TraceLike,
     tasks: Sequence[TaskFacts | Mapping[str, Any]] | None = None,
     sessions: Iterable[str] = (),
     *,
@@ -129,7 +130,7 @@ def recover(
     TraceContentError
         The trace lacks switches or wakeups.
     """
-    costs = costs or Costs()
+    trace, costs = opened(trace), costs or Costs()
     s = seen(trace, costs.switch_ns)
     facts = gather(s, tasks if tasks is not None else trace.header.tasks, sessions)
     _forget_stoppers(s, facts)

@@ -12,6 +12,7 @@ import polars as pl
 
 from wastedcores.errors import ModelWarning, UnknownKernelError
 from wastedcores.kernels import KernelModel
+from wastedcores.shown import Shown
 from wastedcores.simulator.design import suggestions
 from wastedcores.simulator.engine.world import table, task
 from wastedcores.simulator.measure import RawReplay, Summary, summarize
@@ -21,13 +22,14 @@ from wastedcores.simulator.vocabulary import BALANCE_RESULTS, IDLE_TYPES
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.source import find_machine
 from wastedcores.trace.trace import Trace
+from wastedcores.units import human_ns, number
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import Costs, Program
 from wastedcores.workload.scenarios import scenario
 
 
-@dataclass(frozen=True)
-class Replay:
+@dataclass(frozen=True, repr=False)
+class Replay(Shown):
     """One replay: its trace and its numbers.
 
     Attributes
@@ -60,6 +62,19 @@ class Replay:
     raw: RawReplay
     suggestions: pl.DataFrame
     notes: tuple[str, ...] = ()
+
+    def _facts(self) -> dict[str, str]:
+        facts = {
+            "scenario": self.name,
+            "kernel": self.kernel.name,
+            "machine": self.machine.name,
+            "seed": str(self.seed),
+            "makespan": human_ns(self.makespan_ns),
+            "busy CPUs": number(self.busy_cpus),
+        }
+        if self.result_name is not None and self.summary.result is not None:
+            facts[self.result_name.replace("_", " ")] = number(self.summary.result)
+        return facts
 
     @property
     def warnings(self) -> list[str]:

@@ -277,4 +277,6 @@ def read_description(path: str | Path) -> dict[str, Any]:
             f"{path}: holds a {type(data).__name__}, not a machine description; expected a mapping with cpus, "
             "node_of_cpu, distance."
         )
+    if isinstance(data.get("machine"), dict) and "events" in data:  # what `domains --json` prints
+        return {**data["machine"], "kernel": data.get("kernel")}
     return data

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import KernelModel
+from wastedcores.shown import Shown
 from wastedcores.topology import levels as lv
 from wastedcores.topology.cpumask import cpumask_of, cpus_in
 from wastedcores.topology.groups import Group, GroupBuilder, Ring
@@ -71,8 +72,8 @@ class Domain:
         return getattr(object.__getattribute__(self, "parameters"), name)
 
 
-@dataclass(eq=False)
-class Domains:
+@dataclass(eq=False, repr=False)
+class Domains(Shown):
     """The domains of one rebuild.
 
     Attributes
@@ -92,6 +93,16 @@ class Domains:
     when: str
     levels: list[Level]
     by_cpu: list[tuple[Domain, ...]] = field(repr=False)
+
+    def _facts(self) -> dict[str, str]:
+        first = self.by_cpu[self.cpus[0]] if self.cpus else ()
+        levels = ", ".join(f"{d.level} of {d.weight} CPUs" for d in first)
+        return {
+            "machine": self.machine.name,
+            "kernel": self.kernel.name,
+            "when": self.when,
+            "domains of the first CPU": levels or "none",
+        }
 
     @property
     def cpus(self) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from wastedcores.errors import TopologyError
 from wastedcores.limits import MAX_CPUS
+from wastedcores.shown import Shown
 from wastedcores.topology.cpulist import format_cpulist
 
 IntArray = npt.NDArray[np.int32]
@@ -45,8 +46,8 @@ def _frozen(values: Any) -> IntArray:
     return out
 
 
-@dataclass(frozen=True, eq=False)
-class Machine:
+@dataclass(frozen=True, eq=False, repr=False)
+class Machine(Shown):
     """The CPUs of a machine and the distances between its nodes, numbered as Linux numbers them.
 
     Attributes
@@ -81,6 +82,18 @@ class Machine:
     isolated: tuple[int, ...] = ()
     asymmetric: bool = False
     online_cpus: tuple[int, ...] = field(init=False)
+
+    def _facts(self) -> dict[str, str]:
+        facts = {
+            "name": self.name,
+            "CPUs": str(self.cpus),
+            "NUMA nodes": str(self.nodes),
+            "packages": str(len(set(self.package_of_cpu.tolist()))),
+            "cores": str(len(set(self.core_of_cpu.tolist()))),
+        }
+        if len(self.online_cpus) < self.cpus:
+            facts["online"] = format_cpulist(self.online_cpus)
+        return facts
 
     def __post_init__(self) -> None:
         for key in (*_PER_CPU, "distance"):

@@ -91,8 +91,9 @@ def fetch(name: str | Path) -> Path:
     entries = registry()
     entry = entries.get(str(name).removesuffix(SUFFIX))
     if entry is None:
-        near = difflib.get_close_matches(str(name), list(entries), n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        near = [e for e in entries if str(name) and e.startswith(str(name))][:4]
+        near = near or difflib.get_close_matches(str(name), list(entries), n=1, cutoff=0.5)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise DatasetError(
             f"{name}: there is no such file, and no data set of that name.{hint} `wastedcores data` lists the data sets."
         )

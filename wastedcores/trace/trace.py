@@ -8,14 +8,16 @@ from pathlib import Path
 
 import polars as pl
 
+from wastedcores.shown import Shown
 from wastedcores.trace.header import Header
+from wastedcores.units import human_ns
 
 #: number of rows in memory at a time while a trace is streamed
 BATCH_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, repr=False)
-class Trace:
+class Trace(Shown):
     """Lazy events, ordered by (``ts_ns``, file order), and the facts about them.
 
     Attributes
@@ -37,11 +39,18 @@ class Trace:
         """The name of this trace in messages and figures."""
         return self.path.name if self.path else self.header.source_format
 
-    def __repr__(self) -> str:
-        """One line: the header may name thousands of tasks."""
+    def _facts(self) -> dict[str, str]:
         h = self.header
-        events = "an unknown number of" if h.events is None else f"{h.events:,}"
-        return f"Trace({self.name}: {events} events, {h.cpus} CPUs, Linux {h.kernel_release or 'unknown'})"
+        span = (h.end_ns - h.start_ns) if h.end_ns is not None and h.start_ns is not None else None
+        return {
+            "name": self.name,
+            "events": "not counted" if h.events is None else f"{h.events:,}",
+            "covers": "not recorded" if span is None else human_ns(span),
+            "CPUs": str(h.cpus),
+            "kernel": f"Linux {h.kernel_release}" if h.kernel_release else "not recorded",
+            "machine": str((h.machine or {}).get("name", "not recorded")),
+            "lost events": f"{h.lost_total:,}" if h.lost_total else "none",
+        }
 
     def kinds(self) -> dict[str, int]:
         """Return the number of events of each kind present, sorted by kind."""
@@ -52,8 +61,6 @@ class Trace:
 
     def only(self, *kinds: str) -> pl.LazyFrame:
         """Return the events of these kinds."""
-        if self.header.kinds is not None and self.header.kinds.keys() <= set(kinds):
-            return self.events  # there are no others, so that nobody has to look
         return self.events.filter(pl.col("kind").is_in(list(kinds)))
 
     def batches(

@@ -84,15 +84,18 @@ class Explorer(w.VBox):
             options=list(PALETTES), value=palette_name, description="colours:"
         )
         self.episode = w.Dropdown(options=self._episodes(), value=None, description="go to:")
-        self.back = w.Button(description="whole trace", icon="arrows-h")
+        self.whole = w.Button(description="whole trace", icon="arrows-h")
+        self.back = w.Button(description="back", icon="arrow-left")
+        self.before: list[tuple[int, int]] = []
         self.says = w.HTML()
         self.place = w.VBox(layout=w.Layout(width="100%"))
         self._drawing = False
         for control in (self.show, self.reduce, self.palette):
             control.observe(lambda _: self.draw(), names="value")
         self.episode.observe(self._go, names="value")
-        self.back.on_click(lambda _: self.look(*self.run.scene.window))
-        bar = w.HBox([self.show, self.episode, self.back, self.reduce, self.palette])
+        self.whole.on_click(lambda _: self.look(*self.run.scene.window))
+        self.back.on_click(lambda _: self._return())
+        bar = w.HBox([self.show, self.episode, self.back, self.whole, self.reduce, self.palette])
         bar.layout.flex_flow = "row wrap"
         super().__init__([bar, self.says, self.place])
         self.draw()
@@ -112,6 +115,8 @@ class Explorer(w.VBox):
             start, end = change["new"]
             margin = max((end - start) // 10, 1000)
             self.look(start - margin, end + margin)
+            # the menu offers all episodes again, also the one that was chosen just now
+            self.episode.value = None
 
     def look(self, start_ns: int, end_ns: int) -> None:
         """Show a window, clipped to the trace and at least a microsecond long.
@@ -121,6 +126,15 @@ class Explorer(w.VBox):
         start_ns, end_ns
             The window.
         """
+        self.before.append(self.window)
+        self._show(start_ns, end_ns)
+
+    def _return(self) -> None:
+        """Show the window that was shown before; do nothing if there is none."""
+        if self.before:
+            self._show(*self.before.pop())
+
+    def _show(self, start_ns: int, end_ns: int) -> None:
         first, last = self.run.scene.window
         start = min(max(int(start_ns), first), max(first, last - 1000))
         self.window = (start, min(max(int(end_ns), start + 1000), last))

@@ -10,7 +10,9 @@ from wastedcores.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "findings": "verdict claim claim_pair facts waiting_sentence cost next_steps",
+        "findings": "verdict claim claim_pair facts waiting_sentence cost",
+        "answer": "headline",
+        "steps": "next_steps next_command",
         "episode_tables": "episodes worst waited_most avoidable",
         "cause": "why",
         "critical_path": "path_cost path_threads",

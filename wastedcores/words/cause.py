@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from wastedcores.analysis.examined import Examined
-from wastedcores.analysis.explain import Explanation, explain
+from wastedcores.analysis.explain import Explanation
 from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.prediction import Advice, weigh
 from wastedcores.words.rich_text import RichText, sentence
@@ -41,7 +41,7 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
         A sentence and a list.
     """
     try:
-        found = explain(run.result)
+        found = run.explanation
     except (TopologyError, UnknownKernelError) as e:
         return sentence(f"The cause cannot be determined: {e}")
     if advice is not None:

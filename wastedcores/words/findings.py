@@ -1,4 +1,4 @@
-"""The findings of one or two traces in sentences and tables: verdict, cost, waits, and what to do next."""
+"""The findings of one or two traces in sentences and tables: verdict, cost, waits, and what was recorded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from wastedcores.analysis.comparable import differences
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns, number
-from wastedcores.words.episode_tables import main_nodes, nodes_of
-from wastedcores.words.rich_text import RichText, count, sentence, table
+from wastedcores.words.rich_text import RichText, count, enumerated, sentence, table
 
 #: what a verdict is called for a reader
 WORDS = {
@@ -31,19 +31,21 @@ def claim(run: Examined) -> str:
         return f"Undecided: {r.notes[-1]}" if r.notes else "Undecided"
     if r.kind == "chronic":
         return (
-            f"{_amount(mean)} of {n} CPUs wasted on average over {human_ns(r.duration_ns)}: many short idle times while "
+            f"{_amount(mean)} of {_cpus(n)} wasted on average over {human_ns(r.duration_ns)}: many short idle times while "
             f"threads waited, the longest {human_ns(r.longest_ns)}"
         )
     if r.verdict == "violations":
         return (
-            f"{mean:.1f} of {n} CPUs wasted on average over {human_ns(r.duration_ns)}: "
+            f"{_amount(mean)} of {_cpus(n)} wasted on average over {human_ns(r.duration_ns)}: "
             f"idle while threads waited, for up to {human_ns(r.longest_ns)}"
         )
     if r.wall_ns == 0:
-        return f"No CPU was idle while a thread waited, over {human_ns(r.duration_ns)} on {n} CPUs"
+        return (
+            f"No CPU was idle while a thread waited, over {human_ns(r.duration_ns)} on {_cpus(n)}"
+        )
     return (
         f"No CPU stayed idle for {human_ns(r.persist_ns)} while a thread waited: "
-        f"{human_ns(r.longest_ns)} at most, {mean:.2g} of {n} CPUs on average"
+        f"{human_ns(r.longest_ns)} at most, {_amount(mean)} of {_cpus(n)} on average"
     )
 
 
@@ -61,11 +63,21 @@ def claim_pair(run: Examined, against: Examined) -> str:
         Wasted CPUs of the one against those of the other.
     """
     a, b = (r.result.mean(r.result.thread_ns) for r in (run, against))
+    if differences(run, against):
+        cpus = [len(r.result.counted_cpus) for r in (run, against)]
+        mine, theirs = f"{_amount(a)} of {cpus[0]} CPUs", f"{_amount(b)} of {cpus[1]}"
+        return f"{mine} wasted on average in {run.label}, and {theirs} in {against.label}"
     return f"{_amount(a)} of {len(run.result.counted_cpus)} CPUs wasted on average, against {_amount(b)}"
+
+
+def _cpus(number: int) -> str:
+    return count(number, "CPU")
 
 
 def _amount(x: float) -> str:
     """Write a mean number of CPUs."""
+    if 0 < x < 0.01:
+        return "less than 0.01"
     return f"{x:.1f}" if x >= 1 else f"{x:.2g}"
 
 
@@ -105,17 +117,20 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
         The table, with notes about lost events and other doubts below it. Its ``data`` are the results of the checks
         under the names ``trace`` and ``against``; the manifest of a report collects them.
     """
+    from wastedcores.words.answer import headline
+
     runs = [run] + ([against] if against else [])
     columns = [_numbers(r) for r in runs]
     heads = "".join(f"<th>{escape(what)}</th>" for what, _, _ in columns[0])
-    html, lines = [], []
+    said = headline(run, against)
+    html, lines = [], [said]
     for r, numbers in zip(runs, columns, strict=True):
         word = f"{r.result.verdict}: {WORDS[r.result.verdict]}"
         badge = f'<span class="wc-badge wc-{r.result.verdict}">{escape(word)}</span>'
         cells = "".join(f"<td>{escape(text)}</td>" for _, text, _ in numbers)
         html.append(f"<tr><th>{escape(r.label)}<br>{badge}</th>{cells}</tr>")
         lines += [f"{r.label}: {word}", *(f"  {what}: {text}" for what, text, _ in numbers)]
-    if against:
+    if against and not differences(run, against):
         changes = [_change(a[2], b[2]) for a, b in zip(*columns, strict=True)]
         html.append(
             "<tr class='wc-change'><th>change</th>"
@@ -134,7 +149,7 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
     )
     return RichText(
         text,
-        '<div class="wc-verdict"><div class="wc-scroll"><table class="wc-numbers">'
+        f'<div class="wc-verdict"><p class="wc-headline">{escape(said)}</p><div class="wc-scroll"><table class="wc-numbers">'
         f"<tr><th></th>{heads}</tr>{''.join(html)}</table></div>{notes}</div>",
         {name: _results(r) for name, r in zip(("trace", "against"), runs, strict=False)},
     )
@@ -154,7 +169,9 @@ def _results(run: Examined) -> dict[str, Any]:
 def _change(a: float | None, b: float | None) -> str:
     if a is None or b is None or a == 0:
         return ""
-    return f"{(b - a) / a:+.0%}" if b == 0 or abs(b / a) >= 0.02 else f"{(b - a) / a:+.1%}"
+    if b == 0:
+        return "none left"
+    return f"{(b - a) / a:+.0%}" if abs(b / a) >= 0.02 else f"{(b - a) / a:+.1%}"
 
 
 def facts(run: Examined) -> RichText:
@@ -248,12 +265,18 @@ def cost(run: Examined, against: Examined | None = None) -> RichText:
         A paragraph.
     """
     a = run.result
+    if against is not None and (other := differences(run, against)):
+        both = " ".join(cost(r).text for r in (run, against))
+        return sentence(f"{both} The two are not compared, because {enumerated(other)}.")
     if against is None:
         had = len(a.counted_cpus) * a.duration_ns
+        # the sum that the figure of the waiting times shows; runqueue lengths alone miss wakeups onto idle CPUs
+        lengths = run.wait_lengths
+        waited = float(lengths.sum()) if lengths.size else a.waiting_ns
         return sentence(
             f"{run.label} wasted {_seconds(a.thread_ns, 'core-second')}, {a.thread_ns / max(1, had):.1%} of what "
             f"{count(len(a.counted_cpus), 'CPU')} had in {human_ns(a.duration_ns)}. In the same time threads waited "
-            f"{_seconds(a.waiting_ns, 'thread-second')} for a CPU."
+            f"{_seconds(waited, 'thread-second')} for a CPU."
         )
     b = against.result
     saved = a.thread_ns - b.thread_ns
@@ -272,71 +295,3 @@ def _seconds(ns: float, unit: str) -> str:
     """Return a time as seconds of CPUs or threads: ``1 core-second``, ``1,234 thread-seconds``."""
     text = number(ns / 1e9)
     return f"{text} {unit}{'' if text == '1' else 's'}"
-
-
-def next_steps(run: Examined, name: str) -> RichText:
-    """Say what to do next, depending on what was found.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    name
-        The trace as the user named it, for the commands.
-
-    Returns
-    -------
-    RichText
-        A list of steps, each with a command.
-    """
-    r, row = run.result, run.worst
-    steps: list[tuple[str, str]] = []
-    if r.verdict == "unknown":
-        steps.append(
-            (
-                "Events were lost, or too little is known. Record again with larger buffers:",
-                "wastedcores doctor",
-            )
-        )
-    if row is not None:
-        lo, hi = run.worst_window()
-        steps.append(
-            (
-                "See who ran where in the worst part:",
-                f"wastedcores figure {name} --kind tasks --from {lo / 1e9:.6f} --to {hi / 1e9:.6f} -o worst.html",
-            )
-        )
-    if r.verdict == "violations" and row is not None and run.nodes is not None:
-        by_node = nodes_of(run, r.details.filter(pl.col("episode") == row["episode"]))
-        idle, queued = (
-            {n for n, _ in main_nodes(by_node, c)} for c in ("idle_ns", "overloaded_ns")
-        )
-        same = "the same nodes" if idle == queued else "partly the same nodes"
-        steps.append(
-            (
-                f"The idle CPUs were mainly on {_nodes(idle)} and the queues mainly on {_nodes(queued)}, that is, on "
-                f"{same if idle & queued else 'different nodes'}. See which scheduling domains and groups link them:",
-                "wastedcores domains --help",
-            )
-        )
-    if r.verdict == "clean" and r.episodes.height:
-        steps.append(
-            (
-                f"A CPU was idle while a thread waited for {human_ns(r.longest_ns)} at most. To count such short "
-                "episodes as well:",
-                f"wastedcores check {name} --persist {max(r.longest_ns / 1e6 * 0.9, 0.001):.3g}ms",
-            )
-        )
-    steps.append(("Get the same numbers for a script:", f"wastedcores check {name} --json"))
-    items = "".join(
-        f"<li>{escape(step)}<br><code>{escape(command)}</code></li>" for step, command in steps
-    )
-    return RichText(
-        "\n".join(f"- {step}\n    {command}" for step, command in steps),
-        f'<ul class="wc-steps">{items}</ul>',
-    )
-
-
-def _nodes(numbers: set[int]) -> str:
-    names = format_cpulist(sorted(numbers))
-    return f"node{'s' if len(numbers) > 1 else ''} {names}" if numbers else "no node in particular"

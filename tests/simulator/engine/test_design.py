@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import textwrap
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.random_runs import cases, designs, difference
 
-from wastedcores.errors import UnknownKernelError, WorkloadError
+from wastedcores.errors import UnknownKernelError, UsageError, WorkloadError
 from wastedcores.invariant import check
 from wastedcores.kernels import MODULES, KernelModel
+from wastedcores.simulator import reference
 from wastedcores.simulator.reference import REST, SHIPPED, Kernel, Module, Simulation, replay_design
+from wastedcores.simulator.reference.kernel import Policies
 from wastedcores.topology.domains import build_domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload
@@ -208,3 +212,66 @@ def test_names():
 
 def test_reference_and_names_ship_the_same_modules():
     assert set(SHIPPED) == set(MODULES)
+
+
+class Answers(Module):
+    """A module that suggests whatever it was made with."""
+
+    name = "answers"
+
+    def __init__(self, value):
+        self.value = value
+
+    def suggest_cpu(self, k, p, waker_cpu, why):
+        return self.value
+
+
+class Misspelt(Module):
+    name = "misspelt"
+
+    def sugest_cpu(self, k, p, waker_cpu, why):
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("modules", "says"),
+    [
+        (
+            [Answers("0")],
+            r"Answers.suggest_cpu\(\) answered '0', a str; .*test_design.py, line \d+",
+        ),
+        ([Answers(2.5)], "answered 2.5, a float"),
+        ([Answers(True)], "answered True, a bool"),
+        ([Misspelt()], "Misspelt.sugest_cpu: .* Did you mean suggest_cpu"),
+        ([Misspelt], r"pass an instance: \[Misspelt\(\)\]"),
+        (Misspelt(), "expected a list of modules"),
+        ("numa", r"such as \['numa'\]"),
+        (["numma"], "Did you mean 'numa'"),
+        ([3], "3 is not a module"),
+    ],
+)
+def test_a_module_that_cannot_be_meant_is_refused(modules, says):
+    with pytest.raises(UsageError, match=says):
+        replay_design(pile(), "bd-paper-16", modules)
+
+
+def test_an_answer_may_be_an_integer_of_numpy():
+    _, k = replay_design(pile(), "bd-paper-16", [Answers(np.int64(0))])
+    assert k.core.counts["answers", "wakeup", "taken"] > 0
+
+
+def test_a_misspelt_policy_is_refused():
+    with pytest.raises(UsageError, match=r"policies\.select_idle: there is no such decision"):
+        Policies().select_idle = print
+    with pytest.raises(UsageError, match="expected a function"):
+        Policies().load_balance = 3
+
+
+def test_the_example_of_the_reference_runs():
+    code = "".join(
+        line if line.startswith("    ") or not line.strip() else "\n"
+        for line in reference.__doc__.splitlines(keepends=True)
+    )
+    names = {}
+    exec(textwrap.dedent(code), names)
+    assert names["k"].log

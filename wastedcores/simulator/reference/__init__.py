@@ -29,9 +29,19 @@ Times are integer ns of simulated time, jiffies are ticks since the machine's ti
 
 Every decision is a plain function in :class:`Policies`. Replace one and run::
 
-    k = Kernel(machine, KernelModel.named("v4.1"), domain_events(machine, "v4.1"))
-    k.policies.select_idle_sibling = lambda k, p, target: ...
-    Simulation(k, program, seed=1).run(until_ns=1_000_000_000)
+    from wastedcores.kernels import KernelModel
+    from wastedcores.simulator.reference import Kernel, Module, Simulation, replay_design
+    from wastedcores.topology.domains import domain_events
+    from wastedcores.topology.machine import Machine
+    from wastedcores.workload import Script, Workload
+
+    workload = Workload("two threads")
+    for name in ("one", "two"):
+        workload.task(name, Script().loop(3).compute(1_000_000).sleep(1_000_000).end(), cpu=0)
+    machine, model = Machine.preset("bd-paper-16"), KernelModel.named("v4.1")
+    k = Kernel(machine, model, domain_events(machine, model))
+    k.policies.select_idle_sibling = lambda k, p, target: target
+    Simulation(k, workload.program(), seed=1).run(until_ns=1_000_000_000)
     k.log
 
 You can also write an optimisation module for the core module of section 5 of the paper (docs/design-mode.md)::

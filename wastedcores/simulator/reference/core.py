@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import balance, fair, nohz
+from wastedcores.simulator.reference.answers import answer
 from wastedcores.simulator.reference.state import Rq, Task
 from wastedcores.simulator.vocabulary import REFUSALS
 
@@ -157,7 +158,7 @@ class Core:
     def place(self, k: Kernel, p: Task, why: str, waker_cpu: int, free: int) -> int:
         """Choose a CPU for ``p``; ``free`` is the nearest free CPU or -1. Only if no CPU is free may ``p`` have to wait."""
         for module in self.modules:
-            cpu = module.suggest_cpu(k, p, waker_cpu, why)
+            cpu = answer(module.suggest_cpu, k, p, waker_cpu, why)
             if cpu is None:
                 self.counts[module.name, why, "silent"] += 1
             elif cpu not in p.allowed or cpu not in k.active:
@@ -191,7 +192,7 @@ class Core:
         if p is None:
             return False
         for module in self.modules:
-            suggested = module.suggest_source(k, rq.cpu)
+            suggested = answer(module.suggest_source, k, rq.cpu)
             if suggested is None:
                 self.counts[module.name, "newidle", "silent"] += 1
             elif suggested == REST:
@@ -211,7 +212,7 @@ class Core:
         """Take a waiting thread at the tick of a busy CPU if a module suggests it."""
         nohz.update_blocked_averages(k, rq)
         for module in self.modules:
-            src = module.suggest_pull(k, rq.cpu)
+            src = answer(module.suggest_pull, k, rq.cpu)
             if src is None:
                 self.counts[module.name, "periodic", "silent"] += 1
                 continue

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wastedcores.errors import WorkloadError
+from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import balance, fair, nohz, placement, stats
+from wastedcores.simulator.reference.answers import checked_modules
 from wastedcores.simulator.reference.core import Core, Module
 from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
-from wastedcores.simulator.reference.modules import make_core
+from wastedcores.simulator.reference.modules import SHIPPED, make_core
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
 from wastedcores.topology.domains import Domains
 from wastedcores.topology.machine import Machine
@@ -40,6 +41,16 @@ class Policies:
     find_busiest_group: Callable[..., Any] = stats.find_busiest_group
     calculate_imbalance: Callable[..., int] = stats.calculate_imbalance
     find_busiest_queue: Callable[..., Rq | None] = stats.find_busiest_queue
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Replace a decision; a misspelt name would otherwise change nothing without a word."""
+        if name not in self.__dataclass_fields__:
+            raise UsageError(
+                f"policies.{name}: there is no such decision; there are {', '.join(self.__dataclass_fields__)}."
+            )
+        if not callable(value):
+            raise UsageError(f"policies.{name} = {value!r}: expected a function.")
+        super().__setattr__(name, value)
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,8 @@ class Kernel:
         modules: Sequence[Module | str] | None = None,
     ) -> None:
         if modules is not None:
-            names = tuple(m if isinstance(m, str) else m.name for m in modules)
+            modules = checked_modules(modules, SHIPPED, Module)
+            names = tuple(m.name for m in modules)
             model = replace(model, name="+".join(("core", *names)), modules=names)
         self.machine, self.model, self.trees = machine, model, trees
         self.costs = costs or Costs()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import nohz, placement, stats
+from wastedcores.simulator.reference.answers import checked_modules
 from wastedcores.simulator.reference.core import REST, Core, Module
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, Task
 
@@ -206,6 +207,11 @@ def make_core(k: Kernel, modules: Iterable[Module | str]) -> Core:
     -------
     Core
         The core module.
+
+    Raises
+    ------
+    UsageError
+        One of them is no module.
     """
     m = k.machine
     near = []
@@ -216,4 +222,4 @@ def make_core(k: Kernel, modules: Iterable[Module | str]) -> Core:
             for o in range(m.cpus)
         ]  # fmt: skip
         near.append([o for *_, o in sorted(order)])
-    return Core([SHIPPED[x]() if isinstance(x, str) else x for x in modules], near)
+    return Core(checked_modules(modules, SHIPPED, Module), near)

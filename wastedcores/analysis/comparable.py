@@ -1,0 +1,34 @@
+"""Whether two traces can be compared: numbers of another machine or workload say nothing about a fix."""
+
+from __future__ import annotations
+
+from wastedcores.analysis.examined import Examined
+
+
+def differences(run: Examined, against: Examined) -> list[str]:
+    """Return what differs between two traces besides the scheduler, as far as they tell.
+
+    Parameters
+    ----------
+    run, against
+        The examined traces.
+
+    Returns
+    -------
+    list of str
+        One clause per difference; empty if nothing is known to differ.
+    """
+    out = []
+    mine, theirs = len(run.result.counted_cpus), len(against.result.counted_cpus)
+    if mine != theirs:
+        out.append(f"{mine} CPUs count in {run.label} and {theirs} in {against.label}")
+    elif run.machine and against.machine and run.machine.nodes != against.machine.nodes:
+        out.append(f"the machines have {run.machine.nodes} and {against.machine.nodes} NUMA nodes")
+    marks = [r.window.names if r.window else None for r in (run, against)]
+    if all(marks) and marks[0] != marks[1]:
+        (a, _), (b, _) = marks  # type: ignore[misc]
+        out.append(f'the work begins at "{a}" in {run.label} and at "{b}" in {against.label}')
+    ran = [r.trace.header.provenance.get("command") for r in (run, against)]
+    if all(ran) and ran[0] != ran[1]:
+        out.append(f"{run.label} recorded the command {ran[0]} and {against.label} {ran[1]}")
+    return out
