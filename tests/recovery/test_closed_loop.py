@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.closed_loop import KINDS, summary, turn
+from support.closed_loop import KINDS, TURNS, summary, turn
 
 
 def test_random_workloads_of_all_kinds_are_predicted():
@@ -33,7 +33,7 @@ def test_servers_that_rarely_wait_for_their_client_are_predicted(seed):
 
 @pytest.mark.slow
 def test_five_hundred_random_workloads():
-    outcomes = [turn(seed) for seed in range(504)]
+    outcomes = [turn(seed) for seed in range(TURNS)]
     errors = [o.error for o in outcomes]
     assert np.median(errors) < 0.03, summary(outcomes)
     assert np.percentile(errors, 95) < 0.15, summary(outcomes)

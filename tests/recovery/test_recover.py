@@ -113,6 +113,22 @@ def test_the_cpu_time_is_the_recorded_one_without_the_costs_of_the_scheduler():
     ] * 3
 
 
+def test_a_periodic_timer_stays_periodic_if_the_work_before_it_gets_longer():
+    """Only the work before the first sleep, which starts the timer, delays the others: at most 4 ms and not 50 ms."""
+    w = Workload("period")
+    tick = w.timer()
+    body = Script().loop(20).compute(1 * MS, 4 * MS).timer(tick, 10 * MS, absolute=True).end()
+    found = recover(recorded(workers(w, 1, body)))
+    assert found.classes["timer"] >= 19
+    again = to_dict(found.workload)
+    for row in again["templates"][0]["script"]:
+        if row[0] == "compute":
+            row[1:] = [2 * row[1], 2 * row[2]]
+    longer = recorded(from_dict(again)).header.window
+    start, end = found.window_ns
+    assert longer.end_ns - longer.start_ns == pytest.approx(end - start, abs=5 * MS)
+
+
 def test_a_name_leads_a_session_and_children_inherit_it():
     trace = recorded(workers(Workload("names"), 3, Script().compute(5 * MS)))
     found = recover(trace, sessions=("ctl",)).workload.program()

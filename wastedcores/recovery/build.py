@@ -59,6 +59,8 @@ def build(
         w.barrier(parties)
     for _ in range(plan.semaphores + 1):  # the last one is for sleeps without an end
         w.semaphore()
+    for _ in np.unique(plan.actions[plan.actions[:, tl.A_WHAT] == tl.UNTIL, tl.A_TASK]):
+        w.timer()
     # the parents of the tasks that end the span must be there until the last of them is born
     ends = {*span.ending, *_forebears(seen, span.ending)}
     plan = Timeline(_until(seen, plan.actions, ends, span.end_ns), plan.semaphores)
@@ -213,6 +215,18 @@ def _computed(actions: I64) -> I64:
     return np.maximum(at - np.where(same, before + paid, 0), 0)
 
 
+def _timers(plan: Timeline) -> I64:
+    """Return the operations of sleeps until a time: one period after the last one, however long the task has worked since."""
+    until = plan.actions[plan.actions[:, tl.A_WHAT] == tl.UNTIL]
+    _, number = np.unique(until[:, tl.A_TASK], return_inverse=True)
+    first = np.append(True, number[1:] != number[:-1])[: len(number)]
+    apart = np.diff(until[:, tl.A_COST], prepend=0)
+    rows = np.zeros((len(until), 5), np.int64)
+    rows[:, 0], rows[:, 1] = ops.OP_TIMER, plan.semaphores + 1 + number
+    rows[:, 2], rows[:, 3] = np.where(first, until[:, tl.A_WITH], apart), 1
+    return rows
+
+
 def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64:
     """Return the operation of each action, int64 (actions, 5); a first column of -1 stands for none."""
     what, arg = plan.actions[:, tl.A_WHAT], plan.actions[:, tl.A_WITH]
@@ -226,7 +240,6 @@ def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64
         (tl.MARK, ops.OP_MARK),
         (tl.WAIT, ops.OP_WAIT),
         (tl.SLEEP, ops.OP_SLEEP),
-        (tl.UNTIL, ops.OP_SLEEP),
         (tl.CHILDREN, ops.OP_WAIT_CHILDREN),
         (tl.STOP, ops.OP_WAIT),
     ):
@@ -238,8 +251,8 @@ def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64
     rows[meet, 2], rows[meet, 4] = ops.MODE_BLOCK, -1
     rows[np.isin(what, (tl.WAIT, tl.STOP)), 2] = ops.MODE_BLOCK
     rows[what == tl.STOP, 1] = plan.semaphores
-    for sleep in (what == tl.SLEEP, what == tl.UNTIL):
-        rows[sleep, 2] = rows[sleep, 1]
+    rows[what == tl.SLEEP, 2] = rows[what == tl.SLEEP, 1]
+    rows[what == tl.UNTIL] = _timers(plan)
     fork = what == tl.FORK
     child = arg[fork]
     own = facts.session[child]
