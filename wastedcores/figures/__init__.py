@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy(
         "masks": "considered",
         "domains": "domain_areas node_graph",
         "domain_groups": "groups_compared pull_matrix",
+        "balancing": "balancing_step balancing_steps",
         "compare": "costs balance_calls spread",
         "design": "suggestions",
         "recorded": "recorded_dots",

@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "explore": "explorer explorer_static",
+        "stepper": "balancing_stepper balancing_stepper_static",
         "domains_playground": "Choice domain_playground domain_playground_static",
     },
 )

@@ -1,0 +1,103 @@
+"""The decisions of a balancing pass in sentences, and the paper's Algorithm 1, to whose lines they refer."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from wastedcores.simulator.reference.stepping import Decision, Group
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.words.rich_text import RichText, count, table
+
+#: Lozi et al., EuroSys 2016, Algorithm 1, "Simplified load balancing algorithm", by numbered lines; line 13 is shortened
+ALGORITHM_1 = (
+    "for all sd in sched_domains of cur_cpu do",
+    "  if sd has idle cores then",
+    "    first_cpu = 1st idle CPU of sd",
+    "  else",
+    "    first_cpu = 1st CPU of sd",
+    "  end if",
+    "  if cur_cpu ≠ first_cpu then",
+    "    continue",
+    "  end if",
+    "  for all sched_group sg in sd do",
+    "    sg.load = average loads of CPUs in sg",
+    "  end for",
+    "  busiest = sg with the highest load (overloaded first)",
+    "  local = sg containing cur_cpu",
+    "  if busiest.load ≤ local.load then",
+    "    continue",
+    "  end if",
+    "  busiest_cpu = pick busiest cpu of sg",
+    "  try to balance load between busiest_cpu and cur_cpu",
+    "  if load cannot be balanced due to tasksets then",
+    "    exclude busiest_cpu, goto line 18",
+    "  end if",
+    "end for",
+)
+
+_WHY = {
+    "start": "No CPU has balanced yet.",
+    "not first": "{source} balances for this group, so CPU {cpu} does nothing here.",
+    "no thread": "No other group has a thread that could be taken.",
+    "average": "The busiest group, {source}, has average load {busiest}, not above that of the local group, {local}: balanced.",
+    "above average": "The local group has load {local}, not below the average of the whole level: balanced.",
+    "minimum": "The least load in the local group, {least}, is not below that in the busiest group, {busiest_least}: balanced.",
+    "margin": "The busiest group, {source}, has load {busiest}. The local group's {local} is within the margin: balanced.",
+    "idle rule": "The busiest group, {source}, has load {busiest}, but is not overloaded and has as few idle CPUs: balanced.",
+    "busiest": "The busiest group is {source}: its average load is {busiest}, that of the local group is {local}.",
+    "busiest minimum": "The busiest group is {source}: its least load is {busiest_least}, that of the local group is {least}.",
+    "queue": "The busiest CPU of that group is {source}.",
+    "no queue": "No CPU of that group has a thread that waits.",
+    "moved": "{moved} moved from {source} to CPU {cpu}.",
+    "nothing moved": "No waiting thread of {source} can be moved.",
+    "tasksets": "The threads of {source} may not run on CPU {cpu}: choose again without it.",
+}
+
+
+def decision(d: Decision) -> str:
+    """Return one decision of a balancing pass in a sentence."""
+    local = next((g for g in d.groups if g.local), None)
+    busiest = next((g for g in d.groups if g.cpus == d.source), None)
+    return _WHY[d.reason].format(
+        cpu=d.cpu,
+        source=f"CPU{'s' * (len(d.source) > 1)} {format_cpulist(list(d.source))}",
+        moved=count(len(d.moved), "thread"),
+        busiest=busiest.average if busiest else 0,
+        busiest_least=busiest.least if busiest else 0,
+        local=local.average if local else 0,
+        least=local.least if local else 0,
+    )
+
+
+def decision_place(d: Decision) -> str:
+    """Return who decided, at which level, and on which line of Algorithm 1."""
+    if not d.line:
+        return "Before balancing"
+    return f"CPU {d.cpu}, level {d.level.replace('<=', ' ≤ ')}: line {d.line} of Algorithm 1"
+
+
+def group_table(levels: list[tuple[str, tuple[Group, ...]]]) -> RichText:
+    """Return the groups that a CPU compares, one row per level and group, as a table.
+
+    Parameters
+    ----------
+    levels
+        What :func:`wastedcores.simulator.reference.stepping.groups_seen` returned.
+
+    Returns
+    -------
+    RichText
+        The table.
+    """
+    rows = [
+        {
+            "level": level.replace("<=", " ≤ "),
+            "group": "CPU " + format_cpulist(list(g.cpus)),
+            "local": "local" if g.local else "",
+            "load": f"{g.total:,}",
+            "average load": f"{g.average:,}",
+        }
+        for level, groups in levels
+        for g in groups
+    ]
+    return table(pl.DataFrame(rows))
