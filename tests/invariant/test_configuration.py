@@ -89,7 +89,33 @@ def test_a_lasting_difference_from_the_kernels_count_is_in_doubt(length_ns, expe
     ]  # fmt: skip
     result = check(trace_of(rows, cpus=2, quotas={}))
     assert result.verdict == expected
-    assert ("count_differs" in result.doubts["reason"]) == (expected == "unknown")
+    # CPU 0 is busy by both counts, but CPU 1 is idle beside it
+    assert ("queue_differs" in result.doubts["reason"]) == (expected == "unknown")
+
+
+def stale_count(kernel_nr, *more):
+    """Two tasks run in turns on CPU 0 for 400 ms, and the kernel's last count of it says something else."""
+    turns = [switch(t * MS, 0, 10 + t % 2, "R", 11 - t % 2) for t in range(4, 404)]
+    return [
+        switch(1, 0, 0, "R", 10), nr(1, 0, 1), wakeup(2, 0, 11), nr(2, 0, 2), switch(1, 1, 0, "R", 20),
+        nr(1, 1, 1), nr(3 * MS, 0, kernel_nr), *turns, nr(404 * MS, 0, 2), *more, switch(S, 0, 10, "S", 11),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected", "reason"),
+    [
+        # no CPU is idle beside the queue, however long it is: this kernel hid the event of a task that left
+        (stale_count(3), "clean", "queue_differs"),
+        # by the kernel's count CPU 0 is idle
+        (stale_count(0, wakeup(3, 1, 21), nr(3, 1, 2)), "unknown", "count_differs"),
+    ],
+    ids=["busy", "idle by the count"],
+)
+def test_a_queue_of_unknown_length_hides_nothing_while_every_cpu_is_busy(rows, expected, reason):
+    result = check(trace_of(rows, cpus=2, quotas={}))
+    assert result.doubts["reason"].to_list() == [reason]
+    assert result.verdict == expected
 
 
 def test_a_gap_between_two_boots_is_no_violation():

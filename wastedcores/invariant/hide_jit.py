@@ -1,4 +1,4 @@
-"""Changes of runqueues with some spans hidden: a CPU whose state is in doubt counts as unknown."""
+"""Changes of runqueues with some spans replaced: a CPU whose state is in doubt counts as unknown, or as overloaded."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def hide(
     free: I32,
     mask: I32,
     b: Borders,
+    hidden_nr: int,
     s: Shadow,
     out_ts_ns: I64,
     out_cpu: I32,
@@ -50,7 +51,10 @@ def hide(
     out_free: I32,
     out_mask: I32,
 ) -> int:
-    """Write the changes that remain visible, and the changes that hide and show a CPU; returns how many."""
+    """Write the changes that remain visible, and the changes that hide and show a CPU; returns how many.
+
+    A hidden CPU has ``hidden_nr`` tasks, which may run anywhere; -1: nobody knows how many.
+    """
     n = 0
     at = b.next[0]
     for i in range(ts_ns.size + 1):
@@ -58,8 +62,8 @@ def hide(
             c = b.cpu[at]
             s.hidden[c] = b.into[at]
             out_ts_ns[n], out_cpu[n], out_mask[n] = b.ts_ns[at], c, 0
-            out_nr[n] = -1 if b.into[at] != 0 else s.nr[c]
-            out_free[n] = s.free[c]
+            out_nr[n] = hidden_nr if b.into[at] != 0 else s.nr[c]
+            out_free[n] = max(hidden_nr, 0) if b.into[at] != 0 else s.free[c]
             n += 1
             at += 1
         if i == ts_ns.size:

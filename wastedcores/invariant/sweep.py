@@ -69,7 +69,11 @@ class Collected:
 
 
 def sweep(
-    rq: Runqueues, state: sweep_jit.SweepState, end_ns: int, hidden: pl.DataFrame | None = None
+    rq: Runqueues,
+    state: sweep_jit.SweepState,
+    end_ns: int,
+    hidden: pl.DataFrame | None = None,
+    hidden_nr: int = sweep_jit.UNKNOWN,
 ) -> tuple[Collected, int, NDArray[np.bool_]]:
     """Stream all changes through the compiled sweep.
 
@@ -82,7 +86,9 @@ def sweep(
     end_ns
         End of the window.
     hidden
-        Spans (cpu, start_ns, end_ns; CPU -1 is all) in which a CPU counts as unknown; None: no such span.
+        Spans (cpu, start_ns, end_ns; CPU -1 is all) in which what is known of a CPU does not count; None: no such span.
+    hidden_nr
+        Number of tasks that a CPU has in these spans instead; -1: unknown.
 
     Returns
     -------
@@ -97,7 +103,7 @@ def sweep(
     pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
     pairs = pinned or (rq.counted and rq.source == "tasks")
     steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if pairs else None
-    for batch in rq.batches() if hidden is None else _without(rq, hidden):
+    for batch in rq.batches() if hidden is None else _without(rq, hidden, hidden_nr):
         known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0
         while at < batch.ts_ns.size:
@@ -120,8 +126,8 @@ def sweep(
     return collected, dropped, known
 
 
-def _without(rq: Runqueues, hidden: pl.DataFrame) -> Iterator[Batch]:
-    """Stream the changes of the runqueues, with CPUs unknown in the hidden spans."""
+def _without(rq: Runqueues, hidden: pl.DataFrame, hidden_nr: int) -> Iterator[Batch]:
+    """Stream the changes of the runqueues, with ``hidden_nr`` tasks on a CPU in its hidden spans."""
     spans = merged(hidden, rq.cpus)
     ends = pl.concat(
         [
@@ -141,7 +147,7 @@ def _without(rq: Runqueues, hidden: pl.DataFrame) -> Iterator[Batch]:
         ts_ns, code = np.empty(room, np.int64), np.empty(room, np.int8)
         cpu, nr, free, mask = (np.empty(room, np.int32) for _ in range(4))
         n = hide_jit.hide(
-            batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, borders, shadow,
+            batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, borders, hidden_nr, shadow,
             ts_ns, cpu, nr, free, mask,
         )  # fmt: skip
         yield Batch(ts_ns[:n], cpu[:n], nr[:n], free[:n], mask[:n], code[:n])

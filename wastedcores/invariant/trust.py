@@ -103,7 +103,7 @@ def judge(
         hidden = (
             not persistent.any()
             and not found
-            and _may_hide(episodes, doubts, state, persist_ns, limit)
+            and _may_hide(rq, episodes, doubts, state, persist_ns, limit)
         )
         if hidden and not cut:
             notes.append("the spans in doubt are long enough to hide a violation")
@@ -138,13 +138,13 @@ def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:
 
 
 def _again(
-    rq: Runqueues, first: sweep_jit.SweepState, doubts: pl.DataFrame
+    rq: Runqueues, first: sweep_jit.SweepState, doubts: pl.DataFrame, nr: int = sweep_jit.UNKNOWN
 ) -> tuple[Collected, sweep_jit.SweepState]:
-    """Sweep once more, with the doubtful spans as unknown; return the episodes and the finished sweep."""
+    """Sweep once more, with ``nr`` tasks on a CPU in its doubtful spans; return the episodes and the finished sweep."""
     window = (int(first.window[0]), int(first.window[1]))
     length = int(first.scalars[sweep_jit.SLICE_NS])
     state = sweep_jit.new_state(rq.cpus, first.counted, *window, length)
-    collected, _, _ = sweep(rq, state, window[1], doubts if doubts.height else None)
+    collected, _, _ = sweep(rq, state, window[1], doubts if doubts.height else None, nr)
     return collected, state
 
 
@@ -201,15 +201,24 @@ def _affinity_unknown(rq: Runqueues) -> int:
 
 
 def _may_hide(
+    rq: Runqueues,
     episodes: pl.DataFrame,
     doubts: pl.DataFrame,
     state: sweep_jit.SweepState,
     persist_ns: int,
     limit: float,
 ) -> bool:
-    """Whether a persistent or chronic violation may lie in the spans in doubt, together with the waste around them."""
+    """Whether a persistent or chronic violation may lie in the spans in doubt, together with the waste around them.
+
+    Where only the length of a queue is in doubt, the CPU is busy, and it cannot hide more than many waiting threads.
+    """
     if not doubts.height:
         return False
+    only_length = pl.col("reason") == "queue_differs"
+    if doubts.select(only_length.any()).item():
+        collected, state = _again(rq, state, doubts.filter(only_length), rq.cpus + 1)
+        episodes = episode_table(collected, rq.cpus, persist_ns)
+        doubts = doubts.filter(~only_length)
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
     if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]
         return True

@@ -14,9 +14,10 @@ from __future__ import annotations
     SEEN,  # ns, the last event that showed what the CPU runs
     BUSY_SINCE,  # ns, when the CPU last ceased to be idle
     DIFFERS,  # ns, since when the kernel's count differs from NR; -1: it does not
+    MAYBE_IDLE,  # ns, when the CPU last was idle by one of the two, or may have been idle unseen, while they differed
     SWITCHES,
-) = range(12)
-WIDTH = 12
+) = range(13)
+WIDTH = 13
 
 # values of CURR
 CURR_UNKNOWN = -1  # nobody knows what the CPU runs

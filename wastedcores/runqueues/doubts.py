@@ -20,6 +20,7 @@ REASONS = (
     "starved",
     "count_differs",
     "bound_by_name",
+    "queue_differs",
 )
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}

@@ -9,6 +9,7 @@ from wastedcores.runqueues.state import (
     END,
     N_DOUBTS,
     ODD_COUNT,
+    ODD_QUEUE,
     ODD_STARVED,
     PRESUMED,
     REASON,
@@ -34,6 +35,8 @@ def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int
     k = s.numbers[N_DOUBTS]
     if k == out.doubt.shape[1]:
         out.doubt[DOUBT_CPU, k - 1] = -1
+        if out.doubt[REASON, k - 1] == ODD_QUEUE:
+            out.doubt[REASON, k - 1] = ODD_COUNT
         out.doubt[START, k - 1] = min(out.doubt[START, k - 1], start_ns)
         out.doubt[END, k - 1] = max(out.doubt[END, k - 1], end_ns)
         return
@@ -78,11 +81,15 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
 
 @callee
 def doubt_count(s: State, out: Output, c: int, t: int) -> None:
-    """A difference between the kernel's count of CPU ``c`` and that of the rebuilt tasks ends, if there was one."""
+    """A difference between the kernel's count of CPU ``c`` and that of the rebuilt tasks ends, if there was one.
+
+    Where the CPU was busy by both all the time, only the length of its queue is in doubt.
+    """
     since_ns = s.cpu[c, cpu_row.DIFFERS]
     if since_ns >= 0 and t - since_ns >= COUNT_SETTLES_NS:
-        s.odd[ODD_COUNT] += 1
-        doubt(s, out, c, since_ns, t, ODD_COUNT)
+        reason = ODD_QUEUE if s.cpu[c, cpu_row.MAYBE_IDLE] < since_ns else ODD_COUNT
+        s.odd[reason] += 1
+        doubt(s, out, c, since_ns, t, reason)
     s.cpu[c, cpu_row.DIFFERS] = -1
 
 
@@ -94,5 +101,8 @@ def compare(s: State, out: Output, c: int, t: int) -> None:
         return
     if kernel_nr == s.cpu[c, cpu_row.NR]:
         doubt_count(s, out, c, t)
-    elif s.cpu[c, cpu_row.DIFFERS] < 0:
+        return
+    if s.cpu[c, cpu_row.DIFFERS] < 0:
         s.cpu[c, cpu_row.DIFFERS] = t
+    if kernel_nr == 0 or s.cpu[c, cpu_row.CURR] == 0:
+        s.cpu[c, cpu_row.MAYBE_IDLE] = t

@@ -46,8 +46,9 @@ I8 = NDArray[np.int8]
     ODD_STARVED,
     ODD_COUNT,
     PRESUMED,
-) = range(9)
-N_ODD = 9
+    ODD_QUEUE,
+) = range(10)
+N_ODD = 10
 
 # State.numbers
 (
@@ -132,7 +133,7 @@ def new_state(pids: int, cpus: int, masks: int) -> State:
     task = np.zeros((pids, task_row.WIDTH), np.int32)
     task[:, [task_row.CPU, task_row.RAN, task_row.MOVED_FROM]] = -1
     cpu = np.zeros((cpus, cpu_row.WIDTH), np.int64)
-    cpu[:, [cpu_row.CURR, cpu_row.KERNEL_NR, cpu_row.DIFFERS]] = -1
+    cpu[:, [cpu_row.CURR, cpu_row.KERNEL_NR, cpu_row.DIFFERS, cpu_row.MAYBE_IDLE]] = -1
     numbers = np.zeros(N_NUMBERS, np.int64)
     numbers[PARKS] = 1
     return State(

@@ -63,6 +63,7 @@ def _stop_unseen(s: State, out: Output, c: int, t: int, k: int) -> None:
     """The task that seemed to run on ``c`` was seen elsewhere: what ``c`` runs is unknown until its next switch."""
     s.cpu[c, cpu_row.NR] -= 1
     s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
+    s.cpu[c, cpu_row.MAYBE_IDLE] = t
     emit(s, out, t, c, 0, k)
 
 
@@ -154,6 +155,7 @@ def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
         state = s.task[q, task_row.STATE]
         if state == task_row.WAITING or state == task_row.ASLEEP:
             left = max(left, s.since[q])
+    s.cpu[c, cpu_row.MAYBE_IDLE] = t
     if q >= 0:
         odd(s, out, c, left, t, ODD_LEFT_UNSEEN)
     if x > 0 and s.task[x, task_row.STATE] == task_row.RUNNING and s.task[x, task_row.CPU] == c:
