@@ -18,7 +18,8 @@ import zstandard
 from support import perf_file
 
 from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
-from wastedcores.trace.io import FOREIGN, import_trace, open_trace, sniff
+from wastedcores.trace.formats import FOREIGN
+from wastedcores.trace.io import import_trace, open_trace, sniff
 from wastedcores.trace.readers.perf_data.header import parse_formats
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -24,8 +24,9 @@ from wastedcores.errors import (
 )
 from wastedcores.invariant import check
 from wastedcores.trace import io, parquet
+from wastedcores.trace.formats import FOREIGN
 from wastedcores.trace.header import Header, TaskFacts
-from wastedcores.trace.io import import_trace, open_trace, sniff
+from wastedcores.trace.io import FORMATS, import_trace, open_trace, sniff
 from wastedcores.trace.readers.support import text_reading
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -388,3 +389,20 @@ def test_nobody_knows_what_happened_in_a_gap(tmp_path):
     whole = trace.events.collect()
     assert whole.filter(pl.col("kind") == "lost")["ts_ns"].to_list() == [70_000_000_999]
     assert trace.header.events == whole.height
+
+
+def test_formats__every_format_that_may_be_named_has_a_reader():
+    assert ("parquet", *FOREIGN) == FORMATS
+
+
+def test_opening_a_parquet_file_imports_no_reader_of_another_format(tmp_path):
+    path = tmp_path / "trace.parquet"
+    import_trace(GOLDEN / "ftrace_4.1.txt", path)
+    code = (
+        "import sys; from wastedcores.trace.io import open_trace; open_trace(sys.argv[1]); "
+        "print(*(m for m in sys.modules if 'readers.text' in m or 'perf_data' in m))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

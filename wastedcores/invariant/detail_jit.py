@@ -42,18 +42,22 @@ def cpu_times(
     (episodes, cpus) and to ``cause_ns`` (episodes, codes + 1), whose column ``code + 1`` has the overload that began with
     that event.
     """
+    begun = 0  # episodes that began before the present change
     for i in range(ts_ns.size):
         c = cpu[i]
+        while begun < starts.size and starts[begun] < ts_ns[i]:
+            begun += 1
         # the kernel counts before it reports the wakeup or the move behind it
         if cause[c] == COUNT + 1 and code[i] != COUNT:
             cause[c] = code[i] + 1
         if nr[i] == now[c]:
             continue
-        if now[c] == 0:
-            add_overlap(since[c], ts_ns[i], starts, ends, idle_ns, c)
-        elif now[c] >= 2:
-            add_overlap(since[c], ts_ns[i], starts, ends, over_ns, c)
-            add_overlap(since[c], ts_ns[i], starts, ends, cause_ns, cause[c])
+        if begun > 0 and ends[begun - 1] > since[c]:  # else nothing overlaps, as for most changes
+            if now[c] == 0:
+                add_overlap(since[c], ts_ns[i], starts, ends, idle_ns, c)
+            elif now[c] >= 2:
+                add_overlap(since[c], ts_ns[i], starts, ends, over_ns, c)
+                add_overlap(since[c], ts_ns[i], starts, ends, cause_ns, cause[c])
         if nr[i] >= 2 and now[c] < 2:
             cause[c] = code[i] + 1
         now[c] = nr[i]

@@ -104,7 +104,8 @@ def sweep(
     pairs = pinned or (rq.counted and rq.source == "tasks")
     steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if pairs else None
     for batch in rq.batches() if hidden is None else _without(rq, hidden, hidden_nr):
-        known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
+        if not known.all():
+            known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0
         while at < batch.ts_ns.size:
             if steal is not None:

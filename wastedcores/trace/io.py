@@ -7,11 +7,11 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -21,49 +21,41 @@ from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
-from wastedcores.trace.readers import kutrace, sched_profiler, schedlog, systing
-from wastedcores.trace.readers.perf_data import reader as perf_data
-from wastedcores.trace.readers.schedtrace import reader as schedtrace
+from wastedcores.trace.readers import schedlog, systing
 from wastedcores.trace.readers.support.reading import Facts, Reading
 from wastedcores.trace.readers.support.text_reading import head
 from wastedcores.trace.readers.support.time_order import in_order
-from wastedcores.trace.readers.text import ftrace, perf_script, trace_dat
 from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import seekable
 from wastedcores.trace.trace import Trace
 
+if TYPE_CHECKING:
+    from wastedcores.trace.formats import Format
 
-class Format(NamedTuple):
-    """A foreign format: its reader, and one way to recognise it (``line``, ``magic`` or ``path``)."""
-
-    #: takes the path and ``hashed``, whether the file's SHA-256 is wanted
-    open: Callable[..., Reading]
-    #: a regular expression of polars, which needs time in proportion to the text, that a line of such a text matches
-    line: str | None = None
-    #: the first bytes of a file
-    magic: bytes | None = None
-    #: says whether this is such a folder, or a file of it
-    path: Callable[[Path], bool] | None = None
-
-
-#: Foreign formats by name.
-FOREIGN: dict[str, Format] = {
-    "sched_profiler": Format(sched_profiler.SchedProfilerReading, line=sched_profiler.LINE),
-    "ftrace": Format(ftrace.FtraceReading, line=ftrace.LOOKS_LIKE),
-    "perf-script": Format(perf_script.PerfScriptReading, line=perf_script.LOOKS_LIKE),
-    "kutrace": Format(kutrace.KUtraceReading, line=kutrace.LOOKS_LIKE),
-    "perf.data": Format(perf_data.PerfDataReading, magic=perf_data.MAGIC),
-    "trace.dat": Format(trace_dat.TraceDatReading, magic=trace_dat.MAGIC),
-    "schedtrace": Format(schedtrace.SchedTraceReading, magic=schedtrace.MAGIC),
-    "systing": Format(systing.SystingReading, path=systing.looks_like),
-    "schedlog": Format(schedlog.SchedLogReading, path=schedlog.looks_like),
-}
-FORMATS = ("parquet", *FOREIGN)
+#: Every format that this package reads, by name; all but Parquet are foreign (:mod:`wastedcores.trace.formats`).
+FORMATS = (
+    "parquet",
+    "sched_profiler",
+    "ftrace",
+    "perf-script",
+    "kutrace",
+    "perf.data",
+    "trace.dat",
+    "schedtrace",
+    "systing",
+    "schedlog",
+)
 #: Lines at the beginning of a file that have a vote on its format.
 SNIFF_LINES = 200
 
 #: Events that ``open_trace`` keeps in memory; a trace with more goes through a temporary Parquet file.
 MEMORY_EVENTS = 4_000_000
+
+
+def _foreign() -> dict[str, Format]:
+    from wastedcores.trace.formats import FOREIGN  # Parquet files need none of the readers
+
+    return FOREIGN
 
 
 def sniff(path: Path) -> str:
@@ -92,11 +84,13 @@ def sniff(path: Path) -> str:
     if start.startswith(MAGIC):
         check_name(path)
         return "systing" if systing.looks_like(path) else "parquet"
-    for name, format in FOREIGN.items():
+    for name, format in _foreign().items():
         if format.magic and start.startswith(format.magic):
             return name
     lines = pl.Series(start.decode("utf-8", "replace").splitlines()[:SNIFF_LINES], dtype=pl.String)
-    votes = {name: int(lines.str.contains(f.line).sum()) for name, f in FOREIGN.items() if f.line}
+    votes = {
+        name: int(lines.str.contains(f.line).sum()) for name, f in _foreign().items() if f.line
+    }
     if any(votes.values()):
         return max(votes, key=votes.__getitem__)
     if schedlog.looks_like(path):
@@ -110,7 +104,7 @@ def sniff(path: Path) -> str:
 
 
 def _sniff_folder(path: Path) -> str:
-    for name, format in FOREIGN.items():
+    for name, format in _foreign().items():
         if format.path and format.path(path):
             return name
     raise TraceFormatError(
@@ -146,7 +140,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     with seekable(path) as file, _reading_as(file, format) as kind:
         if kind == "parquet":
             return read_parquet(file)
-        with FOREIGN[kind].open(file, hashed=False) as reading:
+        with _foreign()[kind].open(file, hashed=False) as reading:
             run = _Import(reading, kind, None)
             frames = run.frames()
             kept: list[pl.DataFrame] = []
@@ -205,7 +199,7 @@ def import_trace(
                 trace = trace.with_header(machine=machine)
             write_parquet(trace, dst)
         else:
-            with FOREIGN[kind].open(file, hashed=source is None) as reading:
+            with _foreign()[kind].open(file, hashed=source is None) as reading:
                 run = _Import(reading, kind, cpus, machine, source, facts)
                 stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
@@ -329,7 +323,7 @@ def _reading_as(path: Path, format: str | None) -> Iterator[str]:
 
 def _check_possible(path: Path, format: str) -> None:
     """Refuse a file that cannot be of a format: its first bytes are others, or it should be a folder or a file."""
-    foreign = FOREIGN.get(format)
+    foreign = _foreign().get(format)
     magic = foreign.magic if foreign else MAGIC
     if foreign and foreign.path:
         if not foreign.path(path):
