@@ -311,3 +311,12 @@ def test_legend__more_lines_get_more_room():
     assert few.layout.margin.b < many.layout.margin.b
     assert many.layout.height - 400 == many.layout.margin.b - few.layout.margin.b
     assert theme.fit_legend(many).layout.height == many.layout.height
+
+
+def test_marks__texts_that_are_close_stand_on_two_sides_or_are_left_out():
+    close = scene(
+        marks=((500 * MS, "start"), (510 * MS, "end"), (515 * MS, "late"), (990 * MS, "last"))
+    )
+    texts = {a.text: a.xanchor for a in heatmap(close, cols=10).layout.annotations}
+    assert texts == {"start": "right", "end": "left", "last": "right"}
+    assert len([s for s in heatmap(close, cols=10).layout.shapes if s.line.dash == "dot"]) == 4

@@ -12,6 +12,7 @@ from wastedcores.figures.theme import (
     GRID,
     INK,
     MUTED,
+    NARROW,
     Palette,
     add_hatch,
     task_bar,
@@ -306,9 +307,11 @@ def add_marks(
     if not inside or len(inside) > MAX_LINES:
         return
     xref, yref = axis_names(fig, row, col)
-    for t, text in inside:
+    first, last = fig.get_subplot(row, col).xaxis.domain or (0, 1)
+    places = _beside([(t - window[0]) / (window[1] - window[0]) for t, _ in inside], [text for _, text in inside],
+                     (last - first) * (NARROW - 170))  # fmt: skip
+    for (t, text), anchor in zip(inside, places, strict=True):
         x = float(axis.at(t))
-        late = x > float(axis.at(window[1])) * 0.85
         fig.add_shape(
             type="line",
             xref=xref,
@@ -319,17 +322,39 @@ def add_marks(
             y1=1,
             line={"color": INK, "width": 1.2, "dash": "dot"},
         )
+        if anchor is None:
+            continue
         fig.add_annotation(
             x=x,
             y=1,
             xref=xref,
             yref=f"{yref} domain",
             yanchor="bottom",
-            xanchor="right" if late else "left",
+            xanchor=anchor,
             text=text.removeprefix("rec: "),
             showarrow=False,
             font={"size": 10, "color": MUTED},
         )
+
+
+def _beside(shares: list[float], texts: list[str], width: float) -> list[str | None]:
+    """Return on which side of its mark each text fits: its anchor, or None where it would cover another or be cut."""
+    taken: list[tuple[float, float]] = []
+    anchors: list[str | None] = []
+    for share, text in zip(shares, texts, strict=True):
+        x, long = share * width, 6.0 * len(text.removeprefix("rec: "))
+        spans = {"left": (x, x + long), "right": (x - long, x)}
+        # the text of a mark before a close one stands before it, so that both have room
+        if any(x < other * width < x + long for other in shares):
+            spans = dict(reversed(spans.items()))
+        fits = [
+            anchor
+            for anchor, (lo, hi) in spans.items()
+            if lo >= 0 and hi <= width and all(hi <= a or lo >= b for a, b in taken)
+        ]
+        anchors.append(fits[0] if fits else None)
+        taken += [spans[a] for a in fits[:1]]
+    return anchors
 
 
 def _faint(colour: str) -> str:
