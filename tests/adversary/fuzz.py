@@ -23,6 +23,8 @@ sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
 from support.fuzzing.worker import State, Worker  # noqa: E402 - found below tests/
 from tqdm import tqdm  # noqa: E402
 
+#: Settings of the worker's libraries: one thread each, and no stack of every panic of polars, which is caught.
+QUIETLY = {"POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1", "RUST_BACKTRACE": "0"}
 #: Seconds of wall-clock time without a new input after which the worker is taken to hang: others may use the processors.
 STALL_S = 120
 #: The same before the first input, when code is compiled.
@@ -64,7 +66,7 @@ def watch(asked: argparse.Namespace) -> State:
         while True:
             worker = subprocess.Popen(
                 [sys.executable, __file__, "--worker", *sys.argv[1:]],
-                env=os.environ | {"POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+                env=os.environ | QUIETLY,
             )
             try:
                 moved = _follow(worker, state_file, asked, bar)
@@ -100,7 +102,7 @@ def _follow(
 
 def _blame(folder: Path, state: State, failure: str, code: int) -> None:
     """Keep the input that the worker died of."""
-    number, _, name = (folder / "scratch" / "name").read_text().partition(" ")
+    number, _, name = (folder / "scratch" / "name").read_text().strip().partition(" ")
     key = f"{failure}-{sum(state.inputs.values())}"
     current = folder / "scratch" / "current"
     (folder / "found").mkdir(exist_ok=True)
@@ -114,10 +116,17 @@ def _blame(folder: Path, state: State, failure: str, code: int) -> None:
     }
 
 
+def _commit() -> str:
+    """Return the commit that is checked out, and whether files differ from it."""
+    words = ("git", "-C", str(HERE), "describe", "--always", "--dirty")
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def summary(state: State) -> dict[str, object]:
     """Return what is kept of a run."""
     names = sorted(state.inputs)
     return {
+        "commit": _commit(),
         "seed": state.seed,
         "inputs": state.inputs.total(),
         "date": datetime.now(UTC).date().isoformat(),

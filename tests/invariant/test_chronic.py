@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 import lzma
 import re
+import tracemalloc
 from fractions import Fraction
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from support import RECORDINGS
 from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores.errors import UsageError
-from wastedcores.invariant import check
+from wastedcores.invariant import check, chronic
 from wastedcores.trace.io import open_trace
 from wastedcores.units import share
 
@@ -65,8 +67,8 @@ changes = st.lists(
 
 
 @settings(max_examples=300)
-@given(changes, st.integers(1, 60))
-def test_chronic_equals_brute_force(changes, slice_ns):
+@given(changes, st.integers(1, 60), st.sampled_from([1, 7, 1 << 16]))
+def test_chronic_equals_brute_force(changes, slice_ns, block):
     rows = [nr(t, c, n) for t, c, n in sorted(changes, key=lambda x: x[0])]
     state, states = {}, []
     for i, r in enumerate(rows):
@@ -77,7 +79,8 @@ def test_chronic_equals_brute_force(changes, slice_ns):
             idle = sum(n == 0 for n in lengths)
             states.append((r["ts_ns"], sum(n > 0 for n in lengths), min(idle, waiting)))
     expected = fifth_worst(states, slice_ns)
-    found = check(trace_of(rows, cpus=4), persist_ns=slice_ns).chronic
+    with patch.object(chronic, "_BLOCK", block):
+        found = check(trace_of(rows, cpus=4), persist_ns=slice_ns).chronic
     if expected is None:
         assert found is None
     else:
@@ -243,6 +246,18 @@ def test_a_short_trace_says_that_it_was_judged_on_persistence_only():
     assert result.verdict == "clean"
     assert result.chronic is None
     assert any("shorter than 1 s" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("slices", [1 << 22, 1 << 24])
+def test_a_file_of_two_events_does_not_need_gigabytes(slices):
+    rows = [nr(0, 0, 2), nr(0, 1, 0), nr(slices * 1000, 0, 1)]
+    trace = trace_of(rows, cpus=2)
+    tracemalloc.start()
+    result = check(trace, persist_ns=1000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result.verdict == "violations"
+    assert peak < 400 << 20
 
 
 @pytest.mark.parametrize("text", ["2", "0", "-1%", "nan", "x", "200%", ""])

@@ -52,8 +52,13 @@ class Run:
     end_ns: int = 0
 
 
-def random_run(seed: int, cpus: int = 3, tasks: int = 6, steps: int = 120) -> Run:
-    """Return a run in which tasks wake up, are preempted, moved and block at random. All CPUs go idle at its start."""
+def random_run(
+    seed: int, cpus: int = 3, tasks: int = 6, steps: int = 120, *, placed: bool = False
+) -> Run:
+    """Return a run in which tasks wake up, are preempted, moved and block at random. All CPUs go idle at its start.
+
+    With ``placed``, every task runs where it waited: waiting tasks are not moved, and all of them run before the end.
+    """
     chance = random.Random(seed)
     run = Run(cpus)
     now = 1_000_000
@@ -86,7 +91,7 @@ def random_run(seed: int, cpus: int = 3, tasks: int = 6, steps: int = 120) -> Ru
             run.happened.append((now, "wakeup", cpu, pid, 0))
             queues[cpu].append(pid)
             since[pid] = now
-        elif act < 0.55 and any(queues):
+        elif act < 0.55 and any(queues) and not placed:
             src = chance.choice([c for c in range(cpus) if queues[c]])
             dst = chance.choice([c for c in range(cpus) if c != src])
             pid = queues[src].pop()
@@ -98,6 +103,10 @@ def random_run(seed: int, cpus: int = 3, tasks: int = 6, steps: int = 120) -> Ru
             start_next(cpu, "S")
         elif queues[cpu] and not running[cpu]:
             start_next(cpu, "R")
+    for cpu in range(cpus) if placed else ():
+        while queues[cpu]:
+            now += 1000
+            start_next(cpu, "S")
     run.end_ns = now + 5000
     return run
 
@@ -146,6 +155,30 @@ def as_schedlog(run: Run, folder: Path, names: tuple[str, ...] = SCHEDLOG) -> Pa
     for cpu, ring in enumerate(rings):
         (folder / str(cpu)).write_bytes(ring)
     return folder
+
+
+def as_sched_profiler(run: Run, file: Path) -> Path:
+    """Write the size of a runqueue whenever it changes, behind the sizes of all of them, and a record of the end.
+
+    The format is that of the fork (Tingjia980311/wastedcores, tools/visualizations_4.1/sched_profiler).
+    """
+    size = [-1] * run.cpus
+    lines = []
+
+    def resize(cpu: int, ts: int, to: int) -> None:
+        size[cpu] = to
+        lines.append("".join(f"{n:4d}" for n in size) + f"\t {ts} nsecs RQ {cpu:4d} {to:4d}\n")
+
+    for ts, what, cpu, _, more in run.happened:
+        if what == "wakeup":
+            resize(cpu, ts, size[cpu] + 1)
+        elif what == "migrate":
+            resize(more, ts, size[more] - 1)
+            resize(cpu, ts, size[cpu] + 1)
+        elif what == "switch S":
+            resize(cpu, ts, max(size[cpu], 1) - 1)
+    file.write_text("".join(lines) + f"\t {run.end_ns} nsecs WF\n")
+    return file
 
 
 #: src/trace/schema.rs: sched_slice_schema, thread_state_schema, thread_schema, sched_migrate_schema, ...

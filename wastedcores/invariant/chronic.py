@@ -22,7 +22,9 @@ SHARE = 0.01
 #: slices in a window, and how many of them must waste so much
 WINDOW, NEEDED = 10, 5
 #: more slices than this are not kept (16 bytes each); the check then says that it looked for persistent violations only
-MOST_SLICES = 1 << 24
+MOST_SLICES = 1 << 22
+#: windows that are compared at a time, which bounds the memory
+_BLOCK = 1 << 16
 
 
 class Chronic(NamedTuple):
@@ -72,19 +74,28 @@ def worst(state: SweepState, covered: NDArray[np.int64] | None = None) -> Chroni
     done, length = int(state.scalars[SLICES_DONE]), int(state.scalars[SLICE_NS])
     if done < WINDOW:
         return None
-    busy, wasted = np.diff(state.slices[:done], axis=0, prepend=0).T.astype(float)
+    best, at = -1.0, 0
+    for first in range(0, done - WINDOW + 1, _BLOCK):
+        shares = _shares(state, first, min(first + _BLOCK + WINDOW - 1, done), covered)
+        fifth = np.partition(sliding_window_view(shares, WINDOW), WINDOW - NEEDED, axis=1)
+        k = int(np.argmax(fifth[:, WINDOW - NEEDED]))
+        if fifth[k, WINDOW - NEEDED] > best:
+            best, at = float(fifth[k, WINDOW - NEEDED]), first + k
+    return Chronic(int(state.window[0]) + at * length, WINDOW * length, best)
+
+
+def _shares(
+    state: SweepState, first: int, end: int, covered: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Return what each of some slices wasted, as a share of the CPU time used in it."""
+    before = state.slices[first - 1] if first else np.zeros(2, np.int64)
+    busy, wasted = np.diff(state.slices[first:end], axis=0, prepend=before[None]).T.astype(float)
     if covered is not None:
-        idle = int(state.counted.sum()) - busy / length
-        wasted += covered[:done] * np.maximum(idle, 0)
+        idle = int(state.counted.sum()) - busy / int(state.scalars[SLICE_NS])
+        wasted += covered[first:end] * np.maximum(idle, 0)
     shares = np.where(wasted > 0, np.inf, 0.0)
     np.divide(wasted, busy, out=shares, where=busy > 0)
-    fifth = np.partition(sliding_window_view(shares, WINDOW), WINDOW - NEEDED, axis=1)
-    at = int(np.argmax(fifth[:, WINDOW - NEEDED]))
-    return Chronic(
-        int(state.window[0]) + at * length,
-        WINDOW * length,
-        float(fifth[at, WINDOW - NEEDED]),
-    )
+    return shares
 
 
 def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:

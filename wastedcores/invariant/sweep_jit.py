@@ -156,7 +156,8 @@ def end_slices(
     ``busy_ns`` and ``thread_ns`` are the integrals at ``lo``, ``busy`` and ``threads`` what is added per ns from there.
     """
     end_ns = next_slice_end(s)
-    while end_ns <= hi:
+    # a damaged trace may last until the end of all time, so the time alone does not tell that no slice is left
+    while end_ns <= hi and s.scalars[SLICES_DONE] < s.slices.shape[0]:
         k = s.scalars[SLICES_DONE]
         s.slices[k, 0] = busy_ns + (end_ns - lo) * busy
         s.slices[k, 1] = thread_ns + (end_ns - lo) * threads

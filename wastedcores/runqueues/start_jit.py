@@ -140,7 +140,11 @@ def settle_start(s: State, start_ns: int) -> None:
         if s.task[p, task_row.STATE] == task_row.WAITING:
             begin_wait(s, p, c, start_ns)
     for c in range(s.cpu.shape[0]):
-        if s.cpu[c, cpu_row.CURR] > 0:
-            s.cpu[c, cpu_row.NR] += 1
-        elif s.cpu[c, cpu_row.CURR] == cpu_row.CURR_FROM_SWITCH:
+        curr = s.cpu[c, cpu_row.CURR]
+        if curr == cpu_row.CURR_FROM_SWITCH:
             s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
+        elif curr > 0:
+            if s.task[curr, task_row.STATE] == task_row.RUNNING and s.task[curr, task_row.CPU] == c:
+                s.cpu[c, cpu_row.NR] += 1
+            else:  # an earlier event shows it elsewhere or asleep, so the switch to it is missing
+                s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN

@@ -10,7 +10,8 @@ it, the span that may be wrong is written down as a *doubt*: from the last event
 contradiction.
 
 A CPU that goes idle while tasks of its runqueue are runnable proves that these cannot run: their control group is
-throttled, or core scheduling forbids it. They are *parked*: they do not wait until they are seen again.
+throttled, or core scheduling forbids it. They are *parked*: they do not wait until they are seen again. Where no group has
+a quota, they must have left that runqueue unseen, and where they were until they are seen again is in doubt.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from wastedcores.runqueues.state import (
     ODD_WAKEUP_OF_QUEUED,
     PARKS,
     SNAPSHOT,
+    STARVED_NS,
     SWITCH,
     THROTTLE,
     UNTHROTTLE,
@@ -130,6 +132,8 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
             odd_unseen(s, out, p, c, t, ODD_MIGRATE_ELSEWHERE)
         if not parked(s, p):
             doubt_wait(s, out, p, t)
+        elif s.numbers[STARVED_NS] == 0:  # nothing can be throttled: it was elsewhere, unseen
+            odd(s, out, c, s.since[p], t, ODD_PARKED)
         elif q != 0:  # when it became able to run while others ran here is not told
             odd(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, ODD_PARKED)
         end_wait(s, out, p, c, t)

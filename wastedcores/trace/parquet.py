@@ -45,7 +45,8 @@ def read_parquet(path: Path) -> Trace:
         if not sealed:
             check_decodes(path)
         metadata = pl.read_parquet_metadata(path)
-        frame = pl.scan_parquet(path)
+        # damaged statistics would hide rows, and what is damaged in them shows only when they are used
+        frame = pl.scan_parquet(path, use_statistics=sealed)
         have = frame.collect_schema()
     except UNREADABLE as e:
         raise TraceFormatError(

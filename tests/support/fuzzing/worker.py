@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from support.fuzzing.mutators import mutate
+from support.fuzzing.tables import mutate_table
 from support.fuzzing.targets import FILE, PERSIST_NS, Outcome, Target, make_targets
 from wastedcores.errors import LONGEST_MESSAGE, WastedCoresError
 from wastedcores.trace.readers.text import scan
@@ -29,6 +30,8 @@ LIMIT_BYTES = 700 << 20
 ROOM_BYTES = 4 << 30
 #: Inputs with new outcomes that are kept per format to be mutated further.
 KEPT = 150
+#: Length of the file that names the current input: longer than any number and format.
+NAME_BYTES = 64
 CONFIDENT = ("clean", "violations", "chronic")
 
 
@@ -144,6 +147,7 @@ class Worker:
         self.scratch = folder / "scratch"
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.path = self.scratch / "current"
+        self.name = -1
         all_targets = make_targets(self.scratch / "valid")
         self.targets = {n: t for n, t in all_targets.items() if not names or n in names}
         self.corpus = {
@@ -171,6 +175,8 @@ class Worker:
     def run(self, inputs: int, seconds: float = float("inf")) -> None:
         """Go on until so many inputs were read in all, or for so long."""
         signal.signal(signal.SIGALRM, _alarm)
+        # It stays open, since ext4 flushes a file to the disk that is truncated and written again (auto_da_alloc).
+        self.name = os.open(self.scratch / "name", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         saved = begun = time.monotonic()
         while self.state.inputs.total() < inputs and time.monotonic() < begun + seconds:
             self.step()
@@ -193,6 +199,8 @@ class Worker:
         if len(files) > 1 and rng.random() < 0.02:
             del changed[victim]
             changes = 1
+        elif name == "unsealed" and files in target.seeds and rng.random() < 0.5:
+            changed[victim], changes = mutate_table(files[victim], rng)
         else:
             changed[victim], changes = mutate(
                 files[victim], other, rng, text=target.text or not target.trace
@@ -201,7 +209,7 @@ class Worker:
         # the compiled scanner of text reads what the patterns read, too, and is used for large files only
         scan.WORTHWHILE_BYTES = rng.choice((0, 0, 0, 1 << 40))
         write_input(changed, self.path)
-        (self.scratch / "name").write_text(f"{state.inputs[name]} {name}")
+        os.pwrite(self.name, f"{state.inputs[name]} {name}".ljust(NAME_BYTES).encode(), 0)
         state.inputs[name] += 1
         begun, used = time.monotonic(), time.process_time()
         signal.alarm(60)

@@ -166,7 +166,7 @@ def _facts(head: str, facts: FactsBuilder) -> None:
         about = json.loads(text.rstrip().rstrip(",") + "}") if found else {}
     except (ValueError, RecursionError):
         about = {}
-    facts.kernel_release = about.get("kernelVersion")
+    facts.kernel_release = str(about["kernelVersion"]) if about.get("kernelVersion") else None
     minute = about.get("tracebase")
     facts.clock = f"seconds since {minute}" if minute else "seconds of a minute"
     for key in ("title", "cpuModelName", "hostName"):

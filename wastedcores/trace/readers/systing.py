@@ -211,24 +211,41 @@ class _Decoder:
     def edges(self) -> list[int]:
         """Return times that cut the recording into pieces of about :data:`BATCH_ROWS` rows."""
         ends = self.slices.select(
-            low=pl.col("ts").min(), high=(pl.col("ts") + pl.col("dur")).max(), rows=pl.len()
+            low=pl.col("ts").min(),
+            high=(pl.col("ts") + pl.col("dur")).max(),
+            rows=pl.len(),
+            untimed=pl.col("ts").null_count(),
         ).collect(engine="streaming")
-        low, self.end_ns, self.rows = ends.row(0)
+        low, self.end_ns, self.rows, untimed = ends.row(0)
+        self._require_times(_SLICE, untimed)
         if not self.rows:
             return []
         for name in ("thread_state", "sched_migrate", "wakeup_new", "process_exit"):
             if name in self.tables:
                 facts = self.tables[name].select(
-                    low=pl.col("ts").min(), high=pl.col("ts").max(), rows=pl.len()
+                    low=pl.col("ts").min(),
+                    high=pl.col("ts").max(),
+                    rows=pl.len(),
+                    untimed=pl.col("ts").null_count(),
                 )
-                first, last, rows = facts.collect(engine="streaming").row(0)
+                first, last, rows, untimed = facts.collect(engine="streaming").row(0)
+                self._require_times(name, untimed)
                 if rows:
                     low, self.end_ns = min(low, first), max(self.end_ns or last, last)
                     self.rows += rows
-        assert self.end_ns is not None
+        if self.end_ns is None:  # no slice has a length
+            self.end_ns = low
         parts = max(1, self.rows // BATCH_ROWS)
         cuts = np.linspace(low, self.end_ns + 1, parts + 1).astype(np.int64).tolist()
         return [*cuts[:-1], self.end_ns + 1]
+
+    def _require_times(self, name: str, untimed: int) -> None:
+        """Refuse a table with rows that have no time: they would be in no window."""
+        if untimed:
+            raise TraceContentError(
+                f"{self.path}: {untimed} rows of {name}.parquet have no time (ts). The table is damaged: copy or record it "
+                "again."
+            )
 
     def window(self, start: int, end: int) -> pl.DataFrame:
         """Return the events of a window of time, in order.
