@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.barriers_jit import split
 from wastedcores.recovery.classes import BARRIER, UNKNOWN
 from wastedcores.recovery.seen import Seen
 
@@ -163,9 +164,10 @@ def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]
     sleeps = seen.sleeps
     groups = _split(sleeps[mine])
     rounds, alone, last = [], 0, []
+    slept = np.zeros(len(seen.tasks), np.bool_)
     for sleep in np.split(mine, groups):
         release = int(sleeps[sleep[0], sj.S_WAKE_NS])
-        late = _missing(seen, members, sleep, release)
+        late = _missing(seen, members, sleep, release, slept)
         alone += len(late) == 1
         if len(late) == 1:
             last.append(int(late[0]))
@@ -179,29 +181,33 @@ def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]
 
 def _contradicted(seen: Seen, rounds: list[tuple[I64, I64, int]]) -> bool:
     """Tell whether too many of the known wakers are tasks other than the members that did not sleep."""
-    told = others = 0
-    for sleep, late, _ in rounds:
-        rows = seen.sleeps[sleep]
-        by = rows[rows[:, sj.S_FAR] > 0, sj.S_BY]
-        told += len(by)
-        others += int((~np.isin(by, late)).sum())
-    return others > CONTRADICT * told
+    tasks, numbers = len(seen.tasks), np.arange(len(rounds))
+    rows = seen.sleeps[np.concatenate([r[0] for r in rounds])]
+    of = np.repeat(numbers, [len(r[0]) for r in rounds])
+    told = rows[:, sj.S_FAR] > 0
+    by = rows[told, sj.S_BY]
+    late = np.concatenate([r[1] for r in rounds])
+    late = late + tasks * np.repeat(numbers, [len(r[1]) for r in rounds])
+    others = (by < 0) | ~np.isin(by + tasks * of[told], late)
+    return int(others.sum()) > CONTRADICT * len(by)
 
 
 def _split(woken: I64) -> I64:
-    """Return where new rounds begin: a round ends before a task that fell asleep after the round's release."""
-    cuts, release, before = [], 0, 0
-    for i, (ts, out) in enumerate(woken[:, [sj.S_WAKE_NS, sj.S_OUT_NS]].tolist()):
-        if i == 0 or out > release or ts - before > GAP_NS or ts - release > RELEASE_NS:
-            release = ts
-            cuts.append(i)
-        before = ts
-    return np.array(cuts[1:], np.int64)
+    """Return where new rounds begin, without the first."""
+    cuts = np.empty(len(woken), np.int64)
+    wake_ns, out_ns = (np.ascontiguousarray(woken[:, c]) for c in (sj.S_WAKE_NS, sj.S_OUT_NS))
+    return cuts[1 : split(wake_ns, out_ns, GAP_NS, RELEASE_NS, cuts)]
 
 
-def _missing(seen: Seen, members: I64, sleep: I64, release: int) -> I64:
-    """Return the members that exist and are awake at a release without having slept for it."""
-    others = members[~np.isin(members, seen.sleeps[sleep, sj.S_TASK])]
+def _missing(seen: Seen, members: I64, sleep: I64, release: int, slept: NDArray[np.bool_]) -> I64:
+    """Return the members that exist and are awake at a release without having slept for it.
+
+    ``slept`` has a place for each task; all are false before and after.
+    """
+    tasks = seen.sleeps[sleep, sj.S_TASK]
+    slept[tasks] = True
+    others = members[~slept[members]]
+    slept[tasks] = False
     exit_ns = seen.tasks[others, sj.T_EXIT_NS]
     there = (seen.tasks[others, sj.T_FIRST_NS] <= release) & ((exit_ns < 0) | (exit_ns > release))
     others = others[there]
