@@ -91,6 +91,12 @@ def test_static_figure_has_the_same_steps():
         assert layout["title.text"] == alone.layout.title.text
 
 
+def test_an_idle_cpu_keeps_its_place():
+    fig = balancing_stepper_static(EXAMPLES["missing domains"])
+    first, last = fig.layout.xaxis.range
+    assert first < 0 < 3 < last
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_decision_names_a_line_and_reads_as_a_sentence(name):
     for d in EXAMPLES[name].decisions(passes=3)[1:]:

@@ -54,14 +54,18 @@ def balancing_step(machine: Machine, steps: Sequence[Decision], number: int = 0)
     title = f"{number} of {len(steps) - 1}. {decision_place(d)}"
     style(fig, title, decision(d), height=560)
     fig.update_xaxes(
-        tickvals=list(cpus), ticktext=[f"CPU {c}<br>node {node[c]}" for c in cpus], row=1, col=1
+        range=[-0.6, machine.cpus - 0.4],
+        tickvals=list(cpus),
+        ticktext=[f"CPU {c}<br>node {node[c]}" for c in cpus],
+        row=1,
+        col=1,
     )
     fig.update_yaxes(title="load of the threads", range=[0, 1.2 * top], row=1, col=1)
     fig.update_xaxes(visible=False, range=[0, 1], row=1, col=2)
     fig.update_yaxes(visible=False, range=[len(ALGORITHM_1) + 0.6, 0.4], row=1, col=2)
     # the panels stay where they are from step to step
     return fig.update_layout(
-        height=560, margin_t=_ABOVE, margin_b=64, showlegend=False, barmode="overlay", bargap=0.3
+        height=560, margin_t=_ABOVE, margin_b=64, showlegend=False, barmode="overlay"
     )
 
 
@@ -112,6 +116,7 @@ def _queues(d: Decision) -> go.Bar:
             below += d.loads[i]
     return go.Bar(
         x=x, y=y, base=base, text=text, textposition="inside", insidetextanchor="middle", textangle=0,
+        width=0.7,
         marker={"color": colours, "line": {"color": "white", "width": 1.5}},
         hovertemplate="CPU %{x}: a thread of load %{text}<extra></extra>",
     )  # fmt: skip
