@@ -10,14 +10,17 @@ import subprocess
 import sys
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from support import scorecards
 from support.chromium import chromium, drag
+from support.figure_audit import WIDTHS, audit
 
 from wastedcores.analysis.scene import Scene
 from wastedcores.analysis.states import States
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.files import notebooks
+from wastedcores.reports.html import figure_page
 from wastedcores.reports.notebook import report
 from wastedcores.reports.screenshot import browser
 
@@ -84,6 +87,28 @@ def test_report_first_screen_has_verdict_numbers_and_picture(page):
             < 300
         )
         assert bottom < 900
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_report_cuts_no_text_and_none_overlaps(page, scheme):
+    with chromium(1400, 900) as (tab, errors, _):
+        tab.goto(page.as_uri())
+        assert [fault for width in WIDTHS for fault in audit(tab, width, scheme)] == []
+        assert errors == []
+
+
+def test_audit_names_what_is_wrong_with_a_figure(tmp_path):
+    """Each fault of this figure is named; otherwise the audit of a report would prove nothing."""
+    bad = go.Figure(go.Scatter(x=[1, 2], y=[None, None]), {"height": 300})
+    for x, text in ((1, "first words"), (1, "second words"), (1.99, "beyond the edge " * 9)):
+        bad.add_annotation(x=x, y=1, text=text, showarrow=False, xanchor="left")
+    file = tmp_path / "bad.html"
+    file.write_text(figure_page(bad), "utf-8")
+    with chromium(1400, 900) as (tab, *_):
+        tab.goto(file.as_uri())
+        found = "\n".join(audit(tab, WIDTHS[0]))
+    for fault in ('"first words" overlaps "second words"', "is cut", "nothing is drawn"):
+        assert fault in found
 
 
 def test_report_numbers_of_two_runs_are_seen_at_once(page):
