@@ -68,7 +68,7 @@ def test_a_capture_keeps_what_was_recorded(disk, tmp_path, free):
 @pytest.mark.parametrize("verb", ["import", "export", "snapshot"])
 def test_a_file_that_does_not_fit_leaves_the_earlier_one(disk, tmp_path, verb):
     folder = disk(2 * PAGE)
-    out = folder / "out.parquet"
+    out = folder / ("out.pftrace" if verb == "export" else "out.parquet")
     out.write_text("what stood there before")
     line = "  a-6 [000] d..2. %f: sched_switch: prev_comm=%x prev_pid=6 prev_prio=120 prev_state=S ==> next_comm=b next_pid=7 next_prio=120\n"  # noqa: E501
     source = tmp_path / "trace.txt"
@@ -78,7 +78,7 @@ def test_a_file_that_does_not_fit_leaves_the_earlier_one(disk, tmp_path, verb):
     assert done.returncode == 2, done
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
-    assert names(folder) == ["out.parquet"]
+    assert names(folder) == [out.name]
     assert out.read_text() == "what stood there before"
 
 

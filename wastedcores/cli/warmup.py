@@ -35,6 +35,7 @@ _COMMANDS = (
     ("figures", "figure", "live-balancing-off", "-o", "{folder}/f.json"),
     ("waits", "figure", "live-balancing-off", "--kind", "waits", "-o", "{folder}/w.json"),
     ("who ran where", "figure", "live-balancing-off", "--kind", "tasks", "-o", "{folder}/t.json"),
+    ("doubts", "check", "group-imbalance-buggy"),
     ("lost time", "figure", "live-balancing-off", "--kind", "avoidable", "-o", "{folder}/a.json"),
     ("the critical path", "path", "live-balancing-off"),
     ("reading text", "check", "{folder}/trace.txt"),
