@@ -47,9 +47,7 @@ def test_pinned_threads_beside_an_idle_cpu(root, pinned, tmp_path):
         if verdicts == ["unknown", "clean"]:
             return
         if "contradicted_often" in found[1].doubts["reason"]:
-            # this kernel hides tasks from perf, so no verdict can be had; that names prove nothing is still seen
-            assert "bound_by_name" in found[0].doubts["reason"]
-            assert "bound_by_name" not in found[1].doubts["reason"]
+            # this kernel hides tasks from perf, so no verdict can be had
             assert verdicts == ["unknown", "unknown"]
             return
     pytest.skip("other work kept the other CPU busy")
