@@ -97,7 +97,7 @@ def sniff(path: Path) -> str:
         return "schedlog"
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
-        f"{path}: not a trace that this package reads; it begins with {shown!r}. Expected perf.data, trace.dat, a "
+        f"{path}: not a trace that this package reads; it begins with '{shown}'. Expected perf.data, trace.dat, a "
         "capture or Parquet file of wastedcores, a Parquet table of systing, a ring of SchedLog, or the text of ftrace, "
         "trace-cmd report, perf script, sched_profiler or KUtrace (plain, .gz, .xz or .zst)."
     )
