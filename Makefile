@@ -11,7 +11,7 @@ help:            ## show this list
 
 $(STAMP): requirements.lock pyproject.toml tools/setup_venv.sh
 	@PYTHON="$(PYTHON)" sh tools/setup_venv.sh $(VENV)
-	@$(BIN)/wastedcores warmup
+	-@$(BIN)/wastedcores warmup   # without it things work, too, only slower at first
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## make ./.venv with the pinned versions
