@@ -49,7 +49,10 @@ def limited_group(quota_us: int, period_us: int):
 
 @pytest.fixture(scope="module")
 def recordings(bpf, tmp_path_factory):
-    """Twenty recordings of three tasks in a group with 4 ms per second, forked on CPU 0 and allowed everywhere."""
+    """Twenty recordings of three tasks in a group with 4 ms per second, forked on CPU 0 and allowed everywhere.
+
+    Each comes with the pids of the group at its end.
+    """
     folder = tmp_path_factory.mktemp("quota")
     code = "import os,sys\nopen(sys.argv.pop(1)+'/cgroup.procs','w').write(str(os.getpid()))\n"
     traces = []
@@ -59,17 +62,29 @@ def recordings(bpf, tmp_path_factory):
                 [sys.executable, "-I", "-S", "-c", code + _FORKER, str(group), "20", "3", "0"]
             )
             time.sleep(0.2)
-            traces.append(capture(folder / f"{k}.parquet", seconds=1.5, backend="bpf"))
+            trace = capture(folder / f"{k}.parquet", seconds=1.5, backend="bpf")
+            traces.append(
+                (trace, [int(pid) for pid in (group / "cgroup.procs").read_text().split()])
+            )
         spinner.wait()
     return traces
 
 
 def test_throttling_and_its_end_are_recorded(recordings):
-    if "throttle" in recordings[0].header.provenance.get("missing", ""):
+    if "throttle" in recordings[0][0].header.provenance.get("missing", ""):
         pytest.skip("this kernel throttles whole control groups, not tasks (before 6.18)")
-    for trace in recordings:
-        events = trace.only("throttle", "unthrottle").collect()
-        mine = events.filter(events["comm"] == "python")
+    seen = 0
+    for trace, pids in recordings:
+        assert pids
+        events = trace.only("throttle", "unthrottle", "switch").collect()
+        ran = events.filter((events["kind"] == "switch") & events["pid"].is_in(pids)).height
+        mine = events.filter((events["kind"] != "switch") & events["pid"].is_in(pids))
+        # a group that used more than its quota, for example while the hypervisor ran something else, pays it back in the
+        # following periods, so it may stay throttled for longer than a recording
+        if not ran:
+            assert mine.is_empty()
+            continue
+        seen += 1
         assert set(mine["kind"]) == {"throttle", "unthrottle"}
         groups = mine.filter(mine["kind"] == "throttle")["value"]
         assert groups.null_count() == 0
@@ -77,6 +92,7 @@ def test_throttling_and_its_end_are_recorded(recordings):
         for (pid,), rows in mine.group_by("pid", maintain_order=True):
             kinds = rows["kind"].to_list()
             assert all(a != b for a, b in pairwise(kinds)), (pid, kinds)
+    assert seen >= TRIES // 2
 
 
 def sizes_only(trace):
@@ -87,7 +103,7 @@ def sizes_only(trace):
 
 
 def test_throttled_tasks_are_no_violation(recordings):
-    for trace in recordings:
+    for trace, _ in recordings:
         kernel = wastedcores.check(sizes_only(trace), persist_ns=100_000_000)
         ours = wastedcores.check(trace, persist_ns=100_000_000)
         if kernel.verdict == "clean":
@@ -98,7 +114,7 @@ def test_throttled_tasks_are_no_violation(recordings):
 
 def test_waste_by_other_work_does_not_blur_the_answer_about_throttled_tasks(recordings):
     """Looking for episodes that are longer than any of the kernel's count, the check says clean and not unknown."""
-    for trace in recordings:
+    for trace, _ in recordings:
         seen = wastedcores.check(sizes_only(trace)).episodes
         longest_ns = int((seen["end_ns"] - seen["start_ns"]).max() or 0)
         persist_ns = max(100_000_000, longest_ns + 1_000_000)
@@ -107,7 +123,7 @@ def test_waste_by_other_work_does_not_blur_the_answer_about_throttled_tasks(reco
 
 
 def test_a_cpu_with_throttled_tasks_only_counts_as_idle(recordings):
-    for trace in recordings:
+    for trace, _ in recordings:
         kernel = wastedcores.check(sizes_only(trace), persist_ns=100_000_000)
         ours = wastedcores.check(trace, persist_ns=100_000_000)
         assert ours.idle_ns == pytest.approx(kernel.idle_ns, rel=0.01, abs=2_000_000)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import migrate, nr, switch, trace_of, wakeup
 
+from wastedcores.errors import TraceContentError
 from wastedcores.invariant import check
 from wastedcores.runqueues.facts import lost_spans
 from wastedcores.runqueues.runqueues import runqueues
@@ -332,3 +333,12 @@ def test_with_bound__is_what_a_trace_with_these_threads_bound_gives(seed, cpus, 
     for expected, got in zip(anew.batches(), shared, strict=True):
         for column in ("ts_ns", "cpu", "nr", "free", "mask", "code"):
             assert np.array_equal(getattr(expected, column), getattr(got, column)), column
+
+
+@pytest.mark.parametrize("column", ["ts_ns", "kind"])
+def test_an_event_without_a_time_or_a_kind_is_refused(column):
+    trace = trace_of([wakeup(10, 0, 7), switch(20, 0, 0, "R", 7), switch(30, 0, 7, "S", 0)], cpus=1)
+    empty = pl.when(pl.col("ts_ns") == 20).then(None).otherwise(pl.col(column)).alias(column)
+    damaged = Trace(trace.events.with_columns(empty), trace.header)
+    with pytest.raises(TraceContentError, match=f"'{column}' of an event is empty"):
+        check(damaged)

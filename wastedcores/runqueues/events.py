@@ -104,7 +104,7 @@ def events(
     Raises
     ------
     TraceContentError
-        An event that changes a runqueue names no CPU, or a CPU or pid is out of range.
+        An event that changes a runqueue names no CPU, a CPU or pid is out of range, or an event has no time or no kind.
     """
     columns = ("cpu", "src_cpu", "pid", "prev_pid", "by_pid")
     frame = trace.events.select(
@@ -114,6 +114,11 @@ def events(
         aux=_aux(mask_ids),
     )
     for table in frame.collect_batches(chunk_size=rows, maintain_order=True):
+        for name in ("ts_ns", "kind"):
+            if table[name].null_count():
+                raise TraceContentError(
+                    f"{trace.name}: {name!r} of an event is empty; every event needs it. The file is damaged."
+                )
         a = {c: table[c].to_numpy().astype(np.int32) for c in table.columns if c != "ts_ns"}
         kind = a.pop("kind")
         code = _LUT[kind]
