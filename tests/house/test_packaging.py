@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 
 import yaml
 from support import ROOT
@@ -19,7 +20,7 @@ def pyproject():
 def test_environment_agrees_with_pyproject():
     project = pyproject()
     wanted = {f"python{project['requires-python']}"}
-    for dep in project["dependencies"] + project["optional-dependencies"]["dev"]:
+    for dep in chain(project["dependencies"], *project["optional-dependencies"].values()):
         name, rest = re.fullmatch(r"([a-z0-9-]+)(.*)", dep).groups()
         wanted.add(CONDA_NAMES.get(name, name) + rest)
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
@@ -38,7 +39,7 @@ def test_lock_pins_every_dependency_and_names_no_index():
     )
     pinned = {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in lines}
     project = pyproject()
-    for dep in project["dependencies"] + project["optional-dependencies"]["dev"]:
+    for dep in chain(project["dependencies"], *project["optional-dependencies"].values()):
         assert re.match(r"[a-z0-9-]+", dep).group() in pinned, dep
 
 
