@@ -1,25 +1,19 @@
-"""The report and the widget in a real browser."""
+"""The report in a real browser."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 from support import scorecards
-from support.chromium import chromium, drag
+from support.chromium import chromium
 from support.figure_audit import WIDTHS, audit
 
 from wastedcores.analysis.scene import Scene
 from wastedcores.analysis.states import States
 from wastedcores.figures.heatmaps import heatmap
-from wastedcores.files import notebooks
 from wastedcores.reports.html import figure_page
 from wastedcores.reports.notebook import report
 from wastedcores.reports.screenshot import browser
@@ -30,8 +24,6 @@ pytestmark = [
     pytest.mark.skipif(
         browser() is None, reason="needs chromium (tools/ci_packages.sh installs it)"
     ),
-    # the pipes of the server are closed only after they have been collected
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
 
@@ -193,89 +185,3 @@ def test_scorecard_breaks_no_word_and_does_not_scroll_sideways(scorecard_page, w
         cut = "[...document.querySelectorAll('.wc-scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
         if width > 640:
             assert tab.evaluate(cut) == 0
-
-
-@pytest.fixture
-def lab(tmp_path):
-    """Start JupyterLab on a copy of the notebook with small parameters; yield its address."""
-    source = json.loads((notebooks() / "01_is_my_machine_wasting.ipynb").read_text())
-    text = json.dumps(source).replace("group-imbalance-buggy", "live-balancing-off")
-    (tmp_path / "n").mkdir()
-    (tmp_path / "n" / "one.ipynb").write_text(
-        text.replace("group-imbalance-fixed", "live-balancing-on")
-    )
-    jupyter = shutil.which("jupyter", path=os.path.dirname(sys.executable))
-    options = [
-        "--no-browser",
-        "--ip=127.0.0.1",
-        "--port=0",
-        "--expose-app-in-browser",
-        "--allow-root",
-    ]
-    options += [
-        "--ServerApp.token=",
-        f"--notebook-dir={tmp_path / 'n'}",
-        "--LabApp.news_url=",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-    ]
-    environment = os.environ | {
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "c"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "r"),
-    }
-    server = subprocess.Popen(
-        [jupyter, "lab", *options],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-    )
-    address = next(
-        m[0] for line in server.stderr if (m := re.search(r"http://127\.0\.0\.1:\d+/", line))
-    )
-    # somebody must read the pipe, or it fills up and the server stops
-    import threading
-
-    threading.Thread(target=lambda: [None for _ in server.stderr], daemon=True).start()
-    yield address
-    server.terminate()
-    server.wait(30)
-
-
-def test_notebook_and_widget_in_jupyterlab(lab):
-    with chromium(1400, 1000) as (tab, *_):
-        tab.goto(f"{lab}lab/tree/one.ipynb?reset")
-        tab.wait_for_function(
-            "window.jupyterapp && document.querySelectorAll('.jp-NotebookPanel .jp-Cell').length > 5",
-            timeout=120_000,
-        )
-        tab.wait_for_function(
-            # before the kernel is connected, running the cells asks which kernel to use
-            "window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.connectionStatus === 'connected' && "
-            "document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'",
-        )
-        tab.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells').then(() => 1)")
-        tab.evaluate("document.querySelector('.jp-WindowedPanel-outer')?.scrollTo(0, 1e6)")
-        tab.wait_for_function(
-            "document.querySelectorAll('.jp-OutputArea .jupyter-widgets .main-svg').length",
-            timeout=120_000,
-        )
-        assert not tab.evaluate(
-            "document.querySelectorAll('.jp-RenderedText[data-mime-type*=\"stderr\"]').length"
-        )
-        says = "document.querySelector('.jupyter-widgets .widget-html-content').textContent"
-        whole = tab.evaluate(says)
-        assert re.match(r"1\.32 s of 1\.32 s", whole), whole
-        # dragging over the heat map makes the kernel bin that window again
-        box = tab.evaluate("""(() => { const e = document.querySelector('.jupyter-widgets .nsewdrag');
-            e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();
-            return [r.left, r.top, r.width, r.height] })()""")
-        drag(tab, box, 0.25, 0.5)
-        now = tab.wait_for_function(
-            f"{says} !== {json.dumps(whole)} && {says} !== 'computing …' && {says}"
-        ).json_value()
-        length = re.match(r"(\d+) ms of 1\.32 s", now)
-        assert length, now
-        assert 320 <= int(length[1]) <= 340
-        tab.wait_for_function("document.querySelectorAll('.jupyter-widgets .hm image').length")
-        if where := os.environ.get("WASTEDCORES_SCREENSHOTS"):
-            tab.screenshot(path=f"{where}/lab.png")

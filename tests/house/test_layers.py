@@ -62,6 +62,7 @@ ONLY_IN = {
     "numba": ("wastedcores.jit",),
     "plotly": ("wastedcores.figures", "wastedcores.reports"),
     "ipywidgets": ("wastedcores.widgets",),
+    "anywidget": ("wastedcores.widgets",),
     "papermill": ("wastedcores.reports",),
     "typer": ("wastedcores.cli",),
     "perfetto": ("wastedcores.reports.perfetto",),

@@ -122,7 +122,7 @@ def test_playground_follows_its_controls():
 
     play = domain_playground()
     assert "8-15" in play.says.value
-    assert len(play.place.children) == 3
+    assert all(f.drawn is not None for f in play.figures)
     play.kernel.value = "v6.1"
     assert "from every CPU to every other" in play.says.value
     play.machine.value = "bd-paper-16"
@@ -134,7 +134,7 @@ def test_playground_follows_its_controls():
     sentence, *figures = domain_playground_static(play.choice)
     assert sentence.html == play.says.value
     assert [f.layout.title.text for f in figures] == [
-        c.layout.title.text for c in play.place.children
+        f.drawn.layout.title.text for f in play.figures
     ]
 
 
@@ -146,4 +146,4 @@ def test_playground_explains_what_it_cannot_show():
     play.kernel.options = [*play.kernel.options, "v9.9"]
     play.kernel.value = "v9.9"
     assert "is newer than v6.18" in play.says.value
-    assert play.place.children == ()
+    assert all(f.drawn is None for f in play.figures)

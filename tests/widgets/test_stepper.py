@@ -16,7 +16,7 @@ EXAMPLE = EXAMPLES["averages of groups"]
 
 def shown(box):
     """The title, the bars and the marked line."""
-    (fig,) = box.place.children
+    fig = box.figure.drawn
     bars, marked = fig.data[0], fig.data[3]
     return fig.layout.title.text, list(zip(bars.x, bars.y, bars.base, strict=True)), marked.y[0]
 

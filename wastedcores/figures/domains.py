@@ -280,26 +280,3 @@ def _graph_key(machine: Machine, far: np.ndarray) -> str:
         return machine.name
     rest = f"; no line: {', '.join(map(str, far[1:]))}" if len(far) > 1 else ""
     return f"{machine.name}; line: distance {far[0]}{rest}"
-
-
-def as_widget(fig: go.Figure, width: int = 960) -> go.FigureWidget:
-    """Return a figure as a widget.
-
-    A widget is laid out before it is shown, so its width is fixed here, and so is the distance of the axis titles, which
-    otherwise depends on the size of the text.
-
-    Parameters
-    ----------
-    fig
-        The figure; it is copied.
-    width
-        Width in pixels.
-
-    Returns
-    -------
-    plotly.graph_objects.FigureWidget
-        The live copy.
-    """
-    fig = go.Figure(fig).update_layout(width=width)
-    fig.update_xaxes(title_standoff=22)
-    return go.FigureWidget(fig)

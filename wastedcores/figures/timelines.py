@@ -100,15 +100,28 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     )
     split = _split(trace, table.filter(pl.col("pid") != pl.col("then_pid")), end_ns)
     stays = [agree.select("cpu", start_ns="ts_ns", end_ns="end_ns", pid="pid", comm="comm"), split]
-    both = pl.concat(stays).filter(
-        pl.col("end_ns") > start_ns,
-        pl.col("start_ns") < end_ns,
-        pl.col("start_ns") < pl.col("end_ns"),
-        pl.col("pid") >= 0,
-    )
-    return both.with_columns(
+    both = pl.concat(stays).filter(pl.col("start_ns") < pl.col("end_ns"), pl.col("pid") >= 0)
+    return clipped(both, start_ns, end_ns).sort("cpu", "start_ns")
+
+
+def clipped(stays: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Return the stays that overlap a window, cut at its ends.
+
+    Parameters
+    ----------
+    stays
+        From :func:`runs`, of a window that contains this one.
+    start_ns, end_ns
+        The window.
+
+    Returns
+    -------
+    polars.DataFrame
+        The same columns in the same order.
+    """
+    return stays.filter(pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns).with_columns(
         pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns)
-    ).sort("cpu", "start_ns")
+    )
 
 
 def _split(trace: Trace, gaps: pl.DataFrame, end_ns: int) -> pl.DataFrame:
@@ -200,16 +213,13 @@ def timeline(
     owner = bin_owner(intervals, edges, len(scene.cpus))
     # without a known task, an empty runqueue means that the CPU was idle
     empty = (owner < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
-    pids = np.r_[part["pid"].to_numpy(), -1]
-    comms = [*part["comm"].fill_null("?").to_list(), ""]
-    classes, code_of_interval = _classes(part, comms)
+    classes, code_of_interval = _classes(part)
     z = np.where(empty, 0, np.r_[code_of_interval, -1][owner]).astype(np.int8)
-    names = np.array(
-        [
-            *(f"{c}:{p}" if p else "idle" for c, p in zip(comms[:-1], pids[:-1], strict=True)),
-            "unknown",
-        ]
-    )
+    # a large trace has many more intervals than pixels, and only those that are seen need a name
+    seen, place = np.unique(owner, return_inverse=True)
+    stays = part[seen[seen >= 0]].select(pl.col("comm").fill_null("?"), "pid").iter_rows()
+    unknown = ["unknown"] if seen.size and seen[0] < 0 else []
+    names = np.array([*unknown, *(f"{c}:{p}" if p else "idle" for c, p in stays)])
     steps = (CLEAR, colours.idle, *CLASS_COLOURS, OTHER_CLASS)
     n = len(steps)
     scale = [(e, c) for i, c in enumerate(steps) for e in (i / n, (i + 1) / n)]
@@ -222,7 +232,7 @@ def timeline(
             x=axis.at(edges),
             y=scene.rows(),
             z=z,
-            text=np.where(empty, "idle", names[owner]).tolist(),
+            text=np.where(empty, "idle", names[place.reshape(owner.shape)]).tolist(),
             zmin=-1.5,
             zmax=n - 1.5,
             colorscale=scale,
@@ -256,23 +266,26 @@ def timeline(
     return fit_legend(fig.update_layout(showlegend=True))
 
 
-def _classes(part: pl.DataFrame, comms: list[str]) -> tuple[list[str], np.ndarray]:
+def _classes(part: pl.DataFrame) -> tuple[list[str], np.ndarray]:
     """Return the classes that ran longest, and a code per interval: 0 idle, 1 and up the class, the last one other."""
-    kinds = [task_class(c) for c in comms[: part.height]]
+    comms = part.select(comm=pl.col("comm").fill_null("?"))["comm"].unique().to_list()
+    of_comm = pl.DataFrame(
+        {"comm": comms, "kind": [task_class(c) for c in comms]},
+        schema={"comm": pl.String, "kind": pl.String},
+    )
+    stays = part.select(
+        "pid", comm=pl.col("comm").fill_null("?"), ran=pl.col("end_ns") - pl.col("start_ns")
+    ).join(of_comm, on="comm", how="left", maintain_order="left")
     time = (
-        part.with_columns(
-            kind=pl.Series(kinds, dtype=pl.String), ran=pl.col("end_ns") - pl.col("start_ns")
-        )
-        .filter(pl.col("pid") != 0)
+        stays.filter(pl.col("pid") != 0)
         .group_by("kind")
         .agg(pl.col("ran").sum())
         .sort("ran", "kind", descending=[True, False])
     )
     top = time["kind"].head(len(CLASS_COLOURS)).to_list()
     code = {name: i + 1 for i, name in enumerate(top)}
-    other = len(CLASS_COLOURS) + 1
-    codes = [
-        0 if p == 0 else code.get(k, other)
-        for p, k in zip(part["pid"].to_list(), kinds, strict=True)
-    ]
-    return top, np.array(codes, dtype=np.int64)
+    codes = pl.col("kind").replace_strict(
+        code, default=len(CLASS_COLOURS) + 1, return_dtype=pl.Int64
+    )
+    coded = stays.select(code=pl.when(pl.col("pid") == 0).then(0).otherwise(codes))
+    return top, coded["code"].to_numpy()

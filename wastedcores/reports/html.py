@@ -1,10 +1,9 @@
-"""Figures for a browser: live ones in a notebook, and parts of a page that needs no network."""
+"""Figures for a browser, as parts of a page that needs no network."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
@@ -23,41 +22,6 @@ CONFIG = {
     "displaylogo": False,
     "modeBarButtons": [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
 }
-
-
-def live_figure(
-    fig: go.Figure, zoomed: Callable[[float, float], None], width: int
-) -> go.FigureWidget:
-    """Return a figure for a live notebook that reports when its time axis is zoomed.
-
-    Parameters
-    ----------
-    fig
-        The figure; its first horizontal axis is the time axis.
-    zoomed
-        Called with the new ends of the axis, in the units of the axis.
-    width
-        Width in pixels.
-
-    Returns
-    -------
-    plotly.graph_objects.FigureWidget
-        The live copy.
-    """
-    live = go.FigureWidget(fig)
-    live._config = live._config | CONFIG
-    # a widget is laid out before it is shown, so its width is fixed, and the distance of the titles from the axes
-    live.update_layout(width=width)
-    live.update_xaxes(title_standoff=22)
-    ranges = [tuple(fig.layout.xaxis.range or ())]
-
-    def moved(_: object, span: tuple[float, float]) -> None:
-        if span and tuple(span) != ranges[-1]:
-            ranges.append(tuple(span))
-            zoomed(float(span[0]), float(span[1]))
-
-    live.layout.xaxis.on_change(moved, "range")
-    return live
 
 
 def plotly_js() -> str:

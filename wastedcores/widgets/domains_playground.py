@@ -6,19 +6,21 @@ The state is a :class:`Choice`, and every picture is made from it by :func:`doma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import ipywidgets as w
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures.domain_groups import groups_compared, pull_matrix
-from wastedcores.figures.domains import as_widget, domain_areas
+from wastedcores.figures.domains import domain_areas
 from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
+from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.domains import help_sentence
 from wastedcores.words.rich_text import RichText
 
@@ -107,7 +109,7 @@ class DomainsPlayground(w.VBox):
         self.cpu = w.Dropdown(description="CPU")
         self.hotplug = w.Dropdown(description="off and on")
         self.says = w.HTML()
-        self.place = w.VBox(layout=w.Layout(width="100%"))
+        self.figures = [LiveFigure() for _ in range(3)]
         self._fill(choice)
         self.machine.observe(self._other_machine, names="value")
         self._watched = (self.kernel, self.against, self.pin, self.cpu, self.hotplug)
@@ -117,7 +119,7 @@ class DomainsPlayground(w.VBox):
             w.VBox([self.machine, self.kernel, self.against]),
             w.VBox([self.cpu, self.hotplug]),
         )
-        super().__init__([w.HBox([left, self.pin, right]), self.says, self.place])
+        super().__init__([w.HBox([left, self.pin, right]), self.says, *self.figures])
         self._draw()
 
     @property
@@ -156,7 +158,8 @@ class DomainsPlayground(w.VBox):
             sentence, *figures = domain_playground_static(self.choice)
         except WastedCoresError as e:
             sentence, figures = RichText(str(e), f"<p>{e}</p>"), []
-        self.place.children = tuple(as_widget(figure) for figure in figures)
+        for place, figure in zip_longest(self.figures, figures):
+            place.show(figure) if figure is not None else place.hide()
         self.says.value = sentence.html
 
 

@@ -1,22 +1,24 @@
-"""The trace explorer: a heat map in a notebook, which is binned again from the trace whenever it is zoomed.
+"""The trace explorer: a figure in a notebook that the kernel bins again from the trace whenever the reader looks elsewhere.
 
-The state is a window and what to show. Every picture is made from it by :func:`explorer_static`, as in a report.
+The state is a :class:`wastedcores.widgets.layers.Look`. Every picture is made from it by :func:`explorer_static`, as in a report.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
+import numpy as np
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.scene import TimeAxis
-from wastedcores.errors import WastedCoresError
-from wastedcores.figures import views
-from wastedcores.figures.heatmaps import REDUCTIONS, heatmap
-from wastedcores.figures.theme import PALETTES
-from wastedcores.reports.html import live_figure
+from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.figures.heatmaps import REDUCTIONS
+from wastedcores.figures.theme import INK, PALETTES, palette
 from wastedcores.units import human_ns
+from wastedcores.widgets.layers import LAYERS, Look, Subject
+from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.rich_text import sentence
 
 if TYPE_CHECKING:
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 
 #: the list offers at most this many episodes
 EPISODES = 50
+#: columns of the map of the whole trace
+MAP_COLS = 600
+#: looks that follow each other more quickly than this are one movement
+PAUSE_S = 0.6
+_KEYS = (
+    "Drag to zoom, double click for the whole trace. Click on the figure, then w s a d or the arrows zoom and move, "
+    ". and , go to the next and previous episode, Backspace goes back."
+)
 
 
 def explorer_static(
@@ -43,7 +53,7 @@ def explorer_static(
     window
         First and last ns; default: the whole trace.
     show
-        ``runqueues``, ``tasks`` or ``load``.
+        A layer: ``runqueues``, ``tasks``, ``load`` or ``considered``.
     palette_name
         ``safe`` or ``paper``.
     reduce
@@ -56,69 +66,103 @@ def explorer_static(
 
     Raises
     ------
+    UsageError
+        There is no such layer.
     MissingEventsError
         The trace has no events of that kind.
     """
-    if show == "tasks":
-        return views.who_ran(run, window or run.scene.window, palette_name=palette_name)
-    if show == "load":
-        return views.load(run, window)
-    start, end = window or run.scene.window
-    title = f"{human_ns(end - start)} of {run.label}"
-    return heatmap(run.scene, window, palette_name=palette_name, reduce=reduce, title=title)
+    look = Look(window or run.scene.window, show, palette_name, reduce)
+    return drawn(Subject(run), look)
+
+
+def drawn(subject: Subject, look: Look) -> go.Figure:
+    """Draw a view of a trace.
+
+    Parameters
+    ----------
+    subject
+        The trace.
+    look
+        The view.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+
+    Raises
+    ------
+    UsageError
+        There is no such layer.
+    MissingEventsError
+        The trace has no events of that kind.
+    """
+    if look.show not in LAYERS:
+        raise UsageError(f"show={look.show!r}: expected one of {', '.join(LAYERS)}.")
+    return LAYERS[look.show].draw(subject, look)
 
 
 class Explorer(w.VBox):
     """Controls above a live figure; see :func:`explorer`."""
 
-    def __init__(self, run: Examined, *, palette_name: str = "safe", width: int = 940) -> None:
+    def __init__(self, run: Examined, *, palette_name: str = "safe") -> None:
         self.run = run
-        self.width = width
+        self.subject = Subject(run)
         self.window = run.scene.window
-        layers = ["runqueues", "tasks"] + (["load"] if run.scene.loads else [])
-        self.show = w.ToggleButtons(
-            options=layers, value="runqueues", style={"button_width": "90px"}
-        )
+        self.before: list[tuple[int, int]] = []
+        self._looked = -PAUSE_S
+        self.jumps = self._episodes()
+        self.figure = LiveFigure(self._heard)
+        self.says = w.HTML()
+        layers = [name for name, layer in LAYERS.items() if layer.exists(run)]
+        self.show = w.ToggleButtons(options=layers, style={"button_width": "90px"})
         self.reduce = w.Dropdown(options=list(REDUCTIONS), value="longest", description="pixel:")
         self.palette = w.Dropdown(
             options=list(PALETTES), value=palette_name, description="colours:"
         )
-        self.episode = w.Dropdown(options=self._episodes(), value=None, description="go to:")
-        self.whole = w.Button(description="whole trace", icon="arrows-h")
-        self.back = w.Button(description="back", icon="arrow-left")
-        self.before: list[tuple[int, int]] = []
-        self.says = w.HTML()
-        self.place = w.VBox(layout=w.Layout(width="100%"))
-        self._drawing = False
+        names = ["an episode …", *(name for name, *_ in self.jumps)]
+        self.episode = w.Dropdown(
+            options=[(name, i) for i, name in enumerate(names)], description="go to:"
+        )
+        buttons = {
+            "previous": ("previous episode", "step-backward"),
+            "next": ("next episode", "step-forward"),
+            "back": ("back", "arrow-left"),
+            "whole": ("whole trace", "arrows-h"),
+        }
+        for name, (tooltip, icon) in buttons.items():
+            button = w.Button(tooltip=tooltip, icon=icon, layout=w.Layout(width="38px"))
+            button.on_click(lambda _, do=name: self._do(do))
+            setattr(self, f"{name}_button", button)
         for control in (self.show, self.reduce, self.palette):
             control.observe(lambda _: self.draw(), names="value")
         self.episode.observe(self._go, names="value")
-        self.whole.on_click(lambda _: self.look(*self.run.scene.window))
-        self.back.on_click(lambda _: self._return())
-        bar = w.HBox([self.show, self.episode, self.back, self.whole, self.reduce, self.palette])
-        bar.layout.flex_flow = "row wrap"
-        super().__init__([bar, self.says, self.place])
+        super().__init__([self._bar(), self.says, self.figure])
+        self._map()
         self.draw()
 
-    def _episodes(self) -> list[tuple[str, tuple[int, int] | None]]:
+    def _bar(self) -> w.HBox:
+        steps = [self.previous_button, self.next_button, self.back_button, self.whole_button]
+        parts = [self.show, self.episode, *steps, self.reduce, self.palette]
+        return w.HBox(parts, layout=w.Layout(flex_flow="row wrap"))
+
+    def _episodes(self) -> list[tuple[str, int, int]]:
+        """Return the name, start and end of the episodes that wasted most, the worst first."""
         table = self.run.result.episodes.sort("wasted_ns", descending=True).head(EPISODES)
         zero = self.run.scene.window[0]
-        entries: list[tuple[str, tuple[int, int] | None]] = [("an episode …", None)]
+        entries = []
         for row in table.iter_rows(named=True):
             start, end = row["start_ns"], row["end_ns"]
             name = f"{human_ns(end - start)} at {(start - zero) / 1e6:.3f} ms"
-            entries.append((name + (" (persistent)" if row["persistent"] else ""), (start, end)))
+            entries.append((name + (" (persistent)" if row["persistent"] else ""), start, end))
         return entries
 
-    def _go(self, change: Any) -> None:
-        if change["new"] is not None:
-            start, end = change["new"]
-            margin = max((end - start) // 10, 1000)
-            self.look(start - margin, end + margin)
-            # the menu offers all episodes again, also the one that was chosen just now
-            self.episode.value = None
+    @property
+    def look(self) -> Look:
+        """The view that is shown."""
+        return Look(self.window, self.show.value, self.palette.value, self.reduce.value)
 
-    def look(self, start_ns: int, end_ns: int) -> None:
+    def go_to(self, start_ns: int, end_ns: int) -> None:
         """Show a window, clipped to the trace and at least a microsecond long.
 
         Parameters
@@ -129,10 +173,57 @@ class Explorer(w.VBox):
         self.before.append(self.window)
         self._show(start_ns, end_ns)
 
-    def _return(self) -> None:
+    def go_near(self, start_ns: int, end_ns: int) -> None:
+        """Show a window with a margin on both sides.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            The window without the margin.
+        """
+        margin = max((end_ns - start_ns) // 10, 1000)
+        self.go_to(start_ns - margin, end_ns + margin)
+
+    def step(self, by: int) -> None:
+        """Go to an episode after the middle of the window, or before it.
+
+        Parameters
+        ----------
+        by
+            1 for the next episode, -1 for the previous one. All episodes count, not only those of the list.
+        """
+        table = self.run.result.episodes
+        middles = (table["start_ns"] + (table["end_ns"] - table["start_ns"]) // 2).to_numpy()
+        middle = self.window[0] + (self.window[1] - self.window[0]) // 2
+        others = np.flatnonzero(middles > middle + 1000 if by > 0 else middles < middle - 1000)
+        if not others.size:
+            self.says.value = f"There is no {'later' if by > 0 else 'earlier'} episode."
+            return
+        row = table.row(int(others[0] if by > 0 else others[-1]), named=True)
+        self.go_near(row["start_ns"], row["end_ns"])
+
+    def back(self) -> None:
         """Show the window that was shown before; do nothing if there is none."""
         if self.before:
             self._show(*self.before.pop())
+
+    def whole(self) -> None:
+        """Show the whole trace."""
+        self.go_to(*self.run.scene.window)
+
+    def _do(self, name: str) -> None:
+        steps = {"next": 1, "previous": -1}
+        if name in steps:
+            self.step(steps[name])
+        else:
+            {"back": self.back, "whole": self.whole}[name]()
+
+    def _go(self, change: Any) -> None:
+        if change["new"]:
+            _, start, end = self.jumps[change["new"] - 1]
+            self.go_near(start, end)
+            # the menu offers all episodes again, also the one that was chosen just now
+            self.episode.value = 0
 
     def _show(self, start_ns: int, end_ns: int) -> None:
         first, last = self.run.scene.window
@@ -142,34 +233,55 @@ class Explorer(w.VBox):
 
     def draw(self) -> None:
         """Bin the window again and show it."""
-        self.says.value = "computing …"
         try:
-            figure = explorer_static(
-                self.run,
-                self.window,
-                show=self.show.value,
-                palette_name=self.palette.value,
-                reduce=self.reduce.value,
-            )
+            fig = drawn(self.subject, self.look)
         except WastedCoresError as e:
+            # what was shown stays, and the browser learns that its question was answered
             self.says.value = sentence(str(e)).html
-            self.place.children = ()
+            if self.figure.drawn is not None:
+                self.figure.show(self.figure.drawn, self.figure.figure["view"])
             return
-        self.place.children = (live_figure(figure, self._zoomed, self.width),)
-        start, end = self.window
-        self.says.value = (
-            f"{human_ns(end - start)} of {human_ns(self.run.scene.window[1] - self.run.scene.window[0])}. Drag over "
-            "the heat map to zoom: it is binned again from the trace."
-        )
+        (first, last), (start, end) = self.run.scene.window, self.window
+        colours = palette(self.palette.value)
+        view = {
+            "scale": TimeAxis.of(first, end - start).ns / 1e9,
+            "window": [(t - first) / 1e9 for t in self.window],
+            "bounds": [0, (last - first) / 1e9],
+            "colours": {"accent": colours.violation, "curve": colours.waiting, "ink": INK},
+        }
+        self.figure.show(fig, view)
+        self.says.value = f"{human_ns(end - start)} of {human_ns(last - first)}. {_KEYS}"
 
-    def _zoomed(self, lo: float, hi: float) -> None:
-        """Show the part to which the figure was zoomed, in units of its axis."""
-        start, end = self.window
-        axis = TimeAxis.of(self.run.scene.window[0], end - start)
-        self.look(round(axis.zero_ns + lo * axis.ns), round(axis.zero_ns + hi * axis.ns))
+    def _map(self) -> None:
+        """Send the map of the whole trace: cores wasted, and where a persistent episode is."""
+        from wastedcores.analysis.binning_jit import bin_cover
+
+        scene = self.run.scene
+        bins = scene.states.bin(cols=MAP_COLS, cpus=scene.cpus)
+        wasted = np.nan_to_num(np.minimum(bins.idle, bins.waiting)).astype(np.float32)
+        table = self.run.result.episodes.filter(self.run.result.episodes["persistent"])
+        start, end = (table[c].to_numpy().astype(np.int64) for c in ("start_ns", "end_ns"))
+        inside = (bin_cover(start, end, bins.edges) > 0).astype(np.uint8)
+        self.figure.overview = {
+            "wasted": memoryview(wasted.tobytes()),
+            "persistent": memoryview(inside.tobytes()),
+        }
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        """Do what the browser reports: a look elsewhere, or a key."""
+        kind = message["kind"]
+        if kind == "look":
+            zero = self.run.scene.window[0]
+            # moving with a key that is held down is one step for "back"
+            if time.monotonic() - self._looked > PAUSE_S:
+                self.before.append(self.window)
+            self._looked = time.monotonic()
+            self._show(*(zero + round(message[k] * 1e9) for k in ("lo", "hi")))
+        elif kind in ("next", "previous", "back", "whole"):
+            self._do(kind)
 
 
-def explorer(run: Examined, *, palette_name: str = "safe", width: int = 940) -> Explorer:
+def explorer(run: Examined, *, palette_name: str = "safe") -> Explorer:
     """Explore a trace in a notebook: zoom by dragging, go to an episode, switch between runqueues and tasks.
 
     Parameters
@@ -178,12 +290,10 @@ def explorer(run: Examined, *, palette_name: str = "safe", width: int = 940) -> 
         The examined trace.
     palette_name
         ``safe`` or ``paper``.
-    width
-        Width of the figure in pixels.
 
     Returns
     -------
     Explorer
         A box of ipywidgets; :func:`explorer_static` makes the same figure without a live kernel.
     """
-    return Explorer(run, palette_name=palette_name, width=width)
+    return Explorer(run, palette_name=palette_name)

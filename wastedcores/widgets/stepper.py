@@ -14,8 +14,8 @@ import ipywidgets as w
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures.balancing import balancing_step, balancing_steps
-from wastedcores.figures.domains import as_widget
 from wastedcores.studies.lecture import EXAMPLES, TOPOLOGIES, CpuThreads, Example
+from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.rich_text import sentence
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class BalancingStepper(w.VBox):
         self.forward = w.Button(description="forward", icon="step-forward")
         self.number = w.IntSlider(0, 0, 1, description="decision", layout=wide)
         self.says = w.HTML()
-        self.place = w.VBox(layout=w.Layout(width="100%"))
+        self.figure = LiveFigure()
         self.decisions: list[Decision] = []
         self._filling = False
         self.back.on_click(lambda _: self.step(-1))
@@ -79,7 +79,7 @@ class BalancingStepper(w.VBox):
             control.observe(self._changed, names="value")
         left = w.VBox([self.example, self.topology, self.kernel, self.passes])
         bar = w.HBox([self.back, self.forward, self.number])
-        super().__init__([w.HBox([left, self._table()]), bar, self.says, self.place])
+        super().__init__([w.HBox([left, self._table()]), bar, self.says, self.figure])
         self.show(example)
 
     @property
@@ -136,7 +136,8 @@ class BalancingStepper(w.VBox):
         try:
             self.decisions = known.decisions(self.passes.value)
         except WastedCoresError as e:
-            self.says.value, self.place.children = sentence(str(e)).html, ()
+            self.says.value = sentence(str(e)).html
+            self.figure.hide()
             self.decisions = []
             return
         self.number.value, self.number.max = 0, len(self.decisions) - 1
@@ -147,8 +148,7 @@ class BalancingStepper(w.VBox):
             return
         i = self.number.value
         self.back.disabled, self.forward.disabled = i == 0, i == self.number.max
-        figure = balancing_step(self.state.machine, self.decisions, i)
-        self.place.children = (as_widget(figure),)
+        self.figure.show(balancing_step(self.state.machine, self.decisions, i))
         self.says.value = ""
 
 

@@ -1,0 +1,119 @@
+"""The layers of the trace explorer: each draws one kind of data in a window of a trace, as a plain figure.
+
+A new layer is a function that makes a figure, and its row in :data:`LAYERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from wastedcores.analysis.examined import Examined
+from wastedcores.figures import views
+from wastedcores.figures.heatmaps import heatmap
+from wastedcores.figures.timelines import clipped, runs, timeline
+from wastedcores.units import human_ns
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+#: pixels per row that the explorer draws; a figure is at most this wide without its margins
+COLS = 900
+
+
+@dataclass
+class Subject:
+    """A trace that is explored, with the tables that all windows share.
+
+    Attributes
+    ----------
+    run
+        The examined trace.
+    """
+
+    run: Examined
+    _stays: pl.DataFrame | None = None
+
+    @property
+    def stays(self) -> pl.DataFrame:
+        """Who ran where in the whole trace, see :func:`wastedcores.figures.timelines.runs`; computed once."""
+        if self._stays is None:
+            self._stays = runs(self.run.trace, *self.run.scene.window)
+        return self._stays
+
+
+@dataclass(frozen=True)
+class Look:
+    """One view of a trace.
+
+    Attributes
+    ----------
+    window
+        First and last ns.
+    show
+        The name of a layer.
+    palette_name
+        ``safe`` or ``paper``.
+    reduce
+        What a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
+    """
+
+    window: tuple[int, int]
+    show: str = "runqueues"
+    palette_name: str = "safe"
+    reduce: str = "longest"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kind of data that the explorer can show.
+
+    Attributes
+    ----------
+    draw
+        Makes the figure of a view. Its first horizontal axis is the time since the start of the trace, in the unit of
+        :class:`wastedcores.analysis.scene.TimeAxis`.
+    kind
+        The kind of event without which the layer is not offered; empty: always offered.
+    """
+
+    draw: Callable[[Subject, Look], go.Figure]
+    kind: str = ""
+
+    def exists(self, run: Examined) -> bool:
+        """Return whether the trace has what the layer shows."""
+        return not self.kind or bool(run.trace.kinds().get(self.kind))
+
+
+def _runqueues(subject: Subject, look: Look) -> go.Figure:
+    run, (start, end) = subject.run, look.window
+    title = f"{human_ns(end - start)} of {run.label}"
+    return heatmap(run.scene, look.window, cols=COLS, palette_name=look.palette_name, reduce=look.reduce,
+                   title=title)  # fmt: skip
+
+
+def _tasks(subject: Subject, look: Look) -> go.Figure:
+    start, end = look.window
+    title = f"Who ran where: {human_ns(end - start)} of {subject.run.label}"
+    return timeline(subject.run.scene, clipped(subject.stays, start, end), look.window,
+                    palette_name=look.palette_name, title=title)  # fmt: skip
+
+
+def _load(subject: Subject, look: Look) -> go.Figure:
+    return views.load(subject.run, look.window)
+
+
+def _considered(subject: Subject, look: Look) -> go.Figure:
+    return views.looked_at(subject.run, window=look.window, palette_name=look.palette_name)
+
+
+#: name -> layer, in the order of the buttons
+LAYERS: dict[str, Layer] = {
+    "runqueues": Layer(_runqueues),
+    "tasks": Layer(_tasks, "switch"),
+    "load": Layer(_load, "load"),
+    "considered": Layer(_considered, "considered"),
+}

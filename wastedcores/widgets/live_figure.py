@@ -1,0 +1,127 @@
+"""A figure in a notebook that is replaced in place: one widget and one connection per view, however often it changes.
+
+The page gets the plotting library once, compressed, and after that only the arrays that a figure shows. Keys, the mouse and
+the map of the whole trace are in ``live_figure.js``.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import ipywidgets as w
+import numpy as np
+import traitlets
+
+from wastedcores.reports.html import CONFIG, plotly_js
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_HERE = Path(__file__).parent
+#: a table of texts has at most this many different ones, so that a code fits into 16 bits
+_MOST_NAMES = 1 << 16
+
+
+class LiveFigure(anywidget.AnyWidget):
+    """One figure that is replaced in place; see :meth:`show`.
+
+    Attributes
+    ----------
+    drawn
+        The figure that is shown.
+    """
+
+    _esm = _HERE / "live_figure.js"
+    _css = _HERE / "live_figure.css"
+    figure = traitlets.Dict().tag(sync=True)
+    overview = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, on: Callable[[dict[str, Any]], None] | None = None) -> None:
+        super().__init__(layout=w.Layout(width="100%"))
+        self.drawn: go.Figure | None = None
+        self._on = on
+        self._answers: dict[str, Any] = {}
+        self.on_msg(self._received)
+
+    def show(self, fig: go.Figure, view: dict[str, Any] | None = None) -> None:
+        """Replace the figure.
+
+        Parameters
+        ----------
+        fig
+            The new figure; its own width is ignored, because the browser fills the cell.
+        view
+            For a figure with a time axis: ``scale``, the seconds per unit of the axis; ``window`` and ``bounds``, the first and
+            last second that are shown and that exist; ``colours`` of the map. None: the figure has no time axis.
+        """
+        self.drawn = fig
+        self.figure = {
+            "figure": {**packed(fig.to_dict()), "config": CONFIG},
+            "view": view or {},
+            "answers": self._answers,
+        }
+
+    def hide(self) -> None:
+        """Show nothing until the next figure."""
+        self.drawn = None
+        self.figure = {"figure": None, "view": {}, "answers": self._answers}
+
+    def _received(self, _: Any, message: dict[str, Any], __: Any) -> None:
+        if message.get("kind") == "library":
+            self.send({"kind": "library"}, [_library()])
+            return
+        if message.get("kind") == "look":
+            self._answers = {k: message[k] for k in ("by", "number")}
+        if self._on is not None:
+            self._on(message)
+
+
+def packed(value: Any) -> Any:
+    """Return a part of a figure with its arrays as bytes, and with tables of texts as codes into a list of the texts.
+
+    Parameters
+    ----------
+    value
+        A part of what ``Figure.to_dict()`` returns.
+
+    Returns
+    -------
+    object
+        The same with other arrays; ``live_figure.js`` reverses it.
+    """
+    if isinstance(value, dict):
+        if "bdata" in value:
+            return {**value, "bdata": memoryview(base64.b64decode(value["bdata"]))}
+        return {k: _texts(v) if k == "text" else packed(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [packed(v) for v in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _texts(value: Any) -> Any:
+    """Pack a table of texts; anything else stays as it is."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, list | tuple) or not value or not isinstance(value[0], list | tuple):
+        return packed(value)
+    code: dict[str, int] = {}
+    codes = [code.setdefault(text, len(code)) for row in value for text in row]
+    if len(code) > _MOST_NAMES or len({len(row) for row in value}) != 1:
+        return value
+    return {
+        "codes": memoryview(np.array(codes, np.uint16).tobytes()),
+        "names": list(code),
+        "rows": len(value),
+        "cols": len(value[0]),
+    }
+
+
+@cache
+def _library() -> bytes:
+    return gzip.compress(plotly_js().encode(), 9)
