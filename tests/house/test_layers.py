@@ -21,6 +21,7 @@ LAYERS = {
     "wastedcores.lazy": -1,
     "wastedcores.limits": -1,
     "wastedcores.jit": 0,
+    "wastedcores.topology.clocks": 0,
     "wastedcores.topology.cpulist": 0,
     "wastedcores.topology.machine": 1,
     "wastedcores.topology.presets": 1,
@@ -53,6 +54,7 @@ CONSTANTS = {
     "wastedcores.runqueues.cpu_row",
     "wastedcores.runqueues.state",
     "wastedcores.runqueues.task_row",
+    "wastedcores.topology.clocks",
     "wastedcores.workload.ops",
     "wastedcores.trace.readers.support.tracepoints",
 }

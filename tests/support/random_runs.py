@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,6 +15,7 @@ from wastedcores.simulator.engine.codes import log_kind, log_op
 from wastedcores.simulator.engine.world.cpuset import cpus_of
 from wastedcores.simulator.reference import Event, Kernel, Program, Simulation, TaskSpec
 from wastedcores.simulator.vocabulary import ANSWERS, BALANCE_RESULTS, IDLE_TYPES, KINDS, OPERATIONS
+from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
@@ -67,6 +68,31 @@ def machines(draw):
         }
     )
 
+
+@st.composite
+def clocked_machines(draw):
+    """A random machine whose CPUs change their speed: frequencies, shared cores, idle states, or all of them."""
+    machine = draw(machines())
+    frequency = idle_states = None
+    if draw(st.booleans()):
+        khz = sorted(draw(st.lists(st.integers(900, 4_000), min_size=2, max_size=4)))
+        cores = sorted(
+            draw(st.sets(st.integers(1, 9), min_size=len(khz) - 1, max_size=len(khz) - 1))
+        )
+        frequency = Frequency(
+            khz[0],
+            draw(st.sampled_from([khz[0], khz[-1], 2_100])),
+            tuple(zip(cores, reversed(khz[1:]), strict=True)),
+            draw(st.integers(1, 4)),
+            draw(st.integers(1, 4)),
+        )
+    if draw(st.booleans()):
+        idle_states = (IdleState("C1", 2_000, 0), IdleState("C6", 30_000, draw(_stay)))
+    share = draw(st.sampled_from([1.0, 0.9, 0.6, 0.25]))
+    return replace(machine, frequency=frequency, smt_speed=share, idle_states=idle_states or ())
+
+
+_stay = st.sampled_from([1, 100_000, 5_000_000])
 
 kernels = st.builds(
     lambda readings: KernelModel.named(
@@ -297,9 +323,13 @@ def programs(draw, machine: Machine):
 
 
 @st.composite
-def cases(draw, of: st.SearchStrategy[KernelModel] = kernels) -> Case:
-    """Everything random; ``of``: kernels or designs."""
-    machine = draw(machines())
+def cases(
+    draw,
+    of: st.SearchStrategy[KernelModel] = kernels,
+    on: st.SearchStrategy[Machine] | None = None,
+) -> Case:
+    """Everything random; ``of``: kernels or designs; ``on``: machines."""
+    machine = draw(machines() if on is None else on)
     return Case(
         machine,
         draw(of),

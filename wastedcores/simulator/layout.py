@@ -34,7 +34,7 @@ class Sizes:
     waits: int
     templates: int
     hotplug_steps: int
-    design_rows: int
+    extra_rows: int
     cpusets: int
     list_items: int
     ops: int
@@ -58,7 +58,7 @@ def allocate(sizes: Sizes) -> np.ndarray:
         (sim.WAIT0, sizes.waits),
         (sim.TEMPLATE0, sizes.templates),
         (sim.STEP0, sizes.hotplug_steps),
-        (sim.SCRATCH, _SCRATCH_ROWS + sizes.design_rows),
+        (sim.SCRATCH, _SCRATCH_ROWS + sizes.extra_rows),
         (sim.CPUSET0, sizes.cpusets),
         (sim.LIST0, rows_for(sizes.list_items)),
         (sim.TICKS0, rows_for(4 * ticks)),

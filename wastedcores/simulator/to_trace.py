@@ -67,6 +67,7 @@ _OF_A_TASK = (
     log_kind.EXIT,
     log_kind.MARK,
     log_kind.REFUSED,
+    log_kind.TICK,
 )
 _BY_A_TASK = (log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.FORK)
 _WITH_SOURCE = (
@@ -77,7 +78,13 @@ _WITH_SOURCE = (
     log_kind.CONSIDERED,
     log_kind.REFUSED,
 )
-_WITH_VALUE = (log_kind.LOAD, log_kind.BALANCE, log_kind.CONSIDERED)
+_WITH_VALUE = (
+    log_kind.LOAD,
+    log_kind.BALANCE,
+    log_kind.CONSIDERED,
+    log_kind.FREQUENCY,
+    log_kind.TICK,
+)
 
 
 def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:

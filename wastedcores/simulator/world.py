@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import design
+from wastedcores.simulator import clocks, design
 from wastedcores.simulator.domain_rows import CpuSets, Tree
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
@@ -96,7 +96,7 @@ def build_world(
             waits=len(waits),
             templates=len(specs),
             hotplug_steps=len(program.hotplug),
-            design_rows=design.rows_of(machine, kernel),
+            extra_rows=design.rows_of(machine, kernel) + clocks.rows_of(machine),
             cpusets=len(cpusets),
             list_items=domain_lists + 3 * machine.cpus * len(rows),
             ops=max(sum(len(r) for r in starts), 1),
@@ -114,6 +114,8 @@ def build_world(
     m[g[sim.SETS] + cpuset.ACTIVE] = cpuset.bits_of(trees[0].cpus)
     _write_machine_constants(g, costs)
     _write_kernel(m, machine, kernel)
+    behind_design = int(g[sim.SETS]) + 1 + design.rows_of(machine, kernel)
+    clocks.install(m, behind_design, machine, costs)
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
     _write_waits_and_steps(m, waits, program.hotplug)

@@ -11,6 +11,8 @@ A description has ``cpus`` and any of these fields:
 - ``online`` or ``boot_online`` (a CPU list); default: all CPUs
 - ``hotplug`` (a list of [step, cpu] pairs); default: none
 - ``isolated`` (a CPU list): CPUs that are online but in no domain
+- ``frequency`` (``min_khz``, ``nominal_khz``, ``turbo`` and optionally ``ramp_ticks``, ``hold_ticks``), ``smt_speed`` and
+  ``idle_states`` (a list of [name, exit_ns, residency_ns]): the speed of the CPUs, see :mod:`wastedcores.topology.clocks`
 - ``asymmetric: true`` if the distance table is asymmetric on purpose
 - ``name``; ``nodes``, their number, or ``node_ids``, their numbers, if some have no CPU
 - ``kernel`` (a release or a model) and ``sched_debug``, for the domains
@@ -29,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.errors import TopologyError, UsageError
+from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 
@@ -36,7 +39,7 @@ REMOTE_DISTANCE = 20
 _KNOWN = (
     "name", "cpus", "nodes", "node_of_cpu", "cpus_of_node", "distance", "package_of_cpu", "thread_siblings",
     "core_of_cpu", "llc_of_cpu", "l2_of_cpu", "online", "boot_online", "hotplug", "asymmetric", "isolated", "node_ids",
-    "kernel", "sched_debug",
+    "kernel", "sched_debug", "frequency", "smt_speed", "idle_states",
 )  # fmt: skip
 #: further fields in the ``meta.json`` of a guest recording, which describe the recording and not its machine
 _GUEST = {
@@ -230,6 +233,11 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
         hotplug=tuple((str(w), int(c)) for w, c in data.get("hotplug", ())),
         isolated=tuple(_cpulist(data.get("isolated", ()), "isolated")),
         asymmetric=bool(data.get("asymmetric", False)),
+        frequency=Frequency.from_dict(data["frequency"]) if data.get("frequency") else None,
+        smt_speed=float(data.get("smt_speed", 1)),
+        idle_states=tuple(
+            IdleState(str(n), int(e), int(r)) for n, e, r in data.get("idle_states", ())
+        ),
     )
     return Machine(**fields)
 

@@ -20,7 +20,7 @@ A machine never changes. The hotplug steps are part of it because the kernel's d
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ import numpy.typing as npt
 from wastedcores.errors import TopologyError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.shown import Shown
+from wastedcores.topology.clocks import Frequency, IdleState, check_idle_states
 from wastedcores.topology.cpulist import format_cpulist
 
 IntArray = npt.NDArray[np.int32]
@@ -68,6 +69,12 @@ class Machine(Shown):
         CPUs of ``isolcpus=``: online, but in no domain.
     asymmetric
         distance(i, j) differs from distance(j, i) on purpose.
+    frequency
+        Frequencies of the cores; None if all run at one constant speed.
+    smt_speed
+        Speed of a CPU while another CPU of its core is busy, as a share of its speed while it has the core for itself.
+    idle_states
+        Idle states from the shallowest to the deepest, such as ``IdleState("C6", 30_000, 100_000)``.
     """
 
     name: str
@@ -81,6 +88,9 @@ class Machine(Shown):
     hotplug: tuple[tuple[str, int], ...] = ()
     isolated: tuple[int, ...] = ()
     asymmetric: bool = False
+    frequency: Frequency | None = None
+    smt_speed: float = 1.0
+    idle_states: tuple[IdleState, ...] = ()
     online_cpus: tuple[int, ...] = field(init=False)
 
     def _facts(self) -> dict[str, str]:
@@ -128,6 +138,11 @@ class Machine(Shown):
                 f"CPU {bad[0]} is on node {self.node_of_cpu[bad[0]]}, but the distance table has nodes 0-{nodes - 1}."
             )
         self._check_distance()
+        if not 1 / 1024 <= self.smt_speed <= 1:
+            raise self._fail(
+                f"a speed of {self.smt_speed} for a CPU that shares its core; expected a share of at most 1."
+            )
+        check_idle_states(self.idle_states)
         if not self.boot_online:
             raise self._fail("no CPU is online.")
         outside = [c for c in self.boot_online if not 0 <= c < cpus]
@@ -187,6 +202,11 @@ class Machine(Shown):
         """Number of NUMA nodes, including those without CPUs."""
         return len(self.distance)
 
+    @property
+    def has_clocks(self) -> bool:
+        """True if the speed of its CPUs changes, or leaving an idle state takes time."""
+        return self.frequency is not None or self.smt_speed != 1 or bool(self.idle_states)
+
     def cpus_of_node(self, node: int) -> list[int]:
         """Return the CPUs of a node, ascending, online or not."""
         return np.flatnonzero(self.node_of_cpu == node).tolist()
@@ -238,6 +258,12 @@ class Machine(Shown):
             out["isolated"] = format_cpulist(self.isolated)
         if self.asymmetric:
             out["asymmetric"] = True
+        if self.frequency is not None:
+            out["frequency"] = self.frequency.to_dict()
+        if self.smt_speed != 1:
+            out["smt_speed"] = self.smt_speed
+        if self.idle_states:
+            out["idle_states"] = [list(astuple(s)) for s in self.idle_states]
         return out
 
     @classmethod

@@ -185,6 +185,13 @@ EVENTS: dict[str, EventSpec] = {
             "task_struct.throttled at sched_update_nr_running_tp (6.18+)",
             "`pid` is back on the runqueue of `cpu`.",
         ),
+        EventSpec(
+            "tick",
+            ("cpu",),
+            ("pid", "comm", "value"),
+            "scheduler_tick (fork/wait paper, 3.1)",
+            "The timer tick of `cpu` interrupted `pid`; the CPU runs at `value` kHz. Idle CPUs have no ticks.",
+        ),
     )
 }
 

@@ -8,11 +8,14 @@ from wastedcores.kernels import MODULES
 from wastedcores.simulator import vocabulary
 from wastedcores.simulator.engine.codes import lb_result, log_kind, log_op, module_code, suggestion
 
+#: both kinds of balance events have the same name; the code of the second one is REFUSED
+KINDS = tuple(k if i != log_kind.REFUSED else "refused" for i, k in enumerate(vocabulary.KINDS))
+
 
 @pytest.mark.parametrize(
     ("codes", "names"),
     [
-        (log_kind, vocabulary.KINDS[:-1]),
+        (log_kind, KINDS),
         (log_op, vocabulary.OPERATIONS),
         (lb_result, vocabulary.BALANCE_RESULTS),
         (module_code, tuple(MODULES)),

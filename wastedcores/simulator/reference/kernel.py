@@ -15,6 +15,7 @@ from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import balance, fair, nohz, placement, stats
 from wastedcores.simulator.reference.answers import checked_modules
+from wastedcores.simulator.reference.clocks import Clocks
 from wastedcores.simulator.reference.core import Core, Module
 from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
 from wastedcores.simulator.reference.modules import SHIPPED, make_core
@@ -136,6 +137,8 @@ class Kernel:
         if model.modules is not None:
             self.core = make_core(self, model.modules if modules is None else modules)
             self.policies.select_task_rq = self.core.select_task_rq
+        #: the speeds of the CPUs; None where all CPUs run at one constant speed
+        self.clocks = Clocks(self) if machine.has_clocks else None
         #: called after every choice of a task, with the run queue, the previous task and the chosen one
         self.on_switch: Callable[[Rq, Task, Task], None] = lambda rq, prev, task: None
 

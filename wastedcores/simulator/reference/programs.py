@@ -53,7 +53,7 @@ class Progress:
     parent: Task | None = None
     daemon: bool = False
     pc: int = 0
-    #: CPU time in ns that the present row still needs; FOREVER while the task spins without a limit
+    #: work that the present row still needs, in ns at the nominal speed; FOREVER while the task spins without a limit
     left: int = 0
     #: the time from which ``left`` is counted down; None while the task is not on a CPU
     since: int | None = None

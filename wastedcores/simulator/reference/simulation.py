@@ -206,6 +206,8 @@ class Simulation:
             k.log_weight(rq)
         rq.last_load_update_tick = k.jiffies
         update_cpu_load(rq, weighted_cpuload(rq), 1)
+        if k.clocks and rq.curr is not rq.idle_task:
+            k.clocks.tick(rq)
         if k.core is None:
             nohz.scheduler_tick_balance(k, rq)
         elif rq.curr is not rq.idle_task:
@@ -260,27 +262,32 @@ class Simulation:
     # --- running a task -----------------------------------------------------------------------------------------------
 
     def start_stretch(self, p: Task, extra: int) -> None:
-        """Let ``p`` compute for the CPU time that it has left, beginning ``extra`` ns from now."""
+        """Let ``p`` do the work that it has left, beginning ``extra`` ns from now."""
         k, run = self.k, p.progress
         run.since = k.now_ns + extra
         if run.left == FOREVER:
             k.cancel("RUN", p.cpu)
         else:
-            k.push(run.since + run.left, "RUN", p.cpu)
+            length = k.clocks.needed_ns(p.cpu, run.left) if k.clocks else run.left
+            k.push(run.since + length, "RUN", p.cpu)
 
     def _switched(self, rq: Rq, prev: Task, task: Task) -> None:
-        """Follow a context switch: ``prev`` keeps the CPU time that it has left, and ``task`` continues."""
+        """Follow a context switch: ``prev`` keeps the work that it has left, and ``task`` continues."""
+        clocks = self.k.clocks
         if prev is not task:
             run = prev.progress
             if run is not None and run.since is not None:
                 if run.left != FOREVER:
-                    run.left -= min(max(self.k.now_ns - run.since, 0), run.left)
+                    ran = max(self.k.now_ns - run.since, 0)
+                    ran = clocks.done(rq.cpu, ran) if clocks else ran
+                    run.left -= min(ran, run.left)
                 run.since = None
+            exit_ns = clocks.switched(rq) if clocks and task is not self.k.stoppers[rq.cpu] else 0
             if task.progress is None:
                 self.k.cancel("RUN", rq.cpu)
                 return
             waiting.spinner_switched_in(self, task)
-            self._go_on(task, self.k.costs.switch_ns)
+            self._go_on(task, self.k.costs.switch_ns + exit_ns)
         elif task.progress is not None and task.progress.left == 0:
             self._go_on(task, 0)
 

@@ -15,4 +15,6 @@ from __future__ import annotations
     BALANCE,
     CONSIDERED,
     REFUSED,
-) = range(12)
+    FREQUENCY,
+    TICK,
+) = range(14)

@@ -15,6 +15,7 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     sd_state_idle,
     trigger_load_balance,
 )
+from wastedcores.simulator.engine.clocks.seam_jit import SWITCHED, TICKED, ask_clock
 from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import stop_stretch
 from wastedcores.simulator.engine.design.seam_jit import ASK_PULL, ASK_TICK, ask, designed
@@ -112,7 +113,9 @@ def switch_to(m, cpu, prev_pid, state, p):
     record(m, log_kind.SWITCH, cpu, pid_of(m, p), prev_pid, -1, state, -1)
     if p < 0:
         enter_idle(m, cpu)
+        ask_clock(m, SWITCHED, cpu)
         return
+    exit_ns = ask_clock(m, SWITCHED, cpu)
     if (
         m[p, task.SPIN] == 1
         and m[p, task.WAITS_FOR] == waits_for.LOCK
@@ -126,7 +129,7 @@ def switch_to(m, cpu, prev_pid, state, p):
         m[p, task.LEFT] = m[0, sim.SPIN_NS]
         m[p, task.SPIN] = 2
     m[cpu, rq.SWITCHED_IN] = 1
-    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS]
+    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS] + exit_ns
 
 
 @inner
@@ -233,6 +236,8 @@ def tick(m, cpu):
         task_tick(m, m[cpu, rq.CURR])
     m[cpu, rq.LAST_LOAD_UPDATE_TICK] = jiffies(m)
     update_cpu_load(m, cpu, weighted_cpuload(m, cpu), 1)
+    if m[cpu, rq.CURR] >= 0:
+        ask_clock(m, TICKED, cpu)
     if designed(m):
         if m[cpu, rq.CURR] >= 0:
             ask(m, ASK_TICK, cpu, 0, 0)

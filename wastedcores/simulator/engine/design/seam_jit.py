@@ -22,7 +22,7 @@ ASK_PLACE, ASK_PULL, ASK_TICK, ASK_SETTLE = range(4)
 
 
 @intrinsic  # type: ignore[misc]  # numba's decorators have no types
-def _call(typingctx: Any, m: Any, address: Any, question: Any, a: Any, b: Any, c: Any) -> Any:
+def call_at(typingctx: Any, m: Any, address: Any, question: Any, a: Any, b: Any, c: Any) -> Any:
     """Call the C function at ``address``: int64 (table, int64, int64, int64, int64)."""
     signature = types.int64(table_type, *(types.int64,) * 5)
 
@@ -54,4 +54,4 @@ else:
     @inner
     def ask(m, question, a, b, c):
         """Return the core's answer."""
-        return _call(m, m[m[0, sim.SETS], core_row.ENTRY], question, a, b, c)  # type: ignore[call-arg]
+        return call_at(m, m[m[0, sim.SETS], core_row.ENTRY], question, a, b, c)  # type: ignore[call-arg]

@@ -79,7 +79,9 @@ FIRST = 56
     SEED,
     LOG_LOST,  # records that found no room in the log
     CPUSET_WORDS,  # words of a CPU set
-) = range(FIRST, FIRST + 74)
+    CLOCK0,  # first row of the clocks (clock.py), 0 if all CPUs run at one constant speed
+    FORK_WAIT,  # the strategy of the fork/wait paper, 0 for none
+) = range(FIRST, FIRST + 76)
 
 #: values of GROUP_IMBALANCE_FIX
 GI_NONE, GI_PAPER, GI_PATCH = range(3)

@@ -10,7 +10,7 @@ from __future__ import annotations
     NUMBER,  # tasks are numbered in the order of their birth
     STATE,  # codes/task_state.py; a cache line begins here
     PC,  # row of the next operation of its program
-    LEFT,  # ns of the present stretch that are still to run
+    LEFT,  # work of the present stretch that is still to do, in ns at the nominal speed
     SPIN,  # 1: it spins, 2: what it spun for has been granted
     WAKE_Q_HEAD,  # first of the tasks that it is about to wake
     STARTED,  # when its program began, -1 before that
