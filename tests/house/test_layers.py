@@ -44,6 +44,7 @@ LAYERS = {
     "wastedcores.studies": 9,
     "wastedcores.widgets": 10,
     "wastedcores.capture": 10,
+    "wastedcores.course": 10,
     "wastedcores.cli": 11,
     "wastedcores.__main__": 12,
 }

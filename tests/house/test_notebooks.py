@@ -12,6 +12,8 @@ from wastedcores.files import notebooks
 from wastedcores.reports.notebook import checked, parameters_of
 
 NOTEBOOKS = sorted(p for p in notebooks().rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+#: tests/course runs the labs
+LECTURES = [p for p in NOTEBOOKS if p.parent.name != "course"]
 
 #: notebook -> parameters that make it quick; a notebook that is not named runs with its defaults
 SMALL = {
@@ -65,19 +67,21 @@ def test_notebook_is_thin(path):
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type != "code":
             continue
-        assert len(cell.source.splitlines()) <= 12, cell.source
+        # an answer to a lab's task is what students write, so it may be longer
+        answer = "solution" in cell.metadata.get("tags", [])
+        assert len(cell.source.splitlines()) <= (25 if answer else 12), cell.source
         assert not re.search(r"^\s*[!%]|/(home|root|tmp|work)/", cell.source, re.MULTILINE), (
             cell.source
         )
         for node in ast.walk(ast.parse(cell.source)):
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) and not answer:
                 assert node.end_lineno - node.lineno < 3, f"def {node.name} is longer than 3 lines"
             private = isinstance(node, ast.Attribute) and node.attr.startswith("_")
             assert not private, f"{node.attr}: public names only"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=ids)
+@pytest.mark.parametrize("path", LECTURES, ids=ids)
 def test_notebook_runs_in_a_fresh_kernel(path, tmp_path):
     import papermill
     from traitlets.config import Config

@@ -40,6 +40,7 @@ class Policies:
     load_balance: Callable[..., tuple[int, bool]] = balance.load_balance
     should_we_balance: Callable[..., bool] = balance.should_we_balance
     find_busiest_group: Callable[..., Any] = stats.find_busiest_group
+    balanced: Callable[..., bool] = stats.balanced
     calculate_imbalance: Callable[..., int] = stats.calculate_imbalance
     find_busiest_queue: Callable[..., Rq | None] = stats.find_busiest_queue
 

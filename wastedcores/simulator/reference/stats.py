@@ -167,13 +167,13 @@ def find_busiest_group(k: Kernel, env: Env) -> GroupStats | None:
     force = busiest.type == IMBALANCED or (
         env.idle == NEWLY_IDLE and group_has_capacity(env, local) and busiest.no_capacity
     )
-    if not force and _balanced(k, env, local, busiest, average):
+    if not force and k.policies.balanced(k, env, local, busiest, average):
         return None
     env.imbalance = k.policies.calculate_imbalance(k, env, local, busiest, average)
     return busiest
 
 
-def _balanced(k: Kernel, env: Env, local: GroupStats, busiest: GroupStats, average: int) -> bool:
+def balanced(k: Kernel, env: Env, local: GroupStats, busiest: GroupStats, average: int) -> bool:
     """Tell whether the loads count as balanced: the comparisons of find_busiest_group()."""
     if k.model.group_imbalance:
         # paper 3.1: compare the least loaded CPU of each group

@@ -7,9 +7,9 @@ other. The functions that decide are those of the reference. This module only bu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
@@ -304,6 +304,7 @@ def balancing_pass(
     threads: Sequence[Thread],
     cpus: Sequence[int] | None = None,
     passes: int = 1,
+    policies: Mapping[str, Callable[..., Any]] | None = None,
 ) -> list[Decision]:
     """Let CPUs balance one after the other, and return every decision.
 
@@ -319,6 +320,8 @@ def balancing_pass(
         The CPUs that balance; default: all that are online, in ascending order.
     passes
         The most passes; they end early when one has moved nothing.
+    policies
+        Decisions of your own by their names in :class:`wastedcores.simulator.reference.kernel.Policies`.
 
     Returns
     -------
@@ -331,6 +334,8 @@ def balancing_pass(
         A thread cannot be where it is; see :func:`still_kernel`.
     """
     k, tasks = still_kernel(machine, kernel, threads)
+    for name, policy in (policies or {}).items():
+        setattr(k.policies, name, policy)
     recorder = _Recorder(k, tasks)
     for _ in range(passes):
         before = recorder.queues()

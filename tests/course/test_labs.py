@@ -1,0 +1,141 @@
+"""Every lab judges right answers, missing ones and common mistakes as its author meant, for any student."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+
+from wastedcores.course import LABS, Lab, Manual, WrongAnswerError, judge, variation
+from wastedcores.course.lab import MEASURED, STUDENT, answers_of, module_of, source_of
+from wastedcores.course.measuring import measured, plain, same
+
+STUDENTS = ("ada", "s1234567")
+
+
+def tasks(lab):
+    return [t for t in module_of(lab).TASKS if not isinstance(t, Manual)]
+
+
+def cells(lab):
+    return nbformat.read(source_of(lab), as_version=4).cells
+
+
+@pytest.mark.parametrize("lab", LABS)
+@pytest.mark.parametrize("student", STUDENTS)
+def test_right_answers_get_all_points_and_each_mistake_its_own_hint(lab, student):
+    v = variation(lab, student)
+    for task in tasks(lab):
+        answer = answers_of(lab)[task.name]
+        feedback = judge(lab, task.name, v, measured(task, v, answer.right(v)))
+        assert feedback.passed, feedback
+        assert feedback.points == task.points
+        for mistake in answer.mistakes:
+            feedback = judge(lab, task.name, v, measured(task, v, mistake.answer(v)))
+            assert not feedback.passed
+            assert feedback.points == 0
+            assert feedback.hint == mistake.hint
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_hidden_checks_accept_right_answers_and_refuse_mistakes(lab, monkeypatch, tmp_path):
+    (tmp_path / "secret").write_bytes(b"of the lecturer")
+    monkeypatch.setenv("WASTEDCORES_COURSE_SECRET", str(tmp_path / "secret"))
+    own = Lab(lab, "ada")
+    for task in tasks(lab):
+        if task.hidden:
+            assert own.check_hidden(task.name, answers_of(lab)[task.name].right(own.v)).passed
+            for mistake in answers_of(lab)[task.name].mistakes:
+                with pytest.raises(WrongAnswerError):
+                    own.check_hidden(task.name, mistake.answer(own.v))
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_every_lab_has_mistakes_enough_for_three_wrong_submissions(lab):
+    assert sum(len(a.mistakes) for a in answers_of(lab).values()) >= 3
+    assert set(answers_of(lab)) == {t.name for t in tasks(lab)}
+    assert 6 <= len(module_of(lab).TASKS) <= 12
+    assert 60 <= sum(t.minutes for t in module_of(lab).TASKS) <= 90
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_task_without_an_answer_fails_with_its_name(lab):
+    own = Lab(lab, "ada")
+    for task in tasks(lab):
+        with pytest.raises(WrongAnswerError, match=f"task {task.name}: there is no answer yet"):
+            own.check(task.name, ...)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_cells_of_the_source_belong_to_the_tasks(lab):
+    """Converters depend on this: one solution and one check per task, a hidden check where the task has one, in order."""
+    found = cells(lab)
+    order = list(dict.fromkeys(c.metadata["task"] for c in found if "task" in c.metadata))
+    assert order == [t.name for t in module_of(lab).TASKS]
+    for task in module_of(lab).TASKS:
+        own = [c for c in found if c.metadata.get("task") == task.name]
+        tags = [tag for c in own for tag in c.metadata["tags"]]
+        if isinstance(task, Manual):
+            assert tags == ["solution"]
+            assert own[0].cell_type == "markdown"
+            continue
+        assert tags == ["solution", "check"] + ["hidden"] * task.hidden
+        assert own[0].source.count("# your answer\n") == 1
+        assert own[1].source.startswith(f'lab.check("{task.name}", ')
+        if task.hidden:
+            assert own[2].source.startswith(f'lab.check_hidden("{task.name}", ')
+    assert len({c.id for c in found}) == len(found)
+
+
+def test_a_variation_depends_on_lab_student_and_secret_only():
+    assert variation(4, " Ada") == variation(4, "ada")
+    drawn = [variation(4, "ada", secret) for secret in (b"", b"one", b"two")]
+    assert len(set(drawn)) == 3
+    assert len({variation(4, f"student {i}") for i in range(100)}) > 50
+
+
+def test_where_the_answers_are_left_out_a_check_only_measures(monkeypatch, tmp_path):
+    import json
+    import sys
+
+    monkeypatch.setitem(sys.modules, "wastedcores.course.answers.average_and_minimum", None)
+    monkeypatch.setenv(MEASURED, str(tmp_path / "measured"))
+    monkeypatch.setenv(STUDENT, "ada")
+    Lab(4, "somebody else").check("1", (1, 2))
+    row = json.loads((tmp_path / "measured").read_text())
+    assert row == {
+        "lab": 4,
+        "task": "1",
+        "student": "ada",
+        "hidden": False,
+        "measured": [{"value": [1, 2]}],
+    }
+    monkeypatch.delitem(sys.modules, "wastedcores.course.answers.average_and_minimum")
+    assert not judge(4, "1", variation(4, "ada"), row["measured"][0]).passed
+
+
+def test_an_exception_is_reported_with_the_students_own_line():
+    def by_average(local, busiest):
+        return local.average
+
+    with pytest.raises(
+        WrongAnswerError, match=r"AttributeError in your line \d+, `return local.average`"
+    ):
+        Lab(4, "ada").check("4", by_average)
+
+
+def test_an_answer_of_another_shape_is_refused_without_the_right_one():
+    own = Lab(4, "ada")
+    with pytest.raises(WrongAnswerError, match="expected a list of 2, but your answer is a text"):
+        own.check("1", "?")
+    with pytest.raises(WrongAnswerError, match="your code stopped with UsageError: <object object"):
+        own.check("1", object())
+
+
+def test_plain_json_and_equality():
+    import numpy as np
+
+    value = {"a": {3, 1}, 2: (np.int64(4), np.array([1.5]))}
+    assert plain(value) == {"a": [1, 3], "2": [4, [1.5]]}
+    assert same([1, 0.3], [1.0, 0.1 + 0.2])
+    assert not same(True, 1)
+    assert not same([1, 2], [1])

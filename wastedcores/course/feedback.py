@@ -1,0 +1,60 @@
+"""The judgement of an answer, in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+from wastedcores.errors import WastedCoresError
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The judgement of one answer.
+
+    Attributes
+    ----------
+    task
+        Name of the task.
+    passed
+        True if the answer is right.
+    points, most
+        The points that the answer gets, and those that a right answer gets.
+    message
+        One to three sentences in the terms of the lab.
+    hint
+        A hint for a common mistake; empty if the answer is not one.
+    """
+
+    task: str
+    passed: bool
+    points: float
+    most: float
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"task {self.task}: {self.message}"
+        return f"{text}\nHint: {self.hint}" if self.hint else text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        colour = "#2e7d32" if self.passed else "#b3261e"
+        hint = f"<br><b>Hint.</b> {escape(self.hint)}" if self.hint else ""
+        return (
+            f"<div style='border-left:4px solid {colour};padding:4px 10px'><b>Task {escape(self.task)}:</b> "
+            f"{escape(self.message)}{hint}</div>"
+        )
+
+
+class WrongAnswerError(WastedCoresError):
+    """An answer is not right; the message is the feedback. A notebook shows it without a traceback."""
+
+    def __init__(self, feedback: Feedback) -> None:
+        super().__init__(str(feedback))
+        self.feedback = feedback
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints instead of a traceback."""
+        return [str(self)]

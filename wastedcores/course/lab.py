@@ -1,0 +1,255 @@
+"""A lab as its notebook uses it, and the judgement of measured answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from wastedcores.course.feedback import Feedback, WrongAnswerError
+from wastedcores.course.measuring import measured, same
+from wastedcores.course.task import Answer, Manual, Task
+from wastedcores.errors import UsageError
+from wastedcores.files import notebooks
+from wastedcores.shown import Shown
+
+#: number of each lab -> name of its notebook and of its modules
+LABS = {
+    4: "average_and_minimum",
+}
+
+#: the grader's settings: the student whose submission it is, the file with the secret of hidden checks, and the file to which
+#: measured answers are appended, one JSON object per line
+STUDENT, SECRET, MEASURED = (
+    "WASTEDCORES_COURSE_STUDENT",
+    "WASTEDCORES_COURSE_SECRET",
+    "WASTEDCORES_COURSE_MEASURED",
+)
+#: the hidden checks of a lab are made for these students, who do not exist; the whole class has the same ones
+HIDDEN = ("hidden 1", "hidden 2")
+
+
+def module_of(lab: int) -> ModuleType:
+    """Return the module of a lab.
+
+    Raises
+    ------
+    UsageError
+        There is no such lab.
+    """
+    if lab not in LABS:
+        raise UsageError(
+            f"lab {lab!r}: there is no such lab; there are {', '.join(map(str, LABS))}."
+        )
+    return import_module(f"wastedcores.course.labs.{LABS[lab]}")
+
+
+def source_of(lab: int) -> Path:
+    """Return the path of a lab's source notebook.
+
+    Raises
+    ------
+    UsageError
+        There is no such lab.
+    """
+    module_of(lab)
+    return notebooks() / "course" / f"{lab:02d}_{LABS[lab]}.ipynb"
+
+
+def answers_of(lab: int) -> dict[str, Answer]:
+    """Return the answers of a lab by the names of its tasks.
+
+    Raises
+    ------
+    UsageError
+        There is no such lab.
+    ImportError
+        The grader has left the answers out.
+    """
+    module_of(lab)
+    found: dict[str, Answer] = import_module(f"wastedcores.course.answers.{LABS[lab]}").ANSWERS
+    return found
+
+
+class Lab(Shown):
+    """One lab for one student.
+
+    Parameters
+    ----------
+    number
+        Number of the lab.
+    student
+        The student's id. A grader's setting goes first.
+
+    Attributes
+    ----------
+    variation
+        The student's own machine and numbers; also called ``v``.
+    tasks
+        The tasks by name, in their order.
+    """
+
+    def __init__(self, number: int, student: str) -> None:
+        from wastedcores.course.vary import variation
+
+        self.number, self.student = number, os.environ.get(STUDENT, student)
+        self.module = module_of(number)
+        self.variation = self.v = variation(number, self.student)
+        self.tasks: dict[str, Task | Manual] = {t.name: t for t in self.module.TASKS}
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "lab": f"{self.number}, {self.module.TITLE}",
+            "student": self.student,
+            **self.module.facts(self.variation),
+            "points": f"{self.points:g} in {len(self.tasks)} tasks",
+        }
+
+    @property
+    def points(self) -> float:
+        """The points of all tasks."""
+        return sum(t.points for t in self.tasks.values())
+
+    @cached_property
+    def hidden_variations(self) -> list[Any]:
+        """The machines and numbers of hidden checks."""
+        from wastedcores.course.vary import variation
+
+        path = os.environ.get(SECRET)
+        secret = Path(path).read_bytes() if path else b""
+        return [variation(self.number, student, secret) for student in HIDDEN]
+
+    def task(self, name: str) -> Task:
+        """Return a task that a check judges.
+
+        Raises
+        ------
+        UsageError
+            There is no such task, or a person grades it.
+        """
+        task = self.tasks.get(name)
+        if not isinstance(task, Task):
+            known = [t.name for t in self.tasks.values() if isinstance(t, Task)]
+            raise UsageError(f"task {name!r}: expected one of {', '.join(known)}.")
+        return task
+
+    def check(self, name: str, answer: Any) -> Feedback:
+        """Judge an answer with the student's own numbers.
+
+        Parameters
+        ----------
+        name
+            Name of the task.
+        answer
+            A value or a function.
+
+        Returns
+        -------
+        Feedback
+            The judgement of a right answer.
+
+        Raises
+        ------
+        WrongAnswerError
+            The answer is not right; the message is the feedback.
+        """
+        return self._check(name, answer, [self.variation], hidden=False)
+
+    def check_hidden(self, name: str, answer: Any) -> Feedback:
+        """Judge an answer with numbers that students do not have; the parameters are those of :meth:`check`.
+
+        Parameters
+        ----------
+        name
+            Name of the task.
+        answer
+            A value or a function.
+
+        Returns
+        -------
+        Feedback
+            The judgement of a right answer.
+        """
+        return self._check(name, answer, self.hidden_variations, hidden=True)
+
+    def _check(self, name: str, answer: Any, variations: list[Any], hidden: bool) -> Feedback:
+        task = self.task(name)
+        found = [measured(task, v, answer) for v in variations]
+        if path := os.environ.get(MEASURED):
+            row = {
+                "lab": self.number,
+                "task": name,
+                "student": self.student,
+                "hidden": hidden,
+                "measured": found,
+            }
+            with open(path, "a") as file:
+                file.write(json.dumps(row) + "\n")
+            try:
+                answers_of(self.number)
+            except ImportError:
+                return Feedback(name, True, 0, task.points, "measured; it is judged elsewhere.")
+        feedback = None
+        for v, one in zip(variations, found, strict=True):
+            feedback = judge(self.number, name, v, one)
+            if not feedback.passed:
+                raise WrongAnswerError(feedback)
+        assert feedback is not None
+        return feedback
+
+
+def judge(lab: int, name: str, v: Any, found: dict[str, Any]) -> Feedback:
+    """Judge what was measured of an answer.
+
+    Parameters
+    ----------
+    lab
+        Number of the lab.
+    name
+        Name of the task.
+    v
+        The variation for which the answer was measured.
+    found
+        What :func:`wastedcores.course.measuring.measured` returned, perhaps in another process.
+
+    Returns
+    -------
+    Feedback
+        The judgement, with a hint if the answer is a common mistake.
+    """
+    task = next(t for t in module_of(lab).TASKS if t.name == name)
+
+    def failed(message: str, hint: str = "") -> Feedback:
+        return Feedback(name, False, 0, task.points, message, hint)
+
+    if "unanswered" in found:
+        return failed(f"there is no answer yet ({task.title}).")
+    if "error" in found:
+        return failed(f"your code stopped with {found['error']}")
+    answer, got = answers_of(lab)[name], found["value"]
+    want = measured(task, v, answer.right(v))["value"]
+    try:
+        if task.right(v, want, got) if task.right else same(want, got):
+            return Feedback(name, True, task.points, task.points, f"right ({task.title}).")
+        message = task.explain(v, want, got)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
+        # the answer has another shape than the right one
+        return failed(f"expected {_shape(want)}, but your answer is {_shape(got)}.")
+    for mistake in answer.mistakes:
+        if same(measured(task, v, mistake.answer(v)).get("value"), got):
+            return failed(message, mistake.hint)
+    return failed(message)
+
+
+def _shape(value: Any) -> str:
+    """Describe the shape of a value, and not its content, which would be the answer."""
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return f"a dictionary with {len(value)} keys"
+    kinds = {bool: "True or False", int: "a number", float: "a number", str: "a text"}
+    return kinds[type(value)]

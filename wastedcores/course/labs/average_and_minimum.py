@@ -1,0 +1,349 @@
+"""Lab 4: a balancer that compares averages leaves a core idle; one that compares minimums does not, and then never settles."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from wastedcores.course.task import Manual, Task
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator.reference.kernel import Kernel
+from wastedcores.simulator.reference.simulation import Simulation
+from wastedcores.simulator.reference.stats import GroupStats
+from wastedcores.simulator.reference.stepping import Decision, Thread, balancing_pass
+from wastedcores.studies.lecture import TOPOLOGIES
+from wastedcores.topology.domains import domain_events
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import Script, Workload
+
+TITLE = "average against minimum load"
+#: Algorithm 1 of the paper decides in these lines that two groups are balanced
+BALANCED_LINES = (15, 16)
+#: the passes after which a balancer should have settled, and those in which it then must not move anything
+SETTLED_AFTER, WATCHED = 8, 3
+
+Balanced = Callable[[GroupStats, GroupStats], bool]
+
+
+@dataclass(frozen=True)
+class Variation:
+    """The numbers of one student.
+
+    Attributes
+    ----------
+    weight
+        Weight of a session on the scale of the slides.
+    lone_cpu
+        The CPU of the session with one thread.
+    threads
+        The threads of the other session, half of them on each CPU of the other node.
+    jobs, job_ms
+        The threads of the second session in the experiment, and the CPU time of each.
+    seed
+        Of the pairs of groups with which functions are tried.
+    """
+
+    weight: int
+    lone_cpu: int
+    threads: int
+    jobs: int
+    job_ms: int
+    seed: int
+
+    @property
+    def machine(self) -> Machine:
+        """The machine of the lecture."""
+        return TOPOLOGIES["2 nodes x 2 cores"]
+
+    @property
+    def idle_cpu(self) -> int:
+        """The CPU without a thread: the neighbour of the lone thread."""
+        return self.lone_cpu ^ 1
+
+    @property
+    def crowded(self) -> tuple[int, int]:
+        """The CPUs of the node with many threads."""
+        first = 2 - self.lone_cpu // 2 * 2
+        return first, first + 1
+
+    def state(self) -> list[Thread]:
+        """The threads: a lone one, and those of the other session."""
+        many = [
+            Thread(cpu, self.weight, session_threads=self.threads)
+            for cpu in self.crowded
+            for _ in range(self.threads // 2)
+        ]
+        return [Thread(self.lone_cpu, self.weight), *many]
+
+
+def draw(rng: random.Random) -> Variation:
+    """Draw a variation."""
+    # with 8 or 14 threads the minimum moves threads for ever; with other even numbers below 18 it settles
+    return Variation(
+        weight=rng.randrange(6, 25),
+        lone_cpu=rng.randrange(4),
+        threads=rng.choice((8, 14)),
+        jobs=rng.choice((10, 12)),
+        job_ms=rng.randrange(30, 51),
+        seed=rng.randrange(1 << 30),
+    )
+
+
+def is_fair(v: Variation) -> bool:
+    """Every variation has the same difficulty by construction."""
+    return True
+
+
+def facts(v: Variation) -> dict[str, str]:
+    """Return what a student sees of a variation."""
+    return {
+        "machine": v.machine.name,
+        "first session": f"1 thread on CPU {v.lone_cpu}",
+        "second session": f"{v.threads} threads, half of them on CPU {v.crowded[0]}, half on CPU {v.crowded[1]}",
+        "weight of each session": f"{v.weight}, and each thread uses 100 % of a CPU",
+    }
+
+
+# --- what students work with ------------------------------------------------------------------------------------------
+
+
+def decisions(v: Variation, kernel: str = "v4.1", passes: int = 1) -> list[Decision]:
+    """Return the decisions of a real balancer in the state of a variation.
+
+    Parameters
+    ----------
+    v
+        The variation.
+    kernel
+        ``v4.1``, or ``v4.1+group_imbalance`` with the authors' fix.
+    passes
+        The most passes; they end early when one has moved nothing.
+
+    Returns
+    -------
+    list of Decision
+        The decisions, for :func:`wastedcores.figures.balancing_steps`.
+    """
+    return balancing_pass(v.machine, kernel, v.state(), passes=passes)
+
+
+def moved_per_pass(v: Variation, balanced: Balanced, passes: int = 8) -> list[int]:
+    """Let a rule balance the state of a variation, and count the threads that each pass moves.
+
+    Parameters
+    ----------
+    v
+        The variation.
+    balanced
+        Function of the statistics of the local and the busiest group (``avg_load``, ``min_load``, ``load_per_task``, ...).
+    passes
+        Number of passes.
+
+    Returns
+    -------
+    list of int
+        Threads moved in each pass.
+    """
+    total = [0]
+    for n in range(1, passes + 1):
+        total.append(sum(len(d.moved) for d in _balanced_by(v, balanced, n)))
+    return [b - a for a, b in pairwise(total)]
+
+
+def queues_after(v: Variation, balanced: Balanced, passes: int = 8) -> list[int]:
+    """Let a rule balance the state of a variation, and return the number of threads on each CPU afterwards.
+
+    Parameters
+    ----------
+    v, balanced, passes
+        As for :func:`moved_per_pass`.
+
+    Returns
+    -------
+    list of int
+        Threads of each CPU.
+    """
+    return [len(q) for q in _balanced_by(v, balanced, passes)[-1].queues]
+
+
+def makespan_ms(v: Variation, kernel: str) -> float:
+    """Run one long thread and many short ones until all have ended, and return how long that takes.
+
+    Parameters
+    ----------
+    v
+        The variation.
+    kernel
+        Name of a kernel.
+
+    Returns
+    -------
+    float
+        Simulated time in ms.
+    """
+    w = Workload("two sessions")
+    first, second = w.session(), w.session()
+    w.task("long", Script().compute(4 * v.job_ms * 1_000_000), session=first, cpu=v.lone_cpu)
+    for i in range(v.jobs):
+        script = Script().compute(v.job_ms * 1_000_000)
+        w.task(f"short-{i}", script, session=second, cpu=v.crowded[i % 2])
+    model = KernelModel.named(kernel)
+    k = Kernel(v.machine, model, domain_events(v.machine, model))
+    Simulation(k, w.program(), seed=1).run(until_ns=10_000_000_000)
+    return k.log[-1].ts_ns / 1e6
+
+
+def _balanced_by(v: Variation, balanced: Balanced, passes: int) -> list[Decision]:
+    def policy(k: Kernel, env: Any, local: GroupStats, busiest: GroupStats, average: int) -> bool:
+        return bool(balanced(local, busiest))
+
+    return balancing_pass(
+        v.machine,
+        "v4.1+group_imbalance",
+        v.state(),
+        passes=passes,
+        policies={"balanced": policy},
+    )
+
+
+# --- what checks measure ----------------------------------------------------------------------------------------------
+
+
+def group(loads: list[int]) -> GroupStats:
+    """Return the statistics of a group whose CPUs have these loads."""
+    return GroupStats(
+        avg_load=sum(loads) // len(loads), group_load=sum(loads), sum_weighted=sum(loads),
+        weight=len(loads), min_load=min(loads), max_load=max(loads), nr_running=sum(x > 0 for x in loads),
+        idle_cpus=loads.count(0), capacity=1024 * len(loads),
+    )  # fmt: skip
+
+
+def pairs(v: Variation) -> list[tuple[list[int], list[int]]]:
+    """Return the CPU loads of a local and of a busiest group, with which a rule is tried."""
+    rng = random.Random(v.seed)
+    load = v.weight * 100
+    found = [
+        ([load, 0], [load // 2, load // 2]),  # equal averages, a core idles
+        ([load, load], [load, load]),  # equal in every respect
+        ([load // 2, load // 2], [load // 2, load // 2, load // 2]),  # equal averages, other sums
+        ([load, load // 4], [load // 2, load // 2]),
+        ([load // 4, load // 4], [2 * load, 0]),
+    ]
+    for _ in range(20):
+        a, b = ([load * rng.randrange(9) // 8 for _ in range(rng.choice((1, 2, 3)))] for _ in "ab")
+        found.append((a, b))
+    return found
+
+
+def _measure_rule(v: Variation, rule: Balanced) -> list[bool]:
+    return [bool(rule(group(a), group(b))) for a, b in pairs(v)]
+
+
+def _measure_steady(v: Variation, rule: Balanced) -> dict[str, Any]:
+    per_pass = moved_per_pass(v, rule, SETTLED_AFTER + WATCHED)
+    return {"queues": queues_after(v, rule), "late moves": sum(per_pass[SETTLED_AFTER:])}
+
+
+# --- how a wrong answer is explained ----------------------------------------------------------------------------------
+
+
+def _right_loads(v: Variation, want: Any, got: Any) -> bool:
+    # the balancer rounds the load of a thread down, which students need not do
+    return all(abs(w - g) <= v.threads for w, g in zip(want, got, strict=True))
+
+
+def _explain_loads(v: Variation, want: Any, got: Any) -> str:
+    names = ("of the lone thread", f"of each of the {v.threads} threads")
+    name, _, g = next(x for x in zip(names, want, got, strict=True) if abs(x[1] - x[2]) > 1)
+    return (
+        f"the load {name} is not {g}. It is the weight of its session times the percent of a CPU that it uses, divided by the "
+        "threads of the session."
+    )
+
+
+def _explain_averages(v: Variation, want: Any, got: Any) -> str:
+    node = max((0, 1), key=lambda n: abs(want[n] - got[n]))
+    a, b = v.machine.cpus_of_node(node)
+    return (
+        f"the average load of node {node} is not {got[node]}. Add the loads of all threads on CPUs {a} and {b}, and divide by "
+        "two."
+    )
+
+
+def _right_refusal(v: Variation, want: Any, got: Any) -> bool:
+    return got == want or (got[0] == want[0] and got[1] in BALANCED_LINES)
+
+
+def _explain_refusal(v: Variation, want: Any, got: Any) -> str:
+    if got[0] != v.idle_cpu:
+        return f"CPU {got[0]} has a thread, so it is not idle. Look for the CPU without one."
+    return (
+        f"CPU {v.idle_cpu} does not give up in line {got[1]}. Step to its decision at the level of the nodes, where it has "
+        "compared its own node with the other one."
+    )
+
+
+def _explain_rule(name: str, of: Callable[[list[int]], float]) -> Callable[[Any, Any, Any], str]:
+    def explain(v: Variation, want: Any, got: Any) -> str:
+        a, b = next(p for p, w, g in zip(pairs(v), want, got, strict=True) if w != g)
+        verdict, x, y = of(a) >= of(b), of(a), of(b)
+        return (
+            f"with CPU loads {a} in the local group and {b} in the busiest, your function must return {verdict}, because the "
+            f"{name} {x:g} of the local group is {'not less' if verdict else 'less'} than the busiest one's {y:g}."
+        )
+
+    return explain
+
+
+def _explain_moves(v: Variation, want: Any, got: Any) -> str:
+    if len(got) != len(want):
+        return f"expected the threads moved in each of {len(want)} passes, but your list has {len(got)} numbers."
+    n = next(i for i, (w, g) in enumerate(zip(want, got, strict=True)) if w != g)
+    return f"pass {n + 1} does not move {got[n]} threads when the rule compares minimum loads."
+
+
+def _right_steady(v: Variation, want: Any, got: Any) -> bool:
+    return 0 not in got["queues"] and got["late moves"] == 0
+
+
+def _explain_steady(v: Variation, want: Any, got: Any) -> str:
+    if 0 in got["queues"]:
+        return (
+            f"CPU {got['queues'].index(0)} is still idle after {SETTLED_AFTER} passes (threads per CPU: "
+            f"{got['queues']}). Your rule calls the nodes balanced too early."
+        )
+    return (
+        f"no CPU is idle, but passes {SETTLED_AFTER + 1} to {SETTLED_AFTER + WATCHED} still move {got['late moves']} threads "
+        "although nobody gains by it. Your rule must call the groups balanced sooner."
+    )
+
+
+def _explain_ratio(v: Variation, want: Any, got: Any) -> str:
+    return (
+        f"the ratio is not {got:g}. Run {v.jobs} threads of {v.job_ms} ms with both kernels, and divide the makespan of v4.1 by "
+        "that of v4.1+group_imbalance."
+    )
+
+
+TASKS = (
+    Task("1", "loads of threads", 1, 5, explain=_explain_loads, right=_right_loads),
+    Task("2", "averages of nodes", 1, 5, explain=_explain_averages, right=_right_loads),
+    Task("3", "the idle CPU and the line", 2, 10, explain=_explain_refusal, right=_right_refusal),
+    Task(
+        "4", "the rule of Linux 4.1", 2, 10, _measure_rule, hidden=True,
+        explain=_explain_rule("average", lambda loads: sum(loads) // len(loads)),
+    ),
+    Task(
+        "5", "the rule of the fix", 3, 10, _measure_rule, hidden=True,
+        explain=_explain_rule("minimum", min),
+    ),
+    Task("6", "threads moved per pass", 2, 10, explain=_explain_moves),
+    Task(
+        "7", "a rule that settles", 4, 20, _measure_steady, _explain_steady, _right_steady, hidden=True
+    ),
+    Task("8", "what the bug costs", 2, 5, explain=_explain_ratio),
+    Manual("9", "reflection: is the minimum ideal?", 3, 10),
+)  # fmt: skip

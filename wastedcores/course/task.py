@@ -1,0 +1,104 @@
+"""Tasks of a lab, and the answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+#: plain JSON: what a check measured of an answer
+Measured = Any
+
+
+def as_it_is(v: Any, answer: Any) -> Measured:
+    """Measure an answer that is a value: it is the value."""
+    return answer
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that a check judges.
+
+    Attributes
+    ----------
+    name
+        Its name, unique in the lab; the notebook's cells name it too.
+    title
+        A few words, for tables.
+    points, minutes
+        The points for a right answer, and the time that it should take.
+    measure
+        Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
+        student's code runs, and it must not need to know the right answer.
+    explain
+        Function of the variation, the expected and the given measurement. It returns one or two sentences about the first
+        difference.
+    right
+        Function of the variation, the expected and the given measurement that tells whether the answer is right; None: the two
+        are equal, floats to one part in a million. A task that has several right answers needs one.
+    hidden
+        The grader repeats the check on machines and numbers that students do not have.
+    writes
+        The package's functions that the answer must not call, because they are the answer, as ``module:name`` or
+        ``module:Class.name``.
+    """
+
+    name: str
+    title: str
+    points: float
+    minutes: int
+    measure: Callable[[Any, Any], Measured] = as_it_is
+    explain: Callable[[Any, Measured, Measured], str] = field(
+        default=lambda v, want, got: f"expected {want}, but your answer is {got}."
+    )
+    right: Callable[[Any, Measured, Measured], bool] | None = None
+    hidden: bool = False
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manual:
+    """A reflection question, which a person grades.
+
+    Attributes
+    ----------
+    name, title, points, minutes
+        As in :class:`Task`.
+    """
+
+    name: str
+    title: str
+    points: float
+    minutes: int
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A common wrong answer, made deliberately.
+
+    Attributes
+    ----------
+    answer
+        Function of the variation that returns the wrong answer.
+    hint
+        One or two sentences for a student whose answer is measured as this one.
+    """
+
+    answer: Callable[[Any], Any]
+    hint: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The right answer to a task, and common wrong ones.
+
+    Attributes
+    ----------
+    right
+        Function of the variation that returns the right answer: a value, or the function that students have to write.
+    mistakes
+        Common wrong answers.
+    """
+
+    right: Callable[[Any], Any]
+    mistakes: tuple[Mistake, ...] = ()

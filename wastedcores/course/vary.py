@@ -1,0 +1,53 @@
+"""The variation of a lab for each student: other numbers of the same difficulty."""
+
+from __future__ import annotations
+
+import random
+from hashlib import blake2b
+from typing import Any
+
+from wastedcores.course.lab import module_of
+from wastedcores.errors import UsageError
+
+#: A variation that does not have what the lab needs is drawn again, at most so many times.
+MOST_DRAWS = 200
+
+
+def variation(lab: int, student: str, secret: bytes = b"") -> Any:
+    """Draw the numbers of a lab for a student.
+
+    Parameters
+    ----------
+    lab
+        Number of the lab.
+    student
+        The student's id; upper and lower case and spaces around it do not matter.
+    secret
+        Empty for the tasks that students see, so that everybody can draw them; the lecturer's secret for hidden checks.
+
+    Returns
+    -------
+    Any
+        The dataclass ``Variation`` of the lab's module. The same arguments always give the same one.
+
+    Raises
+    ------
+    UsageError
+        There is no such lab, or the id is empty.
+    """
+    who = student.strip().lower()
+    if not who:
+        raise UsageError("student: the id is empty; write your id into the parameters cell.")
+    module = module_of(lab)
+    # blake2b takes keys of at most 64 bytes
+    key = blake2b(secret).digest() if secret else b""
+    digest = blake2b(f"{lab} {who}".encode(), key=key).digest()
+    # random.Random, and not numpy: its sequence for a seed is the same in all versions of Python
+    rng = random.Random(int.from_bytes(digest, "big"))
+    for _ in range(MOST_DRAWS):
+        drawn = module.draw(rng)
+        if module.is_fair(drawn):
+            return drawn
+    raise UsageError(
+        f"lab {lab}, student {student!r}: no variation after {MOST_DRAWS} draws; this is a mistake in the lab."
+    )
