@@ -31,6 +31,7 @@ LAYERS = {
     "wastedcores.topology": 2,
     "wastedcores.trace": 1,
     "wastedcores.runqueues": 2,
+    "wastedcores.queries": 2,
     "wastedcores.invariant": 3,
     "wastedcores.workload": 3,
     "wastedcores.simulator": 4,

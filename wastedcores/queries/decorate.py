@@ -1,0 +1,193 @@
+"""Events with columns that are not in the trace: those that a query names, and those that a user's functions add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import polars as pl
+
+from wastedcores.errors import MissingEventsError, UsageError
+from wastedcores.queries import names
+from wastedcores.queries.columns import added_columns
+from wastedcores.queries.language import Query, parse
+from wastedcores.queries.spans import SPANS, Span, with_span
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.schema import COLUMNS, KINDS
+from wastedcores.trace.trace import Trace
+
+#: a user's decoration: events in, events with more columns out
+Decoration: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
+_COMMS = {"comm", "prev_comm", "by_comm"}
+#: an added column -> the columns from which it is computed
+_FROM = {
+    "idle_before_ns": ("kind", "cpu", "pid", "prev_pid"),
+    "node": ("cpu",),
+    "frequency_khz": ("kind", "cpu", "value"),
+    "cause": ("kind", "op"),
+}
+#: kinds of events whose ``value`` is the frequency of ``cpu`` in kHz
+_FREQUENCIES = tuple(k for k in ("frequency", "tick") if k in KINDS)
+
+
+class EventTable:
+    """The events of a trace in memory, with the columns that are asked for.
+
+    Names of tasks are filled in through fork and exec first, then the user's functions run, and then the other columns are
+    added that are not in the trace.
+    """
+
+    def __init__(
+        self, trace: Trace, functions: Sequence[Decoration] = (), spans: Sequence[Span] = ()
+    ) -> None:
+        """Read nothing yet, unless there are functions.
+
+        Parameters
+        ----------
+        trace
+            The trace.
+        functions
+            Functions from table to table. Each gets all columns of the trace.
+        spans
+            Pairs of events besides those of :data:`wastedcores.queries.spans.SPANS`.
+
+        Raises
+        ------
+        UsageError
+            A function does not return a table of events.
+        """
+        self.trace = trace
+        self.spans = {s.column: s for s in (*SPANS.values(), *spans)}
+        self.table: pl.DataFrame | None = None
+        if functions:
+            table = self._read(COLUMNS)
+            for function in functions:
+                table = _applied(function, table)
+            self.table = table
+
+    def parse(self, text: str) -> Query:
+        """Read a query that may use the columns of this table and all that can be added; see :func:`.language.parse`."""
+        columns = {c.name: c.dtype for c in COLUMNS.values()} if self.table is None else {}
+        added = dict(self.table.schema) if self.table is not None else {}
+        return parse(text, schema={c: pl.Int64() for c in self.spans} | columns | added)
+
+    def with_columns(self, columns: Iterable[str]) -> pl.DataFrame:
+        """Return the events with ``ts_ns``, ``kind``, ``cpu`` and these columns.
+
+        Raises
+        ------
+        UsageError
+            A column is unknown.
+        MissingEventsError
+            The trace does not have the facts from which a column is computed.
+        """
+        wanted = list(dict.fromkeys(["ts_ns", "kind", "cpu", *columns]))
+        order: list[str] = []
+        for column in wanted:
+            self._needed(column, order)
+        table = self._read(order) if self.table is None else self.table
+        for column in order:
+            if column not in table.columns:
+                table = self._with_column(table, column)
+        if self.table is not None:
+            self.table = table  # what was added is not computed again
+        return table.select(wanted)
+
+    def _read(self, columns: Iterable[str]) -> pl.DataFrame:
+        needed = set(columns)
+        named = not _COMMS.isdisjoint(needed)
+        if named:
+            needed |= set(names.NEEDED)
+        try:
+            events = self.trace.events.select(c for c in COLUMNS if c in needed).collect()
+        except pl.exceptions.PolarsError as e:
+            raise UsageError(f"{self.trace.name}: the events cannot be read: {e}") from e
+        if named:
+            known = {t.pid: t.comm for t in self.trace.header.tasks or () if t.comm}
+            events = names.with_names(events, known)
+        return events
+
+    def _needed(self, column: str, order: list[str], under: tuple[str, ...] = ()) -> None:
+        """Add a column to ``order``, after the columns from which it is made."""
+        if column in order:
+            return
+        if column in under:
+            raise UsageError(f"column {column!r} is made from itself; change its span.")
+        have = self.table.columns if self.table is not None else COLUMNS
+        if column not in have:
+            sources: Iterable[str] = _FROM.get(column, ())
+            if column in self.spans:
+                span = self.spans[column]
+                used = self.parse(span.begin).columns | self.parse(span.end).columns
+                sources = sorted({*used, *span.keys, *(span.same or ())})
+            elif column not in _FROM:
+                raise UsageError(
+                    f"column {column!r}: a trace does not have it. Computed are {', '.join(added_columns())}."
+                )
+            for source in sources:
+                self._needed(source, order, (*under, column))
+        order.append(column)
+
+    def _with_column(self, events: pl.DataFrame, column: str) -> pl.DataFrame:
+        if column in self.spans:
+            return with_span(events, self.spans[column])
+        if column == "idle_before_ns":
+            return _with_idle_before(events)
+        if column == "node":
+            return events.with_columns(node=_node(self.trace))
+        if column == "frequency_khz":
+            return events.with_columns(frequency_khz=_frequency(self.trace))
+        kind = pl.col("kind").cast(pl.String).replace("wakeup_new", "fork")
+        return events.with_columns(cause=pl.coalesce(pl.col("op").cast(pl.String), kind))
+
+
+def _applied(function: Decoration, events: pl.DataFrame) -> pl.DataFrame:
+    name = getattr(function, "__name__", "the decoration")
+    out = function(events)
+    if isinstance(out, pl.LazyFrame):
+        out = out.collect()
+    lacks = [c for c in ("ts_ns", "kind", "cpu") if c not in getattr(out, "columns", ())]
+    if lacks:
+        raise UsageError(
+            f"{name} must return a polars table with the columns ts_ns, kind and cpu; {lacks[0]!r} is missing."
+        )
+    return out if out["ts_ns"].is_sorted() else out.sort("ts_ns", maintain_order=True)
+
+
+def _frequency(trace: Trace) -> pl.Expr:
+    if not set(_FREQUENCIES) & set(trace.kinds()):
+        raise MissingEventsError(
+            f"{trace.name}: no 'frequency' and no 'tick' events, so the frequency of a CPU is not known. "
+            "wastedcores doctor says whether this machine can record it."
+        )
+    told = pl.when(pl.col("kind").is_in(_FREQUENCIES)).then("value")
+    return told.forward_fill().over("cpu")
+
+
+def _with_idle_before(events: pl.DataFrame) -> pl.DataFrame:
+    """Add how long the CPU was idle before a switch from the idle task: the length of the span that this switch ends."""
+    idle = with_span(events.drop("idle_ns", strict=False), SPANS["idle"])
+    ended = (pl.col("kind") == "switch") & (pl.col("prev_pid") == 0)
+    earlier = pl.when(pl.col("kind") == "switch").then("idle_ns")
+    before = (
+        idle.lazy()
+        .select("cpu", "kind", "prev_pid", "idle_ns")
+        .with_row_index("_row")
+        .filter(pl.col("kind") == "switch")
+        .with_columns(before=earlier.shift(1).over("cpu"))
+        .filter(ended)
+        .select("_row", "before")
+        .collect()
+    )
+    found = pl.repeat(None, events.height, dtype=pl.Int64, eager=True).alias("idle_before_ns")
+    return events.with_columns(found.scatter(before["_row"], before["before"]))
+
+
+def _node(trace: Trace) -> pl.Expr:
+    data = trace.header.machine
+    if not data:
+        raise MissingEventsError(
+            f"{trace.name}: the trace does not describe its machine, so the node of a CPU is not known."
+        )
+    node_of = {cpu: int(n) for cpu, n in enumerate(Machine.from_dict(data).node_of_cpu)}
+    return pl.col("cpu").replace_strict(node_of, default=None, return_dtype=pl.Int32)

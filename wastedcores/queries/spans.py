@@ -1,0 +1,168 @@
+"""Spans: lengths of time between pairs of events, for example from the switch to a task to the next switch on that CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from wastedcores.errors import UsageError
+
+#: numbers below this index arrays as they are; Linux has at most 2^22 pids
+NUMBERED_BELOW = 1 << 23
+
+
+@dataclass(frozen=True)
+class Span:
+    """A pair of queries: one event begins a span and a later one ends it.
+
+    Attributes
+    ----------
+    name
+        Its name; the length is in the column ``NAME_ns``.
+    begin, end
+        Queries, as :func:`wastedcores.queries.language.parse` reads them. An event can be both: it ends one span and begins
+        another. An event that begins a span while one is open is passed over.
+    by
+        The column that both events share, for example ``cpu``; two columns, if the ending event has the number elsewhere.
+    same
+        A column of the beginning event and one of the ending event that must agree. Where they do not, something in between
+        was not recorded, and the length is unknown.
+    doc
+        A sentence about the column.
+    """
+
+    name: str
+    begin: str
+    end: str
+    by: str | tuple[str, str] = "cpu"
+    same: tuple[str, str] | None = None
+    doc: str = "Added by a decoration."
+
+    @property
+    def column(self) -> str:
+        """The name of the column with the length."""
+        return f"{self.name}_ns"
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The columns that pair the events: of the beginning one, and of the ending one."""
+        return (self.by, self.by) if isinstance(self.by, str) else self.by
+
+
+_LEFT = (
+    'kind == "switch" and prev_pid > 0 and prev_state is not None and not prev_state in ("R", "R+")'
+)
+
+SPANS = {
+    s.name: s
+    for s in (
+        Span("run", 'kind == "switch" and pid != 0', 'kind == "switch"', same=("pid", "prev_pid"),
+             doc="For a switch to a task: how long it ran."),
+        Span("idle", 'kind == "switch" and pid == 0', 'kind == "switch"', same=("pid", "prev_pid"),
+             doc="For a switch to the idle task: how long the CPU was idle."),
+        Span("busy", 'kind == "nr_running" and nr_running >= 1', 'kind == "nr_running" and nr_running == 0',
+             doc="For the event that makes a runqueue non-empty: how long it was not empty (RQSIZE >= 1)."),
+        Span("wait", 'kind in ("wakeup", "wakeup_new")', 'kind == "switch" and pid != 0', "pid",
+             doc="For a wakeup: how long until the task ran."),
+        Span("blocked", _LEFT, 'kind == "wakeup"', ("prev_pid", "pid"),
+             doc="For a switch from a task that sleeps: how long until its wakeup."),
+        Span("life", 'kind == "fork"', 'kind == "exit"', "pid",
+             doc="For a fork: how long until the new task ended."),
+        Span("sleep", 'kind == "cpu_idle" and value >= 0', 'kind == "cpu_idle" and value == -1',
+             doc="For the entry of an idle state: how long until the CPU left it."),
+    )
+}  # fmt: skip
+
+
+def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
+    """Add the lengths of a span to the events that begin one.
+
+    Parameters
+    ----------
+    events
+        Events, ordered by time.
+    span
+        The pair of queries.
+
+    Returns
+    -------
+    polars.DataFrame
+        The events with the column ``NAME_ns`` (Int64): the length of the span in ns; null where the event begins none, or
+        where its end is unknown.
+
+    Raises
+    ------
+    UsageError
+        A query is wrong, a column does not exist, or the events have a column of that name already.
+    """
+    from wastedcores.queries.language import parse
+    from wastedcores.queries.spans_jit import NONE, pair
+
+    schema = dict(events.schema)
+    missing = [c for c in (*span.keys, *(span.same or ())) if c not in schema]
+    if missing or span.column in schema:
+        raise UsageError(
+            f"span {span.name!r}: there is no column {missing[0]!r}."
+            if missing
+            else f"span {span.name!r}: the column {span.column!r} exists already; give the span another name."
+        )
+    chosen = (
+        events.select(  # with one column of the table, so that constant queries have its height
+            "ts_ns",
+            begins=parse(span.begin, schema=schema).where,
+            ends=parse(span.end, schema=schema).where,
+        )
+    )
+    keys = numbered(events[c] for c in span.keys)
+    checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
+    lengths = pair(
+        events["ts_ns"].to_numpy(),
+        chosen["begins"].to_numpy(),
+        chosen["ends"].to_numpy(),
+        keys[0],
+        keys[1],
+        checks[0],
+        checks[1],
+        np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64),
+    )
+    return events.with_columns(
+        pl.Series(span.column, lengths).set(pl.Series(lengths == NONE), None)
+    )
+
+
+def numbered(columns: Iterable[pl.Series]) -> list[np.ndarray]:
+    """Give the values of some columns numbers from 0 on, the same in all of them, so that arrays can be indexed by them.
+
+    Parameters
+    ----------
+    columns
+        Columns of comparable types.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        int32, one array per column; -1 is null.
+    """
+    given = list(columns)
+    if all(c.dtype.is_integer() for c in given):
+        wide = [c.cast(pl.Int64) for c in given]
+        if all((c.is_null() | c.is_between(0, NUMBERED_BELOW - 1)).all() for c in wide):
+            return [c.fill_null(-1).cast(pl.Int32).to_numpy() for c in wide]
+        given = wide
+    elif len({c.dtype for c in given}) > 1:
+        given = [c.cast(pl.String) for c in given]
+    known = pl.concat([c.rename("value").unique() for c in given]).unique().drop_nulls().to_frame()
+    known = known.with_row_index("number")
+    return [
+        c.rename("value")
+        .to_frame()
+        .join(known, on="value", how="left", maintain_order="left")["number"]
+        .cast(pl.Int64)
+        .fill_null(-1)
+        .cast(pl.Int32)
+        .to_numpy()
+        for c in given
+    ]
