@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 #: plain JSON: what a check measured of an answer
 Measured = Any
 
 
-def as_it_is(v: Any, answer: Any) -> Measured:
+def _as_it_is(v: Any, answer: Any) -> Measured:
     """Measure an answer that is a value: it is the value."""
     return answer
+
+
+def _other(v: Any, want: Measured, got: Measured) -> str:
+    """Explain a wrong value."""
+    return f"expected {want}, but your answer is {got}."
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,8 @@ class Task:
     title: str
     points: float
     minutes: int
-    measure: Callable[[Any, Any], Measured] = as_it_is
-    explain: Callable[[Any, Measured, Measured], str] = field(
-        default=lambda v, want, got: f"expected {want}, but your answer is {got}."
-    )
+    measure: Callable[[Any, Any], Measured] = _as_it_is
+    explain: Callable[[Any, Measured, Measured], str] = _other
     right: Callable[[Any, Measured, Measured], bool] | None = None
     hidden: bool = False
     writes: tuple[str, ...] = ()
