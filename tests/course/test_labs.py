@@ -139,3 +139,45 @@ def test_plain_json_and_equality():
     assert same([1, 0.3], [1.0, 0.1 + 0.2])
     assert not same(True, 1)
     assert not same([1, 2], [1])
+
+
+@pytest.mark.parametrize("student", [f"student {i}" for i in range(8)])
+def test_the_answers_of_lab_2_are_what_linux_6_12_builds(student):
+    from wastedcores.course.labs.numa import ONE_HOP, cpus_of
+    from wastedcores.topology.domains import build_domains
+
+    v = variation(2, student)
+    built = build_domains(v.machine, "v6.12")
+    domains, groups = (answers_of(2)[name].right(v) for name in ("5", "6"))
+    below = {c: list(cpus_of(n)) for n in range(len(v.distance)) for c in cpus_of(n)}
+    for cpu in built.cpus:
+        assert domains(v.distance, cpu) == [d.cpus for d in built.of(cpu)]
+        middle = built.of(cpu)[1]
+        assert middle.cpus == v.within(cpu // 2, ONE_HOP)
+        assert groups(cpu, middle.cpus, below) == [g.cpus for g in middle.groups]
+    assert answers_of(2)["8"].right(v) == [len(s) for s in domains(v.flat, v.cpu)]
+
+
+@pytest.mark.parametrize("student", [f"student {i}" for i in range(8)])
+@pytest.mark.parametrize(("task", "kernel"), [("2", "v4.1"), ("5", "v4.13")])
+def test_the_constructions_of_lab_3_are_those_of_the_kernels(student, task, kernel):
+    from wastedcores.course.labs.numa import groups_of
+
+    v = variation(3, student)
+    construct = answers_of(3)[task].right(v)
+    for cpu, groups in groups_of(v.machine, kernel).items():
+        assert sorted(construct(cpu, v.span, v.below)) == sorted(groups)
+        assert cpu in groups[0]
+
+
+def test_the_package_does_not_answer_for_the_student():
+    from wastedcores.topology.domains import build_domains
+
+    own = Lab(2, "ada")
+
+    def domains(distance, cpu):
+        return [d.cpus for d in build_domains(own.v.machine, "v6.12").of(cpu)]
+
+    with pytest.raises(WrongAnswerError, match="task 5 asks you to write this yourself"):
+        own.check("5", domains)
+    assert build_domains(own.v.machine, "v6.12").cpus

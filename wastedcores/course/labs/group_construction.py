@@ -284,13 +284,16 @@ def _right_pairs(v: Variation, want: Any, got: Any) -> bool:
 def _explain_pairs(v: Variation, want: Any, got: Any) -> str:
     given = [sorted(p) for p in got]
     for a, b in given:
+        if [a, b] not in want and v.hops(a, b) != 2:
+            return (
+                f"nodes {a} and {b} are one hop apart, so the next smaller domain contains both, and they help each other "
+                "there."
+            )
         if [a, b] not in want:
-            if v.hops(a, b) != 2:
-                return (
-                    f"nodes {a} and {b} are one hop apart, so the next smaller domain contains both, and they help each other "
-                    "there."
-                )
-            return f"some group contains one of nodes {a} and {b} without the other, so a CPU outside of that group can pull from it."
+            return (
+                f"some group contains one of nodes {a} and {b} without the other, so a CPU outside of that group can pull "
+                "from it."
+            )
     a, b = next(p for p in want if p not in given)
     return f"nodes {a} and {b} are missing: they are two hops apart, and every group that contains one contains the other."
 
