@@ -18,6 +18,9 @@ docs/scheduler-model.md, section 13). A name is ``vX.Y`` from v3.19 to v6.18, fo
 ``+fix:patch``, or by ``+all_fixes``. The release of a running kernel, as ``uname -r`` prints it, is a name too:
 ``6.12.107+deb13-amd64``. :func:`recorded_kernel` finds the model of a kernel that ran, which may be newer than v6.18.
 
+``+fork_wait:1`` and ``+fork_wait:2`` are the two placement strategies of the fork/wait paper, on any of these kernels. They are
+no fixes of the four bugs, so ``all_fixes`` has neither.
+
 Besides Linux there are designs (paper, section 5). ``core`` is a scheduler that keeps every core busy while a thread waits.
 Optimisation modules follow in the order in which it asks them, as in ``core+cache_affinity+power``. docs/design-mode.md
 has the rules.
@@ -55,7 +58,11 @@ MODULES = {
     "power": "fill the nodes that are awake and let the others sleep",
     "wakeup_v4_1": "place as Linux v4.1 does, with the Overload-on-Wakeup bug",
     "balance_v4_1": "balance newly idle CPUs as Linux v4.1 does, with its Group Imbalance and domain bugs",
+    "fork_flag": "start the child of a fork that is followed at once by a wait on its parent's CPU",
+    "fast_core": "wake and start a thread on the idle CPU whose core has the highest frequency",
 }
+#: name of the fork/wait paper's strategies in kernel names, as in ``v4.19+fork_wait:1``
+FORK_WAIT = "fork_wait"
 
 #: the release from which mainline does not need a fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
 #: for balancing by the number of tasks instead of the average load; wakeups are still confined to the LLC
@@ -124,6 +131,8 @@ class KernelModel:
         The kernel was booted with ``sched_debug``.
     modules
         The optimisation modules of a design, in order; None for a Linux.
+    fork_wait
+        The strategy of the fork/wait paper, 1 or 2; 0 for none.
     """
 
     name: str
@@ -134,6 +143,7 @@ class KernelModel:
     missing_domains: str | None = None
     sched_debug: bool = False
     modules: tuple[str, ...] | None = None
+    fork_wait: int = 0
 
     @classmethod
     def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
@@ -168,8 +178,16 @@ class KernelModel:
         if _is_release(written):
             parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
+        strategy = 0
         for part in parts:
             fix, _, reading = part.partition(":")
+            if fix == FORK_WAIT:
+                if reading not in ("1", "2"):
+                    raise UnknownKernelError(
+                        f"kernel {name!r}: the fork/wait paper has two strategies; write {FORK_WAIT}:1 or {FORK_WAIT}:2."
+                    )
+                strategy = int(reading)
+                continue
             if reading not in ("", "paper", "patch"):
                 raise UnknownKernelError(
                     f"kernel {name!r}: {reading!r} is not a reading of a fix; write {fix} (the paper's text) or "
@@ -182,7 +200,8 @@ class KernelModel:
                         f"kernel {name!r}: {one} is for kernels before {since}, which has its own cure; leave it out."
                     )
                 fixes[one] = reading or "paper"
-        return cls(_canonical(version, fixes), version, sched_debug=sched_debug, **fixes)
+        written = _canonical(version, fixes) + (f"+{FORK_WAIT}:{strategy}" if strategy else "")
+        return cls(written, version, sched_debug=sched_debug, fork_wait=strategy, **fixes)
 
     @classmethod
     def of_guest_variant(cls, variant: str) -> KernelModel:

@@ -95,10 +95,11 @@ def clocked_machines(draw):
 _stay = st.sampled_from([1, 100_000, 5_000_000])
 
 kernels = st.builds(
-    lambda readings: KernelModel.named(
-        "v4.1" + "".join(f"+{f}:{r}" for f, r in zip(FIXES, readings, strict=True) if r)
+    lambda readings, strategy: KernelModel.named(
+        "v4.1" + "".join(f"+{f}:{r}" for f, r in zip(FIXES, readings, strict=True) if r) + strategy
     ),
     st.tuples(*[st.sampled_from([None, None, "paper", "patch"])] * len(FIXES)),
+    st.sampled_from(["", "", "+fork_wait:1", "+fork_wait:2"]),
 )
 
 #: a design with any modules in any order

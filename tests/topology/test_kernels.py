@@ -44,6 +44,8 @@ def test_presets_keep_their_names(name):
         ("5.10.66#8SMP", "v5.10"),
         ("4.1.52+group_construction", "v4.1.52+group_construction"),
         (" v4.12+group_construction:paper ", "v4.12+group_construction"),
+        ("v4.19+fork_wait:1", "v4.19+fork_wait:1"),
+        ("4.1.3+fork_wait:2+gi", "v4.1+group_imbalance+fork_wait:2"),
     ],
 )
 def test_names_as_kernels_and_people_write_them(name, canonical):
@@ -173,3 +175,13 @@ def test_sched_debug_is_part_of_the_kernel():
     k = KernelModel.named("v4.1", sched_debug=True)
     assert k.sched_debug
     assert k != KernelModel.named("v4.1")
+
+
+def test_the_strategies_of_the_fork_wait_paper_are_no_fixes():
+    kernel = KernelModel.named("v4.1+all_fixes+fork_wait:2")
+    assert (kernel.name, kernel.fork_wait) == ("v4.1+all_fixes+fork_wait:2", 2)
+    assert KernelModel.named(kernel.name) == kernel
+    assert KernelModel.named("v4.1+all_fixes").fork_wait == 0
+    for wrong in ("v4.1+fork_wait", "v4.1+fork_wait:3", "v4.1+fork_wait:patch"):
+        with pytest.raises(UnknownKernelError, match="write fork_wait:1 or fork_wait:2"):
+            KernelModel.named(wrong)

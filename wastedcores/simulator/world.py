@@ -174,6 +174,7 @@ def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
     m[0, sim.ALWAYS_BALANCE] = kernel.every_cpu_balances
     m[0, sim.GROUP_IMBALANCE_FIX] = _GROUP_IMBALANCE[kernel.group_imbalance]
     m[0, sim.OVERLOAD_ON_WAKEUP_FIX] = kernel.overload_on_wakeup is not None
+    m[0, sim.FORK_WAIT] = kernel.fork_wait
     design.install(m, machine, kernel)
 
 

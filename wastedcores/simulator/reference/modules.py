@@ -13,6 +13,7 @@ from wastedcores.simulator.reference import nohz, placement, stats
 from wastedcores.simulator.reference.answers import checked_modules
 from wastedcores.simulator.reference.core import REST, Core, Module
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, Task
+from wastedcores.workload import ops
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.kernel import Kernel
@@ -184,10 +185,40 @@ class BalanceV41(Module):
         return REST
 
 
+class ForkFlag(Module):
+    """A fork with a flag that tells that the parent waits at once, which the fork/wait paper proposes (section 4.2).
+
+    A replay knows the programs, so it knows which forks would have the flag: those that are followed by a wait for children.
+    """
+
+    name = "fork_flag"
+
+    def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
+        """Suggest the parent's CPU for a child whose parent waits at once."""
+        if why != "fork" or p.progress.parent is None:
+            return None
+        run = p.progress.parent.progress
+        return waker_cpu if run.spec.rows[run.pc + 1][0] == ops.OP_WAIT_CHILDREN else None
+
+
+class FastCore(Module):
+    """A module that locates high-frequency cores, the future work of the fork/wait paper (section 6)."""
+
+    name = "fast_core"
+
+    def suggest_cpu(self, k: Kernel, p: Task, waker_cpu: int, why: str) -> int | None:
+        """Suggest the idle CPU whose core has the highest frequency; of equal ones the nearest to the waker."""
+        if why not in ("wakeup", "fork") or k.clocks is None:
+            return None
+        idle = [c for c in k.design.near[waker_cpu] if c in p.allowed and Core.is_idle(k, c)]
+        return max(idle, key=k.clocks.khz, default=None)
+
+
 SHIPPED: dict[str, type[Module]] = {
     m.name: m
     for m in (
         CacheAffinity, WakerLocality, LoadBalance, Numa, Contention, Power, WakeupV41, BalanceV41,
+        ForkFlag, FastCore,
     )
 }  # fmt: skip
 

@@ -22,6 +22,10 @@ def select_task_rq_fair(k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, 
 
     select_task_rq_fair(), v4.1.
     """
+    if k.model.fork_wait and flag != "exec":
+        home = fork_wait_cpu(k, p, cpu if flag == "fork" else prev_cpu)
+        if home >= 0:
+            return home
     if k.model.overload_on_wakeup:
         # the authors' patch, before everything else and for fork and exec too (paper 3.3)
         idle = k.policies.longest_idle_cpu(k, p, prev_cpu)
@@ -39,6 +43,17 @@ def select_task_rq_fair(k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, 
     if flag == "wake":
         return k.policies.select_idle_sibling(k, p, prev_cpu)
     return _slow_path(k, p, cpu, top, "BALANCE_" + flag.upper())
+
+
+def fork_wait_cpu(k: Kernel, p: Task, home: int) -> int:
+    """Return the CPU of the parent or the last CPU of a woken task, or -1 where strategy 1 leaves the choice to CFS.
+
+    Strategy 1 of the fork/wait paper (section 4.2) takes it if at most one task is on that CPU: at a fork that is the parent.
+    Strategy 2 always takes it and leaves it to load balancing to disperse the tasks. The paper says nothing of exec.
+    """
+    if home not in p.allowed or home not in k.active:
+        return -1
+    return home if k.model.fork_wait == 2 or k.rqs[home].nr_running <= 1 else -1
 
 
 def longest_idle_cpu(k: Kernel, p: Task, prev_cpu: int) -> int:

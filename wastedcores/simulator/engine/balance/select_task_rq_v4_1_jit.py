@@ -126,6 +126,17 @@ def longest_idle_cpu(m, p, prev):
 
 
 @inner
+def takes_home(m, p, home):
+    """Return whether a strategy of the fork/wait paper (4.2) puts a task on its parent's CPU or on its own last one.
+
+    Strategy 1 does so if at most one task is there, which at a fork is the parent; strategy 2 always does.
+    """
+    if not test(m, m[p, task.CPUS_ALLOWED], home) or not test(m, cpuset.ACTIVE, home):
+        return False
+    return m[0, sim.FORK_WAIT] == 2 or m[home, rq.NR_RUNNING] <= 1
+
+
+@inner
 def group_allowed(m, group, mask):
     """Return whether a group has a CPU of the mask."""
     first = m[group, sched_group.CPUS]
@@ -224,6 +235,10 @@ def slow_path(m, p, cpu, sd, flag):
 @apart(VALUE)
 def select_task_rq_fair(m, p, prev, flag, cpu, sync):
     """select_task_rq_fair(): ``flag`` is an SD_BALANCE_* flag, ``cpu`` the CPU on which the code runs."""
+    if m[0, sim.FORK_WAIT] != 0 and flag != sd_flag.BALANCE_EXEC:
+        home = cpu if flag == sd_flag.BALANCE_FORK else prev
+        if takes_home(m, p, home):
+            return home
     if m[0, sim.OVERLOAD_ON_WAKEUP_FIX] != 0:
         idle = longest_idle_cpu(m, p, prev)
         if idle >= 0:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.clocks.khz_jit import constants, has_cooled_down
 from wastedcores.simulator.engine.clocks.seam_jit import SWITCHED
 from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.core.stretch_jit import done, needed_ns
@@ -14,12 +15,6 @@ from wastedcores.simulator.engine.events.queue_jit import push_run
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import clock, rq, sim, table, task
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
-
-
-@inner
-def constants(m):
-    """Return the row of the machine's constants."""
-    return m[0, sim.CLOCK0] + m[0, sim.CPUS]
 
 
 @inner
@@ -42,24 +37,6 @@ def exit_latency(m, idle_ns):
         if m[c, clock.STATE0 + 2 * i] <= idle_ns:
             out = m[c, clock.STATE0 + 2 * i + 1]
     return out
-
-
-@inner
-def has_cooled_down(m, core):
-    """Return whether a core has been idle for so long that it has fallen back to its lowest frequency."""
-    c = constants(m)
-    if m[c, clock.MIN_KHZ] == 0 or m[core, clock.RUNNING] > 0:
-        return False
-    return m[0, sim.NOW] - m[core, clock.CORE_IDLE_SINCE] >= m[c, clock.HOLD_NS]
-
-
-@inner
-def khz_of(m, cpu):
-    """Return the frequency at which a CPU would begin to run a task now."""
-    core = m[m[0, sim.CLOCK0] + cpu, clock.CORE]
-    if has_cooled_down(m, core):
-        return m[constants(m), clock.MIN_KHZ]
-    return m[core, clock.KHZ]
 
 
 @inner

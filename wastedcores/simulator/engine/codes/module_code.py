@@ -11,4 +11,6 @@ from __future__ import annotations
     POWER,
     WAKEUP_V4_1,
     BALANCE_V4_1,
-) = range(8)
+    FORK_FLAG,
+    FAST_CORE,
+) = range(10)

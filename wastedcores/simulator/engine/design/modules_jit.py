@@ -13,6 +13,7 @@ from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
     find_busiest_queue,
 )
 from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import select_task_rq_fair
+from wastedcores.simulator.engine.clocks.khz_jit import khz_of
 from wastedcores.simulator.engine.codes import idle_type, log_op, module_code, sd_flag
 from wastedcores.simulator.engine.design.machine_jit import (
     busy,
@@ -25,6 +26,7 @@ from wastedcores.simulator.engine.design.machine_jit import (
 from wastedcores.simulator.engine.fair.load_jit import update_blocked_averages
 from wastedcores.simulator.engine.world import core_row, domain, lb_env, rq, sds, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import start_from_active, test
+from wastedcores.workload import ops
 
 NONE = -1
 #: the suggestion that a CPU that ran out of work should stay idle
@@ -94,6 +96,30 @@ def awake_node(m, p):
 
 
 @inner
+def beside_waiting_parent(m, p):
+    """fork_flag: return the parent's CPU if the parent's next operation waits for its children."""
+    parent = m[p, task.PARENT]
+    if parent < 0 or m[m[parent, task.PC], 0] != ops.OP_WAIT_CHILDREN:
+        return NONE
+    return m[0, sim.CPU]
+
+
+@inner
+def fastest_idle(m, p):
+    """fast_core: return the idle CPU whose core has the highest frequency, of equal ones the nearest to the waker."""
+    if m[0, sim.CLOCK0] == 0:
+        return NONE
+    best = NONE
+    highest = -1
+    for i in range(m[0, sim.CPUS]):
+        cpu = near(m, m[0, sim.CPU], i)
+        if is_idle(m, cpu) and test(m, m[p, task.CPUS_ALLOWED], cpu) and khz_of(m, cpu) > highest:
+            best = cpu
+            highest = khz_of(m, cpu)
+    return best
+
+
+@inner
 def as_v4_1(m, p, why):
     """wakeup_v4_1: return the choice of select_task_rq_fair(), with the Overload-on-Wakeup bug (paper, section 3.3)."""
     flag = sd_flag.BALANCE_WAKE
@@ -122,6 +148,10 @@ def suggest_cpu(m, module, p, why):
         return awake_node(m, p) if begins else NONE
     if module == module_code.WAKEUP_V4_1:
         return as_v4_1(m, p, why) if why != log_op.HANDOVER else NONE
+    if module == module_code.FORK_FLAG:
+        return beside_waiting_parent(m, p) if why == log_op.FORK else NONE
+    if module == module_code.FAST_CORE:
+        return fastest_idle(m, p) if begins else NONE
     return NONE
 
 
