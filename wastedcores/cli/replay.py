@@ -24,7 +24,6 @@ from wastedcores.cli._options import (
 from wastedcores.cli._output import check_writable
 
 if TYPE_CHECKING:
-    from wastedcores.invariant import CheckResult
     from wastedcores.simulator import Replay
 
 _EXIT_CODES = (
@@ -76,6 +75,8 @@ def replay(
     result = replay_scenario(scenario, kernel, on, seed, given, end_ns)
     for note in result.notes:
         print(f"wastedcores: note: {note}", file=sys.stderr)
+    if not as_json:
+        _print(result)  # before the check, whose code may have to be compiled
     found = check(result.trace)
     if output is not None:
         write_parquet(result.trace, output)
@@ -83,7 +84,7 @@ def replay(
     if as_json:
         print(json.dumps(result.to_json() | {"invariant": found.to_json()}))
     else:
-        _print(result, found)
+        print(f"  invariant    {found.verdict} ({found.kind})")
         fixed = (
             ""
             if find(scenario).fix is None
@@ -95,7 +96,7 @@ def replay(
     raise typer.Exit(1 if found.verdict == "violations" else 0)
 
 
-def _print(result: Replay, found: CheckResult) -> None:
+def _print(result: Replay) -> None:
     data = result.to_json()
     print(f"{data['scenario']} under {data['kernel']} on {data['machine']}, seed {data['seed']}")
     print(f"  window       {data['makespan_ns'] / 1e9:.3f} s")
@@ -107,11 +108,10 @@ def _print(result: Replay, found: CheckResult) -> None:
     print("  by node      " + " ".join(f"{b:.1f}" for b in data["busy_per_node"]))
     share = 100 * data["idle_while_overloaded"]
     print(f"  a CPU was idle while another was overloaded for {share:.1f} % of the window")
-    print(f"  invariant    {found.verdict} ({found.kind})")
     for row in data["suggestions"]:
         if row["silent"] < row["asked"]:
             made = row["asked"] - row["silent"]
             print(
                 f"  {row['module']}: {row['moment']}, {made} suggestions, {row['refused']} refused"
             )
-    print(f"  {data['events']} engine events in {data['wall_s']:.2f} s")
+    print(f"  {data['events']} engine events in {data['wall_s']:.2f} s", flush=True)

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
+from wastedcores.jit.second import Ahead
 from wastedcores.runqueues.runqueues import Batch, Runqueues
 
 #: episodes written per call into the compiled sweep
@@ -103,7 +104,16 @@ def sweep(
     pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
     pairs = pinned or (rq.counted and rq.source == "tasks")
     steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if pairs else None
+    compiled = sweep_affinity_jit.sweep if pairs else sweep_jit.sweep
+    # while the runqueues are rebuilt, which takes other compiled code
+    ahead = (
+        None
+        if rq.kept
+        else Ahead(compiled, "wastedcores.invariant.rehearsal", f"rehearse({pairs})")
+    )
     for batch in rq.batches() if hidden is None else _without(rq, hidden, hidden_nr):
+        if ahead is not None:
+            ahead.wait()
         if not known.all():
             known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0

@@ -9,11 +9,13 @@ function that were used last are kept. A folder or file that somebody else owns 
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import shutil
 import stat
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config as _config
-from numba.core import types
+from numba.core import event, types
 
 from wastedcores.jit.fingerprint import fingerprint
 
@@ -119,17 +121,59 @@ def cache_of(function: Callable[..., Any]) -> Iterator[bool]:
             folder.parent.mkdir(0o700, exist_ok=True)
             folder.mkdir(0o700, exist_ok=True)
             _keep_last(folder.parent)
-        usable = _trusted(folder, *folder.rglob("*"))
+        files = list(folder.rglob("*"))
+        usable = _trusted(folder, *files)
     except OSError:
         usable = False
     if not usable:
         yield False
         return
+    if any(path.suffix == ".nbi" for path in files):
+        _found.add(f"{function.__module__}.{function.__name__}")
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         yield True
     finally:
         config.CACHE_DIR = before
+
+
+def cached(function: Callable[..., Any]) -> bool:
+    """Return whether machine code of a compiled function was in the cache when its module was imported."""
+    return f"{function.__module__}.{function.__name__}" in _found
+
+
+_found: set[str] = set()
+
+
+class _NoCollection(event.Listener):  # type: ignore[misc]  # numba has no types here
+    """Pauses the garbage collector while numba compiles.
+
+    numba makes millions of objects that live until the end, so the collector searches in vain. Without it, the first check
+    takes 14.6 to 15.5 s of CPU time instead of 16.7 to 19.9 s, and 120 MB more memory (measured 2026-11-22).
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.depth = 0
+        self.was_enabled = False
+
+    def on_start(self, event: Any) -> None:
+        """Pause when a function begins to be compiled, perhaps on behalf of another."""
+        with self.lock:
+            if not self.depth:
+                self.was_enabled = gc.isenabled()
+                gc.disable()
+            self.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """Go on when no function is being compiled any more."""
+        with self.lock:
+            self.depth -= 1
+            if not self.depth and self.was_enabled:
+                gc.enable()
+
+
+event.register("numba:compile", _NoCollection())
 
 
 def _compiled(function: F, **options: Any) -> F:

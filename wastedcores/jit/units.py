@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,8 +21,9 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import lower_builtin, type_callable
 
-from wastedcores.jit.compile import CACHE_ROOT, cache_of, config
+from wastedcores.jit.compile import cache_of, config
 from wastedcores.jit.fingerprint import referenced
+from wastedcores.jit.second import second_process
 from wastedcores.jit.table import table_type
 
 #: what a unit returns: an integer or truth value, or nothing
@@ -183,28 +181,11 @@ def prepare() -> None:
             missed = unit.compile()
             unit.publish()
             if missed and helper is None:
-                helper = _helper()
+                modules = list(dict.fromkeys(u.__wrapped__.__module__ for u in _units))
+                helper = second_process(__name__, f"compile_from_the_end({modules!r})")
         if helper:
             helper.kill()
             helper.wait()
-
-
-def _helper() -> subprocess.Popen[bytes] | None:
-    """Start the second process, if there is a cache to hand over the results and a second CPU to work on."""
-    if CACHE_ROOT is None or len(os.sched_getaffinity(0)) < 2:
-        return None
-    modules = list(dict.fromkeys(u.__wrapped__.__module__ for u in _units))
-    code = (
-        f"import sys; sys.path[:] = {sys.path!r}\n"
-        "from wastedcores.jit.units import compile_from_the_end\n"
-        f"compile_from_the_end({modules!r})"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
 
 
 def compile_from_the_end(modules: list[str]) -> None:

@@ -146,6 +146,11 @@ class Runqueues:
         """Begin with the doubts that follow from the header."""
         self.doubts = header_doubts(self.trace.header, self.start_ns, self.end_ns)
 
+    @property
+    def kept(self) -> bool:
+        """Whether the changes are in memory already."""
+        return bool(self._kept)
+
     def batches(self, *, waits: bool = False, rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Stream the changes.
 

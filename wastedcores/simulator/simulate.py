@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wastedcores.errors import WorkloadError
+from wastedcores.jit.units import prepare
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.world import cpuset, domain, log_column, sim, table, task
@@ -104,6 +105,7 @@ def simulate(
     phase = int(m[0, sim.T_START]) - table.EPOCH_NS
     m[0, sim.UNTIL] = m[0, sim.T_START] + (PATIENCE_NS if until_ns is None else until_ns)
     log = Log()
+    prepare()  # compiling is not replaying
     began = time.perf_counter()
     m, ended = _run(m, log, len(program.hotplug))
     wall_s = time.perf_counter() - began

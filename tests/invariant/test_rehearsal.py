@@ -1,0 +1,40 @@
+"""A second process compiles the sweep while the first rebuilds the runqueues."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+COMPILED = """
+import sys
+from numba.core import event
+seen = []
+class Listener(event.Listener):
+    def on_start(self, e): seen.append(e.data["dispatcher"].py_func.__module__)
+    def on_end(self, e): pass
+event.register("numba:compile", Listener())
+import wastedcores
+print(wastedcores.check(sys.argv[1]).verdict, *sorted(set(seen)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_the_first_check_of_a_new_cache_compiles_in_two_processes(tmp_path):
+    """Here only the rebuilding is compiled; the sweep comes from the second process, and the second check finds all."""
+    environment = os.environ | {"WASTEDCORES_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", COMPILED, "live-balancing-off"]
+    first, second = (
+        subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    )
+    ours = {name.split(".")[1] for name in first[1:] if name.startswith("wastedcores")}
+    assert first[0] == "violations"
+    assert ours == {"runqueues"}
+    assert second == ["violations"]
