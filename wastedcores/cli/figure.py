@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from wastedcores.analysis.examined import Examined
+    from wastedcores.figures.event_layers import EventLayer
+    from wastedcores.queries.spans import Span
 
 
 class Kind(StrEnum):
@@ -30,6 +33,7 @@ class Kind(StrEnum):
     load = "load"
     considered = "considered"
     worst = "worst"
+    events = "events"
 
 
 class Reduce(StrEnum):
@@ -49,6 +53,11 @@ Kinds of figures:
   load        load per runqueue
   considered  CPUs that load balancing and wakeups looked at
   worst       the worst episode
+  events      events that --query chooses, as strokes, spans and arrows; without a query who ran and how tasks moved
+
+A query: kind == "switch" and not comm in ("cc1", "as") and cpu < 8. A style: draw=strokes, draw=spans:run_ns (a length),
+draw=arrows (src_cpu to cpu) or draw=mask; colour=#d62728, colour=by:comm or colour=scale:COLUMN; width=2; label="my label".
+A file of layers has tables [[layer]] with query, draw, colour, width and label (docs/events.md).
 
 The ending of the file decides what is written: .html works offline, .json is Plotly's, .png needs Chromium. A recording
 may name the window and the CPUs of its workload; only these are counted unless --cpus is given."""
@@ -59,6 +68,7 @@ may name the window and the CPUs of its workload; only these are counted unless 
         "figure group-imbalance-buggy -o gi.html",
         "figure trace.txt --kind tasks --from 4.34 --to 4.54 -o who.html",
         "figure a.parquet --against b.parquet --palette paper -o pair.png",
+        "figure trace.txt --kind events --query 'run_ns > 4 * ms' --style 'draw=spans:run_ns colour=by:comm'",
         notes=_NOTES,
     )
 )
@@ -104,6 +114,20 @@ def figure(
         str | None,
         Option(metavar="NAME", help="considered: only what this kernel function looked at."),
     ] = None,
+    query: Annotated[
+        list[str] | None,
+        Option(
+            metavar="QUERY", help="events: draw the events that it chooses; repeat it for layers."
+        ),
+    ] = None,
+    look: Annotated[
+        list[str] | None,
+        Option("--style", metavar="STYLE", help="events: how they are drawn, one per --query."),
+    ] = None,
+    layers: Annotated[
+        Path | None,
+        Option(metavar="FILE.toml", help="events: a file with queries, styles and spans."),
+    ] = None,
     width: Annotated[
         int, Option(metavar="N", min=200, max=10_000, help="png: the width in pixels.")
     ] = 1280,
@@ -117,16 +141,21 @@ def figure(
     known_palette(palette)
     output = output or Path(f"{parquet_name(trace).stem}-{kind.value}.html")
     _refuse_early(kind, against, cpu, op, output, start, end)
+    wanted = _event_layers(kind, query or [], look or [], layers)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (
         examine(open_input(path), persist_ns=persist_ns, cpus=cpus, whole=whole)
         for path in ([trace, against] if against else [trace])
     )
-    window = _window(run, start, end)
-    if kind is Kind.heatmap:
-        drawn = _heatmap(run, others, window, palette, reduce.value)
+    if kind is Kind.events:
+        from wastedcores.figures.events import EventView
+
+        view = EventView(run, wanted[0], spans=wanted[1])
+        drawn = view.figure(_within(view.scene.window, start, end))
+    elif kind is Kind.heatmap:
+        drawn = _heatmap(run, others, _window(run, start, end), palette, reduce.value)
     else:
-        drawn = _view(run, others, kind, window, palette, cpu, op)
+        drawn = _view(run, others, kind, _window(run, start, end), palette, cpu, op)
     write_figure(drawn, output, width=width)
     print(output)
 
@@ -155,10 +184,32 @@ def _refuse_early(
     check_writable(output)
 
 
+def _event_layers(
+    kind: Kind, queries: list[str], styles: list[str], file: Path | None
+) -> tuple[list[EventLayer], list[Span]]:
+    """Read the layers of an events figure, before a large trace is read."""
+    from wastedcores.figures.event_layers import read_layers, styled
+
+    if kind is not Kind.events and (queries or styles or file):
+        raise UsageError(f"--query, --style and --layers are for events; got --kind {kind.value}.")
+    if len(styles) > len(queries):
+        raise UsageError(
+            f"there are {len(styles)} --style and {len(queries)} --query; each style is for the query at its place."
+        )
+    layers, spans = read_layers(file) if file else ([], [])
+    for query, style in zip_longest(queries, styles, fillvalue=""):
+        layers.append(styled(query, style))
+    return layers, spans
+
+
 def _window(run: Examined, start: float | None, end: float | None) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
-    first, last = run.scene.window
+    return _within(run.scene.window, start, end)
+
+
+def _within(whole: tuple[int, int], start: float | None, end: float | None) -> tuple[int, int]:
+    first, last = whole
     return (
         first if start is None else max(first, round(start * 1e9)),
         last if end is None else min(last, round(end * 1e9)),

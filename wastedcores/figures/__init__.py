@@ -13,6 +13,8 @@ __getattr__, __dir__, __all__ = lazy(
         "waiting": "waiting_times lost_time",
         "critical_path": "path_timeline",
         "whatif": "predicted",
+        "events": "events EventView",
+        "event_layers": "EventLayer styled read_layers default_layers",
         "masks": "considered",
         "domains": "domain_areas node_graph",
         "domain_groups": "groups_compared pull_matrix",

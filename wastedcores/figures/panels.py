@@ -47,7 +47,9 @@ def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
     )
 
 
-def cpu_axis(fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = True) -> None:
+def cpu_axis(
+    fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = True, *, numbers: bool = False
+) -> None:
     """Name the rows, by CPU if they are few and by node otherwise, and draw lines between the nodes.
 
     Parameters
@@ -60,6 +62,8 @@ def cpu_axis(fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = Tr
         The subplot, counted from 1.
     labels
         Whether to show the names; the subplots on the right share those of the first.
+    numbers
+        Whether the rows are the numbers 0, 1, ... of a linear axis, so that lines can end between them.
     """
     runs, rows = scene.node_starts(), scene.rows()
     if len(rows) <= NAMED_ROWS:
@@ -74,11 +78,11 @@ def cpu_axis(fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = Tr
     if labels and any("·" in t for t in text):
         fig.update_layout(margin_l=112)
     fig.update_yaxes(
-        type="category",
-        categoryorder="array",
-        categoryarray=rows,
+        **(
+            {} if numbers else {"type": "category", "categoryorder": "array", "categoryarray": rows}
+        ),
         range=[len(rows) - 0.5, -0.5],
-        tickvals=vals,
+        tickvals=[rows.index(v) for v in vals] if numbers else vals,
         ticktext=text,
         showticklabels=labels,
         ticks="",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import polars as pl
 
 from wastedcores.errors import MissingEventsError, UsageError
@@ -59,6 +60,7 @@ class EventTable:
         self.trace = trace
         self.spans = {s.column: s for s in (*SPANS.values(), *spans)}
         self.table: pl.DataFrame | None = None
+        self.last: pl.DataFrame | None = None
         if functions:
             table = self._read(COLUMNS)
             for function in functions:
@@ -91,7 +93,30 @@ class EventTable:
                 table = self._with_column(table, column)
         if self.table is not None:
             self.table = table  # what was added is not computed again
-        return table.select(wanted)
+        self.last = table.select(wanted)
+        return self.last
+
+    def rows(self, numbers: np.ndarray) -> pl.DataFrame:
+        """Return some events with all columns of the trace, and with those that were computed before.
+
+        Parameters
+        ----------
+        numbers
+            Numbers of events, rising, as in the tables of :meth:`with_columns`.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per number.
+        """
+        if self.table is not None:
+            return self.table[numbers]
+        first, last = (int(numbers[0]), int(numbers[-1]) + 1) if numbers.size else (0, 0)
+        # most windows are short, and reading what is between their events is quicker than looking for them
+        between = self.trace.events.slice(first, last - first).collect()
+        rows = between[numbers - first]
+        cached = self.last[numbers] if self.last is not None else rows.select()
+        return rows.with_columns(cached[c] for c in cached.columns)
 
     def _read(self, columns: Iterable[str]) -> pl.DataFrame:
         needed = set(columns)

@@ -1,0 +1,111 @@
+"""Segments reduced to pixels: strokes, spans and arrows add their colours to the pixels that they touch.
+
+``sums`` is float64 (cols, height + 1, 4): sums of red, green, blue and weight, as differences between neighbouring pixels of a
+column, so that a segment costs the same however many rows it crosses. A stroke weighs 1 in the pixels it touches, an arrow a
+little, and a span the share of the pixel's time that it covers.
+"""
+
+from __future__ import annotations
+
+from wastedcores.jit.compile import inner, jit
+
+
+@inner
+def _add(sums, col, top, bottom, rgb, weight):
+    for c in range(3):
+        sums[col, top, c] += weight * rgb[c]
+        sums[col, bottom, c] -= weight * rgb[c]
+    sums[col, top, 3] += weight
+    sums[col, bottom, 3] -= weight
+
+
+@jit
+def add_strokes(sums, counts, window, ts, row, extent, colour, rgb, weight):
+    """Add segments that have no length in time.
+
+    Parameters
+    ----------
+    sums
+        See the module.
+    counts : int32 (rows, cols)
+        Numbers of segments per row and column; increased.
+    window : int64 (2,)
+        First ns, and the first ns after the window.
+    ts : int64 (n,)
+        Times inside the window.
+    row : int32 (n,)
+        The row of each segment.
+    extent : int32 (2, n)
+        The first pixel of each segment in its column, and the first one after it.
+    colour : int32 (n,)
+        Index into ``rgb``.
+    rgb : float64 (colours, 3)
+        Colours from 0 to 255.
+    weight : float
+        The weight of each segment.
+    """
+    cols = sums.shape[0]
+    scale = cols / (window[1] - window[0])
+    for i in range(ts.size):
+        col = min(cols - 1, int((ts[i] - window[0]) * scale))
+        counts[row[i], col] += 1
+        _add(sums, col, extent[0, i], extent[1, i], rgb[colour[i]], weight)
+
+
+@jit
+def add_spans(sums, counts, window, start, end, row, heights, colour, rgb):
+    """Add segments that have a length in time.
+
+    Parameters
+    ----------
+    sums, counts, window, row, colour, rgb
+        As for :func:`add_strokes`.
+    start, end : int64 (n,)
+        Beginnings and ends of the spans; those outside the window are clipped or left out.
+    heights : int64 (3,)
+        Pixels per row, and the first and last pixel of a row that a span fills (the last one excluded).
+    """
+    cols = sums.shape[0]
+    scale = cols / (window[1] - window[0])
+    for i in range(start.size):
+        a = (max(start[i], window[0]) - window[0]) * scale
+        b = (min(end[i], window[1]) - window[0]) * scale
+        if b <= a:
+            continue
+        top = row[i] * heights[0] + heights[1]
+        bottom = row[i] * heights[0] + heights[2]
+        col = min(cols - 1, int(a))
+        counts[row[i], col] += 1
+        while col < cols and col < b:
+            covered = min(b, col + 1.0) - max(a, float(col))
+            _add(sums, col, top, bottom, rgb[colour[i]], covered)
+            col += 1
+
+
+@jit
+def mean_colours(sums, image):
+    """Turn sums into the mean colour of every pixel.
+
+    Parameters
+    ----------
+    sums
+        See the module.
+    image : uint8 (height, cols, 4)
+        Red, green, blue and opacity; filled in. The opacity is the weight, at least 0.15 where there is anything and
+        at most 1, so that a CPU that a span covers for half of a pixel looks half as dense.
+    """
+    height = image.shape[0]
+    for col in range(sums.shape[0]):
+        r = g = b = w = 0.0
+        for y in range(height):
+            r += sums[col, y, 0]
+            g += sums[col, y, 1]
+            b += sums[col, y, 2]
+            w += sums[col, y, 3]
+            if w > 1e-7:
+                image[y, col, 0] = min(255.0, max(0.0, r / w + 0.5))
+                image[y, col, 1] = min(255.0, max(0.0, g / w + 0.5))
+                image[y, col, 2] = min(255.0, max(0.0, b / w + 0.5))
+                image[y, col, 3] = 255 * min(1.0, max(0.15, w))
+            else:
+                image[y, col, 3] = 0

@@ -1,0 +1,149 @@
+"""Segments: what an events figure draws, as arrays of which any window can be reduced to pixels quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wastedcores.analysis.states import MAX_COLS
+from wastedcores.errors import UsageError
+
+#: an arrow crosses rows that it does not concern, so it weighs this much of what is on them
+ARROW = 0.15
+#: pixels of the height of an image, where every row has at least one
+HEIGHT = 384
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The segments of one layer, ordered by their beginnings.
+
+    Attributes
+    ----------
+    start, end
+        Times in ns, int64; equal for strokes and arrows.
+    row, to
+        The row where each segment is, and the row where an arrow ends, int32; equal unless the segments are arrows.
+    colour
+        Index into ``rgb``, int32.
+    event
+        The number of the event in its table, int64.
+    rgb
+        The colours, float64 (colours, 3), 0 to 255.
+    spans
+        Whether the segments have lengths.
+    arrows
+        Whether they go from row to row.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    row: np.ndarray
+    to: np.ndarray
+    colour: np.ndarray
+    event: np.ndarray
+    rgb: np.ndarray
+    spans: bool
+    arrows: bool = False
+
+    def inside(self, start_ns: int, end_ns: int) -> np.ndarray:
+        """Return the indices of the segments that a window touches.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            The window; its end is not part of it.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64, rising.
+        """
+        first, last = np.searchsorted(self.start, [start_ns, end_ns])
+        if not self.spans:
+            return np.arange(first, last)
+        before = np.flatnonzero(self.end[:first] > start_ns)
+        return np.concatenate([before, np.arange(first, last)])
+
+    def part(self, chosen: np.ndarray) -> Segments:
+        """Return some of the segments, by their indices or by a mask."""
+        names = ("start", "end", "row", "to", "colour", "event")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
+
+
+@dataclass(frozen=True)
+class Raster:
+    """A window of segments as pixels.
+
+    Attributes
+    ----------
+    image
+        uint8 (height, cols, 4): the mean colour of the segments in each pixel, and an opacity.
+    counts
+        int32 (rows, cols): how many segments begin in each row and column.
+    """
+
+    image: np.ndarray
+    counts: np.ndarray
+
+
+def pixels_per_row(rows: int) -> tuple[int, int, int]:
+    """Return how many pixels a row has, and which of them a span fills: the first, and the first after it."""
+    tall = max(1, min(12, HEIGHT // max(rows, 1)))
+    return (tall, 0, tall) if tall < 4 else (tall, tall // 3, tall - tall // 3)
+
+
+def raster(layers: Sequence[Segments], window: tuple[int, int], cols: int, rows: int) -> Raster:
+    """Reduce a window to pixels.
+
+    Parameters
+    ----------
+    layers
+        The segments.
+    window
+        First ns, and the first ns after it.
+    cols
+        The largest number of pixels; there are never more than :data:`wastedcores.analysis.states.MAX_COLS`.
+    rows
+        Number of rows.
+
+    Returns
+    -------
+    Raster
+        The pixels.
+
+    Raises
+    ------
+    UsageError
+        The window is empty.
+    """
+    from wastedcores.analysis.raster_jit import add_spans, add_strokes, mean_colours
+
+    start, end = window
+    if end <= start:
+        raise UsageError(f"window {start}..{end} ns: it must end after it starts.")
+    cols = int(min(cols, MAX_COLS, end - start))
+    tall, top, bottom = pixels_per_row(rows)
+    sums = np.zeros((cols, rows * tall + 1, 4))
+    counts = np.zeros((rows, cols), np.int32)
+    ends = np.array(window, np.int64)
+    for layer in layers:
+        if layer.spans:
+            last = int(np.searchsorted(layer.start, end))
+            heights = np.array([tall, top, bottom], np.int64)
+            add_spans(sums, counts, ends, layer.start[:last], layer.end[:last], layer.row[:last],
+                      heights, layer.colour[:last], layer.rgb)  # fmt: skip
+            continue
+        first, last = np.searchsorted(layer.start, [start, end])
+        row, to = layer.row[first:last], layer.to[first:last]
+        upper, lower = np.minimum(row, to) * tall, (np.maximum(row, to) + 1) * tall
+        # an arrow goes from the middle of a row to the middle of another, a stroke leaves a gap between rows
+        inset = np.where(row != to, tall // 2, 1 if tall >= 4 else 0)
+        extent = np.array([upper + inset, np.maximum(lower - inset, upper + inset + 1)], np.int32)
+        add_strokes(sums, counts, ends, layer.start[first:last], row, extent,
+                    layer.colour[first:last], layer.rgb, ARROW if layer.arrows else 1.0)  # fmt: skip
+    image = np.zeros((rows * tall, cols, 4), np.uint8)
+    mean_colours(sums, image)
+    return Raster(image, counts)

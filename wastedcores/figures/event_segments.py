@@ -1,0 +1,246 @@
+"""Segments with colours, made from the events that layers choose."""
+
+from __future__ import annotations
+
+import colorsys
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from plotly.colors import sample_colorscale, unlabel_rgb
+
+from wastedcores.analysis.segments import Segments
+from wastedcores.errors import UsageError
+from wastedcores.figures.event_layers import EventLayer
+from wastedcores.figures.masks import unpack_masks
+from wastedcores.figures.theme import CLASS_COLOURS, OTHER_CLASS
+from wastedcores.figures.timelines import task_class
+from wastedcores.queries.choose import condition
+from wastedcores.queries.decorate import EventTable
+
+SCALE = "Cividis"
+_STEPS = 64
+#: a mask stands for a stroke per CPU; more than this do not fit in memory together
+MOST_STROKES = 50_000_000
+#: colours of the commonest values of a column; a second column has others
+CATEGORIES = (CLASS_COLOURS, ("#d1561b", "#2f7fc1", "#a0287d", "#00795c", "#8c2a12", "#22262b"))
+_COMMS = ("comm", "prev_comm", "by_comm")
+
+
+@dataclass(frozen=True)
+class Colours:
+    """The colours of a layer.
+
+    Attributes
+    ----------
+    rgb
+        float64 (colours, 3), 0 to 255.
+    legend
+        Names of colours, and the colours as text.
+    low, high
+        Ends of a continuous scale; None: there is none.
+    column
+        The column that decides about the colour; empty: it is fixed.
+    """
+
+    rgb: np.ndarray
+    legend: tuple[tuple[str, str], ...]
+    low: float | None = None
+    high: float | None = None
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A layer with its segments and colours."""
+
+    layer: EventLayer
+    segments: Segments
+    colours: Colours
+
+
+def segments_of(
+    table: EventTable, layers: Sequence[EventLayer], cpus: Sequence[int]
+) -> list[Drawn]:
+    """Choose the events of layers and give them places and colours.
+
+    Parameters
+    ----------
+    table
+        The events.
+    layers
+        The layers; each has a colour.
+    cpus
+        The CPUs of the rows, in order.
+
+    Returns
+    -------
+    list of Drawn
+        One per layer. Events of other CPUs and of none are left out.
+
+    Raises
+    ------
+    QueryError
+        A query cannot be understood.
+    UsageError
+        A column is unknown or of a type that cannot be drawn.
+    """
+    columns = dict.fromkeys(
+        layer.coloured_by[1] for layer in layers if layer.coloured_by[0] == "by"
+    )
+    palettes = {column: i for i, column in enumerate(columns)}
+    conditions = [condition(table, layer.query) for layer in layers]
+    needed = {c for layer in layers for c in _columns(layer)}
+    needed |= {c for _, used in conditions for c in used}
+    events = table.with_columns(sorted(needed))
+    return [
+        _drawn(events, layer, where, cpus, CATEGORIES[palettes.get(layer.coloured_by[1], 0) % 2])
+        for layer, (where, _) in zip(layers, conditions, strict=True)
+    ]
+
+
+def _columns(layer: EventLayer) -> set[str]:
+    """Return the columns that the style of a layer needs."""
+    shape = {"spans": {layer.length}, "arrows": {"src_cpu"}, "mask": {"cpu_mask"}}
+    by = layer.coloured_by[1]
+    return shape.get(layer.shape, set()) | ({by} if by else set())
+
+
+def _drawn(
+    events: pl.DataFrame,
+    layer: EventLayer,
+    where: pl.Expr,
+    cpus: Sequence[int],
+    categories: Sequence[str],
+) -> Drawn:
+    try:
+        chosen = (
+            events.lazy()
+            .with_row_index("_event")
+            .filter(where, pl.col("cpu").is_not_null())
+            .select("_event", "ts_ns", "cpu", *sorted(_columns(layer) - {"cpu", "ts_ns"}))
+            .collect()
+        )
+    except pl.exceptions.PolarsError as e:
+        raise UsageError(
+            f"layer {layer.name!r} cannot be computed: {str(e).splitlines()[0]}."
+        ) from e
+    top = max((*cpus, int(chosen["cpu"].max() or 0))) + 1  # type: ignore[arg-type]
+    rows = np.full(top + 1, -1, np.int32)
+    rows[list(cpus)] = np.arange(len(cpus))
+    row = rows[chosen["cpu"].to_numpy()]
+    start = chosen["ts_ns"].to_numpy()
+    end, to = start, row
+    keep = row >= 0
+    if layer.shape == "spans":
+        length = chosen[layer.length]
+        if not length.dtype.is_numeric():
+            raise UsageError(f"draw={layer.draw!r}: the column {layer.length!r} has no lengths.")
+        end = start + length.fill_null(0).cast(pl.Int64).to_numpy()
+        keep &= end > start
+    elif layer.shape == "arrows":
+        source = chosen["src_cpu"].fill_null(-1).to_numpy()
+        row, to = rows[np.where((source >= 0) & (source < top), source, top)], row
+        keep &= row >= 0
+    colours, code = _coloured(layer, chosen, keep, categories)
+    event = chosen["_event"].to_numpy().astype(np.int64)
+    if layer.shape == "mask":
+        seen = _seen(chosen, cpus, top)
+        at, row = np.nonzero(seen & keep[:, None])
+        row = to = row.astype(np.int32)
+        start, end, code, event = start[at], start[at], code[at], event[at]
+        keep = np.ones(row.size, bool)
+    segments = Segments(
+        start,
+        end,
+        row,
+        to,
+        code,
+        event,
+        colours.rgb,
+        layer.shape == "spans",
+        layer.shape == "arrows",
+    )
+    return Drawn(layer, segments.part(keep), colours)
+
+
+def _seen(chosen: pl.DataFrame, cpus: Sequence[int], n_cpus: int) -> np.ndarray:
+    if chosen.height * len(cpus) > MOST_STROKES:
+        raise UsageError(
+            f"draw=mask: {chosen.height:,} events for {len(cpus)} CPUs are too many strokes; choose fewer with the query."
+        )
+    return unpack_masks(chosen["cpu_mask"], n_cpus)[:, list(cpus)]
+
+
+def _coloured(
+    layer: EventLayer, chosen: pl.DataFrame, keep: np.ndarray, categories: Sequence[str]
+) -> tuple[Colours, np.ndarray]:
+    """Return the colours of a layer, and the code of each event's colour."""
+    how, column = layer.coloured_by
+    if not how:
+        colour = layer.fixed_colour()
+        rgb = np.array([_rgb(colour)])
+        return Colours(rgb, ((layer.name, colour),)), np.zeros(chosen.height, np.int32)
+    values = chosen[column]
+    if how == "scale":
+        return _continuous(layer, values, keep)
+    if isinstance(values.dtype, pl.Binary):
+        raise UsageError(f"colour={layer.colour!r}: the column {column!r} cannot be a colour.")
+    return _by_category(column, values.cast(pl.String), keep, categories)
+
+
+def _by_category(
+    column: str, texts: pl.Series, keep: np.ndarray, categories: Sequence[str]
+) -> tuple[Colours, np.ndarray]:
+    """Give the commonest values the colours of a palette, and the others colours that depend on their names."""
+    counted = texts.filter(pl.Series(keep)).drop_nulls().alias("value").value_counts()
+    class_of = {v: task_class(v) if column in _COMMS else v for v in counted["value"]}
+    classes: dict[str, int] = {}
+    for value, number in counted.iter_rows():
+        classes[class_of[value]] = classes.get(class_of[value], 0) + number
+    order = sorted(classes, key=lambda c: (-classes[c], c))
+    colours = [*categories[: len(order)], *(_hashed(name) for name in order[len(categories) :])]
+    place = {name: i for i, name in enumerate(order)}
+    codes = pl.DataFrame(
+        {"value": list(class_of), "code": [place[c] for c in class_of.values()]},
+        schema={"value": pl.String, "code": pl.Int32},
+    )
+    found = texts.alias("value").to_frame().join(codes, on="value", how="left", maintain_order="left")  # fmt: skip
+    code = found["code"].fill_null(len(order)).to_numpy().astype(np.int32)
+    legend = list(zip(order, colours, strict=True))[: len(categories)]
+    if (code[keep] == len(order)).any():
+        legend.append((f"{column} unknown", OTHER_CLASS))
+    rgb = np.array([_rgb(c) for c in (*colours, OTHER_CLASS)])
+    return Colours(rgb, tuple(legend), column=column), code
+
+
+def _continuous(
+    layer: EventLayer, values: pl.Series, keep: np.ndarray
+) -> tuple[Colours, np.ndarray]:
+    column = layer.coloured_by[1]
+    if not values.dtype.is_numeric():
+        raise UsageError(f"colour={layer.colour!r}: the column {column!r} has no numbers.")
+    known = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    finite = known[keep & np.isfinite(known)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    share = (known - low) / ((high - low) or 1.0)
+    with np.errstate(invalid="ignore"):
+        code = np.where(np.isfinite(share), np.clip(share * (_STEPS - 1), 0, _STEPS - 1), _STEPS)
+    steps = sample_colorscale(SCALE, [i / (_STEPS - 1) for i in range(_STEPS)])
+    rgb = np.array([unlabel_rgb(s) for s in steps] + [_rgb(OTHER_CLASS)], dtype=float)
+    legend = ((f"{column} unknown", OTHER_CLASS),) if not np.isfinite(known[keep]).all() else ()
+    return Colours(rgb, legend, low, high, column), code.astype(np.int32)
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    r, g, b = (float(int(colour[i : i + 2], 16)) for i in (1, 3, 5))
+    return r, g, b
+
+
+def _hashed(name: str) -> str:
+    """Return a colour that depends on a name only, so that it is the same in every trace."""
+    hue = (zlib.crc32(name.encode()) % 1000) / 1000
+    r, g, b = (round(255 * c) for c in colorsys.hls_to_rgb(hue, 0.55, 0.35))
+    return f"#{r:02x}{g:02x}{b:02x}"
