@@ -170,6 +170,25 @@ def test_the_constructions_of_lab_3_are_those_of_the_kernels(student, task, kern
         assert cpu in groups[0]
 
 
+def test_the_bug_shows_with_every_seed_of_lab_5():
+    from wastedcores.course.labs.overload_on_wakeup import (
+        BUGGY,
+        FIXED,
+        ITERATIONS,
+        MACHINE,
+        SCENARIO,
+        SEEDS,
+    )
+    from wastedcores.simulator.replay import replay_scenario
+
+    for seed in SEEDS:
+        slow, fast = (
+            replay_scenario(SCENARIO, k, MACHINE, seed, {"iterations": ITERATIONS}).makespan_ns
+            for k in (BUGGY, FIXED)
+        )
+        assert slow > 1.25 * fast
+
+
 def test_the_package_does_not_answer_for_the_student():
     from wastedcores.topology.domains import build_domains
 

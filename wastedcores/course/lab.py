@@ -22,6 +22,7 @@ LABS = {
     2: "domains_and_groups",
     3: "group_construction",
     4: "average_and_minimum",
+    5: "overload_on_wakeup",
 }
 
 #: the grader's settings: the student whose submission it is, the file with the secret of hidden checks, and the file to which
