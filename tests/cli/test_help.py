@@ -10,6 +10,13 @@ from wastedcores.cli import VERBS, register_verbs
 from wastedcores.cli._app import app
 
 VERB_NAMES = [v.rstrip("_") for v in VERBS]
+register_verbs()
+#: the commands, and those of a verb that has several
+COMMANDS = [
+    (name, *rest)
+    for name, verb in typer.main.get_command(app).commands.items()
+    for rest in [(), *((sub,) for sub in getattr(verb, "commands", ()))]
+]
 
 
 def help_of(*words: str, columns: int = 80) -> str:
@@ -27,17 +34,18 @@ def test_every_verb_is_listed_with_a_whole_sentence():
     assert all(line.endswith(".") and not line.endswith("...") for line in listed)
 
 
-@pytest.mark.parametrize("verb", VERB_NAMES)
-def test_help_of_a_verb_ends_with_examples_that_can_be_copied(verb):
-    examples = help_of(verb).partition("Examples:")[2].strip().splitlines()
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_of_a_verb_ends_with_examples_that_can_be_copied(words):
+    examples = help_of(*words).partition("Examples:")[2].strip().splitlines()
     assert examples
-    assert all(line.strip().startswith(f"wastedcores {verb}") for line in examples)
+    assert all(line.strip().startswith(f"wastedcores {' '.join(words)}") for line in examples)
 
 
-@pytest.mark.parametrize("verb", VERB_NAMES)
-def test_every_option_is_explained_by_a_sentence(verb):
-    register_verbs()
-    command = typer.main.get_command(app).commands[verb]
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_is_explained_by_a_sentence(words):
+    command = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
     for parameter in command.params:
         assert parameter.help.endswith("."), parameter.name
         assert parameter.help[0].isupper() or ": " in parameter.help, parameter.name

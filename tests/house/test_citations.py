@@ -19,6 +19,7 @@ NOT_HERE = re.compile(
       ^tools/(perf|lib|include|sched_log|sched_wakeup|sanity_checker_4\.1|visualizations_4\.1)
     | ^wastedcores/_bundled
     | ^report\.ipynb$
+    | ^nbgrader_config\.py$
     | ^SCHEMA_CHANGES\.md$
     """,
     re.VERBOSE,

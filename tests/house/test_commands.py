@@ -27,7 +27,10 @@ def test_shown_commands_exist(document):
     for command in commands(document.read_text()):
         _, verb, *words = command.split()
         assert verb in VERBS, command
-        known = {o for p in VERBS[verb].params for o in (*p.opts, *p.secondary_opts)} | {
+        called = VERBS[verb]
+        if words and hasattr(called, "commands"):
+            called = called.commands[words.pop(0)]
+        known = {o for p in called.params for o in (*p.opts, *p.secondary_opts)} | {
             "--help",
             "-h",
         }

@@ -42,6 +42,7 @@ VERBS = (
     "doctor",
     "warmup",
     "soak",
+    "course",
 )
 
 

@@ -58,7 +58,8 @@ def instructor_notebook(source: Source, student: str = "") -> dict[str, Any]:
         A notebook in format 4.
     """
     cells = [
-        written(c, _named(c, c.text, student), {"tags": [c.role]} if c.role else {}) for c in source.cells
+        written(c, _named(c, c.text, student), {"tags": [c.role]} if c.role else {})
+        for c in source.cells
     ]
     return notebook(source, cells)
 
@@ -150,7 +151,9 @@ def nbgrader_metadata(source: Source, cell: Cell) -> dict[str, Any]:
     graded = manual or cell.role == "check"
     about: dict[str, Any] = {
         "schema_version": 3,
-        "grade_id": f"task-{cell.task}{'-check' if cell.role == 'check' else ''}" if cell.task else cell.id,
+        "grade_id": f"task-{cell.task}{'-check' if cell.role == 'check' else ''}"
+        if cell.task
+        else cell.id,
         "grade": graded,
         "solution": cell.role == "solution",
         "locked": cell.role != "solution",
@@ -193,7 +196,20 @@ def written(cell: Cell, text: str, metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def notebook(source: Source, cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a notebook of these cells with the source's metadata."""
+    """Return a notebook with the source's metadata.
+
+    Parameters
+    ----------
+    source
+        The source notebook.
+    cells
+        Its new cells.
+
+    Returns
+    -------
+    dict
+        A notebook in format 4.
+    """
     return {"cells": cells, "metadata": source.metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
@@ -231,7 +247,9 @@ def save(content: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def write_copies(labs: list[int], folder: Path, students: list[str], instructor: bool = False) -> list[Path]:
+def write_copies(
+    labs: list[int], folder: Path, students: list[str], instructor: bool = False
+) -> list[Path]:
     """Write students' or instructor's copies of labs.
 
     Parameters
@@ -265,4 +283,6 @@ def write_copies(labs: list[int], folder: Path, students: list[str], instructor:
     sources = [read_source(lab) for lab in labs]
     if not students:
         return [save(make(s), folder / f"{s.name}.ipynb") for s in sources]
-    return [save(make(s, who), folder / who / f"{s.name}.ipynb") for who in students for s in sources]
+    return [
+        save(make(s, who), folder / who / f"{s.name}.ipynb") for who in students for s in sources
+    ]

@@ -157,10 +157,12 @@ class Grader:
 
         Parameters
         ----------
-        submission, student, warm
+        submission, student
             As for :meth:`run`.
         digest
             For the row.
+        warm
+            As for :meth:`run`.
 
         Returns
         -------
@@ -189,7 +191,12 @@ class Grader:
         return row
 
     def _judged(
-        self, name: str, student: str, measured: dict[tuple[str, bool], Any], report: dict[str, str], outcome: Outcome
+        self,
+        name: str,
+        student: str,
+        measured: dict[tuple[str, bool], Any],
+        report: dict[str, str],
+        outcome: Outcome,
     ) -> Feedback:
         """Judge one task; a task gives its points only if all its checks were run and are right."""
         task = Lab(self.source.lab, student).task(name)
@@ -204,12 +211,16 @@ class Grader:
                 why = outcome.reason and self._broken(outcome)
                 if not why and name in report:
                     why = f"it stopped with {report[name][:500].rstrip('.')}"
-                return failed(f"the check was not run to its end{f', because {why}' if why else ''}.")
+                return failed(
+                    f"the check was not run to its end{f', because {why}' if why else ''}."
+                )
             for v, one in zip(variations, found, strict=True):
                 with _JUDGING:
                     try:
                         feedback = judge(self.source.lab, name, v, one)
-                    except Exception:  # measurements come from students' processes and may be anything
+                    except (
+                        Exception
+                    ):  # measurements come from students' processes and may be anything
                         return failed("the answer has another shape than the task asks for.")
                 if not feedback.passed:
                     return feedback
@@ -281,7 +292,9 @@ def notebook_student(path: Path) -> str:
     content = json.loads(path.read_bytes())
     for cell in content["cells"]:
         if "parameters" in cell["metadata"].get("tags", ()):
-            found = re.search(r'^student(?:: str)? *= *["\'](.*?)["\']', "".join(cell["source"]), re.MULTILINE)
+            found = re.search(
+                r'^student(?:: str)? *= *["\'](.*?)["\']', "".join(cell["source"]), re.MULTILINE
+            )
             return found[1] if found else ""
     return ""
 
@@ -289,7 +302,8 @@ def notebook_student(path: Path) -> str:
 def submissions(folder: Path, source: Source) -> dict[str, Path]:
     """Find the submissions of a lab, as nbgrader collects them or as learning platforms hand them out.
 
-    A student has a notebook ``STUDENT.ipynb``, or a folder with one notebook, or with several of which one has the lab's name.
+    A student has a notebook with the student's name, or a folder with one notebook, or with several of which one has the lab's
+    name.
 
     Parameters
     ----------
@@ -310,7 +324,9 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
     """
     found = {p.stem: p for p in sorted(folder.glob("*.ipynb"))}
     for student in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
-        candidates = [p for p in sorted(student.rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
+        candidates = [
+            p for p in sorted(student.rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts
+        ]
         named = [p for p in candidates if p.stem == source.name] or candidates
         if len(named) > 1:
             raise UsageError(
@@ -321,13 +337,19 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
             found[student.name] = named[0]
     if not found:
         raise UsageError(
-            f"{folder}: there is no submission; expected notebooks STUDENT.ipynb, or a folder for each student."
+            f"{folder}: there is no submission; expected notebooks with the names of students, or a folder for each student."
         )
     return found
 
 
 def prepare(
-    lab: int, work: Path, tool: str, cache: Path, secret: Path | None, limits: Limits, sandboxed: bool
+    lab: int,
+    work: Path,
+    tool: str,
+    cache: Path,
+    secret: Path | None,
+    limits: Limits,
+    sandboxed: bool,
 ) -> Grader:
     """Make what a grader needs, and grade the solution, which must get all points; its code is compiled on the way.
 
@@ -365,7 +387,9 @@ def prepare(
     grader = Grader(source, tool, material, solution, cache, secret, limits, sandboxed)
     patient = Grader(source, tool, material, solution, cache, secret, Limits(wall_s=600), sandboxed)
     row = patient.graded(solution, "the solution", warm=True)
-    missing = [f"task {name}: {row.feedback[name]}" for name, points in row.points.items() if not points]
+    missing = [
+        f"task {name}: {row.feedback[name]}" for name, points in row.points.items() if not points
+    ]
     if missing:
         raise WastedCoresError(
             f"lab {lab}: the solution does not get all points on this machine, so no submission was graded. {row.note} "
@@ -433,7 +457,9 @@ def grade(
             grader = prepare(lab, Path(work), tool, rows / ".compiled", secret, limits, sandboxed)
             workers = jobs or len(os.sched_getaffinity(0))
             with ThreadPoolExecutor(workers) as pool:
-                pending = [pool.submit(grader.graded, found[who], who, digests[who]) for who in todo]
+                pending = [
+                    pool.submit(grader.graded, found[who], who, digests[who]) for who in todo
+                ]
                 try:
                     bar = tqdm(
                         as_completed(pending), total=len(found), initial=len(done), desc=f"lab {lab}", unit="submission",

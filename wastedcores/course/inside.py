@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 #: names in the sandbox's folder
-SUBMISSION, GRADEBOOK, AUTOGRADER = "submission.ipynb", "gradebook.db", "autograder.zip"
+SUBMISSION, GRADEBOOK, AUTOGRADER = "submission", "gradebook.db", "autograder.zip"
 REPORT = "report.json"
 _STUDENT = "student"
 

@@ -8,6 +8,7 @@ The command runs without any capability, so it can neither change a mount nor lo
 from __future__ import annotations
 
 import base64
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -64,7 +65,7 @@ def _read_only(target: Path) -> None:
     _mount("none", target, flags=_REMOUNT | _BIND | _RDONLY | kept)
 
 
-def build(settings: dict[str, Any]) -> None:
+def _build(settings: dict[str, Any]) -> None:
     """Make a root of what the command may see, and forget the old one."""
     uid, root, disk = settings["uid"], Path(settings["root"]), settings["disk"]
     _mount("none", Path("/"), flags=_REC | _PRIVATE)
@@ -142,7 +143,7 @@ def _loopback() -> None:
         fcntl.ioctl(sock, 0x8914, struct.pack("16sH14x", b"lo", flags | 1))  # SIOCSIFFLAGS, IFF_UP
 
 
-def start(settings: dict[str, Any]) -> int:
+def _start(settings: dict[str, Any]) -> int:
     """Start the command without privileges and return its process."""
     pid = os.fork()
     if pid:
@@ -165,7 +166,7 @@ def start(settings: dict[str, Any]) -> int:
         os._exit(127)
 
 
-def watch(command: int, settings: dict[str, Any]) -> dict[str, Any]:
+def _watch(command: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Wait for the command's end or for the first limit that it breaks, and kill what still runs."""
     began, most, reason, code = time.monotonic(), 0, "", None
     tasks = 0
@@ -178,10 +179,8 @@ def watch(command: int, settings: dict[str, Any]) -> dict[str, Any]:
             reason = "memory"
         elif time.monotonic() - began > settings["wall_s"]:
             reason = "time"
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     return {
         "returncode": code,
         "reason": reason,
@@ -227,7 +226,7 @@ def _use() -> tuple[int, int]:
     return memory, tasks
 
 
-def collected(names: list[str], most: int) -> dict[str, str]:
+def _collected(names: list[str], most: int) -> dict[str, str]:
     """Return the named files of /submission in base64, without those that are links, no files, or too big."""
     found = {}
     for name in names:
@@ -249,12 +248,12 @@ def main() -> None:
     os.umask(0o022)
     try:
         _loopback()
-        build(settings)
+        _build(settings)
     except OSError as e:
         print(json.dumps({"impossible": str(e)}))
         return
-    outcome = watch(start(settings), settings)
-    outcome["files"] = collected(["log", *settings["results"]], settings["disk"])
+    outcome = _watch(_start(settings), settings)
+    outcome["files"] = _collected(["log", *settings["results"]], settings["disk"])
     print(json.dumps(outcome))
 
 

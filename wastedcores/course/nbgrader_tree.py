@@ -55,7 +55,9 @@ def write_nbgrader(labs: list[int], folder: Path) -> list[Path]:
         configuration.write_text(_CONFIGURATION)
     for source in sources:
         save(nbgrader_notebook(source), _path(folder, "source", source))
-        run_tool("nbgrader", "generate_assignment", assignment_name(source.lab), "--force", cwd=folder)
+        run_tool(
+            "nbgrader", "generate_assignment", assignment_name(source.lab), "--force", cwd=folder
+        )
     return [_with_stubs(source, _path(folder, "release", source)) for source in sources]
 
 
@@ -66,7 +68,9 @@ def _path(folder: Path, step: str, source: Source) -> Path:
 def _with_stubs(source: Source, release: Path) -> Path:
     """Give each solution cell of a release the stub that names its task; nbgrader knows one stub for all."""
     content = json.loads(release.read_text())
-    stubs = {c.id: stub(source, c) for c in source.cells if c.role == "solution" and c.kind == "code"}
+    stubs = {
+        c.id: stub(source, c) for c in source.cells if c.role == "solution" and c.kind == "code"
+    }
     for cell in content["cells"]:
         if cell["id"] in stubs:
             cell["source"] = stubs[cell["id"]].splitlines(keepends=True)
@@ -82,7 +86,7 @@ def run_tool(module: str, *words: str, cwd: Path, environment: dict[str, str] | 
     ----------
     module
         ``nbgrader`` or ``otter``.
-    words
+    *words
         Its arguments.
     cwd
         The folder in which it runs.

@@ -109,11 +109,20 @@ def _tests(source: Source, task: str) -> list[dict[str, Any]]:
 
 def _between(kind: str, cell: Cell, cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     mark = kind.lower()
-    return [_raw(f"# BEGIN {kind}", f"{cell.id}-{mark}"), *cells, _raw(f"# END {kind}", f"{cell.id}-{mark}-end")]
+    return [
+        _raw(f"# BEGIN {kind}", f"{cell.id}-{mark}"),
+        *cells,
+        _raw(f"# END {kind}", f"{cell.id}-{mark}-end"),
+    ]
 
 
 def _raw(text: str, name: str) -> dict[str, Any]:
-    return {"cell_type": "raw", "id": name, "metadata": {}, "source": text.splitlines(keepends=True)}
+    return {
+        "cell_type": "raw",
+        "id": name,
+        "metadata": {},
+        "source": text.splitlines(keepends=True),
+    }
 
 
 def write_otter(

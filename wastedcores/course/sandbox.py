@@ -38,7 +38,7 @@ _SYSTEM = (
 
 
 class NoSandboxError(WastedCoresError):
-    """This machine cannot make a sandbox; the message says what is missing."""
+    """No sandbox can be made on this machine; the message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,9 @@ def isolated(
         The machine cannot make a sandbox.
     """
     root = os.geteuid() == 0
-    uid = _NOBODY if root else 0  # in its own user namespace, an ordinary user is 0 without privilege
+    uid = (
+        _NOBODY if root else 0
+    )  # in its own user namespace, an ordinary user is 0 without privilege
     if cache and root:
         os.chown(cache, uid, uid)
     with tempfile.TemporaryDirectory() as folder:
@@ -156,12 +158,16 @@ def isolated(
         return _outcome(_in_namespaces(settings, root, limits.wall_s))
 
 
-def _in_namespaces(settings: dict[str, Any], root: bool, wall_s: float) -> subprocess.CompletedProcess[str]:
+def _in_namespaces(
+    settings: dict[str, Any], root: bool, wall_s: float
+) -> subprocess.CompletedProcess[str]:
     """Run ``jail.py`` as process 1 of new namespaces."""
     tools = {name: shutil.which(name, path=f"{os.defpath}:/usr/sbin:/sbin") for name in _TOOLS}
     if sys.platform != "linux" or None in tools.values():
         missing = ", ".join(name for name, path in tools.items() if path is None)
-        raise NoSandboxError(f"a sandbox needs Linux and util-linux; {missing or 'Linux'} is missing here. {_INSTEAD}")
+        raise NoSandboxError(
+            f"a sandbox needs Linux and util-linux; {missing or 'Linux'} is missing here. {_INSTEAD}"
+        )
     user = () if root else ("--user", "--map-root-user")
     spaces = ("--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts")
     jail = Path(__file__).with_name("jail.py")
@@ -188,7 +194,9 @@ _INSTEAD = (
 def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome:
     if not done.stdout.strip():
         if done.returncode < 0 or done.returncode == 137:  # the machine ran out of memory
-            return Outcome(None, "memory" if done.returncode != -9 else "time", 0.0, 0, 0, {}, done.stderr)
+            return Outcome(
+                None, "memory" if done.returncode != -9 else "time", 0.0, 0, 0, {}, done.stderr
+            )
         raise NoSandboxError(
             f"this machine does not let you create a sandbox ({done.stderr.strip() or 'no message'}). {_INSTEAD}"
         )
@@ -225,7 +233,10 @@ def _environment(cached: bool) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         # two submissions run at a time, and threads that wait for a core only cost memory
-        **dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
+        **dict.fromkeys(
+            ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"),
+            "1",
+        ),
         **({"WASTEDCORES_CACHE_DIR": "/cache"} if cached else {"WASTEDCORES_JIT_CACHE": "0"}),
     }
 
@@ -234,7 +245,11 @@ def _shown() -> list[str]:
     """Return what a program inside can see: the system, Python, and of this package what students' machines have, too."""
     package = Path(wastedcores.__file__).parent
     mine = [package, *(package.parent / name for name in ("pyproject.toml", "datasets"))]
-    prefixes = {sys.prefix, sys.base_prefix, *(os.path.realpath(p) for p in (sys.prefix, sys.base_prefix))}
+    prefixes = {
+        sys.prefix,
+        sys.base_prefix,
+        *(os.path.realpath(p) for p in (sys.prefix, sys.base_prefix)),
+    }
     found: list[str] = []
     for path in sorted({*_SYSTEM, *prefixes, *map(str, mine)}):
         inside = any(path.startswith(f"{other}/") for other in found)
@@ -273,7 +288,13 @@ def unprotected(
         began = time.monotonic()
         with (here / "log").open("wb") as log:
             process = subprocess.Popen(
-                command, cwd=here, env=whole, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                cwd=here,
+                env=whole,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
             try:
                 code, reason = process.wait(limits.wall_s), ""

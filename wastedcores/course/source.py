@@ -96,7 +96,9 @@ def _cell(cell: dict[str, Any], path: Path) -> Cell:
     text = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
     roles = [tag for tag in cell["metadata"].get("tags", []) if tag in ROLES]
     if len(roles) > 1:
-        raise UsageError(f"{path.name}, cell {cell['id']}: expected one of its tags {', '.join(roles)}.")
+        raise UsageError(
+            f"{path.name}, cell {cell['id']}: expected one of its tags {', '.join(roles)}."
+        )
     role = roles[0] if roles else ""
     return Cell(cell["id"], cell["cell_type"], role, cell["metadata"].get("task", ""), text)
 
@@ -111,16 +113,23 @@ def _validate(source: Source, path: Path) -> None:
     for cell in source.cells:
         if cell.role in ("solution", "check", "hidden"):
             if cell.task not in source.tasks:
-                refuse(cell, f"task {cell.task!r} is not one of the lab's tasks, {', '.join(source.tasks)}.")
+                refuse(
+                    cell,
+                    f"task {cell.task!r} is not one of the lab's tasks, {', '.join(source.tasks)}.",
+                )
             if (cell.task, cell.role) in seen:
                 refuse(cell, f"task {cell.task} has a second cell with the tag {cell.role}.")
             if cell.role != "solution" and (cell.task, "solution") not in seen:
-                refuse(cell, f"the solution of task {cell.task} must come before its {cell.role} cell.")
+                refuse(
+                    cell, f"the solution of task {cell.task} must come before its {cell.role} cell."
+                )
             if cell.role == "solution" and cell.kind == "code" and MARK not in cell.text:
                 refuse(cell, f"expected a line `{MARK}`, below which students write.")
             seen.append((cell.task, cell.role))
         elif cell.task:
-            refuse(cell, f"it names task {cell.task}, so it needs the tag solution, check or hidden.")
+            refuse(
+                cell, f"it names task {cell.task}, so it needs the tag solution, check or hidden."
+            )
     for name, task in source.tasks.items():
         wanted = {"solution"} if isinstance(task, Manual) else {"solution", "check"}
         wanted |= {"hidden"} if getattr(task, "hidden", False) else set()

@@ -1,0 +1,223 @@
+"""``wastedcores course``: the graded labs, from handing them out to the table of grades."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.errors import UsageError
+
+_NOTES = (
+    """docs/teaching.md has the time plan, what students must know, and how to grade a class."""
+)
+
+course_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(
+    course_app,
+    name="course",
+    help="Hand out the graded labs of the course, and grade a class.",
+    epilog=epilog(
+        "course student 4 -o for-anna --student anna",
+        "course nbgrader 3 4 -o os-course",
+        "course grade submitted --lab 4 -o grades.csv",
+        notes=_NOTES,
+    ),
+)
+
+
+class Tool(StrEnum):
+    """The graders."""
+
+    NBGRADER = "nbgrader"
+    OTTER = "otter"
+
+
+Labs = Annotated[list[int], Argument(metavar="LAB...", help="Numbers of labs, such as 4.")]
+Folder = Annotated[Path, Option("-o", "--output", metavar="DIR", help="The folder to write to.")]
+Students = Annotated[
+    list[str] | None,
+    Option(
+        "--student",
+        metavar="ID",
+        help="Write a copy with the numbers of this student into a folder DIR/ID. Repeat the option for several.",
+    ),
+]
+Class = Annotated[
+    Path | None, Option("--students", metavar="FILE", help="As --student, for each line of a file.")
+]
+Seed = Annotated[
+    int | None,
+    Option("--seed", metavar="N", min=0, help="As --student, for somebody without an id: seed-N."),
+]
+
+
+def _ids(students: list[str] | None, file: Path | None, seed: int | None) -> list[str]:
+    found = list(students or [])
+    if file:
+        found += [line.strip() for line in file.read_text().splitlines() if line.strip()]
+    if seed is not None:
+        found.append(f"seed-{seed}")
+    return list(dict.fromkeys(found))
+
+
+def _say_written(paths: list[Path]) -> None:
+    """Name what was written; of a whole class only the number."""
+    for path in paths[:10]:
+        print(path)
+    if len(paths) > 10:
+        print(f"and {len(paths) - 10} more")
+
+
+@course_app.command(
+    epilog=epilog("course student 4 -o lab4", "course student 3 4 -o class --students ids.txt")
+)
+def student(
+    labs: Labs,
+    folder: Folder,
+    students: Students = None,
+    file: Class = None,
+    seed: Seed = None,
+) -> None:
+    """Write notebooks for students: stubs instead of solutions, no hidden checks."""
+    from wastedcores.course.copies import write_copies
+
+    _say_written(write_copies(labs, folder, _ids(students, file, seed)))
+
+
+@course_app.command(
+    epilog=epilog("course instructor 4 -o solutions", "course instructor 4 -o anna --student anna")
+)
+def instructor(
+    labs: Labs, folder: Folder, students: Students = None, file: Class = None, seed: Seed = None
+) -> None:
+    """Write notebooks with solutions, hidden checks and notes for the teacher."""
+    from wastedcores.course.copies import write_copies
+
+    _say_written(write_copies(labs, folder, _ids(students, file, seed), instructor=True))
+
+
+@course_app.command(epilog=epilog("course nbgrader 3 4 -o os-course"))
+def nbgrader(labs: Labs, folder: Folder) -> None:
+    """Write a course of nbgrader: its source, and the release that nbgrader makes of it."""
+    from wastedcores.course.nbgrader_tree import write_nbgrader
+
+    _say_written(write_nbgrader(labs, folder))
+
+
+@course_app.command(epilog=epilog("course otter 4 -o otter"))
+def otter(
+    labs: Labs,
+    folder: Folder,
+    requirement: Annotated[
+        str | None,
+        Option(
+            "--requirement",
+            metavar="TEXT",
+            help="What pip installs in Gradescope's container. Default: this version of wastedcores.",
+        ),
+    ] = None,
+) -> None:
+    """Write assignments of otter-grader with the autograder's zip for Gradescope."""
+    from wastedcores.course.otter_assignment import REQUIREMENT, write_otter
+
+    _say_written(write_otter(labs, folder, requirement or REQUIREMENT))
+
+
+_GRADE = """Each submission runs in a sandbox: it sees only Python, this package without the answers, and a folder of its own; it
+has no network, and its time, memory and processes are limited. Its answers are measured there and judged outside. A submission
+that breaks a limit keeps the points of the tasks before.
+
+Submissions are notebooks in DIR with the names of students, or a folder for each student. The names decide with whose numbers they are
+graded. What has not changed since the last time is not graded again.
+
+Beside grades.csv are grades.html (distribution, the hardest task, common mistakes) and the folder grades.rows with the
+feedback for each student."""
+
+
+@course_app.command(
+    epilog=epilog(
+        "course grade submitted --lab 4 -o grades.csv",
+        "course grade submitted --lab 4 -o grades.csv --grader otter --secret secret.txt",
+        notes=_GRADE,
+    )
+)
+def grade(
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder of submissions.")],
+    lab: Annotated[int, Option("--lab", metavar="N", help="Number of the lab.")],
+    output: Annotated[Path, Option("-o", "--output", metavar="FILE", help="The table of grades.")],
+    grader: Annotated[
+        Tool, Option("--grader", help="The grader; it must be the one whose release students got.")
+    ] = Tool.NBGRADER,
+    secret: Annotated[
+        Path | None,
+        Option(
+            "--secret",
+            metavar="FILE",
+            help="The lecturer's secret, from which hidden checks draw their numbers.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, Option("--seconds", metavar="S", min=10, help="The longest time of one submission.")
+    ] = 120,
+    memory: Annotated[
+        int, Option("--memory", metavar="MB", min=500, help="The most memory of one submission.")
+    ] = 2048,
+    jobs: Annotated[
+        int,
+        Option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=0,
+            help="Submissions at the same time. Default: one for each CPU.",
+        ),
+    ] = 0,
+    no_sandbox: Annotated[
+        bool,
+        Option(
+            "--no-sandbox",
+            help="Run students' code with your own rights. Only its time is limited then.",
+        ),
+    ] = False,
+) -> None:
+    """Grade a folder of submissions in a sandbox, in parallel; an interrupted run goes on where it was."""
+    from wastedcores.course.grading import grade as grade_all
+    from wastedcores.course.sandbox import Limits
+    from wastedcores.course.source import read_source
+    from wastedcores.course.summary import hardest, write_feedback, write_page, write_table
+
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: expected a folder of submissions.")
+    rows_folder = output.with_suffix(".rows")
+    limits = Limits(wall_s=seconds, memory=memory << 20)
+    rows = grade_all(
+        folder,
+        lab,
+        rows_folder,
+        tool=grader.value,
+        secret=secret,
+        limits=limits,
+        jobs=jobs,
+        sandboxed=not no_sandbox,
+    )
+    source = read_source(lab)
+    write_table(rows, source, output)
+    write_page(rows, source, output.with_suffix(".html"))
+    write_feedback(rows, source, rows_folder)
+    worst = hardest(rows, source)
+    print(
+        f"{len(rows)} submissions: {output}, {output.with_suffix('.html')}, feedback in {rows_folder}"
+    )
+    if worst:
+        print(f"hardest task: {worst[0]} ({source.tasks[worst[0]].title}), solved by {worst[1]}")
+    noted = [row for row in rows if row.note]
+    for row in noted[:10]:
+        print(f"{row.student}: {row.note}", file=sys.stderr)
+    if len(noted) > 10:
+        print(f"and {len(noted) - 10} more notes in {output}", file=sys.stderr)
