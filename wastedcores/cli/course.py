@@ -175,7 +175,7 @@ def grade(
             "-j",
             metavar="N",
             min=0,
-            help="Submissions at the same time. Default: one for each CPU.",
+            help="Submissions at a time. Default: one per CPU.",
         ),
     ] = 0,
     no_sandbox: Annotated[
