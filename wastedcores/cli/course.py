@@ -133,8 +133,8 @@ _GRADE = """Each submission runs in a sandbox: it sees only Python, this package
 has no network, and its time, memory and processes are limited. Its answers are measured there and judged outside. A submission
 that breaks a limit keeps the points of the tasks before.
 
-Submissions are notebooks in DIR with the names of students, or a folder for each student. The names decide with whose numbers they are
-graded. What has not changed since the last time is not graded again.
+Submissions are notebooks in DIR with the names of students, or a folder for each student. The names decide with
+whose numbers they are graded. What has not changed since the last time is not graded again.
 
 Beside grades.csv are grades.html (distribution, the hardest task, common mistakes) and the folder grades.rows with the
 feedback for each student."""
