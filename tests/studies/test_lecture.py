@@ -56,7 +56,7 @@ def test_time_slice_grows_with_the_weight():
     (light, short), _, (heavy, long) = slices
     assert (light, heavy) == (1024, 3121)
     assert long / short == pytest.approx(heavy / light, rel=1e-5)
-    # sysctl_sched_latency of one CPU, of which each slice rounds down
+    # together they are sysctl_sched_latency of one CPU, 6 ms, and each slice is rounded down
     assert 6_000_000 - 10 < sum(ns for _, ns in slices) <= 6_000_000
 
 

@@ -158,7 +158,7 @@ def as_schedlog(run: Run, folder: Path, names: tuple[str, ...] = SCHEDLOG) -> Pa
 
 
 def as_sched_profiler(run: Run, file: Path) -> Path:
-    """Write the size of a runqueue whenever it changes, behind the sizes of all of them, and a record of the end.
+    """Write a line for each change of a runqueue, which begins with the sizes of all runqueues, and a last line for the end.
 
     The format is that of the fork (Tingjia980311/wastedcores, tools/visualizations_4.1/sched_profiler).
     """

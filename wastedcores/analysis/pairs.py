@@ -135,7 +135,10 @@ def meetings(result: CheckResult, allowed: Mapping[int, str]) -> pl.DataFrame:
 
 
 def _may_help(waited: pl.DataFrame, allowed: Mapping[int, str], cpus: int) -> NDArray[np.float64]:
-    """Return (idle CPU, overloaded CPU): the share of the waiting on the second by threads that may run on the first."""
+    """Return, for each pair of CPUs, how much of the waiting on the second CPU was done by threads that may run on the first.
+
+    The array is float64 (cpus, cpus): a share from 0 to 1, by idle CPU and by overloaded CPU.
+    """
     share = np.ones((cpus, cpus))
     told = waited.filter(pl.col("pid").is_in(list(allowed))).group_by("cpu", maintain_order=True)
     total = dict(waited.group_by("cpu").agg(pl.col("wait_ns").sum()).iter_rows())

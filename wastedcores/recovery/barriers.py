@@ -200,7 +200,7 @@ def _split(woken: I64) -> I64:
 
 
 def _missing(seen: Seen, members: I64, sleep: I64, release: int, slept: NDArray[np.bool_]) -> I64:
-    """Return the members that exist and are awake at a release without having slept for it.
+    """Return the members of a barrier that were awake when it was released, although they did not sleep at it before.
 
     ``slept`` has a place for each task; all are false before and after.
     """

@@ -182,7 +182,7 @@ def _check(k: Kernel, i: int, t: Thread) -> None:
 
 
 def _task(tg: TaskGroup, number: int, t: Thread, cpus: int) -> Task:
-    """Make a task whose load is weight x percent / threads of its session.
+    """Make a task whose load is its weight, times the share of a CPU that it uses, divided by the threads of its session.
 
     In v4.1 the division by the threads of the session comes from the weight of the autogroup's entity (calc_cfs_shares());
     here the task itself has that weight. The rest is __update_task_entity_contrib(), v4.1.
