@@ -18,7 +18,7 @@ from wastedcores.trace.readers.text import ftrace, perf_script, trace_dat
 
 
 class Format(NamedTuple):
-    """A foreign format: the function that opens it, and how it is recognised. One of ``line``, ``magic`` and ``path`` is given."""
+    """A foreign format: the function that opens it, and how it is recognised. One of ``line``, ``magic``, ``path`` is given."""
 
     #: takes the path and ``hashed``, whether the file's SHA-256 is wanted
     open: Callable[..., Reading]
