@@ -141,6 +141,22 @@ def test_plain_json_and_equality():
     assert not same([1, 2], [1])
 
 
+def test_the_sweep_of_lab_1_finds_what_the_tool_finds_where_no_thread_is_pinned():
+    from wastedcores.course.labs.idle_cores import episodes, recording, rows
+    from wastedcores.invariant.checking import check
+
+    result = check(recording())
+    own = episodes(rows(variation(1, "ada")), 0, result.end_ns - result.start_ns)
+    theirs = [
+        (a - result.start_ns, b - result.start_ns)
+        for a, b in result.episodes.select("start_ns", "end_ns").iter_rows()
+    ]
+    # without affinity an episode begins some microseconds earlier: a kernel thread waits that is bound to its CPU
+    assert [b for _, b in own] == [b for _, b in theirs]
+    assert max(y[0] - x[0] for x, y in zip(own, theirs, strict=True)) < 5_000
+    assert sum(x == y for x, y in zip(own, theirs, strict=True)) >= len(own) - 2
+
+
 @pytest.mark.parametrize("student", [f"student {i}" for i in range(8)])
 def test_the_answers_of_lab_2_are_what_linux_6_12_builds(student):
     from wastedcores.course.labs.numa import ONE_HOP, cpus_of

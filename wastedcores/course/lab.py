@@ -19,6 +19,7 @@ from wastedcores.shown import Shown
 
 #: number of each lab -> name of its notebook and of its modules
 LABS = {
+    1: "idle_cores",
     2: "domains_and_groups",
     3: "group_construction",
     4: "average_and_minimum",
