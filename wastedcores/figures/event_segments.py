@@ -188,7 +188,8 @@ def _coloured(
         return _continuous(layer, values, keep)
     if isinstance(values.dtype, pl.Binary):
         raise UsageError(f"colour={layer.colour!r}: the column {column!r} cannot be a colour.")
-    return _by_category(column, values.cast(pl.String), keep, categories)
+    texts = values if isinstance(values.dtype, pl.Categorical | pl.Enum) else values.cast(pl.String)
+    return _by_category(column, texts.cast(pl.Categorical()), keep, categories)
 
 
 def _by_category(
@@ -203,12 +204,11 @@ def _by_category(
     order = sorted(classes, key=lambda c: (-classes[c], c))
     colours = [*categories[: len(order)], *(_hashed(name) for name in order[len(categories) :])]
     place = {name: i for i, name in enumerate(order)}
-    codes = pl.DataFrame(
-        {"value": list(class_of), "code": [place[c] for c in class_of.values()]},
-        schema={"value": pl.String, "code": pl.Int32},
-    )
-    found = texts.alias("value").to_frame().join(codes, on="value", how="left", maintain_order="left")  # fmt: skip
-    code = found["code"].fill_null(len(order)).to_numpy().astype(np.int32)
+    # the number of each text that polars keeps -> the number of its colour; the last one is that of no text
+    kept = counted["value"].to_physical().to_numpy()
+    code_of = np.full(2 + int(texts.to_physical().max() or 0), len(order), np.int32)  # type: ignore[arg-type]
+    code_of[kept] = [place[class_of[v]] for v in counted["value"]]
+    code = code_of[texts.to_physical().fill_null(code_of.size - 1).to_numpy()]
     legend = list(zip(order, colours, strict=True))[: len(categories)]
     if (code[keep] == len(order)).any():
         legend.append((f"{column} unknown", OTHER_CLASS))

@@ -230,7 +230,7 @@ def _png(image: np.ndarray) -> str:
     lines = np.full((height, 1 + 4 * width), 2, np.uint8)
     lines[0, 1:], lines[1:, 1:] = pixels[0], pixels[1:] - pixels[:-1]
     head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    body = zlib.compress(lines.tobytes(), 6)
+    body = zlib.compress(lines.tobytes(), 3)
     png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
     return "data:image/png;base64," + base64.b64encode(png).decode()
 

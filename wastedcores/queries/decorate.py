@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -19,7 +19,8 @@ from wastedcores.trace.trace import Trace
 
 #: a user's decoration: events in, events with more columns out
 Decoration: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
-_COMMS = {"comm", "prev_comm", "by_comm"}
+#: names of tasks, and the columns that say whose they are
+_COMMS = {"comm": "pid", "prev_comm": "prev_pid", "by_comm": "by_pid"}
 #: an added column -> the columns from which it is computed
 _FROM = {
     "idle_before_ns": ("kind", "cpu", "pid", "prev_pid"),
@@ -118,19 +119,24 @@ class EventTable:
         cached = self.last[numbers] if self.last is not None else rows.select()
         return rows.with_columns(cached[c] for c in cached.columns)
 
-    def _read(self, columns: Iterable[str]) -> pl.DataFrame:
-        needed = set(columns)
-        named = not _COMMS.isdisjoint(needed)
-        if named:
-            needed |= set(names.NEEDED)
+    def _read(self, columns: Collection[str]) -> pl.DataFrame:
+        needed = set(columns) | {pid for name, pid in _COMMS.items() if name in columns}
+        events = self._collect(needed)
+        gaps = [
+            pl.col(name).is_null() & (pl.col(pid) > 0)
+            for name, pid in _COMMS.items()
+            if name in needed
+        ]
+        if gaps and events.select(pl.any_horizontal(gaps).any()).item():
+            known = {t.pid: t.comm for t in self.trace.header.tasks or () if t.comm}
+            events = names.with_names(self._collect(needed | set(names.NEEDED)), known)
+        return events
+
+    def _collect(self, columns: set[str]) -> pl.DataFrame:
         try:
-            events = self.trace.events.select(c for c in COLUMNS if c in needed).collect()
+            return self.trace.events.select(c for c in COLUMNS if c in columns).collect()
         except pl.exceptions.PolarsError as e:
             raise UsageError(f"{self.trace.name}: the events cannot be read: {e}") from e
-        if named:
-            known = {t.pid: t.comm for t in self.trace.header.tasks or () if t.comm}
-            events = names.with_names(events, known)
-        return events
 
     def _needed(self, column: str, order: list[str], under: tuple[str, ...] = ()) -> None:
         """Add a column to ``order``, after the columns from which it is made."""

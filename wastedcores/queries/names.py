@@ -33,37 +33,29 @@ def with_names(events: pl.DataFrame, known: dict[int, str] | None = None) -> pl.
     """
     from wastedcores.queries.names_jit import carry_names
 
-    switch = pl.col("kind") == "switch"
-    program = pl.when(pl.col("kind") == "exec").then(
-        pl.col("text").str.extract(r"([^/]+)/*$").str.slice(0, _COMM)
-    )
-    # a switch has a second task, and other events a task that caused them
+    switch, run = pl.col("kind") == "switch", pl.col("kind") == "exec"
+    comm = pl.col("comm")
+    if events.select((run & comm.is_null()).any()).item():
+        program = pl.col("text").str.extract(r"([^/]+)/*$").str.slice(0, _COMM)
+        comm = pl.coalesce(comm, pl.when(run).then(program.cast(pl.Categorical())))
+    # a switch has a second task, and other events a task that caused them; every CPU has an idle task with pid 0
     told = events.select(
-        "pid",
-        "kind",
-        comm=pl.coalesce(pl.col("comm").cast(pl.String), program),
-        other=pl.when(switch).then("prev_pid").otherwise("by_pid"),
-        by=pl.when(switch).then(pl.col("prev_comm").cast(pl.String)).otherwise(
-            pl.col("by_comm").cast(pl.String)
-        ),
+        pl.col("pid").replace(0, None),
+        comm=comm,
+        other=pl.when(switch).then("prev_pid").otherwise("by_pid").replace(0, None),
+        by=pl.when(switch).then("prev_comm").otherwise("by_comm"),
+        what=pl.when(pl.col("kind") == "fork").then(1).when(run).then(2)
+        .when(pl.col("kind") == "exit").then(3).otherwise(0).cast(pl.Int8),
     )  # fmt: skip
     before = known or {}
-    first = pl.DataFrame(
-        {"pid": list(before), "comm": list(before.values())},
-        schema={"pid": pl.Int32, "comm": pl.String},
-    )
-    # every CPU has an idle task of its own, and all of them have pid 0
-    tasks = told.select(pl.col("pid", "other").replace(0, None))
-    pids = numbered((tasks["pid"], tasks["other"], first["pid"]))
-    both = pl.concat([told["comm"], told["by"], first["comm"]]).cast(pl.Categorical())
+    pids = numbered((told["pid"], told["other"], pl.Series(list(before), dtype=pl.Int32)))
+    first = pl.Series(list(before.values()), dtype=pl.String).cast(pl.Categorical())
+    both = pl.concat([told["comm"].alias(""), told["by"].alias(""), first])
     n = told.height
-    codes = both.to_physical().cast(pl.Int64).fill_null(-1).cast(pl.Int32).to_numpy().copy()
+    codes = both.to_physical().cast(pl.Int32).fill_null(-1).to_numpy().copy()
     names = np.full(1 + max(int(p.max(initial=-1)) for p in pids), -1, np.int32)
     names[pids[2]] = codes[2 * n :]
-    what = told["kind"].cast(pl.String).replace_strict(
-        {"fork": 1, "exec": 2, "exit": 3}, default=0, return_dtype=pl.Int8
-    )  # fmt: skip
-    carry_names(what.to_numpy(), pids[0], codes[:n], pids[1], codes[n : 2 * n], names)
+    carry_names(told["what"].to_numpy(), pids[0], codes[:n], pids[1], codes[n : 2 * n], names)
     text = _texts(both, codes)
     filled = events.with_columns(_comm=text[:n], _by=text[n : 2 * n])
     return filled.with_columns(
@@ -75,7 +67,8 @@ def with_names(events: pl.DataFrame, known: dict[int, str] | None = None) -> pl.
 
 def _texts(names: pl.Series, codes: np.ndarray) -> pl.Series:
     """Return the names of codes; -1 is null."""
-    pairs = pl.DataFrame({"code": names.to_physical(), "name": names}).unique("code").drop_nulls()
-    table = pairs.sort("code")
-    at = np.searchsorted(table["code"].to_numpy(), codes)
-    return table["name"].gather(pl.Series(at).set(pl.Series(codes < 0), None))
+    table = names.unique().drop_nulls()
+    place = np.zeros(1 + int(codes.max(initial=-1)), np.uint32)
+    place[table.to_physical().to_numpy()] = np.arange(table.len())
+    at = pl.Series(place[codes] if place.size else np.zeros(codes.size, np.uint32))
+    return table.gather(at.set(pl.Series(codes < 0), None))
