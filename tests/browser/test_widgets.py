@@ -101,6 +101,47 @@ def test_notebook_with_explorer(lab):
         screenshot(tab, "lab")
 
 
+def test_a_query_changes_the_events_and_a_wrong_one_gets_a_sentence(lab):
+    with chromium(1400, 1000) as (tab, errors, _):
+        run_all(tab, lab, "explorer.ipynb")
+        tab.wait_for_function(
+            "document.querySelectorAll('.wc-live .hm image').length", timeout=120_000
+        )
+        assert not tab.get_by_placeholder('kind == "switch" and cpu < 8').is_visible()
+        count = drawn(tab)
+        tab.get_by_role("button", name="events", exact=True).click()
+        wait_drawn(tab, count)
+        title = "document.querySelector('.wc-live .gtitle').textContent"
+        default = tab.evaluate(title)
+        assert "segments" in default
+        box = tab.get_by_placeholder('kind == "switch" and cpu < 8')
+        box.click()
+        box.press_sequentially("comn == 3")
+        says = "document.querySelector('.wc-query-says').textContent"
+        tab.wait_for_function(f"{says}.includes('did you mean')")
+        screenshot(tab, "events-wrong")
+        count = drawn(tab)
+        box.press("Enter")
+        tab.wait_for_timeout(500)
+        assert drawn(tab) == count
+        box.fill('kind == "wak')
+        # the browser has the completions in the list of the box
+        options = "[...document.querySelectorAll('datalist option')].map(o => o.value)"
+        tab.wait_for_function(f"{options}.includes('kind == \"wakeup\"')")
+        box.fill('kind == "wakeup" and cpu == 0')
+        tab.get_by_placeholder("draw=spans:run_ns").fill("colour=#ff0000")
+        tab.wait_for_function(f"{says}.includes('Enter shows')")
+        box.press("Enter")
+        wait_drawn(tab, count)
+        tab.wait_for_function(f"{title} !== {json.dumps(default)}")
+        kernel = evaluate(tab, "print(len(box.subject.events.drawn[0].segments.start))")
+        many = int(re.search(r": ([\d,]+) segment", tab.evaluate(title))[1].replace(",", ""))
+        assert many == int(kernel) > 0
+        screenshot(tab, "events")
+        assert "Traceback" not in tab.evaluate("document.body.textContent")
+        assert errors == []
+
+
 def test_explorer_is_driven_with_mouse_and_keyboard(lab):
     """One page: bytes of the first figure and of a zoom, then each way to look elsewhere."""
     with chromium(1400, 1000) as (tab, errors, _):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
@@ -187,6 +188,38 @@ def read_layers(path: Path) -> tuple[list[EventLayer], list[Span]]:
             raise UsageError(f"{path}, layer {i}: the query must be a text in quotes.")
         layers.append(_layer(given, f"{path}, layer {i}"))
     return layers, [_span(t, f"{path}, span {i}") for i, t in enumerate(data.get("span", []), 1)]
+
+
+def write_layers(layers: Sequence[EventLayer], path: Path) -> None:
+    """Write layers to a TOML file that :func:`read_layers` reads.
+
+    Parameters
+    ----------
+    layers
+        Layers whose queries are texts.
+    path
+        The file.
+
+    Raises
+    ------
+    UsageError
+        There is no layer, a query is no text, or the file cannot be written.
+    """
+    if not layers or not all(isinstance(layer.query, str) for layer in layers):
+        raise UsageError(f"{path}: there must be a layer, and all queries must be texts.")
+    lines = []
+    for layer in layers:
+        # a string of JSON is one of TOML, too
+        given = ((f.name, getattr(layer, f.name)) for f in fields(layer))
+        lines += [
+            "[[layer]]",
+            *(f"{name} = {json.dumps(value)}" for name, value in given if value),
+            "",
+        ]
+    try:
+        path.write_text("\n".join(lines), "utf-8")
+    except OSError as e:
+        raise UsageError(f"{path}: cannot be written ({e.strerror}).") from e
 
 
 def _span(given: dict[str, Any], where: str) -> Span:

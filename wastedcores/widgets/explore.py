@@ -17,6 +17,7 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import REDUCTIONS
 from wastedcores.figures.theme import INK, PALETTES, palette
 from wastedcores.units import human_ns
+from wastedcores.widgets.event_queries import EventQueries
 from wastedcores.widgets.layers import LAYERS, Look, Subject
 from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.rich_text import sentence
@@ -53,7 +54,7 @@ def explorer_static(
     window
         First and last ns; default: the whole trace.
     show
-        A layer: ``runqueues``, ``tasks``, ``load`` or ``considered``.
+        A layer: ``runqueues``, ``tasks``, ``load``, ``considered`` or ``events``.
     palette_name
         ``safe`` or ``paper``.
     reduce
@@ -137,7 +138,10 @@ class Explorer(w.VBox):
         for control in (self.show, self.reduce, self.palette):
             control.observe(lambda _: self.draw(), names="value")
         self.episode.observe(self._go, names="value")
-        super().__init__([self._bar(), self.says, self.figure])
+        self.queries = EventQueries(self.subject, self.draw)
+        self.show.observe(lambda _: self._offer_queries(), names="value")
+        self._offer_queries()
+        super().__init__([self._bar(), self.says, self.queries, self.figure])
         self._map()
         self.draw()
 
@@ -145,6 +149,10 @@ class Explorer(w.VBox):
         steps = [self.previous_button, self.next_button, self.back_button, self.whole_button]
         parts = [self.show, self.episode, *steps, self.reduce, self.palette]
         return w.HBox(parts, layout=w.Layout(flex_flow="row wrap"))
+
+    def _offer_queries(self) -> None:
+        """Show the controls of the events while events are shown."""
+        self.queries.layout.display = "" if self.show.value == "events" else "none"
 
     def _episodes(self) -> list[tuple[str, int, int]]:
         """Return the name, start and end of the episodes that wasted most, the worst first."""

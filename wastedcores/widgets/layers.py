@@ -5,7 +5,7 @@ A new layer is a function that makes a figure, and its row in :data:`LAYERS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ import polars as pl
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.figures import views
+from wastedcores.figures.event_layers import EventLayer
+from wastedcores.figures.events import EventView
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.timelines import clipped, runs, timeline
 from wastedcores.units import human_ns
@@ -32,10 +34,14 @@ class Subject:
     ----------
     run
         The examined trace.
+    names
+        Names of tasks for completions, the commonest first; None: not read yet.
     """
 
     run: Examined
+    names: list[str] | None = None
     _stays: pl.DataFrame | None = None
+    _events: EventView | None = None
 
     @property
     def stays(self) -> pl.DataFrame:
@@ -43,6 +49,18 @@ class Subject:
         if self._stays is None:
             self._stays = runs(self.run.trace, *self.run.scene.window)
         return self._stays
+
+    @property
+    def events(self) -> EventView:
+        """The layers of events; at first those of :func:`wastedcores.figures.event_layers.default_layers`."""
+        if self._events is None:
+            self._events = EventView(self.run)
+        return self._events
+
+    def choose(self, layers: Sequence[EventLayer]) -> None:
+        """Choose the layers of events; none: the default ones."""
+        table = self._events.table if self._events else None
+        self._events = EventView(self.run, layers, table=table)
 
 
 @dataclass(frozen=True)
@@ -110,10 +128,15 @@ def _considered(subject: Subject, look: Look) -> go.Figure:
     return views.looked_at(subject.run, window=look.window, palette_name=look.palette_name)
 
 
+def _events(subject: Subject, look: Look) -> go.Figure:
+    return subject.events.figure(look.window, cols=COLS)
+
+
 #: name -> layer, in the order of the buttons
 LAYERS: dict[str, Layer] = {
     "runqueues": Layer(_runqueues),
     "tasks": Layer(_tasks, "switch"),
     "load": Layer(_load, "load"),
     "considered": Layer(_considered, "considered"),
+    "events": Layer(_events),
 }
