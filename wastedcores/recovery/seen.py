@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceContentError
+from wastedcores.recovery import names_jit as nj
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.trace.schema import KINDS
 from wastedcores.trace.trace import Trace
@@ -237,24 +238,25 @@ def _first_rows(tasks: I64) -> pl.DataFrame:
 
 def _names(table: pl.DataFrame, tasks: I64) -> tuple[list[str], list[set[str]]]:
     """Return the last name of each task, and all its names; a pid that was used again has one list per task."""
-    used = pl.concat(
-        [
-            table.lazy().select(
-                row=pl.int_range(pl.len(), dtype=pl.Int64),
-                pid=pl.col(pid),
-                comm=pl.col(comm).cast(pl.String),
-            )
-            for pid, comm in (("pid", "comm"), ("prev_pid", "prev_comm"))
-        ]
-    )
-    used = used.filter(pl.col("comm").is_not_null(), pl.col("pid") > 0).sort("row")
-    changes = used.filter((pl.col("comm") != pl.col("comm").shift(1).over("pid")).fill_null(True))
-    first = _first_rows(tasks)
-    owned = changes.collect().join_asof(
-        first, on="row", by="pid", strategy="backward", check_sortedness=False
-    )
+    told = np.empty((table.height, 4), np.int64)
+    for column, name in enumerate(("pid", "comm", "prev_pid", "prev_comm")):
+        told[:, column] = table[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    first = _first_rows(tasks).select("pid", "row", "task").cast(pl.Int64).to_numpy()
+    room = 4 * len(tasks) + 1024
+    while True:
+        out = np.empty((room, 3), np.int64)
+        of_pid = np.full(int(told[:, [nj.N_PID, nj.N_PREV]].max(initial=0)) + 1, -1, np.int64)
+        last = np.full(len(tasks), -1, np.int64)
+        n = nj.changes(told, np.ascontiguousarray(first), of_pid, last, out)
+        if n >= 0:
+            break
+        room *= 4
     comms, names = ["" for _ in tasks], [set[str]() for _ in tasks]
-    for task, comm in owned.filter(pl.col("task").is_not_null()).select("task", "comm").iter_rows():
+    row, former = out[:n, nj.C_ROW], out[:n, nj.C_PREV] > 0
+    texts = np.empty(n, object)
+    for rows, names_of in ((~former, "comm"), (former, "prev_comm")):
+        texts[rows] = table[names_of].gather(row[rows]).cast(pl.String).to_list()
+    for task, comm in zip(out[:n, nj.C_TASK].tolist(), texts.tolist(), strict=True):
         comms[task] = comm
         names[task].add(comm)
     return comms, names
