@@ -2,7 +2,8 @@
 """The options of unclaimed."""
 
 import argparse
-import re
+
+import _options
 
 EXAMPLES = """examples:
     unclaimed                         # until Ctrl-C, one line per violation
@@ -12,14 +13,6 @@ EXAMPLES = """examples:
     unclaimed --metrics :9100         # Prometheus text on 127.0.0.1:9100/metrics
     unclaimed --deficit --useless     # the paper's two other checks as well
 """
-
-
-def seconds(text):
-    """Return the seconds in '1s', '100ms', '250us' or a plain number of seconds."""
-    m = re.fullmatch(r"([0-9]*\.?[0-9]+)(s|ms|us)?", text)
-    if not m:
-        raise argparse.ArgumentTypeError("%r: expected a time like 1s, 100ms" % text)
-    return float(m.group(1)) * {"s": 1, "ms": 1e-3, "us": 1e-6, None: 1}[m.group(2)]
 
 
 def address(text):
@@ -38,22 +31,13 @@ def parse(argv):
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument(
-        "-S", "--period", type=seconds, default=1.0, help="look this often (default: 1s)"
-    )
-    p.add_argument(
-        "-M",
-        "--persist",
-        type=seconds,
-        default=0.1,
-        help="raise a violation that lasts this long (default: 100ms)",
-    )
+    _options.add_checker(p)
     p.add_argument(
         "--event-driven",
         action="store_true",
         help="look at every change of a runqueue instead of every S",
     )
-    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
+    _options.add_end(p)
     p.add_argument(
         "--before",
         type=float,
@@ -61,13 +45,7 @@ def parse(argv):
         metavar="N",
         help="flight recorder: keep N seconds before a violation (default: 2; 0: record only the 20 ms after)",
     )
-    p.add_argument(
-        "--buffer",
-        type=float,
-        default=8.0,
-        metavar="MIB",
-        help="size of each CPU's ring (default: 8)",
-    )
+    _options.add_buffer(p)
     p.add_argument(
         "--evidence",
         type=int,
@@ -98,16 +76,7 @@ def parse(argv):
         help="serve Prometheus text (on the loopback unless a host is named)",
     )
     p.add_argument(
-        "--own",
-        type=int,
-        metavar="PID",
-        help="the process that started this one; neither of the two hides a violation or is one",
-    )
-    p.add_argument(
         "--framed", action="store_true", help="write JSON lines and recordings to standard output"
-    )
-    p.add_argument(
-        "--until-eof", action="store_true", help="also stop when standard input is closed"
     )
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
     a = p.parse_args(argv)

@@ -22,13 +22,13 @@ import ctypes
 import os
 import platform
 import re
-import signal
 import struct
 import sys
 from pathlib import Path
 
 import _bpf
 import _btf
+import _options
 import _output
 import _privilege
 import _recorder
@@ -160,22 +160,13 @@ def main(argv=None):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     p.add_argument("-o", "--output", help="file to write (default: standard output)")
-    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
+    _options.add_end(p)
     p.add_argument(
         "--functions",
         default=",".join(DEFAULT),
         help="record these functions, of: %s" % ", ".join(FUNCTIONS),
     )
-    p.add_argument(
-        "--buffer",
-        type=float,
-        default=8.0,
-        metavar="MIB",
-        help="size of each CPU's ring (default: 8)",
-    )
-    p.add_argument(
-        "--until-eof", action="store_true", help="also stop when standard input is closed"
-    )
+    _options.add_buffer(p)
     p.add_argument("--kprobes", action="store_true", help="use kprobes even where fentry works")
     p.add_argument("--list", action="store_true", help="list what this kernel has, and exit")
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
@@ -200,9 +191,7 @@ def main(argv=None):
     ):
         # it encloses the other and shows the previous and the chosen CPU
         wanted.append("select_task_rq_fair")
-    stop = []
-    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
+    stop = _options.stop_signals()
     fd = _output.open_output(a.output) if a.output else 1
     privileges = _privilege.least_privilege(perf_events=True)
     try:

@@ -25,13 +25,11 @@ import argparse
 import json
 import os
 import re
-import select
-import signal
 import sys
 import time
 
+import _options
 import _privilege
-from _unclaimed_options import seconds
 
 FILES = (
     "/sys/kernel/debug/sched/debug",
@@ -247,30 +245,10 @@ def main(argv=None):
         prog="debugfs",
         description="Find idle CPUs beside waiting threads in the kernel's own counts.",
     )
-    p.add_argument(
-        "-S", "--period", type=seconds, default=1.0, help="look this often (default: 1s)"
-    )
-    p.add_argument(
-        "-M",
-        "--persist",
-        type=seconds,
-        default=0.1,
-        help="raise what lasts this long (default: 100ms)",
-    )
-    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
-    p.add_argument(
-        "--own",
-        type=int,
-        metavar="PID",
-        help="the process that started this one; it does not count",
-    )
-    p.add_argument(
-        "--until-eof", action="store_true", help="also stop when standard input is closed"
-    )
+    _options.add_checker(p)
+    _options.add_end(p)
     a = p.parse_args(argv)
-    stop = []
-    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, lambda s, _: stop.append(s))
+    stop = _options.stop_signals()
     name = next((f for f in FILES if os.path.exists(f)), None)
     if name is None:
         print("debugfs: there is neither %s nor %s" % FILES, file=sys.stderr)
@@ -299,7 +277,7 @@ def main(argv=None):
                 say("violation", **found) if found else say("progress", **checker.counts)
             left = max(0.0, due - time.monotonic())
             if a.until_eof:
-                if select.select([0], [], [], left)[0] and not os.read(0, 4096):
+                if _options.input_ended(left):
                     break
             else:
                 time.sleep(left)

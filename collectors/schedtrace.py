@@ -22,12 +22,12 @@
 import argparse
 import errno
 import os
-import select
 import signal
 import sys
 import time
 
 import _bpf
+import _options
 import _output
 import _privilege
 import _recorder
@@ -53,7 +53,7 @@ def parse(argv):
     p.add_argument(
         "-o", "--output", help="file to write (default: standard output, when it is not a terminal)"
     )
-    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
+    _options.add_end(p)
     p.add_argument(
         "--flight",
         type=float,
@@ -66,16 +66,7 @@ def parse(argv):
         help="record these kinds, separated by commas, of: %s (default: all but cpu_idle and load)"
         % ", ".join(_recorder.PROBES),
     )
-    p.add_argument(
-        "--buffer",
-        type=float,
-        default=8.0,
-        metavar="MIB",
-        help="size of each CPU's ring (default: 8)",
-    )
-    p.add_argument(
-        "--until-eof", action="store_true", help="also stop when standard input is closed"
-    )
+    _options.add_buffer(p)
     p.add_argument(
         "--untyped", action="store_true", help="use the untyped probes of kernels before 5.5"
     )
@@ -143,9 +134,7 @@ def main(argv=None):
         os.nice(-10)  # this process must get its turn even on the busiest machine
     except OSError:
         pass
-    stop = []
-    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
+    stop = _options.stop_signals()
     dumps = []
     signal.signal(signal.SIGUSR1, lambda *_: dumps.append(1))
     privileges = _privilege.least_privilege()
@@ -176,7 +165,7 @@ def record(a, r, sink, stop, dumps, privileges):
             if left <= 0:
                 why = "time is up"
                 break
-            if a.until_eof and select.select([0], [], [], 0)[0] and not os.read(0, 4096):
+            if a.until_eof and _options.input_ended():
                 why = "end of input"
                 break
             if dumps:

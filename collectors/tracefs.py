@@ -17,12 +17,11 @@ import argparse
 import ctypes
 import os
 import platform
-import select
-import signal
 import sys
 import time
 from pathlib import Path
 
+import _options
 import _output
 
 EVENTS = (
@@ -106,21 +105,10 @@ def main(argv=None):
         prog="tracefs", description="Record scheduling events through tracefs."
     )
     p.add_argument("-o", "--output", help="file to write (default: standard output)")
-    p.add_argument("--seconds", type=float, help="stop after this many seconds (default: Ctrl-C)")
-    p.add_argument(
-        "--buffer",
-        type=float,
-        default=8.0,
-        metavar="MIB",
-        help="size of each CPU's buffer (default: 8)",
-    )
-    p.add_argument(
-        "--until-eof", action="store_true", help="also stop when standard input is closed"
-    )
+    _options.add_end(p)
+    _options.add_buffer(p)
     a = p.parse_args(argv)
-    stop = []
-    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, lambda s, _: stop.append(s))
+    stop = _options.stop_signals()
     out = _output.open_output(a.output) if a.output else 1
     try:
         instance = Instance(a.buffer)
@@ -159,11 +147,13 @@ def record(a, instance, out, stop):
     pipe = os.open(instance.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
     started = time.monotonic()
     print("ready", file=sys.stderr, flush=True)
-    rest, looked, copied = b"", started, 0
+    rest, looked, copied, ended = b"", started, 0, False
     while True:
-        done = bool(stop) or (a.seconds is not None and time.monotonic() - started >= a.seconds)
-        if not done and a.until_eof and select.select([0], [], [], 0)[0] and not os.read(0, 4096):
-            done = True
+        done = (
+            ended
+            or bool(stop)
+            or (a.seconds is not None and time.monotonic() - started >= a.seconds)
+        )
         if done:
             instance.enable(False)
         while True:
@@ -188,7 +178,7 @@ def record(a, instance, out, stop):
         if a.seconds is not None:
             wait = min(wait, max(0, a.seconds - (now - started)))
         if a.until_eof:
-            select.select([0], [], [], wait)
+            ended = _options.input_ended(wait)
         else:
             time.sleep(wait)
     os.close(pipe)

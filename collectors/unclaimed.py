@@ -28,19 +28,33 @@
 
 import json
 import os
-import select
-import signal
 import sys
 import time
 
 import _bpf
 import _metrics
+import _options
 import _privilege
 import _recorder
 from _checker import Checker
 from _unclaimed_options import parse
 
 POLL_S = 0.05
+#: the counts that messages tell
+COUNTED = (
+    "checks",
+    "suspected",
+    "cleared",
+    "confirmed",
+    "looked",
+    "truncated",
+    "moves",
+    "useless",
+    "recovered",
+    "by_move",
+    "by_fork",
+    "by_exit",
+)
 
 
 def say(a, event, blob=b"", **fields):
@@ -84,9 +98,7 @@ def main(argv=None):
     if a.ebpf:
         print(_recorder.text("look.c", "unclaimed.c"), end="")
         return 0
-    stop = []
-    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, lambda s, _: stop.append(signal.Signals(s).name))
+    stop = _options.stop_signals()
     privileges = _privilege.least_privilege(perf_events=True)
     try:
         checker = Checker(a)
@@ -141,6 +153,11 @@ def raise_violation(a, checker, s):
     checker.put("hold", 0)
 
 
+def counted(s):
+    """Return the counts of the checker's state."""
+    return {name: s[name] for name in COUNTED}
+
+
 def watch(a, checker, stop):
     """Wait until the kernel raises a violation, write its recording, and continue."""
     started = last_deficit = time.monotonic()
@@ -152,7 +169,7 @@ def watch(a, checker, stop):
         now = time.monotonic()
         if a.seconds is not None and now - started >= a.seconds:
             break
-        if a.until_eof and select.select([0], [], [], 0)[0] and not os.read(0, 4096):
+        if a.until_eof and _options.input_ended():
             break
         if now - last_online >= 1:
             last_online, up = now, _bpf.online()
@@ -183,31 +200,14 @@ def watch(a, checker, stop):
                 say(a, "deficit", cpus=bad, share={str(c): round(v, 3) for c, v in share.items()})
         if a.framed and now - last_ping >= 1:
             last_ping = now
-            say(
-                a,
-                "progress",
-                checks=s["checks"],
-                suspected=s["suspected"],
-                confirmed=s["confirmed"],
-            )
+            say(a, "progress", **counted(s))
         time.sleep(POLL_S)
     s = checker.state()
     seen, _ = checker.r.totals()
     say(
         a,
         "end",
-        checks=s["checks"],
-        suspected=s["suspected"],
-        cleared=s["cleared"],
-        confirmed=s["confirmed"],
-        looked=s["looked"],
-        truncated=s["truncated"],
-        moves=s["moves"],
-        useless=s["useless"],
-        recovered=s["recovered"],
-        by_move=s["by_move"],
-        by_fork=s["by_fork"],
-        by_exit=s["by_exit"],
+        **counted(s),
         deficits=checker.deficits,
         events=seen,
         seconds=round(time.monotonic() - started, 3),
