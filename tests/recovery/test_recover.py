@@ -169,11 +169,20 @@ def test_a_window_that_ends_by_the_clock_has_no_time_to_predict():
     assert any("ends by the clock" in n for n in found.notes)
 
 
-def test_tasks_that_never_sleep_may_spin():
-    w = workers(Workload("spin"), 6, Script().compute(200 * MS))
-    found = recover(recorded(w))
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (Script().compute(200 * MS), "never sleep:"),
+        (
+            Script().compute(100 * MS).sleep(2 * MS).compute(100 * MS),
+            "sleep for less than 5% of the time:",
+        ),
+    ],
+)
+def test_tasks_that_hardly_sleep_may_spin(body, says):
+    found = recover(recorded(workers(Workload("spin"), 6, body)))
     assert not found.ends
-    assert any("spins" in n for n in found.notes)
+    assert any("spins" in n and says in n for n in found.notes)
 
 
 def test_work_without_an_end_is_replayed_for_the_recorded_time():

@@ -87,9 +87,10 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     exit_ns = seen.tasks[:, sj.T_EXIT_NS]
     ending = np.flatnonzero((exit_ns >= start) & (exit_ns <= end))
     if not len(ending):
+        where = "window" if window else "trace"
         why = (
-            "no task ends in the window, and no two marks bound it, so there is no time to predict; the number of busy CPUs is "
-            "predicted instead",
+            f"no task ends in the {where}, and no two marks of tasks bound it, so there is no time to predict; the "
+            "number of busy CPUs is predicted instead",
         )
         return Span(start, end, None, (), why)
     last_exit = int(exit_ns[ending].max())
@@ -137,7 +138,7 @@ def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
 
 
 def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) -> frozenset[int]:
-    """Return the tasks that end and never sleep in the window, and so may spin, if they are several."""
+    """Return the tasks that end and hardly sleep in the window, and so may spin, if they are several."""
     t = seen.tasks
     exits = (t[:, sj.T_EXIT_NS] >= 0) & (t[:, sj.T_EXIT_NS] <= end + (end - start) // 20)
     lives = np.minimum(np.where(exits, t[:, sj.T_EXIT_NS], end), end) - np.maximum(
@@ -164,8 +165,10 @@ def _waits(seen: Seen) -> NDArray[np.bool_]:
 def _may_spin(seen: Seen, spinning: frozenset[int]) -> tuple[str, ...]:
     """Say why no time is predicted for tasks that may spin."""
     names = sorted({seen.comms[t] for t in spinning})
+    slept = seen.tasks[list(spinning), sj.T_SLEPT].any()
+    rest = f"sleep for less than {ALWAYS:.0%} of the time" if slept else "never sleep"
     return (
-        f"{len(spinning)} tasks that end ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}) never sleep: a trace does "
-        "not show whether such a task computes or spins while it waits for another one, so no time is predicted, only the "
-        "number of busy CPUs",
+        f"{len(spinning)} tasks that end ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}) {rest}: a trace does not "
+        "show whether such a task computes or spins while it waits for another one, so no time is predicted, only the number "
+        "of busy CPUs",
     )
