@@ -2,11 +2,12 @@
 
     sudo .venv/bin/python tools/record_live_pair.py -o out/
 
-This writes out/live-balancing-off.parquet and out/live-balancing-on.parquet. With ``cpuset.sched_load_balance`` = 0 the
-root cpuset has no scheduling domains (kernel/cgroup/cpuset-v1.c; Documentation/admin-guide/cgroup-v1/cpusets.rst, section
-1.7). There is no periodic, newidle or wakeup balancing left, so processes that are forked from CPU 0 pile up there while
-the other CPUs idle. The control is the same with the setting at 1. The setting is put back whatever happens. Record on a
-machine that is otherwise idle: each task that wakes on an idle CPU ends an episode there.
+This writes out/live-balancing-off.parquet, out/live-balancing-on.parquet and facts about the machine. With
+``cpuset.sched_load_balance`` = 0 the root cpuset has no scheduling domains (kernel/cgroup/cpuset-v1.c;
+Documentation/admin-guide/cgroup-v1/cpusets.rst, section 1.7). There is no periodic, newidle or wakeup balancing left, so
+processes that are forked from CPU 0 pile up there while the other CPUs idle. The control is the same with the setting at 1.
+The setting is put back whatever happens. Record on a machine that is otherwise idle: each task that wakes on an idle CPU ends
+an episode there.
 """
 
 from __future__ import annotations
@@ -58,17 +59,27 @@ def main() -> None:
         "--name", default="a virtual machine", help="the name of this machine in the data"
     )
     parser.add_argument("--backend", choices=("bpf", "tracefs"), default="bpf")
+    parser.add_argument(
+        "--pairs", type=int, help="record so many pairs, into the folders 1, 2, ... of OUTPUT"
+    )
     options = parser.parse_args()
     if os.geteuid() != 0 or not SETTING.exists():
         sys.exit(f"This needs root and a cgroup v1 cpuset hierarchy ({SETTING}).")
-    options.output.mkdir(parents=True, exist_ok=True)
+    folders = [options.output / str(i + 1) for i in range(options.pairs or 0)] or [options.output]
+    for folder in folders:
+        record(folder, options)
+
+
+def record(folder: Path, options: argparse.Namespace) -> None:
+    """Record one pair."""
+    folder.mkdir(parents=True, exist_ok=True)
     argv = [str(options.children), str(options.seconds)]
     run = [sys.executable, "-I", "-S", "-c", WORKLOAD, *argv]
     for name, balancing in NAMES.items():
         with balancing():
             push_work_away()
             capture(
-                options.output / f"{name}.parquet",
+                folder / f"{name}.parquet",
                 run=run,
                 backend=options.backend,
                 progress=print,
@@ -80,8 +91,9 @@ def main() -> None:
         "model": next(models, platform.machine()),
         "children": options.children,
         "seconds": options.seconds,
+        "backend": options.backend,
     }
-    (options.output / "machine.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (folder / "machine.json").write_text(json.dumps(facts, indent=1) + "\n")
 
 
 if __name__ == "__main__":

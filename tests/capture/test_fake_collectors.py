@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -245,6 +246,7 @@ def test_capture_writes_parquet_and_nothing_else(fake, tmp_path):
     asked = fake(TRACE, "tracefs")
     trace = capture(tmp_path / "t.parquet", run=[sys.executable, "-c", "pass"])
     assert trace.header.events
+    assert (trace.header.kernel_release, trace.header.clock) == (platform.release(), "mono")
     assert asked == [["tracefs.py", "--until-eof", "--buffer", "8"]]
     assert list(tmp_path.iterdir()) == [tmp_path / "t.parquet"]
     fake(TRACE, "tracefs", code=2)

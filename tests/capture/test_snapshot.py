@@ -68,7 +68,7 @@ def refuse(path):
 
 def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
     monkeypatch.setattr(system, "_hierarchy", lambda *_: tmp_path)
-    assert system.quotas() == {}
+    assert system.quotas(tmp_path) == {}
     for group, name, text in (
         ("a/b", "cpu.max", "4000 1000000\n"),
         ("a", "cpu.max", "max 100000\n"),
@@ -77,16 +77,37 @@ def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
     ):
         (tmp_path / group).mkdir(parents=True, exist_ok=True)
         (tmp_path / group / name).write_text(text)
-    assert system.quotas() == {"/a/b": 4000, "/d": 2500}
+    assert system.quotas(tmp_path) == {"/a/b": 4000, "/d": 2500}
     real = Path.read_text
     monkeypatch.setattr(
         Path, "read_text", lambda p, **_: refuse(p) if p.parent.name == "d" else real(p)
     )
-    assert system.quotas() is None  # a limit that may not be read may exist
+    assert system.quotas(tmp_path) is None  # a limit that may not be read may exist
     monkeypatch.setattr(Path, "read_text", real)
     monkeypatch.setattr(system, "in_first_namespace", lambda kind: kind != "cgroup")
-    assert system.quotas() is None
+    assert system.quotas(tmp_path) is None
     assert system.cpusets() is None
+
+
+CGROUPS = """#subsys_name	hierarchy	num_cgroups	enabled
+cpuset	{0}	7	1
+cpu	{0}	{1}	1
+cpuacct	0	1	1"""
+
+
+@pytest.mark.parametrize(("groups", "known"), [(1, {}), (2, None)])
+@pytest.mark.parametrize("hierarchy", [0, 3])
+def test_without_a_mounted_hierarchy_the_number_of_groups_tells_that_nothing_has_a_limit(
+    here, tmp_path, hierarchy, groups, known
+):
+    write(tmp_path, {"proc/cgroups": CGROUPS.format(hierarchy, groups)})
+    assert system.quotas(tmp_path) == known
+
+
+def test_without_a_list_of_controllers_limits_are_unknown(here, tmp_path):
+    assert system.quotas(tmp_path) is None
+    write(tmp_path, {"proc/cgroups": "cpuset\t0\t1\t1"})
+    assert system.quotas(tmp_path) is None
 
 
 def test_a_container_does_not_know_the_pids_of_a_trace(monkeypatch):

@@ -14,7 +14,7 @@ _INIT = """#!/bin/busybox sh
 B=/bin/busybox
 $B mount -t proc proc /proc; $B mount -t sysfs sys /sys; $B mount -t devtmpfs dev /dev
 for m in {modules}; do $B insmod /modules/$m.ko || echo "insmod $m failed"; done
-$B mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose host /host || echo "no host"
+$B mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=512000 host /host || echo "no host"
 $B mount -t 9p -o trans=virtio,version=9p2000.L out /out || echo "no out"
 $B mount --move /proc /host/proc; $B mount --move /sys /host/sys; $B mount --move /dev /host/dev
 $B mount -t tmpfs tmp /host/tmp; $B mkdir /host/tmp/out; $B mount --bind /out /host/tmp/out

@@ -16,7 +16,9 @@ from wastedcores.trace.parquet import read_parquet, stream_parquet
 from wastedcores.trace.schema import SCHEMA
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
-_PREV = ["prev_pid", "prev_comm", "prev_prio", "prev_state"]
+#: a switch to be written: its place, the CPU, from whom, to whom, and the state of the former. The place is three times a
+#: row, plus 0 before that row's event, 1 instead of it, and 2 behind it
+Written = tuple[int, int, int, int, str | None]
 
 
 def threads_of(collector: int) -> set[int]:
@@ -47,7 +49,7 @@ def written_without(
 ) -> Trace:
     """Copy a recording of task events without some tasks: where one of them ran, its CPU does what it would have done.
 
-    A CPU that was idle before stays idle, and a task that was interrupted goes on running.
+    A task that was interrupted goes on running, else one that waits on the CPU runs, and a CPU on which nobody waits is idle.
 
     Parameters
     ----------
@@ -87,12 +89,24 @@ def written_without(
 
 
 class _Leaver:
-    """The state of each CPU while its events are copied."""
+    """The state of each CPU and of the tasks that wait there, while events are copied.
+
+    While only a recorder's task runs on a CPU, another task stands in for it: the one that it interrupted, else the one that
+    has waited there longest, else nobody, and the CPU is idle until a task wakes up there.
+    """
 
     def __init__(self, pids: set[int]) -> None:
         self.pids = sorted(pids)
-        # by CPU: the switch from a runnable task to one of these
-        self.interrupted: dict[int, dict[str, Any]] = {}
+        self.own = frozenset(pids)
+        # by CPU, while a task of the recorder runs there: who stands in for it; 0: nobody
+        self.stand_in: dict[int, int] = {}
+        # by CPU: the tasks that wait there, those first that have waited longest
+        self.waiting: dict[int, dict[int, None]] = {}
+        self.waits_on: dict[int, int] = {}
+        self.runs_on: dict[int, int] = {}
+        #: by task: its last name and priority
+        self.about: dict[int, tuple[str | None, int | None]] = {}
+        self.began = False
 
     def frames(self, tables: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Yield the tables without the tasks."""
@@ -100,59 +114,153 @@ class _Leaver:
             yield self._one(table)
 
     def _one(self, table: pl.DataFrame) -> pl.DataFrame:
-        own = pl.col("pid").is_in(self.pids)
-        own_before = pl.col("prev_pid").is_in(self.pids)
-        is_switch = pl.col("kind") == "switch"
-        numbered = table.with_row_index("row")
-        looked_at = numbered.filter(
-            (is_switch & (own.fill_null(False) | own_before.fill_null(False)))
-            | ((pl.col("kind") == "migrate") & ~own)
-        )
-        kept = numbered.join(looked_at.filter(is_switch), on="row", how="anti").filter(
-            is_switch | ~own.fill_null(False)
-        )
-        written = [new for row in looked_at.iter_rows(named=True) for new in self._instead(row)]
+        table = table.with_columns(by_pid=_not(self.pids))
+        own = pl.col("pid").is_in(self.pids).fill_null(False)
+        own_before = pl.col("prev_pid").is_in(self.pids).fill_null(False)
+        numbered = table.with_columns(place=pl.int_range(pl.len(), dtype=pl.Int64) * 3 + 1)
+        written = self._instead(table)
+        self.about |= _about(table)
+        kept = numbered.filter(~own & ~own_before)
         if not written:
-            return kept.drop("row").with_columns(by_pid=_not(self.pids))
-        changed = pl.DataFrame(written, schema={"row": pl.UInt32, **SCHEMA})
+            return kept.drop("place")
+        changed = pl.DataFrame(
+            [self._switch(table, *one) for one in written],
+            schema={"place": pl.Int64, **SCHEMA},
+        )
         return (
             pl.concat([changed, kept.select(changed.columns)])
-            .sort("row", maintain_order=True)
-            .drop("row")
-            .with_columns(by_pid=_not(self.pids))
+            .sort("place", maintain_order=True)
+            .drop("place")
         )
 
-    def _instead(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the rows that replace a switch from or to one of the tasks, or that precede a migration."""
-        if row["kind"] == "migrate":
-            # an interrupted task that is moved stops running before that
-            for cpu, entry in list(self.interrupted.items()):
-                if entry["prev_pid"] == row["pid"]:
-                    del self.interrupted[cpu]
-                    yield _idle_next(entry) | {"row": row["row"], "ts_ns": row["ts_ns"]}
-            return
-        comes, leaves = row["pid"] in self.pids, row["prev_pid"] in self.pids
+    def _instead(self, table: pl.DataFrame) -> list[Written]:
+        """Return the switches that the table lacks without the tasks."""
+        told = table.select(
+            *(pl.col(c).cast(pl.String) for c in ("kind", "prev_state")), "cpu", "pid", "prev_pid"
+        )
+        rows = list(told.iter_rows())
+        if not self.began:
+            self._begin(rows)
+        out: list[Written] = []
+        for row, (kind, state, cpu, pid, prev) in enumerate(rows):
+            if kind == "switch":
+                self._at_switch(out, 3 * row, cpu, pid, prev, state)
+            elif kind in ("wakeup", "wakeup_new", "migrate") and pid not in self.own:
+                self._at_arrival(out, 3 * row, kind, cpu, pid)
+        return out
+
+    def _begin(self, rows: list[Any]) -> None:
+        """Find the CPUs on which the recorder runs when the recording begins, and the tasks that wait by then."""
+        self.began = True
+        seen: set[int] = set(self.own)
+        cpus: set[int] = set()
+        recorders = []
+        for kind, _, cpu, pid, prev in rows:
+            if kind == "switch":
+                if cpu not in cpus and prev in self.own:
+                    recorders.append(cpu)
+                cpus.add(cpu)
+                seen.add(prev)
+                if pid and pid not in seen:
+                    self._wait(pid, cpu)
+            seen.add(pid)
+        for cpu in recorders:
+            self._stand(cpu, self._longest(cpu))
+
+    def _at_switch(
+        self, out: list[Written], place: int, cpu: int, pid: int, prev: int, state: str | None
+    ) -> None:
+        """Follow a switch on a CPU, and replace it if the recorder is one of its tasks."""
+        comes, leaves = pid in self.own, prev in self.own
         if comes and leaves:
             return
+        if leaves:  # who stood in for it could go on
+            prev, state = self.stand_in.pop(cpu, 0), "R"
+        goes_on = bool(prev) and (state or "R").startswith("R")
         if comes:
-            if row["prev_pid"] == 0:
-                return
-            if (row["prev_state"] or "").startswith("R"):
-                self.interrupted[row["cpu"]] = row
-            else:
-                yield _idle_next(row)
+            pid = prev if goes_on else self._longest(cpu)
+            self._stand(cpu, pid)
+        else:
+            self._run(pid, cpu)
+        if prev == pid:
             return
-        stopped = self.interrupted.pop(row["cpu"], None)
-        if stopped is None:
-            idle = (0, f"swapper/{row['cpu']}", 120, "R")
-            if row["pid"] != 0:
-                yield row | dict(zip(_PREV, idle, strict=True))
-        elif stopped["prev_pid"] != row["pid"]:
-            yield row | {name: stopped[name] for name in _PREV}
+        if goes_on:
+            self._wait(prev, cpu)
+        elif self.runs_on.get(prev) == cpu:
+            del self.runs_on[prev]
+        if comes or leaves:
+            out.append((place + 1, cpu, prev, pid, state))
+
+    def _at_arrival(self, out: list[Written], place: int, kind: str, cpu: int, pid: int) -> None:
+        """Follow a task that becomes runnable on a CPU, or is moved to it."""
+        ran_on = self.runs_on.get(pid)
+        if kind == "migrate" and ran_on is not None and self.stand_in.get(ran_on) == pid:
+            # who stands in for the recorder and is moved stops running before that
+            self._stand(ran_on, self._longest(ran_on))
+            out.append((place, ran_on, pid, self.stand_in[ran_on], "R"))
+        elif ran_on is not None or (kind == "migrate" and pid not in self.waits_on):
+            return
+        self._wait(pid, cpu)
+        if self.stand_in.get(cpu) == 0:
+            self._stand(cpu, pid)
+            out.append((place + 2, cpu, 0, pid, "R"))
+
+    def _stand(self, cpu: int, pid: int) -> None:
+        """Let a task, or nobody, stand in for the recorder."""
+        self.stand_in[cpu] = pid
+        self._run(pid, cpu)
+
+    def _run(self, pid: int, cpu: int) -> None:
+        self._wait_no_more(pid)
+        if pid:
+            self.runs_on[pid] = cpu
+
+    def _wait(self, pid: int, cpu: int) -> None:
+        self._wait_no_more(pid)
+        self.runs_on.pop(pid, None)
+        self.waits_on[pid] = cpu
+        self.waiting.setdefault(cpu, {})[pid] = None
+
+    def _wait_no_more(self, pid: int) -> None:
+        cpu = self.waits_on.pop(pid, None)
+        if cpu is not None:
+            del self.waiting[cpu][pid]
+
+    def _longest(self, cpu: int) -> int:
+        """Return the task that has waited longest on a CPU; 0 if nobody waits."""
+        return next(iter(self.waiting.get(cpu, ())), 0)
+
+    def _switch(
+        self, table: pl.DataFrame, place: int, cpu: int, prev: int, pid: int, state: str | None
+    ) -> dict[str, Any]:
+        """Return a row of a switch."""
+        names: dict[str, str | int | None] = {}
+        for who, of in ((pid, ""), (prev, "prev_")):
+            idle = (f"swapper/{cpu}", 120)
+            names[f"{of}comm"], names[f"{of}prio"] = (
+                self.about.get(who, (None, None)) if who else idle
+            )
+        return {
+            **dict.fromkeys(SCHEMA),
+            "place": place,
+            "ts_ns": table["ts_ns"][place // 3],
+            "kind": "switch",
+            "cpu": cpu,
+            "pid": pid,
+            "prev_pid": prev,
+            "prev_state": state,
+            **names,
+        }
 
 
-def _idle_next(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"pid": 0, "comm": f"swapper/{row['cpu']}", "prio": 120}
+def _about(table: pl.DataFrame) -> dict[int, tuple[str | None, int | None]]:
+    """Return the last name and priority of each task."""
+    told = pl.concat(
+        table.select(pid=f"{of}pid", comm=pl.col(f"{of}comm").cast(pl.String), prio=f"{of}prio")
+        for of in ("", "prev_")
+    )
+    last = told.drop_nulls("pid").group_by("pid").agg(pl.all().drop_nulls().last())
+    return {pid: (comm, prio) for pid, comm, prio in last.iter_rows()}
 
 
 def _not(pids: list[int]) -> pl.Expr:

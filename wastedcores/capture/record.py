@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import shlex
 import subprocess
 import sys
@@ -144,7 +145,11 @@ def _import_text(
     broken: str | None,
     facts: dict[str, Any],
 ) -> Trace:
-    """Import a recording of tracefs without the tasks of the recorder; the text itself does not tell whether it is whole."""
+    """Import a recording of tracefs without the tasks of the recorder.
+
+    The text itself tells neither whether it is whole nor its kernel nor its clock, which the collector chose.
+    """
+    facts = {"kernel_release": platform.release(), "clock": "mono"} | facts
     part = raw.with_name(f"{part_prefix(output.name)}text.part.parquet")
     try:
         import_trace(raw, part, machine=this_machine(), source=source, facts=facts)

@@ -59,8 +59,11 @@ def this_machine() -> dict[str, Any] | None:
 def quotas(root: Path = Path("/")) -> dict[str, int] | None:
     """Return the CPU time per period in us of every control group that has a limit; None if they cannot all be known.
 
-    In a container the limits of the groups above are not visible.
+    In a container the limits of the groups above are not visible. If the root is the only control group, nothing has a limit
+    (tg_set_cfs_bandwidth(), kernel/sched/core.c, v6.12, refuses one for the root).
     """
+    if _only_root_group(root):
+        return {}
     folder = _hierarchy("cpu", root)
     if folder is None or not in_first_namespace("cgroup"):
         return None
@@ -76,6 +79,15 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
             if quota not in ("max", "-1"):
                 found[_name(path.parent, folder)] = int(quota)
     return found
+
+
+def _only_root_group(root: Path) -> bool:
+    """Tell whether the kernel counts no group with the cpu controller but the root (proc_cgroupstats_show(), v6.12)."""
+    for line in (_read(root / "proc/cgroups") or "").splitlines():
+        name, *numbers = line.split()
+        if name == "cpu" and len(numbers) == 3:
+            return int(numbers[1]) == 1
+    return False
 
 
 def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
