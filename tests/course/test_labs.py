@@ -205,6 +205,15 @@ def test_the_bug_shows_with_every_seed_of_lab_5():
         assert slow > 1.25 * fast
 
 
+def test_a_right_module_of_lab_6_wastes_nothing_and_costs_nothing():
+    from wastedcores.course.labs.missing_domains import FIXED, START_NS, run, try_module
+
+    v = variation(6, "ada")
+    found = try_module(v, answers_of(6)["7"].right(v)())
+    assert found["wasted_ms"] == found["refused"] == 0
+    assert found["makespan_ms"] < 1.05 * (run(v, FIXED).raw.end_ns - START_NS) / 1e6
+
+
 def test_the_package_does_not_answer_for_the_student():
     from wastedcores.topology.domains import build_domains
 

@@ -24,6 +24,7 @@ LABS = {
     3: "group_construction",
     4: "average_and_minimum",
     5: "overload_on_wakeup",
+    6: "missing_domains",
 }
 
 #: the grader's settings: the student whose submission it is, the file with the secret of hidden checks, and the file to which

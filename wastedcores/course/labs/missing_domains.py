@@ -1,0 +1,232 @@
+"""Lab 6: levels of domains are lost after hotplug; students find the step, and design a module under the work-conserving core."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from wastedcores.course.task import Manual, Task
+from wastedcores.errors import UsageError
+from wastedcores.invariant.checking import check
+from wastedcores.simulator.reference.core import Module
+from wastedcores.simulator.reference.trace import replay_design
+from wastedcores.simulator.replay import Replay, replay
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import grid, two_packages
+from wastedcores.workload import Script, Workload
+
+TITLE = "hotplug, missing domains, and a module of your own"
+BUGGY, FIXED = "v4.1", "v4.1+missing_domains"
+ROUNDS = 10
+#: the application starts so long after the machine, when hotplug is over
+START_NS = 5_000_000
+#: a module may cost the work-conserving core so much
+MOST_RATIO = 1.02
+
+
+@dataclass(frozen=True)
+class Variation:
+    """The machine of one student, and the application that runs on it.
+
+    Attributes
+    ----------
+    cores
+        CPUs per node; there are two packages of two nodes.
+    cpu
+        The CPU that goes offline and comes back.
+    threads
+        Threads of the application.
+    seed
+        Of its random lengths.
+    """
+
+    cores: int
+    cpu: int
+    threads: int
+    seed: int
+
+    @property
+    def machine(self) -> Machine:
+        """The machine, before anything happens to it."""
+        return grid(
+            f"4 nodes x {self.cores} cores",
+            packages=2,
+            nodes_per_package=2,
+            cores_per_llc=self.cores,
+            distance=two_packages(16, 22, 2),
+        )
+
+    @property
+    def workload(self) -> Workload:
+        """An application that starts on CPU 0 when the CPU is back."""
+        w = Workload("an application after hotplug")
+        w.hotplug(1_000_000, self.cpu, False)
+        w.hotplug(2_000_000, self.cpu, True)
+        script = Script().loop(ROUNDS).compute(2_000_000, 3_000_000).sleep(500_000, 1_500_000).end()
+        for i in range(self.threads):
+            w.task(f"worker-{i}", script, cpu=0, start_ns=START_NS)
+        return w
+
+
+def draw(rng: random.Random) -> Variation:
+    """Draw a variation."""
+    cores = rng.choice((3, 4, 5))
+    cpu = rng.randrange(1, 4 * cores)
+    return Variation(cores, cpu, 4 * cores + rng.randrange(-2, 3), rng.randrange(1, 1000))
+
+
+def is_fair(v: Variation) -> bool:
+    """Every variation has the same difficulty by construction."""
+    return True
+
+
+def facts(v: Variation) -> dict[str, str]:
+    """Return what a student sees of a variation."""
+    return {
+        "machine": f"2 packages of 2 nodes of {v.cores} CPUs",
+        "hotplug": f"CPU {v.cpu} goes offline and comes back",
+        "application": f"{v.threads} threads, which start on CPU 0 afterwards",
+    }
+
+
+# --- what students work with ------------------------------------------------------------------------------------------
+
+
+def run(v: Variation, kernel: str) -> Replay:
+    """Run the application after hotplug, in the compiled simulator.
+
+    Parameters
+    ----------
+    v
+        The variation.
+    kernel
+        Name of a kernel, or ``core``.
+
+    Returns
+    -------
+    Replay
+        The run.
+    """
+    return replay(v.workload, v.machine, kernel, v.seed)
+
+
+def try_module(v: Variation, module: Module) -> dict[str, float]:
+    """Run the application under the work-conserving core with a module, in plain Python.
+
+    Parameters
+    ----------
+    v
+        The variation.
+    module
+        The module.
+
+    Returns
+    -------
+    dict
+        ``makespan_ms``, ``wasted_ms`` (a CPU idle beside a waiting thread), and the numbers of suggestions ``taken`` and
+        ``refused``.
+    """
+    trace, kernel = replay_design(v.workload, v.machine, [module], v.seed)
+    assert kernel.core is not None
+    counts, end_ns = kernel.core.counts, kernel.log[-1].ts_ns
+    return {
+        "makespan_ms": (end_ns - START_NS) / 1e6,
+        "wasted_ms": check(trace).wall_ns / 1e6,
+        "taken": sum(n for (_, _, what), n in counts.items() if what == "taken"),
+        "refused": sum(n for (_, _, what), n in counts.items() if what == "refused"),
+    }
+
+
+# --- what checks measure ----------------------------------------------------------------------------------------------
+
+
+def _measure_module(v: Variation, module: Callable[[], Module]) -> dict[str, Any]:
+    if not (isinstance(module, type) and issubclass(module, Module)):
+        raise UsageError(
+            f"{module!r}: expected your class, which inherits from Module, and not an instance or a function."
+        )
+    return try_module(v, module())
+
+
+# --- how a wrong answer is explained ----------------------------------------------------------------------------------
+
+
+def _explain_before(v: Variation, want: Any, got: Any) -> str:
+    return f"CPU 0 has {len(want)} domains: its node, its package, and the machine. Their spans do not have {got} CPUs."
+
+
+def _explain_after(v: Variation, want: Any, got: Any) -> str:
+    return (
+        f"after CPU {v.cpu} went offline and came back, the spans of CPU 0's domains do not have {got} CPUs. Build the domains "
+        f"of v.machine.offline({v.cpu}).online({v.cpu})."
+    )
+
+
+def _explain_step(v: Variation, want: Any, got: Any) -> str:
+    return f"it is not {got!r}. Build the domains of v.machine.offline({v.cpu}), and look at a CPU that stays online."
+
+
+def _explain_cpus(v: Variation, want: Any, got: Any) -> str:
+    return f"it is not {got}. Count the CPUs whose widest domain is smaller than before."
+
+
+def _explain_nodes(v: Variation, want: Any, got: Any) -> str:
+    i = next(i for i, (w, g) in enumerate(zip(want, got, strict=True)) if w != g)
+    return (
+        f"under {(BUGGY, FIXED)[i]} it is not {got[i]} nodes. Look at busy_per_node of the run: how many nodes have more than "
+        "half a CPU busy?"
+    )
+
+
+def _explain_ratio(v: Variation, want: Any, got: Any) -> str:
+    return f"the ratio is not {got:g}. Divide the makespan under {BUGGY} by that under {FIXED}, and round to two digits."
+
+
+def _right_ratio(v: Variation, want: Any, got: Any) -> bool:
+    return bool(abs(want - got) <= 0.011)
+
+
+def _right_module(v: Variation, want: Any, got: Any) -> bool:
+    return (
+        got["refused"] == 0
+        and got["taken"] >= v.threads
+        and got["wasted_ms"] <= want["wasted_ms"]
+        and got["makespan_ms"] <= MOST_RATIO * want["makespan_ms"]
+    )
+
+
+def _explain_module(v: Variation, want: Any, got: Any) -> str:
+    if got["refused"]:
+        return (
+            f"the core refused {got['refused']} suggestions of your module, because a CPU would have stayed idle beside a "
+            "waiting thread, or because the thread may not run there. Suggest an idle CPU, or nothing."
+        )
+    if got["taken"] < v.threads:
+        return f"the core took {got['taken']} suggestions of your module; expected at least {v.threads}, one for each thread."
+    return (
+        f"with your module the application takes {got['makespan_ms']:.1f} ms, and may take "
+        f"{MOST_RATIO * want['makespan_ms']:.1f} ms."
+    )
+
+
+TASKS = (
+    Task("1", "domains before hotplug", 1, 5, explain=_explain_before),
+    Task("2", "domains after hotplug", 2, 10, explain=_explain_after),
+    Task("3", "the step that loses them", 1, 5, explain=_explain_step),
+    Task("4", "who is affected", 2, 5, explain=_explain_cpus),
+    Task("5", "nodes that work", 2, 10, explain=_explain_nodes),
+    Task("6", "what the bug costs", 2, 5, explain=_explain_ratio, right=_right_ratio),
+    Task(
+        "7",
+        "a module of your own",
+        5,
+        30,
+        _measure_module,
+        _explain_module,
+        _right_module,
+        hidden=True,
+    ),
+    Manual("8", "reflection: rule and policy", 3, 10),
+)
