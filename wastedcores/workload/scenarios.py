@@ -15,6 +15,7 @@ from wastedcores.workload.builder import Workload
 from wastedcores.workload.database import tpch
 from wastedcores.workload.file import is_workload, read_workload
 from wastedcores.workload.hackbench import hackbench
+from wastedcores.workload.kbuild import kbuild
 from wastedcores.workload.recorded import workloads as recorded
 from wastedcores.workload.rtapp.reader import read_rtapp
 from wastedcores.workload.spmd import spmd
@@ -204,6 +205,12 @@ SCENARIOS: dict[str, Scenario] = {
             "bulldozer8x8",
             "group_construction",
             {"pinned": True},
+        ),
+        Scenario(
+            "kbuild",
+            "make builds the kernel: make, sh, gcc, cc1 and as fork and wait on cores with turbo (fork/wait paper)",
+            kbuild,
+            "xeon-e7-8870-turbo",
         ),
         Scenario(
             "recorded-gi",
