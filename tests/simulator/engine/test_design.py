@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.random_runs import cases, designs, difference
 
-from wastedcores.errors import UnknownKernelError, UsageError, WorkloadError
+from wastedcores.errors import ModelWarning, UnknownKernelError, UsageError, WorkloadError
 from wastedcores.invariant import check
 from wastedcores.kernels import MODULES, KernelModel
 from wastedcores.simulator import reference
@@ -75,6 +75,7 @@ def run(case, modules):
     return k
 
 
+@pytest.mark.filterwarnings("ignore:Contrary:wastedcores.errors.ModelWarning")
 @settings(
     max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )
@@ -253,6 +254,58 @@ class Misspelt(Module):
 def test_a_module_that_cannot_be_meant_is_refused(modules, says):
     with pytest.raises(UsageError, match=says):
         replay_design(pile(), "bd-paper-16", modules)
+
+
+class Raises(Module):
+    def suggest_cpu(self, k, p, waker_cpu, why):
+        return k.rqs[99]
+
+
+class Forever(Module):
+    def suggest_cpu(self, k, p, waker_cpu, why):
+        while True:
+            with suppress(Exception):  # a module's own handler does not catch the interruption
+                self.asked = why
+
+
+def test_a_module_that_raises_is_named_with_its_line_and_what_it_was_asked():
+    says = r"Raises.suggest_cpu\(\) raised IndexError in line \d+: list index .*\(asked about thread '.*' of CPU 0, at its fork\)"
+    with pytest.raises(UsageError, match=says) as error:
+        replay_design(pile(), "bd-paper-16", [Raises()])
+    assert "test_design.py, line" in str(error.value)
+
+
+def test_a_module_that_loops_for_ever_is_interrupted(monkeypatch):
+    import signal
+
+    from wastedcores.simulator.reference import answers
+
+    monkeypatch.setattr(answers, "LIMIT_S", 0.2)
+    outer = signal.getitimer(signal.ITIMER_REAL)[0]
+    with pytest.raises(
+        UsageError, match=r"Forever.suggest_cpu\(\) did not answer within 0.2 s, asked about thread"
+    ):
+        replay_design(pile(), "bd-paper-16", [Forever()])
+    # the timer of somebody else, here that of pytest, goes on
+    assert outer - 5 < signal.getitimer(signal.ITIMER_REAL)[0] <= outer
+
+
+@pytest.mark.parametrize(("cpu", "says"), [(99, "there are CPUs 0 to 15"), (-7, "there are CPUs")])
+def test_a_cpu_that_does_not_exist_is_refused_with_a_warning(cpu, says):
+    with pytest.warns(
+        ModelWarning, match=rf"Answers.suggest_cpu\(\) answered CPU {cpu}, but {says}"
+    ):
+        _, k = replay_design(pile(), "bd-paper-16", [Answers(cpu)])
+    assert k.core.counts["answers", "wakeup", "taken"] == 0
+
+
+def test_a_cpu_that_is_offline_is_refused_with_a_warning():
+    workload = pile()
+    workload.hotplug(1_000, 5, False)
+    with pytest.warns(
+        ModelWarning, match=r"Answers.suggest_cpu\(\) answered CPU 5, but it is offline"
+    ):
+        replay_design(workload, "bd-paper-16", [Answers(5)])
 
 
 def test_an_answer_may_be_an_integer_of_numpy():

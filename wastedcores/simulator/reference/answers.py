@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import signal
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wastedcores.errors import UsageError
+from wastedcores.errors import ModelWarning, UsageError, WastedCoresError
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.core import Module
+    from wastedcores.simulator.reference.kernel import Kernel
 
 #: the questions that a module may answer
 QUESTIONS = ("suggest_cpu", "suggest_source", "suggest_pull")
+#: An answer that takes longer is not waited for; a module decides within microseconds.
+LIMIT_S = 5.0
 
 
 def answer(question: Callable[..., int | None], *about: Any) -> int | None:
@@ -36,17 +46,109 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
     Raises
     ------
     UsageError
-        The answer is neither a whole number nor None.
+        The answer is neither a whole number nor None, or there is none: the method raised an exception or did not end.
     """
-    value = question(*about)
+    try:
+        with _limited():
+            value = question(*about)
+    except _TooLongError:
+        raise UsageError(
+            f"{_name_of(question)}() did not answer within {LIMIT_S:g} s, asked {_matter(*about)}; it probably loops for "
+            f"ever. {_place(question)}"
+        ) from None
+    except WastedCoresError:
+        raise
+    except Exception as error:
+        lines = [
+            f.lineno
+            for f in traceback.extract_tb(error.__traceback__)
+            if f.name == question.__name__
+        ]
+        where = f" in line {lines[-1]}" if lines else ""
+        raise UsageError(
+            f"{_name_of(question)}() raised {type(error).__name__}{where}: {error} (asked {_matter(*about)}). {_place(question)}"
+        ) from error
     if value is None or type(value) is int:
         return value
     if isinstance(value, np.integer):
         return int(value)
-    code = inspect.unwrap(question).__code__
     raise UsageError(
-        f"{question.__qualname__}() answered {value!r}, a {type(value).__name__}; expected the number of a CPU or None. "  # type: ignore[attr-defined]
-        f"The method begins in {code.co_filename}, line {code.co_firstlineno}."
+        f"{_name_of(question)}() answered {value!r}, a {type(value).__name__}; expected the number of a CPU or None. "
+        f"{_place(question)}"
+    )
+
+
+def warn_of_absent_cpu(module: Module, question: str, cpu: int, k: Kernel) -> None:
+    """Warn that a module named a CPU that does not exist or is offline; the core refuses the suggestion.
+
+    Parameters
+    ----------
+    module
+        The module.
+    question
+        Name of its method.
+    cpu
+        The CPU.
+    k
+        The kernel.
+    """
+    if cpu in k.active:
+        return
+    there = (
+        f"there are CPUs 0 to {len(k.rqs) - 1}" if not 0 <= cpu < len(k.rqs) else "it is offline"
+    )
+    warnings.warn(
+        f"{type(module).__name__}.{question}() answered CPU {cpu}, but {there}; the core refuses this. Online CPUs are in "
+        "k.active.",
+        ModelWarning,
+        stacklevel=2,
+    )
+
+
+class _TooLongError(BaseException):
+    """A module did not answer in time. It is no Exception, so that a module's own handlers do not catch it."""
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Interrupt what takes longer than the limit, where the platform can: in the main thread, with SIGALRM."""
+    able = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    outer, interval = signal.getitimer(signal.ITIMER_REAL) if able else (0.0, 0.0)
+    if not able or 0 < outer <= LIMIT_S:  # somebody else's timer ends the wait before ours
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise _TooLongError
+
+    before, began_s = signal.signal(signal.SIGALRM, interrupt), time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if outer:
+            left_s = max(outer - (time.monotonic() - began_s), 0.001)
+            signal.setitimer(signal.ITIMER_REAL, left_s, interval)
+
+
+def _name_of(question: Callable[..., Any]) -> str:
+    return getattr(question, "__qualname__", repr(question))
+
+
+def _place(question: Callable[..., Any]) -> str:
+    """Say where a method begins."""
+    code = inspect.unwrap(question).__code__  # type: ignore[attr-defined]
+    return f"The method begins in {code.co_filename}, line {code.co_firstlineno}."
+
+
+def _matter(k: Kernel, about: Any, *more: Any) -> str:
+    """Say what a module was asked about: a thread, or a CPU."""
+    if isinstance(about, int):
+        return f"about CPU {about}"
+    return (
+        f"about thread {about.comm!r} of CPU {about.cpu}, at its {more[-1] if more else 'wakeup'}"
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import balance, fair, nohz
-from wastedcores.simulator.reference.answers import answer
+from wastedcores.simulator.reference.answers import answer, warn_of_absent_cpu
 from wastedcores.simulator.reference.state import Rq, Task
 from wastedcores.simulator.vocabulary import REFUSALS
 
@@ -162,6 +162,10 @@ class Core:
             if cpu is None:
                 self.counts[module.name, why, "silent"] += 1
             elif cpu not in p.allowed or cpu not in k.active:
+                if (
+                    cpu != p.cpu
+                ):  # the CPU where a thread ran last is a fair suggestion, even if it went offline since
+                    warn_of_absent_cpu(module, "suggest_cpu", cpu, k)
                 self._refuse(k, module, why, IMPOSSIBLE, cpu, p.cpu, p.pid)
             elif free >= 0 and not self.is_free(k, p, cpu):
                 self._refuse(k, module, why, WASTEFUL, cpu, p.cpu, p.pid)
@@ -203,6 +207,7 @@ class Core:
                     self.counts[module.name, "newidle", "taken"] += 1
                     src, p = suggested, found
                     break
+                warn_of_absent_cpu(module, "suggest_source", suggested, k)
                 self._refuse(k, module, "newidle", IMPOSSIBLE, rq.cpu, suggested, p.pid)
         self._move(k, p, rq, "newidle")
         rq.idle_stamp = 0
@@ -221,6 +226,7 @@ class Core:
                 self.counts[module.name, "periodic", "taken"] += 1
                 self._move(k, p, rq, "periodic")
                 return
+            warn_of_absent_cpu(module, "suggest_pull", src, k)
             self._refuse(k, module, "periodic", IMPOSSIBLE, rq.cpu, src, -1)
 
     def settle(self, k: Kernel) -> None:
