@@ -225,3 +225,54 @@ def test_the_package_does_not_answer_for_the_student():
     with pytest.raises(WrongAnswerError, match="task 5 asks you to write this yourself"):
         own.check("5", domains)
     assert build_domains(own.v.machine, "v6.12").cpus
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_time_plan_of_the_documentation_is_that_of_the_tasks(lab):
+    rows = (source_of(4).parents[2] / "docs" / "teaching.md").read_text().splitlines()
+    _, _, _, minutes, points, _, _ = next(r for r in rows if r.startswith(f"| lab {lab} ")).split(
+        "|"
+    )
+    parts = module_of(lab).TASKS
+    assert (int(minutes), int(points)) == (
+        sum(t.minutes for t in parts),
+        sum(t.points for t in parts),
+    )
+    text = "".join(c.source for c in cells(lab))
+    for task in parts:
+        unit = "point" if task.points == 1 else "points"
+        assert f"## Task {task.name}: " in text
+        assert f"({task.points} {unit}, {task.minutes} minutes)" in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lab", LABS)
+def test_many_students_have_labs_of_the_same_difficulty(lab):
+    """For 1000 students a variation exists; for 20 of them all right answers pass and each mistake gets its own hint."""
+    drawn = [variation(lab, f"student {i}") for i in range(1000)]
+    assert len(set(drawn)) > 100
+    for v in drawn[:20]:
+        for task in tasks(lab):
+            answer = answers_of(lab)[task.name]
+            assert judge(lab, task.name, v, measured(task, v, answer.right(v))).passed, (
+                v,
+                task.name,
+            )
+            for mistake in answer.mistakes:
+                found = judge(lab, task.name, v, measured(task, v, mistake.answer(v)))
+                assert found.hint == mistake.hint, (v, found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lab", LABS)
+def test_the_source_notebook_runs_to_the_end(lab, tmp_path):
+    """Each source is a complete solution: all its checks, hidden ones included, pass in a fresh kernel within a minute."""
+    from nbclient import NotebookClient
+    from traitlets.config import Config
+
+    notebook = nbformat.read(source_of(lab), as_version=4)
+    settings = Config({"KernelManager": {"transport": "ipc"}})
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=60, config=settings, resources=resources).execute()
+    checks = [c for c in notebook.cells if {"check", "hidden"} & set(c.metadata.get("tags", []))]
+    assert all("right" in c.outputs[0].data["text/plain"] for c in checks)
