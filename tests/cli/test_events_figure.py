@@ -44,3 +44,9 @@ def test_wrong_options_get_a_sentence_and_exit_code_2(options, says):
     done = typed("figure", "live-balancing-on", *options)
     assert done.code == 2
     assert says in " ".join(done.err.split())
+
+
+def test_frequency_needs_events_that_tell_it(tmp_path):
+    done = typed("figure", "live-balancing-on", "--kind", "frequency", "-o", tmp_path / "f.json")
+    assert done.code == 2
+    assert "no 'tick' and no 'frequency' events" in " ".join(done.err.split())

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wastedcores.capture.backends import SYSTEM_PYTHON, event_kinds, headers, probe
+from wastedcores.capture.frequency import sources
 from wastedcores.capture.privilege import collectors_for_root, install_command
 from wastedcores.errors import CollectorError
 from wastedcores.files import leftovers
@@ -237,6 +238,15 @@ def check_cpus() -> Finding:
     )
 
 
+def check_frequency() -> Finding:
+    """Find out how the current frequency of a CPU can be learned; a virtual machine often has no way."""
+    found = sources()
+    says = "; ".join(f"{s.name}: {'works' if s.works else s.says}" for s in found)
+    if any(s.works for s in found):
+        return Finding("frequency", "ok", says)
+    return Finding("frequency", "limited", says, "figure --kind frequency of a recording")
+
+
 def check_cpuset() -> Finding:
     """Look for the switch that turns load balancing off, which the live demonstration needs."""
     knob = Path("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance")
@@ -278,6 +288,7 @@ CHECKS: list[Callable[[], Finding]] = [
     check_collectors,
     check_capture,
     check_event_kinds,
+    check_frequency,
     check_cpuset,
     check_leftovers,
 ]

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     considered = "considered"
     worst = "worst"
     events = "events"
+    frequency = "frequency"
 
 
 class Reduce(StrEnum):
@@ -54,6 +55,7 @@ Kinds of figures:
   considered  CPUs that load balancing and wakeups looked at
   worst       the worst episode
   events      events that --query chooses, as strokes, spans and arrows; without a query who ran and how tasks moved
+  frequency   how fast every CPU was, and how many were slow while they were busy
 
 A query: kind == "switch" and not comm in ("cc1", "as") and cpu < 8. A style: draw=strokes, draw=spans:run_ns (a length),
 draw=arrows (src_cpu to cpu) or draw=mask; colour=#d62728, colour=by:comm or colour=scale:COLUMN; width=2; label="my label".
@@ -247,6 +249,10 @@ def _view(
         return views.waits(run, others[0] if others else None, palette_name=palette)
     if kind is Kind.avoidable:
         return views.avoidable(run, palette_name=palette)
+    if kind is Kind.frequency:
+        from wastedcores.figures.frequency import frequency
+
+        return frequency(run, window, palette_name=palette)
     if kind is Kind.load:
         return views.load(run, window)
     if kind is Kind.worst:

@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy(
         "waiting": "waiting_times lost_time",
         "critical_path": "path_timeline",
         "whatif": "predicted",
+        "frequency": "frequency",
         "events": "events EventView",
         "event_layers": "EventLayer styled read_layers default_layers",
         "masks": "considered",

@@ -15,6 +15,7 @@ from wastedcores.analysis.examined import Examined
 from wastedcores.figures import views
 from wastedcores.figures.event_layers import EventLayer
 from wastedcores.figures.events import EventView
+from wastedcores.figures.frequency import frequency
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.timelines import clipped, runs, timeline
 from wastedcores.units import human_ns
@@ -95,7 +96,7 @@ class Layer:
         Makes the figure of a view. Its first horizontal axis is the time since the start of the trace, in the unit of
         :class:`wastedcores.analysis.scene.TimeAxis`.
     kind
-        The kind of event without which the layer is not offered; empty: always offered.
+        Kinds of events of which the layer needs one, separated by spaces; empty: it is always offered.
     """
 
     draw: Callable[[Subject, Look], go.Figure]
@@ -103,7 +104,7 @@ class Layer:
 
     def exists(self, run: Examined) -> bool:
         """Return whether the trace has what the layer shows."""
-        return not self.kind or bool(run.trace.kinds().get(self.kind))
+        return not self.kind or not set(self.kind.split()).isdisjoint(run.trace.kinds())
 
 
 def _runqueues(subject: Subject, look: Look) -> go.Figure:
@@ -132,11 +133,16 @@ def _events(subject: Subject, look: Look) -> go.Figure:
     return subject.events.figure(look.window, cols=COLS)
 
 
+def _frequency(subject: Subject, look: Look) -> go.Figure:
+    return frequency(subject.run, look.window, cols=COLS, palette_name=look.palette_name)
+
+
 #: name -> layer, in the order of the buttons
 LAYERS: dict[str, Layer] = {
     "runqueues": Layer(_runqueues),
     "tasks": Layer(_tasks, "switch"),
     "load": Layer(_load, "load"),
     "considered": Layer(_considered, "considered"),
+    "frequency": Layer(_frequency, "tick frequency"),
     "events": Layer(_events),
 }
