@@ -65,6 +65,38 @@ def test_a_task_without_an_answer_fails_with_its_name(lab):
             own.check(task.name, ...)
 
 
+def test_a_module_that_is_not_written_yet_is_no_answer():
+    from wastedcores.simulator.reference import Module
+
+    class Spread(Module):
+        def suggest_cpu(self, k, p, waker_cpu, why):
+            raise NotImplementedError
+
+    with pytest.raises(WrongAnswerError, match="task 7: there is no answer yet"):
+        Lab(6, "ada").check("7", Spread)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("'CPU 3'", r"Wrong.suggest_cpu\(\) answered 'CPU 3', a str"),
+        ("1 / 0", r"Wrong.suggest_cpu\(\) raised ZeroDivisionError"),
+        ("10 ** 6", "the core refused"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Wrong.suggest_cpu:wastedcores.errors.ModelWarning")
+def test_a_wrong_module_gets_a_sentence_with_method_and_value(value, says):
+    from wastedcores.simulator.reference import Module
+
+    class Wrong(Module):
+        def suggest_cpu(self, k, p, waker_cpu, why):
+            return eval(value)
+
+    Wrong.suggest_cpu.__qualname__ = "Wrong.suggest_cpu"
+    with pytest.raises(WrongAnswerError, match=says):
+        Lab(6, "ada").check("7", Wrong)
+
+
 @pytest.mark.parametrize("lab", LABS)
 def test_the_cells_of_the_source_belong_to_the_tasks(lab):
     """Converters depend on this: one solution and one check per task, a hidden check where the task has one, in order."""
@@ -267,12 +299,19 @@ def test_many_students_have_labs_of_the_same_difficulty(lab):
 @pytest.mark.parametrize("lab", LABS)
 def test_the_source_notebook_runs_to_the_end(lab, tmp_path):
     """Each source is a complete solution: all its checks, hidden ones included, pass in a fresh kernel within a minute."""
-    from nbclient import NotebookClient
+    import papermill
     from traitlets.config import Config
 
-    notebook = nbformat.read(source_of(lab), as_version=4)
-    settings = Config({"KernelManager": {"transport": "ipc"}})
-    resources = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=60, config=settings, resources=resources).execute()
+    out = tmp_path / "out.ipynb"
+    papermill.execute_notebook(
+        str(source_of(lab)),
+        str(out),
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(tmp_path),
+        execution_timeout=60,
+        config=Config({"KernelManager": {"transport": "ipc"}}),
+    )
+    notebook = nbformat.read(out, as_version=4)
     checks = [c for c in notebook.cells if {"check", "hidden"} & set(c.metadata.get("tags", []))]
     assert all("right" in c.outputs[0].data["text/plain"] for c in checks)
