@@ -1,0 +1,283 @@
+"""A class is graded in sandboxes: cheats get nothing, the grader survives, and known grades come out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import time
+
+import pytest
+from support.classroom import (
+    BROKEN,
+    MISSING,
+    RIGHT,
+    filled,
+    judged_tasks,
+    known_points,
+    with_texts,
+    written,
+)
+
+from wastedcores.course import grading
+from wastedcores.course.copies import student_notebook
+from wastedcores.course.grading import Row, grade, submissions
+from wastedcores.course.lab import answers_of
+from wastedcores.course.sandbox import Limits
+from wastedcores.course.source import read_source
+from wastedcores.course.summary import hardest, points_of, write_feedback, write_page, write_table
+from wastedcores.errors import UsageError
+
+LAB = 4
+LIMITS = Limits(wall_s=45, memory=1 << 30)
+
+#: what a cheat writes where task 3 has its answer; the answers of tasks 1 and 2 are right, and there are no others
+CHEATS = {
+    "replaces the lab": """
+class Lab:
+    def check(self, task, answer):
+        return "right"
+    check_hidden = check
+lab = Lab()""",
+    "patches the package": """
+import wastedcores.course.lab as package
+package.judge = package.measured = lambda *given: {"value": True}
+package.Lab.check = package.Lab.check_hidden = lambda self, task, answer: "right" """,
+    "imports the solution": """
+from wastedcores.course.answers.average_and_minimum import ANSWERS
+refusal = ANSWERS["3"].right(v)
+by_average = ANSWERS["4"].right(v)""",
+    "reads the source": """
+from wastedcores.course.lab import source_of
+refusal = source_of(4).read_text()""",
+    "forges measurements": """
+import json, os
+for task in "345678":
+    for hidden in (False, True):
+        with open(os.environ["WASTEDCORES_COURSE_MEASURED"], "a") as file:
+            file.write(json.dumps({"task": task, "hidden": hidden, "measured": [{"value": True, "passed": True}] * 2}) + "\\n")
+            file.write("[" * 100_000 + "\\n" + '{"task": [], "hidden": 1, "measured": 1e999}' + "\\n")
+lab = None""",
+    "sleeps for an hour": """
+import time
+while True:
+    try:
+        time.sleep(3600)
+    except BaseException:
+        pass""",
+    "writes to the parent folder": """
+import pathlib
+for path in ("../x", "../../x", "/x", "/submission/../x", "/usr/x"):
+    try:
+        pathlib.Path(path).write_text("x")
+    except OSError as e:
+        refused = e
+raise refused""",
+    "forks 1000 processes": """
+import os, time
+for _ in range(1000):
+    if os.fork() == 0:
+        while True:
+            time.sleep(60)""",
+    "takes all memory": """
+x = []
+while True:
+    x.append(bytearray(b"x" * 10_000_000))""",
+    "uses the network": """
+import urllib.request
+refusal = urllib.request.urlopen("http://192.0.2.1/answers", timeout=5).read()""",
+    "kills the grader": """
+import os, signal
+for pid in [int(p) for p in os.listdir("/proc") if p.isdigit()]:
+    if pid != os.getpid():
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass""",
+}
+#: the cheats that attack the grades, in one submission each, and those that attack the machine; the rest is run by hand
+IN_CI = (
+    "patches the package",
+    "imports the solution",
+    "sleeps for an hour",
+    "forks 1000 processes",
+)
+
+
+def cheating(source, student, code):
+    choices = {"1": RIGHT, "2": RIGHT}
+    notebook = filled(student_notebook(source), source, student, choices)
+    (answer,) = (c.id for c in source.cells if c.task == "3" and c.role == "solution")
+    return with_texts(notebook, {answer: code.strip()})
+
+
+def with_edited_checks(source, student):
+    """All checks say that everything is right, in what the student hands in."""
+    notebook = student_notebook(source, student)
+    return with_texts(notebook, {c.id: "print('right')" for c in source.cells if c.role == "check"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(IN_CI, id="some"),
+        pytest.param(tuple(CHEATS), id="all", marks=[pytest.mark.long, pytest.mark.timeout(1500)]),
+    ],
+)
+def test_cheats_are_graded_as_failed_and_the_grader_survives(names, tmp_path, monkeypatch):
+    source = read_source(LAB)
+    folder, rows = tmp_path / "submitted", tmp_path / "rows"
+    tasks = judged_tasks(source)
+    written(
+        filled(student_notebook(source), source, "honest", dict.fromkeys(tasks, RIGHT)),
+        folder / "honest.ipynb",
+    )
+    written(with_edited_checks(source, "editor"), folder / "editor/lab.ipynb")
+    (folder / "damaged.ipynb").write_text('{"cells": 3}')
+    for name in names:
+        who = name.replace(" ", "-")
+        written(
+            cheating(source, who, CHEATS[name]), folder / who / f"lab{LAB}" / f"{source.name}.ipynb"
+        )
+    found = {
+        row.student: row for row in grade(folder, LAB, rows, limits=LIMITS, jobs=3, quiet=True)
+    }
+    assert found["honest"].points == {n: t.points for n, t in tasks.items()}
+    assert found["honest"].note == ""
+    assert found["editor"].total == 0
+    assert "there is no answer yet" in found["editor"].feedback["1"]
+    assert found["damaged"].total == 0
+    assert found["damaged"].note == "the file is not a notebook"
+    for name in names:
+        row = found[name.replace(" ", "-")]
+        # the two tasks before the attack were answered; nothing after it gives points
+        assert row.points == known_points(source, {"1": RIGHT, "2": RIGHT}), (name, row)
+    assert "longer than the limit of 45 s" in found["sleeps-for-an-hour"].note
+    assert "limit of 200 processes" in found["forks-1000-processes"].note
+    if "takes all memory" in names:
+        assert "more than the limit of 1024 MB" in found["takes-all-memory"].note
+    assert not list(tmp_path.rglob("x"))
+
+    # a second run grades only what has changed
+    before = {who: row.feedback for who, row in found.items()}
+    monkeypatch.setattr(grading, "prepare", lambda *given: pytest.fail("nothing has changed"))
+    assert {
+        row.student: row.feedback for row in grade(folder, LAB, rows, limits=LIMITS, quiet=True)
+    } == before
+    (folder / "damaged.ipynb").write_text('{"cells": 4}')
+    monkeypatch.setattr(grading, "prepare", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        grade(folder, LAB, rows, limits=LIMITS, quiet=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("lab", [3])
+def test_a_class_of_100(lab, tmp_path, capsys):
+    """Random mixtures of right, wrong, missing and broken answers get the grades that are known, in under 20 minutes."""
+    source = read_source(lab)
+    rng = random.Random(lab)
+    known, folder = {}, tmp_path / "submitted"
+    for number in range(100):
+        who = f"student{number:03d}"
+        choices = {}
+        for task in judged_tasks(source):
+            mistakes = range(len(answers_of(lab)[task].mistakes))
+            choices[task] = rng.choice([RIGHT, RIGHT, RIGHT, MISSING, BROKEN, *mistakes])
+        known[who] = known_points(source, choices)
+        written(
+            filled(student_notebook(source), source, who, choices),
+            folder / who / f"{source.name}.ipynb",
+        )
+    began = time.monotonic()
+    found = {row.student: row for row in grade(folder, lab, tmp_path / "rows", quiet=True)}
+    took = time.monotonic() - began
+    with capsys.disabled():
+        most = max(row.memory for row in found.values())
+        print(f"\n100 submissions of lab {lab}: {took:.0f} s, at most {most >> 20} MB each")
+    assert {who: row.points for who, row in found.items()} == known
+    assert took < 20 * 60
+
+
+def test_submissions_are_found_as_platforms_hand_them_out(tmp_path):
+    source = read_source(LAB)
+    for path in (
+        "ada.ipynb",
+        "bob/lab4/x.ipynb",
+        f"eve/{source.name}.ipynb",
+        "eve/notes.ipynb",
+        "dan/readme.txt",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("{}")
+    found = submissions(tmp_path, source)
+    assert {who: path.name for who, path in found.items()} == {
+        "ada": "ada.ipynb", "bob": "x.ipynb", "eve": f"{source.name}.ipynb",
+    }  # fmt: skip
+    (tmp_path / "bob/lab4/y.ipynb").write_text("{}")
+    with pytest.raises(
+        UsageError, match=r"bob: expected one notebook, .* got lab4/x.ipynb, lab4/y.ipynb"
+    ):
+        submissions(tmp_path, source)
+    with pytest.raises(UsageError, match="there is no submission"):
+        submissions(tmp_path / "dan", source)
+
+
+def rows_of(source):
+    tasks = judged_tasks(source)
+    full = {n: t.points for n, t in tasks.items()}
+    feedback = dict.fromkeys(tasks, "right.")
+    partly = full | {"7": 0}
+    return [
+        Row("ada", "", full, feedback, {}, "", 5.0, 1),
+        Row(
+            "bob",
+            "",
+            partly,
+            feedback | {"7": "CPU 1 stays idle."},
+            {"7": "Begin with the minimum."},
+            "=1+1",
+            6.0,
+            1,
+        ),
+        Row("<i>", "", dict.fromkeys(tasks, 0), feedback, {}, "", 6.0, 1),
+    ]
+
+
+def test_the_table_the_page_and_the_feedback_agree(tmp_path):
+    source = read_source(LAB)
+    rows = rows_of(source)
+    write_table(rows, source, tmp_path / "grades.csv")
+    table = list(csv.DictReader((tmp_path / "grades.csv").read_text().splitlines()))
+    assert [(r["student"], r["points"], r["of"]) for r in table][:2] == [
+        ("ada", "17", "17"),
+        ("bob", "13", "17"),
+    ]
+    assert table[0]["task 9"] == ""  # a person grades it
+    assert table[1]["note"] == "'=1+1"  # no formula for a spreadsheet
+    assert hardest(rows, source) == ("7", 1)
+    assert hardest(rows[:1], source) is None
+    assert hardest([], source) is None
+    write_page(rows, source, tmp_path / "grades.html")
+    page = (tmp_path / "grades.html").read_text()
+    assert "The hardest task is task 7 (a rule that settles): 1 of 3 solved it." in page
+    assert "Begin with the minimum." in page
+    assert "<i>" not in page
+    write_page([], source, tmp_path / "empty.html")
+    assert "0 submissions" in (tmp_path / "empty.html").read_text()
+    write_feedback(rows[:2], source, tmp_path / "texts")
+    text = (tmp_path / "texts/bob.txt").read_text()
+    assert "Task 7 (0 of 4): CPU 1 stays idle.\n  Hint: Begin with the minimum." in text
+    assert points_of(source) == 17
+
+
+def test_a_damaged_row_is_made_again(tmp_path):
+    row = rows_of(read_source(LAB))[1]
+    row.digest = "d"
+    grading._save(row, tmp_path / "bob.json")
+    assert grading._saved(tmp_path / "bob.json", "d") == row
+    assert grading._saved(tmp_path / "bob.json", "e") is None
+    (tmp_path / "bob.json").write_text(json.dumps({"student": "bob"})[:-3])
+    assert grading._saved(tmp_path / "bob.json", "d") is None
+    assert grading._saved(tmp_path / "no.json", "d") is None
