@@ -215,6 +215,9 @@ def test_submissions_are_found_as_platforms_hand_them_out(tmp_path):
     assert {who: path.name for who, path in found.items()} == {
         "ada": "ada.ipynb", "bob": "x.ipynb", "eve": f"{source.name}.ipynb",
     }  # fmt: skip
+    (tmp_path / "mallory").mkdir()
+    (tmp_path / "mallory/lab.ipynb").symlink_to(tmp_path / "ada.ipynb")
+    assert "mallory" not in submissions(tmp_path, source)
     (tmp_path / "bob/lab4/y.ipynb").write_text("{}")
     with pytest.raises(
         UsageError, match=r"bob: expected one notebook, .* got lab4/x.ipynb, lab4/y.ipynb"

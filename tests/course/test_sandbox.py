@@ -167,6 +167,24 @@ except OSError as e:
     assert found.log in ("No space left on device\n", "File too large\n")
 
 
+def test_names_and_files_that_are_no_text_do_not_disturb_the_watcher(tmp_path):
+    code = """
+import ctypes, os, time
+os.mkdir("result")
+ctypes.CDLL(None).prctl(15, b"\\xff\\xfe\\nRssAnon:", 0, 0, 0)
+time.sleep(0.3)
+print("\\ud800".encode(errors="surrogatepass"))
+"""
+    found = outcome(tmp_path, code, results=["result"])
+    assert (found.returncode, found.reason, found.files) == (0, "", {})
+
+
+def test_a_sandbox_that_ends_without_a_result_is_an_outcome(tmp_path, monkeypatch):
+    done = subprocess.CompletedProcess([], -9, '{"built": true}\n{"returncode": 0, "fi', "")
+    monkeypatch.setattr(sandbox, "_in_namespaces", lambda *given: done)
+    assert outcome(tmp_path, "").reason == "lost"
+
+
 def test_a_folder_of_the_package_can_be_hidden(tmp_path):
     code = """
 try:

@@ -35,6 +35,7 @@ _LONGEST = 16 << 20
 _REASONS = {
     "time": "it ran longer than the limit of {wall_s:g} s",
     "memory": "it used more than the limit of {memory_mb} MB",
+    "lost": "its sandbox ended without a result",
 }
 
 
@@ -187,7 +188,8 @@ class Grader:
             row.points[name], row.feedback[name] = found.points, found.message
             if found.hint:
                 row.hints[name] = found.hint
-        row.note = "; ".join(self._notes(outcome, named, student, measured))
+        row.note = _printable("; ".join(self._notes(outcome, named, student, measured)))
+        row.feedback = {name: _printable(text) for name, text in row.feedback.items()}
         return row
 
     def _judged(
@@ -245,6 +247,11 @@ class Grader:
             yield f"the notebook names the student {named[:60]!r}; it was graded with the numbers of {student!r}"
 
 
+def _printable(text: str) -> str:
+    """Return a text without what would control a terminal; students' code writes parts of notes and feedback."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
 #: a judgement switches functions of the package off for a moment
 _JUDGING = threading.Lock()
 
@@ -289,6 +296,8 @@ def notebook_student(path: Path) -> str:
     ValueError, KeyError, TypeError, AttributeError
         The file is not a notebook.
     """
+    if path.stat().st_size > _LONGEST:
+        raise ValueError("too big")
     content = json.loads(path.read_bytes())
     for cell in content["cells"]:
         if "parameters" in cell["metadata"].get("tags", ()):
@@ -322,10 +331,13 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
     UsageError
         There is no submission, or it is not clear which notebook is meant.
     """
-    found = {p.stem: p for p in sorted(folder.glob("*.ipynb"))}
+    # a link could lead to what another student handed in
+    found = {p.stem: p for p in sorted(folder.glob("[!.]*.ipynb")) if not p.is_symlink()}
     for student in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
         candidates = [
-            p for p in sorted(student.rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts
+            p
+            for p in sorted(student.rglob("*.ipynb"))
+            if ".ipynb_checkpoints" not in p.parts and not p.is_symlink()
         ]
         named = [p for p in candidates if p.stem == source.name] or candidates
         if len(named) > 1:

@@ -1,7 +1,8 @@
 """The first process of a sandbox: builds the file system, starts one command in it, watches it, and hands its files out.
 
 ``sandbox.py`` starts this file as process 1 of new namespaces, with its settings as JSON on the standard input. It uses the
-standard library only, because nothing else is visible when it has built the file system. What it prints is one JSON object.
+standard library only, because nothing else is visible when it has built the file system. It prints one JSON object when the
+file system is built and one at the end.
 The command runs without any capability, so it can neither change a mount nor look into this process.
 """
 
@@ -211,13 +212,14 @@ def _use() -> tuple[int, int]:
         if not name.isdigit() or name == "1":
             continue
         try:
-            text = Path(f"/proc/{name}/status").read_text()
+            # bytes, because a process may give itself a name that is no text
+            lines = Path(f"/proc/{name}/status").read_bytes().splitlines()
         except OSError:
             continue
-        for line in text.splitlines():
-            if line.startswith(("RssAnon:", "RssShmem:")):
+        for line in lines:
+            if line.startswith((b"RssAnon:", b"RssShmem:")):
                 memory += int(line.split()[1]) << 10
-            elif line.startswith("Threads:"):
+            elif line.startswith(b"Threads:"):
                 tasks += int(line.split()[1])
     for path in ("/submission", "/tmp", "/dev/shm", "/.layers"):
         if os.path.isdir(path):
@@ -234,9 +236,9 @@ def _collected(names: list[str], most: int) -> dict[str, str]:
             handle = os.open(f"/submission/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue
-        with open(handle, "rb") as file:
-            about = os.fstat(handle)
-            if stat.S_ISREG(about.st_mode) and about.st_size <= most:
+        about = os.fstat(handle)
+        if stat.S_ISREG(about.st_mode) and about.st_size <= most:
+            with open(handle, "rb") as file:
                 found[name] = base64.b64encode(file.read(most)).decode()
     return found
 
@@ -252,6 +254,7 @@ def main() -> None:
     except OSError as e:
         print(json.dumps({"impossible": str(e)}))
         return
+    print(json.dumps({"built": True}), flush=True)
     outcome = _watch(_start(settings), settings)
     outcome["files"] = _collected(["log", *settings["results"]], settings["disk"])
     print(json.dumps(outcome))

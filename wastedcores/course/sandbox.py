@@ -72,7 +72,7 @@ class Outcome:
     returncode
         Its exit code; None if a limit ended it.
     reason
-        The limit that ended it: ``time``, ``memory`` or an empty text.
+        The limit that ended it, ``time`` or ``memory``; ``lost`` if the sandbox ended without a result; or an empty text.
     seconds, memory, tasks
         The time that it took, and the largest numbers of bytes and of threads that were seen.
     files
@@ -182,7 +182,7 @@ def _in_namespaces(
             timeout=wall_s + 60,
         )
     except subprocess.TimeoutExpired as e:
-        return subprocess.CompletedProcess(e.cmd, -9, "", "it did not end")
+        return subprocess.CompletedProcess(e.cmd, -9, '{"built": true}', "it did not end")
 
 
 _INSTEAD = (
@@ -192,17 +192,18 @@ _INSTEAD = (
 
 
 def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome:
-    if not done.stdout.strip():
-        if done.returncode < 0 or done.returncode == 137:  # the machine ran out of memory
-            return Outcome(
-                None, "memory" if done.returncode != -9 else "time", 0.0, 0, 0, {}, done.stderr
-            )
+    """Read the two lines that ``jail.py`` prints: one before the command starts, and one at the end."""
+    first, *rest = done.stdout.splitlines() or [""]
+    if not first:
         raise NoSandboxError(
             f"this machine does not let you create a sandbox ({done.stderr.strip() or 'no message'}). {_INSTEAD}"
         )
-    found = json.loads(done.stdout)
-    if "impossible" in found:
-        raise NoSandboxError(f"a sandbox cannot be made here: {found['impossible']}. {_INSTEAD}")
+    if "impossible" in (built := json.loads(first)):
+        raise NoSandboxError(f"a sandbox cannot be made here: {built['impossible']}. {_INSTEAD}")
+    try:
+        found = json.loads(rest[0])
+    except (IndexError, ValueError):  # the machine ran out of memory, for example
+        return Outcome(None, "lost", 0.0, 0, 0, {}, done.stderr[-20_000:])
     files = {name: base64.b64decode(text) for name, text in found.pop("files").items()}
     log = files.pop("log", b"").decode(errors="replace")
     return Outcome(**found, files=files, log=log[-20_000:])
