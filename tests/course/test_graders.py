@@ -11,7 +11,7 @@ from support.classroom import MISSING, filled, judged_tasks, known_points, mista
 
 from wastedcores.course.lab import LABS, answers_of
 from wastedcores.course.nbgrader_tree import run_tool, write_nbgrader
-from wastedcores.course.otter_assignment import write_otter
+from wastedcores.course.otter_assignment import REQUIREMENT, write_otter
 from wastedcores.course.source import read_source
 
 #: the labs that CI runs in both graders, with one wrong submission; by hand all labs and three of them
@@ -114,9 +114,9 @@ def test_otter(lab, wrong, tmp_path):
     (archive,) = write_otter([lab], tmp_path, run_tests=False)
     names = zipfile.ZipFile(archive).namelist()
     assert {f"tests/task{name}.py" for name in judged_tasks(source)} <= set(names)
-    assert {"run_autograder", "setup.sh", "requirements.txt"} <= set(
-        names
-    )  # what Gradescope starts
+    # what Gradescope starts, and what it installs
+    assert {"run_autograder", "setup.sh"} <= set(names)
+    assert REQUIREMENT in zipfile.ZipFile(archive).read("environment.yml").decode()
     solution = json.loads((archive.parent / f"{source.name}.ipynb").read_text())
     student_copy = json.loads((tmp_path / f"lab{lab}/student/{source.name}.ipynb").read_text())
     for name, (notebook, points) in submissions(source, solution, student_copy, wrong).items():
