@@ -195,7 +195,10 @@ def test_a_class_of_100(lab, tmp_path, capsys):
     took = time.monotonic() - began
     with capsys.disabled():
         most = max(row.memory for row in found.values())
-        print(f"\n100 submissions of lab {lab}: {took:.0f} s, at most {most >> 20} MB each")
+        cpu = sum(row.cpu_s for row in found.values())
+        print(
+            f"\n100 submissions of lab {lab}: {took:.0f} s, {cpu:.0f} s of CPU time, at most {most >> 20} MB each"
+        )
     assert {who: row.points for who, row in found.items()} == known
     assert took < 20 * 60
 
@@ -233,7 +236,7 @@ def rows_of(source):
     feedback = dict.fromkeys(tasks, "right.")
     partly = full | {"7": 0}
     return [
-        Row("ada", "", full, feedback, {}, "", 5.0, 1),
+        Row("ada", "", full, feedback, {}, "", 5.0, 4.0, 1),
         Row(
             "bob",
             "",
@@ -242,9 +245,10 @@ def rows_of(source):
             {"7": "Begin with the minimum."},
             "=1+1",
             6.0,
+            4.0,
             1,
         ),
-        Row("<i>", "", dict.fromkeys(tasks, 0), feedback, {}, "", 6.0, 1),
+        Row("<i>", "", dict.fromkeys(tasks, 0), feedback, {}, "", 6.0, 4.0, 1),
     ]
 
 

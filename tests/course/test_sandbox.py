@@ -104,6 +104,7 @@ try:
         n += 1
 except BlockingIOError:
     print("stopped after", n)
+    time.sleep(1)  # until it has been counted
 """
     found = outcome(tmp_path, code)
     assert found.log == "stopped after 63\n"
@@ -149,6 +150,21 @@ def test_a_limit_ends_it(tmp_path, code, reason):
     found = outcome(tmp_path, code, Limits(wall_s=3, memory=400 << 20, tasks=64))
     assert found.reason == reason
     assert time.monotonic() - began < 20
+
+
+def test_pages_that_processes_share_count_once(tmp_path):
+    code = """
+import os, time
+x = bytearray(b"x" * 100_000_000)
+for _ in range(20):
+    if os.fork() == 0:
+        time.sleep(1)
+        os._exit(0)
+os.wait()
+"""
+    found = outcome(tmp_path, code)
+    assert (found.returncode, found.reason) == (0, "")
+    assert found.cpu_s > 0
 
 
 def test_files_are_limited_and_links_are_not_followed(tmp_path):

@@ -57,8 +57,8 @@ class Row:
         Task -> the hint for a common mistake.
     note
         A sentence for the lecturer, or an empty text.
-    seconds, memory
-        What the submission took.
+    seconds, cpu_s, memory
+        What the submission took: time, CPU time of all its processes, and bytes.
     """
 
     student: str
@@ -68,6 +68,7 @@ class Row:
     hints: dict[str, str] = field(default_factory=dict)
     note: str = ""
     seconds: float = 0.0
+    cpu_s: float = 0.0
     memory: int = 0
 
     @property
@@ -180,7 +181,7 @@ class Grader:
             row.note = "the file is not a notebook"
             return row
         outcome = self.run(submission, student, warm)
-        row.seconds, row.memory = outcome.seconds, outcome.memory
+        row.seconds, row.cpu_s, row.memory = outcome.seconds, outcome.cpu_s, outcome.memory
         measured = _measurements(outcome)
         report = _report(outcome)
         for name in names:

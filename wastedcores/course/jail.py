@@ -21,6 +21,7 @@ import stat
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -176,16 +177,22 @@ def _watch(command: int, settings: dict[str, Any]) -> dict[str, Any]:
         code = _reaped(command)
         memory, tasks_now = _use()
         most, tasks = max(most, memory), max(tasks, tasks_now)
-        if memory > settings["memory"]:
+        # pages that processes share count once, which takes the kernel longer to tell
+        if memory > settings["memory"] and _shared_once() > settings["memory"]:
             reason = "memory"
         elif time.monotonic() - began > settings["wall_s"]:
             reason = "time"
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    use = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "returncode": code,
         "reason": reason,
         "seconds": time.monotonic() - began,
+        "cpu_s": use.ru_utime + use.ru_stime,
         "memory": most,
         "tasks": tasks,
     }
@@ -208,24 +215,40 @@ def _reaped(command: int) -> int | None:
 def _use() -> tuple[int, int]:
     """Return the resident bytes of all other processes and of the file systems in memory, and the number of threads."""
     memory = tasks = 0
+    for line in _of_others("status"):
+        if line.startswith((b"RssAnon:", b"RssShmem:")):
+            memory += int(line.split()[1]) << 10
+        elif line.startswith(b"Threads:"):
+            tasks += int(line.split()[1])
+    return memory + _files(), tasks
+
+
+def _shared_once() -> int:
+    """Return the bytes of :func:`_use`, but each page that several processes share only once."""
+    found = [
+        int(line.split()[1]) << 10
+        for line in _of_others("smaps_rollup")
+        if line.startswith((b"Pss_Anon:", b"Pss_Shmem:"))
+    ]
+    return sum(found) + _files()
+
+
+def _of_others(file: str) -> Iterator[bytes]:
+    """Return the lines of a file in /proc of all other processes; they are bytes, because a process's name may be no text."""
     for name in os.listdir("/proc"):
-        if not name.isdigit() or name == "1":
-            continue
-        try:
-            # bytes, because a process may give itself a name that is no text
-            lines = Path(f"/proc/{name}/status").read_bytes().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            if line.startswith((b"RssAnon:", b"RssShmem:")):
-                memory += int(line.split()[1]) << 10
-            elif line.startswith(b"Threads:"):
-                tasks += int(line.split()[1])
+        if name.isdigit() and name != "1":
+            with contextlib.suppress(OSError):
+                yield from Path(f"/proc/{name}/{file}").read_bytes().splitlines()
+
+
+def _files() -> int:
+    """Return the bytes of the file systems in memory."""
+    memory = 0
     for path in ("/submission", "/tmp", "/dev/shm", "/.layers"):
         if os.path.isdir(path):
             use = os.statvfs(path)
             memory += (use.f_blocks - use.f_bfree) * use.f_frsize
-    return memory, tasks
+    return memory
 
 
 def _collected(names: list[str], most: int) -> dict[str, str]:

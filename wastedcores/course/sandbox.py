@@ -73,8 +73,10 @@ class Outcome:
         Its exit code; None if a limit ended it.
     reason
         The limit that ended it, ``time`` or ``memory``; ``lost`` if the sandbox ended without a result; or an empty text.
-    seconds, memory, tasks
-        The time that it took, and the largest numbers of bytes and of threads that were seen.
+    seconds, cpu_s
+        The time that it took, and the CPU time of all its processes (0 without a sandbox).
+    memory, tasks
+        The largest numbers of bytes and of threads that were seen.
     files
         The contents of the files that were asked for, as far as they exist.
     log
@@ -84,6 +86,7 @@ class Outcome:
     returncode: int | None
     reason: str
     seconds: float
+    cpu_s: float
     memory: int
     tasks: int
     files: dict[str, bytes]
@@ -203,7 +206,7 @@ def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome:
     try:
         found = json.loads(rest[0])
     except (IndexError, ValueError):  # the machine ran out of memory, for example
-        return Outcome(None, "lost", 0.0, 0, 0, {}, done.stderr[-20_000:])
+        return Outcome(None, "lost", 0.0, 0.0, 0, 0, {}, done.stderr[-20_000:])
     files = {name: base64.b64decode(text) for name, text in found.pop("files").items()}
     log = files.pop("log", b"").decode(errors="replace")
     return Outcome(**found, files=files, log=log[-20_000:])
@@ -307,4 +310,4 @@ def unprotected(
                 process.wait()
         found = {name: (here / name).read_bytes() for name in results if (here / name).is_file()}
         text = (here / "log").read_text(errors="replace")[-20_000:]
-        return Outcome(code, reason, time.monotonic() - began, 0, 0, found, text)
+        return Outcome(code, reason, time.monotonic() - began, 0.0, 0, 0, found, text)
