@@ -113,7 +113,9 @@ def test_otter(lab, wrong, tmp_path):
     source = read_source(lab)
     (archive,) = write_otter([lab], tmp_path, run_tests=False)
     names = zipfile.ZipFile(archive).namelist()
-    assert {f"tests/task{name}.py" for name in judged_tasks(source)} <= set(names)
+    assert {f"task{name}.py" for name in judged_tasks(source)} <= {
+        name.rpartition("/")[2] for name in names
+    }
     # what Gradescope starts, and what it installs
     assert {"run_autograder", "setup.sh"} <= set(names)
     assert REQUIREMENT in zipfile.ZipFile(archive).read("environment.yml").decode()
