@@ -17,8 +17,8 @@ from wastedcores.files import written_whole
 _BARS = 10
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2rem .6rem;border-bottom:1px solid #ddd;
-vertical-align:top}.n{text-align:right;white-space:nowrap}.bar{background:#3b6ea5;height:1rem;min-width:1px}
-td.wide{width:60%}"""
+vertical-align:top}.n{text-align:right;white-space:nowrap}.bar{background:#3b6ea5;height:1rem}
+.t{white-space:nowrap}td.wide{width:60%}"""
 
 
 def points_of(source: Source) -> float:
@@ -137,7 +137,7 @@ def write_page(rows: Sequence[Row], source: Source, path: Path) -> None:
         "<h2>Distribution of points</h2>",
         _bars(_histogram(totals, most)),
         "<h2>Students who solved each task, the hardest first</h2>",
-        _bars(_tasks(rows, source)),
+        _bars(_tasks(rows, source), len(rows)),
         "<h2>Common mistakes</h2>",
         _mistakes(rows),
         "<h2>Notes</h2>",
@@ -170,8 +170,9 @@ def _tasks(rows: Sequence[Row], source: Source) -> list[tuple[str, int]]:
     ]
 
 
-def _bars(rows: Sequence[tuple[str, int]]) -> str:
-    longest = max([n for _, n in rows] or [0]) or 1
+def _bars(rows: Sequence[tuple[str, int]], whole: int = 0) -> str:
+    """Return a table with bars; a bar of full length is ``whole``, or the largest number."""
+    longest = whole or max([n for _, n in rows] or [0]) or 1
     lines = [
         f"<tr><td>{escape(label)}</td><td class=n>{n}</td><td class=wide>"
         f"<div class=bar style='width:{100 * n / longest:.1f}%'></div></td></tr>"
@@ -185,7 +186,7 @@ def _mistakes(rows: Sequence[Row]) -> str:
     if not found:
         return "<p>No answer was one of the common mistakes.</p>"
     lines = [
-        f"<tr><td class=n>{n}</td><td>task {escape(task)}</td><td>{escape(hint)}</td></tr>"
+        f"<tr><td class=n>{n}</td><td class=t>task {escape(task)}</td><td>{escape(hint)}</td></tr>"
         for (task, hint), n in found.most_common()
     ]
     return f"<table><tr><th>students<th>task<th>the hint that they got</tr>{''.join(lines)}</table>"
