@@ -107,7 +107,7 @@ def test_nbgrader(lab, wrong, tmp_path):
             expect_messages(source, name, messages)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("lab", "wrong"), EVERY_LAB)
 def test_otter(lab, wrong, tmp_path):
     source = read_source(lab)
