@@ -24,6 +24,7 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
         "reproduce all -o reports/scorecard",
         "reproduce table3 --json",
         "reproduce claims --seeds 5 --no-page",
+        "reproduce carver --seeds 5",
         "reproduce --calibrate -o fit",
         "reproduce table3 --calibration fit/calibration.json",
         notes=_NOTES,
@@ -33,7 +34,9 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
 def reproduce(
     what: Annotated[
         str,
-        Argument(metavar="PART", help="The part: table1, table2, table3, claims, walcher or all."),
+        Argument(
+            metavar="PART", help="The part: table1, table2, table3, claims, walcher, carver or all."
+        ),
     ] = "all",
     output: Annotated[
         Path,
@@ -70,8 +73,9 @@ def reproduce(
     from wastedcores.studies import scorecard
 
     parts = scorecard.PARTS if what == "all" else (what,)
-    if not set(parts) <= set(scorecard.PARTS):
-        raise UsageError(f"part {what!r}: there are {', '.join(scorecard.PARTS)} and all.")
+    known = (*scorecard.PARTS, *scorecard.FURTHER_PARTS)
+    if not set(parts) <= set(known):
+        raise UsageError(f"part {what!r}: there are {', '.join(known)} and all.")
 
     try:
         output.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.studies import claims, nas, sensitivity, tool_costs, tpch
+from wastedcores.studies import claims, fork_wait, nas, sensitivity, tool_costs, tpch
 from wastedcores.studies.attempts import CLAIMS, GOOD, Attempt, Comparison
 from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
@@ -19,6 +19,8 @@ from wastedcores.sweep import sweep
 
 SCHEMA = "wastedcores.reproduce/1"
 PARTS = ("table1", "table2", "table3", "claims", "walcher")
+#: parts that are run only by name: papers of others than Lozi et al. and their reproduction
+FURTHER_PARTS = ("carver",)
 
 
 def attempts(
@@ -29,7 +31,7 @@ def attempts(
     Parameters
     ----------
     parts
-        Of :data:`PARTS`.
+        Of :data:`PARTS` and :data:`FURTHER_PARTS`.
     tables
         The published tables.
     calibrated
@@ -56,10 +58,14 @@ def attempts(
             rows += tpch.attempts(tables, calibrated["tpch"], seeds)
         elif part == "walcher":
             rows += tpch.desktop_attempts(tables, seeds)
+        elif part == "carver":
+            rows += fork_wait.attempts(tables, seeds)
         elif part == "claims":
             rows += claims.attempts(tables, parameters, seeds)
         else:
-            raise UsageError(f"part {part!r}: there are {', '.join(PARTS)} and all.")
+            raise UsageError(
+                f"part {part!r}: there are {', '.join((*PARTS, *FURTHER_PARTS))} and all."
+            )
     return rows
 
 
@@ -79,7 +85,7 @@ def reproduce(
     Parameters
     ----------
     parts
-        Of :data:`PARTS`.
+        Of :data:`PARTS` and :data:`FURTHER_PARTS`.
     folder
         Gets ``runs.parquet`` (one row per replay) and ``scorecard.json`` (see :func:`stem`). Replays that are in it
         already and were made by the same code are not run again.
@@ -183,7 +189,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 _SETTING = "a setting of their tool, which is this project's default"
 _THEIR_MACHINE = "describes their machine"
 _THEIR_TOOLS = "measures other tools than this project's"
-_FREQUENCY = "needs frequency scaling, which the replay does not have"
+_OWN_PART = "in a part of its own: wastedcores reproduce carver"
+_PHASES = "the replay's phases are calibrated on it"
+_ON_A_BUILD = "the same quantity of this project's tools is measured by the benchmarks, on another machine and build"
 _LINUX_4_19 = (
     "how Linux 4.19 shares two cores among few threads; the replay's balancer is that of 4.1"
 )
@@ -195,13 +203,20 @@ WHY_NOT = {
         **dict.fromkeys(("checker_S", "checker_M", "checker_profile"), _SETTING),
     },
     "carver2019_claims": {
-        **dict.fromkeys(("machine", "tick"), _THEIR_MACHINE),
-        **dict.fromkeys(("kbuild_sched_gain", "kbuild_full_gain"), _FREQUENCY),
-        **dict.fromkeys(("s1_initial_phase", "s1_initial_cpus", "s1_energy"), _FREQUENCY),
-        **dict.fromkeys(("schedlog_event_bytes", "schedlog_overhead"), _THEIR_TOOLS),
-        **dict.fromkeys(
-            ("schedlog_kbuild_mem", "perf_overhead", "perf_wakeup_bytes"), _THEIR_TOOLS
-        ),
+        **dict.fromkeys(("machine", "tick", "jobs_full", "jobs_sched"), _THEIR_MACHINE),
+        **dict.fromkeys(("frequency_min", "frequency_nominal", "frequency_turbo"), _THEIR_MACHINE),
+        **dict.fromkeys(("frequency_all_cores", "frequency_class"), _THEIR_MACHINE),
+        **dict.fromkeys(("burst", "compile_start", "compile_end"), _PHASES),
+        **dict.fromkeys(("s2_turbo_start", "s2_turbo_end"), _OWN_PART),
+        **dict.fromkeys(("kbuild_sched_gain", "kbuild_full_gain"), _OWN_PART),
+        **dict.fromkeys(("s1_initial_phase", "s1_second_phase"), _OWN_PART),
+        **dict.fromkeys(("s1_initial_cpus", "s1_energy"), _OWN_PART),
+        **dict.fromkeys(("s2_low_frequency", "s2_initial_phase"), _OWN_PART),
+        **dict.fromkeys(("s2_parallel_cpus", "s2_frequency"), _OWN_PART),
+        **dict.fromkeys(("schedlog_event_bytes", "schedlog_wakeup_bytes"), _ON_A_BUILD),
+        **dict.fromkeys(("schedlog_overhead", "schedlog_kbuild_mem"), _ON_A_BUILD),
+        **dict.fromkeys(("perf_overhead", "perf_wakeup_bytes"), _ON_A_BUILD),
+        "schedlog_comm": _THEIR_TOOLS,
     },
     "sites_claims": {
         "machine": _THEIR_MACHINE,

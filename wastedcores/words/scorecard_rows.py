@@ -38,6 +38,7 @@ GROUPS = (
     Group("rates", "4.2: rates of events", "4.2"),
     Group("desktop", "Walcher 2019: database on a desktop", "desktop"),
     Group("tools", "4.1, 4.2: cost of the tools", "tools"),
+    Group("forkwait", "Carver 2019: fork, wait and frequency", "fork/wait"),
     Group("table1", "Table 1: NAS on two nodes, group construction", "Table 1"),
 )
 

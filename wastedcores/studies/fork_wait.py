@@ -1,0 +1,189 @@
+"""The numbers of the fork/wait paper (Carver et al. 2019) and how the replay predicts them; what they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wastedcores.studies.attempts import Attempt, Reading, Value
+from wastedcores.studies.published import Tables
+from wastedcores.sweep import Run
+
+TABLE = "carver2019_claims"
+CFS, FIRST, SECOND = "v4.19", "v4.19+fork_wait:1", "v4.19+fork_wait:2"
+#: a build of the whole kernel takes so much longer to replay that it has fewer seeds
+FULL_SEEDS = 3
+#: parameter -> its default and the values on both sides of it
+ASSUMED: dict[str, tuple[float, tuple[float, float]]] = {
+    "ramp_ticks": (3, (1, 10)),
+    "hold_ticks": (3, (1, 10)),
+    "turbo": (1.0, (0.9, 1.1)),
+    "smt_speed": (0.65, (0.5, 1.0)),
+    "stretch": (1.0, (0.5, 2.0)),
+    "exec": (False, (False, True)),
+}
+_SLEEPS = (
+    "The sequential phases of the replay only compute, so their time falls with the clock period. A real build also waits for "
+    "the disk and for memory, which no clock makes faster."
+)
+
+
+def run(kernel: str, seed: int, tree: str = "sched", **how: Any) -> Run:
+    """Return the replay of one build with the paper's number of jobs: 32 for kernel/sched, 320 for the whole kernel.
+
+    Parameters
+    ----------
+    kernel, seed, tree
+        Kernel model, seed, and what is built.
+    **how
+        Further arguments of :func:`wastedcores.studies.fork_wait_replays.build`.
+
+    Returns
+    -------
+    Run
+        The run.
+    """
+    return Run.of(
+        "wastedcores.studies.fork_wait_replays:build",
+        kernel=kernel, seed=seed, tree=tree, jobs=32 if tree == "sched" else 320, **how,
+    )  # fmt: skip
+
+
+def best_change(column: str, *roles: str) -> Value:
+    """Compute the change of a time from CFS to the best of some strategies, in percent.
+
+    Parameters
+    ----------
+    column
+        The column.
+    *roles
+        The strategies to take the best of.
+
+    Returns
+    -------
+    callable
+        Returns percent.
+    """
+    return lambda rows: 100 * (min(rows[r][column] for r in roles) / rows["cfs"][column] - 1)
+
+
+def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
+    """Return the rows of the fork/wait paper.
+
+    Parameters
+    ----------
+    tables
+        The published tables.
+    seeds
+        Seeds of the replays of kernel/sched.
+
+    Returns
+    -------
+    list of Attempt
+        One row per number or statement of the paper that a replay predicts.
+    """
+    kernels = {"cfs": CFS, "s1": FIRST, "s2": SECOND}
+    sched = {role: [run(k, s) for s in seeds] for role, k in kernels.items()}
+    full = {role: [run(k, s, "full") for s in seeds[:FULL_SEEDS]] for role, k in kernels.items()}
+
+    def row(name: str, value: Value, short: str, reason: str, builds: Any = sched) -> Attempt:
+        place, quantity, unit, published = (
+            tables.text(TABLE, name, c) for c in ("place", "quantity", "unit", "value")
+        )
+        return Attempt(
+            f"carver.{name}", "forkwait", short, "carver2019", place, quantity, unit, published,
+            "predicted", Reading(builds, value), reason=reason,
+        )  # fmt: skip
+
+    return [
+        row("kbuild_sched_gain", best_change("build_s", "s1", "s2"), "kernel/sched", _SLEEPS),
+        row("kbuild_full_gain", best_change("build_s", "s1", "s2"), "whole kernel", _FULL, full),
+        row("s1_initial_phase", best_change("initial_s", "s1"), "strategy 1: first phase", _SLEEPS),
+        row("s1_second_phase", best_change("finish_s", "s1"), "strategy 1: second phase", _SLEEPS),
+        row("s1_initial_cpus", lambda r: r["s1"]["initial_cpus"], "strategy 1: CPUs", _CPUS),
+        row(
+            "s1_energy",
+            lambda r: 100 * (r["s1"]["energy_j"] / r["cfs"]["energy_j"] - 1),
+            "strategy 1: energy",
+            _ENERGY,
+        ),
+        row(
+            "s2_low_frequency",
+            lambda r: (
+                "fewer" if r["s2"]["slow"] < r["s1"]["slow"] < r["cfs"]["slow"] else "not fewer"
+            ),
+            "strategy 2: slow CPUs",
+            "The shares of busy ticks in the lowest class are compared: CFS, strategy 1, strategy 2.",
+        ),
+        row(
+            "s2_initial_phase",
+            lambda r: "shorter" if r["s2"]["initial_s"] < r["s1"]["initial_s"] else "not shorter",
+            "strategy 2: first phase",
+            "Strategy 2 also keeps the second child of gcc on the core, which is fast.",
+        ),
+        row(
+            "s2_parallel_cpus",
+            lambda r: _fewer(r["s2"]["compile_cpus"] < r["s1"]["compile_cpus"]),
+            "strategy 2: CPUs",
+            "The numbers of CPUs used in the parallel phase are compared; the mean numbers of busy CPUs are about equal.",
+        ),
+        row(
+            "s2_frequency",
+            lambda r: "higher" if r["s2"]["compile_khz"] > r["s1"]["compile_khz"] else "not higher",
+            "strategy 2: frequency",
+            "The mean frequencies of the parallel phase are compared. Strategy 2 keeps the compilers on fewer packages, and the "
+            "assumed turbo table allows fewer MHz where more cores of a package are active. The paper does not give the table.",
+        ),
+    ]
+
+
+def _fewer(is_so: bool) -> str:
+    return "fewer" if is_so else "not fewer"
+
+
+_FULL = (
+    "The parallel phase takes three quarters of the build and does not change. The lengths of the phases under CFS are "
+    "calibrated on those of Figure 1, the gain is not."
+)
+_CPUS = (
+    "The most CPUs that are busy at the same moment. Only two of the processes of a recipe compute at the same time here; the "
+    "paper gives an upper bound."
+)
+_ENERGY = (
+    "Modelled and not measured: power of packages and memory, plus a + b f^3 of every active core, with assumed powers. Most of "
+    "it is the power of four packages, so it falls with the time."
+)
+
+
+def tornado(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, Any]]:
+    """Replay kernel/sched with one assumption changed at a time.
+
+    Parameters
+    ----------
+    seeds
+        The medians are over these.
+
+    Returns
+    -------
+    list of dict
+        parameter, value, and the gain of each strategy in percent: s1, s2.
+    """
+    from statistics import median
+
+    from wastedcores.studies.fork_wait_replays import build
+
+    points: list[tuple[str, float]] = [("as assumed", 0)]
+    points += [(p, v) for p, (default, ends) in ASSUMED.items() for v in ends if v != default]
+    rows = []
+    for parameter, value in points:
+        how = {} if parameter == "as assumed" else {parameter: value}
+        gains: dict[str, list[float]] = {"s1": [], "s2": []}
+        for seed in seeds:
+            took = {k: build(k, seed, "sched", 32, **how)["build_s"] for k in (CFS, FIRST, SECOND)}  # type: ignore[arg-type]
+            gains["s1"].append(100 * (1 - took[FIRST] / took[CFS]))
+            gains["s2"].append(100 * (1 - took[SECOND] / took[CFS]))
+        rows.append(
+            {"parameter": parameter, "value": float(value)}
+            | {k: median(v) for k, v in gains.items()}
+        )
+    return rows

@@ -1,0 +1,163 @@
+"""The replays of the fork/wait study: one build on clocks with given assumptions, as a flat row of a sweep."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wastedcores.errors import ModelWarning
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator import RawReplay, log_column, log_kind, marks, simulate
+from wastedcores.simulator.measure import busy_share
+from wastedcores.topology.clocks import Frequency
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import XEON_E7_FREQUENCY, preset
+from wastedcores.workload.kbuild import kbuild
+
+MACHINE = "xeon-e7-8870-turbo"
+#: The energy model: a package and its memory use PACKAGE_W all the time, and an active core CORE_W and, at the nominal
+#: frequency, DYNAMIC_W more, which grows with the cube of the frequency. The paper measured energy and gives no powers, so
+#: these are assumptions.
+PACKAGE_W, CORE_W, DYNAMIC_W = 60.0, 0.5, 3.0
+#: the lower edges of the paper's classes of frequencies, in kHz; it shows the highest one in red (figures 1 and 3)
+CLASSES_KHZ = (1_200_000, 1_600_000, 2_100_000, 2_600_000)
+TICK_NS = 4_000_000
+
+
+def machine(
+    ramp_ticks: int = XEON_E7_FREQUENCY.ramp_ticks,
+    hold_ticks: int = XEON_E7_FREQUENCY.hold_ticks,
+    turbo: float = 1.0,
+    smt_speed: float = 0.65,
+) -> Machine:
+    """Return the machine of the fork/wait paper with other assumptions about its clocks.
+
+    Parameters
+    ----------
+    ramp_ticks, hold_ticks
+        As in :class:`wastedcores.topology.clocks.Frequency`.
+    turbo
+        Factor of all turbo frequencies.
+    smt_speed
+        As in :class:`wastedcores.topology.machine.Machine`.
+
+    Returns
+    -------
+    Machine
+        The machine.
+    """
+    steps = tuple((n, round(khz * turbo)) for n, khz in XEON_E7_FREQUENCY.turbo)
+    f = Frequency(
+        XEON_E7_FREQUENCY.min_khz, XEON_E7_FREQUENCY.nominal_khz, steps, ramp_ticks, hold_ticks
+    )
+    return replace(preset(MACHINE), frequency=f, smt_speed=smt_speed)
+
+
+def build(
+    kernel: str,
+    seed: int,
+    tree: str,
+    jobs: int,
+    *,
+    stretch: float = 1.0,
+    exec: bool = False,
+    **clocks: float,
+) -> dict[str, Any]:
+    """Replay one build.
+
+    Parameters
+    ----------
+    kernel, seed
+        Name of the kernel model, and the seed.
+    tree, jobs, stretch, exec
+        As for :func:`wastedcores.workload.kbuild.kbuild`.
+    **clocks
+        As for :func:`machine`.
+
+    Returns
+    -------
+    dict
+        ``build_s`` and the seconds of its phases ``initial_s`` (before the burst), ``compile_s`` and ``finish_s``;
+        ``initial_cpus``, the most CPUs that are busy at the same time in the first; ``compile_cpus`` and ``compile_busy``, the
+        number of CPUs that are used in the second and the mean number of busy ones; ``compile_khz``, the mean frequency of its
+        ticks; ``slow`` and ``fast``, the shares of busy ticks in the lowest and the highest class; ``energy_j``, modelled;
+        ``wall_s``.
+    """
+    where = machine(**clocks)  # type: ignore[arg-type]  # whole numbers of ticks come as such
+    program = kbuild(where, seed, tree, jobs, exec, stretch).program()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        raw = simulate(program, where, KernelModel.named(kernel), seed=seed, load=False)
+    at = marks(raw, program)
+    ticks = raw.of(log_kind.TICK)
+    when, khz = ticks[:, [log_column.TS, log_column.VALUE]].T
+    busy = busy_share(raw, where.cpus, at["compile"], at["finish"])
+    start, end = at["make start"], at["make end"]
+    return {
+        "build_s": (end - start) / 1e9,
+        "initial_s": (at["burst"] - start) / 1e9,
+        "compile_s": (at["finish"] - at["compile"]) / 1e9,
+        "finish_s": (end - at["finish"]) / 1e9,
+        "initial_cpus": most_busy(raw, where.cpus, start, at["burst"]),
+        "compile_cpus": int((busy > 0).sum()),
+        "compile_busy": float(busy.sum()),
+        "compile_khz": float(khz[(when >= at["compile"]) & (when < at["finish"])].mean()),
+        "slow": float(np.mean(khz < CLASSES_KHZ[1])),
+        "fast": float(np.mean(khz > CLASSES_KHZ[3])),
+        "energy_j": energy_j(ticks, where, end - start),
+        "wall_s": raw.wall_s,
+    }
+
+
+def most_busy(raw: RawReplay, cpus: int, start: int, end: int) -> int:
+    """Return the largest number of CPUs that run tasks at the same moment of a window.
+
+    Parameters
+    ----------
+    raw, cpus
+        A replay and the number of its CPUs.
+    start, end
+        The window in ns.
+
+    Returns
+    -------
+    int
+        The number.
+    """
+    ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
+    inside = ts_ns < end
+    ts_ns, cpu, busy = ts_ns[inside], cpu[inside], (pid[inside] != 0).astype(np.int64)
+    order = np.argsort(cpu, kind="stable")
+    first = np.r_[True, np.diff(cpu[order]) != 0]
+    before = np.where(first, 0, np.r_[0, busy[order][:-1]])
+    change = np.empty_like(busy)
+    change[order] = busy[order] - before
+    return int(np.cumsum(change)[ts_ns >= start].max(initial=0))
+
+
+def energy_j(ticks: np.ndarray, where: Machine, length_ns: int) -> float:
+    """Model the energy of packages and memory during a build, from the ticks as samples of 4 ms.
+
+    Parameters
+    ----------
+    ticks
+        int64 (ticks, 8): records of ticks.
+    where, length_ns
+        The machine, and the length of the build in ns.
+
+    Returns
+    -------
+    float
+        Joules.
+    """
+    assert where.frequency is not None
+    core = where.core_of_cpu[ticks[:, log_column.CPU]]
+    samples = np.stack([core, ticks[:, log_column.TS] // TICK_NS], axis=1)
+    _, once = np.unique(samples, axis=0, return_index=True)
+    speed = ticks[once, log_column.VALUE] / where.frequency.nominal_khz
+    packages = len(set(where.package_of_cpu.tolist()))
+    active = (CORE_W + DYNAMIC_W * speed**3).sum() * TICK_NS / 1e9
+    return float(PACKAGE_W * packages * length_ns / 1e9 + active)
