@@ -26,7 +26,7 @@ layers = [
 ]
 view = EventView(examine(open_trace(sys.argv[1])), layers)
 text = view.figure().to_json()
-first = time.perf_counter() - begin
+first, used = time.perf_counter() - begin, time.process_time()
 segments = sum(d.segments.start.size for d in view.drawn)
 start, end = view.scene.window
 zooms = {}
@@ -35,11 +35,11 @@ for part in (1, 10, 1000, 100_000):
     times, sizes = [], []
     for k in range(3):
         at = start + (end - start - wide) * k // 3
-        begin = time.perf_counter()
+        begin, spent = time.perf_counter(), time.process_time()
         sizes.append(len(view.figure((at, at + wide)).to_json()))
-        times.append(time.perf_counter() - begin)
-    zooms[part] = max(times), max(sizes)
-print(json.dumps({"first": first, "bytes": len(text), "segments": segments, "zooms": zooms}))
+        times.append((time.perf_counter() - begin, time.process_time() - spent))
+    zooms[part] = *max(times), max(sizes)
+print(json.dumps({"first": first, "cpu": used, "bytes": len(text), "segments": segments, "zooms": zooms}))
 """
 
 
@@ -93,10 +93,10 @@ def run() -> list[dict]:
             "unit": "s",
             "goal": "< 5",
             "met": got["first"] < 5,
-            "note": f"imports included; {got['segments']:,} segments, {got['bytes'] / 1e3:.0f} kB of JSON",
+            "note": f"imports included, {got['cpu']:.1f} s of CPU time; {got['segments']:,} segments, {got['bytes'] / 1e3:.0f} kB of JSON",
         }
     ]
-    for part, (seconds, size) in got["zooms"].items():
+    for part, (seconds, used, size) in got["zooms"].items():
         rows.append(
             {
                 "id": f"events_zoom_{part}",
@@ -105,7 +105,7 @@ def run() -> list[dict]:
                 "unit": "ms",
                 "goal": "< 200",
                 "met": seconds < 0.2,
-                "note": f"worst of 3 windows, to JSON, at most {size / 1e3:.0f} kB",
+                "note": f"worst of 3 windows, to JSON, {1e3 * used:.0f} ms of CPU time, at most {size / 1e3:.0f} kB",
             }
         )
     return rows

@@ -12,7 +12,7 @@ from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.queries import names
 from wastedcores.queries.columns import added_columns
 from wastedcores.queries.language import Query, parse
-from wastedcores.queries.spans import SPANS, Span, with_span
+from wastedcores.queries.spans import SPANS, Span, lengths, with_span
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.schema import COLUMNS, KINDS
 from wastedcores.trace.trace import Trace
@@ -163,13 +163,16 @@ class EventTable:
         if column in self.spans:
             return with_span(events, self.spans[column])
         if column == "idle_before_ns":
-            return _with_idle_before(events)
+            return events.with_columns(idle_before_ns=lengths(events, SPANS["idle"])[1])
         if column == "node":
             return events.with_columns(node=_node(self.trace))
         if column == "frequency_khz":
             return events.with_columns(frequency_khz=_frequency(self.trace))
-        kind = pl.col("kind").cast(pl.String).replace("wakeup_new", "fork")
-        return events.with_columns(cause=pl.coalesce(pl.col("op").cast(pl.String), kind))
+        # categories, because texts of millions of events are slow
+        kind = pl.col("kind").cast(pl.Categorical())
+        fork = pl.lit("fork", dtype=pl.Categorical())
+        told = pl.when(pl.col("kind") == "wakeup_new").then(fork).otherwise(kind)
+        return events.with_columns(cause=pl.coalesce("op", told))
 
 
 def _applied(function: Decoration, events: pl.DataFrame) -> pl.DataFrame:
@@ -193,25 +196,6 @@ def _frequency(trace: Trace) -> pl.Expr:
         )
     told = pl.when(pl.col("kind").is_in(_FREQUENCIES)).then("value")
     return told.forward_fill().over("cpu")
-
-
-def _with_idle_before(events: pl.DataFrame) -> pl.DataFrame:
-    """Add how long the CPU was idle before a switch from the idle task: the length of the span that this switch ends."""
-    idle = with_span(events.drop("idle_ns", strict=False), SPANS["idle"])
-    ended = (pl.col("kind") == "switch") & (pl.col("prev_pid") == 0)
-    earlier = pl.when(pl.col("kind") == "switch").then("idle_ns")
-    before = (
-        idle.lazy()
-        .select("cpu", "kind", "prev_pid", "idle_ns")
-        .with_row_index("_row")
-        .filter(pl.col("kind") == "switch")
-        .with_columns(before=earlier.shift(1).over("cpu"))
-        .filter(ended)
-        .select("_row", "before")
-        .collect()
-    )
-    found = pl.repeat(None, events.height, dtype=pl.Int64, eager=True).alias("idle_before_ns")
-    return events.with_columns(found.scatter(before["_row"], before["before"]))
 
 
 def _node(trace: Trace) -> pl.Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -98,17 +99,40 @@ def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
     UsageError
         A query is wrong, a column does not exist, or the events have a column of that name already.
     """
+    if span.column in events.columns:
+        raise UsageError(
+            f"span {span.name!r}: the column {span.column!r} exists already; give the span another name."
+        )
+    return events.with_columns(lengths(events, span)[0].alias(span.column))
+
+
+def lengths(events: pl.DataFrame, span: Span) -> tuple[pl.Series, pl.Series]:
+    """Return the lengths of a span, at the events that begin one and at those that end one.
+
+    Parameters
+    ----------
+    events
+        Events, ordered by time.
+    span
+        The pair of queries.
+
+    Returns
+    -------
+    polars.Series, polars.Series
+        Int64, in ns; null at all other events, and where an end is unknown.
+
+    Raises
+    ------
+    UsageError
+        A query is wrong, or a column does not exist.
+    """
     from wastedcores.queries.language import parse
     from wastedcores.queries.spans_jit import NONE, pair
 
     schema = dict(events.schema)
     missing = [c for c in (*span.keys, *(span.same or ())) if c not in schema]
-    if missing or span.column in schema:
-        raise UsageError(
-            f"span {span.name!r}: there is no column {missing[0]!r}."
-            if missing
-            else f"span {span.name!r}: the column {span.column!r} exists already; give the span another name."
-        )
+    if missing:
+        raise UsageError(f"span {span.name!r}: there is no column {missing[0]!r}.")
     chosen = (
         events.select(  # with one column of the table, so that constant queries have its height
             "ts_ns",
@@ -118,7 +142,7 @@ def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
     )
     keys = numbered(events[c] for c in span.keys)
     checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
-    lengths = pair(
+    found = pair(
         events["ts_ns"].to_numpy(),
         chosen["begins"].to_numpy(),
         chosen["ends"].to_numpy(),
@@ -128,9 +152,8 @@ def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
         checks[1],
         np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64),
     )
-    return events.with_columns(
-        pl.Series(span.column, lengths).set(pl.Series(lengths == NONE), None)
-    )
+    begun, ended = (pl.Series(times).set(pl.Series(times == NONE), None) for times in found)
+    return begun, ended
 
 
 def numbered(columns: Iterable[pl.Series]) -> list[np.ndarray]:
@@ -148,10 +171,10 @@ def numbered(columns: Iterable[pl.Series]) -> list[np.ndarray]:
     """
     given = list(columns)
     if all(c.dtype.is_integer() for c in given):
-        wide = [c.cast(pl.Int64) for c in given]
-        if all((c.is_null() | c.is_between(0, NUMBERED_BELOW - 1)).all() for c in wide):
-            return [c.fill_null(-1).cast(pl.Int32).to_numpy() for c in wide]
-        given = wide
+        ends = [cast(int, e) for c in given for e in (c.min(), c.max()) if e is not None]
+        if all(0 <= e < NUMBERED_BELOW for e in ends):
+            return [c.cast(pl.Int32).fill_null(-1).to_numpy() for c in given]
+        given = [c.cast(pl.Int64) for c in given]
     elif len({c.dtype for c in given}) > 1:
         given = [c.cast(pl.String) for c in given]
     known = pl.concat([c.rename("value").unique() for c in given]).unique().drop_nulls().to_frame()

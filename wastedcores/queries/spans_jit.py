@@ -12,7 +12,7 @@ NONE = np.iinfo(np.int64).min
 
 @jit
 def pair(ts, begins, ends, begin_key, end_key, begin_check, end_check, opened):
-    """Return the length of the span that each event begins.
+    """Return the length of the span that each event begins, and of the one that it ends.
 
     Parameters
     ----------
@@ -29,18 +29,18 @@ def pair(ts, begins, ends, begin_key, end_key, begin_check, end_check, opened):
 
     Returns
     -------
-    int64 (n,)
-        Lengths; :data:`NONE` where no span begins or its end is not known.
+    begun, ended : int64 (n,)
+        Lengths; :data:`NONE` where no span begins (ends), or where its end is not known.
     """
-    lengths = np.full(ts.size, NONE, np.int64)
+    begun, ended = np.full(ts.size, NONE, np.int64), np.full(ts.size, NONE, np.int64)
     for i in range(ts.size):
         k = end_key[i]
         if ends[i] and k >= 0 and opened[k] != NONE:
             at = opened[k]
             if begin_check.size == 1 or begin_check[at] == end_check[i]:
-                lengths[at] = ts[i] - ts[at]
+                begun[at] = ended[i] = ts[i] - ts[at]
             opened[k] = NONE
         k = begin_key[i]
         if begins[i] and k >= 0 and opened[k] == NONE:
             opened[k] = i
-    return lengths
+    return begun, ended
