@@ -19,9 +19,9 @@ from benchmarks._interval import bootstrap
 from benchmarks.bench_capture import INNER, Recording
 from wastedcores.trace.io import import_trace
 
-TURNS = 10
+TURNS = 7
 JOBS = 8
-FOLDERS, FILES = 4, 4
+FOLDERS, FILES = 4, 3
 _FUNCTION = """
 static int work_{n}(const char *text, int *counts, int size)
 {{

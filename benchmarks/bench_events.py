@@ -93,7 +93,8 @@ def run() -> list[dict]:
             "unit": "s",
             "goal": "< 5",
             "met": got["first"] < 5,
-            "note": f"imports included, {got['cpu']:.1f} s of CPU time; {got['segments']:,} segments, {got['bytes'] / 1e3:.0f} kB of JSON",
+            "note": f"imports included, {got['cpu']:.1f} s of CPU time; "
+            f"{got['segments']:,} segments, {got['bytes'] / 1e3:.0f} kB of JSON",
         }
     ]
     for part, (seconds, used, size) in got["zooms"].items():
