@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,16 +10,10 @@ import time
 
 import polars as pl
 import pytest
-from support import TESTS as HERE
+from support.waiting import wait_for
 
 from wastedcores.errors import UsageError
 from wastedcores.sweep import Run, grid, sweep
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """Let workers import the tasks of the tests."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(HERE.parent)]))
 
 
 def quiet(runs, out, **options):
@@ -203,51 +196,6 @@ def test_sweep__ctrl_c_keeps_what_is_done(tmp_path):
     assert pl.read_parquet(out)["twice"].to_list() == [2 * x for x in range(40)]
     # only the two runs that were under way were executed twice
     assert len(log.read_text().splitlines()) <= 42
-
-
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition never became true"
-        time.sleep(0.05)
-
-
-def start(name, *args, log):
-    return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{name}", *args],
-        stdout=log,
-        stderr=log,
-    )
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    """Start a scheduler and two workers, each in a process of its own; yield the address and the processes."""
-    pytest.importorskip("distributed", reason="wastedcores[dask] is not installed")
-    texts = [tmp_path / f"dask{i}.log" for i in range(3)]
-    logs = [t.open("w") for t in texts]
-    processes = [
-        start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", log=logs[0])
-    ]
-    try:
-        wait_for(lambda: "Scheduler at" in texts[0].read_text())
-        address = re.search(r"tcp://127\.0\.0\.1:\d+", texts[0].read_text()).group()
-        for log in logs[1:]:
-            processes.append(
-                start(
-                    "dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-                    "--local-directory", str(tmp_path), log=log,
-                )
-            )  # fmt: skip
-        for text in texts[1:]:
-            wait_for(lambda text=text: "Registered to" in text.read_text())
-        yield address, processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-        for log in logs:
-            log.close()
 
 
 @pytest.mark.slow

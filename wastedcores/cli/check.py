@@ -17,10 +17,13 @@ from wastedcores.cli._options import (
     Cpus,
     IgnoreAffinity,
     Persist,
+    Quiet,
+    Scheduler,
     Seconds,
     SnapshotSource,
     TraceFormat,
     Whole,
+    Workers,
 )
 from wastedcores.cli._output import print_json
 from wastedcores.errors import UsageError
@@ -44,16 +47,19 @@ or --cpus is given. The options from --seconds on are for --live, which checks t
         'check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end" --ignore-affinity',
         "check trace.txt --snapshot tasks.json",
         "check --live --seconds 60 -S 1s -M 100ms -o evidence",
+        "check traces/ --table fleet.parquet --page fleet.html",
+        "check s3://bucket/traces --table fleet.parquet --scheduler tcp://head:8786",
         notes=_NOTES,
         exit_codes=_EXIT_CODES,
     )
 )
 def check(
     trace: Annotated[
-        Path | None,
+        str | None,
         Argument(
             metavar="TRACE",
-            help="A trace (a file or a folder of any format), or a data set's name.",
+            help="A trace (a file or a folder of any format), or a data set's name. With --table: a folder of traces, its "
+            "URL, or a text file *.list with a path or URL in each line.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -104,6 +110,22 @@ def check(
     useless: Annotated[
         bool, Option("--useless", help="Also count moves to a queue that is at least as loaded.")
     ] = False,
+    table: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="Check many traces, and write a row about each of them here, as Parquet.",
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE", help="Also write a page that ranks machines and hours (needs --table)."
+        ),
+    ] = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    quiet: Quiet = False,
 ) -> None:
     """Find CPUs that were idle while threads waited.
 
@@ -111,6 +133,34 @@ def check(
     """
     persist_ns = duration_ns(persist, "--persist")
     chronic_share = share(chronic, "--chronic")
+    if table is not None:
+        from wastedcores.cli._fleet import check_fleet
+
+        if trace is None or live or cpus or between or format or snapshot:
+            raise UsageError(
+                "--table checks many traces: name a folder, a URL or a file *.list, and leave --live, --cpus, --between, "
+                "--format and --snapshot out."
+            )
+        raise typer.Exit(
+            check_fleet(
+                trace,
+                table,
+                page=page,
+                scheduler=scheduler,
+                workers=workers,
+                as_json=as_json,
+                quiet=quiet,
+                persist_ns=persist_ns,
+                chronic_share=chronic_share,
+                whole=whole,
+                ignore_affinity=ignore_affinity,
+                silent=silent,
+            )
+        )
+    if page or scheduler or workers:
+        raise UsageError(
+            "--page, --scheduler and --workers are for many traces: give --table as well."
+        )
     if live:
         from wastedcores.capture import LiveOptions
         from wastedcores.cli._check_live import run_live
@@ -138,7 +188,7 @@ def check(
     from wastedcores.words.steps import next_command
 
     result = run_check(
-        open_input(trace, format, snapshot),
+        open_input(Path(trace), format, snapshot),
         persist_ns=persist_ns,
         chronic_share=chronic_share,
         cpus=None if cpus is None else parse_cpulist(cpus),
@@ -151,7 +201,7 @@ def check(
         print_json(result.to_json())
     else:
         print(describe(result))
-        print(f"\n  next           {next_command(result, str(trace))}")
+        print(f"\n  next           {next_command(result, trace)}")
     raise typer.Exit(EXIT[result.verdict])
 
 

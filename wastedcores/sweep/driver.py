@@ -26,6 +26,7 @@ def sweep(
     progress: bool = True,
     note: Callable[[str], None] | None = None,
     keep: bool = False,
+    first: str = "the first run compiles the engine",
 ) -> pl.DataFrame:
     """Execute every run once and write one Parquet table.
 
@@ -45,6 +46,8 @@ def sweep(
         Called with remarks, such as how many runs were kept; by default they are printed to stderr.
     keep
         Whether other runs of an earlier table stay in the file if the same code made them.
+    first
+        What the progress bar says until the first run ends.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def sweep(
     try:
         with _bar(len(todo), len(done), progress) as bar:
             if left:
-                bar.set_description("the first run compiles the engine")
+                bar.set_description(first)
             for run, row in finished:
                 bar.set_description(refresh=False)
                 # a run may come twice if its worker was wrongly taken for dead; it counts once

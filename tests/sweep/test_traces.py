@@ -1,0 +1,186 @@
+"""Many traces become one table, from a folder, a list, or URLs; a worker that dies costs no trace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import polars as pl
+import pytest
+from support import ROOT
+from support.typed import typed
+from support.waiting import wait_for
+
+from wastedcores.errors import UsageError
+from wastedcores.invariant import check
+from wastedcores.reports.fleet import fleet_page
+from wastedcores.sweep import sweep
+from wastedcores.sweep.traces import check_once, find_traces, ranked, runs_of
+from wastedcores.trace.io import open_trace
+
+SMALL = ROOT / "datasets" / "small"
+NAMES = ("live-balancing-off", "live-balancing-on", "group-construction-fixed")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two machines' folders with three traces, and files that are none."""
+    traces = tmp_path / "traces"
+    for machine, names in (("one", NAMES[:2]), ("two", NAMES[2:])):
+        (traces / machine).mkdir(parents=True)
+        for name in names:
+            path = shutil.copy(SMALL / f"{name}.parquet", traces / machine)
+            os.utime(path, (1_700_000_000, 1_700_000_000))
+    (traces / "README.md").write_text("about")
+    (traces / ".hidden").write_text("no trace")
+    return traces
+
+
+def test_a_row_per_trace_says_what_check_says(folder, tmp_path):
+    found = find_traces(str(folder))
+    assert [f.name.rsplit("/", 2)[1] for f in found] == ["one", "one", "two"]
+    table = sweep(runs_of(found), tmp_path / "t.parquet", workers=1, progress=False)
+    assert table["error"].null_count() == table.height == 3
+    for row in table.iter_rows(named=True):
+        alone = check(open_trace(row["trace"]))
+        assert row["verdict"] == alone.verdict
+        assert row["wasted_cpu_s"] == alone.thread_ns / 1e9
+        assert row["wasted_cpus"] == pytest.approx(alone.mean(alone.thread_ns))
+        assert row["events"] == alone.trace.header.events
+        assert row["longest_s"] == alone.longest_ns / 1e9
+    worst = ranked(table, "host")
+    assert worst["wasted_cpus"].is_sorted(descending=True)
+    assert worst["wasted_cpu_s"].sum() == pytest.approx(table["wasted_cpu_s"].sum())
+
+
+def test_a_trace_that_changed_is_checked_again(folder, tmp_path):
+    before = {r.key for r in runs_of(find_traces(str(folder)))}
+    path = next(folder.glob("two/*.parquet"))
+    shutil.copy(SMALL / "group-construction-buggy.parquet", path)
+    assert len(before - {r.key for r in runs_of(find_traces(str(folder)))}) == 1
+    other = {r.key for r in runs_of(find_traces(str(folder)), persist_ns=1)}
+    assert not before & other
+
+
+def test_the_table_and_the_page_of_a_folder(folder, tmp_path):
+    (folder / "one" / "broken.dat").write_bytes(b"no trace at all")
+    out, page = tmp_path / "t.parquet", tmp_path / "t.html"
+    done = typed("check", folder, "--table", out, "--page", page, "--workers", "1", "-q")
+    table = pl.read_parquet(out)
+    verdicts = table["verdict"].drop_nulls().to_list()
+    assert "violations" in verdicts
+    assert done.code == 1, done.out
+    assert "1 not checked" in done.out
+    (error,) = table.filter(pl.col("error").is_not_null())["error"]
+    assert "not a trace" in error
+    text = page.read_text()
+    assert "http" not in text.replace("http-equiv", "")
+    for row in table.iter_rows(named=True):
+        assert row["trace"].removeprefix(f"{folder}/") in text
+    assert "Not checked" in text
+    # the machine that wasted most comes first
+    worst = ranked(table, "host")["host"].to_list()
+    assert sorted(worst, key=text.index) == worst
+
+
+def test_a_page_without_any_result_says_so():
+    table = pl.DataFrame({"trace": ["a"], "error": ["it is <empty>"]})
+    assert "None of 1 traces could be checked." in fleet_page(table, "t")
+    assert "it is &lt;empty&gt;" in fleet_page(table, "t")
+
+
+def test_only_an_error_is_exit_status_2(folder, tmp_path):
+    (folder / "one").rename(tmp_path / "away")
+    (folder / "two" / "broken.dat").write_bytes(b"no trace at all")
+    verdict = check(open_trace(SMALL / f"{NAMES[2]}.parquet")).verdict
+    assert verdict != "violations"
+    done = typed("check", folder, "--table", tmp_path / "t.parquet", "--workers", "1", "-q")
+    assert done.code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("check", "nowhere", "--table", "{out}"), "no such folder"),
+        (("check", "{empty}", "--table", "{out}"), "no trace is in it"),
+        (("check", "{empty}", "--page", "{out}"), "give --table"),
+        (("check", "--table", "{out}"), "name a folder"),
+        (("check", "{empty}", "--table", "{out}", "--cpus", "1"), "leave"),
+        (("check", "nosuch://bucket/x", "--table", "{out}"), "nosuch"),
+    ],
+)
+def test_bad_use(words, said, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = typed(*(w.format(out=tmp_path / "t.parquet", empty=tmp_path / "empty") for w in words))
+    assert done.code == 2
+    assert said in " ".join(done.err.split())
+    assert not (tmp_path / "t.parquet").exists()
+
+
+def test_urls_of_a_list_are_read(folder, tmp_path):
+    """The first line names a path, the second a URL of a server on this machine."""
+    pytest.importorskip("fsspec")
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/two/{NAMES[2]}.parquet"
+    names = tmp_path / "traces.list"
+    names.write_text(f"# two traces\n{folder}/one/{NAMES[0]}.parquet\n{url}\n")
+    try:
+        found = find_traces(str(names))
+        assert [f.name for f in found] == [str(folder / "one" / f"{NAMES[0]}.parquet"), url]
+        row = check_once(**dict(runs_of(found)[1].arguments))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert row["events"] == open_trace(SMALL / f"{NAMES[2]}.parquet").header.events
+    assert row["verdict"] == check(open_trace(SMALL / f"{NAMES[2]}.parquet")).verdict
+
+
+def test_a_folder_behind_a_url_is_searched():
+    """fsspec's own file system in memory stands for a bucket."""
+    fsspec = pytest.importorskip("fsspec")
+    access = fsspec.filesystem("memory")
+    for name in ("b/one/x.parquet", "b/two.json", "b/.hidden"):
+        with access.open(f"/{name}", "wb") as file:
+            file.write((SMALL / f"{NAMES[0]}.parquet").read_bytes())
+    (found,) = find_traces("memory://b")
+    assert found.name == "memory:///b/one/x.parquet"
+    assert found.bytes == (SMALL / f"{NAMES[0]}.parquet").stat().st_size
+    row = check_once(**dict(runs_of([found])[0].arguments))
+    assert row["verdict"] == check(open_trace(SMALL / f"{NAMES[0]}.parquet")).verdict
+    with pytest.raises(UsageError, match="cannot be read"):
+        find_traces("memory://nowhere")
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_each_trace_is_in_the_table_once_although_a_worker_is_killed(folder, tmp_path, cluster):
+    address, (_, doomed, _) = cluster
+    for i in range(30):
+        shutil.copy(SMALL / f"{NAMES[i % 3]}.parquet", folder / "one" / f"copy{i}.parquet")
+    out = tmp_path / "t.parquet"
+    kept = out.with_name("t.parquet.runs")
+
+    def kill_in_the_middle():
+        wait_for(lambda: kept.is_dir() and len(list(kept.glob("*.json"))) >= 5, 120)
+        doomed.kill()
+
+    killer = threading.Thread(target=kill_in_the_middle)
+    killer.start()
+    found = find_traces(str(folder))
+    table = sweep(runs_of(found), out, scheduler=address, progress=False)
+    killer.join()
+    assert doomed.wait(timeout=5) == -signal.SIGKILL
+    assert table["trace"].to_list() == [f.name for f in found]
+    assert table["error"].null_count() == len(found) == 33
+    assert set(table["verdict"]) <= {"violations", "clean", "unknown"}
+    assert table.group_by("bytes").agg(pl.col("wasted_cpu_s").n_unique())[
+        "wasted_cpu_s"
+    ].to_list() == [1, 1, 1]

@@ -1,0 +1,231 @@
+"""A page about many traces: which machines and which hours wasted most cores, and the traces themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import polars as pl
+
+from wastedcores.files import written_whole
+from wastedcores.sweep.traces import ranked
+from wastedcores.units import number
+
+#: Rows of a table; the Parquet table has all.
+MOST_ROWS = 200
+#: Hours, and machines, that the map has room for.
+_MAP_HOURS, _MAP_HOSTS = 48, 60
+
+
+def fleet_page(table: pl.DataFrame, title: str) -> str:
+    """Return a page that ranks machines and hours by the cores they wasted.
+
+    Parameters
+    ----------
+    table
+        As :func:`wastedcores.sweep.sweep` returns it for traces.
+    title
+        The title of the page.
+
+    Returns
+    -------
+    str
+        A complete HTML document that needs no network.
+    """
+    css = (Path(__file__).parent / "report.css").read_text()
+    good = table.filter(pl.col("error").is_null())
+    failed = table.filter(pl.col("error").is_not_null())
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="wc-headline">{escape(_summary(table))}</p>']
+    if good.height:
+        parts += [
+            "<h2>Machines, the worst first</h2>",
+            _ranking(ranked(table, "host"), "host", "machine"),
+            "<h2>Hours, the worst first</h2>",
+            _ranking(ranked(table, "hour"), "hour", "hour (UTC)"),
+            _source_of_hours(good),
+            "<h2>Each machine in each hour</h2>",
+            _map(good),
+            "<h2>Traces, the worst first</h2>",
+            _traces(good),
+        ]
+    if failed.height:
+        rows = failed.select("trace", "error").head(MOST_ROWS).rows()
+        parts += ["<h2>Not checked</h2>", _html_table(["trace", "reason"], rows)]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{css}"
+        ".wc-table td.wc-said{min-width:36ch}"
+        "table.wc-map td{width:22px;height:20px;padding:0;border:1px solid #fff}"
+        "table.wc-map th{font-weight:400;font-size:11.5px;text-align:right;padding:0 8px 0 0;white-space:nowrap}"
+        "table.wc-map tr:first-child th{text-align:left;padding:0;writing-mode:vertical-rl;height:112px}"
+        f"</style></head><body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def write_fleet_page(table: pl.DataFrame, title: str, path: Path) -> Path:
+    """Write :func:`fleet_page`.
+
+    Parameters
+    ----------
+    table, title
+        As for :func:`fleet_page`.
+    path
+        The file, which appears when it is complete.
+
+    Returns
+    -------
+    Path
+        ``path``.
+    """
+    with written_whole(path) as part:
+        part.write_text(fleet_page(table, title))
+    return path
+
+
+def _summary(table: pl.DataFrame) -> str:
+    good = table.filter(pl.col("error").is_null())
+    failed = table.height - good.height
+    more = f" {failed} of {table.height} traces could not be checked." if failed else ""
+    if not good.height:
+        return f"None of {table.height} traces could be checked."
+    seconds, wasted = float(good["seconds"].sum()), float(good["wasted_cpu_s"].sum())
+    verdicts = dict(good["verdict"].value_counts().iter_rows())
+    said = ", ".join(
+        f"{verdicts[v]} {v}" for v in ("violations", "unknown", "clean") if v in verdicts
+    )
+    return (
+        f"{good.height} traces of {good['host'].n_unique()} machines, {number(seconds)} s recorded: "
+        f"{number(wasted)} CPU-seconds wasted, {number(wasted / seconds if seconds else 0)} CPUs on average. "
+        f"Verdicts: {said}.{more}"
+    )
+
+
+def _ranking(table: pl.DataFrame, by: str, name: str) -> str:
+    rows = [
+        (
+            _hour(row[by]) if by == "hour" else row[by],
+            _figure(row["wasted_cpus"]),
+            _figure(row["wasted_cpu_s"]),
+            f"{row['violations']} of {row['traces']}",
+            row["unknown"],
+            _figure(row["longest_s"]),
+            _figure(row["seconds"]),
+        )
+        for row in table.head(MOST_ROWS).iter_rows(named=True)
+    ]
+    head = [
+        name,
+        "CPUs wasted",
+        "CPU-s wasted",
+        "traces with violations",
+        "unknown",
+        "longest episode (s)",
+        "recorded (s)",
+    ]
+    return _html_table(head, rows) + _more(table.height)
+
+
+def _more(rows: int) -> str:
+    return f"<p>{rows - MOST_ROWS} more are in the Parquet table.</p>" if rows > MOST_ROWS else ""
+
+
+def _source_of_hours(good: pl.DataFrame) -> str:
+    from_file = int((good["began_from"] == "file").sum())
+    if not from_file:
+        return ""
+    return (
+        f'<p class="wc-note">The hour of {from_file} of {good.height} traces is when the file was last changed, minus its '
+        "length, because its clock does not count from 1970. It is wrong for a file that was copied without its time.</p>"
+    )
+
+
+def _map(good: pl.DataFrame) -> str:
+    """Return a table of colours: a row per machine, the worst first, and a column per hour."""
+    cells = (
+        good.with_columns(hour=pl.col("began").cast(pl.String).str.slice(0, 13))
+        .drop_nulls("hour")
+        .group_by("host", "hour")
+        .agg(wasted=pl.col("wasted_cpu_s").sum(), seconds=pl.col("seconds").sum())
+        .with_columns(
+            cpus=pl.when(pl.col("seconds") > 0)
+            .then(pl.col("wasted") / pl.col("seconds"))
+            .otherwise(0.0)
+        )
+    )
+    if not cells.height:
+        return "<p>No trace says when it was recorded.</p>"
+    hours = sorted(cells["hour"].unique())[-_MAP_HOURS:]
+    hosts = ranked(good, "host")["host"].to_list()[:_MAP_HOSTS]
+    found = {(h, o): c for h, o, c in cells.select("host", "hour", "cpus").iter_rows()}
+    most = max((c for c in found.values()), default=0.0) or 1.0
+    head = "<tr><th></th>" + "".join(f"<th>{escape(_hour(h))}</th>" for h in hours) + "</tr>"
+    body = ""
+    for host in hosts:
+        body += f"<tr><th>{escape(host)}</th>"
+        for hour in hours:
+            value = found.get((host, hour))
+            if value is None:
+                body += "<td></td>"
+            else:
+                light = 96 - 56 * value / most
+                said = f"{host}, {_hour(hour)}: {_figure(value)} CPUs wasted"
+                body += (
+                    f'<td title="{escape(said)}" style="background:hsl(318 60% {light:.0f}%)"></td>'
+                )
+        body += "</tr>"
+    return (
+        f'<div class="wc-scroll"><table class="wc-map">{head}{body}</table></div>'
+        f"<p>The darkest cell is {number(most)} CPUs wasted on average; a white one was not recorded.</p>"
+    )
+
+
+def _traces(good: pl.DataFrame) -> str:
+    folder = _common_folder(good["trace"].to_list())
+    rows = [
+        (
+            row["trace"].removeprefix(folder),
+            row["host"],
+            (row["began"] or "")[:16].replace("T", " "),
+            _figure(row["wasted_cpus"]),
+            row["verdict"],
+            _figure(row["longest_s"]),
+            row["note"] or "",
+        )
+        for row in good.sort("wasted_cpus", "trace", descending=[True, False])
+        .head(MOST_ROWS)
+        .iter_rows(named=True)
+    ]
+    head = ["trace", "machine", "began (UTC)", "CPUs wasted", "verdict", "longest (s)", "note"]
+    return _html_table(head, rows) + _more(good.height)
+
+
+def _common_folder(names: list[str]) -> str:
+    """Return the folder that all traces are in, with its slash; it is left out of their names."""
+    first, last = min(names), max(names)
+    same = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
+    )
+    return first[: first.rfind("/", 0, same) + 1]
+
+
+def _hour(hour: str | None) -> str:
+    return f"{hour.replace('T', ' ')} h" if hour else "unknown"
+
+
+def _figure(value: float) -> str:
+    """Return a number for people; tiny ones are not worth an exponent."""
+    return "< 0.001" if 0 < value < 0.001 else number(value)
+
+
+def _html_table(head: list[str], rows: Sequence[tuple[object, ...]]) -> str:
+    kind = "wc-said" if head[-1] in ("note", "reason") else "wc-short"
+    heads = "".join(f"<th>{escape(h)}</th>" for h in head)
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td class="wc-short">{escape(str(cell))}</td>' for cell in row[:-1])
+        + f'<td class="{kind}">{escape(str(row[-1]))}</td></tr>'
+        for row in rows
+    )
+    return f'<div class="wc-scroll"><table class="wc-table"><tr>{heads}</tr>{body}</table></div>'

@@ -1,0 +1,274 @@
+"""Many traces as one table: finds them in a folder, in a list or behind a URL, and checks one of them as a run.
+
+URLs (``s3://``, ``gs://``, ``https://``, ...) are read by fsspec, which is part of ``wastedcores[dask]``; some of them need a
+package of their own, which the error message names. The task of a run copies such a trace to a temporary folder first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import polars as pl
+
+from wastedcores.errors import UsageError
+from wastedcores.sweep.run import Run, Value
+
+#: the task that checks a trace
+CHECK_TASK = "wastedcores.sweep.traces:check_once"
+#: endings of files that people keep beside traces
+NOT_TRACES = (
+    ".csv",
+    ".html",
+    ".json",
+    ".log",
+    ".md",
+    ".py",
+    ".sh",
+    ".svg",
+    ".png",
+    ".yaml",
+    ".yml",
+)
+#: ending of a text file that names a trace in each line
+LIST = ".list"
+
+
+class Found(NamedTuple):
+    """A trace that was found: its path or URL, its size, and when it was last changed (s since 1970; 0: unknown)."""
+
+    name: str
+    bytes: int
+    changed: float
+
+
+def is_url(name: str) -> bool:
+    """Return whether a name is a URL rather than a path."""
+    return "://" in name
+
+
+def find_traces(where: str) -> list[Found]:
+    """Find all traces in a folder, in a list, or behind the URL of a folder.
+
+    Parameters
+    ----------
+    where
+        A folder, which is searched with its subfolders; the URL of one; a text file ``*.list`` that names a file or a URL
+        in each line; or a single trace. Hidden files and :data:`NOT_TRACES` are left out.
+
+    Returns
+    -------
+    list of Found
+        The traces, in the order of their names or of the list.
+
+    Raises
+    ------
+    UsageError
+        There is none, or the place cannot be read.
+    """
+    if is_url(where):
+        found = list(_behind(where))
+    elif where.endswith(LIST) and Path(where).is_file():
+        lines = [line.strip() for line in Path(where).read_text().splitlines()]
+        named = [line for line in lines if line and not line.startswith("#")]
+        found = [f for line in dict.fromkeys(named) for f in find_traces(line)]
+    elif (path := Path(where)).is_dir():
+        files = sorted(p for p in path.rglob("*") if p.is_file())
+        found = [_local(p) for p in files if _may_be_a_trace(str(p.relative_to(path)))]
+    elif path.exists():
+        found = [_local(path)]
+    else:
+        raise UsageError(f"{where}: there is no such folder, list or trace.")
+    if not found:
+        raise UsageError(
+            f"{where}: no trace is in it. Files with the endings {', '.join(NOT_TRACES)} and hidden ones are left out."
+        )
+    return found
+
+
+def _may_be_a_trace(name: str) -> bool:
+    hidden = any(part.startswith(".") for part in name.split("/"))
+    return not hidden and not name.lower().endswith(NOT_TRACES)
+
+
+def _local(path: Path) -> Found:
+    facts = path.stat()
+    return Found(str(path.resolve()), facts.st_size, facts.st_mtime)
+
+
+def _files_of(url: str) -> tuple[Any, str]:
+    """Return fsspec's access to the files of a URL, and the URL's name there."""
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(
+            f"{url}: reading URLs needs fsspec. Install it with pip install 'wastedcores[dask]'."
+        ) from None
+    try:
+        return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+    except (ImportError, ValueError) as e:
+        raise UsageError(f"{url}: {e}.") from None
+
+
+def _behind(url: str) -> Iterator[Found]:
+    """Find the traces behind a URL, of a folder or of one file."""
+    access, name = _files_of(url)
+    try:
+        files = access.find(name, detail=True) if access.isdir(name) else {name: access.info(name)}
+    except Exception as e:  # each kind of URL has errors of its own
+        raise UsageError(f"{url}: cannot be read ({type(e).__name__}: {e}).") from None
+    for path, facts in sorted(files.items()):
+        below = path[len(name) :].lstrip("/") if path.startswith(name) else path
+        if not below or _may_be_a_trace(below):
+            yield Found(access.unstrip_protocol(path), int(facts.get("size") or 0), _changed(facts))
+
+
+def _changed(facts: dict[str, Any]) -> float:
+    """Return when a file was last changed; each kind of URL has a name of its own for that."""
+    for name in ("mtime", "LastModified", "last_modified", "updated"):
+        value = facts.get(name)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return 0.0
+
+
+@contextmanager
+def _on_disk(name: str) -> Iterator[str]:
+    """Provide a file with the content of a URL; a path stands for itself."""
+    if not is_url(name):
+        yield name
+        return
+    access, there = _files_of(name)
+    with tempfile.TemporaryDirectory(prefix="wastedcores-") as folder:
+        here = Path(folder) / (Path(urlsplit(name).path).name or "trace")
+        access.get_file(there, str(here))
+        yield str(here)
+
+
+def runs_of(found: list[Found], **options: Value) -> list[Run]:
+    """Return one run per trace; a trace that changes is another run.
+
+    Parameters
+    ----------
+    found
+        The traces.
+    **options
+        Arguments of :func:`wastedcores.invariant.check` that are plain values.
+
+    Returns
+    -------
+    list of Run
+        In the order of the traces.
+    """
+    return [
+        Run.of(CHECK_TASK, trace=f.name, bytes=f.bytes, changed=f.changed, **options) for f in found
+    ]
+
+
+def check_once(trace: str, bytes: int, changed: float, **options: Any) -> dict[str, Value]:
+    """Check a trace and return the result as a row.
+
+    Parameters
+    ----------
+    trace
+        Path or URL.
+    bytes, changed
+        Size and time of the last change as they were found, which tell a changed file from the one before.
+    **options
+        As for :func:`wastedcores.invariant.check`.
+
+    Returns
+    -------
+    dict
+        ``host`` (else the name of the trace's folder), ``kernel``, ``format``, ``cpus``, ``events``, ``lost``; ``began`` (UTC,
+        ISO 8601) and ``began_from``: ``clock`` if the trace counts from 1970, else ``file``, the last change minus the
+        length, which is right for a file that nobody changed or copied without its time; ``seconds``; ``verdict``, ``kind``;
+        ``wasted_cpus``, ``busy_cpus`` (averages), ``wasted_cpu_s``, ``idle_while_overloaded`` (share of the time),
+        ``longest_s``, ``episodes``, ``note``.
+    """
+    from wastedcores.invariant import check
+    from wastedcores.trace.io import open_trace
+
+    with _on_disk(trace) as path:
+        result = check(open_trace(path), **options)
+    header = result.trace.header
+    began, source = _began(header.clock, result.start_ns, result.duration_ns, changed)
+    return {
+        "host": header.host or Path(urlsplit(trace).path).parent.name or "unknown",
+        "kernel": header.kernel_release,
+        "format": header.source_format,
+        "cpus": len(result.counted_cpus),
+        "events": header.events,
+        "lost": header.lost_total,
+        "began": began,
+        "began_from": source,
+        "seconds": result.duration_ns / 1e9,
+        "verdict": result.verdict,
+        "kind": result.kind,
+        "wasted_cpus": result.mean(result.thread_ns),
+        "busy_cpus": result.mean(result.busy_ns),
+        "wasted_cpu_s": result.thread_ns / 1e9,
+        "idle_while_overloaded": result.mean(result.wall_ns),
+        "longest_s": result.longest_ns / 1e9,
+        "episodes": result.episodes.height + result.episodes_dropped,
+        "note": result.notes[-1] if result.notes else None,
+    }
+
+
+def _began(
+    clock: str | None, start_ns: int, duration_ns: int, changed: float
+) -> tuple[str | None, str | None]:
+    if clock in ("realtime", "tai"):
+        seconds, source = start_ns / 1e9, "clock"
+    elif changed:
+        seconds, source = changed - duration_ns / 1e9, "file"
+    else:
+        return None, None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"), source
+
+
+def ranked(table: pl.DataFrame, by: str) -> pl.DataFrame:
+    """Rank machines or hours by the CPUs that they wasted.
+
+    Parameters
+    ----------
+    table
+        As :func:`wastedcores.sweep.sweep` returns it for :func:`runs_of`.
+    by
+        ``host`` or ``hour``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per machine or hour, the worst first: the name, ``traces``, ``seconds`` (recorded time), ``wasted_cpu_s``,
+        ``wasted_cpus`` (average over the recorded time), ``violations``, ``unknown`` (traces with that verdict),
+        ``longest_s``.
+    """
+    good = table.filter(pl.col("error").is_null())
+    if not good.height:
+        return pl.DataFrame()
+    return (
+        good.with_columns(hour=pl.col("began").cast(pl.String).str.slice(0, 13))
+        .group_by(by)
+        .agg(
+            traces=pl.len(),
+            seconds=pl.col("seconds").sum(),
+            wasted_cpu_s=pl.col("wasted_cpu_s").sum(),
+            violations=(pl.col("verdict") == "violations").sum(),
+            unknown=(pl.col("verdict") == "unknown").sum(),
+            longest_s=pl.col("longest_s").max(),
+        )
+        .with_columns(
+            wasted_cpus=pl.when(pl.col("seconds") > 0)
+            .then(pl.col("wasted_cpu_s") / pl.col("seconds"))
+            .otherwise(0.0)
+        )
+        .sort("wasted_cpus", by, descending=[True, False])
+    )
