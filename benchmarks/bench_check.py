@@ -37,12 +37,21 @@ def write(source, target):
     facts = {"source_format": "benchmark", "cpus": 64, "cpus_online": list(range(64)), "every_switch": True}
     parquet.stream_parquet((conform(f, "benchmark") for f in frames), lambda: Header(**facts), Path(target))
 
+def tile(source, times, target):
+    piece = pl.read_ipc(source)
+    length = piece["ts_ns"][-1] + 1
+    frames = (conform(piece.with_columns(pl.col("ts_ns") + i * length), "benchmark") for i in range(int(times)))
+    facts = {"source_format": "benchmark", "cpus": 64, "cpus_online": list(range(64))}
+    parquet.stream_parquet(frames, lambda: Header(**facts), Path(target))
+
 for line in sys.stdin:
     what, *paths = json.loads(line)
     wall, cpu = time.perf_counter(), time.process_time()
     if what == "check":
         for _ in range(int(paths[1])):
             check(open_trace(paths[0]))
+    elif what == "tile":
+        tile(*paths)
     else:
         write(*paths)
     print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu]), flush=True)
@@ -183,6 +192,42 @@ def compare(case: Case, old: Build, new: Build) -> dict:
     }
 
 
+def long_checks(folder: Path, old: Build, new: Build) -> list[dict]:
+    """Return the rows of long traces of runqueue sizes: the wall time of checks in turns, from opening to the verdict."""
+    from benchmarks.bench_invariant import changes
+
+    ts_ns, cpu, nr = changes(2_000_000, 1)
+    piece = folder / "piece.arrow"
+    kind = pl.lit("nr_running")
+    pl.DataFrame({"ts_ns": ts_ns, "cpu": cpu, "nr_running": nr}).with_columns(kind=kind).write_ipc(
+        piece
+    )
+    rows = []
+    for exponent, runs in ((7, RUNS), (8, 3)):
+        for build in (old, new):
+            target = str(build.folder / "long.parquet")
+            build.do("tile", str(piece), str(10**exponent // 2_000_000), target)
+            build.do("check", target, "1")  # compiles and fills the kernel's cache of files
+        times: dict[Build, list[float]] = {old: [], new: []}
+        for turn in range(runs):
+            for build in (old, new) if turn % 2 else (new, old):
+                times[build].append(build.do("check", str(build.folder / "long.parquet"), "1")[0])
+        ratio = statistics.median(n / o for n, o in zip(times[new], times[old], strict=True))
+        rows.append(
+            {
+                "id": f"check_long_{exponent}",
+                "name": f"wall time of a check, 10^{exponent} nr_running events from Parquet",
+                "value": ratio,
+                "unit": f"x of {BEFORE}",
+                "goal": "<= 0.5",
+                "met": ratio <= 0.5,
+                "peer": f"{BEFORE}: {statistics.median(times[old]):.2f} s",
+                "note": f"{statistics.median(times[new]):.2f} s; median of {runs} pairs in turns, warm",
+            }
+        )
+    return rows
+
+
 def run() -> list[dict]:
     """Return the rows for RESULTS.md."""
     with tempfile.TemporaryDirectory() as name:
@@ -195,7 +240,7 @@ def run() -> list[dict]:
         subprocess.run(["tar", "x", "-C", str(before)], input=archive.stdout, check=True)
         old, new = Build(before, folder / "old"), Build(ROOT, folder / "new")
         try:
-            return [compare(case, old, new) for case in cases(folder)]
+            return [*long_checks(folder, old, new), *(compare(c, old, new) for c in cases(folder))]
         finally:
             for build in (old, new):
                 build.process.kill()

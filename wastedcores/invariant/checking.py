@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from wastedcores.errors import UsageError
 from wastedcores.invariant import chronic, sweep_jit
-from wastedcores.invariant.details import details
+from wastedcores.invariant.details import details, watch
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.invariant.trust import judge
@@ -161,9 +161,10 @@ def check_runqueues(
     counted[isolated] = 0
     slice_ns = chronic.slice_ns(persist_ns, start_ns, end_ns) if chronic_share else 0
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
-    collected, dropped, known = sweep(rq, state, end_ns)
+    longest = watch(rq, counted)
+    collected, dropped, known = sweep(rq, state, end_ns, longest=longest)
     episodes = episode_table(collected, rq.cpus, persist_ns)
-    times, waiting, causes, avoidable = details(rq, episodes, counted, (start_ns, end_ns))
+    times, waiting, causes, avoidable = details(rq, episodes, counted, (start_ns, end_ns), longest)
     scalars = [int(x) for x in state.scalars]
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
     lost = trace.header.lost_total

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import detail_jit
 from wastedcores.invariant.avoidable import AvoidableWaits
+from wastedcores.invariant.longest import Longest
 from wastedcores.runqueues.runqueues import Runqueues, comms
 
 #: episodes of which per-CPU times and waiting threads are kept
@@ -48,10 +49,34 @@ CAUSES = (
 )
 
 
+def watch(rq: Runqueues, counted: NDArray[np.uint8]) -> Longest | None:
+    """Return what looks at the longest episodes during the sweep, if the trace does not say who waits.
+
+    Parameters
+    ----------
+    rq
+        The runqueues.
+    counted
+        (cpus,) 1 for each CPU that counts.
+
+    Returns
+    -------
+    Longest or None
+        For the sweep, and then for :func:`details`.
+    """
+    return None if rq.source == "tasks" else Longest(rq.cpus, counted, _DETAILS)
+
+
 def details(
-    rq: Runqueues, episodes: pl.DataFrame, counted: NDArray[np.uint8], window: tuple[int, int]
+    rq: Runqueues,
+    episodes: pl.DataFrame,
+    counted: NDArray[np.uint8],
+    window: tuple[int, int],
+    longest: Longest | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Stream the changes a second time, for the longest episodes and for the waits that were avoidable.
+    """Say more about the longest episodes, and find the waits that were avoidable, in a second pass over the changes.
+
+    Without tasks there is nothing that the sweep did not show to ``longest``, and no second pass.
 
     Parameters
     ----------
@@ -63,6 +88,8 @@ def details(
         (cpus,) 1 for each CPU that counts.
     window
         Start and end in ns.
+    longest
+        What :func:`watch` returned, after the sweep.
 
     Returns
     -------
@@ -79,6 +106,13 @@ def details(
         .head(_DETAILS)
         .sort("start_ns")
     )
+    if longest is not None:
+        idle_ns, over_ns = longest.times(chosen)
+        number = chosen["episode"].to_numpy()
+        cause_ns = np.zeros((number.size, len(CAUSES)), np.int64)
+        cause_ns[:, 0] = over_ns.sum(axis=1)  # no event says what overloaded a CPU
+        times, causes = _tables(number, counted, idle_ns, over_ns, cause_ns)
+        return times, _NO_WAITING, causes, avoidable.table()
     starts, ends = chosen["start_ns"].to_numpy().copy(), chosen["end_ns"].to_numpy().copy()
     number = chosen["episode"].to_numpy()
     now = np.full(rq.cpus, -1, np.int32)
@@ -87,11 +121,9 @@ def details(
     over_ns = np.zeros((starts.size, rq.cpus), np.int64)
     cause = np.zeros(rq.cpus, np.int32)
     cause_ns = np.zeros((starts.size, len(CAUSES)), np.int64)
-    tasks = rq.source == "tasks"
     parts: list[pl.DataFrame] = []
-    for batch in rq.batches(waits=tasks):
-        if tasks:
-            avoidable.add(batch)
+    for batch in rq.batches(waits=True):
+        avoidable.add(batch)
         ts_ns, cpu, nr, code = batch.with_causes()
         if not counted.all():
             keep = counted[cpu] > 0
@@ -104,6 +136,28 @@ def details(
             if len(parts) > 64:
                 parts = [_sum_waits(parts)]
     detail_jit.cpu_times_end(rq.end_ns, starts, ends, now, since, cause, idle_ns, over_ns, cause_ns)
+    times, causes = _tables(number, counted, idle_ns, over_ns, cause_ns)
+    if not parts:
+        return times, _NO_WAITING, causes, avoidable.table()
+    waiting = _sum_waits(parts).filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
+    waiting = waiting.with_columns(episode=pl.Series(number)[waiting["episode"]].cast(pl.Int32))
+    waiting = waiting.join(comms(rq.trace), on="pid", how="left").select(*_NO_WAITING.columns)
+    return (
+        times,
+        waiting.sort("episode", "wait_ns", "pid", "cpu", descending=[False, True, False, False]),
+        causes,
+        avoidable.table(),
+    )
+
+
+def _tables(
+    number: NDArray[np.int64],
+    counted: NDArray[np.uint8],
+    idle_ns: NDArray[np.int64],
+    over_ns: NDArray[np.int64],
+    cause_ns: NDArray[np.int64],
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the tables of times per CPU and of causes; ``number`` has the numbers of the episodes."""
     known = ((idle_ns > 0) | (over_ns > 0)) & (counted > 0)
     row, cpu_index = np.nonzero(known)
     times = pl.DataFrame(
@@ -124,17 +178,7 @@ def details(
         },
         schema=_NO_CAUSES.schema,
     )
-    if not parts:
-        return times, _NO_WAITING, causes, avoidable.table()
-    waiting = _sum_waits(parts).filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
-    waiting = waiting.with_columns(episode=pl.Series(number)[waiting["episode"]].cast(pl.Int32))
-    waiting = waiting.join(comms(rq.trace), on="pid", how="left").select(*_NO_WAITING.columns)
-    return (
-        times,
-        waiting.sort("episode", "wait_ns", "pid", "cpu", descending=[False, True, False, False]),
-        causes,
-        avoidable.table(),
-    )
+    return times, causes
 
 
 def _sum_waits(parts: list[pl.DataFrame]) -> pl.DataFrame:

@@ -10,8 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
+from wastedcores.invariant.longest import Longest
 from wastedcores.jit.second import Ahead
 from wastedcores.runqueues.runqueues import Batch, Runqueues
+from wastedcores.runqueues.stream import no_changes
 
 #: episodes written per call into the compiled sweep
 _ROOM = 1 << 16
@@ -60,9 +62,9 @@ class Collected:
         return np.concatenate(self.times), np.concatenate(self.idle), np.concatenate(self.over)
 
     def shrink(self, keep: int) -> int:
-        """Keep only the ``keep`` longest episodes; return how many were dropped."""
+        """Keep only the ``keep`` longest episodes, of equal ones the first; return how many were dropped."""
         times, idle, over = self.whole()
-        longest = np.sort(np.argsort(times[:, 1] - times[:, 0], kind="stable")[-keep:])
+        longest = np.sort(np.argsort(times[:, 0] - times[:, 1], kind="stable")[:keep])
         dropped = self.size - longest.size
         self.times, self.idle, self.over = [times[longest]], [idle[longest]], [over[longest]]
         self.size = longest.size
@@ -75,6 +77,7 @@ def sweep(
     end_ns: int,
     hidden: pl.DataFrame | None = None,
     hidden_nr: int = sweep_jit.UNKNOWN,
+    longest: Longest | None = None,
 ) -> tuple[Collected, int, NDArray[np.bool_]]:
     """Stream all changes through the compiled sweep.
 
@@ -90,6 +93,8 @@ def sweep(
         Spans (cpu, start_ns, end_ns; CPU -1 is all) in which what is known of a CPU does not count; None: no such span.
     hidden_nr
         Number of tasks that a CPU has in these spans instead; -1: unknown.
+    longest
+        Is shown every batch and the episodes that ended in it.
 
     Returns
     -------
@@ -117,6 +122,7 @@ def sweep(
         if not known.all():
             known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0
+        ended: list[NDArray[np.int64]] = []
         while at < batch.ts_ns.size:
             if steal is not None:
                 at = sweep_affinity_jit.sweep(
@@ -124,14 +130,23 @@ def sweep(
                 )
             else:
                 at = sweep_jit.sweep(state, out, batch.ts_ns, batch.cpu, batch.nr, at)
-            collected.take(out, int(state.scalars[sweep_jit.N_EPISODES]))
+            n = int(state.scalars[sweep_jit.N_EPISODES])
+            collected.take(out, n)
+            if longest is not None:
+                ended.append(out.times[:n].copy())
             if collected.size > 2 * _KEEP:
                 dropped += collected.shrink(_KEEP)
+        if longest is not None:
+            all_ended = np.concatenate(ended) if ended else out.times[:0]
+            longest.add(batch, all_ended, int(state.scalars[sweep_jit.EP_START]))
     if steal is not None:
         sweep_affinity_jit.finish(state, steal, out, end_ns)
     else:
         sweep_jit.finish(state, out, end_ns)
-    collected.take(out, int(state.scalars[sweep_jit.N_EPISODES]))
+    n = int(state.scalars[sweep_jit.N_EPISODES])
+    collected.take(out, n)
+    if longest is not None:
+        longest.add(no_changes(), out.times[:n], -1)
     if collected.size > _KEEP:
         dropped += collected.shrink(_KEEP)
     return collected, dropped, known

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from wastedcores.errors import TraceContentError
 from wastedcores.runqueues import state as st
 from wastedcores.runqueues import task_row
+from wastedcores.runqueues.ahead import ahead
 from wastedcores.trace.schema import KINDS
 from wastedcores.trace.trace import Trace
 
@@ -113,12 +114,8 @@ def events(
         kind=pl.col("kind").to_physical().cast(pl.Int32),
         aux=_aux(mask_ids),
     )
-    for table in frame.collect_batches(chunk_size=rows, maintain_order=True):
-        for name in ("ts_ns", "kind"):
-            if table[name].null_count():
-                raise TraceContentError(
-                    f"{trace.name}: {name!r} of an event is empty; every event needs it. The file is damaged."
-                )
+    for table in ahead(frame.collect_batches(chunk_size=rows, maintain_order=True)):
+        require_times(trace.name, table["ts_ns"], table["kind"])
         a = {c: table[c].to_numpy().astype(np.int32) for c in table.columns if c != "ts_ns"}
         kind = a.pop("kind")
         code = _LUT[kind]
@@ -136,6 +133,28 @@ def events(
         require_inside(trace.name, [found.cpu, found.src_cpu], cpus, "CPU")
         require_inside(trace.name, [found.pid, found.prev_pid, found.by_pid], pids, "pid")
         yield found
+
+
+def require_times(name: str, *columns: pl.Series) -> None:
+    """Refuse a trace in which an event has no time or no kind.
+
+    Parameters
+    ----------
+    name
+        The name of the trace.
+    *columns
+        Must have no null.
+
+    Raises
+    ------
+    TraceContentError
+        One of them has.
+    """
+    for column in columns:
+        if column.null_count():
+            raise TraceContentError(
+                f"{name}: {column.name!r} of an event is empty; every event needs it. The file is damaged."
+            )
 
 
 def require_inside(

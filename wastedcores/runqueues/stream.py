@@ -16,6 +16,7 @@ from wastedcores.limits import EVENTS_KEPT_BY_CHECK, KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
 from wastedcores.runqueues.affinity import Affinity
+from wastedcores.runqueues.ahead import ahead
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
     REASONS,
@@ -24,7 +25,7 @@ from wastedcores.runqueues.doubts import (
     header_doubts,
     widened,
 )
-from wastedcores.runqueues.events import events, require_inside
+from wastedcores.runqueues.events import events, require_inside, require_times
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
 #: formats that tell of a task's move only when it runs again
@@ -77,6 +78,12 @@ class Batch:
             return self.ts_ns, self.cpu, self.nr, self.code
         keep = self.mask == 0
         return self.ts_ns[keep], self.cpu[keep], self.nr[keep], self.code[keep]
+
+
+def no_changes() -> Batch:
+    """Return a batch without any change."""
+    none = np.zeros(0, np.int32)
+    return Batch(np.zeros(0, np.int64), none, none, none, none, np.zeros(0, np.int8))
 
 
 @dataclass
@@ -190,19 +197,19 @@ class Runqueues:
         if forget.height:
             gaps = forget.lazy().with_columns(nr_running=pl.lit(-1, pl.Int32))
             frame = pl.concat([frame, gaps]).sort("ts_ns", maintain_order=True)
-        for table in frame.collect_batches(chunk_size=rows, maintain_order=True):
+        zero, unknown = np.zeros(0, np.int32), np.zeros(0, np.int8)
+        for table in ahead(frame.collect_batches(chunk_size=rows, maintain_order=True)):
             n = table.height
-            zero = np.zeros(n, np.int32)
-            cpu = table["cpu"].fill_null(-1).to_numpy().astype(np.int32)
-            require_inside(self.trace.name, [cpu], self.cpus, "CPU", low=0)
-            yield Batch(
-                table["ts_ns"].to_numpy().astype(np.int64),
-                cpu,
-                table["nr_running"].to_numpy().astype(np.int32),
-                zero,
-                zero,
-                np.full(n, -1, np.int8),
+            if n > zero.size:  # these two never differ from batch to batch
+                zero, unknown = np.zeros(n, np.int32), np.full(n, -1, np.int8)
+            require_times(self.trace.name, table["ts_ns"])
+            ts_ns = np.ascontiguousarray(table["ts_ns"].to_numpy())
+            cpu, nr = (
+                np.ascontiguousarray(table[name].fill_null(-1).to_numpy())
+                for name in ("cpu", "nr_running")
             )
+            require_inside(self.trace.name, [cpu], self.cpus, "CPU", low=0)
+            yield Batch(ts_ns, cpu, nr, zero[:n], zero[:n], unknown[:n])
 
     def _events(self, rows: int) -> Iterator[st.Events]:
         if self._kept_events:

@@ -1,0 +1,33 @@
+"""Makes the next part of a stream in a thread while the present one is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Part = TypeVar("Part")
+
+
+def ahead(stream: Iterable[Part]) -> Iterator[Part]:
+    """Yield the parts of a stream, one of which is made ahead in a thread.
+
+    Decoding and compiled code do not hold Python's lock, so both run at once. One more part is in memory.
+
+    Parameters
+    ----------
+    stream
+        Used by the thread only.
+
+    Yields
+    ------
+    Part
+        The same parts in the same order. An error of the stream is raised where its part would have come.
+    """
+    coming = iter(stream)
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        part = pool.submit(next, coming, end)
+        while (present := part.result()) is not end:
+            part = pool.submit(next, coming, end)
+            yield present  # type: ignore[misc]  # it is not the end
