@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 from support import encoders, recorders, trace_dat_file
 from support.builders import trace_of
@@ -42,9 +40,9 @@ def test_all_formats_give_the_same_result(seed, persist_ns, tmp_path):
     assert expected["verdict"] == ("violations" if persist_ns == PERSIST_NS else "clean")
     assert sum(e["wasted_ns"] for e in expected["episodes"]) == expected["thread"]
     files = encoders.write(run, tmp_path / "files")
-    if shutil.which("trace-cmd"):
-        files["trace.dat"] = tmp_path / "trace.dat"
-        files["trace.dat"].write_bytes(trace_dat_file.as_trace_dat(run))
+    for version in (6, 7):
+        files[f"trace.dat {version}"] = tmp_path / f"trace{version}.dat"
+        files[f"trace.dat {version}"].write_bytes(trace_dat_file.as_trace_dat(run, version))
     files["systing"] = recorders.as_systing(run, tmp_path / "systing")
     for name, file in files.items():
         assert found(open_trace(file), facts, persist_ns) == expected, name

@@ -133,7 +133,7 @@ def test_trace_dat_cut_short_is_refused_in_one_paragraph(recorded, tmp_path):
     with pytest.raises(TraceFormatError) as caught:
         open_trace(cut)
     assert "\n" not in str(caught.value)
-    assert "trace-cmd report cannot read it" in str(caught.value)
+    assert "cut short or damaged" in str(caught.value)
 
 
 def test_of_several_buffers_one_is_read_and_the_others_are_named(instances, tmp_path):

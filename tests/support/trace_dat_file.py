@@ -1,8 +1,10 @@
-"""Writes a run as a small trace.dat of version 6 (man trace-cmd.dat.v6), without symbols and with the events that occur."""
+"""Writes a run as a small trace.dat (man trace-cmd.dat.v6 and v7), without symbols and with the events that occur."""
 
 from __future__ import annotations
 
 import struct
+
+import zstandard
 
 from support import perf_file
 from support.encoders import KHZ, comm, tracepoints
@@ -68,8 +70,8 @@ def _pages(events: list[tuple[int, bytes]]) -> bytes:
     return out or struct.pack("<QQ", 0, 0).ljust(PAGE, b"\0")
 
 
-def as_trace_dat(run: Run) -> bytes:
-    """Return the file."""
+def as_trace_dat(run: Run, version: int = 6) -> bytes:
+    """Return the file of version 6, or of version 7 with everything compressed."""
     buffers: list[list[tuple[int, bytes]]] = [[] for _ in range(run.cpus)]
     names = {0: "swapper"}
     for ts, cpu, by, event, f in tracepoints(run):
@@ -86,19 +88,78 @@ def as_trace_dat(run: Run) -> bytes:
             values = (comm(before).encode(), before, 120, int(f["state"] == "S"), who, pid, 120)
         buffers[cpu].append((ts, perf_file.payload(event, *values, by=by)))
         names[by] = comm(by)
-    out = b"\x17\x08\x44tracing6\0\0\x08" + struct.pack("<I", PAGE)
-    out += b"header_page\0" + _sized("<Q", _HEADER_PAGE.encode())
-    out += b"header_event\0" + _sized("<Q", _HEADER_EVENT.encode())
-    out += struct.pack("<I", 0)  # formats of ftrace's own events
-    out += struct.pack("<I", 2) + _events("power", ["cpu_frequency"])
-    out += _events("sched", ["sched_switch", "sched_wakeup", "sched_migrate_task"])
-    out += struct.pack("<II", 0, 0)  # symbols, formats of trace_printk
-    out += _sized("<Q", "".join(f"{p} {n}\n" for p, n in names.items()).encode())
-    out += struct.pack("<I", run.cpus) + b"options  \0" + struct.pack("<H", 0) + b"flyrecord\0"
+    comms = "".join(f"{p} {n}\n" for p, n in names.items()).encode()
     data = [_pages(b) for b in buffers]
-    at = -(-(len(out) + 16 * run.cpus) // PAGE) * PAGE
+    return version_6(comms, data) if version == 6 else version_7(comms, data)
+
+
+def _heads() -> tuple[bytes, bytes, bytes]:
+    """Return the formats of pages, of ftrace's own events (none) and of all systems' events."""
+    pages = b"header_page\0" + _sized("<Q", _HEADER_PAGE.encode())
+    pages += b"header_event\0" + _sized("<Q", _HEADER_EVENT.encode())
+    events = struct.pack("<I", 2) + _events("power", ["cpu_frequency"])
+    events += _events("sched", ["sched_switch", "sched_wakeup", "sched_migrate_task"])
+    return pages, struct.pack("<I", 0), events
+
+
+def version_6(comms: bytes, data: list[bytes]) -> bytes:
+    out = b"\x17\x08\x44tracing6\0\0\x08" + struct.pack("<I", PAGE) + b"".join(_heads())
+    out += struct.pack("<II", 0, 0)  # symbols, formats of trace_printk
+    out += _sized("<Q", comms)
+    out += struct.pack("<I", len(data)) + b"options  \0" + struct.pack("<H", 0) + b"flyrecord\0"
+    at = -(-(len(out) + 16 * len(data)) // PAGE) * PAGE
     start = at
     for pages in data:
         out += struct.pack("<QQ", at, len(pages))
         at += len(pages)
     return out.ljust(start, b"\0") + b"".join(data)
+
+
+def packed(content: bytes) -> bytes:
+    """Return what trace-cmd writes for a compressed part: its two sizes, and what zstd made of it."""
+    small = zstandard.ZstdCompressor().compress(content)
+    return struct.pack("<II", len(small), len(content)) + small
+
+
+def option(number: int, content: bytes) -> bytes:
+    """Return an option."""
+    return struct.pack("<HI", number, len(content)) + content
+
+
+def version_7(
+    comms: bytes, data: list[bytes], *, clock: bytes = b"mono", options: bytes = b""
+) -> bytes:
+    """Return a file with these names of tasks and these pages of each CPU; ``options`` come after the usual ones."""
+    more = options
+    out = b"\x17\x08\x44tracing7\0\0\x08" + struct.pack("<I", PAGE) + b"zstd\x001.5.4\0"
+    pointer = len(out)
+    out += bytes(8)
+    places = {}
+    for number, content in zip((16, 17, 18, 21), (*_heads(), _sized("<Q", comms)), strict=True):
+        places[number] = len(out)
+        small = packed(content)
+        out += struct.pack("<HHIQ", number, 1, 0, len(small)) + small
+    buffer = len(out)
+    out += struct.pack("<HHIQ", 3, 1, 0, 0)
+    rows = b""
+    for cpu, pages in enumerate(data):
+        chunks = [packed(pages[i : i + 2 * PAGE]) for i in range(0, len(pages), 2 * PAGE)]
+        content = b"".join(chunks)
+        rows += struct.pack("<IQQ", cpu, len(out), len(content))
+        out += struct.pack("<I", len(chunks)) + content
+    options = b"".join(option(n, struct.pack("<Q", at)) for n, at in places.items())
+    options += option(4, b"local [" + clock + b"] boot\0") + option(8, struct.pack("<I", len(data)))
+    options += option(5, b"Linux host 6.1.0 x86_64\0")
+    options += option(
+        3,
+        struct.pack("<Q", buffer)
+        + b"\0"
+        + clock
+        + b"\0"
+        + struct.pack("<II", PAGE, len(data))
+        + rows,
+    )
+    options += more + option(0, struct.pack("<Q", 0))
+    at = len(out)
+    out += struct.pack("<HHIQ", 0, 0, 0, len(options)) + options
+    return out[:pointer] + struct.pack("<Q", at) + out[pointer + 8 :]

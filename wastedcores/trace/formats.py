@@ -14,7 +14,9 @@ from wastedcores.trace.readers import kutrace, sched_profiler, schedlog, systing
 from wastedcores.trace.readers.perf_data import reader as perf_data
 from wastedcores.trace.readers.schedtrace import reader as schedtrace
 from wastedcores.trace.readers.support.reading import Reading
-from wastedcores.trace.readers.text import ftrace, perf_script, trace_dat
+from wastedcores.trace.readers.text import ftrace, perf_script
+from wastedcores.trace.readers.trace_dat import header as trace_dat_header
+from wastedcores.trace.readers.trace_dat import reader as trace_dat
 
 
 class Format(NamedTuple):
@@ -37,7 +39,7 @@ FOREIGN: dict[str, Format] = {
     "perf-script": Format(perf_script.PerfScriptReading, line=perf_script.LOOKS_LIKE),
     "kutrace": Format(kutrace.KUtraceReading, line=kutrace.LOOKS_LIKE),
     "perf.data": Format(perf_data.PerfDataReading, magic=perf_data.MAGIC),
-    "trace.dat": Format(trace_dat.TraceDatReading, magic=trace_dat.MAGIC),
+    "trace.dat": Format(trace_dat.TraceDatReading, magic=trace_dat_header.MAGIC),
     "schedtrace": Format(schedtrace.SchedTraceReading, magic=schedtrace.MAGIC),
     "systing": Format(systing.SystingReading, path=systing.looks_like),
     "schedlog": Format(schedlog.SchedLogReading, path=schedlog.looks_like),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,9 +154,9 @@ def make_targets(folder: Path) -> dict[str, Target]:
             add(name, path)
         add("schedlog", recorders.as_schedlog(run, folder / f"rings{i}"))
         add("systing", recorders.as_systing(run, folder / f"systing{i}"))
-        if shutil.which("trace-cmd"):
-            dat = folder / f"run{i}.dat"
-            dat.write_bytes(trace_dat_file.as_trace_dat(run))
+        for version in (6, 7):
+            dat = folder / f"run{i}.{version}.dat"
+            dat.write_bytes(trace_dat_file.as_trace_dat(run, version))
             add("trace.dat", dat)
         add("kutrace", recorders.as_kutrace(run, folder / f"kutrace{i}.json"))
         own = folder / f"own{i}.parquet"

@@ -14,6 +14,7 @@ from support import perf_file
 
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.trace.io import import_trace, open_trace
+from wastedcores.trace.readers.perf_data import decoding
 from wastedcores.trace.readers.perf_data import reader as perf_data
 from wastedcores.trace.readers.support import names_jit
 from wastedcores.trace.schema import check_required
@@ -125,15 +126,15 @@ def test_chunks_of_any_size_change_nothing(tmp_path, monkeypatch):
     whole = open_trace(path).events.collect()
     assert whole["text"].drop_nulls().unique().sort().to_list() == ["/bin/true", "a mark"]
     for records, rows, table in ((1, 1, 1), (7, 5, 11), (64, 8, 100)):
-        monkeypatch.setattr(perf_data, "CHUNK_RECORDS", records)
-        monkeypatch.setattr(perf_data, "CHUNK_ROWS", rows)
-        monkeypatch.setattr(perf_data, "TABLE_ROWS", table)
+        monkeypatch.setattr(decoding, "CHUNK_RECORDS", records)
+        monkeypatch.setattr(decoding, "CHUNK_ROWS", rows)
+        monkeypatch.setattr(decoding, "TABLE_ROWS", table)
         assert open_trace(path).events.collect().equals(whole)
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(perf_data, "CHUNK_RECORDS", 256)
-    monkeypatch.setattr(perf_data, "TABLE_ROWS", 256)
+    monkeypatch.setattr(decoding, "CHUNK_RECORDS", 256)
+    monkeypatch.setattr(decoding, "TABLE_ROWS", 256)
 
     def peak(rounds: int) -> tuple[int, int]:
         """Return the number of events and the peak memory of reading them."""

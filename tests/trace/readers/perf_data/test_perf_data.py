@@ -15,7 +15,7 @@ from support.summary import summary
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.io import open_trace
-from wastedcores.trace.readers.perf_data import reader as perf_data
+from wastedcores.trace.readers.perf_data import decoding
 from wastedcores.trace.readers.perf_data.header import state_names
 
 PERF = shutil.which("perf")
@@ -103,9 +103,9 @@ def test_same_events_as_perf_script(tmp_path, options):
 @needs_perf
 def test_chunks_change_nothing(recorded, monkeypatch):
     whole = open_trace(recorded).events.collect()
-    monkeypatch.setattr(perf_data, "CHUNK_RECORDS", 1009)
-    monkeypatch.setattr(perf_data, "CHUNK_ROWS", 77)
-    monkeypatch.setattr(perf_data, "TABLE_ROWS", 501)
+    monkeypatch.setattr(decoding, "CHUNK_RECORDS", 1009)
+    monkeypatch.setattr(decoding, "CHUNK_ROWS", 77)
+    monkeypatch.setattr(decoding, "TABLE_ROWS", 501)
     assert open_trace(recorded).events.collect().equals(whole)
 
 

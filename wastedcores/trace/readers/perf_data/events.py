@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.readers.perf_data import records_jit as pj
-from wastedcores.trace.readers.perf_data.header import Format, PerfHeader, state_names
+from wastedcores.trace.readers.perf_data.header import NO_SAMPLES, Format, Samples, state_names
 from wastedcores.trace.readers.support import tracepoints as tp
 from wastedcores.trace.readers.support.names import CategoryCodes
 from wastedcores.trace.schema import KINDS
@@ -17,7 +18,7 @@ from wastedcores.trace.schema import KINDS
 _TASK = ("comm", "pid", "prio")
 _WAKE = (*_TASK, "target_cpu", "success")
 #: event -> (code, fields in the places in which fields_jit expects them)
-_EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
+EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "sched_switch": (
         tp.SWITCH,
         (
@@ -40,6 +41,7 @@ _EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cpu_idle": (tp.CPU_IDLE, ("state", "cpu_id")),
     "cpu_frequency": (pj.FREQUENCY, ("state", "cpu_id")),
     "print": (pj.MARK, ("buf",)),
+    "cpuhp_enter": (pj.HOTPLUG, ("cpu", "fun")),
 }
 _KINDS = {
     tp.SWITCH: "switch",
@@ -54,11 +56,14 @@ _KINDS = {
     pj.MARK: "mark",
     pj.FREQUENCY: "frequency",
     pj.LOST: "lost",
+    pj.HOTPLUG: "cpu_online",
 }
 #: Fields that are strings; all others are numbers.
 _STRINGS = {"comm", "prev_comm", "next_comm", "parent_comm", "child_comm", "filename", "buf"}
 #: Fields of type ``long``, whose value is in the lower half.
 _LONG = {"prev_state"}
+#: Fields that are pointers.
+_POINTERS = {"fun"}
 #: Fields that some kernels do not have.
 _OPTIONAL = {"success"}
 
@@ -70,15 +75,28 @@ def _state_codes(print_fmt: str) -> tuple[CategoryCodes, np.ndarray]:
     return categories, categories.of(state_names(print_fmt))
 
 
-def find_formats(header: PerfHeader, path: Path) -> pj.Formats:
-    """Return the layout of a file's samples and of the tracepoints that are read.
+def find_formats(
+    tracepoints: Mapping[str, Format],
+    path: Path,
+    samples: Samples = NO_SAMPLES,
+    page_start: int = 0,
+    hotplug: tuple[int, int] | None = None,
+) -> pj.Formats:
+    """Return the layout of a file's records and of the tracepoints that are read.
 
     Parameters
     ----------
-    header
-        The head of the file.
+    tracepoints
+        Tracepoints of the file by name.
     path
         The file, for messages.
+    samples
+        The layouts of perf's samples.
+    page_start
+        In pages of ftrace's ring buffer: where the events of a page begin.
+    hotplug
+        The addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``. Without them, steps of CPU hotplug are only
+        counted.
 
     Returns
     -------
@@ -90,16 +108,14 @@ def find_formats(header: PerfHeader, path: Path) -> pj.Formats:
     TraceFormatError
         A tracepoint lacks a field that is needed, or has it in another type.
     """
-    switch = header.formats.get("sched_switch")
-    place = "sched_waking" in header.formats and "sched_wakeup" not in header.formats
+    switch = tracepoints.get("sched_switch")
+    # all tracepoints that perf's file knows were recorded; in a trace.dat, the events decide
+    place = "sched_waking" in tracepoints and "sched_wakeup" not in tracepoints
     kinds = np.zeros(pj.N_CODES, np.uint8)
     for code, kind in _KINDS.items():
         kinds[code] = KINDS.index(kind)
     formats = pj.Formats(
-        layouts=header.layouts,
-        ids=header.ids,
-        which=header.which,
-        dense=header.dense,
+        **samples._asdict(),
         codes=np.full(65536, pj.IGNORED, np.int8),
         success=np.zeros(16, np.int64),
         fields=np.zeros((pj.N_CODES, pj.MAX_FIELDS, 3), np.int64),
@@ -107,16 +123,20 @@ def find_formats(header: PerfHeader, path: Path) -> pj.Formats:
         kinds=kinds,
         states=_state_codes(switch.print_fmt if switch else "")[1],
         place=place,
+        page_start=page_start,
+        hotplug=hotplug or (0, 0),
     )
-    for name, format in header.formats.items():
-        if name in _EVENTS and (name != "sched_waking" or place):
+    for name, format in tracepoints.items():
+        if name == "sched_waking" and not (place or page_start):
+            continue
+        if name in EVENTS and (name != "cpuhp_enter" or hotplug):
             _learn(format, formats, path)
     return formats
 
 
 def _learn(format: Format, formats: pj.Formats, path: Path) -> None:
     """Fill in what one tracepoint's format says."""
-    code, wanted = _EVENTS[format.name]
+    code, wanted = EVENTS[format.name]
     for place, name in enumerate(wanted):
         if name not in format.fields:
             if name in _OPTIONAL:
@@ -127,7 +147,7 @@ def _learn(format: Format, formats: pj.Formats, path: Path) -> None:
             )
         kind, offset, size = format.fields[name]
         dynamic = kind.startswith("__data_loc")
-        sizes = (4, 8) if name in _LONG else (4,)
+        sizes = (4, 8) if name in _LONG else (8,) if name in _POINTERS else (4,)
         if name in _STRINGS:
             good = size == 4 if dynamic else kind.endswith("]")
             expected = "a string"

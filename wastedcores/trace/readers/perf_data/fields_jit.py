@@ -1,4 +1,4 @@
-"""Decodes the events of a ``perf.data`` file into event columns.
+"""Decodes the tracepoints in a ``perf.data`` file or in pages of ftrace's ring buffer into event columns.
 
 Formats: include/trace/events/sched.h and power.h (4.1 to 6.18), at the offsets that the file itself states.
 """
@@ -17,11 +17,13 @@ from wastedcores.trace.readers.perf_data.records_jit import (
     BAD_FIELDS,
     BAD_LOST,
     BAD_PRIO,
+    C_COMM,
     EXEC,
     F_OFFSET,
     F_SIZE,
     F_TYPE,
     FREQUENCY,
+    HOTPLUG,
     L_CPU,
     L_ID_CPU,
     L_TID,
@@ -32,12 +34,14 @@ from wastedcores.trace.readers.perf_data.records_jit import (
     NAMES_FULL,
     NAMES_NEW,
     OK,
+    PLACE,
     T_COMM,
     T_TAIL,
     TASK_COMM,
     TASK_CPU,
     TASK_PID,
     TASK_PRIO,
+    WHICH,
     Comms,
     Formats,
     Records,
@@ -61,6 +65,7 @@ from wastedcores.trace.readers.support.event_columns_jit import (
     HAS_VALUE,
     Columns,
 )
+from wastedcores.trace.readers.support.ring_page_jit import MISSED_STORED, PAGE_BYTES, event_at
 from wastedcores.trace.readers.support.sched_waking_jit import PLACED_WITHIN_NS
 from wastedcores.trace.readers.support.tracepoints import (
     CPU_IDLE,
@@ -103,9 +108,8 @@ def _int(b: U8, data: int, f: I64) -> Any:
 
 
 @lean
-def _string(b: U8, data: int, f: I64) -> tuple[Any, Any]:
+def _string(b: U8, data: int, room: Any, f: I64) -> tuple[Any, Any]:
     """Return the place of a string and its length at most; the length is -1 if it lies outside of the event's data."""
-    room = np.int64(load32(b, data - 4))
     if f[F_TYPE] == T_COMM:
         return data + f[F_OFFSET], f[F_SIZE]
     if f[F_TYPE] == T_TAIL:  # all that follows
@@ -116,9 +120,9 @@ def _string(b: U8, data: int, f: I64) -> tuple[Any, Any]:
 
 
 @lean
-def _name(b: U8, data: int, f: I64, table: U64) -> int:
+def _name(b: U8, data: int, room: Any, f: I64, table: U64) -> int:
     """Return the number of a name; -1 if it lies outside of the data, -2 if the table is full."""
-    at, length = _string(b, data, f)
+    at, length = _string(b, data, room, f)
     if length < 0:
         return -1
     return comm_number(b, at, length, table)
@@ -133,30 +137,50 @@ def _unknown(name: int) -> int:
 
 
 @lean
-def _lost(b: U8, at: int, size: Any, layouts: I64, r: np.uintp, out: Columns) -> int:
-    """Decode a PERF_RECORD_LOST."""
+def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Columns) -> int:
+    """Decode a PERF_RECORD_LOST, or what a page of the ring buffer says about the events that were lost before it."""
     low = np.uint8(0)
-    id_cpu = layouts[0, L_ID_CPU]
-    if id_cpu:
-        cpu = np.int64(load32(b, at + size + id_cpu))
-        if cpu >= MAX_CPUS:
-            return BAD_CPU
-        out.cpu[r] = cpu
+    start = formats.page_start
+    if start:
+        cpu, lost = np.int64(which), np.uint64(0)
         low = np.uint8(HAS_CPU)
-    if load64(b, at + 16) > np.uint64(MAX_LOST):
+        commit = np.int64(load32(b, at + 8))
+        end = at + start + (commit & PAGE_BYTES)
+        if commit & MISSED_STORED:
+            lost = load64(b, end) if start == 16 else np.uint64(load32(b, end))
+        out.value[r] = np.int64(lost) if commit & MISSED_STORED else -1
+    else:
+        cpu, lost = np.int64(0), load64(b, at + 16)
+        id_cpu = formats.layouts[0, L_ID_CPU]
+        if id_cpu:
+            cpu = np.int64(load32(b, at + np.int64(load16(b, at + 6)) + id_cpu))
+            low = np.uint8(HAS_CPU)
+        out.value[r] = np.int64(lost)
+    if cpu >= MAX_CPUS:
+        return BAD_CPU
+    if lost > np.uint64(MAX_LOST):
         return BAD_LOST
-    out.value[r] = np.int64(load64(b, at + 16))
+    out.cpu[r] = cpu
     out.low[r], out.high[r] = low, np.uint8(HAS_VALUE)
     return OK
 
 
 @lean
 def _switch(
-    b: U8, data: int, f: I64, cpu: Any, states: U32, names: Names, r: np.uintp, out: Columns
+    b: U8,
+    data: int,
+    room: Any,
+    f: I64,
+    cpu: Any,
+    states: U32,
+    names: Names,
+    r: np.uintp,
+    out: Columns,
 ) -> int:
     """Decode a sched_switch."""
     known = names.codes
-    name, prev = _name(b, data, f[4], names.table), _name(b, data, f[0], names.table)
+    name = _name(b, data, room, f[4], names.table)
+    prev = _name(b, data, room, f[0], names.table)
     if max(name, prev) >= known.size or min(name, prev) < 0:
         return _unknown(min(name, prev))
     prio, prev_prio = _int(b, data, f[6]), _int(b, data, f[2])
@@ -173,10 +197,13 @@ def _switch(
 
 
 @lean
-def _fork(b: U8, data: int, f: I64, cpu: Any, names: Names, r: np.uintp, out: Columns) -> int:
+def _fork(
+    b: U8, data: int, room: Any, f: I64, cpu: Any, names: Names, r: np.uintp, out: Columns
+) -> int:
     """Decode a sched_process_fork."""
     known = names.codes
-    name, parent = _name(b, data, f[2], names.table), _name(b, data, f[0], names.table)
+    name = _name(b, data, room, f[2], names.table)
+    parent = _name(b, data, room, f[0], names.table)
     if max(name, parent) >= known.size or min(name, parent) < 0:
         return _unknown(min(name, parent))
     out.cpu[r] = cpu
@@ -204,11 +231,32 @@ def _cpu_value(b: U8, data: int, f: I64, what: Any, r: np.uintp, out: Columns) -
 
 
 @lean
+def _cpu_online(b: U8, data: int, f: I64, hotplug: Any, r: np.uintp, out: Columns) -> int:
+    """Decode a cpuhp_enter that begins sched_cpu_activate() or sched_cpu_deactivate() (kernel/sched/core.c)."""
+    cpu = _int(b, data, f[0]) & 0xFFFFFFFF
+    if cpu >= MAX_CPUS:
+        return BAD_CPU
+    out.cpu[r] = cpu
+    out.value[r] = np.int64(load64(b, data + f[1, F_OFFSET])) == hotplug[0]
+    out.low[r], out.high[r] = np.uint8(HAS_CPU), np.uint8(HAS_VALUE)
+    return OK
+
+
+@lean
 def _text(
-    b: U8, data: int, f: I64, what: Any, cpu: Any, tid: Any, by: Any, r: np.uintp, out: Columns
+    b: U8,
+    data: int,
+    room: Any,
+    f: I64,
+    what: Any,
+    cpu: Any,
+    tid: Any,
+    by: Any,
+    r: np.uintp,
+    out: Columns,
 ) -> int:
     """Decode a sched_process_exec or a mark by thread ``tid``, which is called ``by`` minus 1."""
-    where, length = _string(b, data, f[0])
+    where, length = _string(b, data, room, f[0])
     if length < 0:
         return BAD_FIELDS
     out.text[r] = where << 16 | length
@@ -231,6 +279,7 @@ def _text(
 def _task_event(
     b: U8,
     data: int,
+    room: Any,
     f: I64,
     what: Any,
     cpu: Any,
@@ -241,7 +290,7 @@ def _task_event(
     out: Columns,
 ) -> int:
     """Decode a wakeup, migration or exit; thread ``tid``, which caused it, is called ``by`` minus 1."""
-    name = _name(b, data, f[TASK_COMM], names.table)
+    name = _name(b, data, room, f[TASK_COMM], names.table)
     if name < 0 or name >= names.codes.size:
         return _unknown(name)
     prio = _int(b, data, f[TASK_PRIO])
@@ -315,43 +364,50 @@ def decode(
     while i < end:
         # Without a sign, numba does not check whether an index counts from the end.
         r, k = np.uintp(row), np.uintp(i)
-        at, layout, what = ref[k] >> 16, np.uintp(ref[k] >> 8 & 255), np.uintp(ref[k] & 255)
-        if what > LOST:  # not an event; it has a name of a thread
+        at, which, what = ref[k] >> PLACE, np.uintp(ref[k] >> 8 & WHICH), np.uintp(ref[k] & 255)
+        if what >= C_COMM:  # not an event; it has a name of a thread
             i += 1
             continue
-        size = np.int64(load16(b, at + 6))
         out.ts_ns[r] = ts[k]
         out.kind[r] = formats.kinds[what]
         if what == LOST:
-            problem = _lost(b, at, size, layouts, r, out)
+            problem = _lost(b, at, which, formats, r, out)
             if problem != OK:
                 break
             row += 1
             i += 1
             continue
-        raw = raw_at(b, at, size, layouts, layout)
-        data = raw + 4
-        room = np.int64(load32(b, raw))
-        if room > at + size - data or formats.needed[what] > room:
+        if formats.page_start:
+            data, room = event_at(b, at)
+            cpu = np.int64(which)
+            tid = np.int64(np.int32(load32(b, data + 4)))  # common_pid
+        else:
+            size = np.int64(load16(b, at + 6))
+            data = raw_at(b, at, size, layouts, which) + 4
+            room = np.int64(load32(b, data - 4))
+            room = -1 if room > at + size - data else room
+            cpu = np.int64(load32(b, at + layouts[which, L_CPU]))
+            tid = np.int64(np.int32(load32(b, at + layouts[which, L_TID] + 4)))
+        if formats.needed[what] > room:
             problem = BAD_FIELDS
             break
-        cpu = np.int64(load32(b, at + layouts[layout, L_CPU]))
         if cpu >= MAX_CPUS:
             problem = BAD_CPU
             break
-        tid = np.int64(np.int32(load32(b, at + layouts[layout, L_TID] + 4)))
         f = formats.fields[what]
         if what == SWITCH:
-            problem = _switch(b, data, f, cpu, formats.states, names, r, out)
+            problem = _switch(b, data, room, f, cpu, formats.states, names, r, out)
         elif what == FORK:
-            problem = _fork(b, data, f, cpu, names, r, out)
+            problem = _fork(b, data, room, f, cpu, names, r, out)
         elif what == CPU_IDLE or what == FREQUENCY:
             problem = _cpu_value(b, data, f, what, r, out)
         elif what == EXEC or what == MARK:
-            problem = _text(b, data, f, what, cpu, tid, comm_at(comms, tid, i), r, out)
+            problem = _text(b, data, room, f, what, cpu, tid, comm_at(comms, tid, i), r, out)
+        elif what == HOTPLUG:
+            problem = _cpu_online(b, data, f, formats.hotplug, r, out)
         else:  # a wakeup, migration or exit
             by = comm_at(comms, tid, i) if what != EXIT else np.uint32(0)
-            problem = _task_event(b, data, f, what, cpu, tid, by, names, r, out)
+            problem = _task_event(b, data, room, f, what, cpu, tid, by, names, r, out)
             wakings += what == WAKING
             if what == MIGRATE and formats.place and problem == OK:
                 _place_waking(ts, ref, k, r, last[0, cpu], last[1, cpu], out)

@@ -11,6 +11,7 @@ import string
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,6 +49,21 @@ class Format:
     print_fmt: str
 
 
+class Samples(NamedTuple):
+    """The layouts of a file's samples: see :class:`~wastedcores.trace.readers.perf_data.records_jit.Formats`."""
+
+    layouts: np.ndarray
+    ids: np.ndarray
+    which: np.ndarray
+    dense: bool
+
+
+#: For files that have no samples of perf.
+NO_SAMPLES = Samples(
+    np.full((1, pj.N_LAYOUT), -1), np.zeros(0, np.uint64), np.zeros(0, np.int32), False
+)
+
+
 @dataclass
 class PerfHeader:
     """All of the file but its records.
@@ -56,8 +72,8 @@ class PerfHeader:
     ----------
     data
         Where the records begin and end.
-    layouts, ids, which, dense
-        See :class:`~wastedcores.trace.readers.perf_data.records_jit.Formats`.
+    samples
+        The layouts of the samples.
     formats
         Tracepoints by name.
     end
@@ -67,10 +83,7 @@ class PerfHeader:
     """
 
     data: tuple[int, int]
-    layouts: np.ndarray
-    ids: np.ndarray
-    which: np.ndarray
-    dense: bool
+    samples: Samples
     formats: dict[str, Format] = field(default_factory=dict)
     end: int = 0
     release: str | None = None
@@ -115,7 +128,7 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
             "size when it ends). It is cut short or was not closed: `perf inject -i FILE -o NEW` may save it."
         )
     samples = _attributes(data, (attr_size, attrs_at, attrs_size), path)
-    header = PerfHeader((data_at, data_at + data_size), *samples)
+    header = PerfHeader((data_at, data_at + data_size), samples)
     header.end = max(data_at + data_size, attrs_at + attrs_size)
     _features(data, data_at + data_size, bits, header, path)
     if header.end < len(data):
@@ -131,10 +144,8 @@ def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:
     return np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
 
 
-def _attributes(
-    data: np.ndarray, where: tuple[int, int, int], path: Path
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Return the layouts, and which of them a sample has (``layouts``, ``ids``, ``which``, ``dense``)."""
+def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Samples:
+    """Return the layouts, and which of them a sample has."""
     size, at, total = where
     if size < 64 or size > 1024 or at + total > len(data) or total // size > _MAX_ATTRIBUTES:
         raise TraceFormatError(
@@ -178,10 +189,10 @@ def _attributes(
     ids = np.array([p[0] for p in pairs], np.uint64)
     which = np.array([p[1] for p in pairs], np.int32)
     if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:
-        return np.array(layouts, np.int64), ids, which, False
+        return Samples(np.array(layouts, np.int64), ids, which, False)
     by_distance = np.full(pairs[-1][0] - pairs[0][0] + 1, -1, np.int32)
     by_distance[(ids - ids[0]).astype(np.int64)] = which
-    return np.array(layouts, np.int64), ids[:1], by_distance, True
+    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True)
 
 
 def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from wastedcores.limits import PID_MAX_LIMIT
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.order_jit import sort_runs
 from wastedcores.trace.readers.support.names import NameTable
+from wastedcores.trace.readers.support.names_jit import COMM_MAX
 
 
 class Waiting:
@@ -65,6 +68,24 @@ class ThreadNames:
         swapper = table.number(b"swapper")
         self._now[0] = swapper + 1
         self._before[0] = table.codes()[swapper] + 1
+
+    def know(self, comms: Mapping[int, bytes]) -> None:
+        """Take the names that a trace.dat states; they hold for all of it.
+
+        Parameters
+        ----------
+        comms
+            Names by thread. libtraceevent calls thread 0 ``<idle>``, whatever it is called here.
+        """
+        numbers: dict[bytes, int] = {}
+        for tid, name in {**comms, 0: b"<idle>"}.items():
+            if (
+                tid > PID_MAX_LIMIT or name == b"<...>"
+            ):  # what the kernel says where it forgot the name
+                continue
+            if name not in numbers:
+                numbers[name] = self.table.number(name[:COMM_MAX])
+            self._before[tid] = self.table.codes()[numbers[name]] + 1
 
     def learn(self, data: np.ndarray, ref: np.ndarray) -> pj.Comms:
         """Return the names of threads at the records of a batch.

@@ -35,13 +35,18 @@ EXEC, MARK, FREQUENCY = 9, 10, 11
 IGNORED = -1
 #: Codes of records that are not samples: lost events, and two that only have names of threads.
 LOST, C_COMM, C_FORK = 12, 20, 21
-N_CODES = 13
+#: A step of CPU hotplug (cpuhp_enter) that decides whether the CPU may run tasks; only trace.dat has the symbols for it.
+HOTPLUG = 13
+N_CODES = 14
 
 #: Columns of a layout: offsets from the begin of the record (-1: absent). L_RAW is -1 if a call chain at L_CHAIN comes
 #: before the raw data. L_ID_TIME and L_ID_CPU count from the end of a record that is not a sample (0: absent).
 L_TIME, L_CPU, L_TID, L_RAW, L_CHAIN, L_ID_TIME, L_ID_CPU = range(7)
 N_LAYOUT = 7
-#: A reference to a record has 8 bits for its layout.
+#: A reference to a record is ``place << PLACE | which << 8 | code``, ``which`` being the layout or, in a ring buffer's
+#: pages, the CPU.
+PLACE, WHICH = 21, (1 << 13) - 1
+#: perf makes a few.
 MAX_LAYOUTS = 255
 
 #: Columns of a field: offset in the raw data, number of bytes (0: the field is absent), type.
@@ -59,6 +64,8 @@ MAX_LOST = 1 << 48
 OK, TOO_SHORT, COMPRESSED, CUT, BAD_TIME, BAD_FIELDS, BAD_CPU, BAD_PRIO, BAD_LOST = range(9)
 # Not problems of the record: the table of names is full, or the record has a name without a code of polars.
 NAMES_FULL, NAMES_NEW = 9, 10
+#: A page of the ring buffer is damaged.
+BAD_PAGE = 11
 #: Indices of a scan's state: the newest time, the newest time at the end of the last round and of the one before, and
 #: the sum of all PERF_RECORD_LOST_SAMPLES.
 NEWEST, ROUND, SAFE, LOST_SAMPLES = range(4)
@@ -89,10 +96,14 @@ class Formats(NamedTuple):
     states: U32
     #: give sched_waking events the CPU of the sched_migrate_task that follows (support/sched_waking.py)
     place: bool
+    #: 0 if the records are perf's samples; in pages of ftrace's ring buffer, where the events of a page begin
+    page_start: int
+    #: the addresses of sched_cpu_activate() and sched_cpu_deactivate()
+    hotplug: tuple[int, int]
 
 
 class Records(NamedTuple):
-    """Times of records, and ``place << 16 | layout << 8 | code``: (records,) each."""
+    """Times of records, and references to them (:data:`PLACE`): (records,) each."""
 
     ts: I64
     ref: I64
@@ -187,7 +198,7 @@ def index(
                     wanted = load32(b, raw + 4 + success) != 0
                 row = np.uintp(n)
                 ts[row] = stamp
-                ref[row] = at << 16 | layout << 8 | (code & 255)
+                ref[row] = at << PLACE | layout << 8 | (code & 255)
                 n += wanted
                 if wanted and stamp < 0:
                     problem = BAD_TIME
@@ -199,7 +210,8 @@ def index(
                 break
             newest = max(newest, stamp)
             ts[n] = stamp
-            ref[n] = at << 16 | (C_COMM if kind == R_COMM else (C_FORK if kind == R_FORK else LOST))
+            what = C_COMM if kind == R_COMM else (C_FORK if kind == R_FORK else LOST)
+            ref[n] = at << PLACE | what
             n += 1
         elif kind == R_LOST_SAMPLES and size >= 16:
             if load64(b, at + 8) > np.uint64(MAX_LOST):
@@ -238,8 +250,24 @@ def _until_zero(x: np.uint64) -> np.uint64:
 
 
 @lean
+def _last_comm_number(b: U8, at: int, room: Any, names: U64) -> int:
+    """Do the same for a string in the last bytes of the file, beyond which nothing can be loaded."""
+    low = high = np.uint64(0)
+    for i in range(min(room, 16, b.size - at)):
+        if b[at + i] == 0:
+            break
+        if i < 8:
+            low |= np.uint64(b[at + i]) << np.uint64(8 * i)
+        else:
+            high |= np.uint64(b[at + i]) << np.uint64(8 * i - 64)
+    return intern_words(low, high, names)
+
+
+@lean
 def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
     """Return the number of the zero-terminated string of at most ``room`` and 16 bytes; -2 if the table is full."""
+    if at + 16 > b.size:
+        return _last_comm_number(b, at, room, names)
     low = _until_zero(load64(b, at) & _MASKS[min(room, 8)])
     high = np.uint64(0)
     if room > 8 and (low >> np.uint64(56)) != 0:
@@ -249,7 +277,7 @@ def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
 
 @lean
 def whole_until(
-    b: U8, records: Records, i: int, n: int, layouts: I64, seen: NDArray[np.bool_]
+    b: U8, records: Records, i: int, n: int, formats: Formats, seen: NDArray[np.bool_]
 ) -> int:
     """Return where to cut the records ``i`` to ``n``, at ``n`` or before, to keep every sched_waking with what follows it.
 
@@ -262,7 +290,9 @@ def whole_until(
     while k >= i and ts[n - 1] - ts[k] <= PLACED_WITHIN_NS:
         code = ref[k] & 255
         if code < LOST:
-            cpu = np.int64(load32(b, (ref[k] >> 16) + layouts[ref[k] >> 8 & 255, L_CPU]))
+            cpu = ref[k] >> 8 & WHICH
+            if formats.page_start == 0:
+                cpu = np.int64(load32(b, (ref[k] >> PLACE) + formats.layouts[cpu, L_CPU]))
             if cpu < seen.size and not seen[cpu]:
                 seen[cpu] = True
                 if code == WAKING:
@@ -337,7 +367,7 @@ def learn_comms(
         if what != C_COMM and what != C_FORK:
             i += 1
             continue
-        at = ref[i] >> 16
+        at = ref[i] >> PLACE
         if what == C_COMM:
             tid = np.int64(load32(b, at + 12))
             size = np.int64(load16(b, at + 6))

@@ -1,1 +1,1 @@
-"""ftrace text, trace-cmd report, perf script and trace.dat: lines of one event each."""
+"""ftrace text, trace-cmd report, perf script: lines of one event each."""

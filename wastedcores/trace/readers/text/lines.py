@@ -166,7 +166,7 @@ def _refuse_buffers(path: Path, events: pl.DataFrame) -> None:
         raise TraceFormatError(
             f"{path}, line {named['line'][0]}: {_short(named['comm'][0])!r} is a task with the name of a buffer before "
             "it. This is the report of a trace.dat with several buffers, in which an event can come once per buffer. "
-            "Name the trace.dat itself: one buffer of it is read if trace-cmd knows `dump`."
+            "Name the trace.dat itself: the buffer with the most scheduler events is read."
         )
 
 

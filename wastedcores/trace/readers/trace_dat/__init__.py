@@ -1,0 +1,1 @@
+"""``trace.dat``, decoded without trace-cmd."""

@@ -1,0 +1,487 @@
+"""Reads the head of a ``trace.dat`` file, version 6 or 7: formats, names of tasks, options, and the places of the pages.
+
+Formats: man trace-cmd.dat.v6 and trace-cmd.dat.v7 (trace-cmd 3.1); the options' numbers are in trace-cmd-private.h.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from wastedcores.errors import TraceFormatError
+from wastedcores.limits import MAX_CPUS
+from wastedcores.trace.readers.perf_data.events import EVENTS
+from wastedcores.trace.readers.perf_data.header import Format, parse_formats
+
+#: trace-cmd.dat(5): the first ten bytes
+MAGIC = b"\x17\x08\x44tracing"
+
+_DONE, _DATE, _CPUSTAT, _BUFFER, _CLOCK, _UNAME, _OFFSET, _CPUCOUNT, _TSC2NSEC = (
+    *range(6), 7, 8, 14,
+)  # fmt: skip
+_HEADERS, _FTRACE_EVENTS, _EVENT_FORMATS, _KALLSYMS, _CMDLINES = 16, 17, 18, 19, 21
+_COMPRESSED = 1
+#: The sections with formats and symbols of a kernel have about 10 MB.
+_MAX_SECTION = 1 << 28
+#: zstd makes up to 32,768 bytes of one; trace-cmd's pages have been seen to shrink to a tenth.
+MOST_TIMES = 500
+_MAX_OPTIONS = 1 << 20
+#: Bytes of a page (kernel/trace/ring_buffer.c: ring_buffer_subbuf_order_set)
+_PAGE_BYTES = range(64, (1 << 27) + 1)
+_FIELD = re.compile(r"field:[^;]*?(\w+);\s*offset:(\d{1,6});\s*size:(\d{1,6});")
+_NAME = re.compile(rb"^name: (\S+)\nID: (\d{1,5})\n")
+_COUNTED = re.compile(r"^CPU: (\d{1,5})$|^(overrun|dropped events): (\d{1,18})$", re.MULTILINE)
+#: ftrace's clocks that count nanoseconds (kernel/trace/trace.c: trace_clocks)
+_NANOSECONDS = ("local", "global", "uptime", "perf", "mono", "mono_raw", "boot", "tai")
+
+
+@dataclass
+class Buffer:
+    """One buffer of the file: the top one, whose name is empty, or that of an instance.
+
+    Attributes
+    ----------
+    pages
+        CPU, and where its pages begin and how many bytes they have in the file.
+    compressed
+        The pages are compressed.
+    clock
+        None if the file does not say.
+    overrun, dropped
+        Events per CPU that later ones overwrote, and events that found the buffer full.
+    """
+
+    clock: str | None = None
+    pages: list[tuple[int, int, int]] = field(default_factory=list)
+    compressed: bool = False
+    overrun: Counter[int] = field(default_factory=Counter)
+    dropped: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass
+class DatHeader:
+    """All of the file but its pages.
+
+    Attributes
+    ----------
+    page_start, page_bytes
+        Where the events of a page begin, and the size of a page.
+    formats
+        The tracepoints that are read, by name.
+    names
+        The numbers of all tracepoints, with their names.
+    comms
+        Names of tasks by PID, as the kernel kept them.
+    hotplug
+        The addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known.
+    buffers
+        By name; that of the top one is empty.
+    offset_ns
+        Is added to all times.
+    release, host, cpus
+        Facts about the recording.
+    """
+
+    page_start: int = 16
+    page_bytes: int = 4096
+    formats: dict[str, Format] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    comms: dict[int, bytes] = field(default_factory=dict)
+    hotplug: tuple[int, int] | None = None
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    offset_ns: int = 0
+    release: str | None = None
+    host: str | None = None
+    cpus: int | None = None
+
+
+class _Bytes:
+    """Reads one thing after the other; what would lie outside is refused."""
+
+    def __init__(self, data: np.ndarray, path: Path, at: int = 0, begin: int = 0) -> None:
+        self.data, self.path, self.at, self.begin = data, path, at, begin
+
+    def take(self, size: int, what: str) -> bytes:
+        if size < 0 or size > _MAX_SECTION or self.at + size > len(self.data):
+            raise TraceFormatError(
+                f"{self.path}: byte {self.begin + self.at}: {what} should have {size} bytes here, of which "
+                f"{max(len(self.data) - self.at, 0)} exist. The file is cut short or damaged: copy or record it again."
+            )
+        self.at += size
+        return self.data[self.at - size : self.at].tobytes()
+
+    def number(self, size: int, what: str) -> int:
+        return int.from_bytes(self.take(size, what), "little")
+
+    def sized(self, size: int, what: str) -> bytes:
+        """Return the bytes that follow their number, which has ``size`` bytes itself."""
+        return self.take(self.number(size, what), what)
+
+    def string(self, what: str) -> bytes:
+        found = self.data[self.at : self.at + 4096].tobytes().find(b"\0")
+        return self.take(found + 1 if found >= 0 else 4097, what)[:-1]
+
+    def expect(self, word: bytes) -> None:
+        at, found = self.at, self.take(len(word), word.decode().strip("\0 "))
+        if found != word:
+            raise TraceFormatError(
+                f"{self.path}: byte {self.begin + at}: expected {word.decode().strip(chr(0))!r}, found {found!r}. The "
+                "file is damaged: copy or record it again."
+            )
+
+
+def read_header(data: np.ndarray, path: Path) -> DatHeader:
+    """Read the head of a file.
+
+    Parameters
+    ----------
+    data
+        The bytes of the file.
+    path
+        The file, for messages.
+
+    Returns
+    -------
+    DatHeader
+        All of the file but its pages.
+
+    Raises
+    ------
+    TraceFormatError
+        The file is cut or damaged, of another byte order or version, or its times are not nanoseconds.
+    """
+    file = _Bytes(data, path, len(MAGIC))
+    version = file.string("the version")
+    if version not in (b"6", b"7"):
+        raise _unread(
+            path, f"a trace.dat of version {version[:8].decode('latin-1')!r}; expected 6 or 7"
+        )
+    if file.number(1, "the byte order"):
+        raise _unread(path, "it has the byte order of another kind of machine (big-endian)")
+    file.number(1, "the size of a long")
+    header = DatHeader(page_bytes=file.number(4, "the size of a page"))
+    (_read_6 if version == b"6" else _read_7)(file, header)
+    if header.page_bytes not in _PAGE_BYTES:
+        raise TraceFormatError(
+            f"{path}: its pages have {header.page_bytes} bytes; expected {_PAGE_BYTES[0]} to {_PAGE_BYTES[-1]}. Its head is "
+            "damaged: copy or record it again."
+        )
+    for one in header.buffers.values():
+        if one.pages and one.clock and one.clock not in _NANOSECONDS:
+            raise _unread(
+                path, f"its times are of the clock {one.clock!r}, which does not count nanoseconds"
+            )
+    _require_places(header, len(data), path)
+    return header
+
+
+def _require_places(header: DatHeader, size: int, path: Path) -> None:
+    """Refuse pages that lie outside of the file or that several CPUs share."""
+    buffers = header.buffers.values()
+    places = sorted((a, n, cpu, b.compressed) for b in buffers for cpu, a, n in b.pages if n)
+    before = 0
+    for at, bytes_there, cpu, compressed in places:
+        whole = compressed or bytes_there % header.page_bytes == 0
+        if cpu >= MAX_CPUS or at < before or at + bytes_there > size or not whole:
+            raise TraceFormatError(
+                f"{path}: CPU {cpu} should have {bytes_there} bytes of events at byte {at}. Expected pages of "
+                f"{header.page_bytes} bytes of their own, inside the file of {size} bytes, and CPUs 0 to {MAX_CPUS - 1} at "
+                "most. The file is cut short or damaged: copy or record it again."
+            )
+        before = at + bytes_there
+
+
+def _unread(path: Path, why: str) -> TraceFormatError:
+    return TraceFormatError(
+        f"{path}: {why}, and this reader does not know that. Import the text instead: trace-cmd report -t -N -i FILE > "
+        "FILE.txt; a clock that counts nanoseconds is chosen by `trace-cmd record -C mono`."
+    )
+
+
+def _read_6(file: _Bytes, header: DatHeader) -> None:
+    _page_format(file, header)
+    _tracepoints(file, header, systems=False)
+    _tracepoints(file, header, systems=True)
+    _symbols(file, header)
+    file.sized(4, "the formats of trace_printk")
+    _comms(file, header)
+    cpus = file.number(4, "the number of CPUs")
+    if cpus > MAX_CPUS:
+        raise TraceFormatError(
+            f"{file.path}: byte {file.at - 4}: it says that the machine had {cpus} CPUs; Linux has {MAX_CPUS} at most. Its "
+            "head is damaged: copy or record it again."
+        )
+    header.cpus = cpus
+    top = header.buffers[""] = Buffer()
+    kind = file.take(10, "the kind of recording")
+    places: list[tuple[str, int]] = []
+    if kind == b"options  \0":
+        said = _Options(header)
+        while number := file.number(2, "an option"):
+            option = _Bytes(
+                np.frombuffer(file.sized(4, "an option"), np.uint8), file.path, 0, file.at
+            )
+            if number == _BUFFER:
+                at = option.number(8, "the place of a buffer")
+                places.append((_text(option.string("the name of a buffer")), at))
+            else:
+                said.learn(number, option)
+        said.settle()
+        kind = file.take(10, "the kind of recording")
+    if kind != b"flyrecord\0":
+        raise _unread(file.path, f"a recording of the kind {kind.strip(chr(0).encode() + b' ')!r}")
+    top.pages = _places(file, cpus)
+    for name, at in places:
+        file.at = at
+        file.expect(b"flyrecord\0")
+        header.buffers.setdefault(name, Buffer()).pages = _places(file, cpus)
+
+
+def _places(file: _Bytes, cpus: int) -> list[tuple[int, int, int]]:
+    words = np.frombuffer(
+        file.take(16 * cpus, "the places of the CPUs' events"), np.uint64
+    ).tolist()
+    return [(cpu, *words[2 * cpu : 2 * cpu + 2]) for cpu in range(cpus)]
+
+
+def _read_7(file: _Bytes, header: DatHeader) -> None:
+    packing = file.string("the name of the compression")
+    file.string("the version of the compression")
+    if packing not in (b"zstd", b"none", b""):
+        raise _unread(file.path, f"it is compressed by {_text(packing)}; only zstd is known")
+    header.buffers[""] = Buffer()
+    said = _Options(header)
+    at, seen = file.number(8, "the place of the options"), 0
+    sections: dict[int, int] = {}
+    while at:
+        options = _section(file, at, 0)
+        at = 0
+        while options.at < len(options.data):
+            number = options.number(2, "an option")
+            place = options.begin + options.at
+            option = _Bytes(
+                np.frombuffer(options.sized(4, "an option"), np.uint8), file.path, 0, place
+            )
+            seen += 1
+            if seen > _MAX_OPTIONS:
+                raise TraceFormatError(
+                    f"{file.path}: more than {_MAX_OPTIONS} options. It is damaged."
+                )
+            if number == _DONE:
+                at = option.number(8, "the place of more options")
+                break
+            if number == _BUFFER:
+                _buffer(file, option, header)
+            elif number >= _HEADERS and len(option.data) == 8:
+                sections[number] = option.number(8, "the place of a section")
+            else:
+                said.learn(number, option)
+    said.settle()
+    for number, read in (
+        (_HEADERS, _page_format),
+        (_FTRACE_EVENTS, lambda f, h: _tracepoints(f, h, systems=False)),
+        (_EVENT_FORMATS, lambda f, h: _tracepoints(f, h, systems=True)),
+        (_KALLSYMS, _symbols),
+        (_CMDLINES, _comms),
+    ):
+        if number in sections:
+            read(_section(file, sections[number], number), header)
+
+
+def _section(file: _Bytes, at: int, number: int) -> _Bytes:
+    """Return the content of a section, unpacked."""
+    file.at = at
+    found, flags = file.number(2, "a section"), file.number(2, "a section")
+    file.number(4, "a section")
+    size = file.number(8, "a section")
+    if found != number:
+        raise TraceFormatError(
+            f"{file.path}: byte {at}: a section of kind {found}, expected {number}. The file is damaged: copy or record it "
+            "again."
+        )
+    begin = file.at
+    if not flags & _COMPRESSED:
+        return _Bytes(np.frombuffer(file.take(size, "a section"), np.uint8), file.path, 0, begin)
+    packed, plain = file.number(4, "a section"), file.number(4, "a section")
+    content = file.take(packed, "a section")
+    return _Bytes(
+        np.frombuffer(unpack(content, plain, file.path, begin), np.uint8), file.path, 0, begin
+    )
+
+
+def unpack(content: bytes, size: int, path: Path, at: int) -> bytes:
+    """Unpack bytes that zstd packed.
+
+    Parameters
+    ----------
+    content
+        The packed bytes.
+    size
+        How many bytes they should be.
+    path, at
+        The file and the place in it, for messages.
+
+    Returns
+    -------
+    bytes
+        The plain bytes.
+
+    Raises
+    ------
+    TraceFormatError
+        They are damaged, or another number of bytes.
+    """
+    try:
+        if size > MOST_TIMES * max(len(content), 64):
+            raise zstandard.ZstdError(f"{len(content)} bytes cannot be {size} bytes of a recording")
+        plain = zstandard.ZstdDecompressor().decompress(content, max_output_size=max(size, 1))
+        if len(plain) != size:
+            raise zstandard.ZstdError(f"{len(plain)} bytes instead of {size}")
+    except zstandard.ZstdError as e:
+        raise TraceFormatError(
+            f"{path}: byte {at}: what is compressed there is damaged ({e}). Copy or record the file again."
+        ) from e
+    return plain
+
+
+def _buffer(file: _Bytes, option: _Bytes, header: DatHeader) -> None:
+    """Learn from an option where the pages of a buffer are."""
+    at = option.number(8, "the place of a buffer")
+    name = _text(option.string("the name of a buffer"))
+    clock = _text(option.string("the clock of a buffer"))
+    page_bytes = option.number(4, "the size of a page")
+    cpus = option.number(4, "the number of CPUs")
+    found = header.buffers.setdefault(name, Buffer())
+    if name:  # trace-cmd also writes "local" if it was given no clock; for the top buffer it asked the kernel
+        found.clock = clock if clock != "local" else None
+    if not cpus:
+        return
+    header.page_bytes = page_bytes
+    rows = np.frombuffer(option.take(20 * cpus, "the places of a buffer's events"), "<u4, <u8, <u8")
+    found.pages = [(int(c), int(a), int(s)) for c, a, s in rows.tolist()]
+    file.at = at + 2
+    found.compressed = bool(file.number(2, "the section of a buffer") & _COMPRESSED)
+
+
+class _Options:
+    """The options that state facts; those about a buffer follow its name."""
+
+    def __init__(self, header: DatHeader) -> None:
+        self.header = header
+        self.about, self.cpu = header.buffers[""], 0
+        self.clock: str | None = None
+
+    def learn(self, number: int, option: _Bytes) -> None:
+        """Learn from one option."""
+        text = option.data.tobytes().split(b"\0")[0].decode("utf-8", "replace")
+        header = self.header
+        if number == _CLOCK and (found := re.search(r"\[([\w-]+)\]", text)):
+            header.buffers[""].clock = found[1]
+        elif number == _UNAME and len(words := text.split()) == 4:
+            header.host, header.release = words[1:3]
+        elif number == _CPUCOUNT and len(option.data) >= 4:
+            header.cpus = option.number(4, "the number of CPUs")
+        elif number in (_DATE, _OFFSET):
+            self._shift(text, 1000 if number == _DATE else 1, option)
+        elif number == _TSC2NSEC:
+            raise _unread(option.path, "its times are counts of the processor")
+        elif number == _CPUSTAT:
+            self._count(text)
+
+    def _shift(self, text: str, unit_ns: int, option: _Bytes) -> None:
+        """Add to the times; trace-cmd takes decimal and hexadecimal numbers."""
+        try:
+            self.header.offset_ns += int(text, 0) * unit_ns
+        except ValueError as e:
+            raise TraceFormatError(
+                f"{option.path}: byte {option.begin}: {text[:40]!r} should be added to its times, which is not a number. The "
+                "file is damaged: copy or record it again."
+            ) from e
+
+    def _count(self, text: str) -> None:
+        """Learn what the kernel counted (per_cpu/cpuN/stats), or the name of the buffer that is meant from now on."""
+        if named := re.search(r"^Buffer: (.+)$", text, re.MULTILINE):
+            self.about = self.header.buffers.setdefault(named[1], Buffer())
+            return
+        for cpu, what, n in _COUNTED.findall(text):
+            if cpu:
+                self.cpu = int(cpu)
+            elif what == "overrun":
+                self.about.overrun[self.cpu] += int(n)
+            else:
+                self.about.dropped[self.cpu] += int(n)
+
+    def settle(self) -> None:
+        """Drop the counts of zero."""
+        for one in self.header.buffers.values():
+            one.overrun, one.dropped = +one.overrun, +one.dropped
+
+
+def _page_format(file: _Bytes, header: DatHeader) -> None:
+    """Learn the format of a page: the size of the kernel's long, and the size of a page where it is not the memory's."""
+    file.expect(b"header_page\0")
+    text = _text(file.sized(8, "the format of a page"))
+    file.expect(b"header_event\0")
+    file.sized(8, "the format of an event")
+    found = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
+    start, size = found.get("data", (0, 0))
+    if start not in (12, 16) or found.get("commit", (8, 0))[1] != start - 8:
+        raise _unread(file.path, "a page of its ring buffer has a format of its own")
+    header.page_start, header.page_bytes = start, start + size
+
+
+def _tracepoints(file: _Bytes, header: DatHeader, *, systems: bool) -> None:
+    """Learn the formats of ftrace's own events, or of all systems' events."""
+    for _ in range(file.number(4, "the number of systems") if systems else 1):
+        if systems:
+            file.string("the name of a system")
+        for _ in range(file.number(4, "the number of formats")):
+            text = file.sized(8, "the format of an event")
+            if found := _NAME.match(text):
+                name = _text(found[1])
+                header.names.setdefault(int(found[2]), name)
+                if name in EVENTS:
+                    for other, format in parse_formats(_text(text)).items():
+                        header.formats.setdefault(other, format)
+
+
+def _symbols(file: _Bytes, header: DatHeader) -> None:
+    """Find the two functions of the kernel whose names in the events matter."""
+    text = file.sized(4, "the symbols of the kernel")
+    found = [
+        re.search(rb"^([0-9a-f]{8,16}) \w %s$" % name, _around(text, name), re.MULTILINE)
+        for name in (b"sched_cpu_activate", b"sched_cpu_deactivate")
+    ]
+    if all(found):
+        activate, deactivate = (
+            struct.unpack("<q", int(f[1], 16).to_bytes(8, "little"))[0] for f in found if f
+        )
+        header.hotplug = (activate, deactivate) if activate and deactivate else None
+
+
+def _around(text: bytes, name: bytes) -> bytes:
+    """Return the line of a symbol; a regular expression would take longer to search millions of bytes."""
+    at = text.find(b" " + name + b"\n")
+    return text[text.rfind(b"\n", 0, at) + 1 : at + len(name) + 2] if at >= 0 else b""
+
+
+def _comms(file: _Bytes, header: DatHeader) -> None:
+    for line in _lines(file.sized(8, "the names of tasks")):
+        pid, _, name = line.partition(b" ")
+        if name and pid.isdigit() and len(pid) <= 9:
+            header.comms[int(pid)] = name
+
+
+def _lines(text: bytes) -> Iterator[bytes]:
+    return iter(text.split(b"\n"))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

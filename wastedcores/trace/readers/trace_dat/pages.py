@@ -1,0 +1,188 @@
+"""The pages of one buffer of a ``trace.dat`` file, unpacked, and the events in them in the order of their times."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.readers.perf_data import decoding
+from wastedcores.trace.readers.perf_data import records_jit as pj
+from wastedcores.trace.readers.support.bytes_jit import PADDING
+from wastedcores.trace.readers.trace_dat import ring_jit as rj
+from wastedcores.trace.readers.trace_dat.header import MOST_TIMES, Buffer, unpack
+
+#: A chunk has ten pages.
+_MAX_CHUNK = 1 << 28
+
+
+class Pages:
+    """The pages of one buffer.
+
+    Parameters
+    ----------
+    mapped
+        The bytes of the file.
+    buffer
+        The buffer.
+    page_bytes
+        The size of a page.
+    path
+        The file, for messages.
+    pool
+        Unpacks in threads.
+    resources
+        Closes the temporary file.
+
+    Attributes
+    ----------
+    data
+        The bytes that the places of events count in.
+    size
+        The number of bytes of all pages.
+    live
+        The number of CPUs that have more events; None before the first call of :meth:`take`.
+    """
+
+    def __init__(
+        self,
+        mapped: np.ndarray,
+        buffer: Buffer,
+        page_bytes: int,
+        path: Path,
+        pool: Executor,
+        resources: ExitStack,
+    ) -> None:
+        self.path, self.page_bytes = path, page_bytes
+        self.data, places = mapped, buffer.pages
+        if buffer.compressed:
+            plain = resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            self.data, places = _unpacked(mapped, buffer, plain, path, pool)
+        self._cpus = np.zeros((len(places), rj.N_COLUMNS), np.int64)
+        self._cpus[:, rj.LOSS] = -1
+        for row, (cpu, at, size) in zip(self._cpus, sorted(places), strict=True):
+            row[[rj.CPU, rj.PAGE, rj.END, rj.BEGUN]] = cpu, at, at + size, not buffer.overrun[cpu]
+        self.size = sum(size for _, _, size in places)
+        self._initial = self._cpus.copy()
+        self._heap = np.zeros(len(places) + 1, np.int64)
+        self.live: int | None = None
+
+    def again(self) -> Self:
+        """Go back to the beginning."""
+        self._cpus[:] = self._initial
+        self.live = None
+        return self
+
+    @property
+    def done(self) -> int:
+        """How many bytes are behind the events that were taken; less than :attr:`size` as long as there are more."""
+        done = int((self._cpus[:, rj.PAGE] - self._initial[:, rj.PAGE]).sum())
+        return self.size if self.live == 0 else min(done, self.size - 1)
+
+    def take(self, formats: pj.Formats, counts: np.ndarray) -> tuple[pj.Records, int, int]:
+        """Take the next events, or losses, of all CPUs.
+
+        Parameters
+        ----------
+        formats
+            The tracepoints that are wanted.
+        counts
+            (65536,) events by number of the tracepoint, added to.
+
+        Returns
+        -------
+        records, at, problem
+            The events in order of time, and the place and the kind of a problem if there is one.
+        """
+        size = decoding.CHUNK_RECORDS
+        records = pj.Records(np.empty(size, np.int64), np.empty(size, np.int64))
+        n, problem = 0, pj.OK
+        if self.live is None:
+            live, problem = rj.begin(
+                self.data, self._cpus, self._heap, self.page_bytes, formats, counts
+            )
+            row = self._heap[live]
+            self.live = live
+        if problem == pj.OK:
+            n, self.live, problem = rj.merge(
+                self.data,
+                self._cpus,
+                self._heap,
+                self.live,
+                self.page_bytes,
+                formats,
+                counts,
+                records,
+            )
+            row = self._heap[0]
+        at = int(self._cpus[row, rj.AT]) if problem else 0
+        return pj.Records(*(a[:n] for a in records)), at, problem
+
+
+def _unpacked(
+    mapped: np.ndarray, buffer: Buffer, plain: Any, path: Path, pool: Executor
+) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
+    """Unpack all chunks into a temporary file; return its bytes, and the places of the CPUs' pages in it."""
+    chunks: list[tuple[int, int, int, int]] = []
+    places, total = [], 0
+    for cpu, at, size in buffer.pages:
+        begin = total
+        for chunk in _chunks(mapped, at, size, path):
+            chunks.append((*chunk, total))
+            total += chunk[2]
+            if total > MOST_TIMES * len(mapped):
+                raise TraceFormatError(
+                    f"{path}: byte {at}: its compressed events have more than {MOST_TIMES} times the size of the file, "
+                    "which trace-cmd never packed. The file is damaged or made to fill a disk."
+                )
+        places.append((cpu, begin, total - begin))
+    try:
+        # writing to a map of a full disk would be fatal
+        os.posix_fallocate(plain.fileno(), 0, total + PADDING)
+        data = np.memmap(plain, np.uint8, "r+")
+    except OSError as e:
+        raise WastedCoresError(
+            f"{path}: unpacking its compressed events to {tempfile.gettempdir()} failed ({e.strerror or e}). "
+            "Set TMPDIR to a folder with room."
+        ) from e
+
+    def fill(chunk: tuple[int, int, int, int]) -> None:
+        at, packed, size, to = chunk
+        content = unpack(mapped[at : at + packed].tobytes(), size, path, at)
+        data[to : to + size] = np.frombuffer(content, np.uint8)
+
+    for _ in pool.map(fill, chunks):
+        pass
+    return np.asarray(data), places
+
+
+def _chunks(mapped: np.ndarray, at: int, size: int, path: Path) -> list[tuple[int, int, int]]:
+    """Return the place, the packed size and the plain size of a CPU's chunks."""
+    end = at + 4 + size  # trace-cmd 3.1 does not count the number of chunks
+    if not size:
+        return []
+    found = []
+    count = struct.unpack("<I", mapped[at : at + 4].tobytes())[0] if size >= 4 else 0
+    at += 4
+    for _ in range(min(count, size // 8)):
+        packed, plain = (
+            struct.unpack("<II", mapped[at : at + 8].tobytes()) if at + 8 <= end else (size, 0)
+        )
+        at += 8
+        if at + packed > end or plain > _MAX_CHUNK:
+            break
+        found.append((at, packed, plain))
+        at += packed
+    if len(found) != count:
+        raise TraceFormatError(
+            f"{path}: byte {at}: {count} chunks of compressed events should be here, and {len(found)} fit in. The file is cut "
+            "short or damaged: copy or record it again."
+        )
+    return found

@@ -1,0 +1,114 @@
+"""Reads ``trace.dat`` directly, without trace-cmd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from wastedcores.trace.readers.perf_data import records_jit as pj
+from wastedcores.trace.readers.perf_data.decoding import Found, TracepointReading, sha256
+from wastedcores.trace.readers.perf_data.events import find_formats
+from wastedcores.trace.readers.support.tracepoints import WAKEUP, WAKING
+from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader, read_header
+from wastedcores.trace.readers.trace_dat.pages import Pages
+
+
+class TraceDatReading(TracepointReading):
+    """One pass over a trace.dat file of version 6 or 7; of several buffers, over the one with the most scheduler events.
+
+    Parameters
+    ----------
+    path
+        The file.
+    hashed
+        Compute its SHA-256.
+    """
+
+    _advice = "copy or record it again"
+
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "trace.dat", hashed=hashed)
+        #: the recording has sched_waking and no sched_wakeup; None: neither was seen yet
+        self._only_wakings: bool | None = None
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables in order of time."""
+        mapped = self._map()
+        header = read_header(mapped, self.path)
+        hashing = self._pool.submit(sha256, mapped) if self._hashed else None
+        formats = find_formats(
+            header.formats, self.path, page_start=header.page_start, hotplug=header.hotplug
+        )
+        self._formats = formats._replace(place=False)
+        buffer, self._pages = self._choose(mapped, header)
+        self._data = self._pages.data
+        found = self.found
+        found.kernel_release, found.host, found.cpus = header.release, header.host, header.cpus
+        found.clock = buffer.clock
+        found.overwritten.update(buffer.overrun)
+        self._threads.know(header.comms)
+        for frame in self._tables(0, self._pages.size):
+            late = header.offset_ns
+            yield frame.with_columns(pl.col("ts_ns") + late) if late else frame
+        self._count_samples(header.names)
+        # the pages say where events were lost, the kernel how many
+        for cpu, n in (buffer.overrun + buffer.dropped).items():
+            found.lost[cpu] = n
+        found.sha256 = hashing.result() if hashing else None
+
+    def _choose(self, mapped: np.ndarray, header: DatHeader) -> tuple[Buffer, Pages]:
+        """Choose the buffer with the most scheduler events, and note what is left out."""
+        filled = {n: b for n, b in header.buffers.items() if any(size for _, _, size in b.pages)}
+        if len(filled) <= 1:
+            name, one = next(iter((filled or header.buffers).items()))
+            events, pages = {}, self._open(mapped, one, header)
+        else:
+            opened = {n: self._open(mapped, b, header) for n, b in filled.items()}
+            events = {n: self._sched_events(p, header) for n, p in opened.items()}
+            name = max(opened, key=lambda n: events[n])
+            pages = opened[name].again()
+        if len(header.buffers) > 1:
+            self.found.notes["buffer"] = name or "the top one"
+            others = [
+                f"{n or 'the top one'} ({k} events)" for n, k in events.items() if k and n != name
+            ]
+            if others:
+                self.found.notes["buffers_left_out"] = ", ".join(others)
+        return header.buffers[name], pages
+
+    def _open(self, mapped: np.ndarray, buffer: Buffer, header: DatHeader) -> Pages:
+        return Pages(mapped, buffer, header.page_bytes, self.path, self._pool, self.resources)
+
+    def _sched_events(self, pages: Pages, header: DatHeader) -> int:
+        """Count the scheduler's events in a buffer."""
+        counts = np.zeros(65536, np.int64)
+        while pages.live is None or pages.live:
+            _, where, problem = pages.take(self._formats, counts)
+            self._refuse(problem, where, 0)
+        return sum(int(counts[n]) for n, name in header.names.items() if name.startswith("sched_"))
+
+    def _search(self, at: int, end: int) -> Found:
+        """Take the next events of all CPUs."""
+        records, where, problem = self._pages.take(self._formats, self._counts)
+        if self._only_wakings is None:
+            records = self._settle(records)
+        safe = int(records.ts[-1]) if records.ts.size else at
+        at = where if problem else self._pages.done
+        return Found(records, at, problem, safe)
+
+    def _settle(self, records: pj.Records) -> pj.Records:
+        """Decide whether sched_waking events become wakeups: if they come and no sched_wakeup does."""
+        codes = records.ref & 255
+        wakings = codes == WAKING
+        if (codes == WAKEUP).any():
+            self._only_wakings = False
+            known = self._formats.codes
+            known[known == WAKING] = pj.IGNORED
+            return pj.Records(records.ts[~wakings], records.ref[~wakings])
+        if wakings.any():
+            self._only_wakings = True
+            self._formats = self._formats._replace(place=True)
+        return records
