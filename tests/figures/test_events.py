@@ -112,7 +112,9 @@ def test_events__hover_tells_everything_about_an_event():
 def test_events__a_window_clips_spans_and_leaves_out_the_rest():
     view = EventView(four_cpus(), [styled("run_ns > 0", "draw=spans:run_ns colour=#0000ff")])
     assert lines(view.figure((30 * MS, 45 * MS))) == [(30, 40, 0, 0), (30, 45, 1, 1)]
-    assert lines(view.figure((90 * MS, 95 * MS))) == []
+    empty = view.figure((90 * MS, 95 * MS))
+    assert lines(empty) == []
+    assert "no layer chooses anything here" in empty.layout.title.text
     with pytest.raises(UsageError, match="must end after it starts"):
         view.figure((50 * MS, 50 * MS), most_shapes=-1)
 
@@ -212,7 +214,8 @@ def test_events__colours_by_value_and_by_number():
     assert shown[84.0] == "rgb(254,232,56)"
     assert len(set(shown.values())) == 3
     bar = [t.marker for t in fig.data if t.marker.showscale]
-    assert (bar[0].cmin, bar[0].cmax) == (1_200_000, 3_000_000)
+    assert (bar[0].cmin, bar[0].cmax) == (1.2, 3.0)
+    assert bar[0].colorbar.title.text == "frequency (GHz)"
     fig = events(
         four_cpus(),
         [
@@ -241,7 +244,7 @@ def test_events__without_layers_show_who_ran_and_how_tasks_moved():
         ("colour=nocolour", "expected #rrggbb"),
         ("nocolour", "expected #rrggbb"),
         ("width=thick", "no number of pixels"),
-        ("width=900", "0.1 to 50 pixels"),
+        ("width=900", "up to 50 pixels"),
         ("size=3", "'size' is unknown"),
         ('label="a', "No closing quotation"),
         ("colour=by:nothing", "'nothing'"),

@@ -42,7 +42,7 @@ class EventLayer:
         ``#rrggbb`` or the name of a colour; ``by:COLUMN``: one colour per value; ``scale:COLUMN``: from dark to bright by a
         number. Empty: a colour of its own.
     width
-        Width of the lines in pixels, where single events are drawn.
+        Width of the lines in pixels, where single events are drawn; 0: 5 for spans and 1.5 for others.
     label
         Its name in the legend; default: the query.
     """
@@ -50,7 +50,7 @@ class EventLayer:
     query: str | pl.Expr
     draw: str = "strokes"
     colour: str = ""
-    width: float = 1.5
+    width: float = 0.0
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -59,8 +59,8 @@ class EventLayer:
             raise UsageError(
                 f"draw={self.draw!r}: expected strokes, spans:COLUMN (for example spans:run_ns), arrows or mask."
             )
-        if not 0.1 <= self.width <= 50:
-            raise UsageError(f"width={self.width:g}: expected 0.1 to 50 pixels.")
+        if not 0 <= self.width <= 50:
+            raise UsageError(f"width={self.width:g}: expected up to 50 pixels.")
         if self.colour and not self.coloured_by[0]:
             self.fixed_colour()
 
@@ -94,6 +94,11 @@ class EventLayer:
                 f"colour={self.colour!r}: expected #rrggbb, by:COLUMN, scale:COLUMN, or one of {', '.join(_NAMED)}."
             )
         return found
+
+    @property
+    def pixels(self) -> float:
+        """The width of its lines in pixels."""
+        return self.width or (5.0 if self.shape == "spans" else 1.5)
 
     @property
     def name(self) -> str:

@@ -117,6 +117,7 @@ class EventView:
         if many <= most_shapes:
             add_shapes(fig, self, inside, window, axis)
             how = "each one is drawn; hover over it for all that is known about it"
+            how = how if many else "no layer chooses anything here"
         else:
             self._add_raster(fig, window, axis, cols)
             how = "the colour of a pixel is the mean of its segments; zoom in for single ones"
@@ -198,8 +199,13 @@ def _scene(run: Examined) -> Scene:
 
 
 def _add_bar(fig: go.Figure, drawn: Drawn) -> None:
-    """Add the colour bar of a continuous scale."""
+    """Add the colour bar of a continuous scale, in the unit that people use."""
     colours = drawn.colours
+    name, unit = colours.column, 1.0
+    for ending, said, size in (("_ns", "ms", 1e6), ("_khz", "GHz", 1e6)):
+        if name.endswith(ending):
+            name, unit = f"{name.removesuffix(ending)} ({said})", size
+    low, high = ((end or 0.0) / unit for end in (colours.low, colours.high))
     fig.add_scatter(
         x=[None],
         y=[None],
@@ -207,12 +213,12 @@ def _add_bar(fig: go.Figure, drawn: Drawn) -> None:
         showlegend=False,
         hoverinfo="skip",
         marker={
-            "color": [colours.low, colours.high],
-            "cmin": colours.low,
-            "cmax": colours.high,
+            "color": [low, high],
+            "cmin": low,
+            "cmax": high,
             "colorscale": SCALE,
             "showscale": True,
-            "colorbar": {"title": {"text": colours.column, "font": {"size": 11}}, "thickness": 14},
+            "colorbar": {"title": {"text": name, "font": {"size": 11}}, "thickness": 14},
         },
     )
 
