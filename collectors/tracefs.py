@@ -33,6 +33,7 @@ EVENTS = (
     "sched/sched_process_exec",
     "sched/sched_process_exit",
     "cpuhp/cpuhp_enter",
+    "power/cpu_frequency",  # rare; virtual machines have none
 )
 #: the shortest and the longest time between two looks into the buffers
 LEAST_S, MOST_S = 0.02, 1.0
