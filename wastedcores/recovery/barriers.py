@@ -161,17 +161,12 @@ def _pairs(woken: I64, burst: I64) -> tuple[I64, I64]:
 
 def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]]:
     """Return the rounds of a group that meets at a barrier: sleeps, tasks that did not sleep, and time of the release."""
-    sleeps = seen.sleeps
-    groups = _split(sleeps[mine])
-    rounds, alone, last = [], 0, []
-    slept = np.zeros(len(seen.tasks), np.bool_)
-    for sleep in np.split(mine, groups):
-        release = int(sleeps[sleep[0], sj.S_WAKE_NS])
-        late = _missing(seen, members, sleep, release, slept)
-        alone += len(late) == 1
-        if len(late) == 1:
-            last.append(int(late[0]))
-        rounds.append((sleep, late, release))
+    cuts = _split(seen.sleeps[mine])
+    late = _missing(seen, members, mine, cuts)
+    release = seen.sleeps[mine[np.concatenate(([0], cuts))], sj.S_WAKE_NS]
+    rounds = list(zip(np.split(mine, cuts), late, release.tolist(), strict=True))
+    last = [int(tasks[0]) for tasks in late if len(tasks) == 1]
+    alone = len(last)
     if alone < ROUNDS or alone < ONE_MISSING * len(rounds):
         return []
     if np.bincount(last).max() > MASTER * len(last) or _contradicted(seen, rounds):
@@ -199,17 +194,21 @@ def _split(woken: I64) -> I64:
     return cuts[1 : split(wake_ns, out_ns, GAP_NS, RELEASE_NS, cuts)]
 
 
-def _missing(seen: Seen, members: I64, sleep: I64, release: int, slept: NDArray[np.bool_]) -> I64:
-    """Return the members of a barrier that were awake when it was released, although they did not sleep at it before.
-
-    ``slept`` has a place for each task; all are false before and after.
-    """
-    tasks = seen.sleeps[sleep, sj.S_TASK]
-    slept[tasks] = True
-    others = members[~slept[members]]
-    slept[tasks] = False
-    exit_ns = seen.tasks[others, sj.T_EXIT_NS]
-    there = (seen.tasks[others, sj.T_FIRST_NS] <= release) & ((exit_ns < 0) | (exit_ns > release))
-    others = others[there]
-    _, running = seen.clock(others, np.full(len(others), release))
-    return others[running]
+def _missing(seen: Seen, members: I64, mine: I64, cuts: I64) -> list[I64]:
+    """Return, for each round, the members that were awake when it was released, although they did not sleep at it before."""
+    task, release = seen.sleeps[mine, sj.S_TASK], seen.sleeps[mine, sj.S_WAKE_NS]
+    begin, end = np.append(0, cuts), np.append(cuts, len(mine))
+    first, exit_ns = (seen.tasks[members, c] for c in (sj.T_FIRST_NS, sj.T_EXIT_NS))
+    out: list[I64] = []
+    some = max(1, MOST_PAIRS // len(members))
+    for at in range(0, len(begin), some):
+        b, e = begin[at : at + some], end[at : at + some]
+        now = release[b]
+        there = (first <= now[:, None]) & ((exit_ns < 0) | (exit_ns > now[:, None]))
+        of = np.repeat(np.arange(len(b)), e - b)
+        there[of, np.searchsorted(members, task[b[0] : e[-1]])] = False
+        row, column = np.nonzero(there)
+        _, running = seen.clock(members[column], now[row])
+        row, column = row[running], column[running]
+        out += np.split(members[column], np.searchsorted(row, np.arange(1, len(b))))
+    return out

@@ -179,9 +179,10 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
 
 def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
     code = events[:, sj.E_KIND]
-    pids = int(events[:, [sj.E_PID, sj.E_PREV, sj.E_BY]].max(initial=0)) + 1
-    most = int(np.isin(code, (sj.FORK, sj.EXIT)).sum())
-    most += len(np.unique(events[:, [sj.E_PID, sj.E_PREV]])) + 1
+    pids = max(int(events[:, c].max(initial=0)) for c in (sj.E_PID, sj.E_PREV, sj.E_BY)) + 1
+    named = np.zeros(pids, np.bool_)
+    named[events[:, sj.E_PID]] = named[events[:, sj.E_PREV]] = True
+    most = int(((code == sj.FORK) | (code == sj.EXIT)).sum() + named.sum()) + 1
     tasks = np.zeros((most, sj.T_WIDTH), np.int64)
     slept = int(((code == sj.SWITCH) & (events[:, sj.E_ASLEEP] > 0)).sum())
     sleeps = np.empty((slept + most, sj.S_WIDTH), np.int64)
@@ -193,8 +194,10 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
         events, tasks, sleeps, marks, pieces, of_pid, start_ns, switch_ns
     )
     tasks, sleeps, marks, pieces = tasks[:n], sleeps[:s], marks[:m], pieces[:k]
-    pieces = pieces[np.lexsort((pieces[:, sj.P_SINCE], pieces[:, sj.P_TASK]))]
-    comms, names = _names(table, tasks)
+    # those of one task are in order already; numpy sorts 16-bit numbers by radix
+    of_task = pieces[:, sj.P_TASK].astype(np.uint16 if n <= 1 << 16 else np.int64)
+    pieces = pieces[np.argsort(of_task, kind="stable")]
+    comms, names = _names(table, events, tasks)
     prio = _priorities(table, tasks)
     rows = marks[:, sj.M_ROW]
     return Seen(
@@ -236,18 +239,19 @@ def _first_rows(tasks: I64) -> pl.DataFrame:
     ).sort("row")
 
 
-def _names(table: pl.DataFrame, tasks: I64) -> tuple[list[str], list[set[str]]]:
+def _names(table: pl.DataFrame, events: I64, tasks: I64) -> tuple[list[str], list[set[str]]]:
     """Return the last name of each task, and all its names; a pid that was used again has one list per task."""
-    told = np.empty((table.height, 4), np.int64)
-    for column, name in enumerate(("pid", "comm", "prev_pid", "prev_comm")):
-        told[:, column] = table[name].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    told = [
+        table[column].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+        for column in ("comm", "prev_comm")
+    ]
     first = _first_rows(tasks).select("pid", "row", "task").cast(pl.Int64).to_numpy()
     room = 4 * len(tasks) + 1024
     while True:
         out = np.empty((room, 3), np.int64)
-        of_pid = np.full(int(told[:, [nj.N_PID, nj.N_PREV]].max(initial=0)) + 1, -1, np.int64)
+        of_pid = np.full(int(tasks[:, sj.T_PID].max(initial=0)) + 1, -1, np.int64)
         last = np.full(len(tasks), -1, np.int64)
-        n = nj.changes(told, np.ascontiguousarray(first), of_pid, last, out)
+        n = nj.changes(events, told[0], told[1], np.ascontiguousarray(first), of_pid, last, out)
         if n >= 0:
             break
         room *= 4
