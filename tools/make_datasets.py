@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+from record_live_pair import work
 
 from wastedcores.analysis.examined import examine
 from wastedcores.capture.snapshot import read_snapshot
@@ -24,7 +25,6 @@ from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.parquet import read_parquet, write_parquet
-from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import find_window
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,9 +113,6 @@ def live(name: str, folder: Path) -> None:
     file = folder / f"{name}.parquet"
     trace = open_trace(file)
     facts = json.loads((folder / "machine.json").read_text())
-    hogs = trace.events.filter(pl.col("pid").is_in(burning(trace)))
-    began = hogs.filter(pl.col("kind") == "wakeup_new").select(pl.col("ts_ns").min())
-    ended = trace.only("exit").filter(pl.col("comm") == "workload").select("ts_ns")
     seen = set(trace.events.select("pid").unique().collect()["pid"])
     provenance = {
         **trace.header.provenance,
@@ -134,16 +131,10 @@ def live(name: str, folder: Path) -> None:
         "boot_id": None,
         "boot_parameters": None,  # those of the machine's provider
         "tasks": [t for t in trace.header.tasks or () if t.pid in seen],
-        "window": find_window(trace, (began.collect().item(), ended.collect().item())),
+        "window": work(trace),
         "provenance": provenance,
     }
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
-
-
-def burning(trace: Trace) -> list[int]:
-    """Return the pids of the busy processes."""
-    exits = trace.only("exit").filter(pl.col("comm") == "burn")
-    return exits.select("pid").collect()["pid"].to_list()
 
 
 def describe() -> None:

@@ -3,8 +3,9 @@
     sudo .venv/bin/python tools/record_guest_pair.py -o out/ [--cpus 2] [--pairs 4]
 
 tools/record_live_pair.py records the pairs in the guest (qemu without hardware virtualization), which sees this machine's
-files, so the same Python and the same package run there. It writes them into the folders 1, 2, ... of out/pairs. Wanted are
-the packages that WASTEDCORES_SLOW=1 sh tools/ci_packages.sh installs, and a machine that is otherwise idle.
+files, so the same Python and the same package run there. It writes them into the folders 1, 2, ... of out/out/pairs, and this
+program prints the verdict about each. Wanted are the packages that WASTEDCORES_SLOW=1 sh tools/ci_packages.sh installs, and a
+machine that is otherwise idle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
+from record_live_pair import work  # noqa: E402
 from support import guest  # noqa: E402
+
+from wastedcores.invariant.checking import check  # noqa: E402
+from wastedcores.trace.io import open_trace  # noqa: E402
 
 #: Nothing is compiled: numba would compile for the emulated CPU anew, which takes minutes there. The results are the same.
 JOB = """
@@ -45,6 +50,9 @@ def main() -> None:
     print(log)
     if not log.rstrip().endswith("code 0"):
         sys.exit("The guest did not record all pairs.")
+    for file in sorted(options.output.glob("out/pairs/*/*.parquet")):
+        trace = open_trace(file)
+        print(file.parent.name, file.stem, check(trace.with_header(window=work(trace))).verdict)
 
 
 if __name__ == "__main__":

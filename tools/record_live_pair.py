@@ -20,8 +20,14 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+import polars as pl
+
+from wastedcores.capture.backends import SYSTEM_PYTHON
 from wastedcores.capture.demonstration import SETTING, balancing_off, push_work_away
 from wastedcores.capture.record import capture
+from wastedcores.trace.header import Window
+from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import find_window
 
 NAMES = {"live-balancing-off": balancing_off, "live-balancing-on": nullcontext}
 
@@ -46,6 +52,15 @@ for _ in range(int(sys.argv[1])):
 for _ in range(int(sys.argv[1])):
     os.wait()
 """
+
+
+def work(trace: Trace) -> Window | None:
+    """Return the time from the birth of the first busy process to the end of their parent."""
+    exits = trace.only("exit").filter(pl.col("comm") == "burn").select("pid").collect()
+    hogs = trace.only("wakeup_new").filter(pl.col("pid").is_in(exits["pid"].to_list()))
+    ended = trace.only("exit").filter(pl.col("comm") == "workload").select("ts_ns")
+    began = hogs.select(pl.col("ts_ns").min())
+    return find_window(trace, (began.collect().item(), ended.collect().item()))
 
 
 def main() -> None:
@@ -74,16 +89,11 @@ def record(folder: Path, options: argparse.Namespace) -> None:
     """Record one pair."""
     folder.mkdir(parents=True, exist_ok=True)
     argv = [str(options.children), str(options.seconds)]
-    run = [sys.executable, "-I", "-S", "-c", WORKLOAD, *argv]
+    run = [SYSTEM_PYTHON, "-I", "-S", "-c", WORKLOAD, *argv]  # its path will be in the data
     for name, balancing in NAMES.items():
         with balancing():
             push_work_away()
-            capture(
-                folder / f"{name}.parquet",
-                run=run,
-                backend=options.backend,
-                progress=print,
-            )
+            capture(folder / f"{name}.parquet", run=run, backend=options.backend, progress=print)
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     models = (s.partition(":")[2].strip() for s in cpuinfo if "model name" in s)
     facts = {

@@ -1,4 +1,4 @@
-"""Considered CPUs, and the collectors on an older kernel: Debian's 6.1 in a small emulated machine with four nodes."""
+"""Considered CPUs, and the collectors and a pair of recordings on an older kernel: Debian's 6.1 in a small emulated machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -90,3 +91,20 @@ def test_collectors_load_on_debians_6_1_with_four_nodes(bpf, tmp_path):
     jump = wastedcores.open_trace(tmp_path / "out/jump.wct")
     assert 3_000_000_000 < jump.header.end_ns - jump.header.start_ns < 8_000_000_000
     assert "clock jump" not in jump.header.provenance
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not SLOW, reason="minutes of emulation and a 70 MB kernel")
+def test_a_pair_recorded_through_tracefs_in_a_guest_is_never_judged_wrongly(root, tmp_path):
+    """Record work with and without load balancing in the guest; the verdicts are right or unknown, and one of each is right."""
+    if guest.missing():
+        pytest.skip(f"needs {guest.missing()} (WASTEDCORES_SLOW=1 sh tools/ci_packages.sh)")
+    tool = Path(wastedcores.__file__).parents[1] / "tools/record_guest_pair.py"
+    words = [sys.executable, tool, "-o", tmp_path / "pairs", "--pairs", "3"]
+    run = subprocess.run(words, capture_output=True, text=True, check=True)
+    told = re.findall(r"^\d live-balancing-(off|on) (\w+)$", run.stdout, re.MULTILINE)
+    assert len(told) == 6
+    right = {("off", "violations"), ("on", "clean")}
+    assert right <= set(told) <= right | {("off", "unknown"), ("on", "unknown")}
