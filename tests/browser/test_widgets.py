@@ -43,7 +43,7 @@ def lab(tmp_path_factory):
     (folder / "n" / "one.ipynb").write_text(
         text.replace("group-imbalance-fixed", "live-balancing-on")
     )
-    write_notebook(folder / "n" / "explorer.ipynb", EXPLORER)
+    write_notebook(folder / "n" / "explorer", EXPLORER)
     with jupyterlab(folder) as address:
         yield address
 
@@ -82,7 +82,7 @@ def screenshot(tab, name):
 def test_notebook_with_explorer(lab):
     """Notebook 01 runs to its end without a warning, and dragging makes the kernel bin that window again."""
     with chromium(1400, 1000) as (tab, *_):
-        run_all(tab, lab, "one.ipynb")
+        run_all(tab, lab, "one")
         tab.evaluate("document.querySelector('.jp-WindowedPanel-outer')?.scrollTo(0, 1e6)")
         tab.wait_for_function(
             "document.querySelectorAll('.wc-live .hm image').length", timeout=120_000
@@ -146,7 +146,7 @@ def test_explorer_is_driven_with_mouse_and_keyboard(lab):
     """One page: bytes of the first figure and of a zoom, then each way to look elsewhere."""
     with chromium(1400, 1000) as (tab, errors, _):
         received = Received(tab)
-        run_all(tab, lab, "explorer.ipynb")
+        run_all(tab, lab, "explorer")
         tab.wait_for_function(
             "document.querySelectorAll('.wc-live .hm image').length", timeout=120_000
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 from wastedcores.errors import UsageError
-from wastedcores.figures.theme import PALETTES, palette, task_scale
+from wastedcores.figures.theme import PALETTES, palette, style, task_scale
 
 #: Machado, Oliveira, Fernandes 2009, table 1, severity 1.0 (linear RGB)
 MACHADO = {
@@ -91,3 +92,10 @@ def test_paper_palette__is_the_authors():
 def test_palette__unknown_name():
     with pytest.raises(UsageError, match="safe and paper"):
         palette("rainbow")
+
+
+def test_a_figure_has_no_button_that_does_nothing():
+    """Plotly's own bar, which a notebook shows, has buttons to select points; no figure here has points to select."""
+    removed = style(go.Figure(), "title").layout.modebar.remove
+    assert {"select2d", "lasso2d"} <= set(removed)
+    assert not {"zoom2d", "pan2d", "toImage", "resetScale2d"} & set(removed)

@@ -17,17 +17,21 @@ from playwright.sync_api import Page
 
 
 @contextmanager
-def jupyterlab(folder: Path) -> Iterator[str]:
-    """Start JupyterLab on a folder's subfolder ``n`` and yield its address."""
+def jupyterlab(folder: Path, variables: dict[str, str] | None = None) -> Iterator[str]:
+    """Start JupyterLab on a folder's subfolder ``n``, with these environment variables, and yield its address."""
     (folder / "n").mkdir(exist_ok=True)
     jupyter = shutil.which("jupyter", path=os.path.dirname(sys.executable))
     options = ["--no-browser", "--ip=127.0.0.1", "--port=0", "--expose-app-in-browser", "--allow-root",
                "--ServerApp.token=", f"--notebook-dir={folder / 'n'}", "--LabApp.news_url=",
                "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
-    environment = os.environ | {
-        "JUPYTER_CONFIG_DIR": str(folder / "c"),
-        "JUPYTER_RUNTIME_DIR": str(folder / "r"),
-    }
+    environment = (
+        os.environ
+        | (variables or {})
+        | {
+            "JUPYTER_CONFIG_DIR": str(folder / "c"),
+            "JUPYTER_RUNTIME_DIR": str(folder / "r"),
+        }
+    )
     server = subprocess.Popen(
         [jupyter, "lab", *options],
         stderr=subprocess.PIPE,
@@ -46,16 +50,16 @@ def jupyterlab(folder: Path) -> Iterator[str]:
 
 
 def write_notebook(path: Path, *cells: str) -> None:
-    """Write a notebook of these code cells."""
+    """Write a notebook of these code cells; the path has no ending."""
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     made = nbformat.v4.new_notebook(metadata={"kernelspec": spec})
     made.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
-    nbformat.write(made, path)
+    nbformat.write(made, path.with_suffix(".ipynb"))
 
 
 def run_all(tab: Page, address: str, name: str) -> None:
-    """Open a notebook and run its cells, without waiting for them."""
-    tab.goto(f"{address}lab/tree/{name}?reset")
+    """Open a notebook, named without its ending, and run its cells, without waiting for them."""
+    tab.goto(f"{address}lab/tree/{name}.ipynb?reset")
     tab.wait_for_function(
         "window.jupyterapp && document.querySelectorAll('.jp-NotebookPanel .jp-Cell').length",
         timeout=120_000,

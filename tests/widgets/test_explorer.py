@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import polars as pl
 import pytest
 
 from wastedcores.analysis.examined import examine
+from wastedcores.analysis.scene import TimeAxis
+from wastedcores.analysis.span import span
 from wastedcores.errors import UsageError
+from wastedcores.figures.found_tasks import mark_found, matching
+from wastedcores.figures.timelines import runs
 from wastedcores.figures.views import who_ran
 from wastedcores.trace.datasets import fetch
+from wastedcores.trace.header import Header
 from wastedcores.trace.io import open_trace
-from wastedcores.widgets import explorer, explorer_static
+from wastedcores.trace.parquet import write_parquet
+from wastedcores.trace.schema import conform
+from wastedcores.trace.trace import Trace
+from wastedcores.widgets import explore, explorer, explorer_static
 from wastedcores.widgets.live_figure import packed
 
 
@@ -160,9 +169,123 @@ def test_back_returns_to_the_window_before():
         assert box.window == (start, end)
 
 
-def test_moving_quickly_is_one_step_back(run):
+def test_moving_quickly_is_one_step_back(run, monkeypatch):
+    monkeypatch.setattr(explore, "PAUSE_S", 1000)
     box = explorer(run)
     for i in range(5):
         look(box, 0.1 * i, 0.1 * i + 0.1, i)
     box.back_button.click()
     assert box.window == run.scene.window
+
+
+@pytest.fixture(scope="module")
+def buggy():
+    return examine("group-imbalance-buggy")
+
+
+def test_finding_tasks(buggy):
+    """By name, pid and both; the runs are those of the trace's stays, and each step goes to the next one."""
+    box = explorer(buggy)
+    stays = runs(buggy.trace, *buggy.scene.window)
+    r = stays.filter(stays["comm"] == "R-0")
+    box.finder.text.value = "r-0"
+    assert box.finder.found.height == r.height > 0
+    assert f"{r.height:,} run" in box.finder.says.value
+    pid = r["pid"][0]
+    for text in (str(pid), f"R-0:{pid}"):
+        box.finder.text.value = text
+        assert set(box.finder.found["pid"]) >= {pid}
+    assert box.figure.drawn.data[-1].name == "found tasks"
+    box.go_to(buggy.scene.window[0], buggy.scene.window[0] + 1000)
+    begins = r.sort("start_ns")
+    for i in range(3):
+        box.finder.next_button.click()
+        assert box.window[0] <= begins["start_ns"][i] < begins["end_ns"][i] <= box.window[1]
+    box.finder.previous_button.click()
+    assert box.window[0] <= begins["start_ns"][1] < box.window[1]
+    box.finder.text.value = "nobody of this name"
+    assert "No task" in box.finder.says.value
+    assert all(t.name != "found tasks" for t in box.figure.drawn.data)
+
+
+def test_marks_of_found_tasks_are_where_they_ran(buggy):
+    fig = explorer_static(buggy)
+    stays = runs(buggy.trace, *buggy.scene.window)
+    found = matching(stays, "R-0")
+    mark_found(fig, buggy.scene, found, buggy.scene.window)
+    line = fig.data[-1]
+    axis = TimeAxis.of(buggy.scene.window[0], buggy.scene.window[1] - buggy.scene.window[0])
+    drawn = sum(b - a for a, b in zip(line.x[::3], line.x[1::3], strict=True)) * axis.ns
+    ran = int((found["end_ns"] - found["start_ns"]).sum())
+    # R-0 runs nearly all the time, so hardly a pixel is only partly filled
+    assert drawn == pytest.approx(ran, rel=0.05)
+    assert set(line.y[::3]) == {f"CPU {c}" for c in found["cpu"].unique()}
+
+
+def test_the_line_below_opens_the_same_view(buggy):
+    box = explorer(buggy)
+    box.show.value, box.palette.value = "tasks", "paper"
+    box.finder.text.value = "R-0"
+    box.go_to(*(buggy.scene.window[0] + t for t in (10**9, 2 * 10**9)))
+    again = eval(box.cell.value.rpartition("; ")[2], {"explorer": explorer, "examine": examine})
+    assert again.look == box.look
+    assert again.finder.text.value == "R-0"
+    assert np.array_equal(shown(again), shown(box))
+    whole = examine("live-balancing-off", persist_ns=50_000_000, ignore_affinity=True)
+    options = eval(
+        explorer(whole).cell.value.rpartition("; ")[2], {"explorer": explorer, "examine": examine}
+    ).run
+    assert (options.persist_ns, options.ignore_affinity) == (50_000_000, True)
+    assert options.window == whole.window
+
+
+def test_who_waited_in_a_span(run):
+    """The waits of a selected span, from the waits of the whole trace, with what ran meanwhile and the idle CPU."""
+    box = explorer(run)
+    first, _ = run.scene.window
+    low, high = 0.4, 0.5
+    box.figure._handle_custom_msg({"kind": "select", "lo": low, "hi": high, "rows": [0, 0]}, [])
+    start, end = first + int(low * 1e9), first + int(high * 1e9)
+    found = span(run, start, end, (0,), box.subject.stays)
+    waited = {}
+    for pid, cpu, a, b in run.waits.iter_rows():
+        inside = min(b, end) - max(a, start)
+        if cpu == 0 and inside > 0:
+            waited[pid] = waited.get(pid, 0) + inside
+    assert dict(found.waiting.select("pid", "waited_ns").iter_rows()) == waited
+    assert len(waited) > 1
+    says = box.details.value
+    assert f"{len(waited)} threads waited" in says
+    assert "idle meanwhile" in says
+    # balancing was off, and CPU 1 idle: all waiting was avoidable but that of kernel threads that belong to CPU 0
+    for row in found.waiting.iter_rows(named=True):
+        bound = "/0" in row["comm"]
+        assert row["avoidable_ns"] == (0 if bound else row["waited_ns"]), row
+    # where one thread waits, the others and nobody else ran
+    names = {f"{c}:{p}" for c, p in box.subject.stays.select("comm", "pid").iter_rows()}
+    assert {b.partition(" (")[0] for row in found.waiting["behind"] for b in row} <= names
+
+
+def test_a_click_selects_the_stay_of_a_task(run):
+    box = explorer(run)
+    stay = box.subject.stays.filter(box.subject.stays["pid"] != 0).row(5, named=True)
+    at = (stay["start_ns"] + stay["end_ns"]) / 2 - run.scene.window[0]
+    click = {"kind": "click", "at": at / 1e9, "row": f"CPU {stay['cpu']}", "curve": 0}
+    box.figure._handle_custom_msg(click, [])
+    assert f"{stay['comm']}:{stay['pid']} ran" in box.details.value
+    box.figure._handle_custom_msg(click | {"row": "wasted"}, [])
+    assert f"{stay['comm']}:{stay['pid']} ran" in box.details.value
+
+
+def test_a_trace_of_runqueue_lengths_says_that_it_does_not_know_who_waited(tmp_path):
+    path = tmp_path / "nr.parquet"
+    frame = pl.DataFrame({"ts_ns": [0, 10, 10**9], "cpu": [0, 1, 0], "nr_running": [2, 0, 1]})
+    table = conform(frame.with_columns(kind=pl.lit("nr_running")), "a test")
+    header = Header(source_format="test", cpus=2, start_ns=0, end_ns=10**9, events=3)
+    write_parquet(Trace(table.lazy(), header), path)
+    box = explorer(str(path))
+    assert box.show.options == ("runqueues",)
+    box.figure._handle_custom_msg({"kind": "click", "at": 0.5, "row": "CPU 0", "curve": 0}, [])
+    assert "not known who ran where" in box.details.value
+    box.finder.text.value = "make"
+    assert "not known who ran where" in box.finder.says.value

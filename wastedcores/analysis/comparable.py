@@ -32,3 +32,30 @@ def differences(run: Examined, against: Examined) -> list[str]:
     if all(ran) and ran[0] != ran[1]:
         out.append(f"{run.label} recorded the command {ran[0]} and {against.label} {ran[1]}")
     return out
+
+
+def not_known_same(run: Examined, against: Examined) -> list[str]:
+    """Return what two traces do not tell of each other's machine and workload, so that they may differ in it.
+
+    Parameters
+    ----------
+    run, against
+        The examined traces, of which :func:`differences` finds none.
+
+    Returns
+    -------
+    list of str
+        One clause per fact; empty if both describe the machine, and name the same marks or the same command.
+    """
+    runs = (run, against)
+    out = [f"{r.label} does not describe its machine" for r in runs if r.machine is None]
+    ran = [r.trace.header.provenance.get("command") for r in runs]
+    if not all(r.window and r.window.names for r in runs) and not all(ran):
+        silent = [
+            r.label
+            for r, command in zip(runs, ran, strict=True)
+            if not command and not (r.window and r.window.names)
+        ]
+        who = " and ".join(silent) or "a trace"
+        out.append(f"{who} {'do' if len(silent) > 1 else 'does'} not say which work was done")
+    return out

@@ -1,4 +1,4 @@
-"""``wastedcores compare``: one scenario under several kernels."""
+"""``wastedcores compare``: one scenario under several kernels, or two recorded traces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
@@ -15,7 +15,6 @@ from wastedcores.cli._options import (
     Kernels,
     MachineName,
     Persist,
-    ScenarioName,
     Seed,
     Settings,
     Until,
@@ -27,8 +26,11 @@ from wastedcores.cli._output import check_writable, print_json
 if TYPE_CHECKING:
     from wastedcores.analysis.compare import Comparison
 
-_NOTES = """The other kernels are compared with the first one. Without --kernel the scenario runs under v4.1 and under v4.1 with
-the fix that belongs to the scenario."""
+_NOTES = """With a scenario, the other kernels are compared with the first one. Without --kernel the scenario runs under v4.1 and
+under v4.1 with the fix that belongs to it.
+
+With two traces, both are put on one time axis. The table says better or worse only if machine and workload are the same as far as
+the traces tell; if not, a sentence says what differs."""
 
 
 class Kind(StrEnum):
@@ -59,11 +61,22 @@ _ROWS = (
         "compare group-imbalance --set jobs=500 --json",
         "compare spmd --kernel v4.1 --kernel v4.1+all_fixes -o cost.html",
         "compare overload-on-wakeup --kernel v4.1 --kernel core+wakeup_v4_1",
+        "compare before.parquet after.parquet -o pair.html",
+        "compare a.txt b.txt --align 'rec: make start'",
         notes=_NOTES,
     )
 )
 def compare(
-    scenario: ScenarioName,
+    scenario: Annotated[
+        str,
+        Argument(
+            metavar="SCENARIO|TRACE",
+            help="A name that `wastedcores scenarios` lists, an rt-app .json file, or the first of two traces.",
+        ),
+    ],
+    against: Annotated[
+        Path | None, Argument(metavar="[TRACE]", help="The second of two recorded traces.")
+    ] = None,
     kernel: Kernels = None,
     machine: MachineName = None,
     seed: Seed = 1,
@@ -85,8 +98,59 @@ def compare(
     kind: Annotated[
         Kind, Option(help="Draw the costs, or the calls of load_balance().")
     ] = Kind.costs,
+    align: Annotated[
+        str,
+        Option(
+            metavar="HOW",
+            help="Two traces: the moment that is 0 in both. The beginning of a mark's text, `first activity` or `start of the "
+            "traces`. Default: the first mark that both have, else the first activity.",
+        ),
+    ] = "",
+    shift: Annotated[
+        float, Option(metavar="MS", help="Two traces: move the second one later by this.")
+    ] = 0.0,
 ) -> None:
-    """Show what a bug costs and what a fix gains."""
+    """Show what a bug costs and what a fix gains, or compare two recorded traces."""
+    if against is not None:
+        from wastedcores.cli._compare_traces import compare_traces
+        from wastedcores.errors import UsageError
+        from wastedcores.units import duration_ns
+
+        if kernel or machine or set_ or until or kind is not Kind.costs:
+            raise UsageError(
+                "--kernel, --machine, --set, --until and --kind are for a scenario, and two traces are compared as recorded."
+            )
+        persist_ns = duration_ns(persist, "--persist")
+        compare_traces(
+            (Path(scenario), against), by=align, shift=shift, persist_ns=persist_ns, whole=whole,
+            as_json=as_json, output=output,
+        )  # fmt: skip
+        return
+    if align or shift:
+        from wastedcores.errors import UsageError
+
+        raise UsageError(
+            "--align and --shift are for two traces; name a second trace after the first."
+        )
+    _compare_kernels(
+        scenario, kernel, machine, seed, set_, persist, as_json, until, whole, output, kind
+    )
+
+
+def _compare_kernels(
+    scenario: str,
+    kernel: list[str] | None,
+    machine: str | None,
+    seed: int,
+    set_: list[str] | None,
+    persist: str,
+    as_json: bool,
+    until: float | None,
+    whole: bool,
+    output: Path | None,
+    kind: Kind,
+) -> None:
+    """Replay a scenario under several kernels and print how the runs differ."""
     from wastedcores.analysis.compare import compare as run_compare
     from wastedcores.cli._input import resolve_replay
     from wastedcores.errors import UsageError

@@ -10,6 +10,8 @@ __getattr__, __dir__, __all__ = lazy(
         "views": "overview zoom who_ran waits avoidable load looked_at",
         "heatmaps": "heatmap side_by_side load_heatmap",
         "timelines": "timeline",
+        "found_tasks": "matching mark_found",
+        "aligned_pair": "aligned",
         "waiting": "waiting_times lost_time",
         "critical_path": "path_timeline",
         "whatif": "predicted",

@@ -94,6 +94,15 @@ TITLE_CHARS, SUBTITLE_CHARS = 60, 110
 NARROW = 720
 #: pixels below the axes, with one line of the legend
 BELOW = 78
+#: buttons of plotly's bar that select points or repeat others
+USELESS_BUTTONS = (
+    "select2d",
+    "lasso2d",
+    "autoScale2d",
+    "toggleSpikelines",
+    "hoverClosestCartesian",
+    "hoverCompareCartesian",
+)
 IN_LEGEND = ("scatter", "bar", "box")
 
 
@@ -238,6 +247,8 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
             "font": {"size": 11},
         },
         dragmode="zoom",
+        # where a notebook shows the figure by itself, it has plotly's own bar, with buttons that do nothing here
+        modebar={"remove": list(USELESS_BUTTONS)},
     )
     fig.update_xaxes(
         showgrid=False, zeroline=False, ticks="outside", tickcolor=GRID, linecolor=GRID

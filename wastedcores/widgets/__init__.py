@@ -11,6 +11,9 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "explore": "explorer explorer_static",
+        "two_traces": "side_by_side",
+        "replays": "replay_lab",
+        "designs": "design_lab",
         "stepper": "balancing_stepper balancing_stepper_static",
         "domains_playground": "Choice domain_playground domain_playground_static",
     },

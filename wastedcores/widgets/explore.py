@@ -6,21 +6,27 @@ The state is a :class:`wastedcores.widgets.layers.Look`. Every picture is made f
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 import numpy as np
 
-from wastedcores.analysis.examined import Examined
+from wastedcores.analysis.examined import Examined, examine
 from wastedcores.analysis.scene import TimeAxis
+from wastedcores.analysis.span import span
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import REDUCTIONS
 from wastedcores.figures.theme import INK, PALETTES, palette
+from wastedcores.trace.named import TraceLike
 from wastedcores.units import human_ns
 from wastedcores.widgets.event_queries import EventQueries
-from wastedcores.widgets.layers import LAYERS, Look, Subject
+from wastedcores.widgets.finding import TaskFinder, cell_of
+from wastedcores.widgets.layers import LAYERS, Look, Subject, drawn
 from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.rich_text import sentence
+from wastedcores.words.span import who_waited
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -33,7 +39,8 @@ MAP_COLS = 600
 PAUSE_S = 0.6
 _KEYS = (
     "Drag to zoom, double click for the whole trace. Click on the figure, then w s a d or the arrows zoom and move, "
-    ". and , go to the next and previous episode, Backspace goes back."
+    ". and , go to the next and previous episode, Backspace goes back. Click on a CPU's row, or drag with shift, to see "
+    "who waited there and why."
 )
 
 
@@ -76,33 +83,6 @@ def explorer_static(
     return drawn(Subject(run), look)
 
 
-def drawn(subject: Subject, look: Look) -> go.Figure:
-    """Draw a view of a trace.
-
-    Parameters
-    ----------
-    subject
-        The trace.
-    look
-        The view.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-
-    Raises
-    ------
-    UsageError
-        There is no such layer.
-    MissingEventsError
-        The trace has no events of that kind.
-    """
-    if look.show not in LAYERS:
-        raise UsageError(f"show={look.show!r}: expected one of {', '.join(LAYERS)}.")
-    return LAYERS[look.show].draw(subject, look)
-
-
 class Explorer(w.VBox):
     """Controls above a live figure; see :func:`explorer`."""
 
@@ -112,6 +92,7 @@ class Explorer(w.VBox):
         self.window = run.scene.window
         self.before: list[tuple[int, int]] = []
         self._looked = -PAUSE_S
+        self._held = False
         self.jumps = self._episodes()
         self.figure = LiveFigure(self._heard)
         self.says = w.HTML()
@@ -135,13 +116,17 @@ class Explorer(w.VBox):
             button = w.Button(tooltip=tooltip, icon=icon, layout=w.Layout(width="38px"))
             button.on_click(lambda _, do=name: self._do(do))
             setattr(self, f"{name}_button", button)
+        self.finder = TaskFinder(self)
+        self.details = w.HTML()
+        self.cell = w.Text(description="this view:", layout=w.Layout(width="100%"))
         for control in (self.show, self.reduce, self.palette):
             control.observe(lambda _: self.draw(), names="value")
         self.episode.observe(self._go, names="value")
         self.queries = EventQueries(self.subject, self.draw)
         self.show.observe(lambda _: self._offer_queries(), names="value")
         self._offer_queries()
-        super().__init__([self._bar(), self.says, self.queries, self.figure])
+        parts = [self._bar(), self.finder, self.says, self.queries, self.figure]
+        super().__init__([*parts, self.details, self.cell])
         self._map()
         self.draw()
 
@@ -164,6 +149,16 @@ class Explorer(w.VBox):
             name = f"{human_ns(end - start)} at {(start - zero) / 1e6:.3f} ms"
             entries.append((name + (" (persistent)" if row["persistent"] else ""), start, end))
         return entries
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Change several things, and draw once at the end."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            self._show(*self.window)
 
     @property
     def look(self) -> Look:
@@ -241,8 +236,11 @@ class Explorer(w.VBox):
 
     def draw(self) -> None:
         """Bin the window again and show it."""
+        if self._held:
+            return
         try:
             fig = drawn(self.subject, self.look)
+            self.finder.mark(fig)
         except WastedCoresError as e:
             # what was shown stays, and the browser learns that its question was answered
             self.says.value = sentence(str(e)).html
@@ -259,6 +257,7 @@ class Explorer(w.VBox):
         }
         self.figure.show(fig, view)
         self.says.value = f"{human_ns(end - start)} of {human_ns(last - first)}. {_KEYS}"
+        self.cell.value = cell_of(self.run, self.look, self.finder.text.value)
 
     def _map(self) -> None:
         """Send the map of the whole trace: cores wasted, and where a persistent episode is."""
@@ -285,17 +284,58 @@ class Explorer(w.VBox):
                 self.before.append(self.window)
             self._looked = time.monotonic()
             self._show(*(zero + round(message[k] * 1e9) for k in ("lo", "hi")))
+        elif kind in ("click", "select"):
+            self._inspect(message)
         elif kind in ("next", "previous", "back", "whole"):
             self._do(kind)
 
+    def _inspect(self, message: dict[str, Any]) -> None:
+        """Say who waited: during the stay of a task that was clicked on, or in a selected span on some CPUs."""
+        first, last = self.run.scene.window
+        cpus = self.run.scene.cpus
+        try:
+            if message["kind"] == "select":
+                start, end = (first + round(message[k] * 1e9) for k in ("lo", "hi"))
+                low, high = (min(max(int(r), 0), len(cpus) - 1) for r in message["rows"])
+                head, chosen = "", cpus[low : high + 1]
+            elif message["row"] in self.run.scene.rows():
+                cpu = cpus[self.run.scene.rows().index(message["row"])]
+                start, end, head = self.subject.stay(cpu, first + round(message["at"] * 1e9))
+                chosen = (cpu,)
+            else:
+                return
+            start, end = max(start, first), min(max(end, start + 1), last)
+            found = span(self.run, start, end, chosen, self.subject.stays)
+            self.details.value = head + who_waited(found, first).html
+        except WastedCoresError as e:
+            self.details.value = sentence(str(e)).html
 
-def explorer(run: Examined, *, palette_name: str = "safe") -> Explorer:
-    """Explore a trace in a notebook: zoom by dragging, go to an episode, switch between runqueues and tasks.
+
+def explorer(
+    trace: TraceLike | Examined,
+    *,
+    at: tuple[float, float] | None = None,
+    show: str = "runqueues",
+    task: str = "",
+    reduce: str = "longest",
+    palette_name: str = "safe",
+) -> Explorer:
+    """Explore a trace in a notebook: zoom, go from episode to episode, find tasks, and ask who waited and why.
+
+    The line below the figure opens the same view again in another notebook.
 
     Parameters
     ----------
-    run
-        The examined trace.
+    trace
+        An examined trace, or a trace, its file or the name of a data set.
+    at
+        First and last second that are shown, counted from the start of the trace; default: all.
+    show
+        The name of a layer, such as ``runqueues``, ``tasks``, ``load`` or ``considered``.
+    task
+        Tasks to mark: a pid, a part of a name, or ``name:pid``.
+    reduce
+        What a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
     palette_name
         ``safe`` or ``paper``.
 
@@ -303,5 +343,21 @@ def explorer(run: Examined, *, palette_name: str = "safe") -> Explorer:
     -------
     Explorer
         A box of ipywidgets; :func:`explorer_static` makes the same figure without a live kernel.
+
+    Raises
+    ------
+    UsageError
+        The trace has no such layer.
     """
-    return Explorer(run, palette_name=palette_name)
+    run = trace if isinstance(trace, Examined) else examine(trace)
+    box = Explorer(run, palette_name=palette_name)
+    if show not in box.show.options:
+        raise UsageError(
+            f"show={show!r}: {run.label} has the layers {', '.join(box.show.options)}."
+        )
+    with box.hold():
+        box.show.value, box.reduce.value, box.finder.text.value = show, reduce, task
+        if at is not None:
+            first, last = (run.scene.window[0] + round(t * 1e9) for t in at)
+            box.window = (first, last)
+    return box

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
+from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import views
 from wastedcores.figures.event_layers import EventLayer
 from wastedcores.figures.events import EventView
@@ -19,6 +20,7 @@ from wastedcores.figures.frequency import frequency
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.timelines import clipped, runs, timeline
 from wastedcores.units import human_ns
+from wastedcores.words.rich_text import sentence
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -62,6 +64,42 @@ class Subject:
         """Choose the layers of events; none: the default ones."""
         table = self._events.table if self._events else None
         self._events = EventView(self.run, layers, table=table)
+
+    def stay(self, cpu: int, at_ns: int) -> tuple[int, int, str]:
+        """Return the stay of a task on a CPU.
+
+        Parameters
+        ----------
+        cpu
+            The CPU.
+        at_ns
+            A moment in the stay.
+
+        Returns
+        -------
+        int, int, str
+            Its first and last ns, and a sentence as HTML.
+
+        Raises
+        ------
+        MissingEventsError
+            It is not known which task ran there.
+        """
+        zero = self.run.scene.window[0]
+        found = self.stays.filter(
+            pl.col("cpu") == cpu, pl.col("start_ns") <= at_ns, pl.col("end_ns") > at_ns
+        )
+        moment = f"{(at_ns - zero) / 1e6:,.3f} ms"
+        if found.is_empty():
+            raise MissingEventsError(f"It is not known what ran on CPU {cpu} at {moment}.")
+        row = found.row(0, named=True)
+        start, end = row["start_ns"], row["end_ns"]
+        who = f"{row['comm'] or '?'}:{row['pid']} ran" if row["pid"] else "no task ran"
+        said = (
+            f"On CPU {cpu} {who} from {(start - zero) / 1e6:,.3f} to {(end - zero) / 1e6:,.3f} ms "
+            f"({human_ns(end - start)})."
+        )
+        return start, end, sentence(said).html
 
 
 @dataclass(frozen=True)
@@ -146,3 +184,30 @@ LAYERS: dict[str, Layer] = {
     "frequency": Layer(_frequency, "tick frequency"),
     "events": Layer(_events),
 }
+
+
+def drawn(subject: Subject, look: Look) -> go.Figure:
+    """Draw a view of a trace.
+
+    Parameters
+    ----------
+    subject
+        The trace.
+    look
+        The view.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+
+    Raises
+    ------
+    UsageError
+        There is no such layer.
+    MissingEventsError
+        The trace has no events of that kind.
+    """
+    if look.show not in LAYERS:
+        raise UsageError(f"show={look.show!r}: expected one of {', '.join(LAYERS)}.")
+    return LAYERS[look.show].draw(subject, look)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from wastedcores.analysis.compare import Comparison
 from wastedcores.trace.trace import Trace
+from wastedcores.units import number
 from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
@@ -14,6 +16,53 @@ def claims(rows: Sequence[tuple[str, str, str]]) -> RichText:
     """Tabulate what is measured, what the paper says, and what this replay gives; ``rows`` has these three texts."""
     columns = ["measured", "the paper", "this replay"]
     return table(pl.DataFrame(list(rows), schema=columns, orient="row"))
+
+
+def runs_compared(found: Comparison) -> RichText:
+    """Tabulate what replays of one workload cost, one column per kernel, and the gain of the last over the first.
+
+    Parameters
+    ----------
+    found
+        From :func:`wastedcores.analysis.compare.compare`.
+
+    Returns
+    -------
+    RichText
+        The table.
+    """
+    runs = found.table.to_dicts()
+    result = next((r["result_name"] for r in runs if r["result_name"]), "result")
+    lines = (
+        ("verdict", "verdict", ""),
+        ("makespan_s", "makespan", " s"),
+        ("result", result, ""),
+        ("wasted_core_s", "core time wasted", " s"),
+        ("persistent_episodes", "persistent episodes", ""),
+        ("wait_p50_ms", "wait, median", " ms"),
+        ("wait_p99_ms", "wait, 99 %", " ms"),
+        ("migrations", "migrations", ""),
+    )
+    rows = []
+    for key, name, unit in lines:
+        values = [r[key] for r in runs]
+        if any(v is None for v in values):
+            continue
+        cells = [v if isinstance(v, str) else number(v) + unit for v in values]
+        rows.append((name, *cells, _change(values[0], values[-1])))
+    columns = ["measured", *(r["run"] for r in runs), "change"]
+    return table(pl.DataFrame(rows, schema=columns, orient="row"))
+
+
+def _change(first: float | str, last: float | str) -> str:
+    """Say how a number changed; nothing if it is a word or was 0."""
+    if isinstance(first, str) or isinstance(last, str) or not first:
+        return ""
+    if not last:
+        return "none left"
+    if last / first < 0.01:
+        return f"{number(first / last)} times less"
+    return f"{last / first - 1:+.0%}"
 
 
 def refused(trace: Trace, most: int = 12) -> RichText:

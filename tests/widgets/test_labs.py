@@ -1,0 +1,109 @@
+"""The widgets that replay: they show what the functions behind them return, and refuse in a sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wastedcores.analysis.compare import compare
+from wastedcores.analysis.examined import examine
+from wastedcores.errors import UsageError
+from wastedcores.figures.heatmaps import heatmap
+from wastedcores.simulator import replay_scenario
+from wastedcores.simulator.reference import Module, replay_design
+from wastedcores.widgets import design_lab, replay_lab
+from wastedcores.words.replays import refused, runs_compared
+from wastedcores.workload.scenarios import SCENARIOS, scenario
+
+SMALL = {"n": 4, "limit_s": 0.2}
+
+
+@pytest.fixture
+def box():
+    box = replay_lab("missing-domains", **SMALL)
+    box.machine.value = "bd-paper-16"
+    return box
+
+
+def test_both_kernels_are_replayed_and_compared(box):
+    assert box.kernels == ("v4.1", "v4.1+missing_domains")
+    assert box.figure.drawn is None  # nothing is computed before the button is pressed
+    box.run_button.click()
+    runs = {k: replay_scenario("missing-domains", k, "bd-paper-16", 1, SMALL) for k in box.kernels}
+    assert box.table.value == runs_compared(compare(runs)).html
+    start, end = box.figure.pair.window
+    for i, run in enumerate(runs.values()):
+        scene = examine(run.trace).scene
+        z = np.asarray(box.figure.drawn.data[i].z)
+        seen = scene.states.bin(
+            *(t + scene.window[0] for t in (start, end)), cols=600, cpus=scene.cpus
+        )
+        inside = z >= 0
+        assert inside.mean() > 0.9
+        assert np.array_equal(z[inside], np.minimum(seen.longest, 5)[inside])
+
+
+def test_fields_follow_the_scenario_and_errors_are_sentences(box):
+    for name in SCENARIOS:
+        box.scenario.value = name
+        fields = {c.description: c.value for c in box.parameters.children}
+        assert fields == {k: str(v) for k, v in scenario(name).parameters().items()}
+        assert box.given() == {}
+        assert box.machine.value == scenario(name).machine
+    box.scenario.value = "missing-domains"
+    next(c for c in box.parameters.children if c.description == "limit_s").value = "soon"
+    box.run_button.click()
+    assert "limit_s" in box.says.value
+    assert not box.run_button.disabled
+    box.fixes.value = ()
+    box.run_button.click()
+    assert "at least one fix" in box.says.value
+
+
+class AlwaysZero(Module):
+    """Suggests CPU 0 for every wakeup, which the core must refuse while another CPU is idle."""
+
+    name = "always_zero"
+
+    def suggest_cpu(self, k, p, waker_cpu, why):
+        return 0
+
+
+class Broken(Module):
+    """Answers with a text."""
+
+    name = "broken"
+
+    def suggest_cpu(self, k, p, waker_cpu, why):
+        return "zero"
+
+
+def test_refusals_of_a_module_are_listed():
+    box = design_lab(AlwaysZero())
+    next(c for c in box.parameters.children if c.description == "iterations").value = "5"
+    box.run_button.click()
+    work = scenario("overload-on-wakeup").workload(examine_machine(), 1, {"iterations": 5})
+    trace, _ = replay_design(work, "bd-paper-16", [AlwaysZero()], 1, 1_000_000_000)
+    assert box.table.value == refused(trace).html
+    assert "always_zero: " in box.table.value
+    same = heatmap(examine(trace).scene, cols=900)
+    assert np.array_equal(box.figure.drawn.data[0].z, same.data[0].z)
+    message = {"kind": "look", "lo": 0.24, "hi": 0.25, "by": "a view", "number": 1}
+    box.figure._handle_custom_msg(message, [])
+    assert box.figure.figure["view"]["window"] == [0.24, 0.25]
+
+
+def test_a_broken_module_is_named():
+    box = design_lab(Broken())
+    box.run_button.click()
+    assert "suggest_cpu" in box.says.value
+    assert box.figure.drawn is None
+    with pytest.raises(UsageError, match="with parentheses"):
+        design_lab(AlwaysZero)
+
+
+def examine_machine():
+    """The machine that the widget offers first."""
+    from wastedcores.topology.machine import Machine
+
+    return Machine.preset("bd-paper-16")

@@ -1,0 +1,159 @@
+"""Two recorded traces on one time axis: which moment of the one is compared with which moment of the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastedcores.analysis.examined import Examined
+from wastedcores.analysis.states import Bins, States
+from wastedcores.errors import UsageError
+
+#: the ways to align that do not name a mark
+START, ACTIVITY = "start of the traces", "first activity"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two examined traces and the moments that coincide.
+
+    Attributes
+    ----------
+    runs
+        The traces.
+    zeros
+        The moment in ns of each trace that is 0 on the common axis.
+    how
+        How the moments were found, for the axis.
+    """
+
+    runs: tuple[Examined, Examined]
+    zeros: tuple[int, int]
+    how: str
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The first and last ns of the common axis at which one of the traces exists."""
+        ends = [
+            (r.scene.window[0] - z, r.scene.window[1] - z)
+            for r, z in zip(self.runs, self.zeros, strict=True)
+        ]
+        return min(a for a, _ in ends), max(b for _, b in ends)
+
+    def shifted(self, by_ns: int) -> Pair:
+        """Return the pair with the second trace later by some ns."""
+        if not by_ns:
+            return self
+        first, second = self.zeros
+        return Pair(self.runs, (first, second - by_ns), f"{self.how}, moved by {by_ns / 1e6:g} ms")
+
+    def bins(self, window: tuple[int, int], cols: int = 900) -> list[Bins]:
+        """Reduce a window of the common axis to pixels, of both traces; a pixel outside a trace is unknown.
+
+        Parameters
+        ----------
+        window
+            First and last ns of the common axis.
+        cols
+            The largest number of pixels per row.
+
+        Returns
+        -------
+        list of Bins
+            One per trace; their edges are times of the common axis.
+        """
+        out = []
+        for run, zero in zip(self.runs, self.zeros, strict=True):
+            found = run.scene.states.bin(
+                window[0] + zero, window[1] + zero, cols=cols, cpus=run.scene.cpus
+            )
+            out.append(_cut(found, run.scene.states, zero))
+        return out
+
+
+def _cut(found: Bins, states: States, zero: int) -> Bins:
+    """Return pixels on the common axis, unknown where the trace has not begun or has ended."""
+    outside = (found.edges[:-1] < states.start_ns) | (found.edges[1:] > states.end_ns)
+    tables = {n: getattr(found, n).copy() for n in ("longest", "last", "peak")}
+    for values in tables.values():
+        values[:, outside] = -1
+    mean = found.mean.copy()
+    mean[:, outside] = np.nan
+    curves = {n: np.where(outside, np.nan, getattr(found, n)) for n in ("idle", "waiting")}
+    known = np.where(outside, 0.0, found.known)
+    return Bins(found.edges - zero, found.cpus, mean=mean, known=known, **tables, **curves)
+
+
+def common_marks(run: Examined, against: Examined) -> list[str]:
+    """Return the texts of the marks that both traces have, in the order of the first.
+
+    Parameters
+    ----------
+    run, against
+        The examined traces.
+
+    Returns
+    -------
+    list of str
+        The texts; each once.
+    """
+    theirs = {text for _, text in against.marks}
+    return list(dict.fromkeys(text for _, text in run.marks if text in theirs))
+
+
+def first_activity(run: Examined) -> int:
+    """Return the first ns at which some CPU that is drawn is known to have a thread on its runqueue.
+
+    Raises
+    ------
+    UsageError
+        No CPU ever has one.
+    """
+    states = run.scene.states
+    busy = np.flatnonzero(states.values > 0)
+    cpu = np.searchsorted(states.offsets, busy, side="right") - 1
+    times = states.ts[busy[np.isin(cpu, run.scene.cpus)]]
+    if not times.size:
+        raise UsageError(f"{run.label}: no CPU ever had a thread, so there is no first activity.")
+    return max(int(times.min()), run.scene.window[0])
+
+
+def align(run: Examined, against: Examined, by: str = "") -> Pair:
+    """Find the moments of two traces that coincide.
+
+    Parameters
+    ----------
+    run, against
+        The examined traces.
+    by
+        The beginning of the text of a mark that both have, ``first activity``, or ``start of the traces``; empty: the first mark
+        that both have, else the first activity.
+
+    Returns
+    -------
+    Pair
+        The traces with these moments.
+
+    Raises
+    ------
+    UsageError
+        A trace has no such mark, or no activity.
+    """
+    marks = common_marks(run, against)
+    by = by or (marks[0] if marks else ACTIVITY)
+    if by == START:
+        return Pair((run, against), (run.scene.window[0], against.scene.window[0]), by)
+    if by == ACTIVITY:
+        return Pair((run, against), (first_activity(run), first_activity(against)), by)
+    zeros = []
+    for r in (run, against):
+        at = [t for t, text in r.marks if text.startswith(by)]
+        if not at:
+            known = ", ".join(repr(m) for m in marks[:8]) or "none"
+            raise UsageError(
+                f"{r.label}: no mark begins with {by!r}. Marks that both traces have: {known}. Or align by "
+                f"{ACTIVITY!r} or {START!r}."
+            )
+        zeros.append(at[0])
+    return Pair((run, against), (zeros[0], zeros[1]), f'mark "{by}"')

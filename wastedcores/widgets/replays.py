@@ -1,0 +1,141 @@
+"""A widget that replays a scenario under two kernels and shows both heat maps and the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ipywidgets as w
+
+from wastedcores.analysis.alignment import START, align
+from wastedcores.analysis.compare import compare
+from wastedcores.analysis.examined import examine
+from wastedcores.errors import WastedCoresError
+from wastedcores.kernels import FIXES
+from wastedcores.kernels import PRESETS as KERNELS
+from wastedcores.simulator import replay_scenario
+from wastedcores.topology.presets import PRESETS as MACHINES
+from wastedcores.widgets.two_traces import PairFigure
+from wastedcores.words.replays import runs_compared
+from wastedcores.words.rich_text import sentence
+from wastedcores.workload.scenarios import SCENARIOS, Scenario, scenario
+
+#: kernels to which fixes can be added
+BASES = tuple(k for k in KERNELS if "+" not in k)
+
+
+def parameter_fields(found: Scenario) -> tuple[w.Text, ...]:
+    """Return a field for each parameter of a scenario, with its value."""
+    style = {"description_width": "120px"}
+    return tuple(
+        w.Text(str(value), description=name, style=style, layout=w.Layout(width="260px"))
+        for name, value in found.parameters().items()
+    )
+
+
+def changed_parameters(found: Scenario, fields: Sequence[w.Text]) -> dict[str, str]:
+    """Return the parameters that differ from the scenario's own.
+
+    Parameters
+    ----------
+    found
+        The scenario.
+    fields
+        From :func:`parameter_fields`.
+
+    Returns
+    -------
+    dict
+        Name -> value as text.
+    """
+    usual = found.parameters()
+    shown = {field.description: field.value.strip() for field in fields}
+    return {k: v for k, v in shown.items() if v != str(usual[k])}
+
+
+class ReplayLab(w.VBox):
+    """Controls above a live figure of two replays; see :func:`replay_lab`."""
+
+    def __init__(self, name: str, given: dict[str, Any]) -> None:
+        wide = w.Layout(width="300px")
+        self.scenario = w.Dropdown(
+            options=list(SCENARIOS), value=name, description="scenario:", layout=wide
+        )
+        self.machine = w.Dropdown(options=list(MACHINES), description="machine:", layout=wide)
+        self.kernel = w.Dropdown(options=BASES, value="v4.1", description="kernel:", layout=wide)
+        self.fixes = w.SelectMultiple(options=list(FIXES), description="fixes:", rows=4)
+        self.seed = w.IntText(1, description="seed:", layout=w.Layout(width="160px"))
+        self.parameters = w.VBox()
+        self.run_button = w.Button(description="replay", icon="play", button_style="primary")
+        self.says, self.table = w.HTML(), w.HTML()
+        self.figure = PairFigure()
+        self.scenario.observe(self._other_scenario, names="value")
+        self.run_button.on_click(lambda _: self.run())
+        left = w.VBox([self.scenario, self.machine, self.kernel, self.seed])
+        bar = w.HBox([left, w.VBox([self.fixes, self.run_button]), self.parameters])
+        bar.layout.flex_flow = "row wrap"
+        super().__init__([bar, self.says, self.figure, self.table])
+        self._other_scenario()
+        for control in self.parameters.children:
+            if control.description in given:
+                control.value = str(given[control.description])
+        self.says.value = "Choose, and press replay: both kernels run the same work."
+
+    def _other_scenario(self, _: Any = None) -> None:
+        found = scenario(self.scenario.value)
+        self.machine.value = found.machine
+        self.fixes.value = (found.fix,) if found.fix else tuple(FIXES)
+        self.parameters.children = parameter_fields(found)
+
+    @property
+    def kernels(self) -> tuple[str, str]:
+        """The kernel, and the same kernel with the chosen fixes."""
+        return self.kernel.value, "+".join([self.kernel.value, *self.fixes.value])
+
+    def given(self) -> dict[str, str]:
+        """Return the parameters that differ from the scenario's own."""
+        return changed_parameters(scenario(self.scenario.value), self.parameters.children)
+
+    def run(self) -> None:
+        """Replay the scenario under both kernels, and show them."""
+        if not self.fixes.value:
+            self.says.value = "Choose at least one fix, so that there are two kernels to compare."
+            return
+        self.says.value = "replaying …"
+        self.run_button.disabled = True
+        name, machine, seed = self.scenario.value, self.machine.value, self.seed.value
+        try:
+            runs = {
+                kernel: replay_scenario(name, kernel, machine, seed, self.given())
+                for kernel in self.kernels
+            }
+            run, against = (examine(r.trace, k) for k, r in runs.items())
+            self.figure.window = None
+            self.figure.put(align(run, against, START))
+            self.table.value = runs_compared(compare(runs)).html
+            self.says.value = (
+                f"{name} on {machine}, seed {seed}. Drag to zoom, double click for everything."
+            )
+        except WastedCoresError as e:
+            self.says.value = sentence(str(e)).html
+        finally:
+            self.run_button.disabled = False
+
+
+def replay_lab(scenario: str = "group-imbalance", **given: Any) -> ReplayLab:
+    """Replay a scenario in a notebook under a kernel and under the same kernel with fixes, and compare them.
+
+    Parameters
+    ----------
+    scenario
+        The scenario that is chosen first.
+    **given
+        Values of its parameters.
+
+    Returns
+    -------
+    ReplayLab
+        A box of ipywidgets. ``wastedcores compare SCENARIO`` and :func:`wastedcores.figures.aligned_pair.aligned` show the
+        same without a live kernel.
+    """
+    return ReplayLab(scenario, given)
