@@ -39,6 +39,7 @@ SMALL = {
         "seeds": 1,
     },
     "09_recorded_and_replayed": {"run": "group-construction-buggy", "figures": ["busy CPUs"]},
+    "12_fork_wait_and_frequency": {"seeds": 1},
     "08_reproduction_scorecard": {"parts": ["walcher"], "seeds": 2},
 }
 

@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = lazy(
         "frequency": "frequency",
         "events": "events EventView",
         "event_layers": "EventLayer styled read_layers default_layers",
+        "fork_wait": "tick_frequencies fork_wait_zoom idle_before assumptions",
         "masks": "considered",
         "domains": "domain_areas node_graph",
         "domain_groups": "groups_compared pull_matrix",
