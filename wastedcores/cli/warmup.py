@@ -28,6 +28,8 @@ _TEXT = """\
   a-7 [000] d... 1.000006: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=a next_pid=8 next_prio=120
   a-8 [000] d... 1.000007: sched_process_exit: comm=a pid=8 prio=120
 """  # noqa: E501
+#: events enough for a raster, with spans
+_MANY = ("--query", "run_ns > 0", "--style", "draw=spans:run_ns", "--query", "True")
 #: commands that use all compiled code between them, the longest first
 _COMMANDS = (
     ("the replay", "replay", "overload-on-wakeup", "--until", "0.01"),
@@ -36,6 +38,7 @@ _COMMANDS = (
     ("doubts and waits", "figure", "live-balancing-on", "--kind", "waits", "-o", "{folder}/w.json"),
     ("who ran where", "figure", "live-balancing-off", "--kind", "tasks", "-o", "{folder}/t.json"),
     ("lost time", "figure", "live-balancing-off", "--kind", "avoidable", "-o", "{folder}/a.json"),
+    ("events", "figure", "live-balancing-off", "--kind", "events", *_MANY, "-o", "{folder}/e.json"),
     ("the critical path", "path", "live-balancing-off"),
     ("reading text", "check", "{folder}/trace.txt"),
 )

@@ -11,7 +11,8 @@ from wastedcores.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "language": "Query QueryError parse",
+        "language": "Query parse",
+        "faults": "QueryError",
         "columns": "Column added_columns columns_of",
         "spans": "Span with_span",
         "decorate": "EventTable",

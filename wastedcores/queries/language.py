@@ -9,16 +9,22 @@ Python, so ``not comm == "cc1"`` is true of an event without a name.
 from __future__ import annotations
 
 import ast
-import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from wastedcores.errors import UsageError
 from wastedcores.queries.columns import CONDITION, MASK, NUMBER, TEXT, Column, columns_of
+from wastedcores.queries.faults import (
+    EXAMPLE,
+    QueryError,
+    instead_of,
+    listed,
+    outside_texts,
+    syntax_error,
+)
 
 #: characters of a query; Python's parser takes longer than a person can wait for much longer ones
 LONGEST = 4000
@@ -47,15 +53,6 @@ _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: lambda a, b: a >= b,
 }
 _MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
-_EXAMPLE = 'kind == "switch" and cpu < 8'
-
-
-class QueryError(UsageError):
-    """A query cannot be understood; ``position`` is the index of the character that is at fault."""
-
-    def __init__(self, position: int, message: str) -> None:
-        self.position = position
-        super().__init__(f"Query, character {position + 1}: {message}")
 
 
 @dataclass(frozen=True)
@@ -114,9 +111,9 @@ def parse(text: str, *, schema: Mapping[str, pl.DataType] | None = None) -> Quer
     if len(text) > LONGEST:
         raise QueryError(LONGEST, f"a query has at most {LONGEST:,} characters.")
     if not text.strip():
-        raise QueryError(0, f"there is no query; write one such as {_EXAMPLE}.")
+        raise QueryError(0, f"there is no query; write one such as {EXAMPLE}.")
     reader = _Reader(text, columns_of(schema))
-    for comment in _outside_texts("#", reader.line):
+    for comment in outside_texts("#", reader.line):
         raise QueryError(reader.indent + comment.start(), "a query has no comments.")
     try:
         tree = ast.parse(reader.line, mode="eval")
@@ -124,31 +121,12 @@ def parse(text: str, *, schema: Mapping[str, pl.DataType] | None = None) -> Quer
             raise RecursionError
         condition = reader.condition(tree.body)
     except SyntaxError as e:
-        raise _syntax(reader.line, reader.indent, e) from None
+        raise syntax_error(reader.line, reader.indent, e) from None
     except (RecursionError, MemoryError):
         raise QueryError(0, "the query is nested too deeply.") from None
     except (ValueError, OverflowError) as e:
         raise QueryError(0, f"it cannot be read ({e}).") from None
     return Query(text, condition, frozenset(reader.used))
-
-
-def _outside_texts(pattern: str, line: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern that are not inside quotes."""
-    quoted = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|"""
-    return (found for found in re.finditer(quoted + pattern, line) if found[1] is None)
-
-
-def _syntax(line: str, indent: int, error: SyntaxError) -> QueryError:
-    """Turn an error of Python's parser into a sentence about queries."""
-    at = min(error.offset - 1, len(line)) if error.offset else len(line)  # 0: where the text ends
-    for found in _outside_texts(r"&&|\|\||!(?!=)|(?<![=<>!])=(?!=)", line):
-        instead = {"&&": "and", "||": "or", "!": "not", "=": "=="}[found[0]]
-        return QueryError(indent + found.start(), f"write {instead} instead of {found[0]}.")
-    said = str(error.msg).partition(". ")[0].partition(" (")[0]
-    if said == "invalid syntax":
-        rest = line[at:].strip()
-        said = f"{rest.split()[0]!r} is not expected here" if rest else "something is missing here"
-    return QueryError(indent + at, f"{said}; a query looks like {_EXAMPLE}.")
 
 
 class _Reader:
@@ -183,7 +161,7 @@ class _Reader:
         if value.type == CONDITION:
             return value.expr.fill_null(False)
         raise self.error(
-            node, f"{value.what} is no condition; compare it with something, as in {_EXAMPLE}."
+            node, f"{value.what} is no condition; compare it with something, as in {EXAMPLE}."
         )
 
     def comparisons(self, node: ast.Compare) -> pl.Expr:
@@ -232,7 +210,9 @@ class _Reader:
         choices = column.column.choices if column.column else ()
         if choices and isinstance(constant, str) and constant not in choices:
             name = column.column.name if column.column else ""
-            raise self.error(node, f"there is no {name} {constant!r}{_instead(constant, choices)}")
+            raise self.error(
+                node, f"there is no {name} {constant!r}{instead_of(constant, choices)}"
+            )
 
     def member(self, left: ast.expr, right: ast.expr) -> pl.Expr:
         if isinstance(right, ast.Tuple | ast.List | ast.Set):
@@ -277,7 +257,7 @@ class _Reader:
         method = node.func
         if not isinstance(method, ast.Attribute) or method.attr not in METHODS:
             raise self.error(
-                node, f"there are only the functions {_listed(METHODS)} of a text column."
+                node, f"there are only the functions {listed(METHODS)} of a text column."
             )
         held = self.value(method.value)
         arguments = [self.value(a) for a in node.args]
@@ -335,7 +315,7 @@ class _Reader:
         if any(node.id in c.choices for c in self.columns.values()):
             raise self.error(node, f'write "{node.id}" in quotes.')
         raise self.error(
-            node, f"there is no column {node.id!r}{_instead(node.id, sorted(self.columns))}"
+            node, f"there is no column {node.id!r}{instead_of(node.id, sorted(self.columns))}"
         )
 
     def number(self, node: ast.expr) -> _Value:
@@ -388,13 +368,3 @@ def _texts(a: _Value, b: _Value, *, ordered: bool) -> tuple[pl.Expr, pl.Expr]:
     if a.type != TEXT or (not ordered and (a.constant is None) != (b.constant is None)):
         return a.expr, b.expr
     return _plain(a.expr), _plain(b.expr)
-
-
-def _listed(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}"
-
-
-def _instead(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {_listed(known)}."
