@@ -95,13 +95,8 @@ for pid in [int(p) for p in os.listdir("/proc") if p.isdigit()]:
         except OSError:
             pass""",
 }
-#: the cheats that attack the grades, in one submission each, and those that attack the machine; the rest is run by hand
-IN_CI = (
-    "patches the package",
-    "imports the solution",
-    "sleeps for an hour",
-    "forks 1000 processes",
-)
+#: one cheat that attacks the grades and one that attacks the machine; all are run by hand
+IN_CI = ("patches the package", "sleeps for an hour")
 
 
 def cheating(source, student, code):
@@ -117,7 +112,7 @@ def with_edited_checks(source, student):
     return with_texts(notebook, {c.id: "print('right')" for c in source.cells if c.role == "check"})
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
@@ -154,8 +149,8 @@ def test_cheats_are_graded_as_failed_and_the_grader_survives(names, tmp_path, mo
         # the two tasks before the attack were answered; nothing after it gives points
         assert row.points == known_points(source, {"1": RIGHT, "2": RIGHT}), (name, row)
     assert "longer than the limit of 45 s" in found["sleeps-for-an-hour"].note
-    assert "limit of 200 processes" in found["forks-1000-processes"].note
-    if "takes all memory" in names:
+    if names != IN_CI:
+        assert "limit of 200 processes" in found["forks-1000-processes"].note
         assert "more than the limit of 1024 MB" in found["takes-all-memory"].note
     assert not list(tmp_path.rglob("x"))
 
