@@ -218,6 +218,22 @@ def test_the_constructions_of_lab_3_are_those_of_the_kernels(student, task, kern
         assert cpu in groups[0]
 
 
+@pytest.mark.parametrize(
+    ("lab", "task", "seeds"),
+    [(1, "3", 300), (1, "6", 300), (4, "4", 300), (4, "5", 300), (5, "3", 300)],
+)
+def test_no_common_mistake_in_a_function_passes_with_any_seed(lab, task, seeds):
+    """Seed 18 of lab 5 once made only states in which the idle CPU with the lowest number was right."""
+    from dataclasses import replace
+
+    own = next(t for t in tasks(lab) if t.name == task)
+    for seed in range(seeds):
+        v = replace(variation(lab, "ada"), seed=seed)
+        right = measured(own, v, answers_of(lab)[task].right(v))
+        wrong = [measured(own, v, m.answer(v)) for m in answers_of(lab)[task].mistakes]
+        assert len({str(x) for x in [right, *wrong]}) == 1 + len(wrong)
+
+
 def test_the_bug_shows_with_every_seed_of_lab_5():
     from wastedcores.course.labs.overload_on_wakeup import (
         BUGGY,

@@ -231,6 +231,7 @@ def pairs(v: Variation) -> list[tuple[list[int], list[int]]]:
         ([load // 2, load // 2], [load // 2, load // 2, load // 2]),  # equal averages, other sums
         ([load, load // 4], [load // 2, load // 2]),
         ([load // 4, load // 4], [2 * load, 0]),
+        ([load, load], [2 * load, 0]),  # equal averages, other maximums
     ]
     for _ in range(20):
         a, b = ([load * rng.randrange(9) // 8 for _ in range(rng.choice((1, 2, 3)))] for _ in "ab")

@@ -187,11 +187,27 @@ def _database(seed: int, policy: Callable[..., int] | None) -> float:
 # --- what checks measure ----------------------------------------------------------------------------------------------
 
 
+State = tuple[int, frozenset[int], tuple[Cpu, ...]]
+
+
+def _telling_states(rng: random.Random) -> list[State]:
+    """Return states in which each common mistake chooses another CPU than the fix."""
+    times = sorted(round(rng.uniform(0, 90), 2) for _ in range(6))
+    # CPU 0 is busy; 1 and 2 would be best, but one is forbidden and one is offline; of the others CPU 4 is idle for longest
+    since = dict(zip((1, 2, 4, 3, 6, 5), times, strict=True))
+    cpus = [Cpu(c != 2, int(c not in since), since.get(c, 0.0)) for c in range(NODE)]
+    allowed = frozenset(range(NODE)) - {1}
+    found: list[State] = [(0, allowed, tuple(cpus)), (0, allowed - {2}, tuple(cpus))]
+    online = [Cpu(True, c.nr_running, c.idle_since_ms) for c in cpus]
+    found += [(5, allowed, tuple(cpus)), (0, frozenset(range(NODE)), tuple(online))]
+    return found
+
+
 @lru_cache(maxsize=8)
-def states(seed: int) -> list[tuple[int, frozenset[int], tuple[Cpu, ...]]]:
+def states(seed: int) -> list[State]:
     """Return states with which a function is tried: previous CPU, allowed CPUs, and all CPUs."""
     rng = random.Random(seed)
-    found = []
+    found = _telling_states(rng)
     for _ in range(STATES):
         busy = rng.choice((0.0, 0.5, 0.7, 0.7, 1.0))
         cpus = tuple(
@@ -199,8 +215,7 @@ def states(seed: int) -> list[tuple[int, frozenset[int], tuple[Cpu, ...]]]:
             for _ in range(NODE)
         )  # fmt: skip
         allowed = frozenset(rng.sample(range(NODE), rng.randrange(3, NODE + 1)))
-        prev = rng.choice(sorted(allowed))
-        found.append((prev, allowed, cpus))
+        found.append((rng.choice(sorted(allowed)), allowed, cpus))
     return found
 
 
