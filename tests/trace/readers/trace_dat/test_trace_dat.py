@@ -181,6 +181,7 @@ def refused(tmp_path, data):
         (GOOD.replace(b"size:4080", b"size:9999"), "pages of 10015 bytes"),
         (GOOD.replace(b"offset:16;", b"offset:18;"), "a format of its own"),
         (PACKED.replace(b"zstd", b"zlib"), "only zstd is known"),
+        (PACKED.replace(b"zstd", b"z\nd" + b"x" * 50), "only zstd is known"),
         (PACKED.replace(b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfe"), "damaged"),
     ],
 )

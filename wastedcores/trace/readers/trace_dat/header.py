@@ -255,7 +255,7 @@ def _read_7(file: _Bytes, header: DatHeader) -> None:
     packing = file.string("the name of the compression")
     file.string("the version of the compression")
     if packing not in (b"zstd", b"none", b""):
-        raise _unread(file.path, f"it is compressed by {_text(packing)}; only zstd is known")
+        raise _unread(file.path, f"it is compressed by {_text(packing)[:20]!r}; only zstd is known")
     header.buffers[""] = Buffer()
     said = _Options(header)
     at, seen = file.number(8, "the place of the options"), 0
@@ -341,6 +341,9 @@ def unpack(content: bytes, size: int, path: Path, at: int) -> bytes:
     try:
         if size > MOST_TIMES * max(len(content), 64):
             raise zstandard.ZstdError(f"{len(content)} bytes cannot be {size} bytes of a recording")
+        stated = zstandard.frame_content_size(content)
+        if stated > size:  # zstandard would allocate what a frame states, whatever is allowed
+            raise zstandard.ZstdError(f"it states {stated} bytes instead of {size}")
         plain = zstandard.ZstdDecompressor().decompress(content, max_output_size=max(size, 1))
         if len(plain) != size:
             raise zstandard.ZstdError(f"{len(plain)} bytes instead of {size}")
