@@ -9,6 +9,9 @@ from __future__ import annotations
 #: CPUs are 0 to ``MAX_CPUS - 1``; a file that names a larger one is damaged.
 MAX_CPUS = 8192
 
+#: NUMA nodes of one machine: the largest CONFIG_NODES_SHIFT of x86 is 10 (arch/x86/Kconfig, 6.12).
+MAX_NODES = 1024
+
 #: Process ids and numbers of runnable threads: PID_MAX_LIMIT on 64 bits (include/linux/threads.h, 6.12).
 PID_MAX_LIMIT = 4 * 1024 * 1024
 

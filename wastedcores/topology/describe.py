@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.errors import TopologyError, UsageError
+from wastedcores.limits import MAX_CPUS, MAX_NODES
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
@@ -109,6 +110,8 @@ def _package_on_node(package: list[int], node: list[int]) -> list[int]:
 
 def _from_oracle(data: dict[str, Any], name: str) -> Machine:
     cpus = int(data["cpus"])
+    _limit(cpus, MAX_CPUS, "CPUs", name)
+    _limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)
     topology = [data["cpu_topology"][str(c)] for c in range(cpus)]
     package = [int(t["pkg"]) for t in topology]
     node = [int(n) for n in data["node_of_cpu"]]
@@ -128,6 +131,12 @@ def _from_oracle(data: dict[str, Any], name: str) -> Machine:
         asymmetric=True,
     )
     return Machine(**fields)
+
+
+def _limit(count: int, most: int, what: str, name: str) -> None:
+    """Refuse numbers that no Linux has, before memory is taken for them."""
+    if not 1 <= count <= most:
+        raise TopologyError(f"machine {name!r}: it has {count} {what}; Linux has 1 to {most}.")
 
 
 def _by_node_id(
@@ -197,12 +206,14 @@ def _refuse_unknown(data: dict[str, Any], name: str) -> None:
 def _from_description(data: dict[str, Any], name: str) -> Machine:
     _refuse_unknown(data, name)
     cpus = int(data["cpus"] if "cpus" in data else len(data["node_of_cpu"]))
+    _limit(cpus, MAX_CPUS, "CPUs", name)
     node = _nodes_of(data, cpus, name)
     if len(node) != cpus:
         raise TopologyError(
             f"machine {name!r}: node_of_cpu has {len(node)} entries for {cpus} CPUs; it needs one per CPU."
         )
     count = max(int(data.get("nodes", 1)), max(node, default=0) + 1)
+    _limit(count, MAX_NODES, "nodes", name)
     distance = data.get("distance")
     if distance is None:
         distance = np.full((count, count), REMOTE_DISTANCE) - (REMOTE_DISTANCE - 10) * np.eye(
@@ -213,6 +224,7 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
             f"machine {name!r}: the distance table has rows of {sorted({len(r) for r in distance})} entries and "
             f"{len(distance)} rows; the table must be square, with one row and one column per node."
         )
+    _limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)
     distance, _ = _by_node_id(distance, data.get("node_ids"), node)
     package = [int(p) for p in data.get("package_of_cpu", node)]
     if "thread_siblings" in data:

@@ -32,6 +32,8 @@ class Inspector:
         What was seen so far.
     jumps
         Number of gaps longer than :data:`JUMP_NS`.
+    last_line_ns
+        Time of the last line of a text, which is not always the latest one.
     notes
         What is unusual, for the header's provenance.
     """
@@ -43,6 +45,7 @@ class Inspector:
     events: int = 0
     highest_cpu: int = -1
     jumps: int = 0
+    last_line_ns: int | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
     def ranges(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -54,6 +57,8 @@ class Inspector:
             A CPU, pid or runqueue size is out of range. The message names file and line.
         """
         for frame in frames:
+            if "line" in frame.columns and frame.height:
+                self.last_line_ns = int(frame["ts_ns"][-1])
             for column in ("cpu", "src_cpu"):
                 if column in frame.columns and frame.height:
                     self._cpu_range(frame, column)
@@ -65,6 +70,11 @@ class Inspector:
             if "value" in frame.columns and frame.height:
                 self._online_range(frame)
             yield frame
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the last line is older than another: if the file was cut there, events between the two are missing."""
+        return None not in (self.last_line_ns, self.end_ns) and self.last_line_ns < self.end_ns  # type: ignore[operator]
 
     def order(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Count the events of tables in order of time, and yield the tables that are not empty."""

@@ -243,6 +243,7 @@ class _Import:
         notes |= {"imported_by": f"wastedcores {__version__}", **facts.notes, **seen.notes}
         if facts.skipped:
             notes["skipped"] = _counted(facts, 50)
+        missing = seen.jumps > 0 or (facts.truncated is not None and seen.ends_early)
         told = {"provenance": notes} | self.told
         told["provenance"] = notes | told["provenance"]
         return Header(
@@ -258,7 +259,7 @@ class _Import:
             events=seen.events,
             every_switch=facts.every_switch,
             follows_affinity=facts.follows_affinity,
-            lost=dict(facts.lost) | ({-1: -1} if seen.jumps else {}),
+            lost=dict(facts.lost) | ({-1: -1} if missing else {}),
             overwritten=dict(facts.overwritten),
             truncated_last_line=facts.truncated,
         ).model_copy(update=told)
