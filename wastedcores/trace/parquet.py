@@ -45,8 +45,11 @@ def read_parquet(path: Path) -> Trace:
         if not sealed:
             check_decodes(path)
         metadata = pl.read_parquet_metadata(path)
-        # damaged statistics would hide rows, and what is damaged in them shows only when they are used
-        frame = pl.scan_parquet(path, use_statistics=sealed)
+        # damaged statistics would hide rows, and what is damaged in them shows only when they are used; a filter must decode
+        # the same pages as the comparison below, and not jump over some
+        frame = pl.scan_parquet(
+            path, use_statistics=sealed, parallel="auto" if sealed else "row_groups"
+        )
         have = frame.collect_schema()
     except UNREADABLE as e:
         raise TraceFormatError(
