@@ -200,3 +200,49 @@ def test_explorer_is_driven_with_mouse_and_keyboard(lab):
         assert (lo + hi) / 2 == pytest.approx(1315.5 / 2, abs=5)
         assert errors == []
         screenshot(tab, "explorer")
+
+
+def test_finding_a_task_selecting_a_span_and_opening_the_view_again(lab):
+    """A name in the box marks its runs; shift and drag says who waited; the line below opens the same view."""
+    with chromium(800, 1000) as (tab, errors, _):
+        run_all(tab, lab, "explorer")
+        tab.wait_for_function(
+            "document.querySelectorAll('.wc-live .hm image').length", timeout=120_000
+        )
+        name = evaluate(
+            tab, "print(box.subject.stays.filter(box.subject.stays['pid'] > 0)['comm'][0])"
+        )
+        count = drawn(tab)
+        field = tab.get_by_placeholder("name, pid or name:pid")
+        field.fill(name)
+        field.press("Enter")
+        wait_drawn(tab, count)
+        tab.wait_for_function(
+            "document.querySelectorAll('.wc-live .scatterlayer path.js-line').length > 2"
+        )
+        assert (
+            "marked yellow"
+            in tab.locator(".jupyter-widgets.widget-html", has_text="in all").inner_text()
+        )
+        box = heat_map(tab)
+        tab.keyboard.down("Shift")
+        drag(tab, [box[0], box[1], box[2], box[3] / 2], 0.3, 0.4)
+        tab.keyboard.up("Shift")
+        said = tab.locator(".wc-reading", has_text="waited")
+        said.wait_for()
+        start, end = re.search(r"Between ([\d.,]+) and ([\d.,]+) ms", said.inner_text()).groups()
+        assert float(start) == pytest.approx(0.3 * 1316, abs=8)
+        assert float(end) == pytest.approx(0.4 * 1316, abs=8)
+        assert "on CPU 0" in said.inner_text()
+        assert window_ms(tab)[0] == 0  # selecting does not zoom
+        count = drawn(tab)
+        drag(tab, heat_map(tab), 0.2, 0.3)
+        wait_drawn(tab, count)
+        told = evaluate(tab, "print(box.cell.value)")
+        again = evaluate(
+            tab,
+            f"{told.replace('; explorer(', '; again = explorer(')}\nprint(again.look == box.look, again.finder.text.value)",
+        )
+        assert again == f"True {name}"
+        assert errors == []
+        screenshot(tab, "explorer-800")
