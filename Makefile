@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report test fuzz coverage lab bench lint format clean
+.PHONY: help setup report test fuzz coverage lab docs dist bench lint format clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,8 +32,14 @@ coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the do
 	  tests/invariant tests/topology tests/simulator/reference tests/simulator/engine/test_properties.py \
 	  tests/simulator/engine/test_design.py tests/simulator/engine/test_queue.py
 
-lab: $(STAMP)    ## JupyterLab on the notebooks
-	@$(BIN)/jupyter lab --notebook-dir=notebooks --allow-root
+lab: $(STAMP)    ## JupyterLab on copies of the notebooks, in reports/lab
+	@$(BIN)/wastedcores lab reports/lab
+
+docs: $(STAMP)   ## the documentation's site, in build/docs/html; the first time executes all notebooks, about ten minutes
+	@$(BIN)/python tools/build_docs.py
+
+dist: $(STAMP)   ## the wheel and the source archive, in dist
+	@$(BIN)/python -m build --no-isolation
 
 bench: $(STAMP)  ## measure speed and size; writes benchmarks/RESULTS.md with the name of this machine
 	@$(BIN)/python -m benchmarks

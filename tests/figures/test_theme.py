@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations, pairwise
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from support import ROOT
 
 from wastedcores.errors import UsageError
+from wastedcores.figures.dark import PAPER, SAFE, dark_colours
 from wastedcores.figures.theme import PALETTES, palette, style, task_scale
 
 #: Machado, Oliveira, Fernandes 2009, table 1, severity 1.0 (linear RGB)
@@ -57,9 +60,10 @@ def lab(colour, sight):
 
 
 @pytest.mark.parametrize("sight", list(MACHADO))
-def test_safe_palette__every_two_lengths_differ(sight):
+@pytest.mark.parametrize("colours", [palette("safe"), SAFE], ids=["light", "dark"])
+def test_safe_palette__every_two_lengths_differ(sight, colours):
     # 20 in CIE76 is about ten times the difference that is just noticeable
-    for a, b in combinations(palette("safe").tasks, 2):
+    for a, b in combinations(colours.tasks, 2):
         assert np.linalg.norm(lab(a, sight) - lab(b, sight)) > 20, (a, b)
 
 
@@ -67,6 +71,22 @@ def test_safe_palette__every_two_lengths_differ(sight):
 def test_safe_palette__more_tasks_are_darker(sight):
     lightness = [lab(c, sight)[0] for c in palette("safe").tasks[1:]]
     assert all(a - b > 8 for a, b in pairwise(lightness))
+
+
+@pytest.mark.parametrize("sight", list(MACHADO))
+def test_dark_palette__more_tasks_are_brighter_and_curves_are_seen(sight):
+    lightness = [lab(c, sight)[0] for c in SAFE.tasks[1:]]
+    assert all(b - a > 8 for a, b in pairwise(lightness))
+    for colour in (SAFE.idle, SAFE.waiting, SAFE.violation, SAFE.considered):
+        assert lab(colour, sight)[0] - lab(PAPER, sight)[0] > 40
+
+
+def test_dark_page__every_colour_of_the_figures_is_seen():
+    files = [p for p in (ROOT / "wastedcores" / "figures").glob("*.py") if p.name != "dark.py"]
+    used = {c for p in files for c in re.findall(r"#[0-9a-f]{6}", p.read_text())}
+    assert len(used) > 40
+    for colour in used - set(dark_colours()):
+        assert lab(colour, "normal")[0] - lab(PAPER, "normal")[0] > 40, colour
 
 
 @pytest.mark.parametrize("name", list(PALETTES))

@@ -1,25 +1,64 @@
-"""The commands and options that the documents show exist."""
+"""The commands that the documents show exist, and those of the guides do what the guides say: each is executed."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 
 import pytest
 import typer
 from support import ROOT
+from support.perf_file import build
 
-from wastedcores.cli import app, register_verbs
+from wastedcores.cli import app, main, register_verbs
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("datasets/*/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/*.md")])
+DOCUMENTS = sorted({*DOCUMENTS, *ROOT.glob("datasets/*/*.md")})
 register_verbs()
 VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+#: commands of more than about ten seconds, by their beginnings
+LONG = (
+    "wastedcores compare group-imbalance",
+    "wastedcores compare overload-on-wakeup",
+    "wastedcores explain group-construction-buggy",
+    "wastedcores soak",
+    "wastedcores whatif",
+)
+#: commands that record this machine, and those that read what was recorded
+LIVE = ("wastedcores capture", "wastedcores check --live", "wastedcores check build.parquet")
+#: the page whose commands record this machine; they are executed together, in their order
+OWN_TRACE = ROOT / "docs" / "five-minutes.md"
 
 
 def commands(text: str) -> list[str]:
     """Each ``wastedcores VERB ...`` in an indented line or between backticks."""
     quoted = re.findall(r"`(wastedcores [a-z][^`]*)`", re.sub(r"\s*\n\s*", " ", text))
-    shown = re.findall(r"^    (?:\$ )?(wastedcores [a-z].*)$", text, re.MULTILINE)
-    return [c.split(" | ")[0] for c in quoted + shown]
+    return [c.split(" | ")[0] for c in quoted] + shown(text)
+
+
+def shown(text: str) -> list[str]:
+    """Each ``wastedcores VERB ...`` in an indented line, which a reader types as it stands."""
+    return re.findall(r"^ {4,}(?:\$ )?(wastedcores [a-z].*)$", text, re.MULTILINE)
+
+
+def examples():
+    """Each document with its shown commands, apart from those that take long or record this machine."""
+    for path in DOCUMENTS:
+        found = [c for c in shown(path.read_text()) if not c.startswith(LIVE)]
+        if path == OWN_TRACE or path.name == "CHANGELOG.md":
+            continue
+        name = str(path.relative_to(ROOT))
+        quick = [c for c in found if not c.startswith(LONG)]
+        if quick:
+            yield pytest.param(quick, id=name)
+        for command in found:
+            if command.startswith(LONG):
+                yield pytest.param([command], id=f"{name}: {command}", marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -38,3 +77,52 @@ def test_shown_commands_exist(document):
         for word in own:
             if re.match(r"--?[A-Za-z]", word):
                 assert word in known, command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", list(examples()))
+def test_shown_commands_work(lines, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    recorded(tmp_path)
+    for line in lines:
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capfd.readouterr()
+        # the exit code of these is their verdict
+        verdict = line.split()[1] in ("check", "compare", "domains", "replay")
+        assert end.value.code in ((0, 1, 3) if verdict else (0,)), f"{line}\n{said.err}"
+        assert said.out, line
+
+
+def recorded(folder):
+    """Put the files into a folder that the guides expect: a recording of perf, and a text trace."""
+    (folder / "perf.data").write_bytes(build())
+    shutil.copyfile(ROOT / "tests/trace/golden/ftrace_4.1.txt", folder / "trace.txt")
+
+
+@pytest.mark.live
+@pytest.mark.skipif(os.geteuid() != 0, reason="records the machine")
+@pytest.mark.skipif(not shutil.which("perf"), reason="needs perf (tools/ci_packages.sh)")
+def test_five_minutes__every_command_of_the_page_works(tmp_path):
+    """Install commands and JupyterLab, which goes on until it is stopped, have tests of their own (test_wheel.py)."""
+    text = OWN_TRACE.read_text()
+    lines = re.findall(r"^ {4,}((?:sudo |wastedcores ).*)$", text, re.MULTILINE)
+    lines = [line for line in lines if not line.startswith("wastedcores lab")]
+    recorders = [line for line in lines if line.startswith("sudo ")]
+    assert len(recorders) == 2
+    short = [
+        line.replace("sleep 10", "sleep 1").replace("--seconds 10", "--seconds 1") for line in lines
+    ]
+    first = ["wastedcores snapshot -o tasks.json"]  # "while they record"
+    for line in first + short:
+        words = shlex.split(line.removeprefix("sudo "))
+        if shutil.which(words[0]) is None and words[0] == "trace-cmd":
+            continue
+        call = [sys.executable, "-m", *words] if words[0] == "wastedcores" else words
+        done = subprocess.run(
+            call, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
+        )
+        verdicts = (0, 1, 3) if words[:2] == ["wastedcores", "check"] else (0,)
+        assert done.returncode in verdicts, f"{line}\n{done.stdout}{done.stderr}"
+    assert (tmp_path / "reports" / "mine" / "report.html").stat().st_size > 4_000_000

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 
 import nbformat
 import pytest
+from support import ROOT
 
 from wastedcores.files import notebooks
 from wastedcores.reports.notebook import checked, parameters_of
@@ -15,33 +17,9 @@ NOTEBOOKS = sorted(p for p in notebooks().rglob("*.ipynb") if ".ipynb_checkpoint
 #: tests/course runs the labs
 LECTURES = [p for p in NOTEBOOKS if p.parent.name != "course"]
 
-#: notebook -> parameters that make it quick; a notebook that is not named runs with its defaults
-SMALL = {
-    "04_group_imbalance": {"machine": "bd-paper-16", "jobs": 100},
-    "05_group_construction": {"machine": "bd-paper-16", "iterations": 15, "seeds": 3},
-    "06_overload_on_wakeup": {"machine": "bd-paper-16", "iterations": 20},
-    "07_missing_domains": {
-        "machine": "bd-paper-16",
-        "threads": 4,
-        "limit_s": 0.5,
-    },
-    "10_design_your_own": {
-        "machine": "bd-paper-16",
-        "jobs": 60,
-        "limit_s": 0.2,
-        "iterations": 10,
-        "threads": 4,
-    },
-    "01_is_my_machine_wasting": {
-        "trace": "live-balancing-off",
-        "against": "live-balancing-on",
-        "persist": "50ms",
-        "seeds": 1,
-    },
-    "09_recorded_and_replayed": {"run": "group-construction-buggy", "figures": ["busy CPUs"]},
-    "12_fork_wait_and_frequency": {"seeds": 1},
-    "08_reproduction_scorecard": {"parts": ["walcher"], "seeds": 2},
-}
+#: notebook -> parameters that make it quick, as in the gallery of the documentation's site; a notebook that is not
+#: named runs with its defaults
+SMALL = json.loads((ROOT / "docs" / "gallery.json").read_text())
 
 
 def ids(path):

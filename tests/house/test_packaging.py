@@ -54,3 +54,27 @@ def test_a_wheel_carries_the_files_that_the_studies_read():
     for name in ("calibration.json", "published", "recorded_vs_replayed.csv"):
         assert bundled[f"datasets/{name}"] == f"wastedcores/_bundled/datasets/{name}"
     assert bundled["benchmarks/results.json"] == "wastedcores/_bundled/benchmarks/results.json"
+
+
+def test_all_files_name_the_same_version():
+    import wastedcores
+
+    version = pyproject()["version"]
+    assert wastedcores.__version__ == version
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    assert recipe()["context"]["version"] == version
+
+
+def test_conda_recipe_agrees_with_pyproject():
+    project, found = pyproject(), recipe()
+    run = [d.replace(" ", "") for d in found["requirements"]["run"]]
+    assert run == [f"python{project['requires-python']}", *project["dependencies"]]
+    (entry,) = found["build"]["python"]["entry_points"]
+    name, _, target = entry.partition(" = ")
+    assert project["scripts"] == {name: target}
+    assert found["about"]["license"] == project["license"]
+    assert found["about"]["license_file"] == project["license-files"]
+
+
+def recipe():
+    return yaml.safe_load((ROOT / "tools" / "conda" / "recipe.yaml").read_text())

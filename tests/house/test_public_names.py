@@ -28,6 +28,7 @@ CALLS = {
     "explain": "wc.explain(wc.open_trace(path))",
     "critical_path": "refused(wc.critical_path, wc.open_trace(path), 'no such mark')",
     "examine": "wc.examine(wc.open_trace(path)).result",
+    "recorded_on": "wc.recorded_on(path, 'live')",
     "recover": "wc.recover(wc.open_trace(path)).sleeps",
     "whatif": "refused(wc.whatif, wc.open_trace(path))",
     "advise": "refused(lambda: wc.advise(wc.open_trace(path), between=('no such mark', '1')))",

@@ -58,9 +58,7 @@ def test_report__three_files_and_nothing_else(made):
 @pytest.mark.slow
 def test_report__page_carries_everything_once(made):
     page = made.html.read_text()
-    assert page.count("Plotly.newPlot(") == len(numbers(made.notebook)) + page.count(
-        'Plotly.newPlot("+'
-    )
+    assert page.count('<script>wcDraw("figure') == len(numbers(made.notebook))
     assert page.count("plotly.js v") == 1
     body = page[page.index("<body>") :]
     for wanted in ("0.9", "violations", "clean", "live-balancing-off", "show code", "overview"):

@@ -18,6 +18,10 @@ const apart = (p, q, slack) => [p, q].some(box => [0, 1].some(i => {
     const dx = box[i + 1][0] - box[i][0], dy = box[i + 1][1] - box[i][1], len = Math.hypot(dx, dy) || 1;
     const [pp, qq] = [p, q].map(c => c.map(([x, y]) => (x * dx + y * dy) / len));
     return Math.max(...pp) - slack <= Math.min(...qq) || Math.max(...qq) - slack <= Math.min(...pp) }));
+const rgb = c => { const box = document.createElement('canvas').getContext('2d'); box.fillStyle = c;
+    box.fillRect(0, 0, 1, 1); return [...box.getImageData(0, 0, 1, 1).data].slice(0, 3) };
+const luminance = c => { const [r, g, b] = c.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b };
 for (const [number, div] of [...document.querySelectorAll('.js-plotly-plot')].entries()) {
     const svg = div.querySelector('.main-svg').getBoundingClientRect();
     const name = `figure ${number} "${(div.querySelector('.gtitle')?.textContent || '').slice(0, 40)}"`;
@@ -40,12 +44,23 @@ for (const [number, div] of [...document.querySelectorAll('.js-plotly-plot')].en
     for (let i = 0; i < lines.length; i++) for (let j = 0; j < i; j++)
         if (lines[i].of !== lines[j].of && !apart(lines[i].box, lines[j].box, 2.5))
             bad.push(`${name}: "${lines[j].words.slice(0, 40)}" overlaps "${lines[i].words.slice(0, 40)}"`);
+    // words outside the marks can be read: their contrast with the figure's paper (WCAG 2.2, 1.4.3: 4.5 for normal text)
+    const paper = rgb(div._fullLayout.paper_bgcolor);
+    for (const text of div.querySelectorAll('.xtick text, .ytick text, .gtitle, .xtitle, .ytitle, .legendtext')) {
+        const light = [luminance(rgb(getComputedStyle(text).fill)), luminance(paper)].sort((a, b) => b - a);
+        if ((light[0] + 0.05) / (light[1] + 0.05) < 4.5)
+            bad.push(`${name}: "${text.textContent.slice(0, 40)}" is hard to read`) }
     const marks = [...div.querySelectorAll(
         '.hm image, .scatterlayer path.js-line, .scatterlayer path.point, .bars .point path, .boxes path, .shapelayer path')];
     if (!marks.some(m => { const b = m.getBoundingClientRect(); return b.width + b.height > 1 }))
         bad.push(`${name}: nothing is drawn`) }
 for (const table of document.querySelectorAll('.wc-scroll'))
     if (table.scrollWidth > table.clientWidth + 1) bad.push(`table "${table.textContent.trim().slice(0, 40)}" is cut`);
+const page = rgb(getComputedStyle(document.body).backgroundColor);
+for (const e of document.querySelectorAll('main :is(h1, h2, p, li, td, th)')) {
+    if (!e.textContent.trim() || e.closest('.wc-code')) continue;
+    const light = [luminance(rgb(getComputedStyle(e).color)), luminance(page)].sort((a, b) => b - a);
+    if ((light[0] + 0.05) / (light[1] + 0.05) < 4.5) bad.push(`"${e.textContent.trim().slice(0, 40)}" is hard to read`) }
 if (document.documentElement.scrollWidth > window.innerWidth + 1) bad.push('the page scrolls sideways');
 return bad }"""
 
@@ -68,7 +83,8 @@ def audit(page: Page, width: int, scheme: str = "light") -> list[str]:
     Returns
     -------
     list of str
-        One sentence per text that is cut or overlaps another, and per figure in which nothing is drawn.
+        One sentence per text that is cut, overlaps another or has too little contrast, and per figure in which nothing is
+        drawn.
     """
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.set_viewport_size({"width": width, "height": 900})

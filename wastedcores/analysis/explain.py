@@ -162,8 +162,8 @@ def _facts(
     if machine is None:
         if header.machine is None:
             raise TopologyError(
-                f"{result.trace.name}: does not say on which machine it was recorded. Name one: --machine PRESET or "
-                "FILE (see `wastedcores domains --help`)."
+                f"{result.trace.name}: does not say on which machine it was recorded. If it was this one, add "
+                "`--machine live`; otherwise name a preset or a file (see `wastedcores domains --help`)."
             )
         machine = Machine.from_dict(header.machine)
     if result.cpus > machine.cpus:

@@ -29,6 +29,7 @@ VERBS = (
     "import_",
     "figure",
     "report",
+    "lab",
     "capture",
     "snapshot",
     "domains",

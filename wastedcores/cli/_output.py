@@ -27,6 +27,11 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
     )
 
 
+def print_next(command: str, purpose: str) -> None:
+    """Print the command that helps next, with its purpose, as the last lines of an answer."""
+    print(f"\n  next           {command}   ({purpose})")
+
+
 def parquet_name(source: Path) -> Path:
     """Return the name that ``import`` gives its file, in the current folder.
 

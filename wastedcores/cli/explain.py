@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,7 @@ from wastedcores.cli._options import (
     Whole,
     hotplug_steps,
 )
-from wastedcores.cli._output import print_json, wrapped
+from wastedcores.cli._output import print_json, print_next, wrapped
 from wastedcores.units import duration_ns
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def explain(
     from wastedcores.prediction import advise, weigh
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences
+    from wastedcores.words.steps import next_after_explaining
 
     opened = open_input(trace)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
@@ -123,6 +125,9 @@ def explain(
         print(wrapped(line, "  - ", "    "))
     if advice is not None:
         _propose(advice)
+    given = (("machine", machine), ("kernel", kernel))
+    placed = "".join(f" --{option} {shlex.quote(value)}" for option, value in given if value)
+    print_next(*next_after_explaining(found, str(trace), placed))
 
 
 def _propose(advice: Advice) -> None:

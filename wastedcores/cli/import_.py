@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, SnapshotSource, TraceFormat
-from wastedcores.cli._output import check_writable, parquet_name, print_json
+from wastedcores.cli._output import check_writable, parquet_name, print_json, print_next
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ def import_(
         print_json({"path": str(trace.path), "header": trace.header.model_dump()})
     else:
         print(_describe(trace.path, trace.header))
+        print_next(
+            f"wastedcores check {shlex.quote(str(trace.path))}",
+            "were cores idle while threads waited?",
+        )
 
 
 def _with_snapshot(run: Callable[[Path], Trace], taken: str, source: Path, output: Path) -> Trace:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, TraceFormat, TraceInput
-from wastedcores.cli._output import print_json
+from wastedcores.cli._output import print_json, print_next
 from wastedcores.units import human_ns
 
 
@@ -53,6 +55,9 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
     for key, text in facts.items():
         if text:
             print(f"  {key}: {text}")
+    print_next(
+        f"wastedcores check {shlex.quote(str(trace))}", "were cores idle while threads waited?"
+    )
 
 
 def _lost(lost: dict[int, int]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Between, TraceFormat, TraceInput, Whole
-from wastedcores.cli._output import print_json
+from wastedcores.cli._output import print_json, print_next
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def path(
         print_json(found.to_json())
     else:
         print(_describe(opened.name, found))
+        print_next(f"wastedcores whatif {shlex.quote(str(trace))}", "what a fix would have gained")
 
 
 def _describe(name: str, found: CriticalPath, most: int = 10) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Between, Sessions, TasksFile, TraceInput
-from wastedcores.cli._output import check_writable, print_json, wrapped
+from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
 
 _NOTES = """The workload has the CPU time of every task between waking and sleeping, and how tasks wait for each other: for
 children, at barriers, for locks and messages, for timers and devices. It can be edited and replayed. No event of the scheduler
@@ -66,3 +67,4 @@ def recover(
         print(f"  {n:>9,}  {name}")
     for note in found.notes:
         print(wrapped(f"{note}.", "  - ", "    "))
+    print_next(f"wastedcores replay {shlex.quote(str(output))}", "run this work under any kernel")

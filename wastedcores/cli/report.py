@@ -20,6 +20,7 @@ the path of the page. A recording may name the window and the CPUs of its worklo
     epilog=epilog(
         "report trace.txt.xz -o reports/mine",
         "report group-imbalance-buggy --against group-imbalance-fixed -o reports/gi",
+        "report perf.data --machine live -o reports/here",
         "report perf.txt --set persist=50ms --set cpus=8-23 -o reports/pinned",
         notes=_NOTES,
     )
@@ -36,6 +37,17 @@ def report(
         Path, Option("--output", "-o", metavar="DIR", help="The folder for the report.")
     ] = Path("reports/report"),
     against: Annotated[str, Option(metavar="TRACE", help="A second trace to compare with.")] = "",
+    machine: Annotated[
+        str | None,
+        Option(
+            metavar="NAME|FILE|live",
+            help="The machine on which the trace was recorded. Default: what the trace says.",
+        ),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        Option(metavar="NAME", help="The kernel that was recorded. Default: what the trace says."),
+    ] = None,
     set_: Settings = None,
     whole: Whole = False,
     notebook: Annotated[
@@ -61,7 +73,9 @@ def report(
         against=against,
         out=output,
         notebook=notebook,
-        parameters=settings(set_) | ({"whole": "true"} if whole else {}),
+        parameters=settings(set_)
+        | ({"whole": "true"} if whole else {})
+        | {k: v for k, v in {"machine": machine, "kernel": kernel}.items() if v is not None},
         progress=not quiet,
     )
     print(made.html)

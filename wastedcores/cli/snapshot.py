@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +22,12 @@ def snapshot(
 ) -> None:
     """Write down where every task may run, and in which groups."""
     from wastedcores.capture.snapshot import write_snapshot
-    from wastedcores.cli._output import check_writable
+    from wastedcores.cli._output import check_writable, print_next
 
     check_writable(output)
 
     print(f"{output}: {write_snapshot(output):,} tasks")
+    print_next(
+        f"wastedcores check TRACE --snapshot {shlex.quote(str(output))}",
+        "with the affinity of its tasks",
+    )

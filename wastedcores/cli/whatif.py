@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ from wastedcores.cli._options import (
     Whole,
     hotplug_steps,
 )
-from wastedcores.cli._output import print_json, wrapped
+from wastedcores.cli._output import print_json, print_next, wrapped
 
 if TYPE_CHECKING:
     from wastedcores.prediction import Variant, WhatIf
@@ -108,6 +109,10 @@ def whatif(
         print_json(found.to_dict())
     else:
         _print(found)
+        print_next(
+            f"wastedcores recover {shlex.quote(str(trace))}",
+            "the work as a file, to edit and to replay",
+        )
 
 
 def _print(found: WhatIf) -> None:

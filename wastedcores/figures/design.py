@@ -62,7 +62,13 @@ def suggestions(
             )
         )
     fig.update_layout(barmode="stack")
-    fig.update_xaxes(title_text="suggestions", rangemode="tozero", gridcolor=GRID, showgrid=True)
+    fig.update_xaxes(
+        title_text="suggestions",
+        title_standoff=20,
+        rangemode="tozero",
+        gridcolor=GRID,
+        showgrid=True,
+    )
     fig.update_yaxes(type="category", autorange="reversed", ticks="", automargin=True)
     lines = sum(2 + name.count("<br>") for name in where)
     refusals = sum(made["refused"].to_list())

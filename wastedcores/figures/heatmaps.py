@@ -300,5 +300,6 @@ def load_heatmap(
     panels.add_marks(fig, scene, axis, (start, end), row=1, col=1)
     fig.update_xaxes(range=[float(axis.at(start)), float(axis.at(end))], **axis.labels)
     subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)
-    tall = height or int(np.clip(180 + 5 * len(scene.cpus), 300, 560))
+    rows = len(scene.cpus)
+    tall = height or int(np.clip(180 + (19 if rows <= panels.NAMED_ROWS else 5) * rows, 300, 560))
     return style(fig, title, "<br>".join(p for p in (subtitle, scene.loss) if p), tall)

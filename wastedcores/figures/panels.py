@@ -313,7 +313,7 @@ def add_marks(
     xref, yref = axis_names(fig, row, col)
     first, last = fig.get_subplot(row, col).xaxis.domain or (0, 1)
     places = _beside([(t - window[0]) / (window[1] - window[0]) for t, _ in inside], [text for _, text in inside],
-                     (last - first) * (NARROW - 170))  # fmt: skip
+                     (last - first) * (NARROW - (fig.layout.margin.l or 72) - 98))  # fmt: skip
     for (t, text), anchor in zip(inside, places, strict=True):
         x = float(axis.at(t))
         fig.add_shape(

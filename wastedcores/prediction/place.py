@@ -91,8 +91,8 @@ def place_of(
     if machine is None:
         if trace.header.machine is None:
             raise TopologyError(
-                f"{trace.name}: does not say on which machine it was recorded. Name one: --machine PRESET or FILE (see "
-                "`wastedcores domains --help`)."
+                f"{trace.name}: does not say on which machine it was recorded. If it was this one, add "
+                "`--machine live`; otherwise name a preset or a file (see `wastedcores domains --help`)."
             )
         machine = Machine.from_dict(trace.header.machine)
     if isinstance(kernel, KernelModel):

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from wastedcores.errors import WastedCoresError
+from wastedcores.figures.dark import PAPER, dark_colours
 from wastedcores.files import written_whole
 from wastedcores.reports.screenshot import screenshot
 
@@ -25,12 +26,18 @@ CONFIG = {
 
 
 def plotly_js() -> str:
-    """Return the source of the plotting library (4.7 MB), for a page that includes it."""
+    """Return the source of the plotting library (4.7 MB)."""
     return get_plotlyjs()
 
 
+def scripts() -> str:
+    """Return what a page with figures includes: the plotting library (4.7 MB), and how a figure is drawn in its colours."""
+    draw = Path(__file__).with_name("figure.js").read_text("utf-8")
+    return f"{plotly_js()}\nconst wcDark = {json.dumps(dark_colours())};\n{draw}"
+
+
 def figure_div(figure: dict, name: str) -> str:
-    """Return a figure as a div and a script; the page must include :func:`plotly_js`.
+    """Return a figure as a div and a script; the page must include :func:`scripts`.
 
     Parameters
     ----------
@@ -49,7 +56,7 @@ def figure_div(figure: dict, name: str) -> str:
     height = figure.get("layout", {}).get("height", 450)
     return (
         f'<div class="wc-figure"><div id="{name}" class="plotly-graph-div" style="height:{height}px"></div></div>'
-        f'<script>Plotly.newPlot("{name}",{data},{layout},{json.dumps(CONFIG)});</script>'
+        f'<script>wcDraw("{name}",{data},{layout},{json.dumps(CONFIG)});</script>'
     )
 
 
@@ -101,6 +108,7 @@ def figure_page(fig: go.Figure) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
         f"<title>{escape(str(fig.layout.title.text or 'figure').partition('<br>')[0])}</title>"
-        f"<style>body {{ margin: 0 }}</style><script>{plotly_js()}</script></head>"
+        "<style>body { margin: 0 } @media screen and (prefers-color-scheme: dark) "
+        f"{{ body {{ background: {PAPER} }} }}</style><script>{scripts()}</script></head>"
         f"<body>{figure_div(figure, 'figure')}</body></html>\n"
     )

@@ -9,7 +9,7 @@ import nbformat
 from jinja2 import DictLoader
 from nbconvert import HTMLExporter
 
-from wastedcores.reports.html import MIME, figure_div, plotly_js
+from wastedcores.reports.html import MIME, figure_div, scripts
 
 #: nbconvert's plain cells without prompts; every input is hidden until the reader asks for the code
 _TEMPLATE = """
@@ -51,12 +51,14 @@ def page(notebook: nbformat.NotebookNode, title: str) -> str:
         exclude_anchor_links=True,
     )
     body, _ = exporter.from_notebook_node(nb)
-    css = Path(__file__).with_name("report.css").read_text("utf-8")
+    css = "".join(
+        Path(__file__).with_name(name).read_text("utf-8") for name in ("results.css", "report.css")
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         + '<meta name="viewport" content="width=device-width, initial-scale=1">'
         + '<link rel="icon" href="data:,">'
-        + f"<title>{escape(title)}</title><style>{css}</style><script>{plotly_js()}</script></head>"
+        + f"<title>{escape(title)}</title><style>{css}</style><script>{scripts()}</script></head>"
         + '<body><input type="checkbox" id="show-code"><label for="show-code">show code</label>'
         + f"<main>{body}</main></body></html>\n"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from html import escape
+from typing import TYPE_CHECKING
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.errors import TopologyError, UnknownKernelError
@@ -11,8 +12,11 @@ from wastedcores.invariant.result import CheckResult
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import RichText
 
+if TYPE_CHECKING:
+    from wastedcores.analysis.explain import Explanation
 
-def next_steps(run: Examined, name: str) -> RichText:
+
+def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") -> RichText:
     """Say what to do next, the most useful step first.
 
     Parameters
@@ -21,6 +25,8 @@ def next_steps(run: Examined, name: str) -> RichText:
         The examined trace.
     name
         The trace as the user named it, for the commands.
+    machine, kernel
+        The machine and the kernel, if the user named them because the trace does not.
 
     Returns
     -------
@@ -28,7 +34,12 @@ def next_steps(run: Examined, name: str) -> RichText:
         A list of steps, each with a command.
     """
     r, said = run.result, shlex.quote(name)
-    steps = [*_unknown(r, said), *_gain(run, said)]
+    placed = "".join(
+        f" --{option} {shlex.quote(value)}"
+        for option, value in (("machine", machine), ("kernel", kernel))
+        if value
+    )
+    steps = [*_unknown(r, said), *_gain(run, f"{said}{placed}")]
     if run.worst is not None:
         lo, hi = run.worst_window()
         steps.append(
@@ -87,7 +98,7 @@ def _gain(run: Examined, name: str) -> list[tuple[str, str]]:
                 f"wastedcores explain {name} --machine live",
             )
         ]
-    if fix:
+    if fix and run.explanation.kernel.generation == "v4.1":
         return [
             (
                 f"The paper's fix is to {fix}. Replay the recorded work with it, and see what it gains:",
@@ -95,6 +106,34 @@ def _gain(run: Examined, name: str) -> list[tuple[str, str]]:
             )
         ]
     return [("See the evidence for the cause, and what would help:", f"wastedcores explain {name}")]
+
+
+def next_after_explaining(found: Explanation, name: str, placed: str = "") -> tuple[str, str]:
+    """Return the command that helps most after an explanation, and its purpose.
+
+    Parameters
+    ----------
+    found
+        The explanation.
+    name
+        The trace as the user named it.
+    placed
+        The options that name its machine and kernel, as the user gave them.
+
+    Returns
+    -------
+    str, str
+        The command and its purpose.
+    """
+    said = f"{shlex.quote(name)}{placed}"
+    if found.looks_like in ("nothing", "transient"):
+        return f"wastedcores path {shlex.quote(name)}", "where the time of the work went instead"
+    if found.fix and found.kernel.generation == "v4.1":
+        return f"wastedcores whatif {said}", "each fix, with its gain and its spread"
+    return (
+        f"wastedcores report {said} -o report",
+        "a page with the figures, to look closer or to send",
+    )
 
 
 def next_command(r: CheckResult, name: str) -> str:

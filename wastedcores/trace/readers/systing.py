@@ -3,7 +3,7 @@
 No real recording was ever read. The tests make tables from systing's published schema.
 
 Tables and columns: src/trace/schema.rs @0749c755; their meaning: SCHEMA_CHANGES.md @072bb415 (schema versions 1 to 25) and
- src/analyze/sched_aggregate.rs @6265c978. A slice is a stay of a thread on a CPU; no ``end_state`` means that it was
+src/analyze/sched_aggregate.rs @6265c978. A slice is a stay of a thread on a CPU; no ``end_state`` means that it was
 preempted. A row of ``thread_state`` with state 0 is a sched_waking and names the CPU the thread last ran on; since
 schema 16 ``sched_migrate`` tells where it was put. Read in this way, the machine-wide time in violation is that of
 ``systing-analyze sched aggregate`` (work_conservation_violation_ns), to the nanosecond.

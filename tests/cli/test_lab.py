@@ -1,0 +1,63 @@
+"""``wastedcores lab`` copies the notebooks and opens JupyterLab on them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from wastedcores.cli.lab import copy_notebooks
+from wastedcores.errors import UsageError
+from wastedcores.files import notebooks
+
+
+def test_lab__copies_all_notebooks_and_keeps_those_of_the_user(tmp_path):
+    folder = tmp_path / "new" / "lab"
+    there = {p.name for p in notebooks().glob("*.ipynb")}
+    assert copy_notebooks(folder) == len(there) > 10
+    assert {p.name for p in folder.iterdir()} == there
+    mine = folder / sorted(there)[0]
+    mine.write_text("changed")
+    (folder / sorted(there)[1]).unlink()
+    assert copy_notebooks(folder) == 1
+    assert mine.read_text() == "changed"
+
+
+def test_lab__a_file_is_no_folder(tmp_path):
+    (tmp_path / "f").write_text("")
+    with pytest.raises(UsageError, match="Name another folder"):
+        copy_notebooks(tmp_path / "f")
+
+
+@pytest.mark.slow
+def test_lab__serves_the_notebooks(tmp_path):
+    """Also as root, which JupyterLab alone refuses."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "wastedcores", "lab", "work", "--no-browser", "--port", "18988"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        try:
+            address = next(
+                w for line in program.stderr for w in line.split() if "/lab" in w and "token=" in w
+            )
+            token = address.partition("token=")[2]
+            place, _, _ = address.partition("/lab")
+            for _ in range(50):
+                try:
+                    url = f"{place}/api/contents?token={token}"
+                    with urllib.request.urlopen(url, timeout=10) as answer:
+                        assert b"01_is_my_machine_wasting.ipynb" in answer.read()
+                    break
+                except OSError:
+                    time.sleep(0.2)
+            else:
+                pytest.fail("the server does not answer")
+        finally:
+            program.terminate()
+            program.wait(20)
