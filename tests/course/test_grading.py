@@ -112,7 +112,7 @@ def with_edited_checks(source, student):
     return with_texts(notebook, {c.id: "print('right')" for c in source.cells if c.role == "check"})
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
