@@ -183,8 +183,16 @@ def read_header(data: np.ndarray, path: Path) -> DatHeader:
 
 
 def _require_places(header: DatHeader, size: int, path: Path) -> None:
-    """Refuse pages that lie outside of the file or that several CPUs share."""
+    """Refuse pages that lie outside of the file or that several CPUs share, and a CPU that a buffer has twice."""
     buffers = header.buffers.values()
+    for one in buffers:
+        cpus = [cpu for cpu, _, _ in one.pages]
+        twice = next((cpu for cpu in cpus if cpus.count(cpu) > 1), None)
+        if twice is not None:
+            raise TraceFormatError(
+                f"{path}: one buffer has the events of CPU {twice} in two places; expected one place per CPU. The file is "
+                "damaged: copy or record it again."
+            )
     places = sorted((a, n, cpu, b.compressed) for b in buffers for cpu, a, n in b.pages if n)
     before = 0
     for at, bytes_there, cpu, compressed in places:
