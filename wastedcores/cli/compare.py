@@ -110,7 +110,7 @@ def compare(
         float, Option(metavar="MS", help="Two traces: move the second one later by this.")
     ] = 0.0,
 ) -> None:
-    """Show what a bug costs and what a fix gains, or compare two recorded traces."""
+    """Show what a bug costs and a fix gains, or compare two traces."""
     if against is not None:
         from wastedcores.cli._compare_traces import compare_traces
         from wastedcores.errors import UsageError
