@@ -41,10 +41,22 @@ def test_a_plain_violation_is_certain():
 
 
 @pytest.mark.parametrize(
-    ("moved", "verdict"), [("never", "unknown"), ("before", "unknown"), ("after", "violations")]
+    ("moved", "verdict", "kind"),
+    [
+        ("never", "unknown", "occasional"),
+        ("before", "unknown", "occasional"),
+        ("one after", "violations", "chronic"),
+        ("after", "violations", "persistent"),
+    ],
 )
-def test_unknown_affinity_decides_only_if_a_waiting_thread_ran_elsewhere_since(moved, verdict):
-    """A thread that ran elsewhere before may have been pinned since, as taskset does to the program that it starts."""
+def test_unknown_affinity_decides_only_if_the_waiting_threads_ran_elsewhere_since(
+    moved, verdict, kind
+):
+    """A thread that ran elsewhere before may have been pinned since, as taskset does to the program that it starts.
+
+    If one of two threads that take turns ran elsewhere, there was nobody to move whenever the other one waited: the waste is
+    chronic, but not persistent.
+    """
     before = [switch(1, 1, 0, "R", 11), switch(2, 1, 11, "R", 0), migrate(3, 1, 0, 11)]
     after = [
         switch(S + 1, 0, 11, "R", 10),
@@ -52,19 +64,48 @@ def test_unknown_affinity_decides_only_if_a_waiting_thread_ran_elsewhere_since(m
         switch(S + 3, 1, 9, "S", 11),
         switch(S + 4, 1, 11, "S", 0),
     ]
+    if moved == "after":
+        after += [
+            switch(S + 5, 0, 10, "R", 0),
+            migrate(S + 6, 0, 1, 10),
+            switch(S + 7, 1, 0, "R", 10),
+        ]
     rows = [
         *(before if moved == "before" else [switch(1, 1, 9, "S", 0)]),
         switch(4, 0, 0, "R", 10),
         *([] if moved == "before" else [wakeup(5, 0, 11)]),
         *busy_pair(),
         switch(S, 1, 0, "R", 9),
-        *(after if moved == "after" else []),
+        *(after if "after" in moved else []),
     ]
     result = check(trace_of(rows, cpus=2, known=False, quotas={}))
-    assert result.verdict == verdict
+    assert (result.verdict, result.kind) == (verdict, kind)
     assert result.affinity_unknown >= 2
     certain = result.episodes.filter("persistent")["certain"].to_list()
     assert certain == [moved == "after"]
+
+
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_free_thread_that_waits_briefly_proves_nothing_about_the_others(brief):
+    """Two threads of unknown affinity share CPU 0; a third one, which may run anywhere, waits beside them now and then."""
+    events = [switch(0, 0, 0, "R", 1), switch(0, 1, 50, "S", 0), wakeup(1, 0, 2)]
+    runs, waits = 1, 2
+    for i in range(100):
+        now = 4_000_000 * (i + 1)
+        if brief and i % 10 == 5:
+            events += [
+                wakeup(now, 0, 3),
+                switch(now + 100_000, 0, runs, "R", 3),
+                switch(now + 200_000, 0, 3, "S", waits),
+            ]
+        else:
+            events.append(switch(now, 0, runs, "R", waits))
+        runs, waits = waits, runs
+    told = [{"pid": pid, "allowed": "0-1"} for pid in (3, 50)]
+    trace = trace_of(events, cpus=2, known=False, quotas={}, tasks=told, follows_affinity=True)
+    result = check(trace)
+    assert result.verdict == "unknown"
+    assert result.affinity_unknown == 2
 
 
 def test_a_snapshot_that_pins_the_waiting_threads_makes_the_trace_clean():

@@ -1,10 +1,10 @@
 """How far the verdict can be trusted: which episodes are certain, and whether one may have been missed.
 
-A persistent episode decides only if it remains one after all doubtful spans are taken out, and if at least one of the
-threads that waited in it could have moved: its affinity is known, or it was on two CPUs since the episode began. An
-earlier move proves nothing: the thread may have been pinned since then, as ``taskset`` does. Chronic waste
-decides if enough of it remains without the doubtful spans and without threads that might be pinned. A trace without
-either is clean only if the doubtful spans could not hide one.
+A persistent episode decides only if it remains one after all doubtful spans are taken out, together with all threads that
+may have been pinned: their affinity is unknown, and they were on one CPU only since the episode began. An earlier move
+proves nothing: the thread may have been pinned since then, as ``taskset`` does. Chronic waste decides if enough of it
+remains without the doubtful spans and without threads that might be pinned. A trace without either is clean only if the
+doubtful spans could not hide one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.sweep import Collected, episode_table, merged, sweep
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Runqueues
+
+#: sweeps for the question whether an episode is certain, each without the threads that may be pinned
+_LOOKS = 4
 
 
 class Trust(NamedTuple):
@@ -82,11 +85,15 @@ def judge(
             )
     if sure.any() and rq.source == "tasks":
         movable = _somebody_could_move(rq, episodes, waiting)
-        pinned = int((sure & ~movable).sum())
+        possible = sure.copy()
         sure &= movable
+        if sure.any() and unknown:
+            sure = _survives_bound(rq, state, episodes, sure, state_doubts, persist_ns)
+        pinned = int((possible & ~sure).sum())
         if pinned:
             notes.append(
-                f"in {pinned} persistent episodes no waiting thread is known to be allowed elsewhere: record their affinity"
+                f"{pinned} persistent episodes rest on threads of which nobody knows whether they may run elsewhere: record "
+                "their affinity"
             )
     certain = found
     if chronic and found and not sure.any() and (state_doubts.height or unknown):
@@ -163,6 +170,31 @@ def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
     after = np.searchsorted(left["start_ns"].to_numpy(), end)
     before = np.searchsorted(left["end_ns"].to_numpy(), start, side="right")
     return after > before
+
+
+def _survives_bound(
+    rq: Runqueues,
+    state: sweep_jit.SweepState,
+    episodes: pl.DataFrame,
+    sure: NDArray[np.bool_],
+    doubts: pl.DataFrame,
+    persist_ns: int,
+) -> NDArray[np.bool_]:
+    """For each sure episode: whether it stays persistent without threads that may be pinned.
+
+    These are the threads of unknown affinity that did not move since the episode began. They are fewer for an earlier episode,
+    so what survives without those of the latest one is certain. Earlier ones are asked only until one survives.
+    """
+    begins = episodes["start_ns"].to_numpy()
+    found, left = np.zeros_like(sure), sure.copy()
+    for _ in range(_LOOKS):
+        since_ns = int(begins[left].max())
+        collected, _ = _again(_bound(rq, since_ns), state, doubts)
+        found |= left & _survives(episodes, episode_table(collected, rq.cpus, persist_ns))
+        left &= ~found & (begins < since_ns)
+        if found.any() or not left.any():
+            break
+    return found
 
 
 def _somebody_could_move(
