@@ -115,19 +115,20 @@ def test_command(capsys):
 
     assert "compare" in cli.VERBS
     given = ["n=4", "limit_s=0.2"]
-    command("missing-domains", list(KERNELS), "bd-paper-16", 1, given, "100ms", True)
+    small = {"kernel": list(KERNELS), "machine": "bd-paper-16", "set_": given}
+    command("missing-domains", **small, as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert data["schema"] == "wastedcores.compare/1"
     assert [r["run"] for r in data["runs"]] == list(KERNELS)
     assert all(
         {"level", "idle", "calls", "refusals"} <= set(row) for row in data["runs"][1]["balance"]
     )
-    command("missing-domains", list(KERNELS), "bd-paper-16", 1, given, "100ms", False)
+    command("missing-domains", **small)
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) < 80
     assert "cpus_of_work" in text
     with pytest.raises(UsageError, match="at least two"):
-        command("missing-domains", ["v4.1"], "bd-paper-16", 1, [], "100ms", False)
+        command("missing-domains", kernel=["v4.1"], machine="bd-paper-16")
 
 
 def test_figures_of_a_comparison(found):
