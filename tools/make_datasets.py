@@ -66,6 +66,8 @@ GUEST = {
     "lu-pinned-buggy": ("lu1ms-buggy-64cpu", LU, ("rec: lu start", "rec: lu end"), "8-23"),
     "lu-pinned-fixed": ("lu1ms-sgclit-64cpu", LU, ("rec: lu start", "rec: lu end"), "8-23"),
 }
+#: ends the names of the live pair that was recorded through tracefs
+TRACEFS = "-tracefs"
 LIVE = {
     "live-balancing-off": "0: no scheduling domains, so nothing balances",
     "live-balancing-on": "1: the control",
@@ -108,20 +110,24 @@ def guest(name: str, folder: Path) -> None:
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
 
 
-def live(name: str, folder: Path) -> None:
-    """Write the data set ``name`` from what tools/record_live_pair.py wrote into ``folder``."""
+def live(name: str, folder: Path, kind: str = "") -> None:
+    """Write the data set ``name`` from what tools/record_live_pair.py wrote into ``folder``; ``kind`` ends its name."""
     file = folder / f"{name}.parquet"
     trace = open_trace(file)
     facts = json.loads((folder / "machine.json").read_text())
     seen = set(trace.events.select("pid").unique().collect()["pid"])
+    # an emulated machine takes its time: what was recorded through tracefs lasts longer than what was asked for
+    seconds = (
+        round((trace.header.end_ns - trace.header.start_ns) / 1e9, 1) if kind else facts["seconds"]
+    )
     provenance = {
         **trace.header.provenance,
-        "machine": f"{facts['name']}, {facts['model']}, not otherwise idle",
+        "machine": f"{facts['name']}, {facts['model']}, {facts['load']}",
         "kernel": f"Linux {trace.header.kernel_release}",
         "workload": f"{facts['children']} busy processes forked from CPU 0, free to run anywhere, for "
-        f"{facts['seconds']:g} s; "
+        f"{seconds:g} s; "
         f"cpuset.sched_load_balance of the root cpuset (cgroup v1) = {LIVE[name]}",
-        "recorded": "tools/record_live_pair.py, through BPF",
+        "recorded": f"tools/{facts['tool']}, through {facts['backend']}",
         "licence": "Apache-2.0, with this project",
         "source_sha256": file_digest(file),
     }
@@ -134,12 +140,12 @@ def live(name: str, folder: Path) -> None:
         "window": work(trace),
         "provenance": provenance,
     }
-    write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")
+    write_parquet(trace.with_header(**header), SMALL / f"{name}{kind}.parquet")
 
 
 def describe() -> None:
     """Write the registry and the table of the README, from the files in datasets/small."""
-    names = [*GUEST, *LIVE]
+    names = [*GUEST, *LIVE, *(name + TRACEFS for name in LIVE)]
     registry = ["# name sha256 [url]; without a url the file is bundled (datasets/small)"]
     rows = [
         "| data set | events | KB | verdict (M = 100 ms) | mean CPUs wasted | longest | SHA-256 |",
@@ -177,7 +183,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--guest", type=Path, default=ROOT / "datasets" / "recordings")
-    parser.add_argument("--live", type=Path)
+    parser.add_argument("--live", type=Path, help="the pair of tools/record_live_pair.py")
+    parser.add_argument("--tracefs", type=Path, help="a pair of tools/record_guest_pair.py")
     options = parser.parse_args()
     SMALL.mkdir(parents=True, exist_ok=True)
     for name in GUEST:
@@ -185,6 +192,9 @@ def main() -> None:
     if options.live:
         for name in LIVE:
             live(name, options.live)
+    if options.tracefs:
+        for name in LIVE:
+            live(name, options.tracefs, TRACEFS)
     describe()
 
 

@@ -30,7 +30,8 @@ mkdir /sys/fs/cgroup/cpuset
 mount -t cgroup -o cpuset none /sys/fs/cgroup/cpuset
 cd {root}
 NUMBA_DISABLE_JIT=1 PYTHONPATH={root} {python} tools/record_live_pair.py --backend tracefs -o /tmp/out/pairs \\
-    --name "a QEMU guest (TCG) with {cpus} CPUs" --pairs {pairs}
+    --name "a QEMU guest (TCG) with {cpus} CPUs" --load "otherwise idle, on a busy host" \\
+    --tool record_guest_pair.py --pairs {pairs}
 """
 
 

@@ -16,14 +16,17 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sys
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import polars as pl
 
 from wastedcores.capture.backends import SYSTEM_PYTHON
-from wastedcores.capture.demonstration import SETTING, balancing_off, push_work_away
+from wastedcores.capture.demonstration import SETTING, balancing_off, pile_up, push_work_away
 from wastedcores.capture.record import capture
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
@@ -54,13 +57,36 @@ for _ in range(int(sys.argv[1])):
 """
 
 
-def work(trace: Trace) -> Window | None:
-    """Return the time from the birth of the first busy process to the end of their parent."""
+def work(trace: Trace) -> Window:
+    """Return the time from the birth of the first busy process to the end of their parent; all if they were there before."""
     exits = trace.only("exit").filter(pl.col("comm") == "burn").select("pid").collect()
     hogs = trace.only("wakeup_new").filter(pl.col("pid").is_in(exits["pid"].to_list()))
+    began = hogs.select(pl.col("ts_ns").min()).collect().item()
+    if began is None:
+        return Window(start_ns=trace.header.start_ns, end_ns=trace.header.end_ns)
     ended = trace.only("exit").filter(pl.col("comm") == "workload").select("ts_ns")
-    began = hogs.select(pl.col("ts_ns").min())
-    return find_window(trace, (began.collect().item(), ended.collect().item()))
+    found = find_window(trace, (began, ended.collect().item()))
+    assert found is not None
+    return found
+
+
+@contextmanager
+def piled_up(children: int) -> Iterator[Callable[[str], None]]:
+    """Run the busy processes around the block, which begins when all of them compute, until a recording is complete.
+
+    The value prints a recording's messages and knows by them when that is.
+    """
+
+    def told(line: str) -> None:
+        print(line, flush=True)
+        if line == "writing Parquet":
+            os.killpg(forker, signal.SIGTERM)
+
+    with pile_up(children, 600) as forker:
+        while len(Path(f"/proc/{forker}/task/{forker}/children").read_text().split()) < children:
+            time.sleep(0.1)
+        time.sleep(1)
+        yield told
 
 
 def main() -> None:
@@ -73,6 +99,10 @@ def main() -> None:
     parser.add_argument(
         "--name", default="a virtual machine", help="the name of this machine in the data"
     )
+    parser.add_argument(
+        "--load", default="not otherwise idle", help="how busy this machine is, in the data"
+    )
+    parser.add_argument("--tool", default=Path(__file__).name, help=argparse.SUPPRESS)
     parser.add_argument("--backend", choices=("bpf", "tracefs"), default="bpf")
     parser.add_argument(
         "--pairs", type=int, help="record so many pairs, into the folders 1, 2, ... of OUTPUT"
@@ -86,14 +116,23 @@ def main() -> None:
 
 
 def record(folder: Path, options: argparse.Namespace) -> None:
-    """Record one pair."""
+    """Record one pair.
+
+    Through tracefs, which records neither affinity nor its changes, the processes are there before and after the recording, so
+    that the snapshots at its ends tell where they may run.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     argv = [str(options.children), str(options.seconds)]
     run = [SYSTEM_PYTHON, "-I", "-S", "-c", WORKLOAD, *argv]  # its path will be in the data
     for name, balancing in NAMES.items():
+        file = folder / f"{name}.parquet"
         with balancing():
             push_work_away()
-            capture(folder / f"{name}.parquet", run=run, backend=options.backend, progress=print)
+            if options.backend == "tracefs":
+                with piled_up(options.children) as told:
+                    capture(file, seconds=options.seconds, backend="tracefs", progress=told)
+            else:
+                capture(file, run=run, backend="bpf", progress=print)
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     models = (s.partition(":")[2].strip() for s in cpuinfo if "model name" in s)
     facts = {
@@ -101,7 +140,9 @@ def record(folder: Path, options: argparse.Namespace) -> None:
         "model": next(models, platform.machine()),
         "children": options.children,
         "seconds": options.seconds,
-        "backend": options.backend,
+        "backend": {"bpf": "BPF"}.get(options.backend, options.backend),
+        "tool": options.tool,
+        "load": options.load,
     }
     (folder / "machine.json").write_text(json.dumps(facts, indent=1) + "\n")
 

@@ -68,6 +68,20 @@ def test_live_pair(name, verdict):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("live-balancing-off-tracefs", "violations"), ("live-balancing-on-tracefs", "clean")],
+)
+def test_live_pair_of_another_kernel_through_tracefs(name, verdict):
+    trace = open_trace(ds.fetch(name))
+    assert (trace.header.source_format, trace.header.kernel_release[:4]) == ("ftrace", "6.1.")
+    r = examine(trace).result
+    assert r.verdict == verdict
+    # one of the two CPUs has nothing to do as long as the hogs run
+    wasted = r.mean(r.thread_ns)
+    assert 0.8 < wasted < 1 if verdict == "violations" else wasted < 0.05
+
+
 def test_fetch__a_file_is_itself(tmp_path):
     path = tmp_path / "x.txt"
     path.touch()
