@@ -18,7 +18,7 @@ begin = time.perf_counter()
 from wastedcores.trace.io import open_trace
 from wastedcores.analysis.examined import examine
 from wastedcores.figures.event_layers import styled
-from wastedcores.figures.events import EventView
+from wastedcores.figures.event_views import EventView
 layers = [
     styled('kind == "switch" and pid != 0', "draw=spans:run_ns colour=by:comm label=running"),
     styled('kind == "wakeup" and src_cpu != cpu and comm in ("a", "b")', "draw=arrows colour=by:cause"),

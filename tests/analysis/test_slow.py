@@ -9,7 +9,7 @@ import pytest
 from wastedcores.analysis.examined import examine
 from wastedcores.analysis.slow import NEAR_LOWEST, slow_while_busy
 from wastedcores.errors import MissingEventsError, UsageError
-from wastedcores.figures.frequency import frequency
+from wastedcores.figures.frequencies import frequency
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace

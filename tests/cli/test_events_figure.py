@@ -9,7 +9,7 @@ from support.typed import typed
 
 from wastedcores.analysis.examined import examine
 from wastedcores.figures.event_layers import styled
-from wastedcores.figures.events import events
+from wastedcores.figures.event_views import events
 
 QUERY, STYLE = 'kind == "wakeup" and cpu < 1', "draw=strokes colour=by:comm label=woken"
 

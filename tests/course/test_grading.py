@@ -116,7 +116,7 @@ def with_edited_checks(source, student):
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(IN_CI, id="some"),
+        pytest.param(IN_CI, id="some", marks=pytest.mark.long),
         pytest.param(tuple(CHEATS), id="all", marks=[pytest.mark.long, pytest.mark.timeout(1500)]),
     ],
 )

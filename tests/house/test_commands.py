@@ -25,6 +25,7 @@ VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 LONG = (
     "wastedcores compare group-imbalance",
     "wastedcores compare overload-on-wakeup",
+    "wastedcores course grade",
     "wastedcores explain group-construction-buggy",
     "wastedcores soak",
     "wastedcores whatif",
@@ -43,7 +44,8 @@ def commands(text: str) -> list[str]:
 
 def shown(text: str) -> list[str]:
     """Each ``wastedcores VERB ...`` in an indented line, which a reader types as it stands."""
-    return re.findall(r"^ {4,}(?:\$ )?(wastedcores [a-z].*)$", text, re.MULTILINE)
+    lines = re.findall(r"^ {4,}(?:\$ )?(wastedcores [a-z].*)$", text, re.MULTILINE)
+    return [re.sub(r"\s+# .*", "", line) for line in lines]
 
 
 def examples():
@@ -99,6 +101,9 @@ def recorded(folder):
     """Put the files into a folder that the guides expect: a recording of perf, and a text trace."""
     (folder / "perf.data").write_bytes(build())
     shutil.copyfile(ROOT / "tests/trace/golden/ftrace_4.1.txt", folder / "trace.txt")
+    (folder / "ids.txt").write_text("anna\nben\n")
+    (folder / "secret.txt").write_text("some random bytes\n")
+    (folder / "submitted").mkdir()
 
 
 @pytest.mark.live
@@ -117,12 +122,16 @@ def test_five_minutes__every_command_of_the_page_works(tmp_path):
     first = ["wastedcores snapshot -o tasks.json"]  # "while they record"
     for line in first + short:
         words = shlex.split(line.removeprefix("sudo "))
-        if shutil.which(words[0]) is None and words[0] == "trace-cmd":
+        if words[0] == "trace-cmd" and not shutil.which("trace-cmd"):
             continue
         call = [sys.executable, "-m", *words] if words[0] == "wastedcores" else words
         done = subprocess.run(
             call, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
         )
+        if (
+            "Can't enable ftrace" in done.stderr
+        ):  # some kernels do not let `trace-cmd record` switch the function tracer
+            continue
         verdicts = (0, 1, 3) if words[:2] == ["wastedcores", "check"] else (0,)
         assert done.returncode in verdicts, f"{line}\n{done.stdout}{done.stderr}"
     assert (tmp_path / "reports" / "mine" / "report.html").stat().st_size > 4_000_000

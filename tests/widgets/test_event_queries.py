@@ -6,7 +6,7 @@ import pytest
 
 from wastedcores.analysis.examined import examine
 from wastedcores.figures.event_layers import read_layers, styled
-from wastedcores.figures.events import EventView
+from wastedcores.figures.event_views import EventView
 from wastedcores.widgets import explorer
 from wastedcores.widgets.explore import explorer_static
 from wastedcores.widgets.layers import COLS

@@ -150,7 +150,7 @@ def figure(
         for path in ([trace, against] if against else [trace])
     )
     if kind is Kind.events:
-        from wastedcores.figures.events import EventView
+        from wastedcores.figures.event_views import EventView
 
         view = EventView(run, wanted[0], spans=wanted[1])
         drawn = view.figure(_within(view.scene.window, start, end))
@@ -250,7 +250,7 @@ def _view(
     if kind is Kind.avoidable:
         return views.avoidable(run, palette_name=palette)
     if kind is Kind.frequency:
-        from wastedcores.figures.frequency import frequency
+        from wastedcores.figures.frequencies import frequency
 
         return frequency(run, window, palette_name=palette)
     if kind is Kind.load:

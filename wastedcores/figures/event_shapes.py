@@ -14,7 +14,7 @@ from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
-    from wastedcores.figures.events import EventView
+    from wastedcores.figures.event_views import EventView
 
 #: half the height of a stroke, in rows
 _HALF = 0.42

@@ -15,8 +15,8 @@ from wastedcores.analysis.examined import Examined
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import views
 from wastedcores.figures.event_layers import EventLayer
-from wastedcores.figures.events import EventView
-from wastedcores.figures.frequency import frequency
+from wastedcores.figures.event_views import EventView
+from wastedcores.figures.frequencies import frequency
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.timelines import clipped, runs, timeline
 from wastedcores.units import human_ns

@@ -158,7 +158,8 @@ def test_impossible_suggestions_are_refused():
     w = Workload("pinned")
     for i in range(4):
         w.task(f"t{i}", Script().loop(3).compute(MS).sleep(MS).end(), cpu=0, allowed=[0, 1, 2])
-    trace, k = replay_design(w, "bd-paper-16", [Nowhere()])
+    with pytest.warns(ModelWarning, match=r"answered CPU 99, but there are CPUs 0 to 15"):
+        trace, k = replay_design(w, "bd-paper-16", [Nowhere()])
     assert set(refusals(trace)["text"].to_list()) == {
         "nowhere: fork, not possible", "nowhere: wakeup, not possible",
     }  # fmt: skip
