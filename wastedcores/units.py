@@ -10,7 +10,8 @@ US = 1_000
 MS = 1_000_000
 S = 1_000_000_000
 
-_UNITS = {"ns": 1, "us": US, "ms": MS, "s": S, "": MS}
+#: unit of time -> ns
+UNITS = {"ns": 1, "us": US, "ms": MS, "s": S}
 
 
 def duration_ns(text: str, name: str) -> int:
@@ -37,7 +38,7 @@ def duration_ns(text: str, name: str) -> int:
     if not match:
         raise UsageError(f"{name} {text!r}: expected a time like 100ms, 0.1s or 250us.")
     whole, fraction, unit = match.groups()
-    scale = _UNITS[unit]
+    scale = UNITS.get(unit, MS)
     return int(whole) * scale + int((fraction or "0").ljust(9, "0")) * scale // S
 
 

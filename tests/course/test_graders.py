@@ -57,7 +57,7 @@ def hints(source, number):
 
 
 def expect_messages(source, name, messages):
-    """Each task without points says why, in its own words."""
+    """Check that each task without points says why, in a message of its own."""
     for task, about in judged_tasks(source).items():
         if name == "nothing":
             assert f"task {task}: there is no answer yet ({about.title})." in messages[task]

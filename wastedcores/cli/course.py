@@ -182,7 +182,7 @@ def grade(
         bool,
         Option(
             "--no-sandbox",
-            help="Run students' code with your own rights. Only its time is limited then.",
+            help="Run the students' code without a sandbox, with your own rights. Then only its time is limited.",
         ),
     ] = False,
 ) -> None:

@@ -76,7 +76,7 @@ def mark_found(
     edges = pixel_edges(*window, cols)
     columns = (part["start_ns"], part["end_ns"], part["pid"], rows)
     there = bin_owner(np.array([c.cast(pl.Int64).to_numpy() for c in columns]), edges, len(row_of))
-    # the first and the last pixel of each line
+    # the first and the last pixel of each stretch in which a found task ran
     padded = np.pad(there >= 0, ((0, 0), (1, 1))).astype(np.int8)
     row, first = np.nonzero(np.diff(padded) == 1)
     _, last = np.nonzero(np.diff(padded) == -1)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from wastedcores.queries.columns import MASK, NUMBER, TEXT, Column, columns_of
-from wastedcores.queries.language import METHODS, UNITS
+from wastedcores.queries.language import METHODS
+from wastedcores.units import UNITS
 
 _OPERATORS = {
     NUMBER: ("==", "!=", "<", "<=", ">", ">=", "in (", "is None"),

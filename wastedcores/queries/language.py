@@ -25,6 +25,7 @@ from wastedcores.queries.faults import (
     outside_texts,
     syntax_error,
 )
+from wastedcores.units import UNITS
 
 #: characters of a query; Python's parser takes longer than a person can wait for much longer ones
 LONGEST = 4000
@@ -32,7 +33,6 @@ LONGEST = 4000
 DEEPEST = 200
 #: numbers beyond this do not fit the columns
 LARGEST = 2**63 - 1
-UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 METHODS: dict[str, Callable[[pl.Expr, str], pl.Expr]] = {
     "startswith": lambda column, text: column.str.starts_with(text),
     "endswith": lambda column, text: column.str.ends_with(text),

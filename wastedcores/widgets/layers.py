@@ -61,7 +61,7 @@ class Subject:
         return self._events
 
     def choose(self, layers: Sequence[EventLayer]) -> None:
-        """Choose the layers of events; none: the default ones."""
+        """Draw these layers of events. An empty list stands for the default layers."""
         table = self._events.table if self._events else None
         self._events = EventView(self.run, layers, table=table)
 

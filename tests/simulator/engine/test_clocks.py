@@ -30,7 +30,7 @@ def test_engine_equals_reference_at_changing_speeds(case):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(4))
 def test_engine_equals_reference_at_changing_speeds__thousands(part):
-    """Compare the two replays on 2000 more machines, kernels and programs."""
+    """Compare the engine with the reference on 2000 more random machines, kernels and programs."""
 
     @seed(part)
     @settings(max_examples=500, deadline=None, database=None, suppress_health_check=CALM)

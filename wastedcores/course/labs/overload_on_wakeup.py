@@ -147,7 +147,7 @@ def woken_on(v: Variation, kernel: str) -> int:
 
 
 def makespan_ms(v: Variation, choose: Choose | None = None) -> float:
-    """Run the database in the plain-Python scheduler of Linux 4.1.
+    """Run the database under the plain-Python model of Linux 4.1's scheduler.
 
     Parameters
     ----------
