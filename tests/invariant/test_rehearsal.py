@@ -23,6 +23,9 @@ print(wastedcores.check(sys.argv[1]).verdict, *sorted(set(seen)))
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    bool(os.environ.get("NUMBA_DISABLE_JIT")), reason="nothing is compiled without numba"
+)
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_the_first_check_of_a_new_cache_compiles_in_two_processes(tmp_path):
     """Here only the rebuilding is compiled; the sweep comes from the second process, and the second check finds all."""

@@ -1,4 +1,4 @@
-"""Runs one submission with nbgrader or otter-grader; the command that ``grading.py`` starts in the sandbox.
+"""Runs one submission with nbgrader or otter-grader; the command that ``grader.py`` starts in the sandbox.
 
 Checks only measure here, because the answers are not in the sandbox. Their measurements are in the file that the environment
 names. What this command writes into ``report.json`` is only used for messages: students' code could have changed it.
@@ -16,6 +16,8 @@ from typing import Any
 #: names in the sandbox's folder
 SUBMISSION, GRADEBOOK, AUTOGRADER = "submission", "gradebook.db", "autograder.zip"
 REPORT = "report.json"
+#: the key of a report that says why the whole run stopped; no task has this name
+STOPPED = "stopped"
 _STUDENT = "student"
 
 
@@ -34,7 +36,7 @@ def run_nbgrader(assignment: str, name: str, cell_s: int) -> dict[str, str]:
     Returns
     -------
     dict
-        Task -> what its check raised, as far as it raised something.
+        Task -> what its check raised, as far as it raised something; :data:`STOPPED` -> why no later cell was run.
     """
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import Config
@@ -48,10 +50,13 @@ def run_nbgrader(assignment: str, name: str, cell_s: int) -> dict[str, str]:
     config.Execute.timeout = cell_s
     api = NbGraderAPI(config=config)
     outcome = api.autograde(assignment, _STUDENT)
+    graded = Path("autograded", _STUDENT, assignment, f"{name}.ipynb")
+    found = _errors(json.loads(graded.read_text())) if graded.exists() else {}
     if not outcome["success"]:
         print(outcome["log"], outcome["error"])
-    graded = Path("autograded", _STUDENT, assignment, f"{name}.ipynb")
-    return _errors(json.loads(graded.read_text())) if graded.exists() else {}
+        if "CellTimeoutError" in f"{outcome['log']} {outcome['error']}":
+            found[STOPPED] = f"one of its cells ran longer than {cell_s} s"
+    return found
 
 
 def _errors(content: dict[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from wastedcores.course.grading import Row
+from wastedcores.course.row import Row
 from wastedcores.course.source import Source
 from wastedcores.course.task import Manual
 from wastedcores.files import written_whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import numpy as np
 import polars as pl
@@ -116,9 +117,13 @@ def sweep(
         if rq.kept
         else Ahead(compiled, "wastedcores.invariant.rehearsal", f"rehearse({pairs})")
     )
-    for batch in rq.batches() if hidden is None else _without(rq, hidden, hidden_nr):
-        if ahead is not None:
-            ahead.wait()
+    batches = rq.batches() if hidden is None else _without(rq, hidden, hidden_nr)
+    if ahead is not None:
+        # the first batch is the state at the start; compiled code makes the second one
+        begin = list(islice(batches, 2))
+        ahead.wait()
+        batches = chain(begin, batches)
+    for batch in batches:
         if not known.all():
             known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         at = 0

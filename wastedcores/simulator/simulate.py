@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,7 @@ def simulate(
     UsageError
         The seed or the end of time is out of range, or the machine has more CPUs than the engine's CPU sets hold.
     """
+    from wastedcores.simulator.engine.run_jit import run
     from wastedcores.simulator.world import build_world
 
     check_seed(seed)
@@ -91,6 +92,7 @@ def simulate(
         check_ends(program)
     if trees is None:
         trees = domain_events(with_steps(machine, program), kernel.linux)
+    prepare()  # all units together, because two processes share the work; and compiling is not replaying
     m = build_world(
         program,
         machine,
@@ -105,9 +107,8 @@ def simulate(
     phase = int(m[0, sim.T_START]) - table.EPOCH_NS
     m[0, sim.UNTIL] = m[0, sim.T_START] + (PATIENCE_NS if until_ns is None else until_ns)
     log = Log()
-    prepare()  # compiling is not replaying
     began = time.perf_counter()
-    m, ended = _run(m, log, len(program.hotplug))
+    m, ended = _run(run, m, log, len(program.hotplug))
     wall_s = time.perf_counter() - began
     if ended not in (status.DONE, status.UNTIL) or (ended == status.UNTIL and until_ns is None):
         raise _failure(m, ended, program, machine)
@@ -131,9 +132,10 @@ def simulate(
     )
 
 
-def _run(m: np.ndarray, log: Log, hotplug_steps: int) -> tuple[np.ndarray, int]:
+def _run(
+    run: Callable[[np.ndarray], int], m: np.ndarray, log: Log, hotplug_steps: int
+) -> tuple[np.ndarray, int]:
     """Run the engine until it ends, and return its table, which may have grown, and its last status."""
-    from wastedcores.simulator.engine.run_jit import run
     from wastedcores.simulator.layout import grown
 
     while True:

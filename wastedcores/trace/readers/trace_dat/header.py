@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import zstandard
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data.events import EVENTS
-from wastedcores.trace.readers.perf_data.header import Format, parse_formats
+from wastedcores.trace.readers.perf_data.header import parse_formats
+from wastedcores.trace.readers.trace_dat.cursor import Cursor, unpack
+from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
 
 #: trace-cmd.dat(5): the first ten bytes
 MAGIC = b"\x17\x08\x44tracing"
@@ -28,10 +27,6 @@ _DONE, _DATE, _CPUSTAT, _BUFFER, _CLOCK, _UNAME, _OFFSET, _CPUCOUNT, _TSC2NSEC =
 )  # fmt: skip
 _HEADERS, _FTRACE_EVENTS, _EVENT_FORMATS, _KALLSYMS, _CMDLINES = 16, 17, 18, 19, 21
 _COMPRESSED = 1
-#: The sections with formats and symbols of a kernel have about 10 MB.
-_MAX_SECTION = 1 << 28
-#: zstd makes up to 32,768 bytes of one; trace-cmd's pages have been seen to shrink to a tenth.
-MOST_TIMES = 500
 _MAX_OPTIONS = 1 << 20
 #: Bytes of a page (kernel/trace/ring_buffer.c: ring_buffer_subbuf_order_set)
 _PAGE_BYTES = range(64, (1 << 27) + 1)
@@ -40,101 +35,6 @@ _NAME = re.compile(rb"^name: (\S+)\nID: (\d{1,5})\n")
 _COUNTED = re.compile(r"^CPU: (\d{1,5})$|^(overrun|dropped events): (\d{1,18})$", re.MULTILINE)
 #: ftrace's clocks that count nanoseconds (kernel/trace/trace.c: trace_clocks)
 _NANOSECONDS = ("local", "global", "uptime", "perf", "mono", "mono_raw", "boot", "tai")
-
-
-@dataclass
-class Buffer:
-    """One buffer of the file: the top one, whose name is empty, or that of an instance.
-
-    Attributes
-    ----------
-    pages
-        CPU, and where its pages begin and how many bytes they have in the file.
-    compressed
-        The pages are compressed.
-    clock
-        None if the file does not say.
-    overrun, dropped
-        Events per CPU that later ones overwrote, and events that found the buffer full.
-    """
-
-    clock: str | None = None
-    pages: list[tuple[int, int, int]] = field(default_factory=list)
-    compressed: bool = False
-    overrun: Counter[int] = field(default_factory=Counter)
-    dropped: Counter[int] = field(default_factory=Counter)
-
-
-@dataclass
-class DatHeader:
-    """All of the file but its pages.
-
-    Attributes
-    ----------
-    page_start, page_bytes
-        Where the events of a page begin, and the size of a page.
-    formats
-        The tracepoints that are read, by name.
-    names
-        The numbers of all tracepoints, with their names.
-    comms
-        Names of tasks by PID, as the kernel kept them.
-    hotplug
-        The addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known.
-    buffers
-        By name; that of the top one is empty.
-    offset_ns
-        Is added to all times.
-    release, host, cpus
-        Facts about the recording.
-    """
-
-    page_start: int = 16
-    page_bytes: int = 4096
-    formats: dict[str, Format] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-    comms: dict[int, bytes] = field(default_factory=dict)
-    hotplug: tuple[int, int] | None = None
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-    offset_ns: int = 0
-    release: str | None = None
-    host: str | None = None
-    cpus: int | None = None
-
-
-class _Bytes:
-    """Reads one thing after the other; what would lie outside is refused."""
-
-    def __init__(self, data: np.ndarray, path: Path, at: int = 0, begin: int = 0) -> None:
-        self.data, self.path, self.at, self.begin = data, path, at, begin
-
-    def take(self, size: int, what: str) -> bytes:
-        if size < 0 or size > _MAX_SECTION or self.at + size > len(self.data):
-            raise TraceFormatError(
-                f"{self.path}: byte {self.begin + self.at}: {what} should have {size} bytes here, of which "
-                f"{max(len(self.data) - self.at, 0)} exist. The file is cut short or damaged: copy or record it again."
-            )
-        self.at += size
-        return self.data[self.at - size : self.at].tobytes()
-
-    def number(self, size: int, what: str) -> int:
-        return int.from_bytes(self.take(size, what), "little")
-
-    def sized(self, size: int, what: str) -> bytes:
-        """Return the bytes that follow their number, which has ``size`` bytes itself."""
-        return self.take(self.number(size, what), what)
-
-    def string(self, what: str) -> bytes:
-        found = self.data[self.at : self.at + 4096].tobytes().find(b"\0")
-        return self.take(found + 1 if found >= 0 else 4097, what)[:-1]
-
-    def expect(self, word: bytes) -> None:
-        at, found = self.at, self.take(len(word), word.decode().strip("\0 "))
-        if found != word:
-            raise TraceFormatError(
-                f"{self.path}: byte {self.begin + at}: expected {word.decode().strip(chr(0))!r}, found {found!r}. The "
-                "file is damaged: copy or record it again."
-            )
 
 
 def read_header(data: np.ndarray, path: Path) -> DatHeader:
@@ -157,7 +57,7 @@ def read_header(data: np.ndarray, path: Path) -> DatHeader:
     TraceFormatError
         The file is cut or damaged, of another byte order or version, or its times are not nanoseconds.
     """
-    file = _Bytes(data, path, len(MAGIC))
+    file = Cursor(data, path, len(MAGIC))
     version = file.string("the version")
     if version not in (b"6", b"7"):
         raise _unread(
@@ -213,7 +113,7 @@ def _unread(path: Path, why: str) -> TraceFormatError:
     )
 
 
-def _read_6(file: _Bytes, header: DatHeader) -> None:
+def _read_6(file: Cursor, header: DatHeader) -> None:
     _page_format(file, header)
     _tracepoints(file, header, systems=False)
     _tracepoints(file, header, systems=True)
@@ -233,7 +133,7 @@ def _read_6(file: _Bytes, header: DatHeader) -> None:
     if kind == b"options  \0":
         said = _Options(header)
         while number := file.number(2, "an option"):
-            option = _Bytes(
+            option = Cursor(
                 np.frombuffer(file.sized(4, "an option"), np.uint8), file.path, 0, file.at
             )
             if number == _BUFFER:
@@ -252,14 +152,14 @@ def _read_6(file: _Bytes, header: DatHeader) -> None:
         header.buffers.setdefault(name, Buffer()).pages = _places(file, cpus)
 
 
-def _places(file: _Bytes, cpus: int) -> list[tuple[int, int, int]]:
+def _places(file: Cursor, cpus: int) -> list[tuple[int, int, int]]:
     words = np.frombuffer(
         file.take(16 * cpus, "the places of the CPUs' events"), np.uint64
     ).tolist()
     return [(cpu, *words[2 * cpu : 2 * cpu + 2]) for cpu in range(cpus)]
 
 
-def _read_7(file: _Bytes, header: DatHeader) -> None:
+def _read_7(file: Cursor, header: DatHeader) -> None:
     packing = file.string("the name of the compression")
     file.string("the version of the compression")
     if packing not in (b"zstd", b"none", b""):
@@ -274,7 +174,7 @@ def _read_7(file: _Bytes, header: DatHeader) -> None:
         while options.at < len(options.data):
             number = options.number(2, "an option")
             place = options.begin + options.at
-            option = _Bytes(
+            option = Cursor(
                 np.frombuffer(options.sized(4, "an option"), np.uint8), file.path, 0, place
             )
             seen += 1
@@ -303,7 +203,7 @@ def _read_7(file: _Bytes, header: DatHeader) -> None:
             read(_section(file, sections[number], number), header)
 
 
-def _section(file: _Bytes, at: int, number: int) -> _Bytes:
+def _section(file: Cursor, at: int, number: int) -> Cursor:
     """Return the content of a section, unpacked."""
     file.at = at
     found, flags = file.number(2, "a section"), file.number(2, "a section")
@@ -316,53 +216,15 @@ def _section(file: _Bytes, at: int, number: int) -> _Bytes:
         )
     begin = file.at
     if not flags & _COMPRESSED:
-        return _Bytes(np.frombuffer(file.take(size, "a section"), np.uint8), file.path, 0, begin)
+        return Cursor(np.frombuffer(file.take(size, "a section"), np.uint8), file.path, 0, begin)
     packed, plain = file.number(4, "a section"), file.number(4, "a section")
     content = file.take(packed, "a section")
-    return _Bytes(
+    return Cursor(
         np.frombuffer(unpack(content, plain, file.path, begin), np.uint8), file.path, 0, begin
     )
 
 
-def unpack(content: bytes, size: int, path: Path, at: int) -> bytes:
-    """Unpack bytes that zstd packed.
-
-    Parameters
-    ----------
-    content
-        The packed bytes.
-    size
-        How many bytes they should be.
-    path, at
-        The file and the place in it, for messages.
-
-    Returns
-    -------
-    bytes
-        The plain bytes.
-
-    Raises
-    ------
-    TraceFormatError
-        They are damaged, or another number of bytes.
-    """
-    try:
-        if size > MOST_TIMES * max(len(content), 64):
-            raise zstandard.ZstdError(f"{len(content)} bytes cannot be {size} bytes of a recording")
-        stated = zstandard.frame_content_size(content)
-        if stated > size:  # zstandard would allocate what a frame states, whatever is allowed
-            raise zstandard.ZstdError(f"it states {stated} bytes instead of {size}")
-        plain = zstandard.ZstdDecompressor().decompress(content, max_output_size=max(size, 1))
-        if len(plain) != size:
-            raise zstandard.ZstdError(f"{len(plain)} bytes instead of {size}")
-    except zstandard.ZstdError as e:
-        raise TraceFormatError(
-            f"{path}: byte {at}: what is compressed there is damaged ({e}). Copy or record the file again."
-        ) from e
-    return plain
-
-
-def _buffer(file: _Bytes, option: _Bytes, header: DatHeader) -> None:
+def _buffer(file: Cursor, option: Cursor, header: DatHeader) -> None:
     """Learn from an option where the pages of a buffer are."""
     at = option.number(8, "the place of a buffer")
     name = _text(option.string("the name of a buffer"))
@@ -389,7 +251,7 @@ class _Options:
         self.about, self.cpu = header.buffers[""], 0
         self.clock: str | None = None
 
-    def learn(self, number: int, option: _Bytes) -> None:
+    def learn(self, number: int, option: Cursor) -> None:
         """Learn from one option."""
         text = option.data.tobytes().split(b"\0")[0].decode("utf-8", "replace")
         header = self.header
@@ -406,7 +268,7 @@ class _Options:
         elif number == _CPUSTAT:
             self._count(text)
 
-    def _shift(self, text: str, unit_ns: int, option: _Bytes) -> None:
+    def _shift(self, text: str, unit_ns: int, option: Cursor) -> None:
         """Add to the times; trace-cmd takes decimal and hexadecimal numbers."""
         try:
             self.header.offset_ns += int(text, 0) * unit_ns
@@ -435,7 +297,7 @@ class _Options:
             one.overrun, one.dropped = +one.overrun, +one.dropped
 
 
-def _page_format(file: _Bytes, header: DatHeader) -> None:
+def _page_format(file: Cursor, header: DatHeader) -> None:
     """Learn the format of a page: the size of the kernel's long, and the size of a page where it is not the memory's."""
     file.expect(b"header_page\0")
     text = _text(file.sized(8, "the format of a page"))
@@ -448,7 +310,7 @@ def _page_format(file: _Bytes, header: DatHeader) -> None:
     header.page_start, header.page_bytes = start, start + size
 
 
-def _tracepoints(file: _Bytes, header: DatHeader, *, systems: bool) -> None:
+def _tracepoints(file: Cursor, header: DatHeader, *, systems: bool) -> None:
     """Learn the formats of ftrace's own events, or of all systems' events."""
     for _ in range(file.number(4, "the number of systems") if systems else 1):
         if systems:
@@ -463,7 +325,7 @@ def _tracepoints(file: _Bytes, header: DatHeader, *, systems: bool) -> None:
                         header.formats.setdefault(other, format)
 
 
-def _symbols(file: _Bytes, header: DatHeader) -> None:
+def _symbols(file: Cursor, header: DatHeader) -> None:
     """Find the two functions of the kernel whose names in the events matter."""
     text = file.sized(4, "the symbols of the kernel")
     found = [
@@ -483,7 +345,7 @@ def _around(text: bytes, name: bytes) -> bytes:
     return text[text.rfind(b"\n", 0, at) + 1 : at + len(name) + 2] if at >= 0 else b""
 
 
-def _comms(file: _Bytes, header: DatHeader) -> None:
+def _comms(file: Cursor, header: DatHeader) -> None:
     for line in _lines(file.sized(8, "the names of tasks")):
         pid, _, name = line.partition(b" ")
         if name and pid.isdigit() and len(pid) <= 9:

@@ -17,7 +17,8 @@ from wastedcores.trace.readers.perf_data import decoding
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.readers.trace_dat import ring_jit as rj
-from wastedcores.trace.readers.trace_dat.header import MOST_TIMES, Buffer, unpack
+from wastedcores.trace.readers.trace_dat.cursor import MOST_TIMES, unpack
+from wastedcores.trace.readers.trace_dat.facts import Buffer
 
 #: A chunk has ten pages.
 _MAX_CHUNK = 1 << 28

@@ -1,0 +1,252 @@
+"""Executes one submission in a sandbox, where its answers are measured, and judges the measurements in this process.
+
+So a student's code decides nothing but its own answers: it can neither read the right ones nor change what counts as right.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wastedcores.course import answers, inside
+from wastedcores.course.feedback import Feedback
+from wastedcores.course.lab import MEASURED, SECRET, STUDENT, Lab, judge
+from wastedcores.course.nbgrader_tree import assignment_name
+from wastedcores.course.row import Row
+from wastedcores.course.sandbox import Limits, Outcome, isolated, unprotected
+from wastedcores.course.source import Source
+from wastedcores.course.submissions import notebook_student
+from wastedcores.course.task import Manual
+
+#: the longest measurements of a submission that are read
+_LONGEST = 16 << 20
+_REASONS = {
+    "time": "it ran longer than the limit of {wall_s:g} s",
+    "memory": "it used more than the limit of {memory_mb} MB",
+    "lost": "its sandbox ended without a result",
+}
+
+
+@dataclass(frozen=True)
+class Grader:
+    """A prepared grader of one lab.
+
+    Attributes
+    ----------
+    source
+        The lab's source notebook.
+    tool
+        ``nbgrader`` or ``otter``.
+    material
+        nbgrader's gradebook or otter's autograder, as the sandbox gets it: name -> file.
+    solution
+        A submission with all solutions, in the form of this tool.
+    cache
+        Folder of compiled code.
+    secret
+        File with the secret of hidden checks, or None.
+    limits
+        The limits of each submission.
+    sandboxed
+        False: submissions run with the rights of this process.
+    """
+
+    source: Source
+    tool: str
+    material: dict[str, Path]
+    solution: Path
+    cache: Path
+    secret: Path | None
+    limits: Limits
+    sandboxed: bool
+
+    def run(self, submission: Path, student: str, warm: bool = False) -> Outcome:
+        """Execute a submission.
+
+        Parameters
+        ----------
+        submission
+            The notebook.
+        student
+            Whose numbers it is measured with.
+        warm
+            True for the solution, whose compiled code is kept.
+
+        Returns
+        -------
+        Outcome
+            With the files of measurements and of messages.
+        """
+        files = {inside.SUBMISSION: submission, **self.material}
+        environment = {STUDENT: student, MEASURED: "measured.jsonl"}
+        if self.secret:
+            files["secret"] = self.secret
+            environment[SECRET] = "secret"
+        # a path must hold in every folder into which a notebook changes
+        here = "/submission/" if self.sandboxed else ""
+        environment |= {k: here + environment[k] for k in (MEASURED, SECRET) if k in environment}
+        words = [
+            sys.executable, "-m", "wastedcores.course.inside", self.tool,
+            assignment_name(self.source.lab), self.source.name, str(int(self.limits.wall_s * 2 / 3)),
+        ]  # fmt: skip
+        results = ("measured.jsonl", inside.REPORT)
+        if not self.sandboxed:
+            return unprotected(words, files, results, limits=self.limits, environment=environment)
+        package = Path(answers.__file__).parent
+        return isolated(
+            words,
+            files,
+            results,
+            limits=self.limits,
+            environment=environment,
+            hidden=(package, package.parents[1] / "_bundled/notebooks/course"),
+            cache=self.cache,
+            cache_written=warm,
+        )
+
+    def graded(self, submission: Path, student: str, digest: str = "", warm: bool = False) -> Row:
+        """Execute and judge a submission.
+
+        Parameters
+        ----------
+        submission, student
+            As for :meth:`run`.
+        digest
+            For the row.
+        warm
+            As for :meth:`run`.
+
+        Returns
+        -------
+        Row
+            Its grades.
+        """
+        row = Row(student, digest)
+        names = [name for name, task in self.source.tasks.items() if not isinstance(task, Manual)]
+        try:
+            named = notebook_student(submission)
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError):
+            row.points = dict.fromkeys(names, 0.0)
+            row.feedback = dict.fromkeys(names, "The file is not a notebook.")
+            row.note = "the file is not a notebook"
+            return row
+        outcome = self.run(submission, student, warm)
+        row.seconds, row.cpu_s, row.memory = outcome.seconds, outcome.cpu_s, outcome.memory
+        measured = _measurements(outcome)
+        report = _report(outcome)
+        for name in names:
+            found = self._judged(name, student, measured, report, outcome)
+            row.points[name], row.feedback[name] = found.points, found.message
+            if found.hint:
+                row.hints[name] = found.hint
+        row.note = _printable("; ".join(self._notes(outcome, named, student, measured, report)))
+        row.feedback = {name: _printable(text) for name, text in row.feedback.items()}
+        return row
+
+    def _judged(
+        self,
+        name: str,
+        student: str,
+        measured: dict[tuple[str, bool], Any],
+        report: dict[str, str],
+        outcome: Outcome,
+    ) -> Feedback:
+        """Judge one task; a task gives its points only if all its checks were run and are right."""
+        task = Lab(self.source.lab, student).task(name)
+
+        def failed(message: str) -> Feedback:
+            return Feedback(name, False, 0, task.points, message)
+
+        for hidden in (False, True) if task.hidden else (False,):
+            found = measured.get((name, hidden))
+            variations = _variations(self.source.lab, student, hidden, self.secret)
+            if not isinstance(found, list) or len(found) != len(variations):
+                why = self._broken(outcome, report)
+                if not why and name in report:
+                    why = f"it stopped with {report[name][:500].rstrip('.')}"
+                return failed(
+                    f"the check was not run to its end{f', because {why}' if why else ''}."
+                )
+            for v, one in zip(variations, found, strict=True):
+                with _JUDGING:
+                    try:
+                        feedback = judge(self.source.lab, name, v, one)
+                    except (
+                        Exception
+                    ):  # measurements come from students' processes and may be anything
+                        return failed("the answer has another shape than the task asks for.")
+                if not feedback.passed:
+                    return feedback
+        return Feedback(name, True, task.points, task.points, "right.")
+
+    def _broken(self, outcome: Outcome, report: dict[str, str]) -> str:
+        """Return why the submission was not run to its end, or an empty text."""
+        if not outcome.reason:
+            return report.get(inside.STOPPED, "")[:500]
+        return _REASONS[outcome.reason].format(
+            wall_s=self.limits.wall_s, memory_mb=self.limits.memory >> 20
+        )
+
+    def _notes(
+        self,
+        outcome: Outcome,
+        named: str,
+        student: str,
+        measured: dict[tuple[str, bool], Any],
+        report: dict[str, str],
+    ) -> Iterator[str]:
+        if broken := self._broken(outcome, report):
+            yield broken
+        elif not measured:
+            last = outcome.log.strip().splitlines()[-1:] or ["no message"]
+            yield f"no check was run ({last[0][:300]})"
+        if outcome.tasks >= self.limits.tasks:
+            yield f"it reached the limit of {self.limits.tasks} processes and threads"
+        if named.strip().lower() not in ("", student.strip().lower()):
+            yield f"the notebook names the student {named[:60]!r}; it was graded with the numbers of {student!r}"
+
+
+def _printable(text: str) -> str:
+    """Return a text without what would control a terminal; students' code writes parts of notes and feedback."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+#: a judgement switches functions of the package off for a moment
+_JUDGING = threading.Lock()
+
+
+def _variations(lab: int, student: str, hidden: bool, secret: Path | None) -> list[Any]:
+    """Return the numbers of the public or of the hidden check of a student, with the grader's secret."""
+    from wastedcores.course.lab import HIDDEN
+    from wastedcores.course.vary import variation
+
+    if not hidden:
+        return [variation(lab, student)]
+    key = secret.read_bytes() if secret else b""
+    return [variation(lab, name, key) for name in HIDDEN]
+
+
+def _measurements(outcome: Outcome) -> dict[tuple[str, bool], Any]:
+    """Return what was measured last for each task's public and hidden check."""
+    text = outcome.files.get("measured.jsonl", b"")[:_LONGEST].decode(errors="replace")
+    found = {}
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+            found[str(row["task"]), row["hidden"] is True] = row["measured"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return found
+
+
+def _report(outcome: Outcome) -> dict[str, str]:
+    try:
+        found = json.loads(outcome.files.get(inside.REPORT, b"{}"))
+        return {str(k): str(v) for k, v in found.items()}
+    except (ValueError, AttributeError, RecursionError):
+        return {}

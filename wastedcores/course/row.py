@@ -1,0 +1,83 @@
+"""The grades of one submission, and the file that keeps them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from wastedcores.files import written_whole
+
+
+@dataclass
+class Row:
+    """The grades of one submission.
+
+    Attributes
+    ----------
+    student
+        The name of the submission's folder or file.
+    digest
+        Of the submission, the lab and the settings; a row with the same digest need not be made again.
+    points
+        Task -> points; tasks that a person grades are not in it.
+    feedback
+        Task -> what the student gets to read.
+    hints
+        Task -> the hint for a common mistake.
+    note
+        A sentence for the lecturer, or an empty text.
+    seconds, cpu_s, memory
+        What the submission took: time, CPU time of all its processes, and bytes.
+    """
+
+    student: str
+    digest: str
+    points: dict[str, float] = field(default_factory=dict)
+    feedback: dict[str, str] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    memory: int = 0
+
+    @property
+    def total(self) -> float:
+        """The sum of the points."""
+        return sum(self.points.values())
+
+
+def save_row(row: Row, path: Path) -> None:
+    """Write the grades of a submission.
+
+    Parameters
+    ----------
+    row
+        The grades.
+    path
+        The file, which is written whole or not at all.
+    """
+    with written_whole(path) as part:
+        part.write_text(json.dumps(asdict(row), indent=1, ensure_ascii=False))
+
+
+def saved_row(path: Path, digest: str) -> Row | None:
+    """Read the grades of a submission that were kept.
+
+    Parameters
+    ----------
+    path
+        The file.
+    digest
+        The digest that the submission has now.
+
+    Returns
+    -------
+    Row or None
+        None if there are none, or if they are of another submission, lab or setting.
+    """
+    try:
+        row = Row(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return row if row.digest == digest else None

@@ -1,0 +1,79 @@
+"""Finds the notebooks that a class handed in, and the students whose names they carry."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from wastedcores.course.source import Source
+from wastedcores.errors import UsageError
+
+#: the longest notebook that is read
+_LONGEST = 16 << 20
+
+
+def notebook_student(path: Path) -> str:
+    """Return the student's id in a notebook's parameters cell, or an empty text.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError, AttributeError
+        The file is not a notebook.
+    """
+    if path.stat().st_size > _LONGEST:
+        raise ValueError("too big")
+    content = json.loads(path.read_bytes())
+    for cell in content["cells"]:
+        if "parameters" in cell["metadata"].get("tags", ()):
+            found = re.search(
+                r'^student(?:: str)? *= *["\'](.*?)["\']', "".join(cell["source"]), re.MULTILINE
+            )
+            return found[1] if found else ""
+    return ""
+
+
+def submissions(folder: Path, source: Source) -> dict[str, Path]:
+    """Find the submissions of a lab, as nbgrader collects them or as learning platforms hand them out.
+
+    A student has a notebook with the student's name, or a folder with one notebook, or with several of which one has the lab's
+    name.
+
+    Parameters
+    ----------
+    folder
+        The folder of the class.
+    source
+        The lab's source notebook.
+
+    Returns
+    -------
+    dict
+        Student -> notebook.
+
+    Raises
+    ------
+    UsageError
+        There is no submission, or it is not clear which notebook is meant.
+    """
+    # a link could lead to what another student handed in
+    found = {p.stem: p for p in sorted(folder.glob("[!.]*.ipynb")) if not p.is_symlink()}
+    for student in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
+        candidates = [
+            p
+            for p in sorted(student.rglob("*.ipynb"))
+            if ".ipynb_checkpoints" not in p.parts and not p.is_symlink()
+        ]
+        named = [p for p in candidates if p.stem == source.name] or candidates
+        if len(named) > 1:
+            raise UsageError(
+                f"{student}: expected one notebook, or one with the name {source.name}.ipynb; got "
+                f"{', '.join(str(p.relative_to(student)) for p in named)}."
+            )
+        if named:
+            found[student.name] = named[0]
+    if not found:
+        raise UsageError(
+            f"{folder}: there is no submission; expected notebooks with the names of students, or a folder for each student."
+        )
+    return found

@@ -1,0 +1,92 @@
+"""Reads the bytes of a ``trace.dat`` file one thing after the other, and unpacks what is compressed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from wastedcores.errors import TraceFormatError
+
+#: The sections with formats and symbols of a kernel have about 10 MB.
+_MAX_SECTION = 1 << 28
+#: zstd makes up to 32,768 bytes of one; trace-cmd's pages have been seen to shrink to a tenth.
+MOST_TIMES = 500
+
+
+class Cursor:
+    """Reads one thing after the other; what would lie outside is refused."""
+
+    def __init__(self, data: np.ndarray, path: Path, at: int = 0, begin: int = 0) -> None:
+        self.data, self.path, self.at, self.begin = data, path, at, begin
+
+    def take(self, size: int, what: str) -> bytes:
+        """Return the next ``size`` bytes; TraceFormatError names ``what`` should be there if they do not exist."""
+        if size < 0 or size > _MAX_SECTION or self.at + size > len(self.data):
+            raise TraceFormatError(
+                f"{self.path}: byte {self.begin + self.at}: {what} should have {size} bytes here, of which "
+                f"{max(len(self.data) - self.at, 0)} exist. The file is cut short or damaged: copy or record it again."
+            )
+        self.at += size
+        return self.data[self.at - size : self.at].tobytes()
+
+    def number(self, size: int, what: str) -> int:
+        """Return the next number, which has ``size`` bytes, the lowest first."""
+        return int.from_bytes(self.take(size, what), "little")
+
+    def sized(self, size: int, what: str) -> bytes:
+        """Return the bytes that follow their number, which has ``size`` bytes itself."""
+        return self.take(self.number(size, what), what)
+
+    def string(self, what: str) -> bytes:
+        """Return the bytes up to the next zero byte, and go past it."""
+        found = self.data[self.at : self.at + 4096].tobytes().find(b"\0")
+        return self.take(found + 1 if found >= 0 else 4097, what)[:-1]
+
+    def expect(self, word: bytes) -> None:
+        """Go past a word; TraceFormatError if something else is there."""
+        at, found = self.at, self.take(len(word), word.decode().strip("\0 "))
+        if found != word:
+            raise TraceFormatError(
+                f"{self.path}: byte {self.begin + at}: expected {word.decode().strip(chr(0))!r}, found {found!r}. The "
+                "file is damaged: copy or record it again."
+            )
+
+
+def unpack(content: bytes, size: int, path: Path, at: int) -> bytes:
+    """Unpack bytes that zstd packed.
+
+    Parameters
+    ----------
+    content
+        The packed bytes.
+    size
+        How many bytes they should be.
+    path, at
+        The file and the place in it, for messages.
+
+    Returns
+    -------
+    bytes
+        The plain bytes.
+
+    Raises
+    ------
+    TraceFormatError
+        They are damaged, or another number of bytes.
+    """
+    try:
+        if size > MOST_TIMES * max(len(content), 64):
+            raise zstandard.ZstdError(f"{len(content)} bytes cannot be {size} bytes of a recording")
+        stated = zstandard.frame_content_size(content)
+        if stated > size:  # zstandard would allocate what a frame states, whatever is allowed
+            raise zstandard.ZstdError(f"it states {stated} bytes instead of {size}")
+        plain = zstandard.ZstdDecompressor().decompress(content, max_output_size=max(size, 1))
+        if len(plain) != size:
+            raise zstandard.ZstdError(f"{len(plain)} bytes instead of {size}")
+    except zstandard.ZstdError as e:
+        raise TraceFormatError(
+            f"{path}: byte {at}: what is compressed there is damaged ({e}). Copy or record the file again."
+        ) from e
+    return plain
