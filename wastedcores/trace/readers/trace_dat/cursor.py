@@ -22,7 +22,25 @@ class Cursor:
         self.data, self.path, self.at, self.begin = data, path, at, begin
 
     def take(self, size: int, what: str) -> bytes:
-        """Return the next ``size`` bytes; TraceFormatError names ``what`` should be there if they do not exist."""
+        """Return the next bytes.
+
+        Parameters
+        ----------
+        size
+            How many.
+        what
+            What they are, for messages.
+
+        Returns
+        -------
+        bytes
+            All of them.
+
+        Raises
+        ------
+        TraceFormatError
+            They lie outside of the file.
+        """
         if size < 0 or size > _MAX_SECTION or self.at + size > len(self.data):
             raise TraceFormatError(
                 f"{self.path}: byte {self.begin + self.at}: {what} should have {size} bytes here, of which "
@@ -32,11 +50,37 @@ class Cursor:
         return self.data[self.at - size : self.at].tobytes()
 
     def number(self, size: int, what: str) -> int:
-        """Return the next number, which has ``size`` bytes, the lowest first."""
+        """Return the next number, the lowest byte of which comes first.
+
+        Parameters
+        ----------
+        size
+            How many bytes it has.
+        what
+            What it is, for messages.
+
+        Returns
+        -------
+        int
+            Not negative.
+        """
         return int.from_bytes(self.take(size, what), "little")
 
     def sized(self, size: int, what: str) -> bytes:
-        """Return the bytes that follow their number, which has ``size`` bytes itself."""
+        """Return the bytes that follow their number.
+
+        Parameters
+        ----------
+        size
+            How many bytes the number itself has.
+        what
+            What the bytes are, for messages.
+
+        Returns
+        -------
+        bytes
+            Without the number.
+        """
         return self.take(self.number(size, what), what)
 
     def string(self, what: str) -> bytes:
