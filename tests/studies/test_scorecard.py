@@ -195,6 +195,9 @@ def test_every_claim_is_either_attempted_or_has_a_reason_why_not():
     left = scorecard.not_tried(known, ["event_bytes"])
     assert len(left) == sum(map(len, scorecard.WHY_NOT.values())) + 1
     assert all(item["why_not"] for item in left)
+    said = [item["published"] for item in left]
+    assert "still present" in said  # words have no unit
+    assert "186200 1/s" in said
 
 
 def results_with(monkeypatch, tmp_path, rows):

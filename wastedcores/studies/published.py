@@ -27,6 +27,8 @@ TABLES = {
     ),
     "carver2019_claims": (("id",), ("value",)),
     "sites_claims": (("id",), ("value",)),
+    "slides_claims": (("id",), ("value",)),
+    "walcher2019_claims": (("id",), ("value",)),
 }
 
 #: table -> predicted column -> rows that are not predicted, so that a calibration may use them
@@ -47,6 +49,8 @@ PREDICTED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "carver2019_claims": {"value": ()},
     "sites_claims": {"value": ()},
+    "slides_claims": {"value": ()},
+    "walcher2019_claims": {"value": ()},
 }
 
 

@@ -195,15 +195,35 @@ _ON_A_BUILD = "the same quantity of this project's tools is measured by the benc
 _LINUX_4_19 = (
     "how Linux 4.19 shares two cores among few threads; the replay's balancer is that of 4.1"
 )
+_SUMMARY = "sums up numbers that have rows of their own"
+_IN_NOTEBOOK_00 = "a worked example, which notebook 00 computes step by step"
+_SINCE = "the replay has no kernel as old as the first one with the bug"
+_NUMBERS_OF_SETUP = "a parameter of the workload, which the replay has, too"
+_THEIR_SETUP = "describes their measurement"
 _HARDWARE = "hardware below the scheduler: sleep states, clock rates, page faults"
 #: table -> claim -> why it is not attempted
 WHY_NOT = {
     "lozi2016_claims": {
         "wakeup_idle_long": "a statement in words, without a number to compare",
         **dict.fromkeys(("checker_S", "checker_M", "checker_profile"), _SETTING),
+        **dict.fromkeys(("performance_range", "tpch_throughput", "tpch_gain"), _SUMMARY),
+        **dict.fromkeys(("worst_query", "corner_case"), _SUMMARY),
+        **dict.fromkeys(("impact_group_imbalance", "impact_group_construction"), _SUMMARY),
+        **dict.fromkeys(("impact_overload_on_wakeup", "impact_missing_domains"), _SUMMARY),
+        "episode_length": "a statement in words, without a number to compare",
+        **dict.fromkeys(("lu_threads", "lu_r_processes"), _NUMBERS_OF_SETUP),
+        **dict.fromkeys(("since_group_imbalance", "since_group_construction"), _SINCE),
+        **dict.fromkeys(("since_overload_on_wakeup", "since_missing_domains"), _SINCE),
+        **dict.fromkeys(("machine_cpus", "machine_clock", "machine_l1"), _THEIR_MACHINE),
+        **dict.fromkeys(("machine_l2", "machine_l3", "machine_memory"), _THEIR_MACHINE),
+        "machine_interconnect": _THEIR_MACHINE,
+        **dict.fromkeys(("kernels_ported", "profiler_lines"), "describes their tools"),
+        "new_metric": "the replay does not have the load metric of Linux 4.3",
+        "event_rate_total": _SUMMARY,
     },
     "carver2019_claims": {
-        **dict.fromkeys(("machine", "tick", "jobs_full", "jobs_sched"), _THEIR_MACHINE),
+        **dict.fromkeys(("machine", "memory", "kernel", "tick"), _THEIR_MACHINE),
+        **dict.fromkeys(("jobs_full", "jobs_sched"), _NUMBERS_OF_SETUP),
         **dict.fromkeys(("frequency_min", "frequency_nominal", "frequency_turbo"), _THEIR_MACHINE),
         **dict.fromkeys(("frequency_all_cores", "frequency_class"), _THEIR_MACHINE),
         **dict.fromkeys(("burst", "compile_start", "compile_end"), _PHASES),
@@ -216,7 +236,7 @@ WHY_NOT = {
         **dict.fromkeys(("schedlog_event_bytes", "schedlog_wakeup_bytes"), _ON_A_BUILD),
         **dict.fromkeys(("schedlog_overhead", "schedlog_kbuild_mem"), _ON_A_BUILD),
         **dict.fromkeys(("perf_overhead", "perf_wakeup_bytes"), _ON_A_BUILD),
-        "schedlog_comm": _THEIR_TOOLS,
+        **dict.fromkeys(("schedlog_comm", "schedlog_rate"), _THEIR_TOOLS),
     },
     "sites_claims": {
         "machine": _THEIR_MACHINE,
@@ -225,8 +245,26 @@ WHY_NOT = {
         **dict.fromkeys(("kutrace_entry", "kutrace_cost", "kutrace_rate"), _THEIR_TOOLS),
         **dict.fromkeys(("c6_exit", "idle_spin", "startup_gain", "freq_range"), _HARDWARE),
         **dict.fromkeys(("freq_drop", "freq_premature", "faults", "faults_time"), _HARDWARE),
+        **dict.fromkeys(("array", "cron_jobs", "freq_trace", "freq_later"), _THEIR_SETUP),
+        **dict.fromkeys(("clone_delays", "clone_cpus", "half_optimal", "tick_skew"), _HARDWARE),
+        **dict.fromkeys(("freq_after_drop", "malloc_time", "malloc_ratio"), _HARDWARE),
+        "fault_pages": "a proposal for the kernel",
+        **dict.fromkeys(("kutrace_bits", "kutrace_ftrace", "kutrace_overhead"), _THEIR_TOOLS),
     },
-}
+    "slides_claims": {
+        **dict.fromkeys(("tpch_gain", "hpc_gain"), _SUMMARY),
+        **dict.fromkeys(("averages_before", "averages_after", "session_one"), _IN_NOTEBOOK_00),
+        **dict.fromkeys(("session_four", "bug1_single", "bug1_eight"), _IN_NOTEBOOK_00),
+        **dict.fromkeys(("bug2_groups", "bug4_before", "bug4_more", "bug4_less"), _IN_NOTEBOOK_00),
+    },
+    "walcher2019_claims": dict.fromkeys(
+        (
+            "cpu", "clock", "caches", "l3", "memory", "disk", "distribution", "kernel_stock",
+            "kernel_tested", "compiler", "libc", "database", "tpch", "qemu",
+        ),
+        _THEIR_MACHINE,
+    ),
+}  # fmt: skip
 
 
 def not_tried(tables: Tables, missing: Sequence[str] = ()) -> list[dict[str, str]]:
@@ -248,13 +286,19 @@ def not_tried(tables: Tables, missing: Sequence[str] = ()) -> list[dict[str, str
         {
             "source": table.removesuffix("_claims"),
             "quantity": tables.text(table, row, "quantity"),
-            "published": f"{tables.text(table, row, 'value')} {tables.text(table, row, 'unit')}",
+            "published": _with_unit(
+                tables.text(table, row, "value"), tables.text(table, row, "unit")
+            ),
             "why_not": reasons.get(row, tool_costs.WHY_NOT),
         }
         for table, reasons in WHY_NOT.items()
         for row in tables.rows(table)
         if row in reasons or (table == CLAIMS and row in missing)
     ]
+
+
+def _with_unit(value: str, unit: str) -> str:
+    return value if unit == "text" else f"{value} {unit}"
 
 
 def read(folder: str | Path, name: str = "scorecard") -> dict[str, Any]:

@@ -14,7 +14,13 @@ import polars as pl
 from wastedcores.words.rich_text import RichText, count, sentence, table
 from wastedcores.words.scorecard_rows import FIRM, Group, grouped, span, text
 
-_SOURCES = {"lozi2016": "the paper", "carver2019": "Carver 2019", "sites": "Sites' article"}
+_SOURCES = {
+    "lozi2016": "the paper",
+    "slides": "its slides",
+    "walcher2019": "Walcher 2019",
+    "carver2019": "Carver 2019",
+    "sites": "Sites' article",
+}
 #: the sign of each kind, as in the dot plot
 _SIGNS = {"predicted": "\u25cf", "calibrated": "\u25a0", "measured": "\u25c6"}
 
