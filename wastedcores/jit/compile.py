@@ -138,8 +138,9 @@ def cache_of(function: Callable[..., Any]) -> Iterator[bool]:
 
 
 def cached(function: Callable[..., Any]) -> bool:
-    """Return whether machine code of a compiled function was in the cache when its module was imported."""
-    return f"{function.__module__}.{function.__name__}" in _found
+    """Return whether machine code of a compiled function is in this process, or was in the cache at its module's import."""
+    in_process = bool(getattr(function, "signatures", ()))
+    return in_process or f"{function.__module__}.{function.__name__}" in _found
 
 
 _found: set[str] = set()
