@@ -253,6 +253,11 @@ class KernelModel:
         return "v5.5" if self.at_least(5, 5) else "v4.1"
 
     @property
+    def has_eevdf(self) -> bool:
+        """True if the fair class is EEVDF, which replaced CFS in v6.6 (147f3efaa241)."""
+        return self.at_least(6, 6)
+
+    @property
     def replay_warning(self) -> str | None:
         """A warning that a replay under this kernel is not a model of all of it, or None.
 

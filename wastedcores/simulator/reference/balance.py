@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wastedcores.simulator.reference import fair
 from wastedcores.simulator.reference.load import task_h_load
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, NR_MIGRATE, Rq, Task
 from wastedcores.simulator.reference.stats import (
@@ -79,7 +78,7 @@ def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:
 def detach_task(k: Kernel, env: Env, p: Task) -> None:
     """Take ``p`` off the source queue (detach_task(), v4.1)."""
     src = k.rqs[env.src_cpu]
-    fair.dequeue_task(k, src, p, sleep=False)
+    k.fair.dequeue_task(k, src, p, sleep=False)
     k.set_task_cpu(p, env.dst_cpu)
 
 
@@ -115,7 +114,7 @@ def detach_tasks(k: Kernel, env: Env) -> list[Task]:
 
 def attach_task(k: Kernel, rq: Rq, p: Task) -> None:
     """Put a detached task on a run queue (attach_task(), v4.1)."""
-    fair.enqueue_task(k, rq, p)
+    k.fair.enqueue_task(k, rq, p)
     k.check_preempt_curr(rq, p)
 
 

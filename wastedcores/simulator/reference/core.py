@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wastedcores.simulator.reference import balance, fair, nohz
+from wastedcores.simulator.reference import balance, nohz
 from wastedcores.simulator.reference.answers import answer, warn_of_absent_cpu
 from wastedcores.simulator.reference.state import Rq, Task
 from wastedcores.simulator.vocabulary import REFUSALS
@@ -261,7 +261,7 @@ class Core:
         """Move a queued thread to another CPU and log it."""
         src = p.cpu
         k.log_op = op
-        fair.dequeue_task(k, k.rqs[src], p, sleep=False)
+        k.fair.dequeue_task(k, k.rqs[src], p, sleep=False)
         k.set_task_cpu(p, dst.cpu)
         balance.attach_task(k, dst, p)
         k.log_balance(dst.cpu, src, op, 1)

@@ -163,8 +163,13 @@ def dequeue_entity(k: Kernel, se: Entity, sleep: bool) -> None:
     update_cfs_shares(k, cfs_rq)
 
 
-def enqueue_task(k: Kernel, rq: Rq, p: Task, wakeup: bool = False, waking: bool = False) -> None:
-    """Put a task, and its group's entity if needed, on a run queue (enqueue_task() and enqueue_task_fair(), v4.1)."""
+def enqueue_task(
+    k: Kernel, rq: Rq, p: Task, wakeup: bool = False, waking: bool = False, initial: bool = False
+) -> None:
+    """Put a task, and its group's entity if needed, on a run queue (enqueue_task() and enqueue_task_fair(), v4.1).
+
+    A new task (``initial``) was placed by :func:`task_fork`.
+    """
     rq.clock_ns = k.now_ns
     levels = p.se.levels()
     i = 0
@@ -349,7 +354,17 @@ def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
 # --- fork, migration --------------------------------------------------------------------------------------------------
 
 
-def init_task_runnable_average(k: Kernel, p: Task) -> None:
+def task_fork(k: Kernel, p: Task) -> None:
+    """Place a new task against the queue of the CPU on which it is made (task_fork_fair(), v4.1)."""
+    queue = p.se.cfs_rq
+    k.rqs[p.cpu].clock_ns = k.now_ns
+    update_curr(k, queue)
+    p.se.vruntime = queue.curr.vruntime if queue.curr is not None else 0
+    place_entity(k, queue, p.se, initial=True)
+    p.se.vruntime -= queue.min_vruntime
+
+
+def post_init(k: Kernel, p: Task) -> None:
     """Let a new task count as fully loaded from the start (init_task_runnable_average(), v4.1)."""
     slice_us = sched_slice(k, p.se.cfs_rq, p.se) >> 10
     p.se.runnable_sum = p.se.running_sum = slice_us

@@ -13,11 +13,12 @@ from typing import Any
 
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference import balance, fair, nohz, placement, stats
+from wastedcores.simulator.reference import balance, eevdf_class, fair, nohz, placement, stats
 from wastedcores.simulator.reference.answers import checked_modules
 from wastedcores.simulator.reference.clocks import Clocks
 from wastedcores.simulator.reference.core import Core, Module
 from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
+from wastedcores.simulator.reference.eevdf import BASE_SLICE_NS
 from wastedcores.simulator.reference.modules import SHIPPED, make_core
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
 from wastedcores.topology.domains import Domains
@@ -98,6 +99,8 @@ class Kernel:
             names = tuple(m.name for m in modules)
             model = replace(model, name="+".join(("core", *names)), modules=names)
         self.machine, self.model, self.trees = machine, model, trees
+        #: the fair class: ``fair`` (v4.1) or ``eevdf_class`` (v6.12)
+        self.fair: Any = eevdf_class if model.has_eevdf else fair
         self.costs = costs or Costs()
         self.policies = policies or Policies()
         self.considered = considered
@@ -185,6 +188,7 @@ class Kernel:
         self.latency_ns = 6_000_000 * factor
         self.min_granularity_ns = 750_000 * factor
         self.wakeup_granularity_ns = 1_000_000 * factor
+        self.base_slice_ns = BASE_SLICE_NS * factor  # v6.12
         self.max_balance_interval = self.hz * len(self.active) // 10
 
     # --- future events ------------------------------------------------------------------------------------------------
@@ -273,7 +277,11 @@ class Kernel:
         rq.nr_running += n
         if before < 2 <= rq.nr_running:
             self.overload = True
-        self.emit("nr_running", cpu=rq.cpu, nr_running=rq.nr_running)
+        self.log_nr_running(rq)
+
+    def log_nr_running(self, rq: Rq) -> None:
+        """Log the number of runnable tasks: rq->nr_running without the sleepers that v6.12 keeps queued."""
+        self.emit("nr_running", cpu=rq.cpu, nr_running=rq.nr_running - rq.cfs.h_nr_delayed)
 
     def idle_cpu(self, cpu: int) -> bool:
         """Tell whether a CPU runs its idle task and no task is queued or being woken there (idle_cpu(), v4.1)."""
@@ -302,14 +310,14 @@ class Kernel:
         if rq.curr is rq.idle_task:
             self.resched(rq)
         else:
-            fair.check_preempt_wakeup(self, rq, p)
+            self.fair.check_preempt_wakeup(self, rq, p)
 
     def set_task_cpu(self, p: Task, cpu: int) -> None:
         """Move a task that is not queued to a CPU (set_task_cpu(), v4.1)."""
         if p.cpu != cpu:
             self.emit("migrate", pid=p.pid, cpu=cpu, src_cpu=p.cpu, op=self.log_op)
-            fair.migrate_task(p)
-        fair.set_task_rq(p, cpu)
+            self.fair.migrate_task(p)
+        self.fair.set_task_rq(p, cpu)
 
     def select_task_rq(self, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool) -> int:
         """Choose a CPU for a task (select_task_rq() and select_fallback_rq(), core.c, v4.1).

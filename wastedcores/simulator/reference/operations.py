@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wastedcores.simulator.reference import fair, schedule, waiting
+from wastedcores.simulator.reference import eevdf_tasks, fair, schedule, waiting
 from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
 from wastedcores.simulator.reference.state import Task
 from wastedcores.workload import ops
@@ -285,6 +285,9 @@ def _leave(sim: Simulation, p: Task, target: int, op: str) -> None:
 def nice(sim: Simulation, p: Task, row: Row) -> bool:
     """NICE a=nice: change the weight of the task (set_user_nice(), core.c, v4.1)."""
     k, rq = sim.k, sim.k.rqs[p.cpu]
+    if k.model.has_eevdf:
+        eevdf_tasks.set_user_nice(k, p, row[1])
+        return True
     change = row[1] - p.nice
     fair.dequeue_task(k, rq, p, sleep=False)
     p.nice = row[1]
@@ -306,7 +309,9 @@ def session(sim: Simulation, p: Task, row: Row) -> bool:
 def yield_(sim: Simulation, p: Task, row: Row) -> bool:
     """YIELD: give way to the others on the queue (yield_task_fair(), v4.1)."""
     k, rq = sim.k, sim.k.rqs[p.cpu]
-    if rq.nr_running > 1:
+    if k.model.has_eevdf:
+        eevdf_tasks.yield_task(k, rq, p)
+    elif rq.nr_running > 1:
         fair.clear_buddies(p.se)
         fair.update_curr(k, p.se.cfs_rq)
         fair.set_buddy(p.se, "skip")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wastedcores.simulator.reference import balance, fair, nohz
+from wastedcores.simulator.reference import balance, eevdf_class, eevdf_tasks, nohz
 from wastedcores.simulator.reference.state import Entity, Rq, Task, TaskGroup
 
 if TYPE_CHECKING:
@@ -16,10 +16,12 @@ def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
 
     If ``prev`` is a fair task, only the levels that differ are put back and set.
     """
+    if k.model.has_eevdf:
+        return _pick_next_task_v6_12(k, rq, prev)
     while not rq.cfs.nr_running:
         if not (k.core.pull(k, rq) if k.core else nohz.idle_balance(k, rq)):
             if _is_fair(rq, prev):
-                fair.put_prev_task(k, prev)
+                k.fair.put_prev_task(k, prev)
             return rq.idle_task
     if not _is_fair(rq, prev):
         return _pick_from_root(k, rq)
@@ -27,10 +29,10 @@ def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
     while True:
         curr = cfs_rq.curr
         if curr is not None and curr.on_rq:
-            fair.update_curr(k, cfs_rq)
+            k.fair.update_curr(k, cfs_rq)
         else:
             curr = None
-        se = fair.pick_next_entity(k, cfs_rq, curr)
+        se = k.fair.pick_next_entity(k, cfs_rq, curr)
         if se.my_q is None:
             break
         cfs_rq = se.my_q
@@ -38,6 +40,23 @@ def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
     if se.task is not prev:
         _switch_entities(k, prev.se, se)
     return se.task
+
+
+def _pick_next_task_v6_12(k: Kernel, rq: Rq, prev: Task) -> Task:
+    """Choose the next task (pick_next_task_fair(), v6.12.107).
+
+    Newidle balancing is left out: no task that a replay of this kernel accepts may leave its CPU.
+    """
+    task = eevdf_class.pick_task(k, rq)
+    if task is None:
+        if _is_fair(rq, prev):
+            eevdf_class.put_prev_task(k, prev)
+        return rq.idle_task
+    if not _is_fair(rq, prev):
+        eevdf_class.set_next_task(k, task)
+    elif task is not prev:
+        _switch_entities(k, prev.se, task.se)
+    return task
 
 
 def _is_fair(rq: Rq, task: Task) -> bool:
@@ -49,8 +68,8 @@ def _pick_from_root(k: Kernel, rq: Rq) -> Task:
     """Choose and set the next entity on every level (label simple in pick_next_task_fair())."""
     cfs_rq = rq.cfs
     while True:
-        se = fair.pick_next_entity(k, cfs_rq, None)
-        fair.set_next_entity(k, cfs_rq, se)
+        se = k.fair.pick_next_entity(k, cfs_rq, None)
+        k.fair.set_next_entity(k, cfs_rq, se)
         if se.my_q is None:
             assert se.task is not None
             return se.task
@@ -62,15 +81,15 @@ def _switch_entities(k: Kernel, prev: Entity, se: Entity) -> None:
     while prev.cfs_rq is not se.cfs_rq:
         se_depth, prev_depth = len(se.levels()), len(prev.levels())
         if se_depth <= prev_depth:
-            fair.put_prev_entity(k, prev.cfs_rq, prev)
+            k.fair.put_prev_entity(k, prev.cfs_rq, prev)
             assert prev.parent is not None
             prev = prev.parent
         if se_depth >= prev_depth:
-            fair.set_next_entity(k, se.cfs_rq, se)
+            k.fair.set_next_entity(k, se.cfs_rq, se)
             assert se.parent is not None
             se = se.parent
-    fair.put_prev_entity(k, prev.cfs_rq, prev)
-    fair.set_next_entity(k, se.cfs_rq, se)
+    k.fair.put_prev_entity(k, prev.cfs_rq, prev)
+    k.fair.set_next_entity(k, se.cfs_rq, se)
 
 
 def schedule(k: Kernel, rq: Rq) -> None:
@@ -79,7 +98,7 @@ def schedule(k: Kernel, rq: Rq) -> None:
     rq.clock_ns = k.now_ns
     prev = rq.curr
     if prev.state in ("S", "X") and prev.on_rq:
-        fair.dequeue_task(k, rq, prev, sleep=True)
+        k.fair.dequeue_task(k, rq, prev, sleep=True)
     task = pick_next_task(k, rq, prev)
     rq.need_resched = False
     if task is not prev:
@@ -127,6 +146,9 @@ def try_to_wake_up(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
 
 def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
     """Choose the CPU of a task that is woken: the first part of try_to_wake_up()."""
+    if p.se.sched_delayed:
+        p.state = "waking"  # it is still queued, and stays on its CPU
+        return
     waker = k.current(cpu)
     p.se.vruntime -= p.se.cfs_rq.min_vruntime  # task_waking_fair()
     if waker is not k.rqs[cpu].idle_task:
@@ -146,7 +168,12 @@ def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
         # the CPU went offline in the meantime
         gone, up = p.cpu, k.fallback_cpu(p)
         k.emit("migrate", pid=p.pid, cpu=up, src_cpu=gone, op="wakeup")
-        fair.set_task_rq(p, up)
+        k.fair.set_task_rq(p, up)
+    if p.se.sched_delayed:
+        eevdf_class.wake_delayed(k, p)
+        p.state = "R"
+        k.emit("wakeup", cpu=p.cpu, pid=p.pid, src_cpu=cpu, by_pid=k.current(cpu).pid)
+        return
     target = p.cpu
     if k.llc_id[cpu] == k.llc_id[target] or k.core:
         # a design queues a thread at once, as Linux does without TTWU_QUEUE
@@ -172,7 +199,7 @@ def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
     """Put a woken task on its run queue and preempt if needed (ttwu_do_activate(), v4.1)."""
     rq = k.rqs[p.cpu]
     by = k.current(cpu)
-    fair.enqueue_task(k, rq, p, wakeup=True, waking=True)
+    k.fair.enqueue_task(k, rq, p, wakeup=True, waking=True)
     p.state = "R"
     k.emit("wakeup", cpu=rq.cpu, pid=p.pid, src_cpu=cpu, by_pid=by.pid)
     k.check_preempt_curr(rq, p)
@@ -188,22 +215,17 @@ def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
 
 def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     """Place and queue a new task; ``cpu`` executes the code (task_fork_fair() and wake_up_new_task(), v4.1)."""
-    fair.set_task_rq(p, cpu)
-    queue = p.se.cfs_rq
-    k.rqs[cpu].clock_ns = k.now_ns
-    fair.update_curr(k, queue)
-    p.se.vruntime = queue.curr.vruntime if queue.curr is not None else 0
-    fair.place_entity(k, queue, p.se, initial=True)
-    p.se.vruntime -= queue.min_vruntime
+    k.fair.set_task_rq(p, cpu)
+    k.fair.task_fork(k, p)
     k.emit("fork", pid=p.pid, by_pid=by_pid, cpu=cpu)
     target = k.select_task_rq(p, cpu, "fork", cpu, False)
     k.log_op = "fork"
     k.set_task_cpu(p, target)
-    fair.init_task_runnable_average(k, p)
+    k.fair.post_init(k, p)
     p.home_node = int(k.machine.node_of_cpu[target])
     rq = k.rqs[target]
     p.state = "R"
-    fair.enqueue_task(k, rq, p)
+    k.fair.enqueue_task(k, rq, p, initial=True)
     k.emit("wakeup_new", cpu=target, pid=p.pid, src_cpu=cpu, by_pid=by_pid)
     k.check_preempt_curr(rq, p)
 
@@ -215,14 +237,17 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
     task_wants_autogroup(), auto_group.c, v4.1 (PF_EXITING). Otherwise the sync wakeup of the parent would find a CPU that
     is as loaded as before, and would not pull the parent there. setsid() makes a new autogroup (autogroup_move_group()).
     """
+    if k.model.has_eevdf:
+        eevdf_tasks.move_group(k, p, tg)
+        return
     rq = k.rqs[p.cpu]
-    fair.dequeue_task(k, rq, p, sleep=False)
-    fair.put_prev_task(k, p)
+    k.fair.dequeue_task(k, rq, p, sleep=False)
+    k.fair.put_prev_task(k, p)
     p.tg = tg
-    fair.set_task_rq(p, p.cpu)
+    k.fair.set_task_rq(p, p.cpu)
     for se in p.se.levels():  # set_curr_task_fair()
-        fair.set_next_entity(k, se.cfs_rq, se)
-    fair.enqueue_task(k, rq, p)
+        k.fair.set_next_entity(k, se.cfs_rq, se)
+    k.fair.enqueue_task(k, rq, p)
 
 
 # --- the stopper ------------------------------------------------------------------------------------------------------
@@ -235,7 +260,7 @@ def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
     k.add_nr_running(rq, 1)
     k.emit("wakeup", cpu=rq.cpu, pid=k.stoppers[rq.cpu].pid, src_cpu=rq.cpu, by_pid=prev.pid)
     if prev is not rq.idle_task:
-        fair.put_prev_task(k, prev)
+        k.fair.put_prev_task(k, prev)
     stopper = k.stoppers[rq.cpu]
     switch(k, rq, prev, stopper, "R")
     rq.stopper = True
@@ -259,6 +284,6 @@ def active_balance(k: Kernel, rq: Rq) -> None:
 def move_task(k: Kernel, p: Task, target: int, op: str) -> None:
     """Move a queued task to another CPU (migration_cpu_stop() and move_queued_task(), v4.1)."""
     k.log_op = op
-    fair.dequeue_task(k, k.rqs[p.cpu], p, sleep=False)
+    k.fair.dequeue_task(k, k.rqs[p.cpu], p, sleep=False)
     k.set_task_cpu(p, target)
     balance.attach_task(k, k.rqs[target], p)

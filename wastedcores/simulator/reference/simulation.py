@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from wastedcores.errors import WorkloadError
-from wastedcores.simulator.reference import fair, nohz, operations, schedule, waiting
+from wastedcores.simulator.generations import check_modelled
+from wastedcores.simulator.reference import nohz, operations, schedule, waiting
 from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
 from wastedcores.simulator.reference.load import update_cpu_load, weighted_cpuload
 from wastedcores.simulator.reference.programs import (
@@ -35,9 +36,15 @@ class Simulation:
         The tasks to run.
     seed
         Seed of all random numbers.
+
+    Raises
+    ------
+    UnknownKernelError, WorkloadError
+        The kernel is not modelled, or too little of it for this program.
     """
 
     def __init__(self, k: Kernel, program: Program, seed: int) -> None:
+        check_modelled(k.model, program, k.machine)
         self.k, self.program, self.seed = k, program, seed
         self.tasks: list[Task] = []
         self.barriers = [Barrier(n) for n in program.barriers]
@@ -202,13 +209,15 @@ class Simulation:
         k.push(k.now_ns + k.tick_ns, "TICK", rq.cpu)
         rq.clock_ns = k.now_ns
         if rq.curr is not rq.idle_task:
-            fair.task_tick(k, rq, rq.curr)
+            k.fair.task_tick(k, rq, rq.curr)
             k.log_weight(rq)
         rq.last_load_update_tick = k.jiffies
         update_cpu_load(rq, weighted_cpuload(rq), 1)
         if k.clocks and rq.curr is not rq.idle_task:
             k.clocks.tick(rq)
-        if k.core is None:
+        if k.model.has_eevdf:
+            pass  # its balancer is not modelled, and no task of such a replay may leave its CPU
+        elif k.core is None:
             nohz.scheduler_tick_balance(k, rq)
         elif rq.curr is not rq.idle_task:
             k.core.tick(k, rq)

@@ -18,6 +18,23 @@ NR_MIGRATE = 32
 
 
 @dataclass(eq=False, repr=False)
+class SchedAvg:
+    """The load of an entity or of a queue as v6.12 tracks it (struct sched_avg; pelt_v6_12.py)."""
+
+    last_update: int = 0
+    load_sum: int = 0
+    runnable_sum: int = 0
+    util_sum: int = 0
+    period_contrib: int = 0
+    load_avg: int = 0
+    runnable_avg: int = 0
+    util_avg: int = 0
+    #: UTIL_AVG_UNCHANGED of a task is ``unchanged``
+    util_est: int = 0
+    unchanged: bool = False
+
+
+@dataclass(eq=False, repr=False)
 class Entity:
     """A sched_entity with its sched_avg: a task, or the part of a task group on one CPU."""
 
@@ -41,6 +58,16 @@ class Entity:
     load_avg_contrib: int = 0
     utilization_avg_contrib: int = 0
     decay_count: int = 0
+    # v6.12; its weights are shifted up by ten bits (scale_load())
+    avg: SchedAvg = field(default_factory=SchedAvg)
+    deadline: int = 0
+    slice_ns: int = 0
+    custom_slice: bool = False
+    #: lag at the last dequeue; while the entity runs, the deadline that it had when it was picked
+    vlag: int = 0
+    rel_deadline: bool = False
+    sched_delayed: bool = False
+    runnable_weight: int = 0
 
     def levels(self) -> list[Entity]:
         """Return the entity and its parents up to the root queue (for_each_sched_entity())."""
@@ -78,6 +105,16 @@ class CfsRq:
     last_h_load_update: int = -1
     #: True if update_blocked_averages() visits this queue (leaf_cfs_rq_list)
     on_list: bool = False
+    # v6.12, where ``h_nr_running`` is h_nr_queued and the tree is ordered by deadline
+    avg: SchedAvg = field(default_factory=SchedAvg)
+    #: sums over the tree: of weights, and of weights times the distance of vruntime from ``zero_vruntime``
+    avg_load: int = 0
+    avg_vruntime: int = 0
+    zero_vruntime: int = -(1 << 20)
+    h_nr_delayed: int = 0
+    propagate: bool = False
+    prop_runnable_sum: int = 0
+    last_update_tg: int = 0
 
     def insert(self, se: Entity) -> None:
         """Insert an entity into the tree, behind others of equal vruntime (fair.c: __enqueue_entity(), v4.1)."""

@@ -1,0 +1,348 @@
+"""EEVDF and load tracking of v6.12 in the reference: vectors computed by an independent program, and invariants.
+
+The vectors are those of a 100-line program that was written from the formulas alone: one CPU of eight, ticks of 4 ms.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.one_cpu import MS, OneCpu
+
+from wastedcores.simulator.reference import eevdf, eevdf_class, eevdf_tasks, pelt_v6_12
+from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
+from wastedcores.simulator.reference.state import Entity
+
+ZERO = -(1 << 20)
+
+
+def ran(cpu: OneCpu, ticks: int) -> str:
+    cpu.settle()
+    for _ in range(ticks):
+        cpu.tick()
+    return cpu.order
+
+
+def state(p) -> tuple[int, int]:
+    return p.se.vruntime, p.se.sum_exec
+
+
+def test_slices_in_virtual_time_at_each_nice_value():
+    def scaled(nice):
+        se = Entity("x", PRIO_TO_WEIGHT[nice + 20] << 10, PRIO_TO_WMULT[nice + 20])
+        return eevdf.calc_delta_fair(2_800_000, se)
+
+    assert [scaled(n) for n in (0, 1, 5, -5, 10, 19, -20)] == [
+        2800000, 3496585, 8558806, 918679, 26065454, 191146666, 32302,
+    ]  # fmt: skip
+
+
+def test_base_slice_grows_with_the_online_cpus():
+    assert [OneCpu(n).k.base_slice_ns for n in (1, 2, 3, 4, 7, 8, 16)] == [
+        700_000, 1_400_000, 1_400_000, 2_100_000, 2_100_000, 2_800_000, 2_800_000,
+    ]  # fmt: skip
+
+
+def test_two_equal_tasks_alternate_by_ticks():
+    cpu = OneCpu()
+    a, b = cpu.add("A"), cpu.add("B")
+    assert ran(cpu, 20) == "AB" * 10
+    assert state(a) == state(b) == (38951424, 40 * MS)
+    assert a.se.deadline == b.se.deadline == 41751424
+    assert cpu.rq.cfs.zero_vruntime == 38951424
+
+
+def test_three_equal_tasks():
+    cpu = OneCpu()
+    tasks = [cpu.add(n) for n in "ABC"]
+    assert ran(cpu, 20) == ("ABC" * 7)[:20]
+    assert [state(p) for p in tasks] == [
+        (26951424, 28 * MS),
+        (26951424, 28 * MS),
+        (22951424, 24 * MS),
+    ]
+    assert cpu.rq.cfs.zero_vruntime == 25618090
+
+
+def test_nice_0_beside_nice_5():
+    cpu = OneCpu()
+    a, b = cpu.add("A"), cpu.add("B", 5)
+    assert ran(cpu, 20) == "ABAAABAAABAAABAAABAAA"[:20]
+    assert (*state(a), a.se.deadline) == (58951424, 60 * MS, 61751424)
+    assert (*state(b), b.se.deadline) == (60085749, 20 * MS, 68644555)
+    assert cpu.rq.cfs.zero_vruntime == 59231040
+
+
+def test_nice_0_beside_nice_minus_5():
+    cpu = OneCpu()
+    a, b = cpu.add("A"), cpu.add("B", -5)
+    assert ran(cpu, 20) == "BABBBABBBABBBABBBABBB"[:20]
+    assert state(a) == (18951424, 20 * MS)
+    assert (*state(b), b.se.deadline) == (18637409, 60 * MS, 19556088)
+    assert cpu.rq.cfs.zero_vruntime == 18714984
+
+
+def test_a_task_that_had_more_than_its_share_stays_queued_while_it_sleeps():
+    cpu = OneCpu()
+    a, b = cpu.add("A"), cpu.add("B")
+    cpu.settle()
+    assert cpu.rq.curr is a
+    assert state(a)[0] == ZERO
+    assert a.se.deadline == 351424
+    cpu.go(1 * MS)
+    cpu.charge()
+    assert eevdf.avg_vruntime(cpu.rq.cfs) == -548576
+    assert eevdf.entity_lag(cpu.k, -548576, a.se) == -500000
+    cpu.block()
+    assert a.se.sched_delayed
+    assert a.se.on_rq
+    assert cpu.rq.nr_running == 2
+    assert cpu.k.log[-2].kind == "nr_running"
+    assert dict(cpu.k.log[-2].columns)["nr_running"] == 1
+    assert cpu.rq.curr is b
+    cpu.tick()
+    assert (b.se.vruntime, b.se.deadline) == (1951424, 4751424)
+    assert not a.se.on_rq
+    assert a.se.vlag == 0
+    assert cpu.rq.curr is b
+    assert cpu.rq.nr_running == 1
+    assert not eevdf.protected(b.se)  # the same task goes on, so its protection is not renewed
+
+
+def woken_with(lag: int) -> tuple[OneCpu, object, object]:
+    """C has run alone for 10 ms when A wakes with a lag."""
+    cpu = OneCpu()
+    c = cpu.add("C")
+    cpu.settle()
+    cpu.tick()
+    cpu.tick()
+    cpu.go(10 * MS)
+    cpu.charge()
+    assert (c.se.vruntime, c.se.deadline) == (8951424, 9751424)
+    a = cpu.add("A")
+    # undo the fork and wake it as if it had slept
+    eevdf_class.dequeue_entities(cpu.k, cpu.rq, a.se, sleep=True, special=True)
+    cpu.rq.need_resched = False
+    a.state, a.se.vlag = "S", lag
+    cpu.wake(a)
+    return cpu, c, a
+
+
+def test_a_wakeup_preempts_only_with_positive_lag():
+    cpu, c, a = woken_with(0)
+    assert (a.se.vruntime, a.se.deadline) == (8951424, 11751424)
+    assert cpu.rq.curr is c
+    cpu.tick()
+    assert cpu.now == 12 * MS
+    assert cpu.rq.curr is a
+
+    cpu, c, a = woken_with(-1 * MS)
+    assert a.se.vruntime == 10951424
+    assert not eevdf.eligible(cpu.rq.cfs, a.se)
+    assert cpu.rq.curr is c
+    cpu.tick()
+    assert cpu.rq.curr is a
+
+    cpu, c, a = woken_with(1 * MS)
+    assert (a.se.vruntime, a.se.deadline) == (6951424, 9751424)
+    assert cpu.rq.curr is a
+    cpu.tick()
+    cpu.tick()
+    assert cpu.now == 16 * MS
+    assert cpu.rq.curr is c
+
+
+# --- load tracking ----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_task_that_runs():
+    cpu = OneCpu()
+    a = cpu.add("A")
+    assert (a.se.avg.load_sum, a.se.avg.util_sum, a.se.avg.runnable_sum) == (
+        46718, 23919616, 23919616,
+    )  # fmt: skip
+    cpu.settle()
+    seen = []
+    for _ in range(5):
+        cpu.tick()
+        sa = a.se.avg
+        seen.append((sa.load_avg, sa.runnable_avg, sa.util_avg, sa.load_sum, sa.period_contrib))
+        if len(seen) == 2:
+            assert cpu.rq.cfs.avg.load_avg == 1024
+            assert cpu.rq.cfs.avg.load_sum == 48498774
+    assert seen == [
+        (1023, 552, 552, 47551, 834),
+        (1023, 590, 590, 47361, 644),
+        (1023, 624, 624, 47171, 454),
+        (1023, 656, 656, 46981, 265),
+        (1023, 685, 685, 46791, 75),
+    ]
+    cpu.block()
+    cpu.go(40 * MS)
+    pelt_v6_12.update_load_avg(cpu.k.now_ns, a.se)
+    for sa in (a.se.avg, cpu.rq.cfs.avg):
+        assert (sa.load_avg, sa.runnable_avg, sa.util_avg) == (677, 453, 453)
+
+
+def test_a_task_that_always_runs_from_zero():
+    cpu = OneCpu()
+    a = cpu.add("A", from_zero=True)
+    cpu.settle()
+    seen = {}
+    for _ in range(200):
+        cpu.tick()
+        seen[cpu.now // MS] = a.se.avg.load_avg
+    assert [seen[t] for t in (4, 8, 20, 32, 100, 200, 400, 800)] == [
+        81, 156, 346, 495, 894, 1007, 1023, 1023,
+    ]  # fmt: skip
+
+
+def test_two_tasks_that_alternate_from_zero():
+    cpu = OneCpu()
+    a, b = cpu.add("A", from_zero=True), cpu.add("B", from_zero=True)
+    ran(cpu, 100)
+    assert {a.se.avg.util_avg, b.se.avg.util_avg} == {490, 533}
+    assert all((p.se.avg.load_avg, p.se.avg.runnable_avg) == (1023, 1023) for p in (a, b))
+    q = cpu.rq.cfs.avg
+    assert (q.load_avg, q.runnable_avg, q.util_avg) == (2047, 2047, 1023)
+    ran(cpu, 100)
+    assert (q.load_avg, q.runnable_avg, q.util_avg) == (2048, 2048, 1024)
+
+
+# --- invariants -------------------------------------------------------------------------------------------------------
+
+
+def every_queue(cpu: OneCpu) -> list:
+    return [g.cfs_rq[0] for g in cpu.k.groups]
+
+
+def check_sums(q) -> None:
+    """The sums describe the tree, and some entity is eligible."""
+    weights = [pelt_v6_12.scale_load_down(se.weight) for se in q.tree]
+    keys = [se.vruntime - q.zero_vruntime for se in q.tree]
+    assert q.avg_load == sum(weights)
+    assert q.avg_vruntime == sum(key * w for key, w in zip(keys, weights, strict=True))
+    assert [se.deadline for se in q.tree] == sorted(se.deadline for se in q.tree)
+    queued = list(q.tree) + [se for se in [eevdf.running(q)] if se is not None]
+    assert q.nr_running == len(queued)
+    assert q.weight == sum(se.weight for se in queued)
+    if queued:
+        average = eevdf.avg_vruntime(q)
+        assert any(eevdf.eligible(q, se) for se in queued)
+        assert all(eevdf.eligible(q, se) == (se.vruntime <= average) for se in queued)
+        assert eevdf.pick_eevdf(q) in queued
+
+
+def check_counts(cpu: OneCpu) -> None:
+    """Numbers of tasks agree on all levels; a CPU without a runnable task has no sleeper on its queues."""
+    tasks = [p for p in cpu.tasks.values() if p.se.on_rq]
+    for q in every_queue(cpu):
+        own = [p for p in tasks if q.tg is p.tg or q is cpu.rq.cfs]
+        assert q.h_nr_running == len(own)
+        assert q.h_nr_delayed == sum(p.se.sched_delayed for p in own)
+    assert cpu.rq.nr_running == cpu.rq.cfs.h_nr_running == len(cpu.rq.cfs_tasks)
+    assert all((p.state == "S") == p.se.sched_delayed for p in tasks)
+    assert not cpu.rq.curr.se.sched_delayed
+    if cpu.rq.curr is cpu.rq.idle_task:
+        assert not tasks
+
+
+def check_load(q) -> None:
+    """Averages lie within their bounds and do not exceed their sums."""
+    divider = pelt_v6_12.MIN_DIVIDER + q.avg.period_contrib
+    for signal in ("load", "runnable", "util"):
+        avg, total = getattr(q.avg, f"{signal}_avg"), getattr(q.avg, f"{signal}_sum")
+        assert avg >= 0
+        assert total >= 0
+        assert avg * pelt_v6_12.MIN_DIVIDER <= total + divider
+
+
+OPS = st.lists(
+    st.tuples(
+        st.sampled_from(["run", "run", "tick", "tick", "block", "wake", "nice", "yield", "group"]),
+        st.integers(0, 9),
+        st.integers(1_000, 6_000_000),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+@settings(
+    max_examples=150,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(st.lists(st.tuples(st.integers(-20, 19), st.booleans()), min_size=1, max_size=5), OPS)
+def test_invariants(tasks, steps):
+    cpu = OneCpu()
+    group = cpu.k.add_group("group", 1024)
+    for i, (nice, grouped) in enumerate(tasks):
+        cpu.add(chr(65 + i), nice, group if grouped else None)
+    cpu.settle()
+    everyone = list(cpu.tasks.values())
+    asleep: dict[object, int] = {}
+    for kind, number, length in steps:
+        curr = cpu.rq.curr
+        busy = curr is not cpu.rq.idle_task
+        if kind in ("run", "tick"):
+            before = cpu.now
+            if kind == "run" and (before + length) // (4 * MS) == before // (4 * MS):
+                cpu.go(before + length)
+                cpu.charge()
+                cpu.settle()
+            else:
+                cpu.tick()
+        elif kind == "block" and busy:
+            cpu.block()
+            asleep[curr] = curr.se.vruntime
+        elif kind == "wake" and everyone[number % len(everyone)].state == "S":
+            p = everyone[number % len(everyone)]
+            cpu.wake(p)
+            asleep.pop(p)
+        elif kind == "nice" and busy:
+            eevdf_tasks.set_user_nice(cpu.k, curr, 4 * number - 20)
+            cpu.settle()
+        elif kind == "yield" and busy:
+            eevdf_tasks.yield_task(cpu.k, cpu.rq, curr)
+            cpu.rq.need_resched = True
+            cpu.settle()
+        elif kind == "group" and busy:
+            eevdf_tasks.move_group(cpu.k, curr, cpu.k.groups[number % 2])
+            cpu.settle()
+        for q in every_queue(cpu):
+            check_sums(q)
+            check_load(q)
+        check_counts(cpu)
+        for p, vruntime in asleep.items():
+            limit = eevdf.calc_delta_fair(max(2 * p.se.slice_ns, 4 * MS), p.se)
+            if p.se.sched_delayed:
+                assert p.se.vruntime == vruntime
+            else:
+                assert -limit <= p.se.vlag <= limit
+
+
+@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@given(
+    st.lists(st.integers(-20, 19), min_size=1, max_size=6),
+    st.integers(-20, 19),
+    st.integers(-3_000_000, 3_000_000),
+    st.integers(1, 30),
+)
+def test_a_placed_entity_keeps_its_lag(others, nice, lag, ticks):
+    cpu = OneCpu()
+    for i, other in enumerate(others):
+        cpu.add(chr(65 + i), other)
+    ran(cpu, ticks)
+    p = cpu.add("Z", nice)
+    eevdf_class.dequeue_entities(cpu.k, cpu.rq, p.se, sleep=False)
+    p.se.rel_deadline = False
+    p.se.vlag = lag
+    eevdf_class.enqueue_task(cpu.k, cpu.rq, p)
+    weight = pelt_v6_12.scale_load_down(p.se.weight)
+    # rounding of the lag is scaled with the weights, as the kernel scales it
+    load = cpu.rq.cfs.avg_load + pelt_v6_12.scale_load_down(cpu.rq.curr.se.weight)
+    error = eevdf.avg_vruntime(cpu.rq.cfs) - p.se.vruntime - lag
+    assert abs(error) <= 2 + load // max(load - weight, 1)
