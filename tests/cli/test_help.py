@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -32,6 +35,19 @@ def test_every_verb_is_listed_with_a_whole_sentence():
     listed = help_of().partition("Commands:")[2].strip().splitlines()
     assert [line.split()[0] for line in listed] == VERB_NAMES
     assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+
+
+def test_a_typed_verb_is_found_after_options_without_importing_the_others():
+    code = """import sys
+from wastedcores.cli import app, register_verbs
+register_verbs(["--debug", "import", "--help"])
+print(*(m.removeprefix("wastedcores.cli.") for m in sys.modules if m.startswith("wastedcores.cli.") and "._" not in m))
+app(["--debug", "import", "--help"])"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    modules, _, shown = run.stdout.partition("\n")
+    assert modules == "import_"
+    assert "import [OPTIONS]" in shown
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -7,17 +7,21 @@ or nothing can be predicted),
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
 from wastedcores.cli._app import app, options
 from wastedcores.errors import ModelWarning, WastedCoresError
 
+#: the garbage collector searches for cycles after this many new objects
+GC_OBJECTS = 50_000
 #: modules that register verbs, in the order of the help text
 VERBS = (
     "check",
@@ -47,9 +51,17 @@ VERBS = (
 )
 
 
-def register_verbs() -> None:
-    """Import every verb's module, which puts the verb on the application."""
-    for verb in VERBS:
+def register_verbs(typed: Sequence[str] = ()) -> None:
+    """Import the modules of verbs, each of which puts its verb on the application.
+
+    Parameters
+    ----------
+    typed
+        The words of a command line. If a verb comes first, perhaps after options, only its module is imported.
+    """
+    first = next((word for word in typed if not word.startswith("-")), None)
+    wanted = [verb for verb in VERBS if verb.rstrip("_") == first]
+    for verb in wanted or VERBS:
         import_module(f"wastedcores.cli.{verb}")
 
 
@@ -69,7 +81,9 @@ def _show_warning(
 def main() -> None:
     """Run the command line and exit: every error is one paragraph without a traceback, and only a verdict exits with 1."""
     _keep_streams_writable()
-    register_verbs()
+    # what is imported lives until the end, so the default of 700 new objects lets the collector search it again and again
+    gc.set_threshold(GC_OBJECTS)
+    register_verbs(sys.argv[1:])
     code = _run()
     try:
         sys.stdout.flush()

@@ -77,10 +77,8 @@ def explain(
 ) -> None:
     """Explain why CPUs stayed idle, and propose what would help."""
     from wastedcores.analysis.explain import explain as run_explain
-    from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input, recorded_machine
     from wastedcores.invariant import check
-    from wastedcores.prediction import advise, weigh
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences
     from wastedcores.words.steps import next_after_explaining
@@ -95,10 +93,16 @@ def explain(
         whole=whole,
         ignore_affinity=ignore_affinity,
     )
-    told = read_snapshot(tasks).tasks if tasks else None
+    told = None
+    if tasks:
+        from wastedcores.capture.snapshot import read_snapshot
+
+        told = read_snapshot(tasks).tasks
     found = run_explain(result, on, kernel, told)
     advice = None
     if seeds:
+        from wastedcores.prediction import advise, weigh
+
         advice = advise(
             opened.with_header(window=None) if whole else opened,
             machine=found.machine,

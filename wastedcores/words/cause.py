@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.explain import Explanation
 from wastedcores.errors import TopologyError, UnknownKernelError
-from wastedcores.prediction import Advice, weigh
 from wastedcores.words.rich_text import RichText, sentence
+
+if TYPE_CHECKING:
+    from wastedcores.prediction import Advice
 
 #: what a finding of :func:`wastedcores.analysis.explain.explain` is called in a sentence
 NAMES = {
@@ -45,6 +48,9 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
     except (TopologyError, UnknownKernelError) as e:
         return sentence(f"The cause cannot be determined: {e}")
     if advice is not None:
+        # it imports the replay, which most explanations do without
+        from wastedcores.prediction import weigh
+
         found = weigh(found, advice)
     head = (
         f"{run.label}: on {found.machine.name} under Linux {found.kernel.name} this looks like "
