@@ -7,6 +7,11 @@ import json
 import pytest
 from support.typed import typed
 
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.datasets import fetch
+from wastedcores.trace.io import open_trace
+from wastedcores.trace.parquet import stream_parquet
+
 TRACE = "group-construction-buggy"
 
 
@@ -52,11 +57,30 @@ def test_the_text_names_every_variant_and_the_trust():
 
 
 @pytest.mark.parametrize("option", ["--kernel", "--to"])
-def test_a_kernel_that_the_replay_does_not_have_is_unknown(option):
-    run = typed("whatif", TRACE, option, "v6.1")
+@pytest.mark.parametrize("kernel", ["v6.1", "v6.12.107", "v7.2"])
+def test_a_kernel_that_the_replay_does_not_have_is_unknown(option, kernel):
+    run = typed("whatif", TRACE, option, kernel)
     assert run.code == 3
-    assert "balances by Linux 5.5's rules" in run.err
+    assert "which the replay does not model" in run.err
+    assert ("unknown: no model of this kernel's balancer" in run.err) == (option == "--kernel")
     assert not run.out
+
+
+@pytest.mark.parametrize("verb", ["explain", "whatif"])
+def test_the_kernel_of_a_live_machine_counts_if_the_trace_names_none(verb, monkeypatch, tmp_path):
+    trace = open_trace(fetch(TRACE))
+    bare = tmp_path / "bare.parquet"
+    nameless = trace.with_header(kernel_release=None, kernel_model=None, machine=None)
+    stream_parquet([nameless.events.collect()], lambda: nameless.header, bare)
+    monkeypatch.setattr("platform.release", lambda: "6.12.107+deb13-amd64")
+    monkeypatch.setattr(Machine, "live", lambda: Machine.preset("bd-paper-64"))
+    run = typed(verb, str(bare), "--machine", "live", "--seeds", "1" if verb == "whatif" else "0")
+    said = " ".join((run.out + run.err).split())
+    assert run.code == (3 if verb == "whatif" else 0), said
+    assert "no model of this kernel's balancer" in said
+    named = typed(verb, str(bare), "--machine", "bd-paper-64")
+    assert named.code == 2
+    assert "does not say which kernel it was recorded on" in named.err
 
 
 def test_a_recovered_workload_can_be_replayed(tmp_path):

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from wastedcores.errors import NotRecoverableError, TraceContentError
-from wastedcores.kernels import KernelModel
+from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.once import run, window_of
 from wastedcores.prediction.place import check_modelled, check_recoverable, task_of, variants_of
+from wastedcores.prediction.predict import whatif
 from wastedcores.recovery import recover
 from wastedcores.simulator import replay
 from wastedcores.simulator.measure import busy_share
@@ -220,9 +221,14 @@ def test_a_short_trace_and_one_with_losses_are_refused():
 
 def test_a_kernel_that_the_replay_does_not_model_is_refused():
     trace = recorded(workers(Workload("kernel"), 2, Script().compute(5 * MS)))
-    with pytest.raises(NotRecoverableError, match=r"v6\.1 is the recorded kernel") as e:
-        check_modelled(trace, KernelModel.named("v6.1"))
+    with pytest.raises(
+        NotRecoverableError, match=r"no model of this kernel's balancer.*v6\.1"
+    ) as e:
+        check_modelled(trace, balancer_of(KernelModel.named("v6.1")))
     assert e.value.exit_code == 3
+    for release in ("5.15.0-119-generic", "5.14.0-503.el9.x86_64", "4.18.0-553.el8_10.x86_64"):
+        with pytest.raises(NotRecoverableError, match=release):
+            whatif(trace.with_header(kernel_release=release), machine="uma8", seeds=1)
 
 
 def test_a_fix_that_the_kernel_has_is_no_variant():

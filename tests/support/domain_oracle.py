@@ -8,12 +8,18 @@ from functools import cache
 
 from support import TESTS
 from wastedcores.kernels import KernelModel
+from wastedcores.topology import levels
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 
 ORACLE = TESTS / "topology" / "oracle"
-KERNELS = ("4.1.3", "4.1.3-nodebug", "4.1.3-patched", "4.12", "6.1")
+KERNELS = ("4.1.3", "4.1.3-nodebug", "4.1.3-patched", "4.12", "6.1", "6.12", "7.2")
+#: names of flags as debugfs prints them -> the bits of topology/levels.py, whose name for SD_SHARE_LLC is that of 4.1
+FLAGS = {n: bit for n, bit in vars(levels).items() if n.startswith("SD_")}
+FLAGS["SD_SHARE_LLC"] = FLAGS.pop("SD_SHARE_PKG_RESOURCES")
+#: the numbers that debugfs prints
+NUMBERS = ("imbalance_pct", "cache_nice_tries", "min_interval", "max_interval", "busy_factor")
 
 
 def steps(case):
@@ -41,8 +47,23 @@ def first_difference(case, events=None):
             found = _domains(at, theirs["domains"], ours)
         else:
             found = _spans(at, theirs["schedstat"], ours)
+        found = found or _debugfs(at, theirs.get("debugfs") or {}, ours)
         if found:
             return found
+    return None
+
+
+def _debugfs(at, by_cpu, ours):
+    """Compare the flags and the numbers of every domain."""
+    for cpu, theirs in by_cpu.items():
+        for want, got in zip(theirs, ours.of(int(cpu)), strict=True):
+            here = f"{at}, cpu {cpu}, {want['level']}"
+            flags = {name for name, bit in FLAGS.items() if got.flags & bit}
+            if set(want["flags"]) != flags:
+                return f"{here}: kernel has flags {sorted(want['flags'])}, model {sorted(flags)}"
+            for name in NUMBERS:
+                if want[name] != getattr(got, name):
+                    return f"{here}: kernel has {name} {want[name]}, model {getattr(got, name)}"
     return None
 
 
@@ -56,8 +77,12 @@ def _spans(at, schedstat, ours):
 
 def _domains(at, by_cpu, ours):
     printed = ours.to_dict()
-    if set(printed) != set(by_cpu):
-        return f"{at}: CPUs {sorted(by_cpu)} in the file, {sorted(printed)} modelled"
+    # some files leave out the CPUs that have no domain
+    with_domains = [{c for c, own in each.items() if own} for each in (by_cpu, printed)]
+    if with_domains[0] != with_domains[1]:
+        return (
+            f"{at}: CPUs {sorted(with_domains[0])} have domains, {sorted(with_domains[1])} modelled"
+        )
     sgcs = {}
     for cpu, theirs in by_cpu.items():
         names = [d["level"] for d in theirs]

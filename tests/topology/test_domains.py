@@ -13,9 +13,10 @@ from support.domain_machines import KERNELS, machines, machines_after_hotplug
 
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels as lv
+from wastedcores.topology.distances import sched_distance
 from wastedcores.topology.domains import build_domains, domain_events
 from wastedcores.topology.machine import Machine
-from wastedcores.topology.presets import PRESETS, preset
+from wastedcores.topology.presets import PRESETS, grid, preset
 
 kernels = st.sampled_from(KERNELS).flatmap(
     lambda name: st.booleans().map(lambda debug: KernelModel.named(name, sched_debug=debug))
@@ -178,10 +179,81 @@ def test_far_numa_levels_do_not_spread_forks():
     assert not d.has(lv.SD_WAKE_AFFINE)
 
 
-def test_weight_of_the_leaving_cpu_counts_for_intervals_in_4_1_only():
+def test_zen_spreads_forks_to_the_other_socket_from_5_4():
+    machine = preset("epyc-7742-nps1")
+    for kernel, spreads in (("v5.3", False), ("v5.4", True), ("v6.12.107", True), ("v7.2", True)):
+        top = build_domains(machine, kernel).of(0)[-1]
+        assert top.distance == 32
+        assert {
+            top.has(f) for f in (lv.SD_BALANCE_FORK, lv.SD_BALANCE_EXEC, lv.SD_WAKE_AFFINE)
+        } == {spreads}
+    other = dataclasses.replace(machine, microarchitecture="")
+    assert not build_domains(other, "v6.12").of(0)[-1].has(lv.SD_BALANCE_FORK)
+
+
+def test_weight_of_the_leaving_cpu_counts_for_intervals_before_7_1():
     machine = preset("uma8").offline(7)
-    assert build_domains(machine, "v4.1").of(0)[-1].min_interval == 8
-    assert build_domains(machine, "v6.1").of(0)[-1].min_interval == 7
+    for kernel, weight in (("v4.1", 8), ("v4.14", 8), ("v6.12", 8), ("v7.0", 8), ("v7.2", 7)):
+        assert build_domains(machine, kernel).of(0)[-1].min_interval == weight
+
+
+def test_isolated_cpus_count_for_intervals_before_7_1():
+    machine = dataclasses.replace(preset("uma8"), isolated=(6, 7))
+    assert [build_domains(machine, k).of(0)[-1].min_interval for k in ("v6.12", "v7.2")] == [8, 6]
+
+
+#: what two sockets of Granite Rapids with three nodes each report, and what 7.2 makes of it (x86/topo: 528d89a4707e)
+SNC3 = [
+    [10, 15, 17, 21, 28, 26],
+    [15, 10, 15, 23, 26, 23],
+    [17, 15, 10, 26, 23, 21],
+    [21, 28, 26, 10, 15, 17],
+    [23, 26, 23, 15, 10, 15],
+    [26, 23, 21, 17, 15, 10],
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "microarchitecture", "levels"),
+    [
+        ("v6.18", "granite-rapids", 4 + 2),
+        ("v6.19", "granite-rapids", 1 + 2),
+        ("v7.2", "granite-rapids", 1 + 2),
+        ("v7.2", "clearwater-forest", 1 + 2),
+        ("v7.2", "", 4 + 2),
+    ],
+)
+def test_remote_distances_of_granite_rapids_are_averaged(kernel, microarchitecture, levels):
+    machine = grid("gnr", packages=2, nodes_per_package=3, cores_per_llc=2)
+    machine = dataclasses.replace(
+        machine, distance=np.array(SNC3), asymmetric=True, microarchitecture=microarchitecture
+    )
+    found = sched_distance(machine, KernelModel.named(kernel))
+    assert len(set(found.ravel().tolist())) - 1 == levels
+    if levels == 3:
+        assert set(found[:3, 3:].ravel().tolist()) == set(found[3:, :3].ravel().tolist()) == {24}
+    assert (found[:3, :3] == machine.distance[:3, :3]).all()
+
+
+def test_two_nodes_per_package_are_averaged_in_6_19_only():
+    table = [[10, 12, 21, 23], [12, 10, 23, 21], [21, 23, 10, 12], [23, 21, 12, 10]]
+    machine = grid("gnr", packages=2, nodes_per_package=2, cores_per_llc=2, distance=table)
+    machine = dataclasses.replace(machine, microarchitecture="granite-rapids")
+    remote = [
+        sched_distance(machine, KernelModel.named(k))[0, 2:].tolist()
+        for k in ("v6.18", "v6.19", "v7.2")
+    ]
+    assert remote == [[21, 23], [22, 22], [21, 23]]
+
+
+def test_a_table_that_is_asymmetric_inside_a_package_is_not_averaged():
+    table = np.array(SNC3)
+    table[0, 1] = 16
+    machine = grid("gnr", packages=2, nodes_per_package=3, cores_per_llc=2)
+    machine = dataclasses.replace(
+        machine, distance=table, asymmetric=True, microarchitecture="granite-rapids"
+    )
+    assert (sched_distance(machine, KernelModel.named("v7.2")) == table).all()
 
 
 def test_isolated_cpus_have_no_domain():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import UnknownKernelError
-from wastedcores.kernels import PRESETS, KernelModel, recorded_kernel
+from wastedcores.kernels import PRESETS, KernelModel, recorded_balancer, recorded_kernel
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -23,25 +23,32 @@ def test_presets_keep_their_names(name):
         ("4.1.3-nodebug", "v4.1"),
         ("4.1.3-patched", "v4.1+group_construction:patch+missing_domains:patch"),
         ("6.1.0-56-amd64", "v6.1"),
-        ("6.18.44-fc-v669", "v6.18"),
+        ("6.18.44-fc-v669", "v6.18.44"),
         ("v4.1+msd+gi", "v4.1+group_imbalance+missing_domains"),
         ("v4.1+gi:patch+sgc:patch+oow:patch+msd:patch", "v4.1+all_fixes:patch"),
-        ("6.12.107+deb13-amd64", "v6.12"),
-        ("6.12.9+bpo-amd64", "v6.12"),
+        ("6.12.107+deb13-amd64", "v6.12.107"),
+        ("6.12.9+bpo-amd64", "v6.12.9"),
         ("6.1.0-0.deb11.25-amd64", "v6.1"),
         ("6.8.0-45-generic", "v6.8"),
         ("6.8.0-1015-aws", "v6.8"),
         ("5.14.0-503.el9.x86_64", "v5.14"),
         ("4.18.0-553.el8_10.x86_64", "v4.18"),
-        ("6.11.4-301.fc41.x86_64", "v6.11"),
+        ("6.11.4-301.fc41.x86_64", "v6.11.4"),
         ("6.17.0-0.rc3.250820gb19a97d57c15.33.fc44.x86_64", "v6.17"),
         ("6.4.0-150600.23.25-default", "v6.4"),
-        ("6.18.1-arch1-1", "v6.18"),
-        ("6.6.87.2-microsoft-standard-WSL2", "v6.6"),
+        ("6.18.1-arch1-1", "v6.18.1"),
+        ("6.6.87.2-microsoft-standard-WSL2", "v6.6.87"),
         ("5.15.0+rt", "v5.15"),
-        ("5.10.204-rt100", "v5.10"),
+        ("5.10.204-rt100", "v5.10.204"),
         ("6.18.0-rc3+", "v6.18"),
-        ("5.10.66#8SMP", "v5.10"),
+        ("5.10.66#8SMP", "v5.10.66"),
+        ("6.19.3-arch1-1", "v6.19.3"),
+        ("7.2.13+deb14-amd64", "v7.2.13"),
+        ("6.1.128-136.201.amzn2023.x86_64", "v6.1.128"),
+        ("6.6.51+rpt-rpi-v8", "v6.6.51"),
+        ("6.18.0-next-20251201-00123-g1f2e3d-dirty", "v6.18"),
+        ("6.2.16-4-bpo11-pve", "v6.2.16"),
+        ("4.19.316", "v4.19"),
         ("4.1.52+group_construction", "v4.1.52+group_construction"),
         (" v4.12+group_construction:paper ", "v4.12+group_construction"),
         ("v4.19+fork_wait:1", "v4.19+fork_wait:1"),
@@ -54,19 +61,26 @@ def test_names_as_kernels_and_people_write_them(name, canonical):
 
 @pytest.mark.parametrize(
     "release",
-    ["6.12.107+deb13-amd64", "6.8.0-45-generic", "6.18.1-arch1-1", "6.18.0-rc3+", "4.1.3"],
+    [
+        "6.12.107+deb13-amd64",
+        "6.8.0-45-generic",
+        "6.18.1-arch1-1",
+        "6.18.0-rc3+",
+        "7.2.13+deb14-amd64",
+        "4.1.3",
+    ],
 )
 def test_a_release_that_is_modelled_needs_no_note(release):
     assert recorded_kernel(release) == (KernelModel.named(release), None)
 
 
-@pytest.mark.parametrize("release", ["6.19.3-arch1-1", "6.19.0-rc1+", "7.0.1+deb14-amd64"])
+@pytest.mark.parametrize("release", ["7.3.0-rc1+", "7.12.1-arch1-1", "8.0.0"])
 def test_a_newer_release_is_marked_where_it_ran_and_refused_where_it_is_named(release):
     model, note = recorded_kernel(release)
-    assert model.name == "v6.18"
+    assert model.name == "v7.2"
     assert release in note
-    assert "the domains of v6.18" in note
-    with pytest.raises(UnknownKernelError, match=r"newer than v6\.18"):
+    assert "the domains of v7.2" in note
+    with pytest.raises(UnknownKernelError, match=r"newer than v7\.2"):
         KernelModel.named(release)
 
 
@@ -77,12 +91,73 @@ def test_a_newer_release_is_marked_where_it_ran_and_refused_where_it_is_named(re
         ("4.18.0-553.el8_10.x86_64", "v4.18"),
         ("5.15.0-205.149.5.1.el9uek.x86_64", "v5.15"),
         ("6.4.0-150600.23.25-default", "v6.4"),
+        ("4.12.14-122.37-default", "v4.12"),
+        ("4.12.14-lp150.12.61-default", "v4.12"),
+        ("5.10.0-136.12.0.86.oe2203sp1.x86_64", "v5.10"),
+        ("5.10.134-16.al8.x86_64", "v5.10.134"),
+        ("5.4.119-19.0009.tl3", "v5.4"),
+        ("6.1.75-android14-11-g2c1b9d-ab12345", "v6.1.75"),
+        ("6.12.1-zen1-1-zen", "v6.12.1"),
+        ("6.11.0-1-liquorix-amd64", "v6.11"),
+        ("6.12.3-2-cachyos", "v6.12.3"),
     ],
 )
 def test_a_vendors_kernel_with_later_changes_is_marked(release, model):
     found, note = recorded_kernel(release)
     assert found.name == model
     assert "its vendor" in note
+    balancer = recorded_balancer(release)
+    assert not balancer.replayed
+    assert "its vendor" in balancer.reason
+
+
+@pytest.mark.parametrize(
+    "release",
+    ["6.6.51+rpt-rpi-v8", "6.17.0-300.fc43.aarch64", "6.1.0-18-armmp", "5.15.0-1061-raspi"],
+)
+def test_another_architecture_is_marked(release):
+    assert "not for x86-64" in recorded_kernel(release)[1]
+
+
+@pytest.mark.parametrize("release", ["6.19.3-arch1-1", "7.0.1+deb14-amd64", "7.1.5"])
+def test_a_release_between_those_that_were_compared_is_marked(release):
+    assert "between v6.18 and v7.2" in recorded_kernel(release)[1]
+
+
+@pytest.mark.parametrize(
+    ("release", "nearest"),
+    [
+        ("5.15.0-119-generic", "v6.1"),
+        ("5.10.204", "v6.1"),
+        ("6.1.0-56-amd64", "v6.1"),
+        ("6.1.128", "v6.1.166"),
+        ("6.8.0-45-generic", "v6.6"),
+        ("6.11.4", "v6.6"),
+        ("6.12.9", "v6.12"),
+        ("6.12.94", "v6.12.107"),
+        ("6.12.107+deb13-amd64", "v6.12.107"),
+        ("6.14.0", "v6.12"),
+        ("6.17.2", "v6.18"),
+        ("7.2.13", "v6.18"),
+        ("7.9.0", "v6.18"),
+    ],
+)
+def test_no_modern_kernel_is_replayed_as_v4_1(release, nearest):
+    balancer = recorded_balancer(release)
+    assert (balancer.nearest, balancer.replayed) == (nearest, False)
+    assert nearest in balancer.reason
+
+
+@pytest.mark.parametrize(
+    "release", ["4.1.3", "4.19.0-26-amd64", "5.4.0-190-generic", "v4.1+all_fixes", "core"]
+)
+def test_kernels_before_5_5_are_replayed(release):
+    assert recorded_balancer(release).replayed
+
+
+def test_the_name_of_a_series_does_not_tell_the_stable_release():
+    assert "does not tell" in recorded_balancer("6.8.0-45-generic").reason
+    assert "does not tell" not in recorded_balancer("6.8.4").reason
 
 
 def test_fixes_have_readings():
@@ -107,7 +182,11 @@ def test_fixes_have_readings():
         ("v5.4", "v4.13", "v4.1", False),
         ("v5.5", "v4.13", "v5.5", False),
         ("v5.13", "v5.13", "v5.5", False),
-        ("v6.18", "v5.13", "v5.5", False),
+        ("v6.1.166", "v5.13", "v5.5", False),
+        ("v6.6", "v5.13", "v6.6", False),
+        ("v6.11.3", "v5.13", "v6.6", False),
+        ("v6.18", "v5.13", "v6.12", False),
+        ("v7.2", "v5.13", "v6.12", False),
     ],
 )
 def test_what_a_version_means(name, builder, generation, loses):
@@ -134,6 +213,8 @@ def test_what_a_version_means(name, builder, generation, loses):
             },
         ),
         ("6.1", {}),
+        ("6.12", {}),
+        ("7.2", {}),
     ],
 )
 def test_guest_variants(variant, fixes):
@@ -143,9 +224,12 @@ def test_guest_variants(variant, fixes):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("v9.9", r"newer than v6\.18"),
-        ("3.10.0-1160.el7.x86_64", "is unknown; give a version from v3.19 to v6.18"),
-        ("v2.6", "is unknown"),
+        ("v9.9", r"newer than v7\.2"),
+        (
+            "3.10.0-1160.el7.x86_64",
+            "is older than v3.19, the oldest kernel that is modelled; give v3.19",
+        ),
+        ("v2.6", "is older than v3.19"),
         ("linux", "is unknown"),
         ("", "is unknown"),
         ("v4.l", r"did you mean v4.1\?"),

@@ -86,6 +86,27 @@ def test_isolated_cpus(tmp_path):
     assert doms.of(0)[-1].cpus == [0, 2, 3, 4, 6]
 
 
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "found"),
+    [
+        ("GenuineIntel", 6, 173, "granite-rapids"),
+        ("GenuineIntel", 6, 221, "clearwater-forest"),
+        ("GenuineIntel", 6, 143, ""),
+        ("AuthenticAMD", 23, 49, "zen"),
+        ("AuthenticAMD", 26, 2, "zen"),
+        ("AuthenticAMD", 21, 1, ""),
+        ("HygonGenuine", 24, 1, ""),
+    ],
+)
+def test_cpus_for_which_other_domains_are_built(tmp_path, vendor, family, model, found):
+    two_nodes(tmp_path)
+    text = f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\nmodel name\t: x\n\n"
+    write(tmp_path, {"proc/cpuinfo": text * 2})
+    machine = live(tmp_path)
+    assert machine.microarchitecture == found
+    assert Machine.from_dict(machine.to_dict()) == machine
+
+
 def test_no_sys_is_explained(tmp_path):
     with pytest.raises(TopologyError, match="there is no list of CPUs"):
         live(tmp_path)

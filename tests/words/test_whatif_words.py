@@ -135,7 +135,7 @@ def test_a_kernel_that_the_replay_does_not_have_gets_the_upper_bound():
     assert advice.proposals == ()
     assert isinstance(advice.bound, Range)
     assert 0 < advice.bound.median < 0.5
-    assert "does not have the recorded kernel" in advice.reasons[0]
+    assert "no model of this kernel's balancer" in advice.reasons[0]
 
 
 def test_a_trace_that_does_not_say_where_it_was_made_gets_a_reason():

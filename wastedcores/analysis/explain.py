@@ -24,9 +24,17 @@ from wastedcores.analysis.pairs import (
     meetings,
     related,
 )
+from wastedcores.analysis.pattern import pattern
 from wastedcores.errors import TopologyError
 from wastedcores.invariant import CheckResult, check
-from wastedcores.kernels import FIXES, MAINLINE, KernelModel, recorded_kernel
+from wastedcores.kernels import (
+    FIXES,
+    Balancer,
+    KernelModel,
+    balancer_of,
+    recorded_balancer,
+    recorded_kernel,
+)
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
@@ -43,6 +51,11 @@ _FIX = {
 }
 
 
+_NO_MODEL = (
+    "Unknown: no model of this kernel's balancer, so nothing is said about the cause. The {}."
+)
+
+
 @dataclass(frozen=True)
 class Explanation:
     """The reasons why CPUs stayed idle, as far as trace and domains tell.
@@ -53,7 +66,8 @@ class Explanation:
         One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``,
         ``missing_domains``), ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart),
         ``transient`` (neither persistent nor chronic), ``isolation`` (no domain spans both, and nothing recorded explains
-        it), ``nothing`` (no episode) or ``undecided``.
+        it), ``nothing`` (no episode), ``unknown`` (CPUs were wasted, but there is no model of this kernel's balancer) or
+        ``undecided``.
     kernel, machine
         The kernel model and the topology from which the domains were built.
     relations
@@ -130,7 +144,7 @@ def explain(
         The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
     """
     result = found if isinstance(found, CheckResult) else check(found)
-    machine, model, note = _facts(result, machine, kernel)
+    machine, model, note, balancer = _facts(result, machine, kernel)
     domains = build_domains(machine, model)
     pairs = related(meetings(result, _allowed(result, tasks)), domains)
     relations = _shares(pairs.rename({"met_ns": "w"}), ["relation", "level"])
@@ -138,7 +152,11 @@ def explain(
     looks_like, evidence = _configured(result, pairs) or _judge(
         result, relations, causes, machine, model
     )
-    if looks_like in FIXES and model.has(looks_like):
+    if not balancer.replayed and looks_like in (*FIXES, "undecided"):
+        # the bugs are readings of how v4.1 balances, which say nothing about another balancer
+        looks_like = "unknown"
+        evidence = [_NO_MODEL.format(balancer.reason), *evidence, *pattern(result, machine, pairs)]
+    elif looks_like in FIXES and model.has(looks_like):
         evidence.append(
             f"This looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that."
         )
@@ -157,7 +175,8 @@ def explain(
 
 def _facts(
     result: CheckResult, machine: Machine | None, kernel: KernelModel | str | None
-) -> tuple[Machine, KernelModel, str | None]:
+) -> tuple[Machine, KernelModel, str | None, Balancer]:
+    """Return the machine, the kernel, what may differ in its domains, and how well its balancer is known."""
     header = result.trace.header
     if machine is None:
         if header.machine is None:
@@ -172,13 +191,16 @@ def _facts(
             "Was it recorded on another machine?"
         )
     if kernel is not None:
-        return machine, KernelModel.named(kernel) if isinstance(kernel, str) else kernel, None
+        if isinstance(kernel, str):
+            return machine, *recorded_kernel(kernel), recorded_balancer(kernel)
+        return machine, kernel, None, balancer_of(kernel)
     recorded = header.kernel_model or header.kernel_release
     if recorded is None:
         raise TopologyError(
-            f"{result.trace.name}: does not say which kernel it was recorded on. Name one: --kernel v4.1."
+            f"{result.trace.name}: does not say which kernel it was recorded on. Name it as uname -r prints it there, or as "
+            "a model: --kernel 6.12.107+deb13-amd64, --kernel v4.1."
         )
-    return machine, *recorded_kernel(recorded)
+    return machine, *recorded_kernel(recorded), recorded_balancer(recorded)
 
 
 def _allowed(result: CheckResult, tasks: Sequence[TaskFacts] | None) -> dict[int, str]:
@@ -272,7 +294,7 @@ def _judge(
         return "overload_on_wakeup" if lasting or much else "transient", evidence
     if not lasting:
         return "transient", evidence
-    if model.version >= MAINLINE["group_imbalance"]:
+    if model.generation != "v4.1":
         return "undecided", evidence
     evidence.append(
         "The domains did not forbid the pull, so the balancer compared the loads and considered them balanced."

@@ -41,6 +41,15 @@ def recorded_machine(
     return on.after(steps) if steps and on is not None else on
 
 
+def kernel_of(trace: Trace, kernel: str | None, machine: str | None) -> str | None:
+    """Return the kernel of a recording as the user or the trace names it, or else as the machine does, live or in its file."""
+    from wastedcores.topology.source import find_machine
+
+    if kernel or machine is None or trace.header.kernel_model or trace.header.kernel_release:
+        return kernel
+    return find_machine(machine).kernel
+
+
 def resolve_replay(
     scenario: str, kernels: Sequence[str], machine: str | None, seed: int, given: dict[str, str]
 ) -> tuple[Scenario, Machine]:

@@ -81,7 +81,7 @@ def domains(
     shown = _cpus(cpu, "--cpu", source.machine.cpus)
     found = lint(events[-1], _cpus(pin, "--pin", source.machine.cpus)) if run_lint else None
     if as_json:
-        name = kernel or source.kernel
+        name = kernel or source.kernel or source.default
         marked = {} if note is None else {"note": note, "model": model.name}
         print_json(_json(name, source.machine, events, shown, found) | marked)
     else:

@@ -77,7 +77,7 @@ def explain(
 ) -> None:
     """Explain why CPUs stayed idle, and propose what would help."""
     from wastedcores.analysis.explain import explain as run_explain
-    from wastedcores.cli._input import open_input, recorded_machine
+    from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.invariant import check
     from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences
@@ -85,6 +85,7 @@ def explain(
 
     opened = open_input(trace)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
+    ran = kernel_of(opened, kernel, machine)
     result = check(
         opened,
         persist_ns=duration_ns(persist, "--persist"),
@@ -98,7 +99,7 @@ def explain(
         from wastedcores.capture.snapshot import read_snapshot
 
         told = read_snapshot(tasks).tasks
-    found = run_explain(result, on, kernel, told)
+    found = run_explain(result, on, ran, told)
     advice = None
     if seeds:
         from wastedcores.prediction import advise, weigh
@@ -106,7 +107,7 @@ def explain(
         advice = advise(
             opened.with_header(window=None) if whole else opened,
             machine=found.machine,
-            kernel=kernel,
+            kernel=ran,
             between=between,
             cpus=None if cpus is None else parse_cpulist(cpus),
             tasks=told,
@@ -118,7 +119,8 @@ def explain(
     if as_json:
         print_json(found.to_json() | (advice.to_json() if advice else {"proposals": []}))
         return
-    print(f"{opened.name}: looks like {found.looks_like.upper()}")
+    verb = "the cause is" if found.looks_like == "unknown" else "looks like"
+    print(f"{opened.name}: {verb} {found.looks_like.upper()}")
     print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")
     for line in found.evidence:
         print(wrapped(line, "  - ", "    "))

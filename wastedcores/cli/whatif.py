@@ -84,7 +84,7 @@ def whatif(
 ) -> None:
     """Predict from a trace what a fix would have gained."""
     from wastedcores.capture.snapshot import read_snapshot
-    from wastedcores.cli._input import open_input, recorded_machine
+    from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.prediction import whatif as run_whatif
     from wastedcores.topology.cpulist import parse_cpulist
 
@@ -93,7 +93,7 @@ def whatif(
     found = run_whatif(
         opened,
         machine=on,
-        kernel=kernel,
+        kernel=kernel_of(opened, kernel, machine),
         to=to,
         to_machine=to_machine,
         between=between,

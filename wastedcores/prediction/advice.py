@@ -8,7 +8,8 @@ from typing import Any
 
 from wastedcores.analysis.explain import Explanation
 from wastedcores.errors import NotRecoverableError, TopologyError, TraceContentError
-from wastedcores.kernels import CORE, FIXES, KernelModel, recorded_kernel
+from wastedcores.kernels import CORE, FIXES, Balancer, KernelModel
+from wastedcores.prediction.place import balancer_on
 from wastedcores.prediction.predict import whatif
 from wastedcores.prediction.result import Range, Variant, WhatIf
 from wastedcores.topology.machine import Machine
@@ -114,19 +115,15 @@ def advise(
         "progress": progress,
     }
     try:
-        if _replayed(trace, kernel):
+        balancer = balancer_on(trace, kernel)
+        if (
+            balancer is None or balancer.replayed
+        ):  # a kernel that nobody names is refused, with a reason
             found = whatif(trace, kernel=kernel, **ask)
             return _from(found)
-        return _bound_only(whatif(trace, kernel=CORE, to=[CORE], **ask))
+        return _bound_only(whatif(trace, kernel=CORE, to=[CORE], **ask), balancer)
     except (NotRecoverableError, TopologyError, TraceContentError) as e:
         return Advice((), None, None, (str(e).rstrip("."),))
-
-
-def _replayed(trace: Trace, kernel: KernelModel | str | None) -> bool:
-    """Tell whether the replay has the recorded kernel; one that nobody names is refused later, with a reason."""
-    name = kernel or trace.header.kernel_model or trace.header.kernel_release
-    model = name if isinstance(name, KernelModel) or name is None else recorded_kernel(name)[0]
-    return model is None or model.generation == "v4.1"
 
 
 def _from(found: WhatIf) -> Advice:
@@ -193,7 +190,7 @@ def _fix(recorded: str, variant: str) -> str | None:
     return added[0] if len(added) == 1 else "all_fixes" if added else None
 
 
-def _bound_only(core: WhatIf) -> Advice:
+def _bound_only(core: WhatIf, balancer: Balancer) -> Advice:
     """Return the upper bound: the recorded time, or busy CPUs, against those of the core."""
     window, busy = core.itself.window_ns, core.itself.busy_cpus
     if window is not None:
@@ -205,8 +202,9 @@ def _bound_only(core: WhatIf) -> Advice:
             b / max(core.busy_cpus, 1e-9) - 1 for b in (busy.low, busy.median, busy.high)
         )
     reasons = (
-        "the replay does not have the recorded kernel, so no single fix is proposed: the upper bound compares the recording with "
-        "a replay of the same work under a scheduler that never lets a CPU idle while a thread waits",
+        f"no fix is proposed, because there is no model of this kernel's balancer: {balancer.reason}",
+        "the upper bound compares the recording with a replay of the same work under a scheduler that never lets a CPU idle "
+        "while a thread waits",
         *core.recovered.notes,
     )
     return Advice((), None, Range(median, low, high), reasons, window is not None)

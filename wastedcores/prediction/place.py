@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from wastedcores.errors import NotRecoverableError, TopologyError, UsageError
-from wastedcores.kernels import FIXES, KernelModel, recorded_kernel
+from wastedcores.kernels import (
+    FIXES,
+    Balancer,
+    KernelModel,
+    balancer_of,
+    recorded_balancer,
+    recorded_kernel,
+)
 from wastedcores.prediction.once import Task
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
@@ -100,34 +107,62 @@ def place_of(
     name = kernel or trace.header.kernel_model or trace.header.kernel_release
     if name is None:
         raise TopologyError(
-            f"{trace.name}: does not say which kernel it was recorded on. Name one: --kernel v4.1."
+            f"{trace.name}: does not say which kernel it was recorded on. Name it as uname -r prints it there, or as a model: "
+            "--kernel 6.12.107+deb13-amd64, --kernel v4.1."
         )
     return machine, recorded_kernel(name)[0]
 
 
-def check_modelled(trace: Trace, kernel: KernelModel, asked: bool = False) -> None:
-    """Refuse a kernel that the engine does not have.
+def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | None:
+    """Find out whether the replay may stand for the kernel of a recording.
+
+    Parameters
+    ----------
+    trace
+        The recording, whose header may name the kernel.
+    kernel
+        What the user names instead, or None.
+
+    Returns
+    -------
+    Balancer or None
+        The answer, and the reason if it is no; None if nobody names the kernel.
+    """
+    if isinstance(kernel, KernelModel):
+        return balancer_of(kernel)
+    name = kernel or trace.header.kernel_model or trace.header.kernel_release
+    return recorded_balancer(name) if name else None
+
+
+def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> None:
+    """Refuse a kernel for which the replay may not stand.
 
     Parameters
     ----------
     trace
         The recording.
-    kernel
-        The kernel.
+    balancer
+        How well the balancer of the kernel is known.
     asked
-        Whether somebody asked for it; otherwise it is the recorded one.
+        The kernel if somebody asked for a prediction under it; empty if it is the recorded one.
 
     Raises
     ------
     NotRecoverableError
-        It balances by other rules.
+        The replay does not model this kernel's balancer.
     """
-    if kernel.generation != "v4.1":
-        whose = "was asked for" if asked else "is the recorded kernel"
+    if balancer is None or balancer.replayed:
+        return
+    if asked:
         raise NotRecoverableError(
-            f"{trace.name}: {kernel.name} {whose}, and it balances by Linux 5.5's rules, which the replay does not model. So "
-            "nothing is predicted. The replay has v4.1 with its fixes, and designs such as core."
+            f"{trace.name}: a prediction for {asked} was asked for, but {balancer.reason}. The replay has v4.1 with its fixes, "
+            "and designs such as core."
         )
+    raise NotRecoverableError(
+        f"{trace.name}: unknown: no model of this kernel's balancer. {balancer.reason[0].upper()}{balancer.reason[1:]}. So "
+        "nothing is predicted. What can be said without a model (the pattern of the waste, pinned threads, cpusets and quotas) "
+        "is in `wastedcores explain`."
+    )
 
 
 def task_of(recovered: Recovered, machine: Machine, cpus: list[int] | None) -> Task:

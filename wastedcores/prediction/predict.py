@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.errors import NotRecoverableError, UsageError
-from wastedcores.kernels import KernelModel
+from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.once import Task
 from wastedcores.prediction.place import (
+    balancer_on,
     check_modelled,
     check_recoverable,
     elsewhere,
@@ -101,10 +102,10 @@ def whatif(
     window, counted = asked(trace, between, cpus, whole=whole)
     trace = trace.with_header(window=window)
     on, model = place_of(trace, machine, kernel)
-    check_modelled(trace, model)
+    check_modelled(trace, balancer_on(trace, kernel))
     names = list(to) if to else variants_of(model)
     for name in names:
-        check_modelled(trace, KernelModel.named(name), asked=True)
+        check_modelled(trace, balancer_of(KernelModel.named(name)), asked=name)
     recovered = recover(trace, tasks, sessions, costs=costs_of(on))
     check_recoverable(trace, recovered)
     here = task_of(recovered, on, counted)

@@ -216,13 +216,13 @@ def check_kernel(kernel: KernelModel | str) -> KernelModel:
     Raises
     ------
     UnknownKernelError
-        There is no kernel of that name, or it balances by Linux 5.5's rules.
+        There is no kernel of that name, or the replay does not model how it balances.
     """
     kernel = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
-    if kernel.generation != "v4.1":
+    if not (kernel.is_replayed or kernel.is_design):
         raise UnknownKernelError(
-            f"kernel {kernel.name!r} balances by Linux 5.5's rules, which the replay does not model; take v4.1 (or, with "
-            "only the domains of its own, another one before v5.5); `wastedcores domains` knows all of them."
+            f"kernel {kernel.name!r} balances by the rules of {kernel.generation}, which the replay does not model; take v4.1 "
+            "(or, with only the domains of its own, another one before v5.5); `wastedcores domains` knows all of them."
         )
     return kernel
 

@@ -13,6 +13,7 @@ A description has ``cpus`` and any of these fields:
 - ``isolated`` (a CPU list): CPUs that are online but in no domain
 - ``frequency`` (``min_khz``, ``nominal_khz``, ``turbo`` and optionally ``ramp_ticks``, ``hold_ticks``), ``smt_speed`` and
   ``idle_states`` (a list of [name, exit_ns, residency_ns]): the speed of the CPUs, see :mod:`wastedcores.topology.clocks`
+- ``microarchitecture``: ``granite-rapids``, ``clearwater-forest`` or ``zen``, for which some kernels build other domains
 - ``asymmetric: true`` if the distance table is asymmetric on purpose
 - ``name``; ``nodes``, their number, or ``node_ids``, their numbers, if some have no CPU
 - ``kernel`` (a release or a model) and ``sched_debug``, for the domains
@@ -24,7 +25,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,22 @@ import numpy as np
 
 from wastedcores.errors import TopologyError, UsageError
 from wastedcores.limits import MAX_CPUS, MAX_NODES
+from wastedcores.topology._numbers import (
+    REMOTE_DISTANCE,
+    by_node_id,
+    ids,
+    limit,
+    package_on_node,
+)
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
+from wastedcores.topology.oracle import from_oracle
 
-REMOTE_DISTANCE = 20
 _KNOWN = (
     "name", "cpus", "nodes", "node_of_cpu", "cpus_of_node", "distance", "package_of_cpu", "thread_siblings",
     "core_of_cpu", "llc_of_cpu", "l2_of_cpu", "online", "boot_online", "hotplug", "asymmetric", "isolated", "node_ids",
-    "kernel", "sched_debug", "frequency", "smt_speed", "idle_states",
+    "kernel", "sched_debug", "frequency", "smt_speed", "idle_states", "microarchitecture",
 )  # fmt: skip
 #: further fields in the ``meta.json`` of a guest recording, which describe the recording and not its machine
 _GUEST = {
@@ -81,7 +88,7 @@ def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
     name = str(name or data.get("name") or data.get("run") or "machine")
     try:
         if is_oracle(data):
-            return _from_oracle(data, name)
+            return from_oracle(data, name)
         return _from_description(data, name)
     except UsageError as e:
         raise TopologyError(f"machine {name!r}: {e}") from None
@@ -90,67 +97,6 @@ def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
             f"machine {name!r}: the description cannot be read ({type(e).__name__}: {e}); expected cpus, "
             "node_of_cpu or cpus_of_node, distance and optionally package_of_cpu, thread_siblings, llc_of_cpu, online."
         ) from None
-
-
-def _ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
-    """Number each CPU by the first CPU of its set; a CPU in no set is alone."""
-    ids = list(range(cpus))
-    for group in groups:
-        members = sorted(group)
-        for cpu in members:
-            ids[cpu] = min(ids[cpu], members[0])
-    return ids
-
-
-def _package_on_node(package: list[int], node: list[int]) -> list[int]:
-    """Number the pairs of package and node in order of first appearance."""
-    seen: dict[tuple[int, int], int] = {}
-    return [seen.setdefault(key, len(seen)) for key in zip(package, node, strict=True)]
-
-
-def _from_oracle(data: dict[str, Any], name: str) -> Machine:
-    cpus = int(data["cpus"])
-    _limit(cpus, MAX_CPUS, "CPUs", name)
-    _limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)
-    topology = [data["cpu_topology"][str(c)] for c in range(cpus)]
-    package = [int(t["pkg"]) for t in topology]
-    node = [int(n) for n in data["node_of_cpu"]]
-    core = _ids((t["threads"] for t in topology), cpus)
-    distance, node = _by_node_id(data["distance"], data.get("node_ids"), node)
-    booted = (data.get("events") or [{}])[0].get("online", range(cpus))
-    fields: dict[str, Any] = dict(  # noqa: C408
-        name=name,
-        node_of_cpu=node,
-        package_of_cpu=package,
-        core_of_cpu=core,
-        # tests/topology/oracle/README.md: in these guests the CPUs of a package on one node share the last-level cache
-        llc_of_cpu=_package_on_node(package, node),
-        l2_of_cpu=core,
-        distance=distance,
-        boot_online=tuple(booted),
-        asymmetric=True,
-    )
-    return Machine(**fields)
-
-
-def _limit(count: int, most: int, what: str, name: str) -> None:
-    """Refuse numbers that no Linux has, before memory is taken for them."""
-    if not 1 <= count <= most:
-        raise TopologyError(f"machine {name!r}: it has {count} {what}; Linux has 1 to {most}.")
-
-
-def _by_node_id(
-    distance: list[list[int]], ids: list[int] | None, node: list[int]
-) -> tuple[list[list[int]], list[int]]:
-    """Move rows to their node numbers; x86 fills absent nodes with 20 (arch/x86/mm/numa.c: numa_alloc_distance())."""
-    if ids is None or ids == list(range(len(ids))):
-        return distance, node
-    size = max(ids) + 1
-    full = [[10 if i == j else REMOTE_DISTANCE for j in range(size)] for i in range(size)]
-    for i, row in zip(ids, distance, strict=True):
-        for j, d in zip(ids, row, strict=True):
-            full[i][j] = d
-    return full, node
 
 
 def _nodes_of(data: dict[str, Any], cpus: int, name: str) -> list[int]:
@@ -206,14 +152,14 @@ def _refuse_unknown(data: dict[str, Any], name: str) -> None:
 def _from_description(data: dict[str, Any], name: str) -> Machine:
     _refuse_unknown(data, name)
     cpus = int(data["cpus"] if "cpus" in data else len(data["node_of_cpu"]))
-    _limit(cpus, MAX_CPUS, "CPUs", name)
+    limit(cpus, MAX_CPUS, "CPUs", name)
     node = _nodes_of(data, cpus, name)
     if len(node) != cpus:
         raise TopologyError(
             f"machine {name!r}: node_of_cpu has {len(node)} entries for {cpus} CPUs; it needs one per CPU."
         )
     count = max(int(data.get("nodes", 1)), max(node, default=0) + 1)
-    _limit(count, MAX_NODES, "nodes", name)
+    limit(count, MAX_NODES, "nodes", name)
     distance = data.get("distance")
     if distance is None:
         distance = np.full((count, count), REMOTE_DISTANCE) - (REMOTE_DISTANCE - 10) * np.eye(
@@ -224,14 +170,14 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
             f"machine {name!r}: the distance table has rows of {sorted({len(r) for r in distance})} entries and "
             f"{len(distance)} rows; the table must be square, with one row and one column per node."
         )
-    _limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)
-    distance, _ = _by_node_id(distance, data.get("node_ids"), node)
+    limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)
+    distance, _ = by_node_id(distance, data.get("node_ids"), node)
     package = [int(p) for p in data.get("package_of_cpu", node)]
     if "thread_siblings" in data:
-        core = _ids((_cpulist(s, "thread_siblings") for s in data["thread_siblings"]), cpus)
+        core = ids((_cpulist(s, "thread_siblings") for s in data["thread_siblings"]), cpus)
     else:
         core = [int(c) for c in data.get("core_of_cpu", range(cpus))]
-    llc = data.get("llc_of_cpu") or _package_on_node(package, node)
+    llc = data.get("llc_of_cpu") or package_on_node(package, node)
     booted = data.get("boot_online", data.get("online"))
     fields: dict[str, Any] = dict(  # noqa: C408
         name=name,
@@ -247,6 +193,7 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
         asymmetric=bool(data.get("asymmetric", False)),
         frequency=Frequency.from_dict(data["frequency"]) if data.get("frequency") else None,
         smt_speed=float(data.get("smt_speed", 1)),
+        microarchitecture=str(data.get("microarchitecture") or ""),
         idle_states=tuple(
             IdleState(str(n), int(e), int(r)) for n, e, r in data.get("idle_states", ())
         ),

@@ -33,6 +33,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.shown import Shown
 from wastedcores.topology import levels as lv
 from wastedcores.topology.cpumask import cpumask_of, cpus_in
+from wastedcores.topology.distances import reclaim_distance
 from wastedcores.topology.groups import Group, GroupBuilder, Ring
 from wastedcores.topology.levels import Level
 from wastedcores.topology.machine import Machine
@@ -154,7 +155,7 @@ class Domains(Shown):
         """Return the balance mask of a group, or None where the kernel does not print it."""
         if self.prints_every_mask:
             return group.mask_cpus
-        if not d.flags & lv.SD_OVERLAP or group.mask == group.span:
+        if not d.flags & lv.SD_NUMA or group.mask == group.span:
             return None
         return group.mask_cpus
 
@@ -241,8 +242,9 @@ class _Topology:
         """Hotplug one CPU and return the level table its rebuild uses."""
         rescans = self.kernel.at_least(5, 18) and self._alone_on_node(cpu)
         if what == "offline":
-            # up to v4.13 the rebuild runs at CPU_DOWN_PREPARE, when the CPU is still in all masks, so sd_weight includes it
-            masks = set(self.up) if not self.kernel.at_least(4, 14) else self.up - {cpu}
+            # the rebuild runs before the CPU leaves the masks: at CPU_DOWN_PREPARE, and from v4.14 in sched_cpu_deactivate()
+            # (kernel/sched/core.c, v6.12), which is earlier than remove_siblinginfo()
+            masks = set(self.up)
             self.up.discard(cpu)
         else:
             self.up.add(cpu)
@@ -250,9 +252,9 @@ class _Topology:
             if self.kernel.loses_numa_levels and self._sees_numa_in_package(cpu):
                 self.without_die, self.numa_lost = True, True
         if rescans:
-            # kernel/sched/topology.c: sched_update_numa(), v5.18
+            # kernel/sched/topology.c: sched_update_numa(), v5.18; it leaves the node that goes out of the masks across nodes
             self._scan(self.up)
-        return self.levels(masks)
+        return self.levels(masks, self.up if rescans else masks)
 
     def _sees_numa_in_package(self, cpu: int) -> bool:
         """Tell whether the CPU that comes up sees a CPU of its package on another node.
@@ -265,19 +267,18 @@ class _Topology:
             for c in self.up
         )
 
-    def levels(self, masks: set[int]) -> list[Level]:
-        """Return the level table for the CPUs that the sibling masks contain."""
-        up = sorted(masks)
-        table = lv.base_levels(self.machine, self.kernel, up, self.without_die)
+    def levels(self, masks: set[int], numa_masks: set[int]) -> list[Level]:
+        """Return the level table for the CPUs in the sibling masks and in those across nodes."""
+        table = lv.base_levels(self.machine, self.kernel, sorted(masks), self.without_die)
         if not self.numa_lost:
-            table += lv.numa_levels(self.machine, self.kernel, up, self.distances)
+            table += lv.numa_levels(self.machine, self.kernel, sorted(numa_masks), self.distances)
         return table
 
 
 def _replay(machine: Machine, kernel: KernelModel, last_only: bool) -> list[Domains]:
     topology = _Topology(machine, kernel)
     out = []
-    table = topology.levels(topology.up)
+    table = topology.levels(topology.up, topology.up)
     if not (last_only and machine.hotplug):
         boot = machine if not machine.hotplug else _until(machine, 0)
         out.append(_build(boot, kernel, "boot", table))
@@ -310,8 +311,13 @@ def _raw_spans(machine: Machine, levels: list[Level], cpu_map: int) -> list[list
     return spans
 
 
+def _cpu_map(machine: Machine) -> int:
+    """Return the CPUs that are in domains."""
+    return cpumask_of(machine.online_cpus) & ~cpumask_of(machine.isolated)
+
+
 def _build(machine: Machine, kernel: KernelModel, when: str, levels: list[Level]) -> Domains:
-    cpu_map = cpumask_of(machine.online_cpus) & ~cpumask_of(machine.isolated)
+    cpu_map = _cpu_map(machine)
     spans = _raw_spans(machine, levels, cpu_map)
     builder = GroupBuilder(levels, spans, (1 << machine.cpus) - 1, kernel.group_builder)
     rings: list[list[Ring]] = []
@@ -337,18 +343,24 @@ class _Attacher:
     ) -> None:
         self.kernel, self.levels, self.spans = kernel, levels, spans
         self.one_node = machine.nodes == 1
+        self.reclaim = reclaim_distance(machine, kernel)
+        # sd_weight counts all CPUs of the level's mask, from v7.1 only those of the rebuild (8e8e23dea43e)
+        cut = kernel.at_least(7, 1)
+        self.within = _cpu_map(machine) if cut else (1 << machine.cpus) - 1
         self._shared: dict[tuple[int, int, int, int], Domain] = {}
         self._init: dict[tuple[int, int], tuple[int, Parameters]] = {}
 
     def _sd_init(self, level: int, weight: int) -> tuple[int, Parameters]:
         if (level, weight) not in self._init:
-            self._init[level, weight] = sd_init(self.levels[level], weight, self.kernel)
+            self._init[level, weight] = sd_init(
+                self.levels[level], weight, self.kernel, self.reclaim
+            )
         return self._init[level, weight]
 
     def __call__(self, cpu: int, rings: list[Ring]) -> tuple[Domain, ...]:
         kept: list[list[int]] = []  # [level, flags, weight of the unrestricted mask]
         for level, ring in enumerate(rings):
-            weight = self.levels[level].mask_of_cpu[cpu].bit_count()
+            weight = (self.levels[level].mask_of_cpu[cpu] & self.within).bit_count()
             flags = self._sd_init(level, weight)[0]
             span = self.spans[level][cpu]
             if kept:

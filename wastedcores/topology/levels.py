@@ -13,6 +13,7 @@ import numpy as np
 
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpumask import cpumask_of
+from wastedcores.topology.distances import sched_distance
 from wastedcores.topology.machine import LOCAL_DISTANCE, IntArray, Machine
 
 # include/linux/sched.h, v4.1: the bits that its oracle prints. Later kernels number them differently and have neither
@@ -30,9 +31,6 @@ SD_PREFER_SIBLING = 0x1000
 SD_OVERLAP = 0x2000
 SD_NUMA = 0x4000
 SD_CLUSTER = 0x8000
-
-#: node_reclaim_distance: there is no fork, exec and affine balancing beyond it (include/linux/topology.h)
-RECLAIM_DISTANCE = 30
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def numa_distances(
     list of int
         The distances, ascending.
     """
-    d = machine.distance
+    d = sched_distance(machine, kernel)
     if kernel.at_least(5, 18):
         some = np.asarray(nodes_with_cpus)
         d = d[np.ix_(some, some)]
@@ -165,10 +163,10 @@ def numa_levels(
     node_sets = [0] * machine.nodes
     for cpu, mask in zip(up, _node_masks(machine, up), strict=True):
         node_sets[machine.node_of_cpu[cpu]] = mask
-    levels = []
+    levels, table = [], sched_distance(machine, kernel)
     steps = [LOCAL_DISTANCE, *distances] if kernel.at_least(4, 15) else list(distances)
     for distance in steps:
-        near = machine.distance <= distance
+        near = table <= distance
         by_node = []
         for row in near:
             bits = 0

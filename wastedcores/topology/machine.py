@@ -37,6 +37,11 @@ LOCAL_DISTANCE = 10
 #: the largest distance of a SLIT: 255 means "unreachable" (ACPI)
 MOST_DISTANCE = 254
 
+#: microarchitectures that Linux treats differently when it builds domains
+GRANITE_RAPIDS, CLEARWATER_FOREST, ZEN = "granite-rapids", "clearwater-forest", "zen"
+SNC_AVERAGED = (GRANITE_RAPIDS, CLEARWATER_FOREST)
+MICROARCHITECTURES = (*SNC_AVERAGED, ZEN)
+
 _PER_CPU = ("node_of_cpu", "package_of_cpu", "core_of_cpu", "llc_of_cpu", "l2_of_cpu")
 
 
@@ -75,6 +80,9 @@ class Machine(Shown):
         Speed of a CPU while another CPU of its core is busy, as a share of its speed while it has the core for itself.
     idle_states
         Idle states from the shallowest to the deepest, such as ``IdleState("C6", 30_000, 100_000)``.
+    microarchitecture
+        ``granite-rapids``, ``clearwater-forest`` or ``zen``, for which kernels build other domains
+        (:mod:`wastedcores.topology.distances`); empty for any other, or if it is not known.
     """
 
     name: str
@@ -91,6 +99,7 @@ class Machine(Shown):
     frequency: Frequency | None = None
     smt_speed: float = 1.0
     idle_states: tuple[IdleState, ...] = ()
+    microarchitecture: str = ""
     online_cpus: tuple[int, ...] = field(init=False)
 
     def _facts(self) -> dict[str, str]:
@@ -143,6 +152,11 @@ class Machine(Shown):
                 f"a speed of {self.smt_speed} for a CPU that shares its core; expected a share of at most 1."
             )
         check_idle_states(self.idle_states)
+        if self.microarchitecture and self.microarchitecture not in MICROARCHITECTURES:
+            raise self._fail(
+                f"microarchitecture {self.microarchitecture!r} makes no difference to domains; known are "
+                f"{', '.join(MICROARCHITECTURES)}. Leave it out for any other."
+            )
         if not self.boot_online:
             raise self._fail("no CPU is online.")
         outside = [c for c in self.boot_online if not 0 <= c < cpus]
@@ -264,6 +278,8 @@ class Machine(Shown):
             out["smt_speed"] = self.smt_speed
         if self.idle_states:
             out["idle_states"] = [list(astuple(s)) for s in self.idle_states]
+        if self.microarchitecture:
+            out["microarchitecture"] = self.microarchitecture
         return out
 
     @classmethod

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels as lv
+from wastedcores.topology.distances import RECLAIM_DISTANCE
 from wastedcores.topology.levels import Level
 
 
@@ -26,20 +27,25 @@ class Parameters(NamedTuple):
     distance: int
 
 
-def sd_init(level: Level, weight: int, kernel: KernelModel) -> tuple[int, Parameters]:
+def sd_init(
+    level: Level, weight: int, kernel: KernelModel, reclaim: int = RECLAIM_DISTANCE
+) -> tuple[int, Parameters]:
     """Return the flags and numbers of a new domain.
 
     kernel/sched/core.c: sd_init(), v4.1; kernel/sched/topology.c: sd_init(), v6.1. PREFER_SIBLING became the default
-    with v4.20 (9c63e84db29b), ``busy_factor`` 16 and ``imbalance_pct`` 117 with v5.10.
+    with v4.20 (9c63e84db29b), ``busy_factor`` 16 and ``imbalance_pct`` 117 with v5.10. SD_OVERLAP is in v6.18
+    and gone in v7.1.
 
     Parameters
     ----------
     level
         Entry of the level table.
     weight
-        Number of CPUs of the level's mask, before it is cut to the CPUs of the rebuild.
+        Number of CPUs of the level's mask: before v7.1 it is not cut to the CPUs of the rebuild.
     kernel
         The kernel to model.
+    reclaim
+        ``node_reclaim_distance`` of the machine.
 
     Returns
     -------
@@ -50,7 +56,7 @@ def sd_init(level: Level, weight: int, kernel: KernelModel) -> tuple[int, Parame
     always_sibling = kernel.at_least(4, 20)
     flags = lv.SD_BALANCE_NEWIDLE | lv.SD_BALANCE_EXEC | lv.SD_BALANCE_FORK | lv.SD_WAKE_AFFINE
     flags |= level.flags | (0 if modern else lv.SD_LOAD_BALANCE)
-    flags |= lv.SD_OVERLAP if level.overlap else 0
+    flags |= lv.SD_OVERLAP if level.overlap and not kernel.at_least(7, 1) else 0
     flags |= lv.SD_PREFER_SIBLING if always_sibling else 0
     pct, tries, busy, idle, gain = (117 if modern else 125), 0, 0, 0, 0
     if level.flags & lv.SD_SHARE_CPUCAPACITY:
@@ -61,7 +67,7 @@ def sd_init(level: Level, weight: int, kernel: KernelModel) -> tuple[int, Parame
     elif level.flags & lv.SD_NUMA:
         tries, busy, idle = 2, 3, 2
         flags = (flags | lv.SD_SERIALIZE) & ~lv.SD_PREFER_SIBLING
-        if level.distance > lv.RECLAIM_DISTANCE:
+        if level.distance > reclaim:
             flags &= ~(lv.SD_BALANCE_EXEC | lv.SD_BALANCE_FORK | lv.SD_WAKE_AFFINE)
     else:
         flags |= lv.SD_PREFER_SIBLING

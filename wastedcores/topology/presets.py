@@ -15,7 +15,7 @@ import numpy as np
 
 from wastedcores.errors import TopologyError
 from wastedcores.topology.clocks import Frequency
-from wastedcores.topology.machine import Machine
+from wastedcores.topology.machine import ZEN, Machine
 
 #: SLIT of the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} (paper 3.2), nodes 1 and 2 not adjacent, at most
 #: two hops (paper 5.1, Figure 4). The rest is a public SLIT of the same platform with d(3,7) = 16; see
@@ -138,7 +138,7 @@ def _bulldozer(name: str, cores_per_node: int) -> Machine:
 
 
 def _epyc(name: str, nodes_per_package: int, llcs: int, cores_per_llc: int) -> Machine:
-    return grid(
+    machine = grid(
         name,
         packages=2,
         nodes_per_package=nodes_per_package,
@@ -148,6 +148,7 @@ def _epyc(name: str, nodes_per_package: int, llcs: int, cores_per_llc: int) -> M
         distance=two_packages(12, 32, nodes_per_package),
         numbering="threads-last",
     )
+    return replace(machine, microarchitecture=ZEN)
 
 
 #: the range and the nominal frequency are the fork/wait paper's (section 2), as is that all cores together stay below the class

@@ -26,6 +26,8 @@ class Source:
         The machine as booted.
     kernel
         The kernel as the source names it, a release or the name of a model; None if the source names none.
+    default
+        The kernel that stands for it if none is named: that of the paper for presets, which run no kernel; otherwise None.
     sched_debug
         The source says that the kernel was booted with ``sched_debug``.
     path
@@ -33,9 +35,10 @@ class Source:
     """
 
     machine: Machine
-    kernel: str | None = DEFAULT_KERNEL
+    kernel: str | None = None
     sched_debug: bool = False
     path: Path | None = None
+    default: str | None = None
 
     def model(self, kernel: str | None = None, sched_debug: bool | None = None) -> KernelModel:
         """Return the kernel model.
@@ -86,12 +89,13 @@ class Source:
         debug = self.sched_debug if sched_debug is None else sched_debug
         if kernel is not None:
             return KernelModel.named(kernel, sched_debug=debug), None
-        if self.kernel is None:
+        named = self.kernel or self.default
+        if named is None:
             raise TopologyError(
                 f"{self.path or self.machine.name}: does not say which kernel ran on this machine, and each builds other "
                 "domains. Name one: --kernel v6.12."
             )
-        model, note = recorded_kernel(self.kernel)
+        model, note = recorded_kernel(named)
         return replace(model, sched_debug=debug), note
 
 
@@ -110,14 +114,14 @@ def find_machine(name: str) -> Source:
         The name is none of these, or the description is not that of a possible machine.
     """
     if name in PRESETS:
-        return Source(preset(name))
+        return Source(preset(name), default=DEFAULT_KERNEL)
     path = Path(name)
     if name == "live" and not path.exists():
         return Source(Machine.live(), platform.release())
     if path.is_dir() and (path / "meta.json").exists():
         path = path / "meta.json"
     if not path.exists():
-        return Source(preset(name))
+        return Source(preset(name), default=DEFAULT_KERNEL)
     if _is_parquet(path):
         return _from_trace(path)
     data = read_description(path)

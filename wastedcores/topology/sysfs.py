@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from wastedcores.errors import TopologyError
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.describe import machine_from_dict
+from wastedcores.topology.machine import CLEARWATER_FOREST, GRANITE_RAPIDS, ZEN
 
 if TYPE_CHECKING:
     from wastedcores.topology.domains import Domains
@@ -82,9 +83,29 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
         "asymmetric": True,
         "isolated": _text(cpu_dir / "isolated") or "",
     }
+    if special := _microarchitecture(_text(Path(root) / "proc/cpuinfo") or ""):
+        data["microarchitecture"] = special
     if any(llc):
         data["llc_of_cpu"] = _numbered([b or a for a, b in zip(core, llc, strict=True)])
     return machine_from_dict(data)
+
+
+def _microarchitecture(cpuinfo: str) -> str:
+    """Return the microarchitecture of the first CPU in ``/proc/cpuinfo`` if kernels build other domains for it.
+
+    arch/x86/include/asm/intel-family.h: INTEL_GRANITERAPIDS_X, INTEL_ATOM_DARKMONT_X; AMD's families from 17h on are Zen.
+    """
+    first = cpuinfo.partition("\n\n")[0]
+    told = {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in first.splitlines())
+    }
+    family, model = told.get("cpu family", ""), told.get("model", "")
+    if told.get("vendor_id") == "AuthenticAMD" and family.isdigit() and int(family) >= 0x17:
+        return ZEN
+    if told.get("vendor_id") == "GenuineIntel" and family == "6":
+        return {"173": GRANITE_RAPIDS, "221": CLEARWATER_FOREST}.get(model, "")
+    return ""
 
 
 def _numbered(values: list[Any]) -> list[int]:

@@ -59,7 +59,7 @@ def _views(domains: Domains, cpus: Sequence[int] | None) -> list[list[int]]:
 
 def _ring_key(d: Domain) -> tuple[int, ...]:
     """Return the part of a view that a ring adds: nothing without overlap, where all CPUs share one ring."""
-    return tuple(g.span for g in d.groups) if d.flags & lv.SD_OVERLAP else ()
+    return tuple(g.span for g in d.groups) if d.flags & lv.SD_NUMA else ()
 
 
 def _domain(d: Domain) -> str:
@@ -74,7 +74,7 @@ def _group(d: Domain, k: int) -> str:
     group = d.groups[k]
     text = "{" + format_cpulist(group.cpus) + "}"
     own = group.span & group.mask
-    if d.flags & lv.SD_OVERLAP and own != group.span:
+    if d.flags & lv.SD_NUMA and own != group.span:
         text += f"[by {format_cpulist(group.mask_cpus)}]"
     return text
 

@@ -66,6 +66,8 @@ def _cause(run: Examined) -> str:
         return "The cause is not known, because the trace does not name a machine and kernel that are modelled."
     if found.looks_like == "undecided":
         return "It looks like none of the known bugs."
+    if found.looks_like == "unknown":
+        return "The cause is not known, because there is no model of this kernel's balancer."
     name = NAMES[found.looks_like]
     if not found.fix:
         return f"It looks like {name}."

@@ -24,6 +24,7 @@ NAMES = {
     "isolation": "isolation: no scheduling domain spans the idle and the overloaded CPUs, and nothing recorded explains it",
     "transient": "a short imbalance that the balancer repaired by itself",
     "undecided": "none of the known bugs",
+    "unknown": "something that is not known, because there is no model of this kernel's balancer",
     "nothing": "no bug: no CPU was idle while another was overloaded",
 }
 

@@ -246,7 +246,7 @@ class Recording:
         UsageError
             The replay does not model the recorded kernel.
         """
-        if self.kernel.generation != "v4.1":
+        if not self.kernel.is_replayed:
             raise UsageError(
                 f"{self.name} was recorded on {self.kernel.name}, which the replay does not model."
             )
@@ -271,7 +271,7 @@ def recordings_in(folder: Path | str | None = None) -> list[Recording]:
     """
     folder = Path(folder or datasets() / "recordings")
     found = [Recording.read(path.parent) for path in sorted(folder.glob("*/meta.json"))]
-    usable = [r for r in found if r.kernel.generation == "v4.1"]
+    usable = [r for r in found if r.kernel.is_replayed]
     if not usable:
         raise TraceFormatError(
             f"{folder}: expected subfolders with meta.json and trace.txt.xz, recorded on a 4.1 kernel; found "

@@ -1,0 +1,99 @@
+"""What a trace and its snapshot tell about wasted CPUs without a model of the kernel's balancer."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from wastedcores.invariant import CheckResult
+from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.topology.machine import Machine
+
+#: how near two CPUs are, the nearest first, and the words for it
+_NEAR = (
+    ("core_of_cpu", "on the same core"),
+    ("llc_of_cpu", "behind the same last-level cache"),
+    ("node_of_cpu", "on the same node"),
+)
+_FAR = "on different nodes"
+
+
+def pattern(result: CheckResult, machine: Machine, pairs: pl.DataFrame) -> list[str]:
+    """Describe where CPUs were idle beside overloaded ones, and which recorded limits were in force.
+
+    Parameters
+    ----------
+    result
+        The result of the check.
+    machine
+        The machine of the trace.
+    pairs
+        Table with columns idle_cpu, overloaded_cpu and met_ns.
+
+    Returns
+    -------
+    list of str
+        Sentences about the distance between the CPUs, pinned threads, cpusets and quotas. Facts that are not recorded are named.
+    """
+    return [*_distance(machine, pairs), _pinned(result), _cpusets(result), _quotas(result)]
+
+
+def _distance(machine: Machine, pairs: pl.DataFrame) -> list[str]:
+    """Say how near idle and overloaded CPUs were, with shares of the time in which they could have met."""
+    total = int(pairs["met_ns"].sum())
+    if not total:
+        return []
+    idle, busy = pairs["idle_cpu"].to_numpy(), pairs["overloaded_cpu"].to_numpy()
+    met, left, shares = pairs["met_ns"].to_numpy(), total, []
+    for name, words in _NEAR:
+        own = getattr(machine, name)
+        near = met[own[idle] == own[busy]].sum()
+        shares.append((int(near) - (total - left), words))
+        left = total - int(near)
+    shares.append((left, _FAR))
+    said = [f"{100 * ns / total:.0f} % {words}" for ns, words in shares if ns]
+    return [f"The idle and the overloaded CPU were, by their time together: {', '.join(said)}."]
+
+
+def _pinned(result: CheckResult) -> str:
+    """Say how many of the threads that waited beside an idle CPU are bound to some CPUs."""
+    header = result.trace.header
+    told = {
+        t.pid: t
+        for t in (*(header.later_tasks or ()), *(header.tasks or ()))
+        if t.allowed and "allowed" not in t.changed
+    }
+    waited = result.avoidable["pid"].to_list()
+    known = [told[p] for p in waited if p in told]
+    if not known:
+        return "The trace does not tell whether the threads that waited were pinned: no snapshot of their affinity was recorded."
+    online = result.cpus
+    bound = sum(len(parse_cpulist(t.allowed or "")) < online for t in known)
+    return (
+        f"{bound} of the {len(known)} threads that waited beside an idle CPU, and whose affinity is known, were pinned to some "
+        "of the CPUs. Only idle CPUs that they may use count."
+    )
+
+
+def _cpusets(result: CheckResult) -> str:
+    header = result.trace.header
+    if header.cpusets is None:
+        return "The trace does not tell which cpusets there were."
+    parts = [
+        s.path for s in header.cpusets if s.partition in ("root", "isolated") and s.path != "/"
+    ]
+    off = [s.path for s in header.cpusets if s.load_balance is False and s.partition is None]
+    if not parts and not off:
+        return "No recorded cpuset kept CPUs apart."
+    named = ", ".join((parts or off)[:6])
+    kind = "partitions" if parts else "without load balancing"
+    return f"There were cpusets that keep CPUs apart ({kind}: {named}), but they do not explain most of the time."
+
+
+def _quotas(result: CheckResult) -> str:
+    quotas = result.trace.header.quotas
+    if quotas is None:
+        return "The trace does not tell whether a control group had a quota of CPU time."
+    if not quotas:
+        return "No control group had a quota of CPU time."
+    named = ", ".join(path or "/" for path in sorted(quotas)[:6])
+    return f"These control groups had a quota of CPU time: {named}. A throttled thread does not count as waiting."

@@ -1,0 +1,51 @@
+"""Models of Linux versions: which code builds domains and balances load, and which of the four bugs are fixed.
+
+Interface::
+
+    k = KernelModel.named("v4.1+group_construction:patch", sched_debug=True)
+    k.name                   "v4.1+group_construction:patch"
+    k.version                (4, 1); (6, 12, 107) for v6.12.107
+    k.group_imbalance        None, "paper" or "patch"; likewise
+    k.group_construction     k.overload_on_wakeup, k.missing_domains
+    k.sched_debug            booted with ``sched_debug`` (changes NUMA levels before 5.12)
+    k.generation             "v4.1", "v5.5", "v6.6" or "v6.12": the load balancer
+    k.nearest                "v6.12.107": the nearest release whose balancer has been read
+    k.is_replayed            whether the replay models how it balances
+    k.group_builder          "v4.1", "v4.1.52", "authors", "v4.13" or "v5.13": the code that builds overlapping groups
+    k.at_least(4, 13)        whether the version is 4.13 or newer
+    model, note = recorded_kernel("6.12.107+deb13-amd64")       the model of a kernel that ran, and what may differ
+    recorded_balancer("5.14.0-503.el9.x86_64")                  whether the replay may stand for it
+
+"paper" is a fix as the paper's text describes it, and "patch" is the authors' published patch. They differ: the group
+construction patch also lets every CPU balance, and the group imbalance patch takes the last group that passes (see
+docs/scheduler-model.md, section 13). A name is ``vX.Y`` from v3.19 to v7.2, followed by any number of ``+fix`` or
+``+fix:patch``, or by ``+all_fixes``. From v5.5 on the stable release is part of it, as in ``v6.12.107``, because stable releases
+change the balancer. The release of a running kernel, as ``uname -r`` prints it, is a name too: ``6.12.107+deb13-amd64``.
+:func:`recorded_kernel` finds the model of a kernel that ran, which may be newer than v7.2.
+
+``+fork_wait:1`` and ``+fork_wait:2`` are the two placement strategies of the fork/wait paper, on any of these kernels. They are
+no fixes of the four bugs, so ``all_fixes`` has neither.
+
+Besides Linux there are designs (paper, section 5). ``core`` is a scheduler that keeps every core busy while a thread waits.
+Optimisation modules follow in the order in which it asks them, as in ``core+cache_affinity+power``. docs/design-mode.md
+has the rules.
+"""
+
+from wastedcores.kernels.generations import GENERATIONS
+from wastedcores.kernels.model import KernelModel
+from wastedcores.kernels.releases import Balancer, balancer_of, recorded_balancer, recorded_kernel
+from wastedcores.kernels.tables import CORE, FIXES, MAINLINE, MODULES, PRESETS
+
+__all__ = [
+    "CORE",
+    "FIXES",
+    "GENERATIONS",
+    "MAINLINE",
+    "MODULES",
+    "PRESETS",
+    "Balancer",
+    "KernelModel",
+    "balancer_of",
+    "recorded_balancer",
+    "recorded_kernel",
+]

@@ -1,0 +1,108 @@
+"""Read a kernel's name: the version, the fixes and the modules in it, or why it is refused."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
+from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, OLDEST, PRESETS, SHORT
+
+#: from this release on the third number of a version counts, because stable releases change the balancer
+POINTS_SINCE = (5, 5)
+
+
+def dotted(numbers: tuple[int, ...]) -> str:
+    """Write a version: ``6.12.107``."""
+    return ".".join(map(str, numbers))
+
+
+def is_release(name: str) -> bool:
+    """Tell whether a name is the release of a running kernel, with whatever its distributor appended.
+
+    A release has three numbers and no ``v`` (Makefile: KERNELVERSION). Words after a ``+`` that are, or nearly are, a fix or
+    a module make it the name of a model, so that a misspelt fix is not taken for a distributor's suffix.
+    """
+    name = name.strip()
+    if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
+        return False
+    words = (*FIXES, *SHORT, *MODULES, "all_fixes")
+    return not any(
+        part in words or difflib.get_close_matches(part, words[:4], 1, 0.7)
+        for part in name.split("+")[1:]
+    )
+
+
+def modules(parts: list[str], name: str) -> tuple[str, ...]:
+    """Return the modules in the name of a design, in order."""
+    for i, module in enumerate(parts):
+        if module not in MODULES:
+            near = difflib.get_close_matches(module, MODULES, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise UnknownKernelError(
+                f"kernel {name!r}: unknown module {module!r}{hint}; the core can ask {', '.join(MODULES)}. Fixes belong "
+                "to a Linux (v4.1+all_fixes); your own module goes to the reference (docs/design-mode.md)."
+            )
+        if module in parts[:i]:
+            raise UnknownKernelError(
+                f"kernel {name!r}: module {module!r} is given twice; give each once, in the order in which the core asks them."
+            )
+    return tuple(parts)
+
+
+def fix_name(fix: str, name: str) -> str:
+    """Return the full name of a fix, or refuse an unknown one."""
+    fix = SHORT.get(fix, fix)
+    if fix in MODULES:
+        raise UnknownKernelError(
+            f"kernel {name!r}: {fix} is not a fix of Linux but an optimisation module; write core+{fix}."
+        )
+    if fix not in FIXES:
+        near = difflib.get_close_matches(fix, FIXES, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UnknownKernelError(
+            f"kernel {name!r}: unknown fix {fix!r}{hint}; known are {', '.join(FIXES)} and all_fixes, "
+            "each with :patch for the published patch instead of the paper's text."
+        )
+    return fix
+
+
+def version(base: str, name: str) -> tuple[int, ...]:
+    """Read ``v4.1``, ``4.1.3`` or ``6.1.0-56-amd64``.
+
+    The third number counts from v5.5 on, and before that in 4.1.52, which builds other groups than 4.1. A 0 is left out.
+    """
+    match = re.fullmatch(
+        r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:[-~_.#][\w.~#-]*)?", base, re.ASCII
+    )
+    if match:
+        major, minor, stable = (int(n or 0) for n in match.groups())
+        if OLDEST <= (major, minor) <= NEWEST:
+            exact = (major, minor) >= POINTS_SINCE or (major, minor, stable) == (4, 1, 52)
+            return (major, minor, stable) if exact and stable else (major, minor)
+        if (major, minor) > NEWEST:
+            raise UnmodelledKernelError(
+                f"kernel {name!r} is newer than v{dotted(NEWEST)}, the newest kernel whose domains are modelled; give "
+                f"v{dotted(NEWEST)} if the nearest model is good enough."
+            )
+        raise UnknownKernelError(
+            f"kernel {name!r} is older than v{dotted(OLDEST)}, the oldest kernel that is modelled; give v{dotted(OLDEST)} if "
+            "the nearest model is good enough."
+        )
+    near = difflib.get_close_matches(base, PRESETS, 1)
+    raise UnknownKernelError(
+        f"kernel {name!r} is unknown{f' (did you mean {near[0]}?)' if near else ''}; give a "
+        f"version from v{dotted(OLDEST)} to v{dotted(NEWEST)}, such as v4.1, v4.12, v6.1, "
+        "with fixes as in v4.1+group_construction, or a design such as core+cache_affinity."
+    )
+
+
+def canonical(numbers: tuple[int, ...], fixes: dict[str, str]) -> str:
+    """Return the canonical name of a version with fixes."""
+    base = "v" + dotted(numbers)
+    readings = set(fixes.values())
+    if len(fixes) == len(FIXES) and len(readings) == 1:
+        return base + "+all_fixes" + (":patch" if readings == {"patch"} else "")
+    return base + "".join(
+        f"+{f}{':patch' if fixes[f] == 'patch' else ''}" for f in FIXES if f in fixes
+    )

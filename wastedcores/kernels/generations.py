@@ -1,0 +1,67 @@
+"""Generations of Linux's balancer, and the releases whose balancer has been read.
+
+Stable releases change the balancer too: 6.12.107 places, counts and balances differently from 6.12. So a replay models exact
+releases, and another kernel has a nearest one. docs/scheduler-model.md describes v4.1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Generation(NamedTuple):
+    """Releases with the same structure of balancing and of picking the next task.
+
+    Attributes
+    ----------
+    name
+        The first release, ``v5.5``.
+    since
+        The same as numbers.
+    rules
+        What distinguishes it, for sentences.
+    """
+
+    name: str
+    since: tuple[int, int]
+    rules: str
+
+
+#: 0b0695f2b34a balances by the kind of imbalance; 147f3efaa241 brings EEVDF; 152e11f6df29 dequeues late
+GENERATIONS = (
+    Generation("v4.1", (3, 19), "CFS, balancing by average load"),
+    Generation("v5.5", (5, 5), "CFS, balancing by kind of imbalance"),
+    Generation("v6.6", (6, 6), "EEVDF, balancing by kind of imbalance"),
+    Generation("v6.12", (6, 12), "EEVDF with delayed dequeue, balancing by kind of imbalance"),
+)
+
+#: the releases whose balancer has been read from its source; v6.1 and v6.12 are 6.1.0 and 6.12.0
+READ = ((4, 1), (6, 1), (6, 1, 166), (6, 6), (6, 12), (6, 12, 107), (6, 18))
+
+#: the releases after v4.1's generation that the replay models, exactly: it refuses all others
+REPLAYED: frozenset[tuple[int, ...]] = frozenset()
+
+
+def generation(version: tuple[int, ...]) -> Generation:
+    """Return the generation of a release."""
+    return next(g for g in reversed(GENERATIONS) if version[:2] >= g.since)
+
+
+def nearest(version: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the release nearest to this one, of the same generation, whose balancer has been read."""
+    same = generation(version)
+
+    def far(read: tuple[int, ...]) -> tuple[int, int]:
+        own = _point(version) if read[:2] == version[:2] else 0
+        return abs(_position(read) - _position(version)), abs(_point(read) - own)
+
+    return min((r for r in READ if generation(r) == same), key=far)
+
+
+def _position(version: tuple[int, ...]) -> int:
+    """Number the releases in order; a major version has 20 minor ones since 3.x."""
+    return 20 * version[0] + version[1]
+
+
+def _point(version: tuple[int, ...]) -> int:
+    return version[2] if len(version) > 2 else 0

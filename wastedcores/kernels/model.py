@@ -1,0 +1,209 @@
+"""The model of one kernel: which code builds its domains and balances load, and which of the four bugs are fixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wastedcores.errors import UnknownKernelError
+from wastedcores.kernels import _parsing, generations
+from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """One Linux kernel for x86-64, or one design.
+
+    Attributes
+    ----------
+    name
+        A name that :meth:`named` accepts.
+    version
+        The release, ``(4, 1)``; from v5.5 on with the number of the stable release unless it is 0, ``(6, 12, 107)``.
+    group_imbalance, group_construction, overload_on_wakeup, missing_domains
+        None (as released), ``"paper"`` or ``"patch"``.
+    sched_debug
+        The kernel was booted with ``sched_debug``.
+    modules
+        The optimisation modules of a design, in order; None for a Linux.
+    fork_wait
+        The strategy of the fork/wait paper, 1 or 2; 0 for none.
+    """
+
+    name: str
+    version: tuple[int, ...]
+    group_imbalance: str | None = None
+    group_construction: str | None = None
+    overload_on_wakeup: str | None = None
+    missing_domains: str | None = None
+    sched_debug: bool = False
+    modules: tuple[str, ...] | None = None
+    fork_wait: int = 0
+
+    @classmethod
+    def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
+        """Find a kernel by name.
+
+        Parameters
+        ----------
+        name
+            ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``4.1.3-patched``, ...; a release such as
+            ``6.12.107+deb13-amd64`` or ``6.19.0-rc3+``; ``core``, ``core+cache_affinity``, ...
+        sched_debug
+            The kernel was booted with ``sched_debug``.
+
+        Returns
+        -------
+        KernelModel
+            The kernel.
+
+        Raises
+        ------
+        UnknownKernelError
+            The version is older than 3.19, it cannot take the fix, or the module is unknown.
+        UnmodelledKernelError
+            The version is newer than 7.2.
+        """
+        written = LITERAL.get(name.strip(), name.strip())
+        base, *parts = written.split("+")
+        if base == CORE:
+            modules = _parsing.modules(parts, name)
+            return cls("+".join((CORE, *modules)), (4, 1), sched_debug=sched_debug, modules=modules)
+        version = _parsing.version(base, name)
+        if _parsing.is_release(written):
+            parts = []  # a distributor's suffix
+        fixes: dict[str, Any] = {}
+        strategy = 0
+        for part in parts:
+            fix, _, reading = part.partition(":")
+            if fix == FORK_WAIT:
+                if reading not in ("1", "2"):
+                    raise UnknownKernelError(
+                        f"kernel {name!r}: the fork/wait paper has two strategies; write {FORK_WAIT}:1 or {FORK_WAIT}:2."
+                    )
+                strategy = int(reading)
+                continue
+            if reading not in ("", "paper", "patch"):
+                raise UnknownKernelError(
+                    f"kernel {name!r}: {reading!r} is not a reading of a fix; write {fix} (the paper's text) or "
+                    f"{fix}:patch (the authors' published patch)."
+                )
+            for one in FIXES if fix == "all_fixes" else (_parsing.fix_name(fix, name),):
+                if version >= MAINLINE.get(one, (99,)):
+                    since = ".".join(map(str, MAINLINE[one]))
+                    raise UnknownKernelError(
+                        f"kernel {name!r}: {one} is for kernels before {since}, which has its own cure; leave it out."
+                    )
+                fixes[one] = reading or "paper"
+        written = _parsing.canonical(version, fixes) + (
+            f"+{FORK_WAIT}:{strategy}" if strategy else ""
+        )
+        return cls(written, version, sched_debug=sched_debug, fork_wait=strategy, **fixes)
+
+    @classmethod
+    def of_guest_variant(cls, variant: str) -> KernelModel:
+        """Return the kernel of a guest recording by its variant: buggy, gi, sgc, sgclit, oow, msd, all, alllit, 6.1, 6.12 or 7.2.
+
+        Raises
+        ------
+        UnknownKernelError
+            There is no such variant.
+        """
+        if variant not in GUEST:
+            raise UnknownKernelError(
+                f"recording variant {variant!r} is unknown; known are {', '.join(GUEST)}."
+            )
+        return cls.named(GUEST[variant])
+
+    def at_least(self, *version: int) -> bool:
+        """Tell whether this release is ``version`` or newer."""
+        return self.version >= version
+
+    @property
+    def is_design(self) -> bool:
+        """True if this is the core module with optimisation modules instead of a Linux."""
+        return self.modules is not None
+
+    @property
+    def linux(self) -> KernelModel:
+        """The Linux whose domains a replay uses: this kernel, or v4.1 for a design, whose modules may imitate it."""
+        return KernelModel.named("v4.1", self.sched_debug) if self.is_design else self
+
+    @property
+    def fixes(self) -> dict[str, str]:
+        """The fixes that this kernel has, each with its reading, ``paper`` or ``patch``."""
+        return {f: r for f in FIXES if (r := getattr(self, f)) is not None}
+
+    def has(self, fix: str) -> bool:
+        """Return whether this kernel has the fix for a bug, from a patch or from mainline.
+
+        Parameters
+        ----------
+        fix
+            One of :data:`FIXES`.
+        """
+        return getattr(self, fix) is not None or (fix in MAINLINE and self.at_least(*MAINLINE[fix]))
+
+    @property
+    def generation(self) -> str:
+        """The load balancer by its first release: ``v4.1``, ``v5.5``, ``v6.6`` or ``v6.12``; see :data:`GENERATIONS`."""
+        return generations.generation(self.version).name
+
+    @property
+    def has_eevdf(self) -> bool:
+        """True if the fair class is EEVDF, which replaced CFS in v6.6 (147f3efaa241)."""
+        return self.at_least(6, 6)
+
+    @property
+    def is_replayed(self) -> bool:
+        """True if the replay models how this kernel balances, or at least its generation (see :attr:`replay_warning`)."""
+        return self.generation == "v4.1" or self.version in generations.REPLAYED
+
+    @property
+    def nearest(self) -> str:
+        """The release nearest to this one, of its generation, whose balancer has been read: ``v6.12.107`` for 6.12.94."""
+        return "v" + _parsing.dotted(generations.nearest(self.version))
+
+    @property
+    def replay_warning(self) -> str | None:
+        """A warning that a replay under this kernel is not a model of all of it, or None.
+
+        The replay balances load, places tasks and tracks load as v4.1 does. For another release before 5.5 only the domains
+        and groups are those of that release; v4.3, for example, computes load differently (9d89c257dfb9).
+        """
+        if self.version[:2] == (4, 1) or self.generation != "v4.1":
+            return None
+        base = "v" + _parsing.dotted(self.version)
+        return (
+            f"kernel {self.name}: the replay uses the domains and groups of {base}, but balances, wakes and tracks load "
+            "as v4.1 does; do not read its numbers as those of a real " + base
+        )
+
+    @property
+    def group_builder(self) -> str:
+        """The version of ``build_overlap_sched_groups`` that builds overlapping groups.
+
+        ``v4.1`` begins with the span's first CPU. ``v4.1.52`` does the same with the later balance mask. ``authors`` begins
+        with the CPU's own group. ``v4.13`` begins with the CPU and wraps around. ``v5.13`` does that with
+        ``find_descended_sibling`` (585b6d2723dc).
+        """
+        if self.at_least(5, 13):
+            return "v5.13"
+        if self.at_least(4, 13):
+            return "v4.13"
+        if self.group_construction:
+            return "authors"
+        return "v4.1.52" if self.version == (4, 1, 52) else "v4.1"
+
+    @property
+    def loses_numa_levels(self) -> bool:
+        """True if bringing a CPU online can reset the level table (the Missing Scheduling Domains bug, paper 3.4).
+
+        arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v3.19 to v4.8; cured by 8f37961cf223 in v4.9.
+        """
+        return not self.at_least(4, 9) and self.missing_domains is None
+
+    @property
+    def every_cpu_balances(self) -> bool:
+        """True if should_we_balance() always returns true, which it does with the published group construction patch only."""
+        return self.group_construction == "patch"

@@ -1,0 +1,163 @@
+"""The model of a kernel that ran, from what ``uname -r`` prints, and what that name does not tell."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from wastedcores.errors import UnmodelledKernelError
+from wastedcores.kernels._parsing import dotted, is_release
+from wastedcores.kernels.model import KernelModel
+from wastedcores.kernels.tables import NEWEST
+
+#: kernels whose vendors take over scheduler changes of later releases and keep the version: Enterprise Linux and its rebuilds
+#: (``.el9_5``, ``.el8uek``), SUSE (``-150600.23.25-default``, ``-lp150.12-default``, ``-122.37-default``), openEuler, Anolis,
+#: OpenCloudOS and TencentOS
+_BACKPORTS = re.compile(
+    r"\.el\d+\w*|-\d{6}\.[\d.]*-\w+|-lp\d[\d.]*-\w+|-\d+\.[\d.]+-default|\.oe\d\w*|\.(?:an|al|alnx)[78]\b|[.-](?:tl|oc|tlinux)\d\w*",
+    re.ASCII,
+)
+#: kernels with another scheduler, or with a changed one
+_PATCHED = re.compile(
+    r"[-.](?:android\w*|cachyos|zen\d*|xanmod\d*|liquorix|tkg|bore|bmq|pds|muqss|prjc|ck\d*)(?![a-z])",
+    re.ASCII,
+)
+#: releases of other architectures than x86-64, where the name says so
+_ELSEWHERE = re.compile(
+    r"[-+._](?:aarch64|arm64|armv\d\w*|armmp\w*|rpi|raspi|v8|v7l?|ppc64\w*|powerpc\w*|s390x|riscv64|loong\w+|mips\w*)(?![a-z])",
+    re.ASCII,
+)
+#: Debian 12 and Ubuntu number their builds of a series: 6.1.0-56-amd64 and 6.8.0-45-generic are late stable releases
+_UNTOLD = re.compile(r"\d+\.\d+\.0-\d+-", re.ASCII)
+#: the releases between which nothing was compared with a running kernel or read
+_UNREAD = ((6, 19), (7, 2))
+
+
+class Balancer(NamedTuple):
+    """How well the balancer of a recorded kernel is known.
+
+    Attributes
+    ----------
+    nearest
+        The nearest release of its generation whose balancer has been read, ``v6.12.107``.
+    replayed
+        Whether the replay may stand for it: it models the generation, and nothing says that the vendor changed the balancer.
+    reason
+        Why it is not, as a sentence without a full stop; empty if it is.
+    """
+
+    nearest: str
+    replayed: bool
+    reason: str = ""
+
+
+def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
+    """Find the model of a kernel that ran, from its release.
+
+    Parameters
+    ----------
+    release
+        What ``uname -r`` prints, such as ``6.12.107+deb13-amd64``, or the name of a model.
+
+    Returns
+    -------
+    KernelModel
+        The model; v7.2 for a newer kernel.
+    str or None
+        A sentence without a full stop if the domains may differ from those of that kernel: it is newer than the newest model,
+        it is between releases that were read, its vendor changes the scheduler, or it is not for x86-64.
+
+    Raises
+    ------
+    UnknownKernelError
+        This is no release, or it is older than v3.19.
+    """
+    try:
+        model = KernelModel.named(release)
+    except UnmodelledKernelError:
+        nearest = KernelModel.named("v" + dotted(NEWEST))
+        return nearest, (
+            f"kernel {release} is newer than {nearest.name}, the newest kernel whose domains are modelled: these are the "
+            f"domains of {nearest.name}, and those of {release} may differ"
+        )
+    if not is_release(release):
+        return model, None
+    if changed := _changed(release):
+        return model, (
+            f"kernel {release} has {changed}: these are the domains of mainline's {model.name}, and its own may differ"
+        )
+    if elsewhere := _ELSEWHERE.search(release):
+        return model, (
+            f"kernel {release} is not for x86-64 ({elsewhere[0].strip('-+._')}): these are the domains of {model.name} on "
+            "x86-64, and levels, flags and names may differ"
+        )
+    if _UNREAD[0] <= model.version[:2] < _UNREAD[1]:
+        return model, (
+            f"kernel {release} is between v6.18 and v7.2, whose domains are known: spans and groups are the same in both for "
+            "most machines, and some flags and intervals may differ"
+        )
+    return model, None
+
+
+def recorded_balancer(release: str) -> Balancer:
+    """Find out whether the replay may stand for a kernel that ran.
+
+    Parameters
+    ----------
+    release
+        As for :func:`recorded_kernel`.
+
+    Returns
+    -------
+    Balancer
+        The answer, and the reason if it is no.
+
+    Raises
+    ------
+    UnknownKernelError
+        This is no release, or it is older than v3.19.
+    """
+    model, _ = recorded_kernel(release)
+    return balancer_of(model, release if is_release(release) else "")
+
+
+def balancer_of(model: KernelModel, release: str = "") -> Balancer:
+    """Find out whether the replay may stand for a kernel.
+
+    Parameters
+    ----------
+    model
+        The kernel.
+    release
+        What ``uname -r`` printed; empty if the kernel was named as a model.
+
+    Returns
+    -------
+    Balancer
+        The answer, and the reason if it is no.
+    """
+    said = f"kernel {release or model.name}"
+    if release and (changed := _changed(release)):
+        return Balancer(
+            model.nearest,
+            False,
+            f"{said} has {changed}, so its balancer may not be that of {model.name}",
+        )
+    if model.is_replayed or model.is_design:
+        return Balancer(model.nearest, True)
+    hidden = ", whose stable release its name does not tell," if _UNTOLD.match(release) else ""
+    return Balancer(
+        model.nearest,
+        False,
+        f"{said}{hidden} balances by the rules of {model.generation}, which the replay does not model; the nearest release whose "
+        f"balancer has been read is {model.nearest}",
+    )
+
+
+def _changed(release: str) -> str:
+    """Return what a vendor changed in the scheduler, for a sentence; empty if the name does not say so."""
+    if vendor := _BACKPORTS.search(release):
+        return f"the scheduler changes that its vendor took over from later releases ({vendor[0].strip('.-')})"
+    if patched := _PATCHED.search(release):
+        return f"a scheduler that its vendor changes ({patched[0].strip('.-')})"
+    return ""

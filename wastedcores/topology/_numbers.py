@@ -1,0 +1,46 @@
+"""Numbers of CPUs, packages and nodes in machine descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wastedcores.errors import TopologyError
+
+#: between nodes of which nothing else is known
+REMOTE_DISTANCE = 20
+
+
+def ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
+    """Number each CPU by the first CPU of its set; a CPU in no set is alone."""
+    ids = list(range(cpus))
+    for group in groups:
+        members = sorted(group)
+        for cpu in members:
+            ids[cpu] = min(ids[cpu], members[0])
+    return ids
+
+
+def package_on_node(package: list[int], node: list[int]) -> list[int]:
+    """Number the pairs of package and node in order of first appearance."""
+    seen: dict[tuple[int, int], int] = {}
+    return [seen.setdefault(key, len(seen)) for key in zip(package, node, strict=True)]
+
+
+def limit(count: int, most: int, what: str, name: str) -> None:
+    """Refuse numbers that no Linux has, before memory is taken for them."""
+    if not 1 <= count <= most:
+        raise TopologyError(f"machine {name!r}: it has {count} {what}; Linux has 1 to {most}.")
+
+
+def by_node_id(
+    distance: list[list[int]], ids: list[int] | None, node: list[int]
+) -> tuple[list[list[int]], list[int]]:
+    """Move rows to their node numbers; x86 fills absent nodes with 20 (arch/x86/mm/numa.c: numa_alloc_distance())."""
+    if ids is None or ids == list(range(len(ids))):
+        return distance, node
+    size = max(ids) + 1
+    full = [[10 if i == j else REMOTE_DISTANCE for j in range(size)] for i in range(size)]
+    for i, row in zip(ids, distance, strict=True):
+        for j, d in zip(ids, row, strict=True):
+            full[i][j] = d
+    return full, node
