@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,11 +11,19 @@ from hypothesis import strategies as st
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import FIXES, MODULES, KernelModel
 from wastedcores.simulator import RawReplay, simulate
+from wastedcores.simulator.decisions import decision_texts
 from wastedcores.simulator.design import refusal_text, suggestions
 from wastedcores.simulator.engine.codes import log_kind, log_op
 from wastedcores.simulator.engine.world.cpuset import cpus_of
 from wastedcores.simulator.reference import Event, Kernel, Program, Simulation, TaskSpec
-from wastedcores.simulator.vocabulary import ANSWERS, BALANCE_RESULTS, IDLE_TYPES, KINDS, OPERATIONS
+from wastedcores.simulator.vocabulary import (
+    ANSWERS,
+    BALANCE_RESULTS,
+    DECISION_RESULTS,
+    IDLE_TYPES,
+    KINDS,
+    OPERATIONS,
+)
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -39,6 +48,7 @@ class Case:
     seed: int
     until_ns: int
     considered: bool
+    decisions: bool = False
 
 
 # --- machines ---------------------------------------------------------------------------------------------------------
@@ -350,7 +360,7 @@ def by_engine(case: Case) -> tuple[list[tuple], dict, str]:
     try:
         raw = simulate(
             case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
-            costs=case.costs, considered=case.considered,
+            costs=case.costs, considered=case.considered, decisions=case.decisions,
         )  # fmt: skip
     except WorkloadError as e:
         return [], {}, str(e)
@@ -363,9 +373,14 @@ def by_engine(case: Case) -> tuple[list[tuple], dict, str]:
 def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
     """Its log as tuples."""
     rows = []
+    texts = iter([] if raw.decided is None else decision_texts(raw, cpus))
     for ts, kind, cpu, pid, other, src, value, op in raw.log.tolist():
         name = KINDS[kind]
-        if name == "considered":
+        if name == "decision":
+            rows.append(
+                (ts, name, cpu, src, value, DECISION_RESULTS[other], json.loads(next(texts)))
+            )
+        elif name == "considered":
             rows.append((ts, name, cpu, src, value, op, tuple(cpus_of(raw.masks[pid], cpus))))
         elif kind == log_kind.REFUSED:
             rows.append((ts, name, cpu, pid, refusal_text(other, value), src, 0, op))
@@ -378,7 +393,9 @@ def by_reference(case: Case) -> tuple[list[tuple], dict, str]:
     """The same of the plain-Python reference."""
     steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in case.program.hotplug)
     trees = domain_events(case.machine.after(steps), case.kernel.linux)
-    k = Kernel(case.machine, case.kernel, trees, case.costs, considered=case.considered)
+    k = Kernel(
+        case.machine, case.kernel, trees, case.costs, considered=case.considered, decisions=case.decisions
+    )  # fmt: skip
     try:
         Simulation(k, case.program, case.seed).run(case.until_ns)
     except WorkloadError as e:
@@ -393,6 +410,9 @@ def by_reference(case: Case) -> tuple[list[tuple], dict, str]:
 
 def _reference_row(e: Event, program: Program) -> tuple:
     d = dict(e.columns)
+    if e.kind == "decision":
+        src = -1 if d["src_cpu"] is None else d["src_cpu"]
+        return (e.ts_ns, e.kind, d["cpu"], src, d["value"], d["op"], json.loads(d["text"]))
     op = _OPS.get(d.get("op"), -1)
     if e.kind == "considered":
         return (e.ts_ns, e.kind, d["cpu"], d["src_cpu"], d["value"], op, d["cpu_mask"])

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from wastedcores.analysis.configured import BALANCING_OFF, ISOLATED, REASONS, kept_apart
+from wastedcores.analysis.decisions import asked, decisions
 from wastedcores.analysis.pairs import (
     COULD_PULL,
     EVERY_GROUP_LOCAL,
@@ -43,6 +44,8 @@ from wastedcores.units import human_ns
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
 
+#: sentences about what the balancer answered
+_MOST_ANSWERS = 4
 _FIX = {
     "group_imbalance": "compare the minimum load of groups instead of the average (paper 3.1)",
     "group_construction": "build the groups from the perspective of each CPU (paper 3.2)",
@@ -169,8 +172,27 @@ def explain(
         causes,
         pairs,
         _cured(looks_like, model, machine, pairs),
-        [*([f"{note[0].upper()}{note[1:]}."] if note else []), *evidence],
+        [
+            *([f"{note[0].upper()}{note[1:]}."] if note else []),
+            *evidence,
+            *_answers(result, pairs),
+        ],
     )
+
+
+def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
+    """Say what the idle CPU of the commonest pair was told when it asked for work, if the trace has decisions."""
+    if not result.episodes.height or not pairs.height or "decision" not in result.trace.kinds():
+        return []
+    longest = result.episodes.sort(pl.col("end_ns") - pl.col("start_ns"), descending=True).row(
+        0, named=True
+    )
+    idle, _, _, relation, level = pairs.select(
+        "idle_cpu", "overloaded_cpu", "met_ns", "relation", "level"
+    ).row(0)
+    calls = decisions(result.trace, (longest["start_ns"], longest["end_ns"]))
+    where = level.replace(" ", "") if relation == COULD_PULL else ""
+    return asked(calls, int(idle), where)[:_MOST_ANSWERS]
 
 
 def _facts(

@@ -38,6 +38,7 @@ _EXIT_CODES = (
         "replay overload-on-wakeup --kernel core+cache_affinity+power",
         "replay rt-app.json --machine live --until 5",
         "replay missing-domains --seed 7 -o trace.parquet --json",
+        "replay group-imbalance --decisions -o trace.parquet",
         exit_codes=_EXIT_CODES,
     )
 )
@@ -58,6 +59,13 @@ def replay(
         Path | None,
         Option("--output", "-o", metavar="FILE", help="Write the trace here, as Parquet."),
     ] = None,
+    decisions: Annotated[
+        bool,
+        Option(
+            "--decisions",
+            help="Trace every call of the load balancer: what it saw and why it gave up.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Replay a scenario under a kernel's scheduler."""
@@ -72,7 +80,7 @@ def replay(
         check_writable(output)
     _, on = resolve_replay(scenario, [kernel], machine, seed, given)
     print(f"replaying {scenario} under {kernel} ...", file=sys.stderr)
-    result = replay_scenario(scenario, kernel, on, seed, given, end_ns)
+    result = replay_scenario(scenario, kernel, on, seed, given, end_ns, decisions=decisions)
     for note in result.notes:
         print(f"wastedcores: note: {note}", file=sys.stderr)
     if not as_json:

@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy(
         "domains": "domain_areas node_graph",
         "domain_groups": "groups_compared pull_matrix",
         "balancing": "balancing_step balancing_steps",
+        "decisions": "decision_marks decision_step decision_steps",
         "compare": "costs balance_calls spread",
         "design": "suggestions",
         "recorded": "recorded_dots",

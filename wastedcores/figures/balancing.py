@@ -16,7 +16,7 @@ from wastedcores.words.balancing import ALGORITHM_1, decision, decision_place
 #: colours of a thread, of one that has just moved, and of the load of a group
 THREAD, MOVED, LOAD = "#c4bfb6", palette().waiting, palette().violation
 #: pixels above the panels: a line of title and two of the sentence
-_ABOVE = 96
+ABOVE = 96
 
 
 def balancing_step(machine: Machine, steps: Sequence[Decision], number: int = 0) -> go.Figure:
@@ -49,7 +49,7 @@ def balancing_step(machine: Machine, steps: Sequence[Decision], number: int = 0)
     top = max(s.cpu_load(c) for s in steps for c in cpus) or 1
     for trace in (_queues(d), *_groups(d, 1.1 * top)):
         fig.add_trace(trace, row=1, col=1)
-    for trace in (_marked_line(d), _algorithm()):
+    for trace in (marked_line(d.line), algorithm()):
         fig.add_trace(trace, row=1, col=2)
     title = f"{number} of {len(steps) - 1}. {decision_place(d)}"
     style(fig, title, decision(d), height=560)
@@ -65,7 +65,7 @@ def balancing_step(machine: Machine, steps: Sequence[Decision], number: int = 0)
     fig.update_yaxes(visible=False, range=[len(ALGORITHM_1) + 0.6, 0.4], row=1, col=2)
     # the panels stay where they are from step to step
     return fig.update_layout(
-        height=560, margin_t=_ABOVE, margin_b=64, showlegend=False, barmode="overlay"
+        height=560, margin_t=ABOVE, margin_b=64, showlegend=False, barmode="overlay"
     )
 
 
@@ -144,14 +144,14 @@ def _groups(d: Decision, above: float) -> tuple[go.Scatter, go.Scatter]:
     return lines, names
 
 
-def _marked_line(d: Decision) -> go.Scatter:
-    """Mark the line that decided."""
+def marked_line(line: int) -> go.Scatter:
+    """Mark a line of Algorithm 1; 0 is none."""
     return go.Scatter(
-        x=[0, 1], y=[d.line or None] * 2, mode="lines", line={"color": "#f7d9a6", "width": 19}, hoverinfo="skip"
+        x=[0, 1], y=[line or None] * 2, mode="lines", line={"color": "#f7d9a6", "width": 19}, hoverinfo="skip"
     )  # fmt: skip
 
 
-def _algorithm() -> go.Scatter:
+def algorithm() -> go.Scatter:
     """Write Algorithm 1, a line of text per line."""
     text = [
         f"<span style='color:{MUTED}'>{f'{n:>2}'.replace(' ', '&nbsp;&nbsp;')}</span>  {line.replace('  ', '&nbsp;&nbsp;')}"

@@ -11,6 +11,7 @@ from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world import log_column, task
 
 if TYPE_CHECKING:
+    from wastedcores.simulator.decisions import Decided
     from wastedcores.topology.machine import Machine
     from wastedcores.workload.builder import Measure
     from wastedcores.workload.program import Program
@@ -38,6 +39,8 @@ class RawReplay:
         Simulated end; engine events handled; whether every task finished; seconds spent in the engine.
     phase_ns
         When the workload began.
+    decided
+        The values of the decisions in the log; None if they were not logged.
     """
 
     log: np.ndarray
@@ -50,6 +53,7 @@ class RawReplay:
     done: bool
     wall_s: float
     phase_ns: int
+    decided: Decided | None = None
 
     def of(self, *kinds: int) -> np.ndarray:
         """Return the log's records of these kinds (``log_kind``), int64 (records, 8)."""

@@ -139,6 +139,7 @@ def replay(
     costs: Costs | None = None,
     considered: bool = False,
     load: bool = True,
+    decisions: bool = False,
 ) -> Replay:
     """Run a workload on a machine under a kernel's scheduler.
 
@@ -156,6 +157,9 @@ def replay(
         Machine constants of docs/replay-semantics.md. None: those of the machine.
     considered, load
         Whether to trace the CPUs that each decision looked at, and the weight of the runqueues.
+    decisions
+        Whether to trace every call of load_balance(): what it saw and why it gave up (events of kind ``decision``). The other
+        events are the same with and without.
 
     Returns
     -------
@@ -192,6 +196,7 @@ def replay(
         costs=costs,
         considered=considered,
         load=load,
+        decisions=decisions,
     )
     summary = summarize(raw, program, machine, workload.measure, workload.counted_nodes)
     return Replay(
@@ -264,6 +269,8 @@ def replay_scenario(
     seed: int = 1,
     given: Mapping[str, Any] | None = None,
     until_ns: int | None = None,
+    *,
+    decisions: bool = False,
 ) -> Replay:
     """Run a scenario by name.
 
@@ -281,6 +288,8 @@ def replay_scenario(
         Parameters of the scenario that differ from their defaults.
     until_ns
         Stop after this much simulated time. None: stop when every task that is no daemon has finished.
+    decisions
+        Whether to trace the balancer's decisions, as in :func:`replay`.
 
     Returns
     -------
@@ -296,6 +305,12 @@ def replay_scenario(
     where = machine if machine is not None else found.machine
     on = find_machine(where).machine if isinstance(where, str) else where
     r = replay(
-        found.workload(on, seed, given), on, kernel, seed, until_ns, considered=found.considered
+        found.workload(on, seed, given),
+        on,
+        kernel,
+        seed,
+        until_ns,
+        considered=found.considered,
+        decisions=decisions,
     )
     return replace(r, name=name)

@@ -12,6 +12,7 @@ import numpy as np
 from wastedcores.errors import WorkloadError
 from wastedcores.jit.units import prepare
 from wastedcores.kernels import KernelModel
+from wastedcores.simulator.decisions import take_decisions
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.world import cpuset, domain, log_column, sim, table, task
 from wastedcores.simulator.limits import (
@@ -45,6 +46,7 @@ def simulate(
     costs: Costs | None = None,
     considered: bool = False,
     load: bool = True,
+    decisions: bool = False,
     trees: Sequence[Domains] | None = None,
     log_records: int | None = None,
 ) -> RawReplay:
@@ -62,6 +64,8 @@ def simulate(
         Machine constants. None: :func:`costs_of` the machine.
     considered, load
         Whether to log the CPUs that each decision looked at, and the weight of the runqueues.
+    decisions
+        Whether to log every call of load_balance(): what it saw and why it gave up.
     trees
         Domains at boot and after each hotplug step of the program. None: they are built here.
     log_records
@@ -102,6 +106,7 @@ def simulate(
         seed=seed,
         considered=considered,
         load=load,
+        decided=decisions,
         log_records=log_records,
     )
     phase = int(m[0, sim.T_START]) - table.EPOCH_NS
@@ -118,8 +123,11 @@ def simulate(
         )
     first, n = int(m[0, sim.TASK0]), int(m[0, sim.NR_TASKS])
     tasks = m[first : first + n].copy()
+    records, decided = log.whole(), None
+    if decisions:
+        records, decided = take_decisions(records, m, trees)
     return RawReplay(
-        log.whole(),
+        records,
         m[:first],
         tasks,
         tasks[:, task.NUMBER] + 1 + machine.cpus,
@@ -129,6 +137,7 @@ def simulate(
         ended == status.DONE,
         wall_s,
         phase,
+        decided,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.kernels import KernelModel
+from wastedcores.simulator.decisions import with_decisions
 from wastedcores.simulator.design import refusal_text
 from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world import cpuset, log_column
@@ -39,7 +40,8 @@ def to_trace(
     Trace
         ``source_format`` is "replay".
     """
-    frame = conform(_table(raw, program, machine.cpus), f"replay of {name}")
+    events = with_decisions(_table(raw, program, machine.cpus), raw, machine.cpus)
+    frame = conform(events, f"replay of {name}")
     header = Header(
         source_format="replay",
         kernel_release=kernel.name,
@@ -77,6 +79,7 @@ _WITH_SOURCE = (
     log_kind.BALANCE,
     log_kind.CONSIDERED,
     log_kind.REFUSED,
+    log_kind.DECISION,
 )
 _WITH_VALUE = (
     log_kind.LOAD,
@@ -84,6 +87,7 @@ _WITH_VALUE = (
     log_kind.CONSIDERED,
     log_kind.FREQUENCY,
     log_kind.TICK,
+    log_kind.DECISION,
 )
 
 
@@ -101,6 +105,7 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
 
     pid = where(_OF_A_TASK, log_column.PID)
     pid = pid.set(pid < 0, None)  # the suggestion is not about a task
+    src = where(_WITH_SOURCE, log_column.SRC)
     prev = where((log_kind.SWITCH,), log_column.OTHER)
     by_pid = where(_BY_A_TASK, log_column.OTHER)
     is_switch = kind == log_kind.SWITCH
@@ -116,7 +121,7 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
             "prev_pid": prev,
             "prev_comm": comm(prev),
             "prev_state": state,
-            "src_cpu": where(_WITH_SOURCE, log_column.SRC),
+            "src_cpu": src.set(src < 0, None),  # a decision without a source
             "by_pid": by_pid,
             "by_comm": comm(by_pid),
             "op": pl.Series(np.array([*OPERATIONS, ""])[op]).set(pl.Series(op < 0), None),

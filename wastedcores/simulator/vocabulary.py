@@ -5,7 +5,7 @@ from __future__ import annotations
 #: kinds of records; a refused suggestion of a module has a code of its own and is a balance event
 KINDS = (
     "nr_running", "load", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exit", "mark", "balance", "considered",
-    "balance", "frequency", "tick",
+    "balance", "frequency", "tick", "decision", "decision_part",
 )  # fmt: skip
 
 #: why a task moved, at which moment a CPU balanced, or which kernel function examined CPUs
@@ -22,6 +22,11 @@ IDLE_TYPES = ("idle", "busy", "newidle")
 BALANCE_RESULTS = (
     "not_designated", "balanced", "no_queue", "pinned", "failed", "active", "moved",
 )  # fmt: skip
+#: the results of a logged decision: a call that failed only because threads were cache-hot is distinguished
+DECISION_RESULTS = (*BALANCE_RESULTS, "hot")
+
+#: the types of a scheduling group (enum group_type)
+GROUP_TYPES = ("other", "imbalanced", "overloaded")
 
 #: the outcomes of asking a module of a design for a suggestion, and the reasons for refusing one
 ANSWERS = ("silent", "taken", "refused")

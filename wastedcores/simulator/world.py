@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import clocks, design
+from wastedcores.simulator import clocks, decisions, design
 from wastedcores.simulator.domain_rows import CpuSets, Tree
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
@@ -48,6 +48,7 @@ def build_world(
     seed: int,
     considered: bool,
     load: bool,
+    decided: bool = False,
     log_records: int | None = None,
 ) -> np.ndarray:
     """Build the table of a replay.
@@ -62,6 +63,8 @@ def build_world(
         The machine constants, and the seed of all random draws.
     considered, load
         Whether to log the CPUs each decision looked at, and the weight of the runqueues.
+    decided
+        Whether to log the balancer's decisions.
     log_records
         How many records the engine collects before it stops so that they can be taken out. None: as many as stay in the
         processor's cache.
@@ -82,6 +85,7 @@ def build_world(
     own = [cpusets.number(cpus) for cpus in allowed]
     starts = _places(specs)
     margin = 20_000 + (400 if considered else 40) * machine.cpus
+    margin += decisions.records_per_event(trees, decided)
     records = max(_LOG_RECORDS, 4 * margin) if log_records is None else margin + log_records
     weight_lists = len(lists)
     domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
@@ -96,7 +100,9 @@ def build_world(
             waits=len(waits),
             templates=len(specs),
             hotplug_steps=len(program.hotplug),
-            extra_rows=design.rows_of(machine, kernel) + clocks.rows_of(machine),
+            extra_rows=design.rows_of(machine, kernel)
+            + clocks.rows_of(machine)
+            + decisions.rows_of(trees, decided),
             cpusets=len(cpusets),
             list_items=domain_lists + 3 * machine.cpus * len(rows),
             ops=max(sum(len(r) for r in starts), 1),
@@ -116,6 +122,8 @@ def build_world(
     _write_kernel(m, machine, kernel)
     behind_design = int(g[sim.SETS]) + 1 + design.rows_of(machine, kernel)
     clocks.install(m, behind_design, machine, costs)
+    if decided:
+        g[sim.DECISIONS] = behind_design + clocks.rows_of(machine)
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
     _write_waits_and_steps(m, waits, program.hotplug)

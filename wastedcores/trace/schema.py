@@ -192,6 +192,14 @@ EVENTS: dict[str, EventSpec] = {
             "scheduler_tick (fork/wait paper, 3.1)",
             "The timer tick of `cpu` interrupted `pid`; the CPU runs at `value` kHz. Idle CPUs have no ticks.",
         ),
+        EventSpec(
+            "decision",
+            ("cpu", "op", "text"),
+            ("src_cpu", "value"),
+            "load_balance (paper, 4.1: what the sanity checker profiles)",
+            "`cpu` asked at one level whether to pull tasks. `op` says how that ended, `value` tasks moved from `src_cpu`, and "
+            "`text` has in JSON what the call saw: docs/events.md.",
+        ),
     )
 }
 

@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy(
         "replays": "replay_lab",
         "designs": "design_lab",
         "stepper": "balancing_stepper balancing_stepper_static",
+        "decisions": "decision_stepper decision_stepper_static",
         "domains_playground": "Choice domain_playground domain_playground_static",
     },
 )

@@ -19,6 +19,7 @@ __getattr__, __dir__, __all__ = lazy(
         "whatif": "gains prediction prediction_table trust",
         "domains": "help_sentence",
         "balancing": "decision decision_place group_table",
+        "decisions": "refusals call_steps call_name",
         "replays": "claims refused",
         "recorded": "recorded_verdict recorded_table",
         "scorecard": "score_verdict score_table score_reasons score_not_tried tick_table",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wastedcores.simulator.reference.decisions import Asked, emit_decision
 from wastedcores.simulator.reference.load import task_h_load
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, NR_MIGRATE, Rq, Task
 from wastedcores.simulator.reference.stats import (
@@ -40,7 +41,9 @@ def should_we_balance(k: Kernel, env: Env) -> bool:
     mine = [c for c in group.cpus if c in env.cpus and c in group.mask]
     for c in mine:
         if k.idle_cpu(c):
+            env.asked.designated = c
             return c == env.dst_cpu
+    env.asked.designated = group.balance_cpu
     return group.balance_cpu == env.dst_cpu
 
 
@@ -61,6 +64,7 @@ def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:
     """Tell whether ``p`` may be moved to the CPU that pulls; note if only its affinity forbids it (can_migrate_task(), v4.1)."""
     if env.dst_cpu not in p.allowed:
         env.some_pinned = True
+        env.asked.pinned += 1
         if env.dst_grpmask is None or env.dst_pinned:
             return False
         for c in sorted(env.dst_grpmask):
@@ -71,8 +75,12 @@ def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:
         return False
     env.all_pinned = False
     if k.rqs[env.src_cpu].curr is p:
+        env.asked.running += 1
         return False
-    return not task_hot(k, env, p) or env.sd.nr_balance_failed > env.sd.cache_nice_tries
+    if not task_hot(k, env, p) or env.sd.nr_balance_failed > env.sd.cache_nice_tries:
+        return True
+    env.asked.hot += 1
+    return False
 
 
 def detach_task(k: Kernel, env: Env, p: Task) -> None:
@@ -108,6 +116,7 @@ def detach_tasks(k: Kernel, env: Env) -> list[Task]:
                 if env.imbalance <= 0:
                     break
                 continue
+            env.asked.heavy += 1
         tasks.append(tasks.pop(0))
     return detached
 
@@ -139,30 +148,40 @@ def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, 
         The number of tasks moved, and ``continue_balancing``: whether this pass may go on with the levels above.
     """
     mask = None if idle == NEWLY_IDLE else frozenset(sd.groups[0].cpus)
-    env = Env(sd, cpu, idle, set(k.active), mask)
+    asked = Asked(cpu, k.cpu, cpu, sd.nr_balance_failed, sd.balance_interval)
+    env = Env(sd, cpu, idle, set(k.active), mask, asked=asked)
     while True:
         if not k.policies.should_we_balance(k, env):
-            k.count_balance(sd, idle, "not_designated")
+            _count(k, env, "not_designated")
             return _out_balanced(env), False
         busiest = k.policies.find_busiest_group(k, env)
         if busiest is None:
-            k.count_balance(sd, idle, "balanced")
+            _count(k, env, "balanced")
             return _out_balanced(env), True
         assert busiest.group is not None
         src = k.policies.find_busiest_queue(k, env, busiest.group)
+        asked.imbalance = env.imbalance
         if src is None:
-            k.count_balance(sd, idle, "no_queue")
+            _count(k, env, "no_queue")
             return _out_balanced(env), True
+        asked.src_nr_running = src.nr_running
         moved, only_pinned = _pull(k, env, src)
         if not only_pinned:
             break
         env.cpus.discard(src.cpu)
         if not env.cpus:
             # out_all_pinned: the parent's imbalance flag stays as it is
-            k.count_balance(sd, idle, "pinned")
+            _count(k, env, "pinned")
             return _back_off(env), True
         env.loop, env.loop_break = 0, NR_MIGRATE
     return _finish(k, env, cpu, src, moved), True
+
+
+def _count(k: Kernel, env: Env, result: str, moved: int = 0) -> None:
+    """Count a call by level, idle type and result, and log what it saw if the log has decisions."""
+    k.count_balance(env.sd, env.idle, result)
+    if k.decisions:
+        emit_decision(k, env, result, moved)
 
 
 def _pull(k: Kernel, env: Env, src: Rq) -> tuple[int, bool]:
@@ -235,22 +254,22 @@ def _finish(k: Kernel, env: Env, cpu: int, src: Rq, moved: int) -> int:
     active = False
     if moved:
         sd.nr_balance_failed = 0
+        _count(k, env, "moved", moved)
         k.log_balance(cpu, src.cpu, k.log_op, moved)
-        k.count_balance(sd, env.idle, "moved")
     else:
         if env.idle != NEWLY_IDLE:
             sd.nr_balance_failed += 1
         if need_active_balance(k, env):
             if cpu not in src.curr.allowed:
                 env.all_pinned = True
-                k.count_balance(sd, env.idle, "pinned")
+                _count(k, env, "pinned")
                 return _longer_interval(env)
             if not src.active_balance:
                 active = src.active_balance = True
                 src.push_cpu = cpu
                 k.start_stopper(src)
             sd.nr_balance_failed = sd.cache_nice_tries + 1
-        k.count_balance(sd, env.idle, "active" if active else "failed")
+        _count(k, env, "active" if active else "failed")
     if not active:
         sd.balance_interval = sd.min_interval
     elif sd.balance_interval < sd.max_interval:

@@ -82,6 +82,8 @@ class Kernel:
         Log the CPUs that each decision examined.
     modules
         For a design: optimisation modules, your own or names of shipped ones, instead of those of ``model``.
+    decisions
+        Log every call of load_balance(), what it saw and why it gave up.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Kernel:
         policies: Policies | None = None,
         considered: bool = False,
         modules: Sequence[Module | str] | None = None,
+        decisions: bool = False,
     ) -> None:
         if modules is not None:
             modules = checked_modules(modules, SHIPPED, Module)
@@ -103,7 +106,7 @@ class Kernel:
         self.fair: Any = eevdf_class if model.has_eevdf else fair
         self.costs = costs or Costs()
         self.policies = policies or Policies()
-        self.considered = considered
+        self.considered, self.decisions = considered, decisions
         self.tick_ns = self.costs.tick_ns
         self.hz = 1_000_000_000 // self.tick_ns
         self.preempt = False  #: CONFIG_PREEMPT
@@ -372,6 +375,7 @@ class Kernel:
 
         Every level counts as balanced at jiffy ``last_balance``.
         """
+        self.tree = domains
         for rq, own in zip(self.rqs, runtime_domains(domains, last_balance), strict=True):
             rq.sd = own
             shared = [sd for sd in own if sd.has("SHARE_PKG_RESOURCES")]

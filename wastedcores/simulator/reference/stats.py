@@ -8,9 +8,10 @@ decision of :func:`find_busiest_group`, and in :func:`calculate_imbalance`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wastedcores.simulator.reference.decisions import Asked, group_values
 from wastedcores.simulator.reference.load import (
     cpu_avg_load_per_task,
     get_cpu_usage,
@@ -69,6 +70,7 @@ class Env:
     loop: int = 0
     loop_max: int = 0
     loop_break: int = 32
+    asked: Asked = field(default_factory=Asked)
 
 
 def update_sg_lb_stats(
@@ -132,6 +134,7 @@ def update_sd_lb_stats(k: Kernel, env: Env) -> tuple[GroupStats, GroupStats | No
     busiest = GroupStats()
     total_load = total_capacity = 0
     overload = False
+    env.asked.begin_try(prefer_sibling)
     for group in sd.groups:
         is_local = env.dst_cpu in group.cpus
         if is_local and (env.idle != NEWLY_IDLE or k.jiffies >= group.sgc.next_update):
@@ -150,11 +153,15 @@ def update_sd_lb_stats(k: Kernel, env: Env) -> tuple[GroupStats, GroupStats | No
                 s.no_capacity, s.type = True, OVERLOADED
             if pick_busiest(k, s, busiest):
                 busiest = s
+        env.asked.groups.append(group_values(s, is_local))
         total_load += s.group_load
         total_capacity += s.capacity
     if sd.parent is None:
         k.overload = overload
     average = 1024 * total_load // total_capacity if total_capacity else 0
+    env.asked.average = average
+    if busiest.group is not None:
+        env.asked.busiest = next(i for i, g in enumerate(sd.groups) if g is busiest.group)
     return local, (busiest if busiest.group is not None else None), average
 
 

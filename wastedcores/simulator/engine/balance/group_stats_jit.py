@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.balance.decisions_jit import note_group, note_groups
 from wastedcores.simulator.engine.codes import idle_type, log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import (
     avg_load_per_task,
@@ -209,10 +210,14 @@ def update_sd_lb_stats(m, sd, dst, idle, st, out):
                 m[out, sds.BUSIEST] = group
                 for j in range(13):
                     m[busiest, j] = m[spare, j]
+        if m[0, sim.DECISIONS] != 0:
+            note_group(m, group, i, is_local, s, dst)
         m[out, sds.TOTAL_LOAD] += m[s, sgs.GROUP_LOAD]
         m[out, sds.TOTAL_CAPACITY] += m[s, sgs.GROUP_CAPACITY]
     if m[sd, domain.PARENT] < 0:
         m[0, sim.OVERLOAD] = 1 if overload else 0
+    if m[0, sim.DECISIONS] != 0:
+        note_groups(m, sd, out, prefer)
 
 
 @apart(NOTHING)

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.balance.decisions_jit import (
+    begin_decision,
+    designate,
+    log_decision,
+    note_source,
+)
 from wastedcores.simulator.engine.balance.group_stats_jit import find_busiest_group
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, lb_result, log_op, sd_flag
 from wastedcores.simulator.engine.events import queue_jit
@@ -85,6 +91,7 @@ def can_migrate_task(m, p, env):
     mask = m[p, task.CPUS_ALLOWED]
     if not test(m, mask, m[env, lb_env.DST_CPU]):
         m[env, lb_env.FLAGS] |= lb_env.SOME_PINNED
+        m[env, lb_env.PINNED] += 1
         if m[env, lb_env.DST_GROUP] < 0 or m[env, lb_env.FLAGS] & lb_env.DST_PINNED:
             return False
         group = m[env, lb_env.DST_GROUP]
@@ -98,13 +105,15 @@ def can_migrate_task(m, p, env):
         return False
     m[env, lb_env.FLAGS] &= ~lb_env.ALL_PINNED
     if m[m[env, lb_env.SRC_CPU], rq.CURR] == p:
+        m[env, lb_env.RUNNING] += 1
         return False
     if not task_hot(m, p, env):
         return True
-    return (
-        m[m[env, lb_env.SD], domain.NR_BALANCE_FAILED]
-        > m[m[env, lb_env.SD], domain.CACHE_NICE_TRIES]
-    )
+    sd = m[env, lb_env.SD]
+    if m[sd, domain.NR_BALANCE_FAILED] > m[sd, domain.CACHE_NICE_TRIES]:
+        return True
+    m[env, lb_env.HOT] += 1
+    return False
 
 
 @apart(VALUE)
@@ -135,6 +144,7 @@ def detach_tasks(m, env):
                 if m[env, lb_env.IMBALANCE] <= 0:
                     break
                 continue
+            m[env, lb_env.HEAVY] += 1
         list_move_tail(m, src, p)
     return detached
 
@@ -162,7 +172,9 @@ def should_we_balance(m, env):
     for i in range(first, first + m[group, sched_group.NR_BALANCE_CPUS]):
         cpu = item(m, i)
         if test(m, cpuset.LB, cpu) and idle_cpu(m, cpu):
+            designate(m, cpu)
             return cpu == m[env, lb_env.DST_CPU]
+    designate(m, m[group, sched_group.BALANCE_CPU])
     return m[group, sched_group.BALANCE_CPU] == m[env, lb_env.DST_CPU]
 
 
@@ -286,8 +298,10 @@ def start_active_balance(m, env, this_cpu):
 
 @inner
 def count(m, env, sd, result):
-    """Count this load_balance() call by idle type and result."""
+    """Count this load_balance() call by idle type and result, and log it if decisions are logged."""
     m[sd, domain.LB_COUNT0 + 7 * m[env, lb_env.IDLE] + result] += 1
+    if m[0, sim.DECISIONS] != 0:
+        log_decision(m, env, result)
 
 
 @inner
@@ -319,7 +333,8 @@ def load_balance(m, this_cpu, sd, idle, why):
     out = st + 3
     env = st + 4
     m[env, lb_env.SD] = sd
-    m[env, lb_env.DST_CPU] = this_cpu
+    m[env, lb_env.DST_CPU] = m[env, lb_env.THIS_CPU] = this_cpu
+    m[env, lb_env.MOVED] = 0
     m[env, lb_env.IDLE] = idle
     m[env, lb_env.FLAGS] = 0
     m[env, lb_env.LOOP] = 0
@@ -327,6 +342,8 @@ def load_balance(m, this_cpu, sd, idle, why):
     m[env, lb_env.WHY] = why
     m[env, lb_env.DST_GROUP] = -1 if idle == idle_type.NEWLY_IDLE else m[sd, domain.GROUPS]
     start_from_active(m)
+    if m[0, sim.DECISIONS] != 0:
+        begin_decision(m, env)
     while True:
         if not should_we_balance(m, env):
             out_balanced(m, env, sd, lb_result.NOT_DESIGNATED)
@@ -336,10 +353,12 @@ def load_balance(m, this_cpu, sd, idle, why):
             return 0
         m[env, lb_env.IMBALANCE] = m[out, sds.IMBALANCE]
         src = find_busiest_queue(m, env, m[out, sds.BUSIEST])
+        if src >= 0:
+            m[env, lb_env.SRC_CPU] = src
+        note_source(m, env, src)
         if src < 0:
             out_balanced(m, env, sd, lb_result.NO_QUEUE)
             return 0
-        m[env, lb_env.SRC_CPU] = src
         moved = 0
         if m[src, rq.NR_RUNNING] > 1:
             moved = move_tasks(m, env)
@@ -364,6 +383,7 @@ def load_balance(m, this_cpu, sd, idle, why):
         count(m, env, sd, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
     else:
         m[sd, domain.NR_BALANCE_FAILED] = 0
+        m[env, lb_env.MOVED] = moved
         count(m, env, sd, lb_result.MOVED)
         log_balance(m, this_cpu, m[env, lb_env.SRC_CPU], why, moved)
     if started == 0:

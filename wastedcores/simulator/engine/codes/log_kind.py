@@ -17,4 +17,6 @@ from __future__ import annotations
     REFUSED,
     FREQUENCY,
     TICK,
-) = range(14)
+    DECISION,
+    DECISION_PART,  # follows its decision: six more of its values
+) = range(16)

@@ -16,7 +16,13 @@ from __future__ import annotations
     TASKS,  # the detached tasks, linked by task.CFS_TASKS_NEXT
     WHY,  # codes/log_op.py
     DST_GROUP,  # the group whose CPUs are dst_grpmask, -1 for none
-) = range(13)
+    THIS_CPU,  # the CPU for which load_balance() was called
+    MOVED,  # the tasks that it moved
+    PINNED,  # from here on, for the log of decisions: looks at a task that affinity kept where it is,
+    RUNNING,  # that was running,
+    HOT,  # that was cache-hot,
+    HEAVY,  # or whose load was more than twice the imbalance
+) = range(19)
 
 # FLAGS: LBF_*
 ALL_PINNED, NEED_BREAK, DST_PINNED, SOME_PINNED = 1, 2, 4, 8

@@ -81,7 +81,8 @@ FIRST = 56
     CPUSET_WORDS,  # words of a CPU set
     CLOCK0,  # first row of the clocks (clock.py), 0 if all CPUs run at one constant speed
     FORK_WAIT,  # the strategy of the fork/wait paper, 0 for none
-) = range(FIRST, FIRST + 76)
+    DECISIONS,  # first row of the decision that is being made (decision.py), 0 if decisions are not logged
+) = range(FIRST, FIRST + 77)
 
 #: values of GROUP_IMBALANCE_FIX
 GI_NONE, GI_PAPER, GI_PATCH = range(3)

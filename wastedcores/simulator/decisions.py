@@ -1,0 +1,243 @@
+"""The balancer's decisions in a replay: their rows in the engine's table, and their records as events of kind ``decision``.
+
+A decision event has the CPU for which load_balance() was called, the result in ``op``, the CPU to pull from in ``src_cpu``,
+the number of moved tasks in ``value``, and everything else as JSON in ``text`` (docs/events.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from wastedcores.simulator.engine.codes import log_kind
+from wastedcores.simulator.engine.world import cpuset, decision, domain, log_column, sim
+from wastedcores.simulator.vocabulary import (
+    DECISION_RESULTS,
+    GROUP_TYPES,
+    IDLE_TYPES,
+    OPERATIONS,
+)
+from wastedcores.topology import levels as lv
+from wastedcores.topology.cpulist import format_cpulist
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.measure import RawReplay
+    from wastedcores.topology.domains import Domains
+
+_CALL_RECORDS = decision.WIDTH // decision.PER_RECORD
+_GROUP_RECORDS = decision.GROUP_WIDTH // decision.PER_RECORD
+#: column of the row of a call -> key in the text
+_OF_A_CALL = {
+    decision.BY_CPU: "by_cpu",
+    decision.IDLE: "idle",
+    decision.DESIGNATED: "designated",
+    decision.DST_CPU: "dst_cpu",
+    decision.BUSIEST: "busiest",
+    decision.IMBALANCE: "imbalance",
+    decision.AVERAGE: "average",
+    decision.IMBALANCE_PCT: "imbalance_pct",
+    decision.TRIES: "tries",
+    decision.FAILED: "nr_balance_failed",
+    decision.INTERVAL: "interval_ms",
+    decision.SRC_NR_RUNNING: "src_nr_running",
+    decision.PREFER_SIBLING: "prefer_sibling",
+    decision.PINNED: "pinned",
+    decision.RUNNING: "running",
+    decision.HOT: "hot",
+    decision.HEAVY: "heavy",
+}
+#: column of the row of a group -> key in the text, where each key has a list with an entry per group
+_OF_A_GROUP = {
+    decision.SPAN: "cpus",
+    decision.LOCAL: "local",
+    decision.TYPE: "type",
+    decision.LOAD: "load",
+    decision.AVG_LOAD: "avg_load",
+    decision.MIN_LOAD: "min_load",
+    decision.MAX_LOAD: "max_load",
+    decision.NR_RUNNING: "nr_running",
+    decision.IDLE_CPUS: "idle_cpus",
+    decision.CAPACITY: "capacity",
+    decision.USAGE: "usage",
+    decision.LOAD_PER_TASK: "load_per_task",
+}
+
+
+def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
+    """Count the rows of the table that hold the decision that is being made; none if decisions are not logged."""
+    return 1 + _most_groups(trees) if wanted else 0
+
+
+def records_per_event(trees: Sequence[Domains], wanted: bool) -> int:
+    """Return how many records of decisions one event may write: a call per level, for each CPU that one event lets balance."""
+    if not wanted:
+        return 0
+    levels = max((len(tree.of(cpu)) for tree in trees for cpu in tree.cpus), default=0)
+    return 8 * levels * (1 + _CALL_RECORDS + _GROUP_RECORDS * _most_groups(trees))
+
+
+def _most_groups(trees: Sequence[Domains]) -> int:
+    return max(
+        (len(d.groups) for tree in trees for cpu in tree.cpus for d in tree.of(cpu)), default=0
+    )
+
+
+@dataclass
+class Decided:
+    """The values of a replay's decisions, as the engine logged them.
+
+    Attributes
+    ----------
+    calls
+        int64 (decisions, 18), columns of ``engine/world/decision.py``.
+    groups
+        int64 (groups of all decisions, 12), in the order of the calls.
+    levels
+        Name of the level of each domain, by the domain's row less the row of the first one.
+    """
+
+    calls: np.ndarray
+    groups: np.ndarray
+    levels: list[str]
+
+
+def take_decisions(
+    log: np.ndarray, m: np.ndarray, trees: Sequence[Domains]
+) -> tuple[np.ndarray, Decided]:
+    """Separate the values of decisions from the log.
+
+    Parameters
+    ----------
+    log
+        int64 (records, 8), with decisions.
+    m
+        The engine's table.
+    trees
+        The domains at boot and after each hotplug step.
+
+    Returns
+    -------
+    tuple of array and Decided
+        The log with one record per decision, and the values.
+    """
+    kind = log[:, log_column.KIND]
+    parts = log[kind == log_kind.DECISION_PART, log_column.CPU :]
+    heads = np.flatnonzero(kind == log_kind.DECISION)
+    owner = np.cumsum(kind == log_kind.DECISION)[kind == log_kind.DECISION_PART] - 1
+    first = np.searchsorted(owner, np.arange(len(heads)))
+    rows = first[:, None] + np.arange(_CALL_RECORDS)
+    calls = parts[rows].reshape(len(heads), decision.WIDTH)
+    of_groups = np.ones(len(parts), bool)
+    of_groups[rows.ravel()] = False
+    groups = parts[of_groups].reshape(-1, decision.GROUP_WIDTH)
+    return log[kind != log_kind.DECISION_PART], Decided(calls, groups, _levels(m, trees))
+
+
+def _levels(m: np.ndarray, trees: Sequence[Domains]) -> list[str]:
+    """Name the level of each domain row."""
+    out: list[str] = []
+    row = int(m[0, sim.DOMAIN0])
+    for tree in trees:
+        names = level_names(tree)
+        for _ in range(len(tree.to_arrays().domain_cpu)):
+            out.append(names[int(m[row, domain.INDEX])])
+            row += 1
+    return out
+
+
+def level_names(tree: Domains) -> list[str]:
+    """Return the name of each entry of the level table, such as ``MC`` or ``NUMA<=16``."""
+    return [f"{x.name}<={x.distance}" if x.flags & lv.SD_NUMA else x.name for x in tree.levels]
+
+
+def with_decisions(events: pl.DataFrame, raw: RawReplay, cpus: int) -> pl.DataFrame:
+    """Fill ``op`` and ``text`` of the decision events.
+
+    Parameters
+    ----------
+    events
+        The events of the replay, one row per record of its log.
+    raw
+        The replay.
+    cpus
+        Number of CPUs of the machine.
+
+    Returns
+    -------
+    polars.DataFrame
+        The same events.
+    """
+    if raw.decided is None:
+        return events
+    at = np.flatnonzero(raw.log[:, log_column.KIND] == log_kind.DECISION)
+    results = np.array(DECISION_RESULTS)[raw.log[at, log_column.OTHER]]
+    return events.with_columns(
+        events["op"].scatter(at, pl.Series(results)),
+        events["text"].scatter(at, decision_texts(raw, cpus)),
+    )
+
+
+def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
+    """Write the values of each decision as JSON.
+
+    Parameters
+    ----------
+    raw
+        A replay with decisions.
+    cpus
+        Number of CPUs of the machine.
+
+    Returns
+    -------
+    polars.Series
+        One text per decision, in the order of the log.
+    """
+    assert raw.decided is not None
+    heads = raw.of(log_kind.DECISION)
+    calls, first = raw.decided.calls, int(raw.masks[0, sim.DOMAIN0])
+    level = np.array(raw.decided.levels)[heads[:, log_column.PID] - first]
+    frame = pl.DataFrame(
+        {
+            "level": level,
+            "moment": np.array(OPERATIONS)[heads[:, log_column.OP]],
+            "compares": "min_load" if raw.masks[0, sim.GROUP_IMBALANCE_FIX] else "avg_load",
+            **{key: calls[:, column] for column, key in _OF_A_CALL.items()},
+        },
+        schema_overrides=dict.fromkeys(_OF_A_CALL.values(), pl.Int64),
+    )
+    names = {-1: ""} | {  # replace_strict() refuses a mapping without entries
+        int(row): format_cpulist(cpuset.cpus_of(raw.masks[row], cpus))
+        for row in np.unique(raw.decided.groups[:, decision.SPAN])
+    }
+    groups = _lists(raw.decided.groups, calls[:, decision.NR_GROUPS], names)
+    shown = frame.with_columns(
+        pl.col("idle").replace_strict(dict(enumerate(IDLE_TYPES)), return_dtype=pl.String),
+        pl.col("prefer_sibling").cast(pl.Boolean),
+        pl.col("busiest", "src_nr_running").replace(-1, None),
+        groups=pl.when(pl.Series(calls[:, decision.NR_GROUPS] > 0)).then(groups),
+    )
+    return shown.select(pl.struct(pl.all()).struct.json_encode()).to_series()
+
+
+def _lists(groups: np.ndarray, counts: np.ndarray, names: dict[int, str]) -> pl.Series:
+    """Return the groups of each decision as a struct of lists."""
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
+    columns = pl.DataFrame(
+        {key: groups[:, column] for column, key in _OF_A_GROUP.items()},
+        schema=dict.fromkeys(_OF_A_GROUP.values(), pl.Int64),
+    )
+    columns = columns.with_columns(
+        pl.col("cpus").replace_strict(names, return_dtype=pl.String),
+        pl.col("local").cast(pl.Boolean),
+        pl.col("type").replace_strict(dict(enumerate(GROUP_TYPES)), return_dtype=pl.String),
+        pl.col("min_load").replace(-1, None),
+    )
+    arrays = {
+        c.name: pl.Series(pa.LargeListArray.from_arrays(offsets, c.to_arrow())) for c in columns
+    }
+    return pl.DataFrame(arrays).to_struct("groups")

@@ -1,0 +1,222 @@
+"""The balancer's decisions in words: a table of refusals, and one call line by line against the paper's Algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from wastedcores.analysis.decisions import REFUSALS, RESULTS, refused_calls
+from wastedcores.words.rich_text import RichText, count, sentence, table
+
+#: how the comparison of two loads ended without a pull -> the words for a table
+_WHY = {
+    "no thread": "no other group has a thread",
+    "average": "busiest ≤ local",
+    "minimum": "busiest minimum ≤ local minimum",
+    "above average": "local above the level's average",
+    "idle rule": "busiest group not overloaded, as many idle CPUs",
+    "margin": "within the margin",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a call: the line of Algorithm 1 (1 to 23), and what happened there in a sentence."""
+
+    line: int
+    text: str
+
+
+def refusals(calls: pl.DataFrame) -> RichText:
+    """Return how often calls were refused at each level and why, as a table.
+
+    Parameters
+    ----------
+    calls
+        From :func:`wastedcores.analysis.decisions.decisions`.
+
+    Returns
+    -------
+    RichText
+        A sentence and the table.
+    """
+    if calls.is_empty():
+        return sentence("No CPU asked for work in this time.")
+    no = calls["result"].is_in(list(REFUSALS)).sum()
+    head = sentence(
+        f"The CPUs asked {count(calls.height, 'time')} for work and were refused {count(int(no), 'time')}; "
+        f"{count(int(calls['moved'].sum()), 'thread')} moved."
+    )
+    rows = [
+        {
+            "level": (row["level"] or "").replace("<=", " ≤ "),
+            "result": row["result"].replace("_", " "),
+            "because": _WHY.get(row["why"], "") or _because(row["result"]),
+            "calls": f"{row['calls']:,}",
+            "CPUs": row["cpus"],
+            "local load": _load(row["local_load"]),
+            "busiest load": _load(row["busiest_load"]),
+            "moved": row["moved"] or "",
+        }
+        for row in refused_calls(calls).iter_rows(named=True)
+    ]
+    body = table(pl.DataFrame(rows, schema_overrides={"moved": pl.String}, strict=False))
+    return RichText(f"{head.text}\n{body.text}", head.html + body.html)
+
+
+def _because(result: str) -> str:
+    return "" if result in ("moved", "balanced") else RESULTS.get(result, "")
+
+
+def _load(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def call_name(call: Mapping[str, Any]) -> str:
+    """Return who asked, at which level and in which moment."""
+    by = "" if call["by_cpu"] in (None, call["cpu"]) else f", executed by CPU {call['by_cpu']}"
+    level = (call["level"] or "no level").replace("<=", " ≤ ")
+    return f"CPU {call['cpu']} at {level} ({call['moment'] or 'unknown moment'}{by})"
+
+
+def call_steps(call: Mapping[str, Any]) -> list[Step]:
+    """Follow one call through Algorithm 1 until the line that ended it.
+
+    Parameters
+    ----------
+    call
+        A row of :func:`wastedcores.analysis.decisions.decisions`, as a dictionary.
+
+    Returns
+    -------
+    list of Step
+        The steps in order. They say where Linux 4.1 does more than the simplified algorithm.
+    """
+    if call["result"] == "no_domain":
+        return [
+            Step(1, f"CPU {call['cpu']} has no scheduling domain, so the loop has nothing to do.")
+        ]
+    steps = [Step(1, f"{call_name(call)} asks for work."), _designated(call)]
+    if steps[-1].line == 8 or call["groups"] is None:
+        return steps
+    steps += _compared(call)
+    if steps[-1].line == 16:
+        return steps
+    return steps + _pulled(call)
+
+
+def _designated(call: Mapping[str, Any]) -> Step:
+    cpu, chosen = call["cpu"], call["designated"]
+    if call["idle"] == "newidle":
+        return Step(
+            7, f"CPU {cpu} has just become idle. In Linux 4.1 such a CPU always balances: go on."
+        )
+    if chosen == cpu:
+        return Step(7, f"CPU {cpu} is the one that balances for its group: go on.")
+    who = "Another CPU" if chosen is None else f"CPU {chosen}"
+    return Step(8, f"{who} balances for this group, so CPU {cpu} does nothing at this level.")
+
+
+def _groups(call: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the groups of a call, one dictionary per group."""
+    lists = call["groups"]
+    return [{key: values[i] for key, values in lists.items()} for i in range(len(lists["cpus"]))]
+
+
+def _compared(call: Mapping[str, Any]) -> list[Step]:
+    """Follow lines 10 to 17."""
+    least = call["compares"] == "min_load"
+    key, name = ("min_load", "least load") if least else ("avg_load", "average load")
+    groups = _groups(call)
+    local, busiest = call["local_load"], call["busiest_load"]
+    loads = ", ".join(f"{g[key]}" for g in groups)
+    steps = [Step(11, f"The {name} of the {len(groups)} groups: {loads}.")]
+    if call["busiest"] is None or groups[call["busiest"]]["nr_running"] == 0:
+        return [*steps, Step(16, "No other group has a thread that could be taken: balanced.")]
+    chosen = groups[call["busiest"]]
+    kind = "" if chosen["type"] == "other" else f", which is {chosen['type']}"
+    steps.append(
+        Step(
+            13,
+            f"The busiest group is CPUs {chosen['cpus']}{kind}: {name} {busiest}, {count(chosen['nr_running'], 'thread')}.",
+        )
+    )
+    own = [g["cpus"] for g in groups if g["local"]]
+    steps.append(Step(14, f"The local group is CPUs {own[-1] if own else '?'}: {name} {local}."))
+    refused = {
+        "average": f"{busiest} ≤ {local}: balanced.",
+        "minimum": f"{busiest} ≤ {local}: balanced.",
+        "above average": f"{busiest} > {local}, but the local group is not below {call['average']}, the average of the whole "
+        "level (a condition of Linux 4.1): balanced.",
+        "idle rule": f"{busiest} > {local}, but the busiest group is not overloaded, and the local one has at most one idle "
+        "CPU more (a condition of Linux 4.1): balanced.",
+        "margin": f"{busiest} > {local}, but by less than the margin of {(call['imbalance_pct'] or 100) - 100} % (a condition of "
+        "Linux 4.1): balanced.",
+    }.get(call["why"])
+    if refused:
+        return [*steps, Step(16, refused)]
+    if busiest > local:
+        return [
+            *steps,
+            Step(15, f"{busiest} > {local}: go on, to move a load of {call['imbalance']}."),
+        ]
+    forced = f"{busiest} ≤ {local}, but Linux 4.1 goes on for an imbalanced or overloaded group"
+    return [*steps, Step(15, f"{forced}, to move a load of {call['imbalance']}.")]
+
+
+def _pulled(call: Mapping[str, Any]) -> list[Step]:
+    """Follow lines 18 to 22."""
+    result, src = call["result"], call["src_cpu"]
+    if result == "no_queue":
+        return [
+            Step(18, "No CPU of that group has a thread that waits, so there is nothing to take.")
+        ]
+    threads = f" with {count(call['src_nr_running'], 'thread')}" if call["src_nr_running"] else ""
+    steps = [Step(18, f"The busiest CPU of that group is CPU {src}{threads}.")]
+    if (call["tries"] or 1) > 1:
+        steps.append(
+            Step(
+                21,
+                f"The threads of another CPU may not run here: {call['tries']} queues were tried.",
+            )
+        )
+    if result == "moved":
+        return [
+            *steps,
+            Step(
+                19,
+                f"{count(call['moved'], 'thread')} moved from CPU {src} to CPU {call['dst_cpu']}.",
+            ),
+        ]
+    kept = _kept(call)
+    if result == "pinned":
+        return [
+            *steps,
+            Step(21, f"The threads of CPU {src} may not run on CPU {call['cpu']}{kept}."),
+        ]
+    if result == "active":
+        return [
+            *steps,
+            Step(
+                19,
+                f"Nothing moved{kept}. The migration thread of CPU {src} pushes its running thread.",
+            ),
+        ]
+    return [*steps, Step(19, f"Nothing moved{kept}.")]
+
+
+def _kept(call: Mapping[str, Any]) -> str:
+    """Say why the threads of the source stayed there."""
+    words = {
+        "running": "running",
+        "hot": "cache-hot",
+        "pinned": "not allowed here",
+        "heavy": "too heavy for the imbalance",
+    }
+    parts = [f"{call[key]} {text}" for key, text in words.items() if call[key]]
+    if not parts:
+        return " (only its running thread was there)" if call["src_nr_running"] == 1 else ""
+    return f" (looks at threads that stayed: {', '.join(parts)})"
