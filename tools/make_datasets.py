@@ -1,10 +1,10 @@
 """Make datasets/small/*.parquet, datasets/registry.txt and the table of datasets/README.md from the recordings.
 
-    .venv/bin/python tools/make_datasets.py [--guest DIR] [--live DIR]
+    .venv/bin/python tools/make_datasets.py [--guest DIR] [--live DIR] [--tracefs DIR] [--build DIR]
 
 ``--guest`` names the folder of guest recordings (default: datasets/recordings). ``--live`` names a folder that
-tools/record_live_pair.py wrote; without it the live pair already in datasets/small is kept. The same input gives the
-same files.
+tools/record_live_pair.py wrote, and ``--build`` that of tools/record_build.py; without them, what is in datasets/small is
+kept. The same input gives the same files.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.parquet import read_parquet, write_parquet
+from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import find_window
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,6 +69,8 @@ GUEST = {
 }
 #: ends the names of the live pair that was recorded through tracefs
 TRACEFS = "-tracefs"
+#: the recorded build
+BUILD = "kernel-build"
 LIVE = {
     "live-balancing-off": "0: no scheduling domains, so nothing balances",
     "live-balancing-on": "1: the control",
@@ -143,9 +146,43 @@ def live(name: str, folder: Path, kind: str = "") -> None:
     write_parquet(trace.with_header(**header), SMALL / f"{name}{kind}.parquet")
 
 
+def build(folder: Path) -> None:
+    """Write the recorded build from what tools/record_build.py wrote into ``folder``."""
+    file = folder / f"{BUILD}.parquet"
+    trace = open_trace(file)
+    facts = json.loads((folder / "build.json").read_text())
+    # the files that processes executed name folders of the machine, and their names follow from the switches
+    frame = trace.events.with_columns(
+        text=pl.when(pl.col("kind") != "exec").then(pl.col("text"))
+    ).collect()
+    made = frame.filter(pl.col("comm") == "make")
+    seen = set(frame["pid"].unique())
+    provenance = {
+        **trace.header.provenance,
+        "machine": f"{facts['name']}, {facts['model']}, {facts['load']}",
+        "kernel": f"Linux {trace.header.kernel_release}",
+        "workload": f"{facts['built']}; {facts['compiler']}",
+        "recorded": f"tools/{facts['tool']}, through BPF; the kinds of events from which work is recovered",
+        "licence": "Apache-2.0, with this project",
+        "source_sha256": file_digest(file),
+    }
+    del provenance["source"]
+    header = {
+        "host": None,
+        "boot_id": None,
+        "boot_parameters": None,  # those of the machine's provider
+        "tasks": [t for t in trace.header.tasks or () if t.pid in seen],
+        "window": find_window(trace, (made["ts_ns"].min(), made["ts_ns"].max())),
+        "provenance": provenance,
+    }
+    write_parquet(
+        Trace(frame.lazy(), trace.header).with_header(**header), SMALL / f"{BUILD}.parquet"
+    )
+
+
 def describe() -> None:
     """Write the registry and the table of the README, from the files in datasets/small."""
-    names = [*GUEST, *LIVE, *(name + TRACEFS for name in LIVE)]
+    names = [*GUEST, *LIVE, *(name + TRACEFS for name in LIVE), BUILD]
     registry = ["# name sha256 [url]; without a url the file is bundled (datasets/small)"]
     rows = [
         "| data set | events | KB | verdict (M = 100 ms) | mean CPUs wasted | longest | SHA-256 |",
@@ -185,6 +222,7 @@ def main() -> None:
     parser.add_argument("--guest", type=Path, default=ROOT / "datasets" / "recordings")
     parser.add_argument("--live", type=Path, help="the pair of tools/record_live_pair.py")
     parser.add_argument("--tracefs", type=Path, help="a pair of tools/record_guest_pair.py")
+    parser.add_argument("--build", type=Path, help="the build of tools/record_build.py")
     options = parser.parse_args()
     SMALL.mkdir(parents=True, exist_ok=True)
     for name in GUEST:
@@ -195,6 +233,8 @@ def main() -> None:
     if options.tracefs:
         for name in LIVE:
             live(name, options.tracefs, TRACEFS)
+    if options.build:
+        build(options.build)
     describe()
 
 

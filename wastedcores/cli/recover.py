@@ -21,6 +21,7 @@ tells sessions and control groups: they come from the recording itself, from --t
     epilog=epilog(
         "recover overload-on-wakeup-buggy -o workload.json",
         "recover trace.txt.xz --session R- --session make -o workload.json",
+        "recover kernel-build --family make -o build.json",
         notes=_NOTES,
     )
 )
@@ -32,17 +33,27 @@ def recover(
     between: Between = None,
     session: Sessions = None,
     tasks: TasksFile = None,
+    family: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="Recover only the first task of this name and all that it forked, directly or not.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recover the work of a trace as a workload to replay."""
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input
     from wastedcores.recovery import recover as run_recover
+    from wastedcores.recovery.family import family_of
     from wastedcores.trace.window import asked
     from wastedcores.workload.file import write_workload
 
     check_writable(output)
     opened = open_input(trace)
+    if family:
+        opened = family_of(opened, family)
     window, _ = asked(opened, between, None)
     facts = read_snapshot(tasks).tasks if tasks else None
     found = run_recover(opened.with_header(window=window), facts, session or ())

@@ -11,7 +11,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from wastedcores.errors import MissingEventsError
-from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, style
+from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, fit_legend, style
 from wastedcores.figures.timelines import runs as stays_of
 from wastedcores.trace.trace import Trace
 
@@ -94,12 +94,13 @@ def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
     fig.update_xaxes(title_text="time (s)", row=panels + 1, col=1)
     fig.update_yaxes(showgrid=True, gridcolor=GRID, row=panels + 1, col=1)
     fig.update_annotations(font_size=12, x=0, xanchor="left")
-    return style(
+    style(
         fig,
         "The frequency of every busy CPU at its ticks",
         "one mark per busy CPU and tick of 4 ms; the highest class is red, as in the paper",
         height=180 + 210 * panels,
     )
+    return fit_legend(fig)
 
 
 def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -> go.Figure:
@@ -145,17 +146,18 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
         fig.add_scatter(x=x, y=y, mode="lines", name=label, line={"color": colour, "width": 7})
     _arrows(fig, trace, start_ns, end_ns, row_of)
     fig.update_yaxes(
-        title_text="CPU", tickvals=list(row_of.values()), ticktext=[str(c) for c in row_of]
-    )
+        title_text="CPU", tickvals=list(row_of.values()), ticktext=[str(c) for c in row_of],
+        range=[-0.7, len(row_of) - 0.3],
+    )  # fmt: skip
     fig.update_xaxes(title_text="time (ms)")
     return style(
         fig,
         "Tasks fork and wait from CPU to CPU"
         if by == "task"
         else "Each task begins on a slow core",
-        "a thick line: at least one task on the CPU, coloured by "
+        "thick: at least one task on the CPU (RQSIZE >= 1), coloured by "
         + ("task" if by == "task" else "the frequency at its end")
-        + "; a thin line: a fork or a wakeup, from the CPU where it happened",
+        + "<br>thin: a fork or a wakeup, from the CPU where it happened",
         height=170 + 22 * max(len(row_of), 6),
     )
 

@@ -200,9 +200,9 @@ def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attem
 
 
 def _spread(values: list[Any]) -> dict[str, Any]:
-    """Median and 5-95 % range of numbers; the first of texts."""
+    """Median and 5-95 % range of numbers; the commonest of texts."""
     if isinstance(values[0], str):
-        return {"ours": values[0], "low": None, "high": None}
+        return {"ours": max(values, key=values.count), "low": None, "high": None}
     low, high = (float(np.quantile(values, q)) for q in (0.05, 0.95))
     return {"ours": float(median(values)), "low": low, "high": high}
 

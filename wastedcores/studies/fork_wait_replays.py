@@ -81,9 +81,8 @@ def build(
     -------
     dict
         ``build_s`` and the seconds of its phases ``initial_s`` (before the burst), ``compile_s`` and ``finish_s``;
-        ``initial_cpus``, the most CPUs that are busy at the same time in the first; ``compile_cpus`` and ``compile_busy``, the
-        number of CPUs that are used in the second and the mean number of busy ones; ``compile_khz``, the mean frequency of its
-        ticks; ``slow`` and ``fast``, the shares of busy ticks in the lowest and the highest class; ``energy_j``, modelled;
+        ``initial_cpus``, the most CPUs that are busy at the same time in the first; of the second, with the prefix ``compile_``,
+        ``cpus``, ``most``, ``busy`` and ``khz`` of :func:`measured`; of the whole build its ``slow``, ``fast`` and ``energy_j``;
         ``wall_s``.
     """
     where = machine(**clocks)  # type: ignore[arg-type]  # whole numbers of ticks come as such
@@ -92,23 +91,49 @@ def build(
         warnings.simplefilter("ignore", ModelWarning)
         raw = simulate(program, where, KernelModel.named(kernel), seed=seed, load=False)
     at = marks(raw, program)
-    ticks = raw.of(log_kind.TICK)
-    when, khz = ticks[:, [log_column.TS, log_column.VALUE]].T
-    busy = busy_share(raw, where.cpus, at["compile"], at["finish"])
     start, end = at["make start"], at["make end"]
+    parallel = measured(raw, where, at["compile"], at["finish"])
     return {
         "build_s": (end - start) / 1e9,
         "initial_s": (at["burst"] - start) / 1e9,
         "compile_s": (at["finish"] - at["compile"]) / 1e9,
         "finish_s": (end - at["finish"]) / 1e9,
         "initial_cpus": most_busy(raw, where.cpus, start, at["burst"]),
-        "compile_cpus": int((busy > 0).sum()),
-        "compile_busy": float(busy.sum()),
-        "compile_khz": float(khz[(when >= at["compile"]) & (when < at["finish"])].mean()),
+        **{f"compile_{name}": parallel[name] for name in ("cpus", "most", "busy", "khz")},
+        **{name: measured(raw, where, start, end)[name] for name in ("slow", "fast", "energy_j")},
+        "wall_s": raw.wall_s,
+    }
+
+
+def measured(raw: RawReplay, where: Machine, start: int, end: int) -> dict[str, Any]:
+    """Measure how many CPUs a window of a replay uses and how fast they are.
+
+    Parameters
+    ----------
+    raw, where
+        A replay and its machine.
+    start, end
+        The window in ns.
+
+    Returns
+    -------
+    dict
+        ``cpus``, the number of CPUs that are used; ``most`` and ``busy``, the largest and the mean number of CPUs that are busy
+        at the same time; ``khz``, the mean frequency of the ticks; ``slow`` and ``fast``, the shares of ticks in the lowest and
+        the highest class; ``energy_j``, modelled.
+    """
+    ticks = raw.of(log_kind.TICK)
+    ticks = ticks[(ticks[:, log_column.TS] >= start) & (ticks[:, log_column.TS] < end)]
+    khz = ticks[:, log_column.VALUE]
+    busy = busy_share(raw, where.cpus, start, end)
+    return {
+        "cpus": int((busy > 0).sum()),
+        "most": most_busy(raw, where.cpus, start, end),
+        "busy": float(busy.sum()),
+        "khz": float(khz.mean()),
         "slow": float(np.mean(khz < CLASSES_KHZ[1])),
         "fast": float(np.mean(khz > CLASSES_KHZ[3])),
         "energy_j": energy_j(ticks, where, end - start),
-        "wall_s": raw.wall_s,
     }
 
 
