@@ -318,8 +318,18 @@ WRONG = [
     (one({"run": 1, "cpus": []}), "cpus=[]; expected a list of CPU numbers"),
     (one({"run": 1, "cpus": [0, 99]}), "cpus has 99, but machine 'uma8' has CPUs 0-7"),
     (one({"run": 1, "priority": 20}), "priority=20; expected a whole number from -20 to 19"),
-    (one({"run": 1, "policy": "SCHED_FIFO"}), "policy 'SCHED_FIFO'; the replay models SCHED_OTHER"),
-    (one({"run": 1}, **{"global": {"default_policy": "SCHED_RR"}}), "policy 'SCHED_RR'"),
+    (
+        one({"run": 1, "policy": "SCHED_DEADLINE"}),
+        "policy 'SCHED_DEADLINE'; the replay models SCHED_OTHER",
+    ),
+    (
+        one({"run": 1}, **{"global": {"default_policy": "SCHED_DEADLINE"}}),
+        "policy 'SCHED_DEADLINE'",
+    ),
+    (
+        one({"run": 1, "policy": "SCHED_RR", "priority": 0}),
+        "priority=0; expected a whole number from 1 to 99",
+    ),
     (one({"run": 1, "dl-runtime": 5}), "dl-runtime belong to SCHED_DEADLINE"),
     (one({"run": 1, "taskgroup": "tg"}), "taskgroup='tg'; expected a path"),
     (one({"phases": {}}), "phases=[]; expected an object with at least one phase"),
@@ -412,3 +422,18 @@ def test_command__refuses(tmp_path, monkeypatch, words, says):
     assert done.code == 2
     assert says in done.err
     assert "Traceback" not in done.err
+
+
+def test_policies():
+    """The default policy, a task's own and a phase's become operations; a phase without one keeps the task's."""
+    back = {"policy": "SCHED_OTHER", "run": 3}
+    text = one(
+        {
+            "policy": "SCHED_FIFO",
+            "phases": {"a": {"run": 1}, "b": back, "c": {"policy": "SCHED_IDLE", "run": 4}},
+        },
+        **{"global": {"default_policy": "SCHED_RR"}},
+    )
+    program = rtapp(text, Machine.preset("uma8"), 1).program()
+    rows = next(t.rows for t in program.templates if t.comm.startswith("a"))
+    assert [row[1:3] for row in rows if row[0] == ops.OP_POLICY] == [(1, 10), (0, 0), (5, 0)]

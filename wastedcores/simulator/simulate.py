@@ -25,6 +25,7 @@ from wastedcores.simulator.limits import (
 )
 from wastedcores.simulator.log import Log
 from wastedcores.simulator.measure import RawReplay
+from wastedcores.simulator.realtime import check_policies
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program, costs_of
@@ -92,6 +93,7 @@ def simulate(
     check_cpus(machine)
     check_until(until_ns)
     check_wheels(program, machine.cpus)
+    check_policies(program, kernel)
     if until_ns is None:
         check_ends(program)
     if trees is None:

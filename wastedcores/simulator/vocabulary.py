@@ -12,7 +12,7 @@ KINDS = (
 OPERATIONS = (
     "wakeup", "fork", "exec", "newidle", "periodic", "nohz", "active", "affinity", "hotplug",
     "select_idle_sibling", "update_sg_lb_stats", "find_busiest_queue", "find_idlest_group", "find_idlest_cpu",
-    "handover", "refused",
+    "handover", "refused", "push", "pull",
 )  # fmt: skip
 
 #: the state in which a CPU balances (enum cpu_idle_type)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import clocks, decisions, design
+from wastedcores.simulator import clocks, decisions, design, realtime
 from wastedcores.simulator.domain_rows import CpuSets, Tree
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
@@ -102,7 +102,8 @@ def build_world(
             hotplug_steps=len(program.hotplug),
             extra_rows=design.rows_of(machine, kernel)
             + clocks.rows_of(machine)
-            + decisions.rows_of(trees, decided),
+            + decisions.rows_of(trees, decided)
+            + realtime.rows_of(program, machine.cpus),
             cpusets=len(cpusets),
             list_items=domain_lists + 3 * machine.cpus * len(rows),
             ops=max(sum(len(r) for r in starts), 1),
@@ -122,8 +123,11 @@ def build_world(
     _write_kernel(m, machine, kernel)
     behind_design = int(g[sim.SETS]) + 1 + design.rows_of(machine, kernel)
     clocks.install(m, behind_design, machine, costs)
+    behind_clocks = behind_design + clocks.rows_of(machine)
     if decided:
-        g[sim.DECISIONS] = behind_design + clocks.rows_of(machine)
+        g[sim.DECISIONS] = behind_clocks
+    behind_decisions = behind_clocks + decisions.rows_of(trees, decided)
+    realtime.install(m, behind_decisions, program, costs)
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
     _write_waits_and_steps(m, waits, program.hotplug)

@@ -30,6 +30,10 @@ OP_TOUCH = 24
 OP_FLUSH = 25
 OP_SHEPHERD = 26
 OP_SESSION = 27
+OP_POLICY = 28
+
+#: the scheduling policies and their numbers (include/uapi/linux/sched.h)
+POLICIES = {"other": 0, "fifo": 1, "rr": 2, "batch": 3, "idle": 5}
 
 MODE_SPIN = 0
 MODE_BLOCK = 1

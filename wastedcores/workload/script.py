@@ -305,6 +305,30 @@ class Script:
             raise WorkloadError(f"nice {value}; expected a value from -20 to 19.")
         return self._add(ops.OP_NICE, value)
 
+    def policy(self, name: str, priority: int = 0) -> Script:
+        """Change the scheduling policy (sched_setscheduler()). Tasks that are forked from here on inherit it.
+
+        Parameters
+        ----------
+        name
+            ``other``, ``batch`` or ``idle``, which belong to CFS, or ``fifo`` or ``rr``.
+        priority
+            1 to 99 for ``fifo`` and ``rr``, where a greater priority is more urgent; 0 for the others.
+        """
+        if name not in ops.POLICIES:
+            raise WorkloadError(
+                f"policy {name!r} is unknown; write one of {', '.join(ops.POLICIES)}."
+            )
+        lowest, most = (1, 99) if name in ("fifo", "rr") else (0, 0)
+        if (
+            isinstance(priority, bool)
+            or not isinstance(priority, int)
+            or not lowest <= priority <= most
+        ):
+            expected = "a whole number from 1 to 99" if most else "0"
+            raise WorkloadError(f"policy {name} with priority {priority!r}; expected {expected}.")
+        return self._add(ops.OP_POLICY, ops.POLICIES[name], priority)
+
     def yield_(self) -> Script:
         """Give way to the other tasks of the run queue (sched_yield())."""
         return self._add(ops.OP_YIELD)

@@ -28,6 +28,7 @@ from wastedcores.simulator.engine.events.queue_jit import (
     take_tick,
     time_of,
 )
+from wastedcores.simulator.engine.realtime.seam_jit import PERIOD, ask_rt
 from wastedcores.simulator.engine.tasks.program_jit import go_on, run_over
 from wastedcores.simulator.engine.world import cpuset, hotplug_step, rq, sim, table, task
 from wastedcores.simulator.engine.world.cpusets_jit import test
@@ -73,6 +74,8 @@ def dispatch(m, event):
     if cpu >= m[0, sim.CPUS]:
         if cpu >= m[0, sim.TASK0]:
             timer(m, cpu)
+        elif cpu >= m[0, sim.SCRATCH]:
+            ask_rt(m, PERIOD, 0, 0, 0)
         else:
             m[0, sim.CPU] = m[cpu, hotplug_step.CPU]
             hotplug(m, cpu - m[0, sim.STEP0])

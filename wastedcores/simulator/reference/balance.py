@@ -52,6 +52,8 @@ def should_we_balance(k: Kernel, env: Env) -> bool:
 
 def task_hot(k: Kernel, env: Env, p: Task) -> bool:
     """Tell whether ``p`` ran so recently that its cache is probably still warm (task_hot(), v4.1)."""
+    if p.policy == "idle":
+        return False
     q = p.se.cfs_rq
     if k.rqs[env.dst_cpu].nr_running and (q.next is p.se or q.last is p.se):
         return True

@@ -215,6 +215,8 @@ def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool) -> None:
 
 def set_buddy(se: Entity, which: str) -> None:
     """Mark an entity as buddy on every level (set_next_buddy(), set_last_buddy() and set_skip_buddy(), v4.1)."""
+    if se.task is not None and se.task.policy == "idle" and which != "skip":
+        return
     for level in se.levels():
         setattr(level.cfs_rq, which, level)
 
@@ -321,10 +323,7 @@ def check_preempt_tick(k: Kernel, rq: Rq, cfs_rq: CfsRq, curr: Entity) -> None:
 
 
 def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
-    """Preempt the running task if a woken one has run sufficiently less (check_preempt_wakeup(), v4.1).
-
-    All tasks are SCHED_NORMAL here.
-    """
+    """Preempt the running task if a woken one has run sufficiently less (check_preempt_wakeup(), v4.1)."""
     curr = rq.curr
     if curr is p:
         return
@@ -332,6 +331,11 @@ def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
     if rq.need_resched:
         return
     se, pse = curr.se, p.se
+    if curr.policy == "idle" and p.policy != "idle":
+        preempt(k, rq, curr.se, scale)
+        return
+    if p.policy != "other":
+        return
     # find_matching_se(): go up to the queue that both share
     a, b = se.levels(), pse.levels()
     while len(a) > len(b):
@@ -346,6 +350,11 @@ def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
     if wakeup_preempt_entity(k, se, pse) != 1:
         return
     set_buddy(pse, "next")
+    preempt(k, rq, se, scale)
+
+
+def preempt(k: Kernel, rq: Rq, se: Entity, scale: bool) -> None:
+    """Reschedule, and come back to the preempted task if there are many (label preempt in check_preempt_wakeup(), v4.1)."""
     k.resched(rq)
     if scale and se.on_rq and se.task is not None:
         set_buddy(se, "last")

@@ -13,7 +13,15 @@ from typing import Any
 
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference import balance, eevdf_class, fair, nohz, placement, stats
+from wastedcores.simulator.reference import (
+    balance,
+    eevdf_class,
+    fair,
+    nohz,
+    placement,
+    realtime,
+    stats,
+)
 from wastedcores.simulator.reference.answers import checked_modules
 from wastedcores.simulator.reference.clocks import Clocks
 from wastedcores.simulator.reference.core import Core, Module
@@ -120,6 +128,9 @@ class Kernel:
         self._queue: list[tuple[int, int, str, Any]] = []
         self._pending: dict[tuple[str, Any], int] = {}
         self._seq = 0
+        #: tasks that ever became pushable, and the CPU of the timer of the real-time tasks' period, -1 if it does not run
+        self.pushed = 0
+        self.rt_period_cpu = -1
         #: some CPU has several tasks (rd->overload), so newidle balancing is worth trying
         self.overload = False
         #: tickless idle CPUs (nohz.idle_cpus_mask), and the jiffy of their next balancing
@@ -204,7 +215,8 @@ class Kernel:
         time_ns
             When the event happens.
         kind
-            ``START``, ``TIMER``, ``TICK``, ``RUN``, ``RESCHED``, ``TTWU``, ``KICK``, ``SOFTIRQ``, ``STOP`` or ``HOTPLUG``.
+            ``START``, ``TIMER``, ``TICK``, ``RUN``, ``RESCHED``, ``TTWU``, ``KICK``, ``SOFTIRQ``, ``STOP``, ``PERIOD`` or
+            ``HOTPLUG``.
         subject
             A task for START and TIMER, the number of a step for HOTPLUG, otherwise a CPU.
         """
@@ -312,6 +324,8 @@ class Kernel:
             return
         if rq.curr is rq.idle_task:
             self.resched(rq)
+        elif p.rt_priority or rq.curr.rt_priority:
+            realtime.check_preempt_curr(self, rq, p)
         else:
             self.fair.check_preempt_wakeup(self, rq, p)
 
@@ -319,7 +333,8 @@ class Kernel:
         """Move a task that is not queued to a CPU (set_task_cpu(), v4.1)."""
         if p.cpu != cpu:
             self.emit("migrate", pid=p.pid, cpu=cpu, src_cpu=p.cpu, op=self.log_op)
-            self.fair.migrate_task(p)
+            if not p.rt_priority:
+                self.fair.migrate_task(p)
         self.fair.set_task_rq(p, cpu)
 
     def select_task_rq(self, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool) -> int:
@@ -344,7 +359,9 @@ class Kernel:
             An online CPU on which the task may run.
         """
         target = prev_cpu
-        if len(p.allowed) > 1:
+        if len(p.allowed) > 1 and p.rt_priority:
+            target = realtime.select_task_rq(self, p, flag)
+        elif len(p.allowed) > 1:
             target = self.policies.select_task_rq(self, p, prev_cpu, flag, cpu, sync)
         if target in p.allowed and target in self.active:
             return target

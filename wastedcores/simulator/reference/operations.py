@@ -10,14 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wastedcores.simulator.reference import eevdf_tasks, fair, schedule, waiting
-from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
+from wastedcores.simulator.reference import (
+    classes,
+    eevdf_tasks,
+    fair,
+    realtime,
+    schedule,
+    waiting,
+)
 from wastedcores.simulator.reference.state import Task
 from wastedcores.workload import ops
 from wastedcores.workload.program import Row
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.simulation import Simulation
+
+
+POLICY_NAMES = {number: name for name, number in ops.POLICIES.items()}
 
 
 def exit_(sim: Simulation, p: Task, row: Row) -> bool:
@@ -289,12 +298,21 @@ def nice(sim: Simulation, p: Task, row: Row) -> bool:
         eevdf_tasks.set_user_nice(k, p, row[1])
         return True
     change = row[1] - p.nice
+    if p.rt_priority:
+        p.nice = row[1]
+        return True
     fair.dequeue_task(k, rq, p, sleep=False)
     p.nice = row[1]
-    p.se.weight, p.se.inv = PRIO_TO_WEIGHT[row[1] + 20], PRIO_TO_WMULT[row[1] + 20]
+    classes.set_load_weight(p)
     fair.enqueue_task(k, rq, p)
     if change:
         k.resched(rq)
+    return True
+
+
+def policy(sim: Simulation, p: Task, row: Row) -> bool:
+    """POLICY a=policy, b=priority: change the scheduling policy of the task (sched_setscheduler())."""
+    classes.set_scheduler(sim.k, p, POLICY_NAMES[row[1]], row[2])
     return True
 
 
@@ -309,11 +327,14 @@ def session(sim: Simulation, p: Task, row: Row) -> bool:
 def yield_(sim: Simulation, p: Task, row: Row) -> bool:
     """YIELD: give way to the others on the queue (yield_task_fair(), v4.1)."""
     k, rq = sim.k, sim.k.rqs[p.cpu]
-    if k.model.has_eevdf:
+    if p.rt_priority:
+        realtime.requeue_task(rq, p, head=False)  # yield_task_rt()
+    elif k.model.has_eevdf:
         eevdf_tasks.yield_task(k, rq, p)
     elif rq.nr_running > 1:
         fair.clear_buddies(p.se)
-        fair.update_curr(k, p.se.cfs_rq)
+        if p.policy != "batch":
+            fair.update_curr(k, p.se.cfs_rq)
         fair.set_buddy(p.se, "skip")
     rq.need_resched = True
     return True
@@ -354,4 +375,5 @@ HANDLERS: dict[int, Callable[[Simulation, Task, Row], bool | None]] = {
     ops.OP_FLUSH: flush,
     ops.OP_SHEPHERD: shepherd,
     ops.OP_SESSION: session,
+    ops.OP_POLICY: policy,
 }

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wastedcores.simulator.reference import balance, eevdf_class, eevdf_tasks, nohz
+from wastedcores.simulator.reference import (
+    balance,
+    classes,
+    eevdf_class,
+    eevdf_tasks,
+    nohz,
+    realtime,
+)
 from wastedcores.simulator.reference.state import Entity, Rq, Task, TaskGroup
 
 if TYPE_CHECKING:
@@ -12,10 +19,15 @@ if TYPE_CHECKING:
 
 
 def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
-    """Choose the next task, after newidle balancing if there is none (pick_next_task_fair(), v4.1).
+    """Choose the next task, a real-time one first, after newidle balancing if there is none (pick_next_task(), v4.1).
 
     If ``prev`` is a fair task, only the levels that differ are put back and set.
     """
+    task = realtime.pick_next_task(k, rq, prev)
+    if task is not None:
+        return task
+    if prev.rt_priority:
+        realtime.put_prev_task(k, rq, prev)
     if k.model.has_eevdf:
         return _pick_next_task_v6_12(k, rq, prev)
     while not rq.cfs.nr_running:
@@ -60,8 +72,8 @@ def _pick_next_task_v6_12(k: Kernel, rq: Rq, prev: Task) -> Task:
 
 
 def _is_fair(rq: Rq, task: Task) -> bool:
-    """Tell whether a task belongs to the fair class: it is neither the idle task nor the stopper."""
-    return task is not rq.idle_task and not rq.stopper
+    """Tell whether a task belongs to the fair class: it is neither the idle task nor the stopper nor a real-time task."""
+    return task is not rq.idle_task and not rq.stopper and not task.rt_priority
 
 
 def _pick_from_root(k: Kernel, rq: Rq) -> Task:
@@ -98,13 +110,14 @@ def schedule(k: Kernel, rq: Rq) -> None:
     rq.clock_ns = k.now_ns
     prev = rq.curr
     if prev.state in ("S", "X") and prev.on_rq:
-        k.fair.dequeue_task(k, rq, prev, sleep=True)
+        classes.dequeue_task(k, rq, prev, sleep=True)
     task = pick_next_task(k, rq, prev)
     rq.need_resched = False
     if task is not prev:
         switch(k, rq, prev, task, prev.state if prev.state in ("S", "X") else "R")
     elif task is rq.idle_task:
         enter_idle(k, rq)
+    realtime.post_schedule(k, rq)
     k.on_switch(rq, prev, task)
 
 
@@ -150,9 +163,10 @@ def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
         p.state = "waking"  # it is still queued, and stays on its CPU
         return
     waker = k.current(cpu)
-    p.se.vruntime -= p.se.cfs_rq.min_vruntime  # task_waking_fair()
-    if waker is not k.rqs[cpu].idle_task:
-        record_wakee(k, waker, p)
+    if not p.rt_priority:  # task_waking_fair()
+        p.se.vruntime -= p.se.cfs_rq.min_vruntime
+        if waker is not k.rqs[cpu].idle_task:
+            record_wakee(k, waker, p)
     p.state = "waking"
     target = k.select_task_rq(p, p.cpu, "wake", cpu, sync)
     k.log_op = "wakeup"
@@ -199,10 +213,12 @@ def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
     """Put a woken task on its run queue and preempt if needed (ttwu_do_activate(), v4.1)."""
     rq = k.rqs[p.cpu]
     by = k.current(cpu)
-    k.fair.enqueue_task(k, rq, p, wakeup=True, waking=True)
+    classes.enqueue_task(k, rq, p, wakeup=True, waking=True)
     p.state = "R"
     k.emit("wakeup", cpu=rq.cpu, pid=p.pid, src_cpu=cpu, by_pid=by.pid)
     k.check_preempt_curr(rq, p)
+    if p.rt_priority:
+        realtime.task_woken(k, rq, p)
     nohz.update_wakeup_idle(k, rq)
 
 
@@ -216,7 +232,8 @@ def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
 def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     """Place and queue a new task; ``cpu`` executes the code (task_fork_fair() and wake_up_new_task(), v4.1)."""
     k.fair.set_task_rq(p, cpu)
-    k.fair.task_fork(k, p)
+    if not p.rt_priority:
+        k.fair.task_fork(k, p)
     k.emit("fork", pid=p.pid, by_pid=by_pid, cpu=cpu)
     target = k.select_task_rq(p, cpu, "fork", cpu, False)
     k.log_op = "fork"
@@ -225,9 +242,11 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     p.home_node = int(k.machine.node_of_cpu[target])
     rq = k.rqs[target]
     p.state = "R"
-    k.fair.enqueue_task(k, rq, p, initial=True)
+    classes.enqueue_task(k, rq, p, initial=True)
     k.emit("wakeup_new", cpu=target, pid=p.pid, src_cpu=cpu, by_pid=by_pid)
     k.check_preempt_curr(rq, p)
+    if p.rt_priority:
+        realtime.task_woken(k, rq, p)
 
 
 def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
@@ -241,13 +260,12 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
         eevdf_tasks.move_group(k, p, tg)
         return
     rq = k.rqs[p.cpu]
-    k.fair.dequeue_task(k, rq, p, sleep=False)
-    k.fair.put_prev_task(k, p)
+    classes.dequeue_task(k, rq, p, sleep=False)
+    classes.put_prev_task(k, rq, p)
     p.tg = tg
     k.fair.set_task_rq(p, p.cpu)
-    for se in p.se.levels():  # set_curr_task_fair()
-        k.fair.set_next_entity(k, se.cfs_rq, se)
-    k.fair.enqueue_task(k, rq, p)
+    classes.set_curr_task(k, p)
+    classes.enqueue_task(k, rq, p)
 
 
 # --- the stopper ------------------------------------------------------------------------------------------------------
@@ -260,7 +278,7 @@ def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
     k.add_nr_running(rq, 1)
     k.emit("wakeup", cpu=rq.cpu, pid=k.stoppers[rq.cpu].pid, src_cpu=rq.cpu, by_pid=prev.pid)
     if prev is not rq.idle_task:
-        k.fair.put_prev_task(k, prev)
+        classes.put_prev_task(k, rq, prev)
     stopper = k.stoppers[rq.cpu]
     switch(k, rq, prev, stopper, "R")
     rq.stopper = True
@@ -271,6 +289,7 @@ def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
     rq.stopper = False
     rq.need_resched = False
     switch(k, rq, stopper, task, "S")
+    realtime.post_schedule(k, rq)
     k.on_switch(rq, stopper, task)
 
 
@@ -284,6 +303,7 @@ def active_balance(k: Kernel, rq: Rq) -> None:
 def move_task(k: Kernel, p: Task, target: int, op: str) -> None:
     """Move a queued task to another CPU (migration_cpu_stop() and move_queued_task(), v4.1)."""
     k.log_op = op
-    k.fair.dequeue_task(k, k.rqs[p.cpu], p, sleep=False)
+    classes.dequeue_task(k, k.rqs[p.cpu], p, sleep=False)
     k.set_task_cpu(p, target)
-    balance.attach_task(k, k.rqs[target], p)
+    classes.enqueue_task(k, k.rqs[target], p)
+    k.check_preempt_curr(k.rqs[target], p)

@@ -6,7 +6,8 @@ from typing import Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.simulator.generations import check_modelled
-from wastedcores.simulator.reference import nohz, operations, schedule, waiting
+from wastedcores.simulator.realtime import check_policies
+from wastedcores.simulator.reference import classes, nohz, operations, realtime, schedule, waiting
 from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
 from wastedcores.simulator.reference.load import update_cpu_load, weighted_cpuload
 from wastedcores.simulator.reference.programs import (
@@ -45,6 +46,7 @@ class Simulation:
 
     def __init__(self, k: Kernel, program: Program, seed: int) -> None:
         check_modelled(k.model, program, k.machine)
+        check_policies(program, k.model)
         self.k, self.program, self.seed = k, program, seed
         self.tasks: list[Task] = []
         self.barriers = [Barrier(n) for n in program.barriers]
@@ -97,6 +99,10 @@ class Simulation:
         pid = number + 1 + self.k.machine.cpus
         p = Task(pid, spec.comm, tg, self._everyone if allowed is None else allowed, nice)
         p.progress = Progress(spec, Random(self.seed, number), parent, spec.daemon)
+        if parent is not None:
+            classes.sched_fork(self.k, p, parent)
+        else:
+            p.time_slice = realtime.rr_timeslice(self.k)
         self.tasks.append(p)
         return p
 
@@ -146,6 +152,9 @@ class Simulation:
             waits_for = subject.progress.waits_for
             cpu = waits_for[1] if waits_for and waits_for[0] == "wheel" else subject.cpu
             return cpu if cpu in self.k.active else self.k.fallback_cpu(subject)
+        if kind == "PERIOD":
+            cpu = self.k.rt_period_cpu
+            return cpu if cpu in self.k.active else min(self.k.active)
         return self.program.hotplug[subject][1] if kind == "HOTPLUG" else int(subject)
 
     def _finished(self) -> bool:
@@ -186,6 +195,9 @@ class Simulation:
     def _on_ttwu(self, cpu: int) -> None:
         schedule.sched_ttwu_pending(self.k, self.k.rqs[cpu])
 
+    def _on_period(self, _: int) -> None:
+        realtime.sched_rt_period_timer(self.k)
+
     def _on_kick(self, cpu: int) -> None:
         nohz.kick_arrives(self.k, self.k.rqs[cpu])
 
@@ -209,7 +221,7 @@ class Simulation:
         k.push(k.now_ns + k.tick_ns, "TICK", rq.cpu)
         rq.clock_ns = k.now_ns
         if rq.curr is not rq.idle_task:
-            k.fair.task_tick(k, rq, rq.curr)
+            (realtime if rq.curr.rt_priority else k.fair).task_tick(k, rq, rq.curr)
             k.log_weight(rq)
         rq.last_load_update_tick = k.jiffies
         update_cpu_load(rq, weighted_cpuload(rq), 1)
@@ -252,6 +264,7 @@ class Simulation:
                 nohz.nohz_balance_enter_idle(k, rq)
         else:
             schedule.sched_ttwu_pending(k, rq)
+            realtime.rq_offline(k, rq)
             if rq.nr_running:
                 schedule.run_stopper(k, rq, lambda: self._empty(rq))
             k.cancel("TICK", cpu)
@@ -264,8 +277,8 @@ class Simulation:
 
     def _empty(self, rq: Rq) -> None:
         """Move every task of a dying CPU elsewhere (migrate_tasks(), v4.1)."""
-        while rq.cfs_tasks:
-            p = rq.cfs_tasks[0]
+        while rq.rt.queue or rq.cfs_tasks:
+            p = (rq.rt.queue or rq.cfs_tasks)[0]
             schedule.move_task(self.k, p, self.k.fallback_cpu(p), "hotplug")
 
     # --- running a task -----------------------------------------------------------------------------------------------

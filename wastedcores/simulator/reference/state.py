@@ -151,6 +151,16 @@ class Task:
     nice: int = 0
     cpu: int = 0
     state: str = "new"
+    #: ``other``, ``fifo``, ``rr``, ``batch`` or ``idle``
+    policy: str = "other"
+    #: 1 to 99 for a real-time task, 0 for others
+    rt_priority: int = 0
+    #: ticks left of the quantum of SCHED_RR
+    time_slice: int = 0
+    #: the task is on the queue of its CPU's real-time tasks
+    on_rt: bool = False
+    #: when the task joined the pushable tasks, as a growing number; 0 if it is none of them
+    pushable: int = 0
     se: Entity = None  # type: ignore[assignment]
     last_wakee: int = -1
     wakee_flips: int = 0
@@ -168,7 +178,22 @@ class Task:
     @property
     def on_rq(self) -> bool:
         """True if the task is queued or running."""
-        return self.se.on_rq
+        return self.se.on_rq or self.on_rt
+
+
+@dataclass(eq=False, repr=False)
+class RtRq:
+    """The real-time tasks of a CPU (struct rt_rq)."""
+
+    #: the queued tasks with the running one, the most urgent first, in each priority in the order of arrival
+    queue: list[Task] = field(default_factory=list)
+    #: how many of them ``rq->nr_running`` counts: all, or none while they are throttled (rt_queued)
+    counted: int = 0
+    throttled: bool = False
+    #: for how long they ran in this period (rt_time)
+    time_ns: int = 0
+    #: push when the switch is done (rq->post_schedule)
+    push_later: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -178,6 +203,7 @@ class Rq:
     cpu: int
     idle_task: Task
     cfs: CfsRq = None  # type: ignore[assignment]
+    rt: RtRq = field(default_factory=RtRq)
     curr: Task = None  # type: ignore[assignment]
     nr_running: int = 0
     #: sum of the weights in the root queue (rq->load.weight)

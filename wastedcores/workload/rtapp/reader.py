@@ -3,12 +3,12 @@
 The tasks become threads of one process: rt-app's main thread creates them, all threads meet, and each runs its phases. These
 events and keys have their full meaning: ``run``, ``runtime``, ``sleep``, ``timer`` (relative and absolute, shared and
 unique), ``lock``, ``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``,
-``fork``; ``loop``, ``instance``, ``delay``, ``cpus``, ``priority`` (nice), ``taskgroup`` and the global ``duration``.
+``fork``; ``loop``, ``instance``, ``delay``, ``cpus``, ``policy``, ``priority``, ``taskgroup`` and the global ``duration``.
 
 The notes of the workload tell the differences from a real run. All CPUs of a replay have the same speed, so ``run`` is the
 same as ``runtime``. Memory and files are not modelled, so ``mem`` and ``iorun`` are refused unless a speed is given, at which
-they become computing. Only SCHED_OTHER is modelled, so tasks of other policies are refused. Keys that rt-app does not know
-are refused by name, and so are files whose tasks cannot work. The replay finds an unlock of a lock that nobody holds.
+they become computing. SCHED_DEADLINE is not modelled, so its tasks are refused. Keys that rt-app does not know are refused by
+name, and so are files whose tasks cannot work. The replay finds an unlock of a lock that nobody holds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
+from wastedcores.workload.ops import OP_POLICY
 from wastedcores.workload.rtapp.events import Shared, add_event, event_of
 from wastedcores.workload.rtapp.lenient_json import Pairs, parse
 from wastedcores.workload.script import Script
@@ -29,6 +30,8 @@ from wastedcores.workload.script import Script
 CREATE_NS = 28_000
 SECOND = 1_000_000_000
 
+#: the policies of rt-app that are modelled
+_POLICIES = {"SCHED_OTHER": "other", "SCHED_IDLE": "idle", "SCHED_FIFO": "fifo", "SCHED_RR": "rr"}
 _TASK = {"instance", "delay", "phases"}
 _BOTH = {"loop", "cpus", "policy", "priority", "taskgroup"}
 #: keys of rt-app that have no effect on a replay
@@ -252,7 +255,7 @@ def _fill(
     """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
     where = f"task {title!r}"
     bodies, rounds = _phases(r, where, spec)
-    _policy(r, where, spec, policy)
+    own_policy = _policy(r, where, spec, policy)
     if together is not None:
         script.barrier(together, "block")
     delay = _whole(r, where, spec, "delay", 0, 0)
@@ -264,9 +267,7 @@ def _fill(
             if event_of(key) == "timer":
                 # the first period counts from here, not from the first use
                 script.timer(own.timer(r.bad, where, value), 0)
-    nice = _whole(r, where, spec, "priority", 0, -20, 19)
-    if nice:
-        script.nice(nice)
+    _set_policy(r, script, where, spec, own_policy)
     cpus = _cpus(r, where, spec)
     bound = cpus is not None or any(
         isinstance(b, Pairs) and b.only("cpus") is not None for _, b in bodies
@@ -284,7 +285,6 @@ def _fill(
                 body,
                 _BOTH | inside | set(_MUTE) | {"dl-runtime", "dl-period", "dl-deadline"},
             )
-            _policy(r, place, body, "SCHED_OTHER")
             if body.only("taskgroup") not in (None, "", spec.only("taskgroup")):
                 raise r.bad(place, "moves to another taskgroup; expected one for the whole task")
         if not any(event_of(key) for key, _ in body):
@@ -296,8 +296,8 @@ def _fill(
         if bound:
             here = _cpus(r, place, body)
             script.affinity(here if here is not None else cpus if cpus is not None else everywhere)
-        if body is not spec and body.only("priority") is not None:
-            script.nice(_whole(r, place, body, "priority", 0, -20, 19))
+        if body is not spec and not {"policy", "priority"}.isdisjoint(key for key, _ in body):
+            _set_policy(r, script, place, body, _policy(r, place, body, own_policy))
         for key, value in body:
             if event_of(key):
                 add_event(script, own, r.bad, r.note, place, key, value)
@@ -319,18 +319,31 @@ def _unknown(r: _Reading, where: str, found: Pairs, known: set[str]) -> None:
             r.note(f"{key}: ignored, {_MUTE[key]}")
 
 
-def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> None:
-    """Refuse all policies but SCHED_OTHER."""
+def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> str:
+    """Return the policy of a task or a phase; refuse SCHED_DEADLINE and unknown ones."""
     policy = spec.only("policy", default)
-    if policy != "SCHED_OTHER":
+    if policy not in _POLICIES:
         raise r.bad(
             where,
-            f"policy {policy!r}; the replay models SCHED_OTHER only. Change the policy to see what CFS does with this "
-            "task, or leave the task out",
+            f"policy {policy!r}; the replay models {', '.join(_POLICIES)}. Change the policy, or leave the task out",
         )
     deadline = sorted(key for key, _ in spec if key in _DEADLINE)
     if deadline:
         raise r.bad(where, f"{', '.join(deadline)} belong to SCHED_DEADLINE, which is not modelled")
+    return str(policy)
+
+
+def _set_policy(r: _Reading, script: Script, where: str, spec: Pairs, policy: str) -> None:
+    """Add the change to a policy, whose ``priority`` is 1 to 99 (10 without one, as in rt-app), or else a nice value."""
+    name = _POLICIES[policy]
+    if name in ("fifo", "rr"):
+        script.policy(name, _whole(r, where, spec, "priority", 10, 1, 99))
+        return
+    if policy != "SCHED_OTHER" or any(row[0] == OP_POLICY for row in script.rows):
+        script.policy(name)
+    nice = _whole(r, where, spec, "priority", 0, -20, 19)
+    if nice or spec.only("priority") is not None:
+        script.nice(nice)
 
 
 def _group(r: _Reading, w: Workload, where: str, spec: Pairs) -> int | None:

@@ -25,6 +25,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     set_task_rq,
 )
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load, weighted_cpuload
+from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world import (
     cfs_rq,
     cpuset,
@@ -77,6 +78,8 @@ def task_hot(m, p, env):
     Before Linux 4.11 load_balance() did not update that clock. A task therefore stays as hot as it was at the last update, until
     the next tick of the source if nothing else happens there.
     """
+    if m[p, task.POLICY] == SCHED_IDLE:
+        return False
     q = m[p, entity.CFS_RQ]
     if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and (
         m[q, cfs_rq.NEXT] == p or m[q, cfs_rq.LAST] == p

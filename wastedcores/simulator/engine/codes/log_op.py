@@ -19,4 +19,6 @@ from __future__ import annotations
     FIND_IDLEST_CPU,
     HANDOVER,
     REFUSED,
-) = range(16)
+    PUSH,
+    PULL,
+) = range(18)

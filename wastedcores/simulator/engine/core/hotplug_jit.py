@@ -16,7 +16,16 @@ from wastedcores.simulator.engine.core.schedule_jit import stopper_begin, stoppe
 from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pending
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
+from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import jiffies
+from wastedcores.simulator.engine.realtime.seam_jit import (
+    OFFLINE,
+    ask_rt,
+    dequeue,
+    enqueue,
+    has_rt,
+)
 from wastedcores.simulator.engine.world import (
     cpuset,
     domain,
@@ -27,6 +36,7 @@ from wastedcores.simulator.engine.world import (
     sim,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, test
+from wastedcores.simulator.engine.world.log_jit import log_migrate
 
 
 @apart(NOTHING)
@@ -128,8 +138,21 @@ def hotplug(m, step):
     attach_domains(m, step + 1, jiffies(m))
     if online == 0:
         ttwu_pending(m, cpu)
+        if has_rt(m):
+            ask_rt(m, OFFLINE, cpu, 0, 0)
         if m[cpu, rq.NR_RUNNING] > 0:
             stopper_begin(m, cpu)
+            while has_rt(m) and m[0, sim.STATUS] == status.RUNNING:
+                p = ask_rt(m, OFFLINE, cpu, 0, 0)  # the most urgent real-time task
+                if p < 0:
+                    break
+                dst = fallback_cpu(m, p, cpu)
+                if m[0, sim.STATUS] == status.RUNNING:
+                    dequeue(m, p, False)
+                    log_migrate(m, p, cpu, dst, log_op.HOTPLUG)
+                    set_task_rq(m, p, dst)
+                    enqueue(m, p, False, False)
+                    check_preempt(m, dst, p)
             while m[cpu, rq.CFS_TASKS] >= 0 and m[0, sim.STATUS] == status.RUNNING:
                 p = m[cpu, rq.CFS_TASKS]
                 dst = fallback_cpu(m, p, cpu)

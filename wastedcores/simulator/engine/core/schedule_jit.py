@@ -28,12 +28,7 @@ from wastedcores.simulator.engine.fair.cfs_jit import (
     set_next_entity,
     task_tick,
 )
-from wastedcores.simulator.engine.fair.entity_jit import (
-    add_nr_running,
-    dequeue_task,
-    enqueue_task,
-    set_task_rq,
-)
+from wastedcores.simulator.engine.fair.entity_jit import add_nr_running, set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
     idle_cpu,
@@ -41,11 +36,24 @@ from wastedcores.simulator.engine.fair.load_jit import (
     update_cpu_load,
     weighted_cpuload,
 )
+from wastedcores.simulator.engine.realtime.seam_jit import (
+    PICK,
+    POST_SCHEDULE,
+    PUT_PREV,
+    TICK,
+    ask_rt,
+    dequeue,
+    enqueue,
+    has_rt,
+    is_rt,
+)
 from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, table, task, wait
 from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, record
 from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
+#: the stopper is more urgent than every real-time task (sched_set_stop_task())
+STOPPER_PRIORITY = 100
 
 
 @apart(NOTHING)
@@ -55,15 +63,17 @@ def move_group(m, p, group):
     setsid() does this (autogroup_move_group() in kernel/sched/auto_group.c). So does exit: the task returns to the root group
     before its parent is told (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
     """
-    dequeue_task(m, p, False)
-    put_prev_task(m, p)
+    dequeue(m, p, False)
+    fair = not is_rt(m, p)
+    if fair:
+        put_prev_task(m, p)
     m[p, task.GROUP] = group
     set_task_rq(m, p, m[p, task.CPU])
     se = p
-    while se >= 0:  # set_curr_task_fair()
+    while fair and se >= 0:  # set_curr_task_fair()
         set_next_entity(m, se)
         se = m[se, entity.PARENT]
-    enqueue_task(m, p, False, False)
+    enqueue(m, p, False, False)
 
 
 @inner
@@ -138,6 +148,26 @@ def find_work(m, cpu):
     return ask(m, ASK_PULL, cpu, 0, 0) != 0 if designed(m) else idle_balance(m, cpu) != 0
 
 
+@inner
+def pick_next_task(m, cpu, prev, before):
+    """pick_next_task(): return the next task, a real-time one first, or -1 for idle.
+
+    ``before`` is the priority of what ran: the stopper's is above that of every real-time task.
+    """
+    rt = is_rt(m, prev)
+    if has_rt(m):
+        p = ask_rt(m, PICK, cpu, prev, before)
+        if p >= 0:
+            return p
+        if rt:
+            ask_rt(m, PUT_PREV, cpu, prev, 0)
+    if m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
+        return pick_task(m, cpu, -1 if rt else prev)
+    if prev >= 0 and not rt:
+        put_prev_task(m, prev)
+    return -1
+
+
 @apart(NOTHING)
 def schedule(m, cpu):
     """__schedule(): choose the next task and switch to it."""
@@ -147,13 +177,8 @@ def schedule(m, cpu):
     state = STATE_R
     if prev >= 0 and m[prev, task.STATE] != task_state.READY:
         state = STATE_X if m[prev, task.STATE] == task_state.DEAD else STATE_S
-        dequeue_task(m, prev, True)
-    q = m[0, sim.CPUS] + cpu
-    p = -1
-    if m[q, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
-        p = pick_task(m, cpu, prev)
-    elif prev >= 0:
-        put_prev_task(m, prev)
+        dequeue(m, prev, True)
+    p = pick_next_task(m, cpu, prev, m[prev, task.RT_PRIORITY] if prev >= 0 else 0)
     m[cpu, rq.NEED_RESCHED] = 0
     if p != prev:
         if prev >= 0:
@@ -165,6 +190,8 @@ def schedule(m, cpu):
         # it yielded, and no other task was chosen
         m[cpu, rq.SWITCHED_IN] = 1
         m[cpu, rq.DELAY] = 0
+    if has_rt(m):
+        ask_rt(m, POST_SCHEDULE, cpu, 0, 0)
 
 
 @apart(VALUE)
@@ -176,7 +203,10 @@ def stopper_begin(m, cpu):
     record(m, log_kind.WAKEUP, cpu, cpu + 1, pid_of(m, prev), cpu, -1, -1)
     if prev >= 0:
         stop_stretch(m, cpu, prev)
-        put_prev_task(m, prev)
+        if is_rt(m, prev):
+            ask_rt(m, PUT_PREV, cpu, prev, 0)
+        else:
+            put_prev_task(m, prev)
     else:
         leave_idle(m, cpu)
     record(m, log_kind.SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
@@ -188,11 +218,11 @@ def stopper_begin(m, cpu):
 def stopper_end(m, cpu):
     """Let the stopper go to sleep, and choose what runs next."""
     add_nr_running(m, cpu, -1)
-    p = -1
-    if m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
-        p = pick_task(m, cpu, -1)
+    p = pick_next_task(m, cpu, -1, STOPPER_PRIORITY)
     m[cpu, rq.NEED_RESCHED] = 0
     switch_to(m, cpu, cpu + 1, STATE_S, p)
+    if has_rt(m):
+        ask_rt(m, POST_SCHEDULE, cpu, 0, 0)
 
 
 @apart(NOTHING)
@@ -215,11 +245,11 @@ def move_task(m, p, dst, why):
     """migration_cpu_stop(): move ``p``, which is queued or running, from its CPU to ``dst``."""
     src = m[p, task.CPU]
     stopper_begin(m, src)
-    dequeue_task(m, p, False)
+    dequeue(m, p, False)
     log_migrate(m, p, src, dst, why)
     m[p, entity.EXEC_START] = 0
     set_task_rq(m, p, dst)
-    enqueue_task(m, p, False, False)
+    enqueue(m, p, False, False)
     check_preempt(m, dst, p)
     stopper_end(m, src)
 
@@ -232,7 +262,9 @@ def tick(m, cpu):
     """tick_sched_timer(): scheduler_tick(), the SCHED softirq if it is due, and the end of ticking if the CPU is idle."""
     queue_jit.push_tick(m, cpu, m[0, sim.NOW] + m[0, sim.TICK_NS])
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    if m[cpu, rq.CURR] >= 0:
+    if is_rt(m, m[cpu, rq.CURR]):
+        ask_rt(m, TICK, cpu, m[cpu, rq.CURR], 0)
+    elif m[cpu, rq.CURR] >= 0:
         task_tick(m, m[cpu, rq.CURR])
     m[cpu, rq.LAST_LOAD_UPDATE_TICK] = jiffies(m)
     update_cpu_load(m, cpu, weighted_cpuload(m, cpu), 1)

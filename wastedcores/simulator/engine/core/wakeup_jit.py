@@ -19,13 +19,14 @@ from wastedcores.simulator.engine.design.seam_jit import ASK_PLACE, ask, designe
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
-from wastedcores.simulator.engine.fair.entity_jit import enqueue_task, set_task_rq
+from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
 from wastedcores.simulator.engine.fair.vruntime_jit import (
     init_task_runnable_average,
     place_entity,
     update_curr,
 )
+from wastedcores.simulator.engine.realtime.seam_jit import SELECT, WOKEN, ask_rt, enqueue, is_rt
 from wastedcores.simulator.engine.world import cfs_rq, cpuset, entity, rq, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, record
@@ -55,6 +56,8 @@ def select_task_rq(m, p, flag, sync):
     cpu = m[p, task.CPU]
     if m[p, task.NR_CPUS_ALLOWED] > 1 and designed(m):
         cpu = ask(m, ASK_PLACE, p, flag, sync)
+    elif m[p, task.NR_CPUS_ALLOWED] > 1 and is_rt(m, p):
+        cpu = ask_rt(m, SELECT, p, flag, 0)
     elif m[p, task.NR_CPUS_ALLOWED] > 1:
         cpu = select_task_rq_fair(m, p, cpu, flag, m[0, sim.CPU], sync)
     if not test(m, m[p, task.CPUS_ALLOWED], cpu) or not test(m, cpuset.ACTIVE, cpu):
@@ -66,10 +69,12 @@ def select_task_rq(m, p, flag, sync):
 def activate_woken(m, p, cpu):
     """ttwu_do_activate(), ttwu_do_wakeup(): enqueue a woken task and check for preemption."""
     m[p, task.STATE] = task_state.READY
-    enqueue_task(m, p, True, True)
+    enqueue(m, p, True, True)
     check_preempt(m, cpu, p)
     here = m[0, sim.CPU]
     record(m, log_kind.WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, rq.CURR]), here, -1, -1)
+    if is_rt(m, p):
+        ask_rt(m, WOKEN, cpu, p, 0)
     if m[cpu, rq.IDLE_STAMP] != 0:
         delta = m[0, sim.NOW] - m[cpu, rq.IDLE_STAMP]
         # update_avg(): as in C, the shift of a negative number is arithmetic
@@ -92,13 +97,15 @@ def choose_cpu(m, p, sync):
     here = m[0, sim.CPU]
     m[0, sim.COMPUTING] += 1
     old = m[p, task.CPU]
-    m[p, entity.VRUNTIME] -= m[m[p, entity.CFS_RQ], cfs_rq.MIN_VRUNTIME]
-    record_wakee(m, m[here, rq.CURR], p)
+    fair = not is_rt(m, p)
+    if fair:  # task_waking_fair()
+        m[p, entity.VRUNTIME] -= m[m[p, entity.CFS_RQ], cfs_rq.MIN_VRUNTIME]
+        record_wakee(m, m[here, rq.CURR], p)
     cpu = select_task_rq(m, p, sd_flag.BALANCE_WAKE, sync)
     if cpu != old:
         log_migrate(m, p, old, cpu, log_op.WAKEUP)
         # migrate_task_rq_fair(): the blocked load stays behind
-        if m[p, entity.DECAY_COUNT] != 0:
+        if fair and m[p, entity.DECAY_COUNT] != 0:
             decays = synchronize_decay(m, p)
             m[p, entity.DECAY_COUNT] = -decays
             m[m[p, entity.CFS_RQ], cfs_rq.REMOVED_LOAD] += m[p, entity.LOAD_AVG_CONTRIB]
@@ -144,13 +151,14 @@ def fork_task(m, p, cpu, parent):
     """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is -1 for a top-level task."""
     m[0, sim.COMPUTING] += 1
     set_task_rq(m, p, cpu)
-    q = m[p, entity.CFS_RQ]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    update_curr(m, q)
-    curr = m[q, cfs_rq.CURR]
-    m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
-    place_entity(m, q, p, True)
-    m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
+    if not is_rt(m, p):
+        q = m[p, entity.CFS_RQ]
+        m[cpu, rq.CLOCK] = m[0, sim.NOW]
+        update_curr(m, q)
+        curr = m[q, cfs_rq.CURR]
+        m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
+        place_entity(m, q, p, True)
+        m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
     pid = pid_of(m, p)
     by = pid_of(m, parent)
     record(m, log_kind.FORK, cpu, pid, by, -1, -1, -1)
@@ -161,6 +169,8 @@ def fork_task(m, p, cpu, parent):
     init_task_runnable_average(m, p)
     m[p, task.HOME] = m[dst, rq.NODE]
     m[p, task.STATE] = task_state.READY
-    enqueue_task(m, p, False, False)
+    enqueue(m, p, False, False)
     record(m, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
     check_preempt(m, dst, p)
+    if is_rt(m, p):
+        ask_rt(m, WOKEN, dst, p, 0)

@@ -21,7 +21,9 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     sched_slice,
     update_curr,
 )
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim
+from wastedcores.simulator.engine.realtime.seam_jit import PREEMPT, ask_rt
+from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
+from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task
 from wastedcores.simulator.engine.world.log_jit import log_load
 
 
@@ -191,11 +193,19 @@ def check_preempt(m, cpu, p):
     if curr < 0:
         resched(m, cpu)
         return
+    if (m[curr, task.RT_PRIORITY] | m[p, task.RT_PRIORITY]) != 0:
+        ask_rt(m, PREEMPT, cpu, p, 0)
+        return
     if curr == p or m[cpu, rq.NEED_RESCHED] != 0:
         return
     scale = m[m[curr, entity.CFS_RQ], cfs_rq.NR_RUNNING] >= NR_LATENCY
     se = curr
     pse = p
+    if m[curr, task.POLICY] == SCHED_IDLE and m[p, task.POLICY] != SCHED_IDLE:
+        resched(m, cpu)  # without a last buddy, which set_last_buddy() refuses to SCHED_IDLE
+        return
+    if m[p, task.POLICY] != 0:
+        return
     if m[se, entity.PARENT] >= 0 and m[pse, entity.PARENT] < 0:
         se = m[se, entity.PARENT]
     elif m[pse, entity.PARENT] >= 0 and m[se, entity.PARENT] < 0:

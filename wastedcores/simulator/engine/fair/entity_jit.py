@@ -18,6 +18,7 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     update_curr,
     update_min_vruntime,
 )
+from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task, task_group
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
 
@@ -207,7 +208,9 @@ def clear_buddies(m, se):
 
 @inner
 def set_buddy(m, se, which):
-    """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy."""
+    """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy; SCHED_IDLE tasks are none but to skip."""
+    if which != cfs_rq.SKIP and m[se, entity.MY_Q] < 0 and m[se, task.POLICY] == SCHED_IDLE:
+        return
     while se >= 0:
         m[m[se, entity.CFS_RQ], which] = se
         se = m[se, entity.PARENT]

@@ -9,9 +9,10 @@ from wastedcores.simulator.engine.core.schedule_jit import move_group
 from wastedcores.simulator.engine.core.wakeup_jit import fork_task, try_to_wake_up
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.load_jit import jiffies
+from wastedcores.simulator.engine.realtime.seam_jit import BORN, ask_rt, has_rt
 from wastedcores.simulator.engine.tasks.sync_jit import block
+from wastedcores.simulator.engine.tasks.weight_jit import set_load_weight
 from wastedcores.simulator.engine.world import entity, rq, sim, table, task
-from wastedcores.simulator.engine.world.cpusets_jit import item
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
 from wastedcores.simulator.engine.world.random_jit import stream
 
@@ -20,8 +21,7 @@ from wastedcores.simulator.engine.world.random_jit import stream
 def set_nice(m, p, nice):
     """set_load_weight(): set the nice level and the weight of a task."""
     m[p, task.NICE] = nice
-    m[p, entity.WEIGHT] = item(m, m[0, sim.WEIGHT_LISTS] + nice + 20)
-    m[p, entity.INV_WEIGHT] = item(m, m[0, sim.WEIGHT_LISTS] + 40 + nice + 20)
+    set_load_weight(m, p)
 
 
 @apart(VALUE)
@@ -57,6 +57,10 @@ def new_task(m, template, parent, group):
         if group < 0:
             tg = m[parent, task.GROUP]
         m[parent, task.CHILDREN] += 1
+        m[p, task.POLICY] = m[parent, task.POLICY]
+        m[p, task.RT_PRIORITY] = m[parent, task.RT_PRIORITY]
+    if has_rt(m):
+        ask_rt(m, BORN, p, 0, 0)
     m[p, task.GROUP] = tg
     set_nice(m, p, nice)
     m[p, task.RNG] = stream(m[0, sim.SEED], number)

@@ -23,6 +23,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     set_buddy,
 )
 from wastedcores.simulator.engine.fair.vruntime_jit import update_curr
+from wastedcores.simulator.engine.realtime.seam_jit import SET_POLICY, YIELD, ask_rt, is_rt
 from wastedcores.simulator.engine.tasks.lifecycle_jit import exit_task, fork, set_nice, sleep
 from wastedcores.simulator.engine.tasks.signal_jit import signal_op
 from wastedcores.simulator.engine.tasks.sync_jit import (
@@ -41,6 +42,7 @@ from wastedcores.simulator.engine.tasks.vmstat_jit import (
     round_jiffies,
     sleep_jiffies,
 )
+from wastedcores.simulator.engine.tasks.weight_jit import SCHED_BATCH
 from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task, wait
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
@@ -110,8 +112,8 @@ def wait_op(m, p, code, op):
 
 
 @apart(VALUE)
-def placement_op(m, p, code, a):
-    """Do AFFINITY, SESSION, NICE, EXEC or YIELD; return whether the program continues at once."""
+def placement_op(m, p, code, a, b):
+    """Do AFFINITY, SESSION, NICE, POLICY, EXEC or YIELD; return whether the program continues at once."""
     cpu = m[0, sim.CPU]
     if code == ops.OP_AFFINITY:
         m[p, task.CPUS_ALLOWED] = a
@@ -136,6 +138,12 @@ def placement_op(m, p, code, a):
         if a != m[p, task.GROUP]:
             move_group(m, p, a)
         return True
+    if code == ops.OP_POLICY:
+        ask_rt(m, SET_POLICY, p, a, b)
+        return True
+    if code == ops.OP_NICE and is_rt(m, p):
+        m[p, task.NICE] = a
+        return True
     if code == ops.OP_NICE:
         change = a - m[p, task.NICE]
         dequeue_task(m, p, False)
@@ -144,10 +152,12 @@ def placement_op(m, p, code, a):
         if change != 0:
             resched(m, cpu)
         return True
-    # yield_task_fair()
-    if m[cpu, rq.NR_RUNNING] > 1:
+    if is_rt(m, p):
+        ask_rt(m, YIELD, cpu, p, 0)
+    elif m[cpu, rq.NR_RUNNING] > 1:  # yield_task_fair()
         clear_buddies(m, p)
-        update_curr(m, m[p, entity.CFS_RQ])
+        if m[p, task.POLICY] != SCHED_BATCH:
+            update_curr(m, m[p, entity.CFS_RQ])
         set_buddy(m, p, cfs_rq.SKIP)
     m[cpu, rq.NEED_RESCHED] = 1
     return False
@@ -211,12 +221,14 @@ def advance(m, p, delay):
             ticks = ticks if ticks > 0 else round_jiffies(m, m[op, 2], m[op, 3])
             sleep_jiffies(m, p, ticks, m[op, 4] - 1 if m[op, 4] > 0 else cpu)
             on = False
-        elif code >= ops.OP_TOUCH and code != ops.OP_SESSION:
+        elif code == ops.OP_SESSION or code == ops.OP_POLICY:
+            on = placement_op(m, p, code, m[op, 1], m[op, 2])
+        elif code >= ops.OP_TOUCH:
             on = page_counter_op(m, p, code, op)
-        elif code >= ops.OP_SIGNAL and code != ops.OP_SESSION:
+        elif code >= ops.OP_SIGNAL:
             on = signal_op(m, p, op)
         else:
-            on = placement_op(m, p, code, m[op, 1])
+            on = placement_op(m, p, code, m[op, 1], 0)
         if not on:
             if (
                 m[cpu, rq.CURR] == p

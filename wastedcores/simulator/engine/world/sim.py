@@ -82,7 +82,8 @@ FIRST = 56
     CLOCK0,  # first row of the clocks (clock.py), 0 if all CPUs run at one constant speed
     FORK_WAIT,  # the strategy of the fork/wait paper, 0 for none
     DECISIONS,  # first row of the decision that is being made (decision.py), 0 if decisions are not logged
-) = range(FIRST, FIRST + 77)
+    RT0,  # first row of the real-time queues (rt_rq.py), 0 if no task changes its policy
+) = range(FIRST, FIRST + 78)
 
 #: values of GROUP_IMBALANCE_FIX
 GI_NONE, GI_PAPER, GI_PATCH = range(3)

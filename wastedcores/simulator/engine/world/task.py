@@ -42,4 +42,11 @@ from __future__ import annotations
     TEMPLATE,
     SIGNALS_SEEN,  # how often the condition had been signalled at the last CATCH
     HOME,  # the node of the CPU where the task was placed at its birth
-) = range(19, 58)
+    POLICY,  # number of the scheduling policy (workload/ops.py); 0 for SCHED_OTHER
+    RT_PRIORITY,  # 1 to 99 for a real-time task, 0 for others
+    TIME_SLICE,  # ticks left of the quantum of SCHED_RR
+    RT_NEXT,  # neighbours in the queue of real-time tasks
+    RT_PREV,
+    ON_RT,  # whether it is on that queue
+    PUSHABLE,  # when it joined the pushable tasks, as a growing number; 0 if it is none of them
+) = range(19, 65)

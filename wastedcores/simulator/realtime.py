@@ -1,0 +1,86 @@
+"""The part of a replay that only a program with policies has: the rows of the real-time tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wastedcores.errors import WorkloadError
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator.engine.world import rt_rq, sim
+from wastedcores.workload import ops
+from wastedcores.workload.program import Costs, Program
+
+#: sched_rr_timeslice
+RR_TIMESLICE_NS = 100_000_000
+
+
+def has_policies(program: Program) -> bool:
+    """Tell whether a task of the program changes its scheduling policy."""
+    return any(
+        row[0] == ops.OP_POLICY
+        for spec in (*program.tasks, *program.templates)
+        for row in spec.rows
+    )
+
+
+def check_policies(program: Program, kernel: KernelModel) -> None:
+    """Check that neither a design nor v6.12 replays a program with policies.
+
+    Parameters
+    ----------
+    program, kernel
+        What is replayed under which kernel.
+
+    Raises
+    ------
+    WorkloadError
+        The kernel does not have them.
+    """
+    if (kernel.modules is not None or kernel.has_eevdf) and has_policies(program):
+        raise WorkloadError(
+            f"kernel {kernel.name!r}: the replay has scheduling policies (FIFO, RR, batch, idle) only with the scheduler of "
+            "v4.1; take that kernel, or a workload without policies."
+        )
+
+
+def rows_of(program: Program, cpus: int) -> int:
+    """Count the rows: one per CPU and one for what they share; none without policies.
+
+    Parameters
+    ----------
+    program
+        The program to replay.
+    cpus
+        Number of CPUs of the machine.
+
+    Returns
+    -------
+    int
+        The number of rows.
+    """
+    return cpus + 1 if has_policies(program) else 0
+
+
+def install(m: np.ndarray, first: int, program: Program, costs: Costs) -> None:
+    """Write the real-time queues into the table; do nothing if no task changes its policy.
+
+    Parameters
+    ----------
+    m
+        The world, int64 (rows, WIDTH).
+    first
+        The first row of the queues.
+    program, costs
+        The program, and the machine constants of the replay.
+    """
+    if not has_policies(program):
+        return
+    from wastedcores.simulator.engine.realtime.seam import entry
+
+    cpus = int(m[0, sim.CPUS])
+    m[0, sim.RT0] = first
+    m[first : first + cpus, [rt_rq.HEAD, rt_rq.TAIL]] = -1
+    last = m[first + cpus]
+    last[rt_rq.PERIOD_CPU] = -1
+    last[rt_rq.TIME_SLICE] = max(RR_TIMESLICE_NS // costs.tick_ns, 1)
+    last[rt_rq.ENTRY] = entry()
