@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastedcores.errors import TopologyError
-from wastedcores.kernels import recorded_kernel
+from wastedcores.kernels import is_release, recorded_kernel
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.source import find_machine
 from wastedcores.trace.named import TraceLike
@@ -32,8 +32,8 @@ def recorded_on(trace: TraceLike, machine: Machine | str = "", kernel: str = "")
     ------
     TopologyError
         The trace has CPUs that the machine does not have.
-    UnknownKernelError, UnmodelledKernelError
-        The kernel is unknown or newer than all models.
+    UnknownKernelError
+        The kernel is unknown or older than all models.
     """
     found = opened(trace)
     if machine:
@@ -45,5 +45,12 @@ def recorded_on(trace: TraceLike, machine: Machine | str = "", kernel: str = "")
             )
         found = found.with_header(machine=on.to_dict())
     if kernel:
-        found = found.with_header(kernel_model=recorded_kernel(kernel)[0].name)
+        model = recorded_kernel(kernel)[0].name
+        # what a distributor appended to a release says whose scheduler it is, so it is kept
+        stated = (
+            {"kernel_release": kernel, "kernel_model": None}
+            if is_release(kernel)
+            else {"kernel_model": model}
+        )
+        found = found.with_header(**stated)
     return found

@@ -31,6 +31,7 @@ Optimisation modules follow in the order in which it asks them, as in ``core+cac
 has the rules.
 """
 
+from wastedcores.kernels._parsing import is_release
 from wastedcores.kernels.generations import GENERATIONS
 from wastedcores.kernels.model import KernelModel
 from wastedcores.kernels.releases import Balancer, balancer_of, recorded_balancer, recorded_kernel
@@ -46,6 +47,7 @@ __all__ = [
     "Balancer",
     "KernelModel",
     "balancer_of",
+    "is_release",
     "recorded_balancer",
     "recorded_kernel",
 ]
