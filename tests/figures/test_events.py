@@ -182,6 +182,12 @@ def test_raster__is_the_mean_of_the_segments_in_each_pixel(window, cols):
     assert got.counts.sum() == inside
 
 
+@pytest.mark.parametrize("window", [(0, 1000), (300, 301), (990, 2000), (-5, 0)])
+def test_segments__are_counted_as_they_are_chosen(window):
+    for layer in random_layers(3):
+        assert layer.count(*window) == layer.inside(*window).size
+
+
 def test_events__many_segments_are_an_image_and_the_same_in_every_run():
     rows = [
         (t * MS // 100, "switch", t % 4, 5 + t % 2, "cc1" if t % 2 else "as", 0, "S")

@@ -67,6 +67,23 @@ class Segments:
         before = np.flatnonzero(self.end[:first] > start_ns)
         return np.concatenate([before, np.arange(first, last)])
 
+    def count(self, start_ns: int, end_ns: int) -> int:
+        """Count the segments that a window touches.
+
+        Parameters
+        ----------
+        start_ns, end_ns
+            The window; its end is not part of it.
+
+        Returns
+        -------
+        int
+            As many as :meth:`inside` has.
+        """
+        first, last = np.searchsorted(self.start, [start_ns, end_ns])
+        before = np.count_nonzero(self.end[:first] > start_ns) if self.spans else 0
+        return int(last - first + before)
+
     def part(self, chosen: np.ndarray) -> Segments:
         """Return some of the segments, by their indices or by a mask."""
         names = ("start", "end", "row", "to", "colour", "event")

@@ -110,11 +110,11 @@ class EventView:
         """
         window = window or self.scene.window
         axis = TimeAxis.of(self.scene.window[0], window[1] - window[0])
-        inside = [d.segments.inside(*window) for d in self.drawn]
-        many = sum(i.size for i in inside)
+        many = sum(d.segments.count(*window) for d in self.drawn)
         fig = make_subplots(rows=1, cols=1)
         panels.cpu_axis(fig, self.scene, 1, 1, numbers=True)
         if many <= most_shapes:
+            inside = [d.segments.inside(*window) for d in self.drawn]
             add_shapes(fig, self, inside, window, axis)
             how = "each one is drawn; hover over it for all that is known about it"
             how = how if many else "no layer chooses anything here"
@@ -157,7 +157,8 @@ class EventView:
                 x=first + edges * (last - first),
                 y=np.arange(rows),
                 z=counts,
-                text=[[name] * starts.size for name in self.scene.rows()],
+                # plotly checks lists value by value, but not arrays
+                text=np.array(self.scene.rows(), object)[:, None].repeat(starts.size, axis=1),
                 colorscale=[(0, CLEAR), (1, CLEAR)],
                 showscale=False,
                 hovertemplate=f"%{{text}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z}} segments<extra></extra>",
