@@ -186,6 +186,11 @@ PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
     "bulldozer8x8": ("the paper's machine: 4 AMD Opteron 6272, 8 nodes, 64 CPUs", lambda n: _bulldozer(n, 4)),
     "bd-paper-64": ("the same, as in the guest recordings", lambda n: _bulldozer(n, 4)),
     "bd-paper-16": ("the same with 2 CPUs per node", lambda n: _bulldozer(n, 1)),
+    "guest-2": ("2 cores, as in the recordings of policies", lambda n: grid(n, cores_per_llc=2)),
+    "guest-4": (
+        "2 cores, 4 CPUs, as in the recordings of policies",
+        lambda n: grid(n, cores_per_llc=2, threads=2),
+    ),
     "xeon-e7-8870": ("4 Xeon E7-8870 v4, 80 cores, 160 CPUs (fork/wait paper)", _xeon_e7),
     "xeon-e7-8870-turbo": (
         "the same with frequencies and shared cores, whose turbo table is an assumption",

@@ -93,4 +93,5 @@ GUEST = Costs(
 
 def costs_of(machine: Machine) -> Costs:
     """Return the machine constants: those of the recorded guest for the guest's machines, else the defaults."""
-    return GUEST if machine.name.startswith("bd-paper-") or "(guest)" in machine.name else Costs()
+    guest = machine.name.startswith(("bd-paper-", "guest-")) or "(guest)" in machine.name
+    return GUEST if guest else Costs()

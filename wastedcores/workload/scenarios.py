@@ -14,6 +14,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.database import tpch
 from wastedcores.workload.file import is_workload, read_workload
+from wastedcores.workload.groups import groups, recorded_groups
 from wastedcores.workload.hackbench import hackbench
 from wastedcores.workload.kbuild import kbuild
 from wastedcores.workload.recorded import workloads as recorded
@@ -211,6 +212,18 @@ SCENARIOS: dict[str, Scenario] = {
             "make builds the kernel: make, sh, gcc, cc1 and as fork and wait on cores with turbo (fork/wait paper)",
             kbuild,
             "xeon-e7-8870-turbo",
+        ),
+        Scenario(
+            "groups",
+            "groups of 1 to 12 computing threads under one scheduling policy (anomalies article)",
+            groups,
+            "i3-7100",
+        ),
+        Scenario(
+            "recorded-groups",
+            "as recorded: groups of computing threads",
+            recorded_groups,
+            "guest-2",
         ),
         Scenario(
             "recorded-gi",

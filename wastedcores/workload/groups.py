@@ -1,0 +1,100 @@
+"""Groups of threads that compute under one policy (Sites, Anomalies in Linux Processor Use, Figures 1 and 2).
+
+A main program starts one thread, waits for it, then starts two, then three, and so on. All threads do the same work.
+"""
+
+from __future__ import annotations
+
+from wastedcores.errors import WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.script import Script
+
+US, MS = 1_000, 1_000_000
+#: time of a pthread_create(), as in the recordings of the guests
+CREATE_NS = 24 * US
+#: the rest between two groups of the recorded program
+REST_NS = 50 * MS
+#: the priority of the recorded program under fifo and rr
+PRIORITY = 50
+START, END = "groups start", "groups end"
+
+
+def groups(
+    machine: Machine, seed: int, most: int = 12, work_ms: float = 1000.0, policy: str = "other"
+) -> Workload:
+    """Run groups of 1, 2, ... ``most`` threads, each group when all threads of the one before have ended.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine and the seed, which chooses the phase of a tick at which the program begins.
+    most
+        Threads of the last group.
+    work_ms
+        Work of a thread, in ms on a CPU of nominal speed.
+    policy
+        ``other``, ``fifo`` or ``rr``, for the main program and all threads; also ``batch`` or ``idle``.
+
+    Returns
+    -------
+    Workload
+        It measures ``groups_s``, the seconds of all groups.
+    """
+    return _groups("groups", machine, most, work_ms, policy, 0, 0)
+
+
+def recorded_groups(
+    machine: Machine,
+    seed: int,
+    policy: str = "other",
+    most: int = 8,
+    work_ms: float = 200.0,
+    cpu: int = 0,
+) -> Workload:
+    """Run the same program as in the recordings of the guests, which sleeps for 50 ms after each group.
+
+    Parameters
+    ----------
+    machine, seed, policy, most, work_ms
+        As for :func:`groups`.
+    cpu
+        The CPU on which the main program begins.
+
+    Returns
+    -------
+    Workload
+        It measures ``groups_s``, the seconds of all groups and rests.
+    """
+    return _groups("recorded-groups", machine, most, work_ms, policy, REST_NS, cpu)
+
+
+def _groups(
+    name: str, machine: Machine, most: int, work_ms: float, policy: str, rest_ns: int, cpu: int
+) -> Workload:
+    if not 1 <= most <= 64 or work_ms <= 0:
+        raise WorkloadError(
+            f"most={most} threads with {work_ms} ms of work; expected 1 to 64 threads and more than 0 ms."
+        )
+    if not 0 <= cpu < machine.cpus:
+        raise WorkloadError(
+            f"cpu={cpu}; machine {machine.name!r} has CPUs 0 to {machine.cpus - 1}."
+        )
+    w = Workload(name, Measure("groups_s", START, END))
+    # the main program joins the threads in the order of their creation
+    done = [w.semaphore() for _ in range(most)]
+    real_time = policy in ("fifo", "rr")
+    main = Script().affinity(range(machine.cpus)).policy(policy, PRIORITY if real_time else 0)
+    main.compute(CREATE_NS).mark(START)
+    for n in range(1, most + 1):
+        main.mark(f"group {n} start")
+        for i in range(n):
+            body = Script().compute(round(work_ms * MS)).post(done[i])
+            main.compute(CREATE_NS).fork(w.template(f"g{n}-{i}", body), thread=True)
+        for i in range(n):
+            main.wait(done[i], "block")
+        main.mark(f"group {n} end")
+        if rest_ns:
+            main.sleep(rest_ns)
+    w.task("groups", main.mark(END), allowed=[cpu], cpu=cpu)
+    return w
