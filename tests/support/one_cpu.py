@@ -9,7 +9,7 @@ from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 
 MS = 1_000_000
-V6_12 = KernelModel.named("v6.12")
+V6_12 = KernelModel.named("v6.12.107")
 
 
 class OneCpu:

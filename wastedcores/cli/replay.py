@@ -95,7 +95,7 @@ def replay(
         print(f"  invariant    {found.verdict} ({found.kind})")
         fixed = (
             ""
-            if find(scenario).fix is None
+            if not find(scenario).fix
             else f" --kernel {kernel} --kernel v4.1+{find(scenario).fix}"
         )
         print(

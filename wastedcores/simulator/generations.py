@@ -5,10 +5,11 @@ from __future__ import annotations
 from wastedcores.errors import UnknownKernelError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.machine import Machine
+from wastedcores.workload import ops
 from wastedcores.workload.program import Program
 
-#: the release whose fair class (EEVDF) and load tracking are modelled, as of 6.12.107
-EEVDF = (6, 12)
+#: the releases of which the fair class (EEVDF) and its load tracking are modelled, but not the balancer
+ONE_CPU = frozenset({(6, 12, 107)})
 
 
 def check_generation(kernel: KernelModel) -> None:
@@ -22,13 +23,13 @@ def check_generation(kernel: KernelModel) -> None:
     Raises
     ------
     UnknownKernelError
-        It balances by Linux 5.5's rules and is not v6.12.
+        The replay models nothing of it.
     """
-    if kernel.generation != "v4.1" and kernel.version[:2] != EEVDF:
+    if not (kernel.is_replayed or kernel.is_design or kernel.version in ONE_CPU):
         raise UnknownKernelError(
-            f"kernel {kernel.name!r} balances by Linux 5.5's rules, which the replay does not model; take v4.1 (or, with "
-            "only the domains of its own, another one before v5.5), or v6.12 for threads that are pinned to one CPU each; "
-            "`wastedcores domains` knows all of them."
+            f"kernel {kernel.name!r} balances by the rules of {kernel.generation}, which the replay does not model; take v4.1 "
+            "(or, with only the domains of its own, another one before v5.5), or v6.12.107 for threads that are pinned to one "
+            "CPU each; `wastedcores domains` knows all of them."
         )
 
 
@@ -45,12 +46,18 @@ def check_modelled(kernel: KernelModel, program: Program, machine: Machine) -> N
     UnknownKernelError
         The kernel is not modelled at all.
     WorkloadError
-        A task could be placed on or moved to another CPU, or a CPU goes offline.
+        A task could be placed on or moved to another CPU, a CPU goes offline, or a task is not SCHED_NORMAL.
     """
     check_generation(kernel)
-    if not kernel.has_eevdf or machine.cpus == 1:
+    if kernel.version not in ONE_CPU:
         return
-    why = _needs_balancing(program, machine)
+    specs = (*program.tasks, *program.templates)
+    if any(row[0] == ops.OP_POLICY for spec in specs for row in spec.rows):
+        raise WorkloadError(
+            f"kernel {kernel.name!r}: the replay models this kernel's SCHED_NORMAL only, and this workload changes a policy. "
+            "Leave that out, or take v4.1."
+        )
+    why = None if machine.cpus == 1 else _needs_balancing(program, machine)
     if why:
         raise WorkloadError(
             f"kernel {kernel.name!r}: the replay models how this kernel shares out one CPU (EEVDF), not yet how it places "

@@ -257,6 +257,8 @@ def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) 
     """Return the measure's value, or None for a rate if the replay ended before any task could work."""
     if measure.name.endswith("_s"):
         return seconds
+    if measure.name == "share_of_first":
+        return share_of_first(raw, program, measure)
     mine = [comm.startswith(measure.of) for comm in raw.comms(program)]
     units = raw.tasks[mine][:, task.UNITS0]
     if not units.any():
@@ -264,3 +266,27 @@ def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) 
     if measure.name == "cpus_of_work":
         return float(units.sum()) * measure.unit_ns / 1e9 / seconds
     return seconds / int(units.max())
+
+
+def share_of_first(raw: RawReplay, program: Program, measure: Measure) -> float | None:
+    """Compute the share of the first thread in the CPU time of all measured threads.
+
+    Parameters
+    ----------
+    raw, program
+        A replay and what it ran.
+    measure
+        The measure, whose ``of`` begins the names of the threads.
+
+    Returns
+    -------
+    float or None
+        0 to 1; None if none of them ran.
+    """
+    at = marks(raw, program)
+    pids = raw.pids[[comm.startswith(measure.of) for comm in raw.comms(program)]]
+    ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
+    cpus = int(cpu.max(initial=0)) + 1
+    window = at[measure.start], at.get(measure.end, raw.end_ns)
+    ran = [running_ns(ts_ns, cpu, pid == p, cpus, *window).sum() for p in pids]
+    return float(ran[0] / sum(ran)) if sum(ran) else None

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from wastedcores.errors import ModelWarning, UnknownKernelError
+from wastedcores.errors import ModelWarning
 from wastedcores.kernels import KernelModel
 from wastedcores.shown import Shown
 from wastedcores.simulator.design import suggestions
 from wastedcores.simulator.engine.world import table, task
+from wastedcores.simulator.generations import check_generation
 from wastedcores.simulator.measure import RawReplay, Summary, summarize
 from wastedcores.simulator.simulate import simulate
 from wastedcores.simulator.to_trace import to_trace
@@ -221,14 +222,10 @@ def check_kernel(kernel: KernelModel | str) -> KernelModel:
     Raises
     ------
     UnknownKernelError
-        There is no kernel of that name, or the replay does not model how it balances.
+        There is no kernel of that name, or the replay does not model its scheduler.
     """
     kernel = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
-    if not (kernel.is_replayed or kernel.is_design):
-        raise UnknownKernelError(
-            f"kernel {kernel.name!r} balances by the rules of {kernel.generation}, which the replay does not model; take v4.1 "
-            "(or, with only the domains of its own, another one before v5.5); `wastedcores domains` knows all of them."
-        )
+    check_generation(kernel)
     return kernel
 
 

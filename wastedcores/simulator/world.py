@@ -13,6 +13,7 @@ import numpy as np
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import clocks, decisions, design, realtime
 from wastedcores.simulator.domain_rows import CpuSets, Tree
+from wastedcores.simulator.engine.fair import eevdf_seam
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
     cpuset,
@@ -187,6 +188,8 @@ def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
     m[0, sim.GROUP_IMBALANCE_FIX] = _GROUP_IMBALANCE[kernel.group_imbalance]
     m[0, sim.OVERLOAD_ON_WAKEUP_FIX] = kernel.overload_on_wakeup is not None
     m[0, sim.FORK_WAIT] = kernel.fork_wait
+    if kernel.has_eevdf:
+        m[0, sim.FAIR_ENTRY] = eevdf_seam.entry()
     design.install(m, machine, kernel)
 
 

@@ -44,7 +44,7 @@ class Measure:
     Attributes
     ----------
     name
-        A name ending in ``_s`` (seconds of the window), ``cpus_of_work`` or ``s_per_iter``.
+        A name ending in ``_s`` (seconds of the window), ``cpus_of_work``, ``s_per_iter`` or ``share_of_first``.
     start, end
         Texts of the marks around the measured window.
     of

@@ -17,6 +17,7 @@ from wastedcores.workload.file import is_workload, read_workload
 from wastedcores.workload.groups import groups, recorded_groups
 from wastedcores.workload.hackbench import hackbench
 from wastedcores.workload.kbuild import kbuild
+from wastedcores.workload.nice import recorded_nice
 from wastedcores.workload.recorded import workloads as recorded
 from wastedcores.workload.rtapp.reader import read_rtapp
 from wastedcores.workload.spmd import spmd
@@ -259,6 +260,12 @@ SCENARIOS: dict[str, Scenario] = {
             recorded.recorded_db,
             "bd-paper-64",
             "overload_on_wakeup",
+        ),
+        Scenario(
+            "recorded-nice",
+            "as recorded: threads of different nice values on one CPU (also under v6.12.107)",
+            recorded_nice,
+            "guest-2",
         ),
     )
 }

@@ -13,6 +13,7 @@ from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
 from wastedcores.simulator.engine.world import (
     cfs_rq,
+    eevdf,
     entity,
     hotplug_step,
     rq,
@@ -65,13 +66,14 @@ def start_state(m):
             m[q, cfs_rq.DECAY_COUNTER] = 1
             m[q, cfs_rq.LAST_DECAY] = table.EPOCH_NS >> 20
             m[q, cfs_rq.ENTITY] = -1
+            m[q, eevdf.ZERO_VRUNTIME] = -(1 << 20)
             if tg > 0:
                 se = m[0, sim.ENTITY0] + tg * n + cpu
                 m[q, cfs_rq.ENTITY] = se
                 m[se, entity.CFS_RQ] = n + cpu
                 m[se, entity.MY_Q] = q
                 m[se, entity.PARENT] = -1
-                m[se, entity.WEIGHT] = 1024
+                m[se, entity.WEIGHT] = 1 << 20 if m[0, sim.FAIR_ENTRY] != 0 else 1024
                 m[se, entity.INV_WEIGHT] = 4194304
     return np_mod(draw(m, rng), m[0, sim.TICK_NS])
 

@@ -177,6 +177,8 @@ class Kernel:
         for rq in self.rqs:
             q = CfsRq(rq, tg)
             se = Entity(f"{name}/{rq.cpu}", my_q=q)
+            if self.model.has_eevdf:
+                se.weight <<= 10
             se.cfs_rq = rq.cfs
             tg.cfs_rq.append(q)
             tg.se.append(se)

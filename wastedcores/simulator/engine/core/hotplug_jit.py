@@ -121,6 +121,7 @@ def tunables(m):
     m[0, sim.SCHED_LATENCY] = 6_000_000 * factor
     m[0, sim.MIN_GRANULARITY] = 750_000 * factor
     m[0, sim.WAKEUP_GRANULARITY] = 1_000_000 * factor
+    m[0, sim.BASE_SLICE] = 700_000 * factor  # v6.12.107
     m[0, sim.MAX_LB_INTERVAL] = m[0, sim.HZ] * up // 10
 
 

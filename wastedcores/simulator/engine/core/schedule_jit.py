@@ -28,6 +28,7 @@ from wastedcores.simulator.engine.fair.cfs_jit import (
     set_next_entity,
     task_tick,
 )
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_GROUP, ask_fair, has_eevdf
 from wastedcores.simulator.engine.fair.entity_jit import add_nr_running, set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
@@ -47,7 +48,7 @@ from wastedcores.simulator.engine.realtime.seam_jit import (
     has_rt,
     is_rt,
 )
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, table, task, wait
+from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, table, task, wait
 from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, record
 from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
@@ -63,6 +64,9 @@ def move_group(m, p, group):
     setsid() does this (autogroup_move_group() in kernel/sched/auto_group.c). So does exit: the task returns to the root group
     before its parent is told (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
     """
+    if has_eevdf(m):
+        ask_fair(m, FAIR_GROUP, p, group)
+        return
     dequeue(m, p, False)
     fair = not is_rt(m, p)
     if fair:
@@ -144,7 +148,12 @@ def switch_to(m, cpu, prev_pid, state, p):
 
 @inner
 def find_work(m, cpu):
-    """Look for work for a CPU that ran out of it; return whether it has some now."""
+    """Look for work for a CPU that ran out of it; return whether it has some now.
+
+    v6.12's newidle balancing is left out: no task that a replay of this kernel accepts may leave its CPU.
+    """
+    if has_eevdf(m):
+        return False
     return ask(m, ASK_PULL, cpu, 0, 0) != 0 if designed(m) else idle_balance(m, cpu) != 0
 
 
@@ -248,6 +257,7 @@ def move_task(m, p, dst, why):
     dequeue(m, p, False)
     log_migrate(m, p, src, dst, why)
     m[p, entity.EXEC_START] = 0
+    m[p, eevdf.LAST_UPDATE] = 0
     set_task_rq(m, p, dst)
     enqueue(m, p, False, False)
     check_preempt(m, dst, p)
@@ -273,7 +283,7 @@ def tick(m, cpu):
     if designed(m):
         if m[cpu, rq.CURR] >= 0:
             ask(m, ASK_TICK, cpu, 0, 0)
-    elif trigger_load_balance(m, cpu):
+    elif not has_eevdf(m) and trigger_load_balance(m, cpu):
         # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(m, event_of(cpu_event.SOFTIRQ, cpu), m[0, sim.NOW] + m[0, sim.IRQ_NS])
     if m[cpu, rq.CURR] < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     record_wakee,
@@ -19,6 +20,14 @@ from wastedcores.simulator.engine.design.seam_jit import ASK_PLACE, ask, designe
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
+    FAIR_ENQUEUE,
+    FAIR_FORK,
+    FAIR_POST_INIT,
+    FAIR_WAKE,
+    ask_fair,
+    has_eevdf,
+)
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
 from wastedcores.simulator.engine.fair.vruntime_jit import (
@@ -27,7 +36,7 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     update_curr,
 )
 from wastedcores.simulator.engine.realtime.seam_jit import SELECT, WOKEN, ask_rt, enqueue, is_rt
-from wastedcores.simulator.engine.world import cfs_rq, cpuset, entity, rq, sim, task
+from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, rq, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, record
 
@@ -96,6 +105,9 @@ def choose_cpu(m, p, sync):
     """Do the first part of try_to_wake_up(): choose the CPU."""
     here = m[0, sim.CPU]
     m[0, sim.COMPUTING] += 1
+    if m[p, eevdf.SCHED_DELAYED] != 0:
+        m[p, task.STATE] = task_state.WAKING  # it is still queued, and stays on its CPU
+        return
     old = m[p, task.CPU]
     fair = not is_rt(m, p)
     if fair:  # task_waking_fair()
@@ -119,6 +131,11 @@ def queue_woken(m, p):
     """ttwu_queue(): enqueue the task, or put it on the wake list of a CPU that does not share a cache with this one."""
     here = m[0, sim.CPU]
     cpu = m[p, task.CPU]
+    if m[p, eevdf.SCHED_DELAYED] != 0:
+        ask_fair(m, FAIR_WAKE, p, 0)
+        m[p, task.STATE] = task_state.READY
+        record(m, log_kind.WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, rq.CURR]), here, -1, -1)
+        return
     if not test(m, cpuset.ACTIVE, cpu):
         # the CPU went offline in the meantime
         up = fallback_cpu(m, p, cpu)
@@ -146,19 +163,27 @@ def ttwu_pending(m, cpu):
         p = following
 
 
+@inner
+def task_fork_fair(m, p, cpu):
+    """task_fork_fair(): place a new task against the queue of the CPU on which it is made."""
+    q = m[p, entity.CFS_RQ]
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    update_curr(m, q)
+    curr = m[q, cfs_rq.CURR]
+    m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
+    place_entity(m, q, p, True)
+    m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
+
+
 @apart(NOTHING)
 def fork_task(m, p, cpu, parent):
     """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is -1 for a top-level task."""
     m[0, sim.COMPUTING] += 1
     set_task_rq(m, p, cpu)
-    if not is_rt(m, p):
-        q = m[p, entity.CFS_RQ]
-        m[cpu, rq.CLOCK] = m[0, sim.NOW]
-        update_curr(m, q)
-        curr = m[q, cfs_rq.CURR]
-        m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
-        place_entity(m, q, p, True)
-        m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
+    if has_eevdf(m):
+        ask_fair(m, FAIR_FORK, p, 0)
+    elif not is_rt(m, p):
+        task_fork_fair(m, p, cpu)
     pid = pid_of(m, p)
     by = pid_of(m, parent)
     record(m, log_kind.FORK, cpu, pid, by, -1, -1, -1)
@@ -166,10 +191,16 @@ def fork_task(m, p, cpu, parent):
     if dst != cpu:
         log_migrate(m, p, cpu, dst, log_op.FORK)
         set_task_rq(m, p, dst)
-    init_task_runnable_average(m, p)
+    if has_eevdf(m):
+        ask_fair(m, FAIR_POST_INIT, p, 0)
+    else:
+        init_task_runnable_average(m, p)
     m[p, task.HOME] = m[dst, rq.NODE]
     m[p, task.STATE] = task_state.READY
-    enqueue(m, p, False, False)
+    if has_eevdf(m):
+        ask_fair(m, FAIR_ENQUEUE, p, 1)
+    else:
+        enqueue(m, p, False, False)
     record(m, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
     check_preempt(m, dst, p)
     if is_rt(m, p):

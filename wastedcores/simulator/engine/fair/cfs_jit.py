@@ -7,6 +7,14 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of, pending
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
+    FAIR_PICK,
+    FAIR_PREEMPT,
+    FAIR_PUT_PREV,
+    FAIR_TICK,
+    ask_fair,
+    has_eevdf,
+)
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
     insert,
@@ -102,6 +110,9 @@ def put_prev_entity(m, se):
 @inner
 def put_prev_task(m, p):
     """put_prev_task_fair(): put_prev_entity() on all levels."""
+    if has_eevdf(m):
+        ask_fair(m, FAIR_PUT_PREV, p, 0)
+        return
     while p >= 0:
         put_prev_entity(m, p)
         p = m[p, entity.PARENT]
@@ -122,6 +133,8 @@ def pick_task(m, cpu, prev):
 
     ``prev`` is -1 after the idle task or the stopper.
     """
+    if has_eevdf(m):
+        return ask_fair(m, FAIR_PICK, cpu, prev)
     q = cpu + m[0, sim.CPUS]
     p = -1
     while True:
@@ -173,6 +186,9 @@ def check_preempt_tick(m, q, curr):
 @apart(NOTHING)
 def task_tick(m, p):
     """task_tick_fair(), entity_tick(): the tick of the running task, on all levels."""
+    if has_eevdf(m):
+        ask_fair(m, FAIR_TICK, p, 0)
+        return
     se = p
     while se >= 0:
         q = m[se, entity.CFS_RQ]
@@ -189,6 +205,9 @@ def task_tick(m, p):
 @apart(NOTHING)
 def check_preempt(m, cpu, p):
     """check_preempt_curr(), check_preempt_wakeup(): reschedule if the woken task ``p`` should preempt the running one."""
+    if has_eevdf(m):
+        ask_fair(m, FAIR_PREEMPT, cpu, p)
+        return
     curr = m[cpu, rq.CURR]
     if curr < 0:
         resched(m, cpu)

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
+    FAIR_DEQUEUE,
+    FAIR_ENQUEUE,
+    ask_fair,
+    has_eevdf,
+)
 from wastedcores.simulator.engine.fair.pelt_jit import (
     dequeue_load_avg,
     enqueue_load_avg,
@@ -60,6 +66,19 @@ def remove(m, q, se):
 
 
 @inner
+def list_add_task(m, cpu, p):
+    """Put a task at the head of rq->cfs_tasks."""
+    head = m[cpu, rq.CFS_TASKS]
+    m[p, task.CFS_TASKS_PREV] = -1
+    m[p, task.CFS_TASKS_NEXT] = head
+    if head < 0:
+        m[cpu, rq.CFS_TASKS_TAIL] = p
+    else:
+        m[head, task.CFS_TASKS_PREV] = p
+    m[cpu, rq.CFS_TASKS] = p
+
+
+@inner
 def account_enqueue(m, q, se):
     """account_entity_enqueue(): add the weight; a task goes to the head of rq->cfs_tasks."""
     m[q, cfs_rq.LOAD_WEIGHT] += m[se, entity.WEIGHT]
@@ -68,14 +87,7 @@ def account_enqueue(m, q, se):
     if m[se, entity.PARENT] < 0:
         m[cpu, rq.LOAD_WEIGHT] += m[se, entity.WEIGHT]
     if m[se, entity.MY_Q] < 0:
-        head = m[cpu, rq.CFS_TASKS]
-        m[se, task.CFS_TASKS_PREV] = -1
-        m[se, task.CFS_TASKS_NEXT] = head
-        if head < 0:
-            m[cpu, rq.CFS_TASKS_TAIL] = se
-        else:
-            m[head, task.CFS_TASKS_PREV] = se
-        m[cpu, rq.CFS_TASKS] = se
+        list_add_task(m, cpu, se)
 
 
 @inner
@@ -168,6 +180,9 @@ def enqueue_entity(m, se, wakeup, waking):
 @apart(NOTHING)
 def enqueue_task(m, p, wakeup, waking):
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    if has_eevdf(m):
+        ask_fair(m, FAIR_ENQUEUE, p, 0)
+        return
     se = p
     while se >= 0 and m[se, entity.ON_RQ] == 0:
         enqueue_entity(m, se, wakeup, waking)
@@ -236,6 +251,9 @@ def dequeue_entity(m, se, sleep):
 @apart(NOTHING)
 def dequeue_task(m, p, sleep):
     """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
+    if has_eevdf(m):
+        ask_fair(m, FAIR_DEQUEUE, p, sleep)
+        return
     task_sleep = sleep
     se = p
     while se >= 0:

@@ -16,6 +16,12 @@ from wastedcores.simulator.engine.core.schedule_jit import move_group, move_task
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch
 from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, select_task_rq
 from wastedcores.simulator.engine.fair.cfs_jit import resched
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
+    FAIR_NICE,
+    FAIR_YIELD,
+    ask_fair,
+    has_eevdf,
+)
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
     dequeue_task,
@@ -145,6 +151,9 @@ def placement_op(m, p, code, a, b):
         m[p, task.NICE] = a
         return True
     if code == ops.OP_NICE:
+        if has_eevdf(m):
+            ask_fair(m, FAIR_NICE, p, a)
+            return True
         change = a - m[p, task.NICE]
         dequeue_task(m, p, False)
         set_nice(m, p, a)
@@ -152,7 +161,9 @@ def placement_op(m, p, code, a, b):
         if change != 0:
             resched(m, cpu)
         return True
-    if is_rt(m, p):
+    if has_eevdf(m):
+        ask_fair(m, FAIR_YIELD, p, 0)
+    elif is_rt(m, p):
         ask_rt(m, YIELD, cpu, p, 0)
     elif m[cpu, rq.NR_RUNNING] > 1:  # yield_task_fair()
         clear_buddies(m, p)

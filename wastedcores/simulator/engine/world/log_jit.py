@@ -5,7 +5,7 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import log_kind
-from wastedcores.simulator.engine.world import log_column, rq, sim, table, task
+from wastedcores.simulator.engine.world import eevdf, log_column, rq, sim, table, task
 
 
 @apart(NOTHING)
@@ -38,8 +38,9 @@ def pid_of(m, p):
 
 @inner
 def log_nr(m, cpu):
-    """Log the new length of a runqueue."""
-    record(m, log_kind.NR_RUNNING, cpu, -1, -1, -1, m[cpu, rq.NR_RUNNING], -1)
+    """Log the number of runnable tasks: the length of a runqueue without the sleepers that v6.12 keeps queued."""
+    asleep = m[m[0, sim.CPUS] + cpu, eevdf.H_NR_DELAYED]
+    record(m, log_kind.NR_RUNNING, cpu, -1, -1, -1, m[cpu, rq.NR_RUNNING] - asleep, -1)
 
 
 @inner

@@ -83,7 +83,9 @@ FIRST = 56
     FORK_WAIT,  # the strategy of the fork/wait paper, 0 for none
     DECISIONS,  # first row of the decision that is being made (decision.py), 0 if decisions are not logged
     RT0,  # first row of the real-time queues (rt_rq.py), 0 if no task changes its policy
-) = range(FIRST, FIRST + 78)
+    FAIR_ENTRY,  # address of the fair class of v6.12, 0 for v4.1's
+    BASE_SLICE,  # sysctl_sched_base_slice (v6.12)
+) = range(FIRST, FIRST + 80)
 
 #: values of GROUP_IMBALANCE_FIX
 GI_NONE, GI_PAPER, GI_PATCH = range(3)

@@ -1,0 +1,49 @@
+"""The place where the scheduler hands over to the fair class of v6.12: one call through an address that is in the table.
+
+v4.1's class is called directly. A replay of v4.1 neither compiles nor loads EEVDF, as with designs (``design/seam_jit.py``).
+"""
+
+from __future__ import annotations
+
+from wastedcores.jit.compile import config, inner
+from wastedcores.simulator.engine.design.seam_jit import call_at
+from wastedcores.simulator.engine.world import sim
+
+# What the class can be asked. The arguments are, in this order: (task, whether it is new), (task, whether it sleeps),
+# (cpu, previous task), (task), (task), (cpu, woken task), (task), (task), (task, nice), (task), (task, group), (task).
+(
+    FAIR_ENQUEUE,
+    FAIR_DEQUEUE,
+    FAIR_PICK,
+    FAIR_PUT_PREV,
+    FAIR_TICK,
+    FAIR_PREEMPT,
+    FAIR_FORK,
+    FAIR_POST_INIT,
+    FAIR_NICE,
+    FAIR_YIELD,
+    FAIR_GROUP,
+    FAIR_WAKE,
+) = range(12)
+
+
+@inner
+def has_eevdf(m):
+    """Return whether the fair class is EEVDF."""
+    return m[0, sim.FAIR_ENTRY] != 0
+
+
+if config.DISABLE_JIT:
+
+    def ask_fair(m, question, a, b):
+        """Let the fair class of v6.12 do something; return its answer."""
+        from wastedcores.simulator.engine.fair.eevdf_class_jit import answer
+
+        return answer(m, question, a, b, 0)
+
+else:
+
+    @inner
+    def ask_fair(m, question, a, b):
+        """Let the fair class of v6.12 do something; return its answer."""
+        return call_at(m, m[0, sim.FAIR_ENTRY], question, a, b, 0)  # type: ignore[call-arg]
