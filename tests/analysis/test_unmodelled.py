@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import TESTS
+from support import ROOT, TESTS
 
 import wastedcores as wc
 from wastedcores.errors import NotRecoverableError
@@ -18,6 +18,7 @@ FOLDER = TESTS / "analysis" / "recordings"
 #: recording -> its kernel, and what is said of its cause
 RECORDED = {
     "lu10ms-6.12-64cpu": ("v6.12.107", "unknown"),
+    "db16-6.12-16cpu": ("v6.12.107", "transient"),
     "gc-6.12-16cpu": ("v6.12.107", "transient"),
     "lu10ms-7.2-64cpu": ("v7.2.13", "transient"),
     "ms-7.2-16cpu": ("v7.2.13", "nothing"),
@@ -88,3 +89,36 @@ def test_stating_a_release_keeps_what_its_vendor_appended(stated, release, model
     if model is None:
         assert trace.header.kernel_release == release
         assert wc.explain(trace).looks_like == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "idle_beside_ms", "of_wakeups"),
+    [("lu10ms-6.12-64cpu", range(8, 24), 202, 0.04), ("db16-6.12-16cpu", range(16), 110, 0.99)],
+)
+def test_the_figures_of_the_page_about_6_12(name, cpus, idle_beside_ms, of_wakeups):
+    folder = FOLDER / name
+    result = wc.check(folder / "trace.txt.xz", cpus=list(cpus))
+    assert round(result.wall_ns / 1e6) == idle_beside_ms
+    found = wc.explain(
+        result, wc.Machine.from_dict(json.loads((folder / "meta.json").read_text())), "v6.12.107"
+    )
+    shares = dict(found.causes.select("cause", "share").iter_rows())
+    assert shares["wakeup"] == pytest.approx(of_wakeups, abs=0.005)
+    assert found.relations.row(0)[0] == "could pull"
+    page = (ROOT / "docs" / "linux-6.12.md").read_text()
+    assert f"idle beside overloaded CPUs for {idle_beside_ms} ms" in page
+    assert f"{100 * of_wakeups:.0f} % of the overload began with a wakeup" in page
+
+
+def test_one_idle_cpu_on_another_node_was_left_idle_under_6_12():
+    folder = FOLDER / "lu10ms-6.12-64cpu"
+    result = wc.check(folder / "trace.txt.xz", cpus=list(range(8, 24)))
+    machine = wc.Machine.from_dict(json.loads((folder / "meta.json").read_text()))
+    found = wc.explain(result, machine, "6.12.107+deb13-amd64")
+    assert round(result.longest_ns / 1e6) == 194
+    assert found.pairs.rows()[0][:2] == (21, 8)
+    assert found.pairs.rows()[1][:2] == (21, 9)
+    assert found.relations.row(0) == ("could pull", "NUMA <= 22", pytest.approx(0.98, abs=0.005))
+    shares = dict(found.causes.select("cause", "share").iter_rows())
+    assert shares["wakeup_new"] == pytest.approx(0.71, abs=0.005)
+    assert shares["migrate"] == pytest.approx(0.25, abs=0.005)
