@@ -215,6 +215,10 @@ def test_tools__the_repositorys_results_have_every_row_by_its_id():
     made, missing = tool_costs.rows(published.load())
     assert [r["id"] for r in made] == [f"claims.{claim}" for claim in tool_costs.MEASURED_BY]
     assert missing == []
+    made, missing = tool_costs.rows(published.load(), "carver2019_claims")
+    assert [r["id"] for r in made] == [f"carver.{claim}" for claim in tool_costs.ON_A_BUILD]
+    assert all(r["kind"] == "measured" and r["source"] == "carver2019" for r in made)
+    assert missing == []
 
 
 def test_tools__a_benchmark_without_a_number_makes_no_row(monkeypatch, tmp_path):

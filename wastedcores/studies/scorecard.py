@@ -131,6 +131,8 @@ def reproduce(
         measured, missing = tool_costs.rows(tables)
         rows += measured
         left_out = not_tried(tables, missing)
+    if "carver" in parts:
+        rows += tool_costs.rows(tables, fork_wait.TABLE)[0]
     out = {
         "schema": SCHEMA,
         "version": __version__,
@@ -233,9 +235,9 @@ WHY_NOT = {
         **dict.fromkeys(("s1_initial_cpus", "s1_energy"), _OWN_PART),
         **dict.fromkeys(("s2_low_frequency", "s2_initial_phase"), _OWN_PART),
         **dict.fromkeys(("s2_parallel_cpus", "s2_frequency"), _OWN_PART),
-        **dict.fromkeys(("schedlog_event_bytes", "schedlog_wakeup_bytes"), _ON_A_BUILD),
-        **dict.fromkeys(("schedlog_overhead", "schedlog_kbuild_mem"), _ON_A_BUILD),
-        **dict.fromkeys(("perf_overhead", "perf_wakeup_bytes"), _ON_A_BUILD),
+        **dict.fromkeys(tool_costs.ON_A_BUILD, _OWN_PART),
+        **dict.fromkeys(("schedlog_wakeup_bytes", "perf_wakeup_bytes"), _ON_A_BUILD),
+        "schedlog_kbuild_mem": _ON_A_BUILD,
         **dict.fromkeys(("schedlog_comm", "schedlog_rate"), _THEIR_TOOLS),
     },
     "sites_claims": {

@@ -12,7 +12,7 @@ from typing import Any
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import find
-from wastedcores.studies.attempts import Reading, claim
+from wastedcores.studies.attempts import CLAIMS, Attempt, Reading
 from wastedcores.studies.published import Tables
 
 #: claim -> benchmark and id of the row that measures the same, and short name
@@ -21,17 +21,27 @@ MEASURED_BY = {
     "checker_overhead": ("capture", "checker_cpu_added", "checker"),
     "profile_overhead": ("capture", "checker_and_recorder_cpu_added", "profiling"),
 }
+#: the same for the fork/wait paper, on a build
+ON_A_BUILD = {
+    "schedlog_event_bytes": ("build", "build_capture_bytes", "SchedLog: bytes of an event"),
+    "schedlog_overhead": ("build", "build_capture_overhead", "SchedLog: overhead"),
+    "perf_overhead": ("build", "build_perf_overhead", "perf: overhead"),
+}
+_PREFIX = {"lozi2016_claims": "claims", "carver2019_claims": "carver"}
+_CLAIMS = {"lozi2016_claims": MEASURED_BY, "carver2019_claims": ON_A_BUILD}
 #: why a claim has no row
 WHY_NOT = "the benchmark that measures it got no number"
 
 
-def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
+def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the scorecard's rows of claims that a benchmark measured.
 
     Parameters
     ----------
     tables
         The published tables.
+    table
+        The one whose claims are compared.
 
     Returns
     -------
@@ -46,7 +56,7 @@ def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
     path = find("benchmarks", "results.json")
     results = json.loads(path.read_text())
     made, missing = [], []
-    for name, (benchmark, id_, short) in MEASURED_BY.items():
+    for name, (benchmark, id_, short) in _CLAIMS[table].items():
         suite = results.get(benchmark, {})
         row = next((r for r in suite.get("rows", ()) if r.get("id") == id_), None)
         if row is None:
@@ -59,8 +69,13 @@ def rows(tables: Tables) -> tuple[list[dict[str, Any]], list[str]]:
             missing.append(name)
             continue
         reason = f"measured on {suite.get('machine', '?')}, {suite.get('date', '?')}; another machine. {row.get('note') or ''}"
-        described = claim(
-            tables, name, Reading({}, lambda _: None), group="tools", short=short, kind="measured", reason=reason.strip()
+        place, quantity, unit, published = (
+            tables.text(table, name, column) for column in ("place", "quantity", "unit", "value")
+        )
+        source = table.removesuffix("_claims")
+        described = Attempt(
+            f"{_PREFIX[table]}.{name}", "tools", short, source, place, quantity, unit, published, "measured",
+            Reading({}, lambda _: None), reason=reason.strip(),
         ).described()  # fmt: skip
         word = _verdict(row, ours, described["published"])
         made.append(
