@@ -7,6 +7,8 @@ import struct
 import time
 
 import _bpf
+import _btf
+import _decisions
 import _deficit
 import _recorder
 
@@ -86,8 +88,8 @@ class Checker:
             _recorder.DEFAULT,
             a.buffer if recording else min(a.buffer, 1.0),
             overwrite=True,
-            sources=("look.c", "unclaimed.c"),
-            defines=defines,
+            sources=("look.c", "unclaimed.c", "decisions.c"),
+            defines=[*defines, *_decisions.defines(_btf.Btf())],
         )
         self.memory = memoryview(r.programs.mmap("check", 512, write=True))
         self.nr_of = memoryview(r.programs.mmap("nr_of", r.cpus * 8, write=True)).cast("I")
@@ -103,6 +105,7 @@ class Checker:
         struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)
         r.start(extra, attach=recording)
         r.programs.iterate("task", "own_leaders")
+        self.decisions = _decisions.Decisions(r.programs, r.mask_words) if a.profile else None
         if a.event_driven and "sched_update_nr_running_tp" in r.programs.missing:
             raise _bpf.CannotLoad(
                 "--event-driven needs the tracepoint sched_update_nr_running_tp (Linux 5.9 or later)"
@@ -154,8 +157,8 @@ class Checker:
     def recording_of(self, began):
         """Return the recording of a violation, as one file in memory."""
         if not self.recording:
-            return self._from_now(began, AFTER_S)
-        return self._last_seconds(began, self.a.before + self.a.persist)
+            return self._from_now(began, self.a.profile or AFTER_S, self.decisions)
+        return self._last_seconds(began, self.a.before + self.a.persist, self.decisions)
 
     def may_be_chronic(self, s):
         """Return whether the looks at every tick found pairs in enough slices and no suspicion is open."""
@@ -174,9 +177,17 @@ class Checker:
         self.put("hold", 0)
         return blob
 
-    def _last_seconds(self, began, seconds):
+    def _watched(self, seconds, decisions):
+        """Wait, and profile the load balancer meanwhile if asked to; return the block of its decisions."""
+        if not decisions:
+            time.sleep(seconds)
+            return []
+        payload = decisions.profile(seconds)
+        return [self.r.block(_recorder.DECISIONS, len(payload)), payload]
+
+    def _last_seconds(self, began, seconds, decisions=None):
         """Wait 20 ms and return the flight recorder's content."""
-        time.sleep(AFTER_S)
+        decided = self._watched(self.a.profile or AFTER_S, decisions)
         parts, r = [], self.r
         since = r.dump(
             lambda views: parts.extend(bytes(v) for v in views),
@@ -185,20 +196,29 @@ class Checker:
         r.take_snapshot()
         head = r.header(flight_s=self.a.before, complete_from=since, violation_ns=began)
         return b"".join(
-            [head, *r.snapshot_block(), *parts, *r.counters_block(), *r.end_block(why="violation")]
+            [
+                head,
+                *r.snapshot_block(),
+                *parts,
+                *decided,
+                *r.counters_block(),
+                *r.end_block(why="violation"),
+            ]
         )
 
-    def _from_now(self, began, seconds):
+    def _from_now(self, began, seconds, decisions=None):
         """Attach the recorder, take the state of every task and record for a while, as the paper's checker did."""
         parts, r = [], self.r
         started = time.monotonic()
         r.attach()
         r.take_snapshot()
         head = [r.header(violation_ns=began), *r.snapshot_block()]
-        time.sleep(seconds)
+        decided = self._watched(seconds, decisions)
         r.dump(lambda views: parts.extend(bytes(v) for v in views), time.monotonic() - started)
         r.detach()
-        return b"".join([*head, *parts, *r.counters_block(), *r.end_block(why="violation")])
+        return b"".join(
+            [*head, *parts, *decided, *r.counters_block(), *r.end_block(why="violation")]
+        )
 
     def counts(self):
         """Return (name, value, help) of the metrics."""

@@ -58,6 +58,13 @@ def parse(argv):
         action="store_true",
         help="also look at every tick (M / 21), and record ten M when at least five of them had a violation",
     )
+    p.add_argument(
+        "--profile",
+        type=_options.seconds,
+        default=0.02,
+        metavar="TIME",
+        help="watch the load balancer for this long after a violation (default: 20ms; 0: not at all)",
+    )
     p.add_argument("--dir", help="folder for recordings; it is made if absent")
     p.add_argument(
         "--deficit",
@@ -77,6 +84,9 @@ def parse(argv):
     )
     p.add_argument(
         "--framed", action="store_true", help="write JSON lines and recordings to standard output"
+    )
+    p.add_argument(
+        "--probes", action="store_true", help="say how decisions can be watched here, and exit"
     )
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
     a = p.parse_args(argv)

@@ -19,9 +19,6 @@
 
 import argparse
 import ctypes
-import os
-import platform
-import re
 import struct
 import sys
 from pathlib import Path
@@ -31,6 +28,7 @@ import _btf
 import _options
 import _output
 import _privilege
+import _probes
 import _recorder
 import schedtrace
 
@@ -65,46 +63,11 @@ OFFSETS = {
     "OFF_SD_SPAN": ("sched_domain", "span"),
     "OFF_SG_SPAN": ("sched_group", "cpumask"),
 }
-KPROBE_TYPE = Path("/sys/bus/event_source/devices/kprobe/type")
 
 
 def symbols():
-    """Return for each function the symbol that this kernel has for it (with the compiler's suffix), or None."""
-    text = Path("/proc/kallsyms").read_text()
-    found = {}
-    for name, (names, _) in FUNCTIONS.items():
-        found[name] = None
-        for kernel_name in names:
-            hits = re.findall(
-                r"^\S+ [tT] (%s(?:\.(?:isra|constprop|part)\.\d+)*)$" % kernel_name,
-                text,
-                re.MULTILINE,
-            )
-            if hits:
-                found[name] = min(hits, key=len)
-                break
-    return found
-
-
-def attach_kprobe(programs, func, symbol, at_return):
-    """Open a perf event on the kprobe PMU (since 4.17) and put the program on it."""
-    prog = programs.load(func, _bpf.TYPE_KPROBE)
-    name = ctypes.create_string_buffer(symbol.encode())
-    kind = int(KPROBE_TYPE.read_text())
-    # perf_event_attr: type, size, config (bit 0: return), sample_period, sample_type, read_format, flags, wakeup,
-    # bp_type, config1 = kprobe_func, config2 = probe_offset
-    attr = struct.pack(
-        "<IIQQQQQIIQQ", kind, 128, int(at_return), 1, 0, 0, 0, 1, 0, ctypes.addressof(name), 0
-    )
-    attr = ctypes.create_string_buffer(attr + bytes(128 - len(attr)), 128)
-    fd = _bpf._libc.syscall(_bpf._NR_PERF_EVENT_OPEN[platform.machine()], attr, -1, 0, -1, 8)
-    if fd < 0:
-        e = ctypes.get_errno()
-        raise _bpf.CannotLoad("kprobe on %s: %s" % (symbol, os.strerror(e)))
-    programs.fds.append(fd)
-    for request, arg in ((0x40042408, prog), (0x2400, 0)):
-        if _bpf._libc.ioctl(fd, ctypes.c_ulong(request), ctypes.c_ulong(arg)) < 0:
-            raise _bpf.CannotLoad("kprobe on %s: %s" % (symbol, os.strerror(ctypes.get_errno())))
+    """Return for each function the symbol that this kernel has for it, or None."""
+    return _probes.symbols({name: names for name, (names, _) in FUNCTIONS.items()})
 
 
 def attach(programs, name, symbol, kprobes=False):
@@ -120,14 +83,14 @@ def attach(programs, name, symbol, kprobes=False):
             refused = e
     else:
         refused = None
-    if not KPROBE_TYPE.exists():
+    if not _probes.KPROBE_TYPE.exists():
         raise _bpf.CannotLoad(
             "this kernel does not allow it: no kprobes (CONFIG_KPROBES)%s"
             % (", and fentry is refused: %s" % str(refused).splitlines()[0] if refused else "")
         )
-    attach_kprobe(programs, "kp_" + name, symbol, False)
+    _probes.enable(_probes.open_kprobe(programs, "kp_" + name, symbol, False))
     if returns:
-        attach_kprobe(programs, "kr_" + name, symbol, True)
+        _probes.enable(_probes.open_kprobe(programs, "kr_" + name, symbol, True))
     return "kprobe"
 
 
@@ -180,7 +143,7 @@ def main(argv=None):
             p.error("--functions: %r is none of %s" % (f, ", ".join(FUNCTIONS)))
     have = symbols()
     if a.list:
-        print("kprobes: %s" % ("yes" if KPROBE_TYPE.exists() else "no (CONFIG_KPROBES)"))
+        print("kprobes: %s" % ("yes" if _probes.KPROBE_TYPE.exists() else "no (CONFIG_KPROBES)"))
         for name, symbol in have.items():
             print("%-20s %s" % (name, symbol or "not in this kernel, or inlined"))
         return 0
@@ -197,9 +160,7 @@ def main(argv=None):
     try:
         btf = _btf.Btf()
         found = {macro: btf.offset(*where) for macro, where in OFFSETS.items()}
-        if found["OFF_SD_SPAN"] is None and btf.offset("sched_domain", "span_weight") is not None:
-            # some BTF (seen on 6.18) lacks the flexible array at the end of the structure: it is the next aligned long
-            found["OFF_SD_SPAN"] = (btf.offset("sched_domain", "span_weight") + 4 + 7) // 8 * 8
+        found["OFF_SD_SPAN"] = _probes.span_offset(btf)
         defines = ["-D%s=%d" % (macro, off) for macro, off in found.items() if off is not None]
         if len(defines) < len(OFFSETS):
             raise _bpf.CannotLoad(

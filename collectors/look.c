@@ -34,9 +34,12 @@ struct wc_check {
 	u64 own_leader[OWN];	/* their leaders' task_struct; see own_leaders() */
 };
 
-/* For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved. */
+/*
+ * For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved, and the tasks that
+ * balancing has brought it so far.
+ */
 struct wc_watched {
-	u32 filled, relieved;
+	u32 filled, relieved, pulled, spare;
 };
 
 /*

@@ -196,6 +196,12 @@ int watch_migrate(u64 *ctx)
 		return 0;
 	src = task_cpu(p);
 	__sync_fetch_and_add(&chk->moves, 1);
+	{
+		struct wc_watched *to = watched.lookup(&dst);
+
+		if (to)
+			to->pulled++;
+	}
 	if (chk->suspected_at) {
 		if (nr_running(dst) == 0)
 			fill(chk, dst, &chk->by_move);

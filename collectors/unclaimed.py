@@ -98,6 +98,8 @@ def main(argv=None):
     if a.ebpf:
         print(_recorder.text("look.c", "unclaimed.c"), end="")
         return 0
+    if a.probes:
+        return show_probes(a)
     stop = _options.stop_signals()
     privileges = _privilege.least_privilege(perf_events=True)
     try:
@@ -121,6 +123,18 @@ def main(argv=None):
         return 2
     checker.r.close()
     return 1 if checker.state()["confirmed"] else 0
+
+
+def show_probes(a):
+    """Print how the balancer's decisions can be watched on this kernel, as a JSON object."""
+    _privilege.least_privilege(perf_events=True)
+    try:
+        d = Checker(a).decisions
+    except (_bpf.CannotLoad, OSError) as e:
+        print("unclaimed: %s" % e, file=sys.stderr)
+        return 2
+    print(json.dumps({"how": d.how, "refused": d.refused, "sampled": d.sampled}))
+    return 0
 
 
 def keep(a, event, blob, **fields):

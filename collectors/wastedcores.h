@@ -62,6 +62,7 @@ struct wc_task {
 #define WC_BLOCK_TASKS		2 /* the state at the start */
 #define WC_BLOCK_COUNTERS	3 /* struct wc_counters, one per possible CPU; about once a second */
 #define WC_BLOCK_END		4 /* JSON: why the capture ended; absent if the file was cut */
+#define WC_BLOCK_DECISIONS	5 /* JSON: how, refused, sampled, lost, rows of [ns, cpu, src_cpu, op, moved, text] */
 #define WC_BLOCK_MAGIC		0x31424357 /* "WCB1" */
 
 struct wc_block {

@@ -85,7 +85,7 @@ def test_collectors_python_has_the_same_numbers():
     assert np.dtype(reader.BLOCK).itemsize == __import__("struct").calcsize(block)
     assert re.search(r'FORMAT = "(.*?)"', text).group(1) == reader.FORMAT
     assert int(re.search(r"MAGIC = (0x\w+)", text).group(1), 0) == reader.BLOCK_MAGIC
-    assert "EVENTS, TASKS, COUNTERS, END = 1, 2, 3, 4" in text
+    assert "EVENTS, TASKS, COUNTERS, END, DECISIONS = 1, 2, 3, 4, 5" in text
 
 
 @pytest.mark.parametrize("name", ["schedtrace", "considered", "unclaimed"])

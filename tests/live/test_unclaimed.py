@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 import wastedcores
+from wastedcores.analysis.decisions import decisions
 from wastedcores.capture import LiveOptions, balancing_off, live_check, pile_up
 from wastedcores.capture.backends import bcc_python, command
 from wastedcores.capture.demonstration import SETTING, push_work_away
@@ -146,6 +147,13 @@ def test_violation_is_raised_within_s_plus_m_and_the_recording_shows_it(bpf, bal
     # the recording began seconds before the violation and ends 20 ms after it
     assert trace.header.end_ns - first["confirmed_ns"] >= 20_000_000
     assert first["began_ns"] - trace.header.start_ns >= 500_000_000
+    # and it says why the balancer did nothing in these 20 ms: without load balancing a CPU has no domain at which to ask
+    decided = decisions(trace)
+    assert {"no_domain"} == set(decided.filter(cpu=first["idle_cpu"])["result"])
+    assert decided["ts_ns"].min() >= first["confirmed_ns"]
+    assert "load_balance()" in trace.header.provenance["decisions"]
+    told = [t for t in wastedcores.explain(found).evidence if "no scheduling domain, so" in t]
+    assert len(told) == 1
 
 
 #: computes and rests on the second CPU in turns of 25 ms, so that most looks of a suspicion find it running in pairs

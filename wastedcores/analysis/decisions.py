@@ -1,6 +1,7 @@
 """The balancer's decisions of a trace: a table of all calls, what refused them, and what one CPU was told.
 
-A call is an event of kind ``decision`` (docs/events.md). Replays have them on request.
+A call is an event of kind ``decision`` (docs/events.md). Replays have them on request, and the online checker adds those of the
+20 ms after a violation, as the paper's checker does (section 4.1).
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def decisions(trace: TraceLike, window: tuple[int, int] | None = None) -> pl.Dat
     trace = opened(trace)
     if "decision" not in trace.kinds():
         raise MissingEventsError(
-            f"{trace.name}: has no decisions of the balancer. `wastedcores replay SCENARIO --decisions` has them."
+            f"{trace.name}: has no decisions of the balancer. `wastedcores replay SCENARIO --decisions` and violations that "
+            "`wastedcores check --live` finds have them."
         )
     found = trace.only("decision")
     if window is not None:
@@ -93,7 +95,27 @@ def decisions(trace: TraceLike, window: tuple[int, int] | None = None) -> pl.Dat
         raise TraceFormatError(
             f"{trace.name}: the text of a decision is not the JSON object that docs/events.md describes: {e}"
         ) from e
-    return _with_loads(pl.concat([table.drop("text"), texts.struct.unnest()], how="horizontal"))
+    whole = pl.concat([table.drop("text"), texts.struct.unnest()], how="horizontal")
+    return _with_loads(whole.with_columns(groups=_whole_lists(whole["groups"], trace.name)))
+
+
+def _whole_lists(groups: pl.Series, name: str) -> pl.Series:
+    """Give every list of the groups an entry per group: a recording does not have all values."""
+    lists = groups.struct.unnest()
+    wanted = lists["cpus"].list.len()
+    for key, dtype in _GROUPS.items():
+        if (lists[key].is_null() & wanted.is_not_null()).any():
+            nothing = lists["cpus"].list.eval(pl.when(pl.lit(False)).then(pl.element()))
+            whole = lists[key].fill_null(nothing.cast(pl.List(dtype)))
+            lists = lists.with_columns(whole.alias(key))
+        if not lists[key].list.len().eq_missing(wanted).all():
+            raise TraceFormatError(
+                f"{name}: the groups of a decision have {key!r} of another number than CPUs; docs/events.md describes them."
+            )
+    packed = lists.to_struct("groups")
+    return packed.zip_with(
+        wanted.is_not_null(), pl.Series([None], dtype=packed.dtype).new_from_index(0, len(packed))
+    )
 
 
 def _with_loads(table: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +139,8 @@ def _with_loads(table: pl.DataFrame) -> pl.DataFrame:
         _idle_rule=(pl.col("idle") == "idle") & (of("type", busiest) != "overloaded"),
     )
     why = (
-        pl.when(pl.col("result") != "balanced").then(None)
+        # a recording does not tell what the running kernel compared
+        pl.when((pl.col("result") != "balanced") | pl.col("moment").is_null()).then(None)
         .when(busiest.is_null() | (pl.col("_nr") == 0)).then(pl.lit("no thread"))
         .when(by_least).then(pl.lit("minimum"))
         .when(pl.col("local_load") >= pl.col("busiest_load")).then(pl.lit("average"))
@@ -166,7 +189,7 @@ def refused_calls(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def asked(table: pl.DataFrame, cpu: int, level: str = "", busy_cpu: int | None = None) -> list[str]:
+def asked(table: pl.DataFrame, cpu: int, level: str = "") -> list[str]:
     """Say in sentences what a CPU was told when it asked for work.
 
     Parameters
@@ -177,8 +200,6 @@ def asked(table: pl.DataFrame, cpu: int, level: str = "", busy_cpu: int | None =
         The CPU, which was idle.
     level
         The level that matters; empty: all levels at which it asked.
-    busy_cpu
-        A CPU that was overloaded meanwhile; None: not known.
 
     Returns
     -------
@@ -190,6 +211,10 @@ def asked(table: pl.DataFrame, cpu: int, level: str = "", busy_cpu: int | None =
     ts_ns = table["ts_ns"].to_numpy()
     length = human_ns(float(ts_ns.max() - ts_ns.min()))
     mine = table.filter(pl.col("cpu") == cpu)
+    if "no_domain" in mine["result"]:
+        return [
+            f"In these {length} {RESULTS['no_domain'].replace('the CPU has', f'CPU {cpu} had')}."
+        ]
     at = mine.filter(pl.col("level") == level) if level else mine
     if at.is_empty():
         where = f" at {level}" if level else ""
@@ -233,7 +258,8 @@ def _example(row: dict) -> str:
     if row["why"] == "no thread":
         return "no other group had a thread, balanced"
     if row["result"] == "moved":
-        return f"moved {row['moved']} from CPU {row['src_cpu']}"
+        source = "" if row["src_cpu"] is None else f" from CPU {row['src_cpu']}"
+        return f"moved {row['moved']}{source}"
     if row["local_load"] is None or row["busiest_load"] is None:
         return RESULTS.get(row["result"], row["result"])
     least = "least loads " if row["compares"] == "min_load" else ""

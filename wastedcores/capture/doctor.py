@@ -6,6 +6,7 @@ A check is a function without arguments that returns a :class:`Finding`; to add 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import shlex
@@ -16,11 +17,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wastedcores.capture.backends import SYSTEM_PYTHON, event_kinds, headers, probe
+from wastedcores.capture.backends import (
+    SYSTEM_PYTHON,
+    choose,
+    command,
+    event_kinds,
+    headers,
+    probe,
+)
 from wastedcores.capture.frequency import sources
 from wastedcores.capture.privilege import collectors_for_root, install_command
 from wastedcores.errors import CollectorError
 from wastedcores.files import leftovers
+from wastedcores.trace.readers.schedtrace.decisions import FUNCTIONS, probes_sentence
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
@@ -204,6 +213,26 @@ def check_event_kinds() -> Finding:
     )
 
 
+def check_decisions() -> Finding:
+    """Try whether the functions of the load balancer can be probed, which the online checker does after a violation."""
+    need = "reasons of the load balancer in the evidence of check --live"
+    if os.geteuid() != 0:
+        return Finding(
+            "decisions", "limited", "only root can try", need, {"any": "sudo wastedcores doctor"}
+        )
+    try:
+        done = _run(command("unclaimed.py", ["--probes", "--buffer", "0.0625"], choose("bpf")))
+        found = json.loads(done.stdout) if done is not None and not done.returncode else None
+    except (CollectorError, ValueError) as e:
+        return Finding("decisions", "limited", str(e), need)
+    if found is None:
+        return Finding("decisions", "limited", "the online checker cannot be loaded", need)
+    says = probes_sentence(found)
+    return Finding(
+        "decisions", "ok" if len(found["how"]) == len(FUNCTIONS) else "limited", says, need
+    )
+
+
 def check_bcc() -> Finding:
     """Look for bcc in the distribution's own Python; the project of that name on the package index is another one."""
     fix = _install("python3-bpfcc bpfcc-tools", "bcc python3-bcc", "bcc bcc-tools python-bcc")
@@ -288,6 +317,7 @@ CHECKS: list[Callable[[], Finding]] = [
     check_collectors,
     check_capture,
     check_event_kinds,
+    check_decisions,
     check_frequency,
     check_cpuset,
     check_leftovers,

@@ -162,7 +162,7 @@ def _hover(call: Mapping[str, Any]) -> str:
             name = "local" if groups["local"][i] else "busiest" if i == call["busiest"] else "group"
             lines.append(
                 f"{name} CPUs {groups['cpus'][i]}: average {groups['avg_load'][i]}, least {groups['min_load'][i]}, "
-                f"{groups['nr_running'][i]} threads, capacity {groups['capacity'][i]}, {groups['type'][i]}"
+                f"{groups['nr_running'][i]} threads, capacity {groups['capacity'][i]}, {groups['type'][i] or 'type unknown'}"
             )
         if len(groups["cpus"]) > _MOST_GROUPS:
             lines.append(f"and {len(groups['cpus']) - _MOST_GROUPS} more groups")

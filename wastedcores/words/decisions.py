@@ -45,9 +45,16 @@ def refusals(calls: pl.DataFrame) -> RichText:
     """
     if calls.is_empty():
         return sentence("No CPU asked for work in this time.")
-    no = calls["result"].is_in(list(REFUSALS)).sum()
+    none = calls.filter(result="no_domain")["cpu"].n_unique()
+    apart = (
+        f"{count(none, 'CPU has', 'CPUs have')} no scheduling domain and cannot ask. "
+        if none
+        else ""
+    )
+    real = calls.filter(pl.col("result") != "no_domain")
+    no = real["result"].is_in(list(REFUSALS)).sum()
     head = sentence(
-        f"The CPUs asked {count(calls.height, 'time')} for work and were refused {count(int(no), 'time')}; "
+        f"{apart}The CPUs asked {count(real.height, 'time')} for work and were refused {count(int(no), 'time')}; "
         f"{count(int(calls['moved'].sum()), 'thread')} moved."
     )
     rows = [
@@ -55,7 +62,7 @@ def refusals(calls: pl.DataFrame) -> RichText:
             "level": (row["level"] or "").replace("<=", " ≤ "),
             "result": row["result"].replace("_", " "),
             "because": _WHY.get(row["why"], "") or _because(row["result"]),
-            "calls": f"{row['calls']:,}",
+            "calls": "" if row["result"] == "no_domain" else f"{row['calls']:,}",
             "CPUs": row["cpus"],
             "local load": _load(row["local_load"]),
             "busiest load": _load(row["busiest_load"]),
@@ -100,8 +107,12 @@ def call_steps(call: Mapping[str, Any]) -> list[Step]:
             Step(1, f"CPU {call['cpu']} has no scheduling domain, so the loop has nothing to do.")
         ]
     steps = [Step(1, f"{call_name(call)} asks for work."), _designated(call)]
-    if steps[-1].line == 8 or call["groups"] is None:
+    if call["result"] == "not_designated":
         return steps
+    if call["groups"] is None:
+        return [*steps, Step(19, f"The call ended: {RESULTS.get(call['result'], call['result'])}.")]
+    if call["result"] == "nothing_moved":
+        return [*steps, _unknown_end(call)]
     steps += _compared(call)
     if steps[-1].line == 16:
         return steps
@@ -116,8 +127,20 @@ def _designated(call: Mapping[str, Any]) -> Step:
         )
     if chosen == cpu:
         return Step(7, f"CPU {cpu} is the one that balances for its group: go on.")
+    if chosen is None and call["result"] != "not_designated":
+        return Step(7, f"Which CPU balances for the group of CPU {cpu} was not recorded.")
     who = "Another CPU" if chosen is None else f"CPU {chosen}"
     return Step(8, f"{who} balances for this group, so CPU {cpu} does nothing at this level.")
+
+
+def _unknown_end(call: Mapping[str, Any]) -> Step:
+    """Say what is known of a call that no probe saw."""
+    loads = ", ".join(f"{load}" for load in call["groups"]["avg_load"])
+    return Step(
+        11,
+        f"Shortly before, the average loads of the groups were {loads}. Nothing moved. Without a probe it is not known which "
+        "line ended the call.",
+    )
 
 
 def _groups(call: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -137,7 +160,7 @@ def _compared(call: Mapping[str, Any]) -> list[Step]:
     if call["busiest"] is None or groups[call["busiest"]]["nr_running"] == 0:
         return [*steps, Step(16, "No other group has a thread that could be taken: balanced.")]
     chosen = groups[call["busiest"]]
-    kind = "" if chosen["type"] == "other" else f", which is {chosen['type']}"
+    kind = "" if chosen["type"] in (None, "other") else f", which is {chosen['type']}"
     steps.append(
         Step(
             13,
@@ -156,15 +179,19 @@ def _compared(call: Mapping[str, Any]) -> list[Step]:
         "margin": f"{busiest} > {local}, but by less than the margin of {(call['imbalance_pct'] or 100) - 100} % (a condition of "
         "Linux 4.1): balanced.",
     }.get(call["why"])
+    if refused is None and call["result"] == "balanced":
+        refused = "The kernel found nothing to pull: balanced."
     if refused:
         return [*steps, Step(16, refused)]
+    aim = "" if call["imbalance"] is None else f", to move a load of {call['imbalance']}"
     if busiest > local:
-        return [
-            *steps,
-            Step(15, f"{busiest} > {local}: go on, to move a load of {call['imbalance']}."),
-        ]
-    forced = f"{busiest} ≤ {local}, but Linux 4.1 goes on for an imbalanced or overloaded group"
-    return [*steps, Step(15, f"{forced}, to move a load of {call['imbalance']}.")]
+        return [*steps, Step(15, f"{busiest} > {local}: go on{aim}.")]
+    why = "Linux 4.1 goes on for an imbalanced or overloaded group"
+    if (
+        call["moment"] is None
+    ):  # the loads were sampled shortly before, and this kernel compares other values, too
+        why = "the kernel went on"
+    return [*steps, Step(15, f"{busiest} ≤ {local}, but {why}{aim}.")]
 
 
 def _pulled(call: Mapping[str, Any]) -> list[Step]:
@@ -176,6 +203,8 @@ def _pulled(call: Mapping[str, Any]) -> list[Step]:
         ]
     threads = f" with {count(call['src_nr_running'], 'thread')}" if call["src_nr_running"] else ""
     steps = [Step(18, f"The busiest CPU of that group is CPU {src}{threads}.")]
+    if src is None:
+        steps = [Step(18, "Which CPU of that group was the busiest was not recorded.")]
     if (call["tries"] or 1) > 1:
         steps.append(
             Step(
@@ -184,13 +213,12 @@ def _pulled(call: Mapping[str, Any]) -> list[Step]:
             )
         )
     if result == "moved":
-        return [
-            *steps,
-            Step(
-                19,
-                f"{count(call['moved'], 'thread')} moved from CPU {src} to CPU {call['dst_cpu']}.",
-            ),
-        ]
+        way = (
+            f" from CPU {src} to CPU {call['dst_cpu']}"
+            if src is not None
+            else f" to CPU {call['cpu']}"
+        )
+        return [*steps, Step(19, f"{count(call['moved'], 'thread')} moved{way}.")]
     kept = _kept(call)
     if result == "pinned":
         return [

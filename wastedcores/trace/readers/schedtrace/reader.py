@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.readers.schedtrace.decisions import decided_rows, probes_note
 from wastedcores.trace.readers.schedtrace.records import (
     BUILD,
     I64,
@@ -61,7 +62,7 @@ TASK = np.dtype(
     ]
 )
 COUNTERS = np.dtype([("seen", "<u8"), ("written", "<u8"), ("lost", "<u8"), ("overwritten", "<u8")])
-EVENTS_BLOCK, TASKS_BLOCK, COUNTERS_BLOCK, END_BLOCK = 1, 2, 3, 4
+EVENTS_BLOCK, TASKS_BLOCK, COUNTERS_BLOCK, END_BLOCK, DECISIONS_BLOCK = 1, 2, 3, 4, 5
 #: Reasons of an end before which events are missing: the collector's word (schedtrace.py), and this reader's.
 DISK_FULL, DAMAGED = "disk full", "its last block is damaged"
 #: Records that are decoded at a time.
@@ -150,6 +151,7 @@ class SchedTraceReading(Reading):
         run: _Decoder | None = None
         held: list[tuple[int, bytes]] = []
         size, round_ = 0, 0
+        decided: tuple[pl.DataFrame, str] | None = None
         for block, payload in self.blocks():
             run = run or self._decoder()
             kind = int(block["type"])
@@ -171,11 +173,16 @@ class SchedTraceReading(Reading):
                 counters = np.frombuffer(payload, COUNTERS, len(payload) // COUNTERS.itemsize)
                 for cpu, row in enumerate(counters):
                     run.lost[cpu] = int(row["lost"])
+            elif kind == DECISIONS_BLOCK:
+                decided = (decided_rows(payload, self.path), probes_note(payload))
             elif kind == END_BLOCK:
                 run.end = _end(payload)
         run = run or self._decoder()
         if held:
             yield from run.slices(held)
+        if decided is not None:
+            run.facts.notes["decisions"] = decided[1]
+            yield _finish([decided[0]])
         yield run.finish()
 
     def _decoder(self) -> _Decoder:
