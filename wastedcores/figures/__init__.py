@@ -17,6 +17,7 @@ __getattr__, __dir__, __all__ = lazy(
         "frequencies": "frequency",
         "event_views": "events",
         "fork_wait": "tick_frequencies fork_wait_zoom idle_before assumptions",
+        "thread_groups": "group_stays",
         "masks": "considered",
         "domains": "domain_areas node_graph",
         "domain_groups": "groups_compared pull_matrix",

@@ -1,0 +1,100 @@
+"""Groups of equal threads in a trace: the stays of each thread on CPUs, and how evenly the scheduler shared them out.
+
+The threads of group 7 are called ``g7-0`` to ``g7-6``, and a mark ``group 7 start`` is before their creation, as in replays of
+the scenarios ``groups`` and ``recorded-groups`` and in the recordings of that program.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from wastedcores.errors import MissingEventsError
+from wastedcores.trace.trace import Trace
+
+_NAME = r"^g(\d+)-(\d+)$"
+_MARK = r"group (\d+) start$"
+
+
+def stays(trace: Trace) -> pl.DataFrame:
+    """Return every stay of a thread of a group on a CPU.
+
+    Parameters
+    ----------
+    trace
+        The trace, which has context switches and marks.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns group, thread (its number in the group), cpu, start_ns, end_ns (of the trace), begin_ns (of the group), ordered
+        by group, thread and start_ns.
+
+    Raises
+    ------
+    MissingEventsError
+        The trace has no such groups.
+    """
+    switches = (
+        trace.only("switch")
+        .select("ts_ns", "cpu", "pid", "prev_pid", pl.col("prev_comm").cast(pl.String))
+        .collect()
+    )
+    after = [pl.col(c).shift(-1).over("cpu") for c in ("ts_ns", "prev_pid", "prev_comm")]
+    marks = trace.only("mark").select("ts_ns", pl.col("text").cast(pl.String)).collect()
+    begins = (
+        marks.with_columns(group=pl.col("text").str.extract(_MARK, 1).cast(pl.Int64))
+        .drop_nulls("group")
+        .select("group", begin_ns="ts_ns")
+    )
+    out = (
+        switches.select(
+            "cpu", "pid", start_ns="ts_ns", end_ns=after[0], left=after[1], name=after[2]
+        )
+        .filter(pl.col("pid") == pl.col("left"))
+        .select(
+            pl.col("name").str.extract(_NAME, 1).cast(pl.Int64).alias("group"),
+            pl.col("name").str.extract(_NAME, 2).cast(pl.Int64).alias("thread"),
+            "cpu",
+            "start_ns",
+            "end_ns",
+        )
+        .drop_nulls("group")
+        .join(begins, on="group")
+        .sort("group", "thread", "start_ns")
+    )
+    if out.is_empty():
+        raise MissingEventsError(
+            "no threads g1-0, g2-0, ... with marks 'group 1 start', ...: replay the scenario groups, or record that program."
+        )
+    return out
+
+
+def evenness(trace: Trace) -> pl.DataFrame:
+    """Return for each group when its first and its last thread ended, and how long threads ran without interruption.
+
+    Parameters
+    ----------
+    trace
+        As for :func:`stays`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per group: group, first_s and last_s from the start of the group, spread_percent (last less first, of last),
+        quantum_ms (the commonest length of a stay that was interrupted, in whole ms; null if none was), longest_ms.
+    """
+    table = stays(trace).with_columns(
+        ms=(pl.col("end_ns") - pl.col("start_ns")) / 1e6,
+        at_s=(pl.col("end_ns") - pl.col("begin_ns")) / 1e9,
+        ends=pl.col("end_ns") == pl.col("end_ns").max().over("group", "thread"),
+    )
+    ended = table.filter("ends").group_by("group")
+    interrupted = table.filter(~pl.col("ends")).group_by("group")
+    quantum = interrupted.agg(quantum_ms=pl.col("ms").round().cast(pl.Int64).mode().min())
+    return (
+        ended.agg(first_s=pl.col("at_s").min(), last_s=pl.col("at_s").max())
+        .with_columns(spread_percent=100 * (1 - pl.col("first_s") / pl.col("last_s")))
+        .join(quantum, on="group", how="left")
+        .join(table.group_by("group").agg(longest_ms=pl.col("ms").max()), on="group")
+        .sort("group")
+    )
