@@ -250,3 +250,9 @@ def test_cpulist_format_is_the_kernels():
 def test_bad_cpulists(text):
     with pytest.raises(UsageError, match="CPU"):
         parse_cpulist(text)
+
+
+def test_the_note_of_a_guest_recording_is_no_part_of_its_machine():
+    meta = FULL | {"variant": "7.2", "package_of_cpu": [0, 0, 1, 1]}
+    noted = meta | {"domains_note": "measured after the run"}
+    assert Machine.from_dict(noted) == Machine.from_dict(meta)

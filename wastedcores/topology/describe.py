@@ -51,8 +51,8 @@ _KNOWN = (
 )  # fmt: skip
 #: further fields in the ``meta.json`` of a guest recording, which describe the recording and not its machine
 _GUEST = {
-    "domains_after", "domains_before", "emulation", "fixes", "hz", "params", "results_measured_in_guest", "run", "sanity",
-    "scenario", "trace", "variant",
+    "domains_after", "domains_before", "domains_note", "emulation", "fixes", "hz", "params", "results_measured_in_guest", "run",
+    "sanity", "scenario", "trace", "variant",
 }  # fmt: skip
 
 
