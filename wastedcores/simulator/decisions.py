@@ -69,12 +69,38 @@ _OF_A_GROUP = {
 
 
 def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
-    """Count the rows of the table that hold the decision that is being made; none if decisions are not logged."""
+    """Count the rows of the table that hold the decision that is being made; none if decisions are not logged.
+
+    Parameters
+    ----------
+    trees
+        The domains at boot and after each hotplug step.
+    wanted
+        Whether decisions are logged.
+
+    Returns
+    -------
+    int
+        The number of rows.
+    """
     return 1 + _most_groups(trees) if wanted else 0
 
 
 def records_per_event(trees: Sequence[Domains], wanted: bool) -> int:
-    """Return how many records of decisions one event may write: a call per level, for each CPU that one event lets balance."""
+    """Return how many records of decisions one event may write: a call per level, for each CPU that one event lets balance.
+
+    Parameters
+    ----------
+    trees
+        The domains at boot and after each hotplug step.
+    wanted
+        Whether decisions are logged.
+
+    Returns
+    -------
+    int
+        The number of records, an upper bound.
+    """
     if not wanted:
         return 0
     levels = max((len(tree.of(cpu)) for tree in trees for cpu in tree.cpus), default=0)

@@ -15,7 +15,7 @@ from wastedcores.simulator.vocabulary import BALANCE_RESULTS, IDLE_TYPES
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 RANDOM = settings(
-    max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
+    max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from support.random_runs import cases, difference
@@ -31,6 +33,7 @@ def test_engine_equals_reference__thousands(part):
     )
     @given(cases())
     def agree(case):
-        assert not (text := difference(case)), text
+        """Every second part logs the balancer's decisions, too."""
+        assert not (text := difference(replace(case, decisions=part % 2 == 1))), text
 
     agree()
