@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import polars as pl
 import pytest
 from support.builders import nr, trace_of
 from support.typed import typed
 
+from wastedcores.cli.check import _in_doubt
 from wastedcores.errors import UsageError
 from wastedcores.trace.header import Window
 from wastedcores.trace.parquet import write_parquet
@@ -221,3 +224,18 @@ def test_check__without_a_machine_asks_for_it_and_lost_events_for_another_record
 
 def test_check__cut_lists_of_cpus_say_where_all_of_them_are():
     assert "--json has all of them" in run("check", "group-imbalance-buggy")[1]
+
+
+def test_time_in_doubt_is_counted_once():
+    """Two CPUs are in doubt for the same 5 ms, and one of them has two reasons for 1 ms."""
+    spans = pl.DataFrame(
+        {
+            "cpu": [0, 1, 1],
+            "start_ns": [0, 0, 4_000_000],
+            "end_ns": [5_000_000, 5_000_000, 6_000_000],
+            "reason": ["lost", "lost", "quota"],
+        },
+        schema_overrides={"cpu": pl.Int32},
+    )
+    (line,) = _in_doubt(SimpleNamespace(doubts=spans))
+    assert line.split(maxsplit=2)[2] == "6 ms in 3 spans on CPUs 0-1 (lost, quota)"

@@ -9,6 +9,7 @@ from wastedcores import words
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.figures import views
 from wastedcores.trace import named
+from wastedcores.words.findings import _change
 from wastedcores.words.rich_text import count, enumerated
 
 MS = 1_000_000
@@ -98,10 +99,39 @@ def test_next_steps__depend_on_the_verdict():
 
 
 def test_verdict__with_a_change():
+    runs = [examine(named.open(f"group-imbalance-{name}"), name) for name in ("buggy", "fixed")]
+    shown = words.verdict(*runs)
+    assert "core time wasted: 35.1 s" in shown.text
+    assert "core time wasted: -99.1%" in shown.text
+    assert shown.data["against"]["persistent_episodes"] == 0
+
+
+def test_verdict__no_change_where_the_work_may_differ():
     shown = words.verdict(counts(2), counts(1))
-    assert "core time wasted: 0.4 core-s" in shown.text
-    assert "core time wasted: -50%" in shown.text
-    assert shown.data["against"]["persistent_episodes"] == 1
+    assert "core time wasted: 400 ms" in shown.text
+    assert "change" not in shown.text.splitlines()
+    assert shown.text.splitlines()[-1] == (
+        "There is no row for the change, because t does not describe its machine, t does not describe its machine and t and t "
+        "do not say which work was done."
+    )
+    assert "There is no row for the change" in shown.html
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (1000, 1001, "within 0.5%"),
+        (1000, 999.9, "within 0.5%"),
+        (5, 5, "the same"),
+        (2, 1, "-50%"),
+        (1000, 15, "-98.5%"),
+        (35, 0.001, "less than 0.1% left"),
+        (1, 0, "none left"),
+        (0, 1, ""),
+    ],
+)
+def test_a_change_is_never_nought_or_everything_where_it_is_not(before, after, said):
+    assert _change(before, after) == said
 
 
 def test_verdict__another_machine_or_workload_is_not_compared():

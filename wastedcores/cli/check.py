@@ -318,6 +318,9 @@ def _longest_episodes(result: CheckResult, most: int) -> list[str]:
 
 def _in_doubt(result: CheckResult) -> list[str]:
     """Return one line about the spans in which the trace contradicts itself; none if there are none."""
+    import polars as pl
+
+    from wastedcores.invariant.sweep import merged
     from wastedcores.topology.cpulist import format_cpulist
 
     if not result.doubts.height:
@@ -325,7 +328,9 @@ def _in_doubt(result: CheckResult) -> list[str]:
     doubts = result.doubts
     reasons = ", ".join(sorted(set(doubts["reason"])))
     cpus = _clip(format_cpulist(sorted({c for c in doubts["cpu"] if c >= 0})))
-    length = human_ns(int((doubts["end_ns"] - doubts["start_ns"]).sum()))
+    # spans of several CPUs, or with several reasons, may overlap
+    covered = merged(doubts.with_columns(cpu=pl.lit(0, pl.Int32)), 1)
+    length = human_ns(int((covered["end_ns"] - covered["start_ns"]).sum()))
     return [f"  in doubt       {length} in {doubts.height:,} spans on CPUs {cpus} ({reasons})"]
 
 

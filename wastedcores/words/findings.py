@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from wastedcores.analysis.comparable import differences
+from wastedcores.analysis.comparable import differences, not_known_same
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns, number
@@ -88,7 +88,7 @@ def _numbers(run: Examined) -> list[tuple[str, str, float | None]]:
     persistent = r.episodes.filter(pl.col("persistent")).height
     return [
         ("CPUs wasted, mean", f"{_amount(r.mean(r.thread_ns))} of {n}", r.mean(r.thread_ns)),
-        ("core time wasted", f"{number(r.thread_ns / 1e9)} core-s", r.thread_ns / 1e9),
+        ("core time wasted", human_ns(r.thread_ns), r.thread_ns / 1e9),
         ("idle while threads wait", f"{r.mean(r.wall_ns):.1%} of the time", r.mean(r.wall_ns)),
         ("longest such episode", human_ns(r.longest_ns), r.longest_ns / 1e9),
         (
@@ -130,7 +130,8 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
         cells = "".join(f"<td>{escape(text)}</td>" for _, text, _ in numbers)
         html.append(f"<tr><th>{escape(r.label)}<br>{badge}</th>{cells}</tr>")
         lines += [f"{r.label}: {word}", *(f"  {what}: {text}" for what, text, _ in numbers)]
-    if against and not differences(run, against):
+    unlike = _not_compared(run, against) if against else []
+    if against and not unlike:
         changes = [_change(a[2], b[2]) for a, b in zip(*columns, strict=True)]
         html.append(
             "<tr class='wc-change'><th>change</th>"
@@ -147,11 +148,25 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
         for r in runs
         for note in (*([r.loss] if r.loss else []), *r.result.notes)
     )
+    if against and unlike and not differences(run, against):  # those are in the headline
+        why = f"There is no row for the change, because {enumerated(unlike)}."
+        text += f"\n{why}"
+        notes += f'<p class="wc-note">{escape(why)}</p>'
     return RichText(
         text,
         f'<div class="wc-verdict"><p class="wc-headline">{escape(said)}</p><div class="wc-scroll"><table class="wc-numbers">'
         f"<tr><th></th>{heads}</tr>{''.join(html)}</table></div>{notes}</div>",
         {name: _results(r) for name, r in zip(("trace", "against"), runs, strict=False)},
+    )
+
+
+def _not_compared(run: Examined, against: Examined) -> list[str]:
+    """Return why a change between two traces would mean nothing; empty if it means something."""
+    unknown = [r.label for r in (run, against) if r.result.verdict == "unknown"]
+    return (
+        differences(run, against)
+        or not_known_same(run, against)
+        or [f"the verdict of {label} is unknown" for label in unknown]
     )
 
 
@@ -167,11 +182,17 @@ def _results(run: Examined) -> dict[str, Any]:
 
 
 def _change(a: float | None, b: float | None) -> str:
+    """Write by how much a number changed; nothing if that cannot be said in per cent."""
     if a is None or b is None or a == 0:
         return ""
     if b == 0:
         return "none left"
-    return f"{(b - a) / a:+.0%}" if abs(b / a) >= 0.02 else f"{(b - a) / a:+.1%}"
+    change = (b - a) / a
+    if abs(change) < 0.005:
+        return "the same" if a == b else "within 0.5%"
+    if b / a < 0.001:
+        return "less than 0.1% left"
+    return f"{change:+.0%}" if b / a >= 0.02 else f"{change:+.1%}"
 
 
 def facts(run: Examined) -> RichText:
