@@ -26,6 +26,6 @@ def test_input(path, targets, monkeypatch, scan_from, persist_ns):
     monkeypatch.setattr(scan, "WORTHWHILE_BYTES", scan_from)
     outcome, failure, detail = judge(targets[path.parent.name], path, persist_ns)
     assert not failure, detail
-    # inputs with this ending had been given a verdict that they do not deserve
-    if path.suffix == ".flip":
+    # inputs with these endings had been given a verdict that they do not deserve, at any length or at one second
+    if path.suffix == ".flip" or (path.suffix == ".flip_1s" and persist_ns == 10**9):
         assert outcome is None or outcome.verdict not in CONFIDENT

@@ -170,6 +170,24 @@ def test_cheats_are_graded_as_failed_and_the_grader_survives(names, tmp_path, mo
         grade(folder, LAB, rows, limits=LIMITS, quiet=True)
 
 
+def test_a_submission_that_ran_out_of_time_is_executed_once_more(tmp_path, monkeypatch):
+    folder = tmp_path / "submitted"
+    for who in ("ann", "bob", "eve"):
+        written(student_notebook(read_source(LAB)), folder / who / "lab.ipynb")
+    executed = []
+
+    class Fake:
+        def graded(self, path, who, digest):
+            executed.append(who)
+            late = who == "eve" or (who == "bob" and executed.count("bob") == 1)
+            return Row(who, digest, {"1": 0.0 if late else 1.0}, timed_out=late)
+
+    monkeypatch.setattr(grading, "prepare", lambda *given: Fake())
+    found = {r.student: r for r in grade(folder, LAB, tmp_path / "rows", jobs=1, quiet=True)}
+    assert executed == ["ann", "bob", "eve", "bob", "eve"]
+    assert {who: row.total for who, row in found.items()} == {"ann": 1, "bob": 1, "eve": 0}
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("lab", [3])

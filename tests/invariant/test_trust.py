@@ -28,6 +28,7 @@ def pair_beside_idle(**more):
         switch(1, 1, 9, "S", 0),
         wakeup(2, 0, 11, by_pid=10, src_cpu=0),
         *busy_pair(),
+        wakeup(S - 1, 1, 9),
         switch(S, 1, 0, "R", 9),
     ]
     return trace_of(rows, cpus=2, **more)

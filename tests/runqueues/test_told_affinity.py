@@ -58,7 +58,7 @@ def test_a_forked_task_is_known_if_changes_are_events_or_it_ends_with_what_it_in
 )
 def test_a_task_whose_affinity_changed_is_unknown(changed, verdict):
     rows = [switch(1, 0, 0, "R", 10), switch(1, 1, 9, "S", 0), wakeup(2, 0, 11)]
-    rows.append(switch(S, 1, 0, "R", 9))
+    rows += [wakeup(S - 1, 1, 9), switch(S, 1, 0, "R", 9)]
     tasks = [*TASKS, {"pid": 11, "tgid": 11, "allowed": "0-1", "changed": changed}]
     trace = trace_of(rows, cpus=2, known=False, tasks=tasks, quotas={}, source_format="ftrace")
     assert check(trace).verdict == verdict

@@ -144,6 +144,7 @@ class Grader:
             row.points[name], row.feedback[name] = found.points, found.message
             if found.hint:
                 row.hints[name] = found.hint
+        row.timed_out = outcome.reason == "time" or inside.STOPPED in report
         row.note = _printable("; ".join(self._notes(outcome, named, student, measured, report)))
         row.feedback = {name: _printable(text) for name, text in row.feedback.items()}
         return row

@@ -133,20 +133,28 @@ def grade(
     if todo:
         with tempfile.TemporaryDirectory() as work:
             grader = prepare(lab, Path(work), tool, rows / ".compiled", secret, limits, sandboxed)
-            workers = jobs or len(os.sched_getaffinity(0))
-            with ThreadPoolExecutor(workers) as pool:
-                pending = [
-                    pool.submit(grader.graded, found[who], who, digests[who]) for who in todo
-                ]
+            with (
+                ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool,
+                tqdm(
+                    total=len(found), initial=len(done), desc=f"lab {lab}", unit="submission", file=sys.stderr, disable=quiet
+                ) as bar,
+            ):  # fmt: skip
                 try:
-                    bar = tqdm(
-                        as_completed(pending), total=len(found), initial=len(done), desc=f"lab {lab}", unit="submission",
-                        file=sys.stderr, disable=quiet,
-                    )  # fmt: skip
-                    for future in bar:
-                        row = future.result()
-                        save_row(row, rows / f"{row.student}.json")
-                        done[row.student] = row
+                    for final in (
+                        False,
+                        True,
+                    ):  # what ran out of time gets a second chance, when the others have ended
+                        pending = [
+                            pool.submit(grader.graded, found[who], who, digests[who])
+                            for who in todo
+                            if who not in done
+                        ]
+                        for future in as_completed(pending):
+                            row = future.result()
+                            if final or not row.timed_out:
+                                save_row(row, rows / f"{row.student}.json")
+                                done[row.student] = row
+                                bar.update()
                 except BaseException:
                     pool.shutdown(wait=True, cancel_futures=True)
                     raise

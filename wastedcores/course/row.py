@@ -27,6 +27,8 @@ class Row:
         Task -> the hint for a common mistake.
     note
         A sentence for the lecturer, or an empty text.
+    timed_out
+        It ran into a limit of time, which may be the fault of other programs on the machine.
     seconds, cpu_s, memory
         What the submission took: time, CPU time of all its processes, and bytes.
     """
@@ -37,6 +39,7 @@ class Row:
     feedback: dict[str, str] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    timed_out: bool = False
     seconds: float = 0.0
     cpu_s: float = 0.0
     memory: int = 0

@@ -21,6 +21,7 @@ REASONS = (
     "count_differs",
     "bound_by_name",
     "queue_differs",
+    "silence_before_contradiction",
 )
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}

@@ -5,11 +5,14 @@ from __future__ import annotations
 from wastedcores.jit.compile import callee
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.state import (
+    BEFORE_NS,
     DOUBT_CPU,
     END,
     N_DOUBTS,
     ODD_COUNT,
+    ODD_PARKED,
     ODD_QUEUE,
+    ODD_SILENCE,
     ODD_STARVED,
     PRESUMED,
     REASON,
@@ -23,6 +26,8 @@ from wastedcores.runqueues.state import (
 COUNT_SETTLES_NS = 10_000_000
 #: longer waits than this per task of the runqueue are suspect: slices of CFS are at most 24 ms (kernel/sched/fair.c, v4.1)
 STARVED_PER_TASK_NS = 25_000_000
+#: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
+SILENCE_NS = 1_000_000
 #: shorter waits of tasks that are bound by name only are nothing to doubt about
 PRESUMED_NS = 1_000_000
 
@@ -49,10 +54,19 @@ def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int
 
 @callee
 def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
-    """A contradiction about CPU ``c``. Where the kernel counts, only a difference from its count matters."""
+    """A contradiction about CPU ``c``. Where the kernel counts, only a difference from its count matters.
+
+    If no event of any CPU came for long before it, either events are missing there or its time is wrong: nothing in this
+    silence is certain.
+    """
     s.odd[reason] += 1
-    if s.cpu[c, cpu_row.KERNEL_NR] < 0 and start_ns > 0:
+    if s.cpu[c, cpu_row.KERNEL_NR] >= 0:
+        return
+    if start_ns > 0:
         doubt(s, out, c, start_ns, end_ns, reason)
+    before_ns = s.numbers[BEFORE_NS]
+    if reason < ODD_PARKED and before_ns > 0 and end_ns - before_ns >= SILENCE_NS:
+        doubt(s, out, -1, before_ns, end_ns, ODD_SILENCE)
 
 
 @callee

@@ -47,8 +47,9 @@ I8 = NDArray[np.int8]
     ODD_COUNT,
     PRESUMED,
     ODD_QUEUE,
-) = range(10)
-N_ODD = 10
+    ODD_SILENCE,
+) = range(11)
+N_ODD = 11
 
 # State.numbers
 (
@@ -60,8 +61,9 @@ N_ODD = 10
     N_CHANGES,  # rows written in this call
     N_WAITS,
     N_DOUBTS,
-) = range(8)
-N_NUMBERS = 8
+    BEFORE_NS,  # time of the event before the present one
+) = range(9)
+N_NUMBERS = 9
 
 #: before all time
 NEVER = np.iinfo(np.int64).min

@@ -30,6 +30,7 @@ from wastedcores.runqueues.queues_jit import (
 )
 from wastedcores.runqueues.state import (
     AFFINITY,
+    BEFORE_NS,
     COUNT,
     FORGET,
     FORK,
@@ -199,8 +200,12 @@ def _switch(s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool) 
 def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     """Task ``p`` joins the runqueue of CPU ``c``."""
     state = s.task[p, task_row.STATE]
-    if state == task_row.RUNNING:  # it was about to sleep: the kernel reports such a wakeup, too
-        s.odd[ODD_WAKEUP_OF_QUEUED] += 1
+    if state == task_row.RUNNING:
+        on = s.task[p, task_row.CPU]
+        if on == c:  # it was about to sleep: the kernel reports such a wakeup, too
+            s.odd[ODD_WAKEUP_OF_QUEUED] += 1
+        else:  # nobody knows when it left the other CPU
+            odd(s, out, on, s.cpu[on, cpu_row.SEEN], t, ODD_WAKEUP_OF_QUEUED)
         return
     if state == task_row.WAITING and not parked(s, p):
         old = s.task[p, task_row.CPU]
@@ -337,6 +342,8 @@ def run(e: Events, s: State, out: Output) -> None:
     for i in range(e.code.size):
         k, t = e.code[i], e.ts_ns[i]
         c, p = e.cpu[i], e.pid[i]
+        if i > 0:
+            s.numbers[BEFORE_NS] = e.ts_ns[i - 1]
         if k == SWITCH:
             _switch(s, out, t, c, p, e.prev_pid[i], e.aux[i] != 0)
         elif k == COUNT:
@@ -364,6 +371,8 @@ def run(e: Events, s: State, out: Output) -> None:
             _affinity(s, out, t, p, e.aux[i])
         elif k == SNAPSHOT:
             _snapshot(s, out, t, c, p, e.aux[i])
+    if e.code.size > 0:
+        s.numbers[BEFORE_NS] = e.ts_ns[-1]
 
 
 @lean

@@ -38,6 +38,7 @@ _SPAN = (
     r"(?P<cpu>-?\d+), (?P<pid>-?\d+), (?P<rpc>-?\d+), (?P<event>-?\d+), (?P<arg>-?\d+), (?P<ret>-?\d+), "
     r"(?P<ipc>-?\d+), \"(?P<name>[^\"]*)\"\],?\s*$"
 )
+_HEAD_ENDS = r"\"events\"\s*:\s*\["
 _BEGINS = r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*\d"
 #: A span, or the head of the file.
 LOOKS_LIKE = rf"{_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
@@ -97,16 +98,19 @@ class KUtraceReading(TextReading):
         Raises
         ------
         TraceFormatError
-            A line among the spans is not a span.
+            A line among the spans is not a span, or spans stand before the head's end.
         """
         parts: list[pl.DataFrame] = []
         head = ""
+        first: int | None = None
         ended = False
         for block in self.blocks():
             if not parts:
                 head += block.text(1 << 16)
             if not ended:
                 spans, ended = _spans(self.path, block)
+                first = spans["line"][0] if first is None and spans.height else first
+                _require_head_before(self.path, block, first)
                 parts.append(spans)
                 if sum(p.height for p in parts) > MAX_SPANS:
                     raise TraceFormatError(
@@ -121,6 +125,16 @@ class KUtraceReading(TextReading):
             )
         if spans.height:
             yield _events(spans, self.found)
+
+
+def _require_head_before(path: Path, block: Block, first: int | None) -> None:
+    """Refuse a file whose head ends behind its first span: its lines are out of order, and some may be missing."""
+    ends = split_lines(block).filter(pl.col("text").str.contains(_HEAD_ENDS))["line"]
+    if first is not None and ends.len() and ends[-1] > first:
+        raise TraceFormatError(
+            f"{path}, line {ends[-1]}: the head ends here, but line {first} is a span already. Expected all spans after "
+            '"events" : [, as eventtospan3 and sort write them. The file is damaged: make it again.'
+        )
 
 
 def _spans(path: Path, block: Block) -> tuple[pl.DataFrame, bool]:
