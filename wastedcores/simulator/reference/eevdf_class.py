@@ -275,6 +275,7 @@ def dequeue_entities(
     if is_task:
         if ends_delay:
             rq.nr_running -= 1  # the log has counted it as asleep since its dequeue was delayed
+            k.log_weight(rq)
         else:
             k.add_nr_running(rq, -1)
     return True

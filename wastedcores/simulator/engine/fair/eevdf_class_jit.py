@@ -236,12 +236,11 @@ def dequeue_entities(m, se, flags):
         flags = (flags | SLEEP) & ~(DELAYED | SPECIAL)
     update_above(m, se, slice_ns, -tasks)
     if tasks:
+        log_load(m, cpu)
         if ends_delay:
-            m[cpu, rq.NR_RUNNING] -= (
-                1  # the log has counted it as asleep since its dequeue was delayed
-            )
+            # the log has counted it as asleep since its dequeue was delayed
+            m[cpu, rq.NR_RUNNING] -= 1
         else:
-            log_load(m, cpu)
             entity_jit.add_nr_running(m, cpu, -1)
     return 1
 
