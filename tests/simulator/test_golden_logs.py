@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from support import LOG_GOLDEN
 
+from wastedcores.errors import WorkloadError
 from wastedcores.simulator import replay_scenario
 from wastedcores.workload.scenarios import SCENARIOS
 
@@ -16,8 +17,12 @@ KERNELS = ("v4.1", "v4.1+all_fixes", "core+wakeup_v4_1")
 
 
 def digest(scenario: str, kernel: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of all events, as CSV, of 0.25 simulated seconds."""
-    events = replay_scenario(scenario, kernel, seed=3, until_ns=250_000_000).trace.events.collect()
+    """The first 16 hexadecimal digits of the SHA-256 of all events, as CSV, of 0.25 simulated seconds; or that it is refused."""
+    try:
+        replay = replay_scenario(scenario, kernel, seed=3, until_ns=250_000_000)
+    except WorkloadError as e:
+        return f"refused: {e}"
+    events = replay.trace.events.collect()
     text = events.with_columns(
         pl.selectors.binary().bin.encode("hex"),
         (pl.selectors.categorical() | pl.selectors.enum()).cast(pl.String),
