@@ -7,6 +7,7 @@ import json
 import random
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.classroom import (
@@ -20,12 +21,13 @@ from support.classroom import (
     written,
 )
 
-from wastedcores.course import grading
+from wastedcores.course import grader, grading
 from wastedcores.course.copies import student_notebook
+from wastedcores.course.feedback import Feedback
 from wastedcores.course.grading import grade
 from wastedcores.course.lab import answers_of
 from wastedcores.course.row import Row, save_row, saved_row
-from wastedcores.course.sandbox import Limits
+from wastedcores.course.sandbox import Limits, Outcome
 from wastedcores.course.source import read_source
 from wastedcores.course.submissions import submissions
 from wastedcores.course.summary import hardest, points_of, write_feedback, write_page, write_table
@@ -186,6 +188,34 @@ def test_a_submission_that_ran_out_of_time_is_executed_once_more(tmp_path, monke
     found = {r.student: r for r in grade(folder, LAB, tmp_path / "rows", jobs=1, quiet=True)}
     assert executed == ["ann", "bob", "eve", "bob", "eve"]
     assert {who: row.total for who, row in found.items()} == {"ann": 1, "bob": 1, "eve": 0}
+
+
+def test_no_numbers_are_drawn_while_a_judgement_switches_functions_off(tmp_path, monkeypatch):
+    source = read_source(LAB)
+    path = written(student_notebook(source), tmp_path / "lab.ipynb")
+    measured = {"task": "1", "hidden": False, "measured": [{"value": 1}]}
+    files = {"measured.jsonl": json.dumps(measured).encode()}
+    outcome = Outcome(0, "", 0.0, 0.0, 0, 0, files, "")
+    monkeypatch.setattr(grader.Grader, "run", lambda *given: outcome)
+    judging, disturbed, draw = [], [], grader._variations
+
+    def judge(lab, name, variation, answer):
+        judging.append(name)
+        time.sleep(0.05)
+        judging.pop()
+        return Feedback(name, False, 0, 1, "wrong.")
+
+    def draws(*given):
+        disturbed.extend(judging)
+        return draw(*given)
+
+    monkeypatch.setattr(grader, "judge", judge)
+    monkeypatch.setattr(grader, "_variations", draws)
+    one = grader.Grader(source, "nbgrader", {}, path, tmp_path, None, LIMITS, True)
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda who: one.graded(path, who), "abcd"))
+    assert [row.feedback["1"] for row in rows] == ["wrong."] * 4
+    assert disturbed == []
 
 
 @pytest.mark.long

@@ -140,7 +140,8 @@ class Grader:
         measured = _measurements(outcome)
         report = _report(outcome)
         for name in names:
-            found = self._judged(name, student, measured, report, outcome)
+            with _JUDGING:
+                found = self._judged(name, student, measured, report, outcome)
             row.points[name], row.feedback[name] = found.points, found.message
             if found.hint:
                 row.hints[name] = found.hint
@@ -174,13 +175,10 @@ class Grader:
                     f"the check was not run to its end{f', because {why}' if why else ''}."
                 )
             for v, one in zip(variations, found, strict=True):
-                with _JUDGING:
-                    try:
-                        feedback = judge(self.source.lab, name, v, one)
-                    except (
-                        Exception
-                    ):  # measurements come from students' processes and may be anything
-                        return failed("the answer has another shape than the task asks for.")
+                try:
+                    feedback = judge(self.source.lab, name, v, one)
+                except Exception:  # measurements come from students' processes and may be anything
+                    return failed("the answer has another shape than the task asks for.")
                 if not feedback.passed:
                     return feedback
         return Feedback(name, True, task.points, task.points, "right.")
@@ -217,7 +215,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
-#: a judgement switches functions of the package off for a moment
+#: a judgement switches functions of the package off for a moment, which drawing a student's numbers may need
 _JUDGING = threading.Lock()
 
 
