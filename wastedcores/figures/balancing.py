@@ -83,23 +83,7 @@ def balancing_steps(machine: Machine, steps: Sequence[Decision]) -> go.Figure:
         The figures of all steps, of which the slider shows one. It needs no kernel.
     """
     each = [balancing_step(machine, steps, i) for i in range(len(steps))]
-    fig = each[0]
-    traces = len(fig.data)
-    for other in each[1:]:
-        fig.add_traces([t.update(visible=False) for t in other.data])
-    entries = [
-        {
-            "method": "update",
-            "label": str(i),
-            "args": [
-                {"visible": [j // traces == i for j in range(len(fig.data))]},
-                {"title.text": one.layout.title.text},
-            ],
-        }
-        for i, one in enumerate(each)
-    ]
-    slider = {"steps": entries, "currentvalue": {"prefix": "decision "}, "pad": {"t": 44}}
-    return fig.update_layout(sliders=[slider], height=650, margin_b=154)
+    return with_slider(each, "decision ", above=44).update_layout(height=650, margin_b=154)
 
 
 def _queues(d: Decision) -> go.Bar:
@@ -161,3 +145,39 @@ def algorithm() -> go.Scatter:
         x=[0.01] * len(text), y=list(range(1, len(text) + 1)), text=text, mode="text", textposition="middle right",
         textfont={"size": 10, "color": INK}, cliponaxis=False, hoverinfo="skip",
     )  # fmt: skip
+
+
+def with_slider(each: Sequence[go.Figure], prefix: str, *, above: int) -> go.Figure:
+    """Put figures with equal numbers of traces behind a slider that shows one of them.
+
+    Parameters
+    ----------
+    each
+        The figures; the first one becomes the result.
+    prefix
+        What stands before the number of the one that is shown.
+    above
+        Pixels between the figure and the slider.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure with the slider, which needs no kernel.
+    """
+    fig = each[0]
+    traces = len(fig.data)
+    for other in each[1:]:
+        fig.add_traces([t.update(visible=False) for t in other.data])
+    entries = [
+        {
+            "method": "update",
+            "label": str(i),
+            "args": [
+                {"visible": [j // traces == i for j in range(len(fig.data))]},
+                {"title.text": one.layout.title.text},
+            ],
+        }
+        for i, one in enumerate(each)
+    ]
+    slider = {"steps": entries, "currentvalue": {"prefix": prefix}, "pad": {"t": above}}
+    return fig.update_layout(sliders=[slider])

@@ -14,7 +14,7 @@ from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import UsageError
 from wastedcores.figures import panels
-from wastedcores.figures.balancing import ABOVE, algorithm, marked_line
+from wastedcores.figures.balancing import ABOVE, algorithm, marked_line, with_slider
 from wastedcores.figures.heatmaps import heat_height
 from wastedcores.figures.theme import fit_legend, palette, style
 from wastedcores.words.decisions import Step, call_name, call_steps
@@ -269,20 +269,4 @@ def decision_steps(call: Mapping[str, Any]) -> go.Figure:
         The figures of all steps, of which the slider shows one. It needs no kernel.
     """
     each = [decision_step(call, i) for i in range(len(call_steps(call)))]
-    fig = each[0]
-    traces = len(fig.data)
-    for other in each[1:]:
-        fig.add_traces([t.update(visible=False) for t in other.data])
-    entries = [
-        {
-            "method": "update",
-            "label": str(i),
-            "args": [
-                {"visible": [j // traces == i for j in range(len(fig.data))]},
-                {"title.text": one.layout.title.text},
-            ],
-        }
-        for i, one in enumerate(each)
-    ]
-    slider = {"steps": entries, "currentvalue": {"prefix": "step "}, "pad": {"t": 54}}
-    return fig.update_layout(sliders=[slider], height=660, margin_b=174)
+    return with_slider(each, "step ", above=54).update_layout(height=660, margin_b=174)

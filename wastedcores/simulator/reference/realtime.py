@@ -330,7 +330,7 @@ def task_woken(k: Kernel, rq: Rq, p: Task) -> None:
 
 
 def pull_rt_task(k: Kernel, rq: Rq) -> bool:
-    """Take waiting tasks that are more urgent than what is left here from all CPUs that have several (pull_rt_task(), v4.1).
+    """Take waiting tasks, from all CPUs that have several, that are more urgent than any task here (pull_rt_task(), v4.1).
 
     The CPU pulls by itself; it does not ask the others to push (RT_PUSH_IPI).
     """
