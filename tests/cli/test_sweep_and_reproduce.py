@@ -89,14 +89,15 @@ def test_reproduce__continues_after_an_interrupt_and_runs_each_replay_once(tmp_p
         start_new_session=True,
     )  # fmt: skip
     store = tmp_path / "f" / "runs.parquet.runs"
-    while not store.is_dir() or len(list(store.glob("*.json"))) < 5:
+    finished = "[!.]*.json"  # a file that is being written begins with a dot
+    while not store.is_dir() or len(list(store.glob(finished))) < 5:
         assert first.poll() is None, first.communicate()
         time.sleep(0.01)
     os.killpg(first.pid, signal.SIGINT)
     errors = first.communicate(timeout=60)[1]
     assert first.returncode == 130
     assert "Traceback" not in errors
-    kept = {p.name: p.stat().st_mtime_ns for p in store.glob("*.json")}
+    kept = {p.name: p.stat().st_mtime_ns for p in store.glob(finished)}
     assert 5 <= len(kept) < 96
     assert f"{len(kept)} of 96 runs are kept" in errors
 

@@ -84,13 +84,12 @@ def sweep(
                 bar.set_description(refresh=False)
                 # a run may come twice if its worker was wrongly taken for dead; it counts once
                 if run.key not in done:
-                    done[run.key] = row
                     store.keep(run.key, row)
+                    done[run.key] = row
                     bar.update()
     except KeyboardInterrupt:
-        say(
-            f"{len(done)} of {len(todo)} runs are kept in {store.folder}; the same command continues"
-        )
+        kept = len(store.finished(set(keys)))  # the interrupt may have come while one was kept
+        say(f"{kept} of {len(todo)} runs are kept in {store.folder}; the same command continues")
         raise
     finally:
         finished.close()
