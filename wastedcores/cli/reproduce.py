@@ -128,12 +128,12 @@ def _calibrate(output: Path, how: dict[str, Any]) -> None:
 
 def _print(result: dict[str, Any]) -> None:
     """Print the rows as a table, then the verdict."""
-    print(f"{'':34}{'published':>10}{'replayed':>10}{'5-95 %':>16}  verdict")
+    print(f"{'':34}{'published':>10}{'replayed':>12}{'5-95 %':>16}  verdict")
     for row in result["rows"]:
         mark = {"calibrated": "c", "predicted": "p", "measured": "m"}[row["kind"]]
         span = "" if row["low"] is None else f"{row['low']:.3g}..{row['high']:.3g}"
         print(
-            f"{mark} {row['id'][:32]:32}{_short(row['published']):>10}{_short(row['ours']):>10}"
+            f"{mark} {row['id'][:32]:32}{_short(row['published']):>10}{_short(row['ours']):>12}"
             f"{span:>16}  {row['verdict']}"
         )
     s = result["summary"]
@@ -157,4 +157,6 @@ def _print(result: dict[str, Any]) -> None:
 def _short(value: Any) -> str:
     if value is None:
         return "-"
-    return "text" if isinstance(value, str) else f"{value:.4g}"
+    if isinstance(value, str):
+        return value if len(value) <= 10 else "text"
+    return f"{value:.4g}"
