@@ -382,6 +382,8 @@ def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
             )
         elif name == "considered":
             rows.append((ts, name, cpu, src, value, op, tuple(cpus_of(raw.masks[pid], cpus))))
+        elif name == "affinity":
+            rows.append((ts, name, cpu, pid, tuple(cpus_of(raw.masks[value], cpus))))
         elif kind == log_kind.REFUSED:
             rows.append((ts, name, cpu, pid, refusal_text(other, value), src, 0, op))
         else:
@@ -416,6 +418,8 @@ def _reference_row(e: Event, program: Program) -> tuple:
     op = _OPS.get(d.get("op"), -1)
     if e.kind == "considered":
         return (e.ts_ns, e.kind, d["cpu"], d["src_cpu"], d["value"], op, d["cpu_mask"])
+    if e.kind == "affinity":
+        return (e.ts_ns, e.kind, d["cpu"], d["pid"], d["cpu_mask"])
     other = d["text"] if op == log_op.REFUSED else d.get("prev_pid", d.get("by_pid", -1))
     value = d.get("value", d.get("nr_running", -1))
     if e.kind == "switch":

@@ -257,7 +257,7 @@ def _chronic(result: CheckResult) -> list[str]:
 
 def _headline(result: CheckResult) -> str:
     said = [result.kind] if result.kind != "none" else []
-    if result.verdict == "unknown" and result.affinity_unknown:
+    if result.rests_on_affinity:
         said.append(f"affinity of {result.affinity_unknown:,} threads unknown")
     more = f" ({', '.join(said)})" if said else ""
     return f"{result.trace.name}: {result.verdict.upper()}{more}"

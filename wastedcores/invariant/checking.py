@@ -220,6 +220,7 @@ def check_runqueues(
         oddities=rq.oddities,
         doubts=trust.doubts,
         affinity_unknown=trust.affinity_unknown,
+        rests_on_affinity=trust.rests_on_affinity,
         notes=notes,
     )
 

@@ -80,6 +80,8 @@ class CheckResult(Shown):
         start_ns, end_ns.
     affinity_unknown
         Number of threads that ran and of which the trace does not tell where they may run.
+    rests_on_affinity
+        Whether the verdict is unknown because nobody knows where some of these threads may run.
     oddities
         Number of events that contradict the state before them, by kind.
     notes
@@ -115,6 +117,7 @@ class CheckResult(Shown):
     unknown_spans: list[tuple[int, int, int]]
     doubts: pl.DataFrame
     affinity_unknown: int
+    rests_on_affinity: bool
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

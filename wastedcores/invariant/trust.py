@@ -33,6 +33,7 @@ class Trust(NamedTuple):
     chronic: Chronic | None
     doubts: pl.DataFrame
     affinity_unknown: int
+    rests_on_affinity: bool
     notes: list[str]
 
 
@@ -73,6 +74,7 @@ def judge(
     persistent = episodes["persistent"].to_numpy()
     sure = persistent.copy()
     chronic = worst(state)
+    rests = False
     limit = np.inf if chronic_share is None else chronic_share
     found = chronic is not None and chronic.share >= limit
     state_doubts = doubts.filter(pl.col("reason") != "bound_by_name")
@@ -90,6 +92,7 @@ def judge(
         if sure.any() and unknown:
             sure = _survives_bound(rq, state, episodes, sure, state_doubts, persist_ns)
         pinned = int((possible & ~sure).sum())
+        rests = pinned > 0
         if pinned:
             notes.append(
                 f"{pinned} persistent episodes rest on threads of which nobody knows whether they may run elsewhere: record "
@@ -101,6 +104,7 @@ def judge(
         left = worst(_again(strict, state, state_doubts)[1])
         certain = left is not None and left.share >= limit
         if not certain:
+            rests |= unknown > 0
             notes.append(
                 "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
                 "nobody knows whether they may run elsewhere"
@@ -121,7 +125,13 @@ def judge(
     order = [c for c in table.columns if c != "certain"]
     order.insert(order.index("persistent") + 1, "certain")
     return table.select(order), Trust(
-        verdict, kind if episodes.height else "none", chronic, doubts, unknown, notes
+        verdict,
+        kind if episodes.height else "none",
+        chronic,
+        doubts,
+        unknown,
+        rests and verdict == "unknown",
+        notes,
     )
 
 

@@ -81,7 +81,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     known = np.zeros(pids, np.int8)
     follows = trace.header.follows_affinity
     if follows is None:
-        follows = trace.header.source_format in ("schedtrace", "replay")
+        follows = trace.header.source_format == "schedtrace"
     sources = []
     comms = pl.concat(
         [
@@ -117,10 +117,8 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         for _, pid, raw in snapshot.iter_rows():
             of_pid[pid] = mask_ids[raw]
         known[snapshot["pid"].to_numpy()] = 1
-    if (
-        trace.header.source_format == "replay"
-    ):  # its tasks are judged like those of a recording: free to move
-        known[:] = 1
+    if trace.header.source_format == "replay" and trace.header.follows_affinity:
+        known[:] = 1  # a task without an event may run anywhere
     return Affinity(np.stack(rows), mask_ids, of_pid, known, tuple(sources), follows)
 
 

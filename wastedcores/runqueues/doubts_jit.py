@@ -28,6 +28,8 @@ COUNT_SETTLES_NS = 10_000_000
 STARVED_PER_TASK_NS = 25_000_000
 #: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
 SILENCE_NS = 1_000_000
+#: an idle CPU that still does not run its only task after this long was not told of it, or the task is elsewhere
+LATE_NS = 1_000_000
 #: shorter waits of tasks that are bound by name only are nothing to doubt about
 PRESUMED_NS = 1_000_000
 
@@ -82,8 +84,18 @@ def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> No
 
 
 @callee
+def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
+    """Doubt that task ``p``, whose wait ends, was queued on its CPU for as long as that ran its idle task meanwhile."""
+    c = s.task[p, task_row.CPU]
+    if s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
+        since_ns = max(s.since[p], s.cpu[c, cpu_row.SEEN])
+        if t - since_ns >= LATE_NS:
+            doubt(s, out, c, since_ns, t, ODD_PARKED)
+
+
+@callee
 def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
-    """Doubt a wait of task ``p`` that ends: whether it was throttled, or bound to this CPU."""
+    """Doubt a wait of task ``p`` that ends: whether it was throttled, bound to this CPU, or here at all."""
     c = s.task[p, task_row.CPU]
     waited_ns = t - s.since[p]
     limit_ns = s.numbers[STARVED_NS]
@@ -91,6 +103,7 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
         odd(s, out, c, s.since[p], t, ODD_STARVED)
     if s.task[p, task_row.MASK] == task_row.PRESUMED_BOUND and waited_ns >= PRESUMED_NS:
         doubt(s, out, c, s.since[p], t, PRESUMED)
+    doubt_idle(s, out, p, t)
 
 
 @callee

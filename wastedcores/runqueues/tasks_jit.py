@@ -18,7 +18,14 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import callee, lean
 from wastedcores.runqueues import cpu_row, task_row
-from wastedcores.runqueues.doubts_jit import compare, doubt_count, doubt_wait, odd, odd_unseen
+from wastedcores.runqueues.doubts_jit import (
+    compare,
+    doubt_count,
+    doubt_idle,
+    doubt_wait,
+    odd,
+    odd_unseen,
+)
 from wastedcores.runqueues.queues_jit import (
     begin_wait,
     count_waiting,
@@ -250,6 +257,7 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int) -> None:
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
         return
+    doubt_idle(s, out, p, t)
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
     emit(s, out, t, old, s.task[p, task_row.MASK], MIGRATE)

@@ -53,6 +53,7 @@ def to_trace(
         end_ns=raw.end_ns,
         events=frame.height,
         every_switch=True,
+        follows_affinity=True,
         provenance={"scenario": name, "seed": str(seed), "kernel": kernel.name}
         | ({"warning": kernel.replay_warning} if kernel.replay_warning else {}),
     )
@@ -70,6 +71,7 @@ _OF_A_TASK = (
     log_kind.MARK,
     log_kind.REFUSED,
     log_kind.TICK,
+    log_kind.AFFINITY,
 )
 _BY_A_TASK = (log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.FORK)
 _WITH_SOURCE = (
@@ -135,9 +137,10 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
 
 
 def _masks(raw: RawReplay, cpus: int) -> pl.Series:
-    """Return the CPU sets of the considered events as little-endian bit strings."""
-    considered = raw.log[:, log_column.KIND] == log_kind.CONSIDERED
-    rows = np.where(considered, raw.log[:, log_column.PID], -1)
+    """Return the CPU sets of the events that have one as little-endian bit strings."""
+    kind = raw.log[:, log_column.KIND]
+    rows = np.where(kind == log_kind.CONSIDERED, raw.log[:, log_column.PID], -1)
+    rows = np.where(kind == log_kind.AFFINITY, raw.log[:, log_column.VALUE], rows)
     used = {int(r) for r in np.unique(rows) if r >= 0}
     words = -(-cpus // (cpuset.WORD_LOW + 1))
     text = {r: raw.masks[r, :words].astype("<u4").tobytes()[: -(-cpus // 8)] for r in used}

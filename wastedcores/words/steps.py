@@ -70,7 +70,7 @@ def _unknown(r: CheckResult, name: str) -> list[tuple[str, str]]:
     """Return the step that can turn an unknown verdict into another one."""
     if r.verdict != "unknown":
         return []
-    if r.affinity_unknown and not r.trace.header.lost_total:
+    if r.rests_on_affinity:
         return [
             (
                 "The trace does not tell where the waiting threads may run. See what the verdict is if they may run anywhere:",
@@ -79,7 +79,7 @@ def _unknown(r: CheckResult, name: str) -> list[tuple[str, str]]:
         ]
     return [
         (
-            "Events were lost, or too little is known. Record again with larger buffers:",
+            "Events were lost or contradict each other, or they say too little. Record again with larger buffers:",
             "wastedcores doctor",
         )
     ]

@@ -268,6 +268,10 @@ class Kernel:
                 "considered", cpu=cpu, src_cpu=self.cpu, op=op, cpu_mask=tuple(cpus), value=level, pid=pid
             )  # fmt: skip
 
+    def emit_affinity(self, p: Task, cpu: int) -> None:
+        """Log that ``cpu`` sets the CPUs on which a task may run from now on."""
+        self.emit("affinity", cpu=cpu, pid=p.pid, cpu_mask=tuple(sorted(p.allowed)))
+
     def log_balance(self, cpu: int, src: int, op: str, moved: int) -> None:
         """Log a pull that moved tasks, or (``moved`` = 0) the start of an active balance; ``op`` is the moment."""
         self.emit("balance", cpu=cpu, src_cpu=src, op=op, value=moved)

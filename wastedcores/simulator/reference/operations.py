@@ -200,6 +200,7 @@ def affinity(sim: Simulation, p: Task, row: Row) -> bool | None:
     """AFFINITY a=mask: bind the task to CPUs, moving it at once if it is on another one (sched_setaffinity())."""
     k = sim.k
     p.allowed = sim.program.masks[row[1]]
+    k.emit_affinity(p, p.cpu)
     if p.cpu in p.allowed:
         return True
     _leave(sim, p, k.fallback_cpu(p), "affinity")

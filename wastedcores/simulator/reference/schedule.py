@@ -235,6 +235,9 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     if not p.rt_priority:
         k.fair.task_fork(k, p)
     k.emit("fork", pid=p.pid, by_pid=by_pid, cpu=cpu)
+    parent = p.progress.parent
+    if p.allowed != (parent.allowed if parent else frozenset(range(k.machine.cpus))):
+        k.emit_affinity(p, cpu)
     target = k.select_task_rq(p, cpu, "fork", cpu, False)
     k.log_op = "fork"
     k.set_task_cpu(p, target)

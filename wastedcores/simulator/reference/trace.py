@@ -56,6 +56,7 @@ def to_trace(sim: Simulation, name: str) -> Trace:
     frame = conform(pl.DataFrame(rows, schema=schema), f"reference replay of {name}")
     header = Header(
         source_format="replay",
+        follows_affinity=True,
         kernel_release=k.model.name,
         clock="simulated",
         cpus=k.machine.cpus,

@@ -19,4 +19,5 @@ from __future__ import annotations
     TICK,
     DECISION,
     DECISION_PART,  # follows its decision: six more of its values
-) = range(16)
+    AFFINITY,
+) = range(17)

@@ -38,7 +38,7 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
 from wastedcores.simulator.engine.realtime.seam_jit import SELECT, WOKEN, ask_rt, enqueue, is_rt
 from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, rq, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, record
+from wastedcores.simulator.engine.world.log_jit import log_affinity, log_migrate, pid_of, record
 
 
 @apart(VALUE)
@@ -187,6 +187,12 @@ def fork_task(m, p, cpu, parent):
     pid = pid_of(m, p)
     by = pid_of(m, parent)
     record(m, log_kind.FORK, cpu, pid, by, -1, -1, -1)
+    if parent < 0:
+        own = m[p, task.NR_CPUS_ALLOWED] < m[0, sim.CPUS]
+    else:
+        own = m[p, task.CPUS_ALLOWED] != m[parent, task.CPUS_ALLOWED]
+    if own:
+        log_affinity(m, p, cpu)
     dst = select_task_rq(m, p, sd_flag.BALANCE_FORK, False)
     if dst != cpu:
         log_migrate(m, p, cpu, dst, log_op.FORK)

@@ -51,7 +51,7 @@ from wastedcores.simulator.engine.tasks.vmstat_jit import (
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_BATCH
 from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task, wait
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.log_jit import pid_of, record
+from wastedcores.simulator.engine.world.log_jit import log_affinity, pid_of, record
 from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform
 from wastedcores.workload import ops
 
@@ -128,6 +128,7 @@ def placement_op(m, p, code, a, b):
             if test(m, a, c):
                 total += 1
         m[p, task.NR_CPUS_ALLOWED] = total
+        log_affinity(m, p, cpu)
         if test(m, a, cpu):
             return True
         dst = fallback_cpu(m, p, cpu)

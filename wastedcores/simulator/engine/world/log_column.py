@@ -9,7 +9,7 @@ from __future__ import annotations
     PID,  # of the task; for "considered" the row of the CPU set; for "decision" that of the domain
     OTHER,  # the previous task's pid, the waking or forking task's pid, the code of the module, or the result of a decision
     SRC,  # the CPU that a task or a decision comes from
-    VALUE,  # nr_running, load, state of the previous task, number of a text, tasks moved
+    VALUE,  # nr_running, load, state of the previous task, number of a text, tasks moved, the row of an allowed CPU set
     OP,  # codes/log_op.py, -1 for none
 ) = range(8)
 WIDTH = 8

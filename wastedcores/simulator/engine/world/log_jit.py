@@ -58,6 +58,12 @@ def log_migrate(m, p, src, dst, why):
 
 
 @inner
+def log_affinity(m, p, cpu):
+    """Log that ``cpu`` sets the CPUs on which a task may run from now on."""
+    record(m, log_kind.AFFINITY, cpu, pid_of(m, p), -1, -1, m[p, task.CPUS_ALLOWED], -1)
+
+
+@inner
 def log_balance(m, dst, src, why, moved):
     """Log a load balancing that had an effect."""
     record(m, log_kind.BALANCE, dst, -1, -1, src, moved, why)
