@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
+from wastedcores.cli.warmup import _COMMANDS, _TEXT
+
 
 def run(folder, *words, **more):
     return subprocess.run(
         [sys.executable, "-m", "wastedcores", *words],
-        env=os.environ | {"WASTEDCORES_CACHE_DIR": str(folder)} | more,
+        env=os.environ | ({"WASTEDCORES_CACHE_DIR": str(folder)} if folder else {}) | more,
         capture_output=True,
         text=True,
         check=False,
@@ -23,18 +26,40 @@ def compiled(folder):
     return {p.name for p in folder.rglob("*.nbc")}
 
 
+def used(*words):
+    """Files of compiled code that a command loads, or writes where they are missing."""
+    done = run(None, *words, NUMBA_DEBUG_CACHE="1")
+    assert done.returncode in (0, 1, 3), done.stderr
+    return set(re.findall(r"\[cache\] data (?:loaded from|saved to) '([^']+)'", done.stdout))
+
+
+def later(folder):
+    return (
+        ("check", "group-imbalance-buggy"),
+        ("explain", "group-construction-buggy"),
+        ("replay", "group-imbalance", "--kernel", "v4.1+all_fixes", "--until", "0.1"),
+        ("figure", "live-balancing-on", "--kind", "waits", "-o", f"{folder}/f.json"),
+        ("path", "live-balancing-on"),
+    )
+
+
 @pytest.mark.slow
+def test_its_commands_use_all_that_others_use(tmp_path):
+    (tmp_path / "trace.txt").write_text(_TEXT)
+    prepared = set()
+    for _, *words in _COMMANDS:
+        prepared |= used(*(w.format(folder=tmp_path) for w in words))
+    assert len(prepared) > 100
+    for words in later(tmp_path):
+        assert used(*words) <= prepared, words
+
+
+@pytest.mark.long
 def test_afterwards_nothing_is_compiled(tmp_path):
     assert run(tmp_path, "warmup").returncode == 0
     there = compiled(tmp_path)
     assert len(there) > 100
-    for words in (
-        ("check", "group-imbalance-buggy"),
-        ("explain", "group-construction-buggy"),
-        ("replay", "group-imbalance", "--kernel", "v4.1+all_fixes", "--until", "0.1"),
-        ("figure", "live-balancing-on", "--kind", "waits", "-o", str(tmp_path / "f.json")),
-        ("path", "live-balancing-on"),
-    ):
+    for words in later(tmp_path):
         assert run(tmp_path, *words).returncode in (0, 1, 3), words
     assert compiled(tmp_path) == there
 
