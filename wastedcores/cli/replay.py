@@ -93,15 +93,20 @@ def replay(
         print(json.dumps(result.to_json() | {"invariant": found.to_json()}))
     else:
         print(f"  invariant    {found.verdict} ({found.kind})")
-        fixed = (
-            ""
-            if not find(scenario).fix
-            else f" --kernel {kernel} --kernel v4.1+{find(scenario).fix}"
-        )
-        print(
-            f"\n  next         wastedcores compare {scenario}{fixed}   (what the bug costs and the fix gains)"
-        )
+        if result.to_json()["idle_while_overloaded"] and not found.wall_ns:
+            print("               no waiting thread was allowed to run on an idle CPU")
+        print(f"\n  next         {_next(scenario, kernel, find(scenario).fix)}")
     raise typer.Exit(1 if found.verdict == "violations" else 0)
+
+
+def _next(scenario: str, kernel: str, fix: str | None) -> str:
+    """Return the next useful command, and what it is good for."""
+    if not fix:
+        return f"wastedcores replay {scenario} -o trace.parquet   (then: wastedcores report trace.parquet)"
+    return (
+        f"wastedcores compare {scenario} --kernel {kernel} --kernel v4.1+{fix}   "
+        "(what the bug costs and the fix gains)"
+    )
 
 
 def _print(result: Replay) -> None:
