@@ -77,15 +77,15 @@ class ThreadNames:
         comms
             Names by thread. libtraceevent calls thread 0 ``<idle>``, whatever it is called here.
         """
-        numbers: dict[bytes, int] = {}
-        for tid, name in {**comms, 0: b"<idle>"}.items():
-            if (
-                tid > PID_MAX_LIMIT or name == b"<...>"
-            ):  # what the kernel says where it forgot the name
-                continue
-            if name not in numbers:
-                numbers[name] = self.table.number(name[:COMM_MAX])
-            self._before[tid] = self.table.codes()[numbers[name]] + 1
+        known = {
+            tid: name
+            for tid, name in {**comms, 0: b"<idle>"}.items()
+            if tid <= PID_MAX_LIMIT
+            and name != b"<...>"  # what the kernel says where it forgot the name
+        }
+        numbers = {n: self.table.number(n[:COMM_MAX]) for n in dict.fromkeys(known.values())}
+        codes = self.table.codes()
+        self._before[list(known)] = codes[[numbers[n] for n in known.values()]] + 1
 
     def learn(self, data: np.ndarray, ref: np.ndarray) -> pj.Comms:
         """Return the names of threads at the records of a batch.

@@ -98,7 +98,13 @@ class Cursor:
             )
 
 
-def unpack(content: bytes, size: int, path: Path, at: int) -> bytes:
+def unpack(
+    content: bytes,
+    size: int,
+    path: Path,
+    at: int,
+    unpacker: zstandard.ZstdDecompressor | None = None,
+) -> bytes:
     """Unpack bytes that zstd packed.
 
     Parameters
@@ -109,6 +115,8 @@ def unpack(content: bytes, size: int, path: Path, at: int) -> bytes:
         How many bytes they should be.
     path, at
         The file and the place in it, for messages.
+    unpacker
+        The thread's own, if it unpacks more.
 
     Returns
     -------
@@ -126,7 +134,8 @@ def unpack(content: bytes, size: int, path: Path, at: int) -> bytes:
         stated = zstandard.frame_content_size(content)
         if stated > size:  # zstandard would allocate what a frame states, whatever is allowed
             raise zstandard.ZstdError(f"it states {stated} bytes instead of {size}")
-        plain = zstandard.ZstdDecompressor().decompress(content, max_output_size=max(size, 1))
+        unpacker = unpacker or zstandard.ZstdDecompressor()
+        plain = unpacker.decompress(content, max_output_size=max(size, 1))
         if len(plain) != size:
             raise zstandard.ZstdError(f"{len(plain)} bytes instead of {size}")
     except zstandard.ZstdError as e:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import zstandard
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers.perf_data import decoding
@@ -22,6 +23,10 @@ from wastedcores.trace.readers.trace_dat.facts import Buffer
 
 #: A chunk has ten pages.
 _MAX_CHUNK = 1 << 28
+#: Chunks that a thread unpacks at a time.
+_CHUNKS = 64
+#: Up to so many bytes are unpacked into memory, more into a temporary file.
+_IN_MEMORY = 1 << 28
 
 
 class Pages:
@@ -144,24 +149,32 @@ def _unpacked(
                     "which trace-cmd never packed. The file is damaged or made to fill a disk."
                 )
         places.append((cpu, begin, total - begin))
+    data = _room(total, plain, path)
+
+    def fill(part: list[tuple[int, int, int, int]]) -> None:
+        unpacker = zstandard.ZstdDecompressor()
+        for at, packed, size, to in part:
+            content = unpack(mapped[at : at + packed].tobytes(), size, path, at, unpacker)
+            data[to : to + size] = np.frombuffer(content, np.uint8)
+
+    for _ in pool.map(fill, (chunks[i : i + _CHUNKS] for i in range(0, len(chunks), _CHUNKS))):
+        pass
+    return np.asarray(data), places
+
+
+def _room(size: int, plain: Any, path: Path) -> np.ndarray:
+    """Return room for so many bytes and the padding behind them, in memory or in a temporary file."""
+    if size <= _IN_MEMORY:
+        return np.zeros(size + PADDING, np.uint8)
     try:
         # writing to a map of a full disk would be fatal
-        os.posix_fallocate(plain.fileno(), 0, total + PADDING)
-        data = np.memmap(plain, np.uint8, "r+")
+        os.posix_fallocate(plain.fileno(), 0, size + PADDING)
+        return np.memmap(plain, np.uint8, "r+")
     except OSError as e:
         raise WastedCoresError(
             f"{path}: unpacking its compressed events to {tempfile.gettempdir()} failed ({e.strerror or e}). "
             "Set TMPDIR to a folder with room."
         ) from e
-
-    def fill(chunk: tuple[int, int, int, int]) -> None:
-        at, packed, size, to = chunk
-        content = unpack(mapped[at : at + packed].tobytes(), size, path, at)
-        data[to : to + size] = np.frombuffer(content, np.uint8)
-
-    for _ in pool.map(fill, chunks):
-        pass
-    return np.asarray(data), places
 
 
 def _chunks(mapped: np.ndarray, at: int, size: int, path: Path) -> list[tuple[int, int, int]]:
