@@ -44,6 +44,7 @@ LAYERS = {
     "wastedcores.reports": 9,
     "wastedcores.sweep": 5,
     "wastedcores.prediction": 6,
+    "wastedcores.probes": 5,
     "wastedcores.studies": 9,
     "wastedcores.widgets": 10,
     "wastedcores.capture": 10,

@@ -97,5 +97,5 @@ def test_a_shorter_delay_leaves_less_to_gain():
 
 
 def test_an_unknown_part_names_all_parts():
-    with pytest.raises(UsageError, match="walcher, carver and all"):
+    with pytest.raises(UsageError, match="walcher, carver, sites and all"):
         scorecard.attempts(["nonsense"], load(), scorecard.read_calibration(), [1])

@@ -25,6 +25,7 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
         "reproduce table3 --json",
         "reproduce claims --seeds 5 --no-page",
         "reproduce carver --seeds 5",
+        "reproduce sites",
         "reproduce --calibrate -o fit",
         "reproduce table3 --calibration fit/calibration.json",
         notes=_NOTES,
@@ -35,7 +36,8 @@ def reproduce(
     what: Annotated[
         str,
         Argument(
-            metavar="PART", help="The part: table1, table2, table3, claims, walcher, carver or all."
+            metavar="PART",
+            help="The part: table1, table2, table3, claims, walcher, carver, sites or all.",
         ),
     ] = "all",
     output: Annotated[

@@ -86,7 +86,7 @@ class Attempt:
         Stable name of the row.
     group
         Key of the group of rows that it is shown in: ``table1``, ``table2``, ``table3``, ``make``, ``lu``, ``looks``,
-        ``rates``, ``desktop``, ``tools`` or ``forkwait``.
+        ``rates``, ``desktop``, ``tools``, ``forkwait`` or ``sites``.
     short
         Display name inside its group.
     source, place, quantity, unit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.studies import claims, fork_wait, nas, sensitivity, tool_costs, tpch
+from wastedcores.studies import claims, fork_wait, nas, sensitivity, sites, tool_costs, tpch
 from wastedcores.studies.attempts import CLAIMS, GOOD, Attempt, Comparison
 from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
@@ -20,7 +20,7 @@ from wastedcores.sweep import sweep
 SCHEMA = "wastedcores.reproduce/1"
 PARTS = ("table1", "table2", "table3", "claims", "walcher")
 #: parts that are run only by name: papers of others than Lozi et al. and their reproduction
-FURTHER_PARTS = ("carver",)
+FURTHER_PARTS = ("carver", "sites")
 
 
 def attempts(
@@ -60,6 +60,8 @@ def attempts(
             rows += tpch.desktop_attempts(tables, seeds)
         elif part == "carver":
             rows += fork_wait.attempts(tables, seeds)
+        elif part == "sites":
+            rows += sites.attempts(tables, seeds)
         elif part == "claims":
             rows += claims.attempts(tables, parameters, seeds)
         else:
@@ -133,6 +135,9 @@ def reproduce(
         left_out = not_tried(tables, missing)
     if "carver" in parts:
         rows += tool_costs.rows(tables, fork_wait.TABLE)[0]
+    if "sites" in parts:
+        rows += sites.measured(tables) + tool_costs.rows(tables, sites.TABLE)[0]
+        left_out += not_tried(tables, reasons={sites.TABLE: sites.WHY_NOT})
     out = {
         "schema": SCHEMA,
         "version": __version__,
@@ -192,17 +197,13 @@ _SETTING = "a setting of their tool, which is this project's default"
 _THEIR_MACHINE = "describes their machine"
 _THEIR_TOOLS = "measures other tools than this project's"
 _OWN_PART = "in a part of its own: wastedcores reproduce carver"
+_OWN_SITES = "in a part of its own: wastedcores reproduce sites"
 _PHASES = "the replay's phases are calibrated on it"
 _ON_A_BUILD = "the same quantity of this project's tools is measured by the benchmarks, on another machine and build"
-_LINUX_4_19 = (
-    "how Linux 4.19 shares two cores among few threads; the replay's balancer is that of 4.1"
-)
 _SUMMARY = "sums up numbers that have rows of their own"
 _IN_NOTEBOOK_00 = "a worked example, which notebook 00 computes step by step"
 _SINCE = "the replay has no kernel as old as the first one with the bug"
 _NUMBERS_OF_SETUP = "a parameter of the workload, which the replay has, too"
-_THEIR_SETUP = "describes their measurement"
-_HARDWARE = "hardware below the scheduler: sleep states, clock rates, page faults"
 #: table -> claim -> why it is not attempted
 WHY_NOT = {
     "lozi2016_claims": {
@@ -240,19 +241,7 @@ WHY_NOT = {
         "schedlog_kbuild_mem": _ON_A_BUILD,
         **dict.fromkeys(("schedlog_comm", "schedlog_rate"), _THEIR_TOOLS),
     },
-    "sites_claims": {
-        "machine": _THEIR_MACHINE,
-        **dict.fromkeys(("groups_total", "quantum"), _LINUX_4_19),
-        **dict.fromkeys(("completion_spread", "uninterrupted"), _LINUX_4_19),
-        **dict.fromkeys(("kutrace_entry", "kutrace_cost", "kutrace_rate"), _THEIR_TOOLS),
-        **dict.fromkeys(("c6_exit", "idle_spin", "startup_gain", "freq_range"), _HARDWARE),
-        **dict.fromkeys(("freq_drop", "freq_premature", "faults", "faults_time"), _HARDWARE),
-        **dict.fromkeys(("array", "cron_jobs", "freq_trace", "freq_later"), _THEIR_SETUP),
-        **dict.fromkeys(("clone_delays", "clone_cpus", "half_optimal", "tick_skew"), _HARDWARE),
-        **dict.fromkeys(("freq_after_drop", "malloc_time", "malloc_ratio"), _HARDWARE),
-        "fault_pages": "a proposal for the kernel",
-        **dict.fromkeys(("kutrace_bits", "kutrace_ftrace", "kutrace_overhead"), _THEIR_TOOLS),
-    },
+    sites.TABLE: sites.WHY_NOT | dict.fromkeys(sites.COMPARED, _OWN_SITES),
     "slides_claims": {
         **dict.fromkeys(("tpch_gain", "hpc_gain"), _SUMMARY),
         **dict.fromkeys(("averages_before", "averages_after", "session_one"), _IN_NOTEBOOK_00),
@@ -269,7 +258,11 @@ WHY_NOT = {
 }  # fmt: skip
 
 
-def not_tried(tables: Tables, missing: Sequence[str] = ()) -> list[dict[str, str]]:
+def not_tried(
+    tables: Tables,
+    missing: Sequence[str] = (),
+    reasons: Mapping[str, Mapping[str, str]] = WHY_NOT,
+) -> list[dict[str, str]]:
     """Return the published claims that are not attempted.
 
     Parameters
@@ -278,6 +271,8 @@ def not_tried(tables: Tables, missing: Sequence[str] = ()) -> list[dict[str, str
         The published tables.
     missing
         Claims of Lozi et al. whose benchmark got no number.
+    reasons
+        Table -> claim -> why it is not attempted.
 
     Returns
     -------
@@ -291,11 +286,11 @@ def not_tried(tables: Tables, missing: Sequence[str] = ()) -> list[dict[str, str
             "published": _with_unit(
                 tables.text(table, row, "value"), tables.text(table, row, "unit")
             ),
-            "why_not": reasons.get(row, tool_costs.WHY_NOT),
+            "why_not": why.get(row, tool_costs.WHY_NOT),
         }
-        for table, reasons in WHY_NOT.items()
+        for table, why in reasons.items()
         for row in tables.rows(table)
-        if row in reasons or (table == CLAIMS and row in missing)
+        if row in why or (table == CLAIMS and row in missing)
     ]
 
 

@@ -27,8 +27,17 @@ ON_A_BUILD = {
     "schedlog_overhead": ("build", "build_capture_overhead", "SchedLog: overhead"),
     "perf_overhead": ("build", "build_perf_overhead", "perf: overhead"),
 }
-_PREFIX = {"lozi2016_claims": "claims", "carver2019_claims": "carver"}
-_CLAIMS = {"lozi2016_claims": MEASURED_BY, "carver2019_claims": ON_A_BUILD}
+#: the same for Sites' article, whose tool records more kinds of events than this project's
+OF_KUTRACE = {
+    "kutrace_entry": ("capture", "bytes_in_flight", "KUtrace: bytes of an entry"),
+    "kutrace_cost": ("capture", "bpf_run_time", "KUtrace: time of an entry"),
+}
+_PREFIX = {"lozi2016_claims": "claims", "carver2019_claims": "carver", "sites_claims": "sites"}
+_CLAIMS = {
+    "lozi2016_claims": MEASURED_BY,
+    "carver2019_claims": ON_A_BUILD,
+    "sites_claims": OF_KUTRACE,
+}
 #: why a claim has no row
 WHY_NOT = "the benchmark that measures it got no number"
 
@@ -72,6 +81,9 @@ def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], lis
         place, quantity, unit, published = (
             tables.text(table, name, column) for column in ("place", "quantity", "unit", "value")
         )
+        published = published.rpartition("-")[
+            2
+        ]  # less is better, so a range is met at its upper end
         source = table.removesuffix("_claims")
         described = Attempt(
             f"{_PREFIX[table]}.{name}", "tools", short, source, place, quantity, unit, published, "measured",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.errors import TopologyError
-from wastedcores.topology.clocks import Frequency
+from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.machine import ZEN, Machine
 
 #: SLIT of the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} (paper 3.2), nodes 1 and 2 not adjacent, at most
@@ -160,6 +160,12 @@ XEON_E7_FREQUENCY = Frequency(
 )
 
 
+#: the state of the anomalies article: its idle loop spins for 400 to 900 ns, and leaving C6 takes about 30 us
+I3_7100_C6 = IdleState("C6", 30_000, 600)
+#: calibrated on the total time of the article's Figure 1 and on nothing else
+I3_7100_SMT_SPEED = 0.79
+
+
 def _xeon_e7(name: str) -> Machine:
     return grid(
         name,
@@ -199,6 +205,13 @@ PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
     "i3-7100": (
         "2 cores, 4 CPUs (anomalies article)",
         lambda n: grid(n, cores_per_llc=2, threads=2, numbering="threads-last"),
+    ),
+    "i3-7100-c6": (
+        "the same with C6 after 0.6 us, which takes 30 us to leave, and shared cores",
+        lambda n: replace(
+            grid(n, cores_per_llc=2, threads=2, numbering="threads-last"),
+            smt_speed=I3_7100_SMT_SPEED, idle_states=(I3_7100_C6,),
+        ),
     ),
     "i5-4670k": ("4 cores without SMT (reproduction report)", lambda n: grid(n, cores_per_llc=4)),
     "xeon-8380": (

@@ -39,6 +39,7 @@ GROUPS = (
     Group("desktop", "Walcher 2019: database on a desktop", "desktop"),
     Group("tools", "4.1, 4.2: cost of the tools", "tools"),
     Group("forkwait", "Carver 2019: fork, wait and frequency", "fork/wait"),
+    Group("sites", "Sites: anomalies in processor use", "anomalies"),
     Group("table1", "Table 1: NAS on two nodes, group construction", "Table 1"),
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
+from wastedcores.workload.clones import clones
 from wastedcores.workload.database import tpch
 from wastedcores.workload.file import is_workload, read_workload
 from wastedcores.workload.groups import groups, recorded_groups
@@ -219,6 +220,12 @@ SCENARIOS: dict[str, Scenario] = {
             "groups of 1 to 12 computing threads under one scheduling policy (anomalies article)",
             groups,
             "i3-7100",
+        ),
+        Scenario(
+            "clones",
+            "threads that start on CPUs in a deep idle state (anomalies article)",
+            clones,
+            "i3-7100-c6",
         ),
         Scenario(
             "recorded-groups",

@@ -1,0 +1,140 @@
+"""Idle intervals of CPUs, and what it costs to leave an idle state (Sites, Anomalies in Linux Processor Use, Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from wastedcores.errors import MissingEventsError, UsageError
+from wastedcores.topology.clocks import IdleState, check_idle_states
+from wastedcores.trace.trace import Trace
+
+
+def idle_intervals(trace: Trace) -> pl.DataFrame:
+    """Return every time in which a CPU ran its idle task until a task came.
+
+    Parameters
+    ----------
+    trace
+        A trace with context switches.
+
+    Returns
+    -------
+    polars.DataFrame
+        Columns cpu, start_ns, end_ns, idle_ns, pid (the task that came), ordered by end_ns. A CPU that was idle when the trace
+        began was so since its first event or longer. An interval that the end of the trace cuts off is left out.
+
+    Raises
+    ------
+    MissingEventsError
+        The trace has no context switches.
+    """
+    switches = trace.only("switch").select("ts_ns", "cpu", "pid", "prev_pid").collect()
+    if switches.is_empty():
+        raise MissingEventsError("idle intervals need context switches; this trace has none.")
+    begin = trace.events.select(pl.col("ts_ns").min()).collect().item()
+    return (
+        switches.with_columns(start_ns=pl.col("ts_ns").shift(1).over("cpu").fill_null(begin))
+        .filter((pl.col("prev_pid") == 0) & (pl.col("pid") != 0))
+        .select(
+            "cpu",
+            "start_ns",
+            end_ns="ts_ns",
+            idle_ns=pl.col("ts_ns") - pl.col("start_ns"),
+            pid="pid",
+        )
+        .sort("end_ns", "cpu")
+    )
+
+
+def exits(intervals: pl.DataFrame, states: Sequence[IdleState]) -> pl.DataFrame:
+    """Add what leaving the idle state of each interval took.
+
+    Parameters
+    ----------
+    intervals
+        From :func:`idle_intervals`.
+    states
+        Idle states from the shallowest to the deepest. A CPU is in the deepest one whose residency it has been idle for.
+
+    Returns
+    -------
+    polars.DataFrame
+        The intervals with ``state`` (null: it was not left idle for long enough) and ``exit_ns``.
+
+    Raises
+    ------
+    TopologyError
+        The states are impossible.
+    """
+    check_idle_states(tuple(states))
+    name: pl.Expr = pl.lit(None, pl.String)
+    exit_ns: pl.Expr = pl.lit(0, pl.Int64)
+    for s in states:
+        deep = pl.col("idle_ns") >= s.residency_ns
+        name = pl.when(deep).then(pl.lit(s.name)).otherwise(name)
+        exit_ns = pl.when(deep).then(pl.lit(s.exit_ns, pl.Int64)).otherwise(exit_ns)
+    return intervals.with_columns(state=name, exit_ns=exit_ns)
+
+
+def idle_costs(
+    intervals: pl.DataFrame, exit_ns: int, policies: Mapping[str, int | None]
+) -> pl.DataFrame:
+    """Compare how long to spin before an idle state that takes a given time to leave.
+
+    A CPU that spins for s before it sleeps pays the whole interval if a task comes earlier, and s and the exit otherwise. Who
+    knows the interval pays the shorter of both: the interval, or the exit at once. Spinning for as long as the exit takes costs
+    at most twice as much, whatever comes (the Half-Optimal Principle).
+
+    Parameters
+    ----------
+    intervals
+        From :func:`idle_intervals`.
+    exit_ns
+        Time to leave the state.
+    policies
+        Name -> how long to spin before sleeping, in ns; None never sleeps.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per policy, and ``oracle`` as the last: policy, spin_us, spun_s (time spent spinning), late_s (time for which
+        tasks waited for exits), late_share (the share of intervals that ended with an exit), cost_s (both times), times_oracle.
+
+    Raises
+    ------
+    UsageError
+        A time is negative.
+    """
+    if exit_ns <= 0 or any(s is not None and s < 0 for s in policies.values()):
+        raise UsageError("Times to spin are 0 ns or more, and the exit takes more than 0 ns.")
+    idle = intervals["idle_ns"].to_numpy()
+    # the oracle sleeps at once if the interval is longer than the exit, and else spins through it
+    short = idle <= exit_ns
+    sums = {"oracle": (int(idle[short].sum()), int((~short).sum()))}
+    for name, spin in policies.items():
+        longer = idle > (np.inf if spin is None else spin)
+        sums[name] = (
+            int(idle[~longer].sum()) + (spin or 0) * int(longer.sum()),
+            int(longer.sum()),
+        )
+    best = sums["oracle"][0] + exit_ns * sums["oracle"][1]
+    rows = []
+    for name in (*policies, "oracle"):
+        spun, late = sums[name]
+        cost = spun + exit_ns * late
+        spin = policies.get(name)
+        rows.append(
+            {
+                "policy": name,
+                "spin_us": None if spin is None else spin / 1e3,
+                "spun_s": spun / 1e9,
+                "late_s": exit_ns * late / 1e9,
+                "late_share": late / max(len(idle), 1),
+                "cost_s": cost / 1e9,
+                "times_oracle": cost / best if best else 1.0,
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"spin_us": pl.Float64})
