@@ -352,10 +352,14 @@ class Programs:
 
     def timer(self, func, period_ns, cpu):
         """Run a perf-event program every period_ns on one CPU, by a software clock, which works in any virtual machine."""
+        return self.software_event(func, 0, period_ns, cpu)  # PERF_COUNT_SW_CPU_CLOCK
+
+    def software_event(self, func, number, period, cpu):
+        """Run a perf-event program every so many software events of one CPU."""
         prog = self.load(func, TYPE_PERF_EVENT)
-        # struct perf_event_attr: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, sample_period
+        # struct perf_event_attr: PERF_TYPE_SOFTWARE, size, config, sample_period
         attr = ctypes.create_string_buffer(
-            struct.pack("<IIQQ", 1, 128, 0, period_ns) + bytes(104), 128
+            struct.pack("<IIQQ", 1, 128, number, period) + bytes(104), 128
         )
         fd = _libc.syscall(_NR_PERF_EVENT_OPEN[platform.machine()], attr, -1, cpu, -1, 8)
         if fd < 0:
@@ -363,7 +367,7 @@ class Programs:
         self.fds.append(fd)
         for request, arg in ((0x40042408, prog), (0x2400, 0)):  # PERF_EVENT_IOC_SET_BPF, _ENABLE
             if _libc.ioctl(fd, ctypes.c_ulong(request), ctypes.c_ulong(arg)) < 0:
-                raise CannotLoad("perf timer: %s" % os.strerror(ctypes.get_errno()))
+                raise CannotLoad("perf event: %s" % os.strerror(ctypes.get_errno()))
         return fd
 
     def detach(self):

@@ -40,11 +40,34 @@ PROBES = {
     "cpu_online": [("cpuhp_enter", "on_cpu_leaves"), ("cpuhp_exit", "on_cpu_joins")],
     "affinity": [],  # noticed by on_switch and on_fork
     "throttle": [],  # noticed by on_switch and on_nr_running
+    "transitions": [
+        ("sys_enter", "on_syscall"),
+        ("sys_exit", "on_syscall_done"),
+        ("irq_handler_entry", "on_irq"),
+        ("irq_handler_exit", "on_irq_done"),
+        ("softirq_entry", "on_softirq"),
+        ("softirq_exit", "on_softirq_done"),
+        ("page_fault_user", "on_fault_user"),
+        ("page_fault_kernel", "on_fault_kernel"),
+        *(
+            ("%s_%s" % (vector, moment), "on_vector" + done)
+            for vector in (
+                "local_timer",
+                "reschedule",
+                "call_function",
+                "call_function_single",
+                "irq_work",
+            )
+            for moment, done in (("entry", ""), ("exit", "_done"))
+        ),
+    ],
 }
+#: PERF_COUNT_SW_PAGE_FAULTS_MIN and _MAJ: a fault has been handled
+FAULT_DONE = (5, 6)
 #: where the waker of a queued wakeup is noted: at csd_queue_cpu where the kernel has it
 WAKERS = {True: ("csd_queue_cpu", "on_queued"), False: ("sched_waking", "on_waking")}
 #: the files with which every collector's program begins
-SOURCES = ("ring.c", "runqueue.c", "schedtrace.c", "cpu.c", "snapshot.c")
+SOURCES = ("ring.c", "runqueue.c", "schedtrace.c", "transitions.c", "cpu.c", "snapshot.c")
 DEFAULT = (
     "nr_running",
     "switch",
@@ -129,6 +152,10 @@ class Recorder:
         probes = [WAKERS[self.programs.by_csd]] if "wakeup" in self.events else []
         probes += [probe for event in self.events for probe in PROBES[event]]
         self.prepared = [p for p in (self.programs.prepare(*probe) for probe in probes) if p]
+        if "transitions" in self.events:
+            for cpu in _bpf.online():
+                for event in FAULT_DONE:
+                    self.programs.software_event("on_fault_done", event, 1, cpu)
         for tracepoint, func in extra:
             self.programs.raw_tracepoint(tracepoint, func)
         if attach:

@@ -63,7 +63,7 @@ def parse(argv):
     p.add_argument(
         "--events",
         default=",".join(_recorder.DEFAULT),
-        help="record these kinds, separated by commas, of: %s (default: all but cpu_idle and load)"
+        help="record these kinds, separated by commas, of: %s (default: all but cpu_idle, load and transitions)"
         % ", ".join(_recorder.PROBES),
     )
     _options.add_buffer(p)

@@ -37,12 +37,21 @@ struct wc_record {
 #define WC_CPU_ONLINE	18 /* cpu:16 online:1 */
 #define WC_THROTTLE	19 /* pid:22 cgroup_low:42; x: cgroup_high:11; on the CPU that recorded it */
 #define WC_UNTHROTTLE	20 /* pid:22 cpu:13 */
+#define WC_KERNEL_ENTRY	21 /* pid:22 what:5 number:32; on the CPU that recorded it */
+#define WC_KERNEL_EXIT	22 /* as WC_KERNEL_ENTRY; the number of a system call is what it returns */
 
 /* WC_MIGRATE op */
 #define WC_OP_OTHER	0
 #define WC_OP_WAKEUP	1
 #define WC_OP_FORK	2
 #define WC_OP_BALANCE	3
+
+/* what of WC_KERNEL_ENTRY and WC_KERNEL_EXIT, and their numbers */
+#define WC_IN_SYSCALL	0 /* of the system call */
+#define WC_IN_IRQ	1 /* of the interrupt */
+#define WC_IN_SOFTIRQ	2 /* of the vector, include/linux/interrupt.h */
+#define WC_IN_VECTOR	3 /* of an x86 vector that is no interrupt of a device: timer, reschedule, ... */
+#define WC_IN_FAULT	4 /* x86's error code */
 
 /* One task and its runqueue as the capture found them; in a WC_BLOCK_TASKS payload the mask's words follow. */
 struct wc_task {

@@ -68,8 +68,10 @@ def test_kinds_and_blocks_have_the_same_numbers():
     kinds = {
         n[3:].lower(): v
         for n, v in d.items()
-        if n not in special and not n.startswith(("WC_BLOCK_", "WC_OP_"))
+        if n not in special and not n.startswith(("WC_BLOCK_", "WC_OP_", "WC_IN_"))
     }
+    into = {n[6:].lower(): v for n, v in d.items() if n.startswith("WC_IN_")}
+    assert into == {name: i for i, name in enumerate(records.INTO)}
     assert kinds == reader.KINDS
     assert d["WC_VERSION"] == reader.VERSION
     assert d["WC_BLOCK_MAGIC"] == reader.BLOCK_MAGIC

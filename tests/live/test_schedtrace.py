@@ -17,9 +17,12 @@ import polars as pl
 import pytest
 
 import wastedcores
+from wastedcores.analysis.transitions import modes
 from wastedcores.capture import capture
 from wastedcores.capture.demonstration import online_again
 from wastedcores.trace.readers.schedtrace import reader
+from wastedcores.trace.schema import TRANSITIONS
+from wastedcores.trace.trace import Trace
 
 SLEEPS = 23  # a prime, so that the count cannot match by accident (bcc, CONTRIBUTING-SCRIPTS.md)
 
@@ -78,6 +81,47 @@ def test_every_event_of_a_known_workload_is_there(tracer, sleeper, typed):
     woken = named.filter(pl.col("kind") == "wakeup").height
     assert woken == out.filter(pl.col("prev_state").is_in(["S", "D"])).height
     assert named.filter(pl.col("kind") == "switch").height >= SLEEPS
+
+
+def test_transitions_of_a_known_program(tracer):
+    t = tracer(
+        "--events",
+        "nr_running,switch,wakeup,wakeup_new,migrate,fork,exec,exit,affinity,transitions",
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", CALLS], capture_output=True, text=True, check=True
+    )
+    assert t.end() == 0
+    trace = wastedcores.open_trace(t.file)
+    assert trace.header.lost == {}
+    pid, before, faults, after = (int(x) for x in done.stdout.split())
+    mine = trace.only("kernel_entry", "kernel_exit").filter(pl.col("pid") == pid).collect()
+    entries = mine.filter(pl.col("kind") == "kernel_entry")
+    assert entries.filter(pl.col("text") == "getppid").height == 1000
+    inside = mine.filter(pl.col("ts_ns").is_between(before, after), pl.col("op") == "fault")
+    counted = inside.group_by("kind").len().sort("kind")["len"].to_list()
+    assert faults >= 500
+    assert counted == [faults, faults]
+    # the recording alone tells all of the time of the program between the two readings of the clock
+    table = modes(trace, before, after).filter(pl.col("pid") == pid)
+    assert set(table["mode"]) == {"user", "kernel"}
+    without = Trace(trace.without(*TRANSITIONS), trace.header)
+    assert wastedcores.check(trace).to_json() == wastedcores.check(without).to_json()
+
+
+#: a thousand system calls, and faults that the kernel counts between two readings of the clock
+CALLS = """
+import mmap, os, resource, time
+for _ in range(1000):
+    os.getppid()
+area = mmap.mmap(-1, 500 * 4096)
+count = lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[6:8])
+first, begin = count(), time.monotonic_ns()
+for at in range(0, 500 * 4096, 4096):
+    area[at] = 1
+end, last = time.monotonic_ns(), count()
+print(os.getpid(), begin, last - first, end)
+"""
 
 
 def test_the_waker_is_known_across_cpus(tracer):

@@ -183,6 +183,7 @@ TRACEPOINTS = {
     "load": "pelt_cfs_tp",
     "cpu_online": "cpuhp_exit",
     "affinity": "sched_switch",
+    "transitions": "sys_enter",
 }
 
 

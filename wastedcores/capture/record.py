@@ -38,7 +38,8 @@ DEFAULT_EVENTS = (
     "affinity",
     "throttle",
 )
-ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load")
+#: ``transitions``: the kinds kernel_entry and kernel_exit
+ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load", "transitions")
 _SCRIPT = {"bpf": "schedtrace.py", "tracefs": "tracefs.py"}
 
 

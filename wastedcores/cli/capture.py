@@ -41,7 +41,7 @@ def capture(
         str | None,
         Option(
             metavar="LIST",
-            help="Record these kinds, separated by commas. Default: all but cpu_idle and load.",
+            help="Record these kinds, separated by commas. Default: all but cpu_idle, load and transitions.",
         ),
     ] = None,
     flight: Annotated[
@@ -56,17 +56,28 @@ def capture(
         float,
         Option(metavar="MIB", callback=above_zero, help="The size of each CPU's buffer, in MiB."),
     ] = 8.0,
+    transitions: Annotated[
+        bool,
+        Option(
+            "--transitions",
+            help="Also record system calls, interrupts and page faults (figure --kind transitions).",
+        ),
+    ] = False,
     backend: Backend = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Record the scheduling events of this machine."""
     from wastedcores.capture import capture as run_capture
+    from wastedcores.capture.record import DEFAULT_EVENTS
 
+    kinds = events.split(",") if events else None
+    if transitions:
+        kinds = [*(kinds or DEFAULT_EVENTS), "transitions"]
     trace = run_capture(
         output,
         seconds=seconds,
         run=run or None,
-        events=events.split(",") if events else None,
+        events=kinds,
         flight=flight,
         buffer_mib=buffer,
         backend=backend,

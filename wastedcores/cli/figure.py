@@ -35,6 +35,7 @@ class Kind(StrEnum):
     worst = "worst"
     events = "events"
     frequency = "frequency"
+    transitions = "transitions"
 
 
 class Reduce(StrEnum):
@@ -56,6 +57,7 @@ Kinds of figures:
   worst       the worst episode
   events      events that --query chooses, as strokes, spans and arrows; without a query who ran and how tasks moved
   frequency   how fast every CPU was, and how many were slow while they were busy
+  transitions idle, user and kernel time of every CPU, wakeups, and why threads waited (capture --transitions)
 
 A query: kind == "switch" and not comm in ("cc1", "as") and cpu < 8. A style: draw=strokes, draw=spans:run_ns (a length),
 draw=arrows (src_cpu to cpu) or draw=mask; colour=#d62728, colour=by:comm or colour=scale:COLUMN; width=2; label="my label".
@@ -253,6 +255,10 @@ def _view(
         from wastedcores.figures.frequencies import frequency
 
         return frequency(run, window, palette_name=palette)
+    if kind is Kind.transitions:
+        from wastedcores.figures.transitions import transitions
+
+        return transitions(run, window, palette_name=palette)
     if kind is Kind.load:
         return views.load(run, window)
     if kind is Kind.worst:

@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = lazy(
         "whatif": "predicted",
         "frequencies": "frequency",
         "event_views": "events",
+        "transitions": "transitions",
         "fork_wait": "tick_frequencies fork_wait_zoom idle_before assumptions",
         "thread_groups": "group_stays",
         "masks": "considered",

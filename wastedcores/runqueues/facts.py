@@ -8,6 +8,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
+from wastedcores.trace.schema import TRANSITIONS
 from wastedcores.trace.trace import Trace
 
 
@@ -30,7 +31,8 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
         pids = [pl.col(p) for p in ("pid", "prev_pid", "by_pid")]
         first, last, top_cpu, low_cpu, top_pid, low_pid = (
             v or 0
-            for v in trace.events.select(
+            for v in trace.without(*TRANSITIONS)
+            .select(
                 first=pl.col("ts_ns").min(),
                 last=pl.col("ts_ns").max(),
                 top_cpu=pl.max_horizontal(pl.col("cpu").max(), pl.col("src_cpu").max()),
@@ -78,7 +80,7 @@ def lost_spans(trace: Trace, kinds: Collection[str]) -> list[tuple[int, int, int
             .otherwise(pl.col("cpu"))
         )
         lost = trace.only("lost").select("ts_ns", "cpu")
-        seen = trace.events.filter(pl.col("kind") != "lost")
+        seen = trace.without("lost", *TRANSITIONS)
         seen = seen.select("ts_ns", start_ns="ts_ns", cpu=happened_on)
         named = lost.filter(pl.col("cpu").is_not_null()).join_asof(
             seen, on="ts_ns", by="cpu", check_sortedness=False
@@ -92,7 +94,8 @@ def lost_spans(trace: Trace, kinds: Collection[str]) -> list[tuple[int, int, int
     if trace.header.overwritten:
         # a ring buffer drops its oldest events CPU by CPU: complete is only what follows the latest first event
         firsts = (
-            trace.events.filter(pl.col("cpu").is_not_null())
+            trace.without(*TRANSITIONS)
+            .filter(pl.col("cpu").is_not_null())
             .group_by("cpu")
             .agg(pl.col("ts_ns").min())
             .collect()

@@ -10,6 +10,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
+from wastedcores.trace.schema import TRANSITIONS
 
 #: No kernel is silent for so long, since its own threads wake up: after such a gap between two events of all CPUs the machine
 #: slept, the clock was set, two recordings follow one another, or events are missing.
@@ -29,7 +30,7 @@ class Inspector:
     cpus
         The CPUs of the given topology; None: any CPU that a kernel can have.
     start_ns, end_ns, events, highest_cpu
-        What was seen so far.
+        What was seen so far. Transitions between user and kernel mode count as events only.
     jumps
         Number of gaps longer than :data:`JUMP_NS`.
     last_line_ns
@@ -81,19 +82,21 @@ class Inspector:
         for frame in frames:
             if not frame.height:
                 continue
-            ts = frame["ts_ns"]
-            first, last = int(ts[0]), int(ts[-1])
-            if self.start_ns is None:
-                self.start_ns = first
-            before = first if self.end_ns is None else self.end_ns
-            table = self._with_jumps(frame, before) if last - before > JUMP_NS else frame
-            self.end_ns = last
+            ts = scheduling(frame)["ts_ns"]
+            table = frame
+            if ts.len():
+                first, last = int(ts[0]), int(ts[-1])
+                if self.start_ns is None:
+                    self.start_ns = first
+                before = first if self.end_ns is None else self.end_ns
+                if last - before > JUMP_NS:
+                    table = self._with_jumps(frame, ts.to_numpy(), before)
+                self.end_ns = last
             self.events += table.height
             yield table
 
-    def _with_jumps(self, frame: pl.DataFrame, before: int) -> pl.DataFrame:
+    def _with_jumps(self, frame: pl.DataFrame, ts: np.ndarray, before: int) -> pl.DataFrame:
         """Put a ``lost`` event before each event that comes after a gap: nobody knows what happened in it."""
-        ts = frame["ts_ns"].to_numpy()
         gaps = np.diff(ts, prepend=before)
         at = np.flatnonzero(gaps > JUMP_NS)
         if not at.size:
@@ -118,7 +121,9 @@ class Inspector:
             return
         assert isinstance(low, int)
         assert isinstance(high, int)
-        self.highest_cpu = max(self.highest_cpu, high)
+        highest = scheduling(frame)[column].max()
+        if highest is not None:
+            self.highest_cpu = max(self.highest_cpu, int(highest))  # type: ignore[arg-type]
         if self.cpus is not None:
             bad = frame.filter(
                 pl.col(column).is_not_null() & ~pl.col(column).is_in(list(self.cpus))
@@ -162,6 +167,12 @@ class Inspector:
 
     def _at(self, rows: pl.DataFrame) -> str:
         return f"{self.where}, line {rows['line'][0]}" if "line" in rows.columns else self.where
+
+
+def scheduling(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the events of a table without the transitions between user and kernel mode."""
+    among = frame["kind"].is_in(TRANSITIONS)
+    return frame.filter(~among) if among.any() else frame
 
 
 def _put(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:

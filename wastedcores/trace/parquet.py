@@ -15,6 +15,7 @@ from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.trace.header import Header
+from wastedcores.trace.inspector import scheduling
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE, KINDS, SCHEMA, SCHEMA_VERSION, empty
 from wastedcores.trace.seal import KEY, VALUE, Sealing, check_seal
 from wastedcores.trace.trace import BATCH_ROWS, Trace
@@ -154,8 +155,10 @@ def _compared(trace: Trace) -> Trace:
     ]
     if not facts.ordered:
         differing.append("its rows are not in order of time")
-    if max(facts.cpu + 1, header.cpus or 0) > MAX_CPUS:
-        differing.append(f"it has an event of CPU {facts.cpu}, but CPUs are 0 to {MAX_CPUS - 1}")
+    if max(facts.any_cpu + 1, header.cpus or 0) > MAX_CPUS:
+        differing.append(
+            f"it has an event of CPU {facts.any_cpu}, but CPUs are 0 to {MAX_CPUS - 1}"
+        )
     if facts.pid > PID_MAX_LIMIT:
         differing.append(f"it has a task {facts.pid}, but pids are at most {PID_MAX_LIMIT}")
     if facts.lowest < -1:
@@ -317,7 +320,8 @@ class _Facts:
         self.kinds: Counter[str] = Counter()
         self.start_ns: int | None = None
         self.end_ns: int | None = None
-        self.cpu = -1
+        self.cpu = self.any_cpu = -1
+        self.last_ns: int | None = None
         self.pid = -1
         self.lowest = 0
         self.ordered = True
@@ -327,21 +331,28 @@ class _Facts:
             return
         for kind, n in frame["kind"].value_counts().iter_rows():
             self.kinds[str(kind)] += n
-        start, end, cpu, pid, lowest, ordered = frame.select(
-            start=pl.col("ts_ns").min(),
-            end=pl.col("ts_ns").max(),
-            cpu=pl.max_horizontal(pl.col("cpu").max(), pl.col("src_cpu").max()),
+        times = (pl.col("ts_ns").min(), pl.col("ts_ns").max())
+        highest = pl.max_horizontal(pl.col("cpu").max(), pl.col("src_cpu").max())
+        first, last, any_cpu, pid, lowest, ordered = frame.select(
+            first=times[0],
+            last=times[1],
+            cpu=highest,
             pid=pl.max_horizontal(*(pl.col(p).max() for p in ("pid", "prev_pid", "by_pid"))),
             lowest=pl.min_horizontal(*(pl.col(n).min() for n in _FACT_COLUMNS[2:])),
             ordered=(pl.col("ts_ns").diff().min() >= 0),
         ).row(0)
         self.lowest = min(self.lowest, lowest or 0)
-        if ordered is False or (self.end_ns is not None and start < self.end_ns):
+        if ordered is False or (self.last_ns is not None and first < self.last_ns):
             self.ordered = False
+        self.last_ns = last if self.last_ns is None else max(self.last_ns, last)
+        self.any_cpu = max(self.any_cpu, -1 if any_cpu is None else any_cpu)
+        self.pid = max(self.pid, -1 if pid is None else pid)
+        start, end, cpu = scheduling(frame).select(start=times[0], end=times[1], cpu=highest).row(0)
+        if start is None:
+            return
         self.start_ns = start if self.start_ns is None else min(self.start_ns, start)
         self.end_ns = end if self.end_ns is None else max(self.end_ns, end)
         self.cpu = max(self.cpu, -1 if cpu is None else cpu)
-        self.pid = max(self.pid, -1 if pid is None else pid)
 
     def update(self) -> dict[str, object]:
         """Return the fields of the header."""

@@ -200,8 +200,27 @@ EVENTS: dict[str, EventSpec] = {
             "`cpu` asked at one level whether to pull tasks. `op` says how that ended, `value` tasks moved from `src_cpu`, and "
             "`text` has in JSON what the call saw: docs/events.md.",
         ),
+        EventSpec(
+            "kernel_entry",
+            ("cpu", "op"),
+            ("pid", "comm", "value", "text"),
+            "raw_syscalls:sys_enter, irq, irq_vectors, exceptions (Sites: kernel/user transitions)",
+            "`cpu` enters the kernel while `pid` runs: `op` is syscall, irq, softirq, vector or fault, `value` its number and "
+            "`text` its name.",
+        ),
+        EventSpec(
+            "kernel_exit",
+            ("cpu", "op"),
+            ("pid", "comm", "value", "text"),
+            "raw_syscalls:sys_exit, irq, irq_vectors; perf's count of handled page faults",
+            "`cpu` leaves what the latest kernel_entry of this `op` entered; `value` is what a system call returned.",
+        ),
     )
 }
+
+#: Events that tell nothing about runqueues. They do not count for a trace's range, its gaps and its CPUs, so that a check gives
+#: the same answer with and without them.
+TRANSITIONS = ("kernel_entry", "kernel_exit")
 
 KINDS: tuple[str, ...] = tuple(EVENTS)
 KIND_DTYPE = pl.Enum(KINDS)

@@ -65,6 +65,10 @@ class Trace(Shown):
             return self.events  # there are no others, so that nobody has to look
         return self.events.filter(pl.col("kind").is_in(list(kinds)))
 
+    def without(self, *kinds: str) -> pl.LazyFrame:
+        """Return the events of all other kinds."""
+        return self.events.filter(~pl.col("kind").is_in(list(kinds)))
+
     def batches(
         self, columns: Sequence[str], *kinds: str, rows: int = BATCH_ROWS
     ) -> Iterator[pl.DataFrame]:

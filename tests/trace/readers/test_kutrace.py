@@ -14,6 +14,8 @@ from wastedcores.invariant import check
 from wastedcores.trace.io import open_trace, sniff
 from wastedcores.trace.readers import kutrace
 from wastedcores.trace.readers.support import text_reading
+from wastedcores.trace.schema import TRANSITIONS
+from wastedcores.trace.trace import Trace
 
 US = 1000
 T0 = 49_418_307_340
@@ -129,6 +131,33 @@ def test_a_preempted_thread_waits_where_it_was_stopped(tmp_path):
         runs(1, A, 1400, 3000),
     )
     assert check(trace).wall_ns == (10 + 400) * US
+
+
+def test_an_interrupted_system_call_is_entered_once(tmp_path):
+    at = [T0 + n * US for n in (0, 10, 20, 25, 40, 100)]
+    events = [
+        (0x10000 + A, f"a name.{A}"),
+        (2049, "write"),
+        (1515, "timer"),
+        (2049, "write"),
+        (0x10000 + A, f"a name.{A}"),
+    ]
+    spans = [
+        span(begin, end - begin, 0, A, event, name)
+        for begin, end, (event, name) in zip(at, at[1:], events, strict=False)
+    ]
+    trace = trace_of(tmp_path, spans, runs(0, 0, 100, 200), runs(1, 0, 0, 200))
+    found = trace.only("kernel_entry", "kernel_exit").collect()
+    columns = ("ts_ns", "kind", "cpu", "pid", "op", "value", "text")
+    assert [(r[0] - T0, *r[1:]) for r in found.select(columns).rows()] == [
+        (10 * US, "kernel_entry", 0, A, "syscall", 1, "write"),
+        (20 * US, "kernel_entry", 0, A, "irq", 235, "timer"),
+        (25 * US, "kernel_exit", 0, A, "irq", None, None),
+        (40 * US, "kernel_exit", 0, A, "syscall", None, None),
+    ]
+    assert (
+        check(trace).to_json() == check(Trace(trace.without(*TRANSITIONS), trace.header)).to_json()
+    )
 
 
 def test_woken_and_never_run(tmp_path):

@@ -47,6 +47,7 @@ LOOKS_LIKE = rf"{_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 RUNNABLE, MWAIT, PSTATE, PSTATE2 = 0x206, 0x208, 0x209, 0x21C
 MARK_A, MARK_D = 0x20A, 0x20D
 WAIT_CPU = 0x300 + ord("c") - ord("a")
+IRQ, AFTER_IRQ, SYSCALL, SCHED = 0x500, 0x600, 0x800, 0x9FF
 TRAP = 0x400  # code that a CPU executes has this event number or a higher one
 IDLE = 0x10000  # plus the pid: user code
 #: eventtospan3.cc ends the file with a dummy span at this second.
@@ -204,7 +205,9 @@ def _events(spans: pl.DataFrame, facts: FactsBuilder) -> pl.DataFrame:
     if unplaced:
         facts.skipped["runnable (of a thread that is never seen to run)"] += unplaced
     end = runs["end"].max()
+    entries, exits = _transitions(spans)
     frames = [
+        exits,
         _first(runs),
         _idle_states(spans),
         wakeups.filter(pl.col("cpu").is_not_null()),
@@ -213,6 +216,7 @@ def _events(spans: pl.DataFrame, facts: FactsBuilder) -> pl.DataFrame:
         _frequencies(spans),
         _marks(spans),
         pl.DataFrame({"ts_ns": [end], "kind": ["mark"], "text": ["KUtrace: end of the trace"]}),
+        entries,
     ]
     table = pl.concat(
         [f.with_columns(rank=pl.lit(i, pl.Int8)) for i, f in enumerate(frames)],
@@ -408,3 +412,44 @@ def _marks(spans: pl.DataFrame) -> pl.DataFrame:
     return spans.filter(pl.col("event").is_between(MARK_A, MARK_D)).select(
         "line", "ts_ns", "cpu", "pid", text="name", kind=pl.lit("mark")
     )
+
+
+def _transitions(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the entries into the kernel and the returns from it.
+
+    A system call that is interrupted, or that sleeps, has several spans; it is entered once.
+    """
+    kernel = pl.col("event").is_between(TRAP, IDLE - 1)
+    irq = pl.col("event").is_between(IRQ, AFTER_IRQ - 1)
+    code = spans.filter(pl.col("event") >= TRAP, pl.col("cpu") >= 0)
+    code = code.sort("ts_ns", maintain_order=True).with_columns(
+        end_ns=pl.col("ts_ns") + pl.col("dur_ns")
+    )
+    alone = code.filter(irq | (pl.col("event") == SCHED)).with_columns(last_cpu="cpu")
+    rest = code.filter(~irq, pl.col("event") != SCHED)
+    changes = pl.col("event") != pl.col("event").shift(1).over("pid")
+    rest = rest.with_columns(stay=changes.fill_null(True).cum_sum().over("pid")).filter(kernel)
+    merged = rest.group_by("pid", "stay", maintain_order=True).agg(
+        pl.col("ts_ns", "cpu", "event", "name", "line").first(),
+        pl.col("end_ns").last(),
+        last_cpu=pl.col("cpu").last(),
+    )
+    op = (
+        pl.when(pl.col("event") == SCHED)
+        .then(pl.lit("sched"))
+        .when(irq)
+        .then(pl.lit("irq"))
+        .when(pl.col("event") >= SYSCALL)
+        .then(pl.lit("syscall"))
+        .otherwise(pl.lit("fault"))
+    )
+    number = pl.col("event") - pl.when(pl.col("event") >= SYSCALL).then(SYSCALL).when(irq).then(IRQ).otherwise(TRAP)  # fmt: skip
+    both = pl.concat([alone.select(merged.drop("stay").columns), merged.drop("stay")])
+    both = both.with_columns(op=op, value=number.cast(pl.Int64))
+    entries = both.select(
+        "line", "ts_ns", "cpu", "pid", "op", "value", kind=pl.lit("kernel_entry"), text="name"
+    )
+    exits = both.select(
+        "line", "pid", "op", ts_ns="end_ns", cpu="last_cpu", kind=pl.lit("kernel_exit")
+    )
+    return entries.sort("ts_ns", maintain_order=True), exits.sort("ts_ns", maintain_order=True)

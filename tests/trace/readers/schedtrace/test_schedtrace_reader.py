@@ -75,9 +75,13 @@ def test_every_kind_decodes_to_its_fields(tmp_path):
             record(16, "cpu_online", 300 | 1 << 16),
             record(17, "throttle", 13 | (2677 & (2**42 - 1)) << 22, x=5),
             record(18, "unthrottle", 13 | 300 << 22),
+            record(19, "kernel_entry", 13 | 0 << 22 | 202 << 27),
+            record(20, "kernel_entry", 13 | 4 << 22 | 7 << 27),
+            record(21, "kernel_exit", 13 | 0 << 22 | (2**32 - 11) << 27),
         ]
     )  # fmt: skip
-    trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, records, cpu=1, lost=41), END)
+    events = block(reader.EVENTS_BLOCK, records, cpu=1, lost=41)
+    trace = events_of(tmp_path, events, END, machine="x86_64")
     rows = {
         (str(r["kind"]), r["ts_ns"] - T0): r for r in trace.events.collect().iter_rows(named=True)
     }
@@ -104,6 +108,9 @@ def test_every_kind_decodes_to_its_fields(tmp_path):
     has("cpu_online", 16, cpu=300, value=1)
     has("throttle", 17, cpu=1, pid=13, value=2677 + (5 << 42))
     has("unthrottle", 18, cpu=300, pid=13)
+    has("kernel_entry", 19, cpu=1, pid=13, op="syscall", value=202, text="futex")
+    has("kernel_entry", 20, op="fault", value=7, text="page_fault")
+    has("kernel_exit", 21, op="syscall", value=-11, text=None)
     assert trace.header.lost == {1: 41}
     assert trace.header.every_switch
     assert trace.header.kernel_release == "6.1.0-test"

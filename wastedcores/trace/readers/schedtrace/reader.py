@@ -26,6 +26,7 @@ from wastedcores.trace.readers.schedtrace.records import (
     U64,
     Around,
     bits,
+    entry_names,
 )
 from wastedcores.trace.readers.schedtrace.task_names import TaskNames
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
@@ -355,6 +356,8 @@ class _Decoder:
                 columns["ts_ns"], columns["kind"] = ts[at], pl.repeat(name, at.size, eager=True)
                 columns["line"] = at + line
                 self.names.fill(columns, cpu[at])
+                if name == "kernel_entry" and self.meta.get("machine") == "x86_64":
+                    columns["text"] = entry_names(columns["op"], columns["value"])
                 frames.append(pl.DataFrame(columns))
         self.names.settle()
         at = np.flatnonzero(kind == KINDS["lost"])

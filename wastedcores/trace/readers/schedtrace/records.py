@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wastedcores.kernels.syscalls import name_of
+
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
@@ -33,7 +35,11 @@ KINDS = {
     "cpu_online": 18,
     "throttle": 19,
     "unthrottle": 20,
+    "kernel_entry": 21,
+    "kernel_exit": 22,
 }
+#: collectors/wastedcores.h: WC_IN_*
+INTO = ("syscall", "irq", "softirq", "vector", "fault")
 OPS = ("", "wakeup", "fork", "balance")
 #: include/linux/sched.h: task_index_to_char
 STATES = [*"RSDTtXZPI", "R+"]
@@ -195,6 +201,38 @@ def _considered(w: U64, x: I64, cpu: Any, around: Around) -> dict[str, Any]:
     }
 
 
+def _transition(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
+    what = pl.Series(INTO, dtype=pl.Categorical())
+    return {
+        "cpu": cpu,
+        "pid": bits(w, 0, 22).astype(np.int32),
+        "op": what.gather(np.minimum(bits(w, 22, 5), len(INTO) - 1)),
+        "value": _signed(bits(w, 27, 32), 32),
+    }
+
+
+def entry_names(op: pl.Series, number: I64) -> pl.Series:
+    """Return the names of what CPUs entered, on x86-64.
+
+    Parameters
+    ----------
+    op
+        (events,) What was entered, as in ``INTO``.
+    number
+        (events,) Its number.
+
+    Returns
+    -------
+    polars.Series
+        (events,) Names; null where a number says nothing.
+    """
+    both = pl.DataFrame({"op": op, "number": number})
+    known = both.unique()
+    names = [name_of(str(o), n) for o, n in known.iter_rows()]
+    known = known.with_columns(pl.Series("text", names, dtype=pl.String))
+    return both.join(known, on=["op", "number"], how="left", maintain_order="left")["text"]
+
+
 BUILD = {
     "nr_running": _nr_running,
     "switch": _switch,
@@ -213,4 +251,6 @@ BUILD = {
     "cpu_online": _value,
     "throttle": _throttle,
     "unthrottle": _unthrottle,
+    "kernel_entry": _transition,
+    "kernel_exit": _transition,
 }
