@@ -11,6 +11,7 @@ Interface::
     k.generation             "v4.1", "v5.5", "v6.6" or "v6.12": the load balancer
     k.nearest                "v6.12.107": the nearest release whose balancer has been read
     k.is_replayed            whether the replay models how it balances
+    k.is_replayed_on_one_cpu whether it models only how this kernel shares out one CPU
     k.group_builder          "v4.1", "v4.1.52", "authors", "v4.13" or "v5.13": the code that builds overlapping groups
     k.at_least(4, 13)        whether the version is 4.13 or newer
     model, note = recorded_kernel("6.12.107+deb13-amd64")       the model of a kernel that ran, and what may differ

@@ -41,6 +41,9 @@ READ = ((4, 1), (6, 1), (6, 1, 166), (6, 6), (6, 12), (6, 12, 107), (6, 18))
 #: the releases after v4.1's generation that the replay models, exactly: it refuses all others
 REPLAYED: frozenset[tuple[int, ...]] = frozenset()
 
+#: the releases of which the replay models the fair class and its load tracking, but not the choice among CPUs
+REPLAYED_ON_ONE_CPU: frozenset[tuple[int, ...]] = frozenset({(6, 12, 107)})
+
 
 def generation(version: tuple[int, ...]) -> Generation:
     """Return the generation of a release."""

@@ -160,6 +160,11 @@ class KernelModel:
         return self.generation == "v4.1" or self.version in generations.REPLAYED
 
     @property
+    def is_replayed_on_one_cpu(self) -> bool:
+        """True if the replay models how this kernel shares out a CPU, but not how it chooses among CPUs."""
+        return self.version in generations.REPLAYED_ON_ONE_CPU
+
+    @property
     def nearest(self) -> str:
         """The release nearest to this one, of its generation, whose balancer has been read: ``v6.12.107`` for 6.12.94."""
         return "v" + _parsing.dotted(generations.nearest(self.version))

@@ -8,9 +8,6 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program
 
-#: the releases of which the fair class (EEVDF) and its load tracking are modelled, but not the balancer
-ONE_CPU = frozenset({(6, 12, 107)})
-
 
 def check_generation(kernel: KernelModel) -> None:
     """Check that a replay models the scheduler of this kernel, or at least a part of it.
@@ -25,12 +22,13 @@ def check_generation(kernel: KernelModel) -> None:
     UnknownKernelError
         The replay models nothing of it.
     """
-    if not (kernel.is_replayed or kernel.is_design or kernel.version in ONE_CPU):
-        raise UnknownKernelError(
-            f"kernel {kernel.name!r} balances by the rules of {kernel.generation}, which the replay does not model; take v4.1 "
-            "(or, with only the domains of its own, another one before v5.5), or v6.12.107 for threads that are pinned to one "
-            "CPU each; `wastedcores domains` knows all of them."
-        )
+    if kernel.is_replayed or kernel.is_design or kernel.is_replayed_on_one_cpu:
+        return
+    raise UnknownKernelError(
+        f"kernel {kernel.name!r} balances by the rules of {kernel.generation}, which the replay does not model; the nearest "
+        f"release whose balancer has been read is {kernel.nearest}. Take v4.1 (or, with only the domains of its own, another "
+        "one before v5.5), or v6.12.107 for threads that are pinned to one CPU each; `wastedcores domains` knows all of them."
+    )
 
 
 def check_modelled(kernel: KernelModel, program: Program, machine: Machine) -> None:
@@ -49,7 +47,7 @@ def check_modelled(kernel: KernelModel, program: Program, machine: Machine) -> N
         A task could be placed on or moved to another CPU, a CPU goes offline, or a task is not SCHED_NORMAL.
     """
     check_generation(kernel)
-    if kernel.version not in ONE_CPU:
+    if not kernel.is_replayed_on_one_cpu:
         return
     specs = (*program.tasks, *program.templates)
     if any(row[0] == ops.OP_POLICY for spec in specs for row in spec.rows):

@@ -27,6 +27,15 @@ def test_kernels_that_are_not_modelled(name):
         check_modelled(KernelModel.named(name), program(), ONE)
 
 
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("6.12.94+deb13-amd64", "v6.12.107"), ("v6.1.150", "v6.1.166"), ("v5.15", "v6.1")],
+)
+def test_the_refusal_names_the_nearest_release(name, nearest):
+    with pytest.raises(UnknownKernelError, match=rf"has been read is {nearest}\. Take"):
+        check_modelled(KernelModel.named(name), program(), ONE)
+
+
 def test_one_cpu_takes_everything():
     check_modelled(KernelModel.named("v6.12.107"), program(), ONE)
     check_modelled(KernelModel.named("v4.1"), program(), TWO)
