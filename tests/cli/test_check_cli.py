@@ -13,6 +13,8 @@ from support.typed import typed
 
 from wastedcores.cli.check import _in_doubt
 from wastedcores.errors import UsageError
+from wastedcores.prediction.advice import Advice, Proposal
+from wastedcores.prediction.result import Range
 from wastedcores.trace.header import Window
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.units import duration_ns
@@ -131,9 +133,32 @@ def test_explain__names_the_bug_of_a_bundled_recording():
     found = json.loads(out)
     assert found["looks_like"] == "group_construction"
     assert found["cured_share"] == pytest.approx(1, abs=0.01)
+    assert (
+        found["proposals"] is None
+    )  # nobody asked for replays, which is not the same as no proposal
     code, out, _ = run("explain", "missing-domains-buggy")
     assert code == 0
     assert "MISSING_DOMAINS" in out
+    said = " ".join(out.split())
+    assert (
+        "Replays have not tested this cause, and what each fix would gain was not computed." in said
+    )
+    assert "--seeds 5" in said
+
+
+def test_explain__proposes_fixes_on_request(monkeypatch):
+    asked = []
+
+    def advise(trace, **ask):
+        asked.append(ask["seeds"])
+        gain = Range(0.98, 0.97, 0.99)
+        return Advice((Proposal("group_construction", gain),), None, gain, (), in_time=False)
+
+    monkeypatch.setattr("wastedcores.prediction.advise", advise)
+    out = run("explain", "group-construction-buggy", "--seeds", "3")[1]
+    assert asked == [3]
+    assert "group_construction   would keep 98 % more CPUs busy (97 to 99)" in out
+    assert "not computed" not in out
 
 
 def test_duration_ns():

@@ -36,7 +36,7 @@ def used(*words):
 def later(folder):
     return (
         ("check", "group-imbalance-buggy"),
-        ("explain", "group-construction-buggy"),
+        ("explain", "group-construction-buggy", "--seeds", "1"),
         ("replay", "group-imbalance", "--kernel", "v4.1+all_fixes", "--until", "0.1"),
         ("figure", "live-balancing-on", "--kind", "waits", "-o", f"{folder}/f.json"),
         ("path", "live-balancing-on"),

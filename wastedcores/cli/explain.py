@@ -29,18 +29,21 @@ from wastedcores.cli._output import print_json, print_next, wrapped
 from wastedcores.units import duration_ns
 
 if TYPE_CHECKING:
+    from wastedcores.analysis.explain import Explanation
     from wastedcores.prediction import Advice
 
-_NOTES = """The proposals come from replays of the work that the trace shows, under the recorded kernel and with each fix that it
-lacks, as in `wastedcores whatif`. A recording may name the window and the CPUs of its workload; only these are
-explained unless --whole, --between or --cpus is given. With --offline and --online say which CPUs were taken offline
-and brought back before the trace began; the order in which they are typed counts."""
+_NOTES = """With --seeds 5, replays of the work that the trace shows test the cause: they run under the recorded kernel and
+with each fix that it lacks, as in `wastedcores whatif`. Fixes that pay are proposed, and a cause whose fix gains nothing is
+withdrawn. This takes some seconds or minutes, so it is done only on request. A recording may name the window and the CPUs of
+its workload; only these are explained unless --whole, --between or --cpus is given. With --offline and --online say which
+CPUs were taken offline and brought back before the trace began; the order in which they are typed counts."""
 
 
 @app.command(
     cls=HotplugCommand,
     epilog=epilog(
         "explain group-construction-buggy --cpus 8-23",
+        "explain group-construction-buggy --seeds 5",
         "explain trace.txt.xz --machine bulldozer8x8 --kernel v4.1",
         "explain missing.parquet --kernel v4.1 --offline 20 --online 20 --json",
         notes=_NOTES,
@@ -70,12 +73,12 @@ def explain(
         Option(
             metavar="N",
             min=0,
-            help="The number of replays of each kernel behind the proposals; 0: propose nothing.",
+            help="Test the cause and propose fixes with N replays of each kernel, such as 5; 0: no replays.",
         ),
-    ] = 5,
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why CPUs stayed idle, and propose what would help."""
+    """Explain why CPUs stayed idle, and on request propose what would help."""
     from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.invariant import check
@@ -117,7 +120,7 @@ def explain(
         )
         found = weigh(found, advice)
     if as_json:
-        print_json(found.to_json() | (advice.to_json() if advice else {"proposals": []}))
+        print_json(found.to_json() | (advice.to_json() if advice else {"proposals": None}))
         return
     verb = "the cause is" if found.looks_like == "unknown" else "looks like"
     print(f"{opened.name}: {verb} {found.looks_like.upper()}")
@@ -131,9 +134,26 @@ def explain(
         print(wrapped(line, "  - ", "    "))
     if advice is not None:
         _propose(advice)
+    else:
+        print(f"\n{wrapped(_not_computed(found), '  ', '  ')}")
     given = (("machine", machine), ("kernel", kernel))
     placed = "".join(f" --{option} {shlex.quote(value)}" for option, value in given if value)
     print_next(*next_after_explaining(found, str(trace), placed))
+
+
+def _not_computed(found: Explanation) -> str:
+    """Say what an explanation without replays leaves out, and which option computes it."""
+    from wastedcores.kernels import FIXES
+
+    gains = (
+        "what each fix would gain" if found.kernel.is_replayed else "what any scheduler would gain"
+    )
+    if found.looks_like in FIXES:
+        return (
+            f"Replays have not tested this cause, and {gains} was not computed. Repeat the command with --seeds 5 for "
+            "both."
+        )
+    return f"Replays did not compute {gains}. Repeat the command with --seeds 5 for this."
 
 
 def _propose(advice: Advice) -> None:

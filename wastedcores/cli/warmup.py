@@ -33,7 +33,7 @@ _MANY = ("--query", "run_ns > 0", "--style", "draw=spans:run_ns", "--query", "Tr
 #: commands that use all compiled code between them, the longest first
 _COMMANDS = (
     ("the replay", "replay", "overload-on-wakeup", "--until", "0.01"),
-    ("the check and its explanation", "explain", "live-balancing-off"),
+    ("the check and its explanation", "explain", "live-balancing-off", "--seeds", "1"),
     ("figures", "figure", "live-balancing-off", "-o", "{folder}/f.json"),
     ("doubts and waits", "figure", "live-balancing-on", "--kind", "waits", "-o", "{folder}/w.json"),
     ("who ran where", "figure", "live-balancing-off", "--kind", "tasks", "-o", "{folder}/t.json"),
