@@ -19,6 +19,7 @@ __getattr__, __dir__, __all__ = lazy(
         "transitions": "transitions",
         "fork_wait": "tick_frequencies fork_wait_zoom idle_before assumptions",
         "thread_groups": "group_stays",
+        "idle": "idle_exits spin_costs",
         "page_faults": "page_faults page_costs",
         "masks": "considered",
         "domains": "domain_areas node_graph",

@@ -1,0 +1,106 @@
+"""The figures of idle states: wakeups that wait for a CPU to leave its state (Sites, Figure 3), and what spinning costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+import polars as pl
+
+from wastedcores.analysis.idle import exits, idle_intervals
+from wastedcores.figures.fork_wait import fork_wait_zoom
+from wastedcores.figures.theme import CLASS_COLOURS, GRID, INK, fit_legend, style
+from wastedcores.topology.clocks import IdleState
+from wastedcores.trace.trace import Trace
+
+
+def idle_exits(
+    trace: Trace, states: Sequence[IdleState], start_ns: int, end_ns: int, title: str = ""
+) -> go.Figure:
+    """Draw a short window with one row per CPU: idle, leaving an idle state, and running, with an arc per fork and wakeup.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    states
+        The idle states of its machine, as for :func:`wastedcores.analysis.idle.exits`.
+    start_ns, end_ns
+        The window.
+    title
+        What stands above the figure; default: how many times a CPU left a state, and how long that took.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+    """
+    fig = fork_wait_zoom(trace, start_ns, end_ns)
+    row_of = {int(cpu): row for row, cpu in enumerate(fig.layout.yaxis.ticktext)}
+    found = exits(idle_intervals(trace), states).filter(
+        pl.col("cpu").is_in(list(row_of)), pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns
+    )
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for cpu, begin, end in found.select("cpu", "start_ns", "end_ns").iter_rows():
+        x += [(max(begin, start_ns) - start_ns) / 1e6, (min(end, end_ns) - start_ns) / 1e6, None]
+        y += [row_of[cpu], row_of[cpu], None]
+    fig.add_scatter(x=x, y=y, mode="lines", name="idle", line={"color": INK, "width": 1})
+    late = found.filter(pl.col("exit_ns") > 0, pl.col("end_ns") < end_ns)
+    fig.add_bar(
+        x=late["exit_ns"] / 1e6, base=(late["end_ns"] - start_ns) / 1e6, y=[row_of[c] for c in late["cpu"]],
+        orientation="h", width=0.5, name="leaving an idle state", text=late["state"], textposition="none",
+        marker={"color": "white", "line": {"color": INK, "width": 1}, "pattern": {"shape": "/", "fgcolor": INK}},
+        hovertemplate="CPU leaves %{text}: %{x:.3f} ms<extra></extra>",
+    )  # fmt: skip
+    total = int(late["exit_ns"].to_numpy().sum()) / 1e3
+    style(
+        fig,
+        title or f"CPUs left an idle state {late.height} times, which took {total:.0f} us",
+        "thin: idle; hatched: leaving an idle state; thick: running, coloured by task; an arrow per fork and wakeup",
+        height=200 + 70 * len(row_of),
+    )
+    return fit_legend(fig)
+
+
+def spin_costs(costs: pl.DataFrame) -> go.Figure:
+    """Draw what policies of spinning before an idle state would have cost.
+
+    Parameters
+    ----------
+    costs
+        From :func:`wastedcores.analysis.idle.idle_costs`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure; more than twice the cost of the oracle is beyond the dotted line.
+    """
+    fig = go.Figure()
+    for column, name, colour in (
+        ("spun_s", "spinning", CLASS_COLOURS[1]),
+        ("late_s", "tasks wait for exits", CLASS_COLOURS[0]),
+    ):
+        fig.add_bar(
+            x=costs[column], y=costs["policy"], orientation="h", name=name, marker_color=colour,
+            hovertemplate="%{y}: %{x:.4f} s<extra>" + name + "</extra>",
+        )  # fmt: skip
+    twice = 2 * costs.filter(pl.col("policy") == "oracle")["cost_s"][0]
+    fig.add_vline(x=twice, line={"dash": "dot", "color": INK})
+    most = costs.filter(pl.col("cost_s") <= 4 * max(twice, 1e-9))["cost_s"].max()
+    fig.update_xaxes(
+        title_text="CPU time (s)",
+        range=[0, 1.1 * max(twice, most or 0)],
+        gridcolor=GRID,
+        showgrid=True,  # type: ignore[type-var,operator]
+    )
+    fig.update_yaxes(autorange="reversed")
+    fig.update_layout(barmode="stack")
+    style(
+        fig,
+        "What spinning before an idle state would have cost",
+        "dotted: twice the cost of who knows each idle interval; bars that are far longer are cut off",
+        height=340,
+    )
+    fig.update_layout(margin_l=130)
+    return fit_legend(fig)
