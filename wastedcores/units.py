@@ -14,13 +14,13 @@ S = 1_000_000_000
 UNITS = {"ns": 1, "us": US, "ms": MS, "s": S}
 
 
-def duration_ns(text: str, name: str) -> int:
+def duration_ns(text: str | float, name: str) -> int:
     """Read ``100ms``, ``0.1s``, ``250us``, ``5000ns`` or a plain number of milliseconds.
 
     Parameters
     ----------
     text
-        What the user wrote.
+        What the user wrote. It may be a number, because papermill reads ``-p persist 50`` as one.
     name
         The option or parameter it was given for; errors name it.
 
@@ -34,7 +34,7 @@ def duration_ns(text: str, name: str) -> int:
     UsageError
         The text is not a duration.
     """
-    match = re.fullmatch(r"\s*(\d+)(?:\.(\d{1,9}))?\s*(ns|us|ms|s|)\s*", text)
+    match = re.fullmatch(r"\s*(\d+)(?:\.(\d{1,9}))?\s*(ns|us|ms|s|)\s*", str(text))
     if not match:
         raise UsageError(f"{name} {text!r}: expected a time like 100ms, 0.1s or 250us.")
     whole, fraction, unit = match.groups()

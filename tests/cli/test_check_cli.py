@@ -162,15 +162,16 @@ def test_explain__proposes_fixes_on_request(monkeypatch):
 
 
 def test_duration_ns():
-    assert [duration_ns(t, "-M") for t in ("100ms", "0.1s", "250us", "7ns", "3", "1.5")] == [
+    assert [duration_ns(t, "-M") for t in ("100ms", "0.1s", "250us", "7ns", "3", "1.5", 50)] == [
         100 * MS,
         100 * MS,
         250_000,
         7,
         3 * MS,
         1_500_000,
+        50 * MS,
     ]
-    for wrong in ("", "ms", "-1ms", "1h", "1e3"):
+    for wrong in ("", "ms", "-1ms", "1h", "1e3", True):
         with pytest.raises(UsageError):
             duration_ns(wrong, "-M")
 
