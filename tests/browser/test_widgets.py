@@ -131,6 +131,9 @@ def test_notebook_with_explorer(opened):
 def test_a_query_changes_the_events_and_a_wrong_one_gets_a_sentence(opened):
     tab, _ = opened("explorer")
     assert not tab.get_by_placeholder('kind == "switch" and cpu < 8').is_visible()
+    line = "[...document.querySelectorAll('.widget-text')].find(e => e.textContent.includes('this view'))"
+    right = "getBoundingClientRect().right"
+    assert tab.evaluate(f"{line}.{right} <= {line}.parentElement.{right}"), "over the cell's edge"
     count = drawn(tab)
     tab.get_by_role("button", name="events", exact=True).click()
     wait_drawn(tab, count)

@@ -118,7 +118,8 @@ class Explorer(w.VBox):
             setattr(self, f"{name}_button", button)
         self.finder = TaskFinder(self)
         self.details = w.HTML()
-        self.cell = w.Text(description="this view:", layout=w.Layout(width="100%"))
+        # in a VBox "auto" is the whole width without the margin, which 100% would add beyond the edge of the cell
+        self.cell = w.Text(description="this view:", layout=w.Layout(width="auto"))
         for control in (self.show, self.reduce, self.palette):
             control.observe(lambda _: self.draw(), names="value")
         self.episode.observe(self._go, names="value")
