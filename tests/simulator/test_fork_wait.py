@@ -55,6 +55,20 @@ def test_strategy_1_leaves_a_second_child_to_cfs_and_strategy_2_does_not():
     assert cpus_used(second) > 1  # load balancing disperses them
 
 
+@pytest.mark.filterwarnings("ignore::wastedcores.errors.ModelWarning")
+def test_from_v4_17_on_a_child_stays_on_its_parents_node_until_that_has_a_margin_more():
+    """The margin is a quarter of a task per CPU: on nodes of four CPUs one task more is within it, and two are not."""
+
+    def stays(kernel):
+        forks = chain(kernel, 1, 4).trace.events.filter(pl.col("kind") == "wakeup_new")
+        both = forks.filter(pl.col("by_pid") > 0).select("cpu", "src_cpu").collect()
+        node = MACHINE.node_of_cpu
+        return [bool(node[cpu] == node[src]) for cpu, src in both.rows()]
+
+    assert stays("v4.16") == [False, True, False, True]
+    assert stays("v4.17") == stays("v5.4") == [True, False, True, False]
+
+
 def test_the_core_refuses_a_child_on_its_parents_cpu_while_others_are_idle():
     """The parent runs until it waits, so the fork flag breaks the rule of the core for a microsecond."""
     r = chain("core+fork_flag")

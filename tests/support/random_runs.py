@@ -111,6 +111,10 @@ kernels = st.builds(
     st.tuples(*[st.sampled_from([None, None, "paper", "patch"])] * len(FIXES)),
     st.sampled_from(["", "", "+fork_wait:1", "+fork_wait:2"]),
 )
+#: kernels of the same balancer whose forks choose groups otherwise
+later_kernels = st.sampled_from(
+    [KernelModel.named(name) for name in ("v4.12", "v4.19", "v4.19+fork_wait:1")]
+)
 
 #: a design with any modules in any order
 designs = st.lists(st.sampled_from(list(MODULES)), unique=True, max_size=4).map(

@@ -174,14 +174,17 @@ class KernelModel:
         """A warning that a replay under this kernel is not a model of all of it, or None.
 
         The replay balances load, places tasks and tracks load as v4.1 does. For another release before 5.5 only the domains
-        and groups are those of that release; v4.3, for example, computes load differently (9d89c257dfb9).
+        and groups are those of that release, and from v4.10 on the CPU of a new task (:attr:`forks_avoid_blocked_load`,
+        :attr:`forks_stay_on_node`); v4.3, for example, computes load differently (9d89c257dfb9).
         """
         if self.version[:2] == (4, 1) or self.generation != "v4.1":
             return None
         base = "v" + _parsing.dotted(self.version)
         return (
-            f"kernel {self.name}: the replay uses the domains and groups of {base}, but balances, wakes and tracks load "
-            "as v4.1 does; do not read its numbers as those of a real " + base
+            f"kernel {self.name}: the replay uses the domains and groups of {base}"
+            + (", and places new tasks as it does" if self.forks_avoid_blocked_load else "")
+            + ", but balances, wakes and tracks load as v4.1 does; do not read its numbers as those of a real "
+            + base
         )
 
     @property
@@ -207,6 +210,22 @@ class KernelModel:
         arch/x86/kernel/smpboot.c: set_cpu_sibling_map(), v3.19 to v4.8; cured by 8f37961cf223 in v4.9.
         """
         return not self.at_least(4, 9) and self.missing_domains is None
+
+    @property
+    def forks_avoid_blocked_load(self) -> bool:
+        """True if groups whose queued loads are about equal are compared for a new task by that of their sleeping tasks, too.
+
+        kernel/sched/fair.c: find_idlest_group(), v4.10 to v5.4 (6b94780e45c1).
+        """
+        return self.generation == "v4.1" and self.at_least(4, 10)
+
+    @property
+    def forks_stay_on_node(self) -> bool:
+        """True if a new task leaves its parent's node only for one that is less loaded by more than the imbalance.
+
+        kernel/sched/fair.c: find_idlest_group(), v4.17 to v5.4 (2c83362734da).
+        """
+        return self.generation == "v4.1" and self.at_least(4, 17)
 
     @property
     def every_cpu_balances(self) -> bool:

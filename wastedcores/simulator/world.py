@@ -17,6 +17,7 @@ from wastedcores.simulator.engine.fair import eevdf_seam
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
     cpuset,
+    domain,
     hotplug_step,
     rq,
     sim,
@@ -27,6 +28,7 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.layout import Sizes, allocate, write_list
 from wastedcores.topology.domains import Domains
+from wastedcores.topology.levels import SD_NUMA
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Costs, Program, Row, TaskSpec
@@ -188,6 +190,11 @@ def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
     m[0, sim.GROUP_IMBALANCE_FIX] = _GROUP_IMBALANCE[kernel.group_imbalance]
     m[0, sim.OVERLOAD_ON_WAKEUP_FIX] = kernel.overload_on_wakeup is not None
     m[0, sim.FORK_WAIT] = kernel.fork_wait
+    domains = m[int(m[0, sim.DOMAIN0]) : int(m[0, sim.SCHED_GROUP0])]
+    if kernel.forks_avoid_blocked_load:
+        domains[:, domain.FORK_MARGIN] = 1024 * (domains[:, domain.IMBALANCE_PCT] - 100) // 100
+    if kernel.forks_stay_on_node:
+        domains[:, domain.STAYS_ON_NODE] = (domains[:, domain.FLAGS] & SD_NUMA) != 0
     if kernel.has_eevdf:
         m[0, sim.FAIR_ENTRY] = eevdf_seam.entry()
     design.install(m, machine, kernel)

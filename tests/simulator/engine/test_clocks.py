@@ -7,7 +7,15 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
-from support.random_runs import MS, cases, clocked_machines, designs, difference, kernels
+from support.random_runs import (
+    MS,
+    cases,
+    clocked_machines,
+    designs,
+    difference,
+    kernels,
+    later_kernels,
+)
 
 from wastedcores.errors import TopologyError
 from wastedcores.simulator import replay, replay_scenario
@@ -21,7 +29,7 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 @settings(
     max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )
-@given(cases(kernels | designs, clocked_machines()))
+@given(cases(kernels | designs | later_kernels, clocked_machines()))
 def test_engine_equals_reference_at_changing_speeds(case):
     assert not (text := difference(case)), text
 
@@ -34,7 +42,7 @@ def test_engine_equals_reference_at_changing_speeds__thousands(part):
 
     @seed(part)
     @settings(max_examples=500, deadline=None, database=None, suppress_health_check=CALM)
-    @given(cases(kernels | designs, clocked_machines()))
+    @given(cases(kernels | designs | later_kernels, clocked_machines()))
     def agree(case):
         assert not (text := difference(case)), text
 

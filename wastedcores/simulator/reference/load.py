@@ -27,6 +27,11 @@ def weighted_cpuload(rq: Rq) -> int:
     return rq.cfs.runnable_load_avg
 
 
+def cfs_rq_load_avg(rq: Rq) -> int:
+    """Return the load of the queued and of the sleeping entities (cfs_rq_load_avg(), v4.19)."""
+    return rq.cfs.runnable_load_avg + rq.cfs.blocked_load_avg
+
+
 def source_load(rq: Rq, index: int) -> int:
     """Return a low estimate of the load of a CPU to take from; index t reads cpu_load[t - 1] (source_load(), LB_BIAS)."""
     total = weighted_cpuload(rq)

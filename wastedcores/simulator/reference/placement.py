@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference.load import (
+    cfs_rq_load_avg,
     effective_load,
     source_load,
     target_load,
@@ -124,7 +125,10 @@ def _slow_path(k: Kernel, p: Task, cpu: int, sd: SchedDomain | None, flag: str) 
         if not sd.has(flag):
             sd = sd.child
             continue
-        group = find_idlest_group(k, sd, p, cpu)
+        if k.model.forks_avoid_blocked_load:
+            group = find_idlest_group_v4_10(k, sd, p, cpu)
+        else:
+            group = find_idlest_group(k, sd, p, cpu)
         if group is None:
             sd = sd.child
             continue
@@ -162,6 +166,41 @@ def find_idlest_group(k: Kernel, sd: SchedDomain, p: Task, this_cpu: int) -> Sch
     if idlest is None or 100 * this_load < (100 + (sd.imbalance_pct - 100) // 2) * min_load:
         return None
     return idlest
+
+
+def find_idlest_group_v4_10(
+    k: Kernel, sd: SchedDomain, p: Task, this_cpu: int
+) -> SchedGroup | None:
+    """Find the idlest group as v4.10 to v5.4 do, or None (find_idlest_group(), v4.19).
+
+    Groups whose queued loads differ by at most ``imbalance`` are compared by all their load, that of sleeping tasks included
+    (6b94780e45c1, v4.10). At NUMA levels the task stays if its own group's load is within it, too (2c83362734da, v4.17). The test
+    of spare capacity, which is for exec only, is left out.
+    """
+    imbalance = 1024 * (sd.imbalance_pct - 100) // 100
+    scale = 100 + (sd.imbalance_pct - 100) // 2
+    idlest, min_runnable, min_avg = None, 1 << 55, 1 << 55
+    this_runnable, this_avg = 1 << 55, 1 << 55
+    for group in sd.groups:
+        if p.allowed.isdisjoint(group.cpus):
+            continue
+        k.log_considered(this_cpu, group.cpus, "find_idlest_group", sd.level, p.pid)
+        local = this_cpu in group.cpus
+        read = source_load if local else target_load
+        runnable = sum(read(k.rqs[c], sd.forkexec_idx) for c in group.cpus)
+        runnable = runnable * 1024 // group.sgc.capacity
+        avg = sum(cfs_rq_load_avg(k.rqs[c]) for c in group.cpus) * 1024 // group.sgc.capacity
+        if local:
+            this_runnable, this_avg = runnable, avg
+        elif min_runnable > runnable + imbalance:
+            idlest, min_runnable, min_avg = group, runnable, avg
+        elif runnable < min_runnable + imbalance and 100 * min_avg > scale * avg:
+            idlest, min_avg = group, avg
+    close = this_runnable < min_runnable + imbalance and 100 * this_avg < scale * min_avg
+    stays = k.model.forks_stay_on_node and sd.has("NUMA")
+    if stays and min_runnable + imbalance >= this_runnable:
+        return None
+    return None if close or min_runnable > this_runnable + imbalance else idlest
 
 
 def find_idlest_cpu(k: Kernel, group: SchedGroup, p: Task, this_cpu: int, level: int) -> int:

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import VALUE, apart
+from wastedcores.simulator.engine.balance.find_idlest_group_jit import (
+    HUGE,
+    find_idlest_group,
+    find_idlest_group_v4_10,
+)
 from wastedcores.simulator.engine.codes import log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import (
     effective_load,
@@ -20,7 +25,6 @@ from wastedcores.simulator.engine.world import (
     cpuset,
     domain,
     entity,
-    group_capacity,
     rq,
     sched_group,
     sim,
@@ -28,8 +32,6 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
-
-HUGE = 1 << 62
 
 
 @inner
@@ -136,49 +138,6 @@ def takes_home(m, p, home):
     return m[0, sim.FORK_WAIT] == 2 or m[home, rq.NR_RUNNING] <= 1
 
 
-@inner
-def group_allowed(m, group, mask):
-    """Return whether a group has a CPU of the mask."""
-    first = m[group, sched_group.CPUS]
-    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):  # noqa: SIM110 (numba has no generators here)
-        if test(m, mask, item(m, i)):
-            return True
-    return False
-
-
-@apart(VALUE)
-def find_idlest_group(m, sd, p, this_cpu):
-    """find_idlest_group(): return -1 if the task should stay in the local group."""
-    idlest = -1
-    min_load = HUGE
-    this_load = 0
-    index = m[sd, domain.FORKEXEC_IDX]
-    ring = m[sd, domain.GROUPS]
-    for group in range(ring, ring + m[sd, domain.NR_GROUPS]):
-        if not group_allowed(m, group, m[p, task.CPUS_ALLOWED]):
-            continue
-        local = test(m, m[group, sched_group.SPAN], this_cpu)
-        load = 0
-        first = m[group, sched_group.CPUS]
-        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-            cpu = item(m, i)
-            load += source_load(m, cpu, index) if local else target_load(m, cpu, index)
-        log_considered(
-            m, this_cpu, m[group, sched_group.SPAN], log_op.FIND_IDLEST_GROUP, m[sd, domain.LEVEL]
-        )
-        load = load * 1024 // m[m[group, sched_group.SGC], group_capacity.CAPACITY]
-        if local:
-            this_load = load
-        elif load < min_load:
-            min_load = load
-            idlest = group
-    if idlest < 0:
-        return -1
-    if 100 * this_load < (100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2) * min_load:
-        return -1
-    return idlest
-
-
 @apart(VALUE)
 def find_idlest_cpu(m, group, p, this_cpu, level):
     """find_idlest_cpu(): return the CPU that became idle last, else the least loaded one."""
@@ -212,7 +171,10 @@ def slow_path(m, p, cpu, sd, flag):
         if m[sd, domain.FLAGS] & flag == 0:
             sd = m[sd, domain.CHILD]
             continue
-        group = find_idlest_group(m, sd, p, cpu)
+        if m[sd, domain.FORK_MARGIN] == 0:
+            group = find_idlest_group(m, sd, p, cpu)
+        else:
+            group = find_idlest_group_v4_10(m, sd, p, cpu)
         if group < 0:
             sd = m[sd, domain.CHILD]
             continue

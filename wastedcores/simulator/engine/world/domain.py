@@ -27,5 +27,7 @@ from __future__ import annotations
     FORKEXEC_IDX,
     NR_BALANCE_FAILED,
     INDEX,  # entry of the level table
+    FORK_MARGIN,  # within this a group's load is about equal for a new task (v4.10), 0 before
+    STAYS_ON_NODE,  # whether another group has to be less loaded than the local one by more than that (v4.17, SD_NUMA)
     LB_COUNT0,  # 3 x 7 numbers of load_balance() calls, by idle type and result
-) = range(25)
+) = range(27)
