@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.kernels.syscalls import name_of
+from wastedcores.trace.readers.schedtrace.syscalls import name_of
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
