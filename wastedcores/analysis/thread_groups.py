@@ -1,7 +1,8 @@
 """Groups of equal threads in a trace: the stays of each thread on CPUs, and how evenly the scheduler shared them out.
 
-The threads of group 7 are called ``g7-0`` to ``g7-6``, and a mark ``group 7 start`` is before their creation, as in replays of
-the scenarios ``groups`` and ``recorded-groups`` and in the recordings of that program.
+The threads of group 7 are called ``g7-0`` to ``g7-6``, as in replays of the scenarios ``groups`` and ``recorded-groups`` and in
+recordings of :mod:`wastedcores.capture.groups`. A group begins at a mark ``group 7 start``, or else when one of its threads first
+runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def stays(trace: Trace) -> pl.DataFrame:
     Parameters
     ----------
     trace
-        The trace, which has context switches and marks.
+        The trace, which has context switches.
 
     Returns
     -------
@@ -59,12 +60,14 @@ def stays(trace: Trace) -> pl.DataFrame:
             "end_ns",
         )
         .drop_nulls("group")
-        .join(begins, on="group")
+        .join(begins, on="group", how="left")
+        .with_columns(begin_ns=pl.coalesce("begin_ns", pl.col("start_ns").min().over("group")))
         .sort("group", "thread", "start_ns")
     )
     if out.is_empty():
         raise MissingEventsError(
-            "no threads g1-0, g2-0, ... with marks 'group 1 start', ...: replay the scenario groups, or record that program."
+            "no threads g1-0, g2-0, ...: replay the scenario groups, or record "
+            "`python -m wastedcores.capture.groups`."
         )
     return out
 

@@ -26,6 +26,7 @@ GC_OBJECTS = 50_000
 VERBS = (
     "check",
     "explain",
+    "measure",
     "path",
     "whatif",
     "recover",

@@ -1,0 +1,221 @@
+"""Measure a command several times, under one or several settings that take turns, and describe the machine that it ran on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import random
+import resource
+import shutil
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wastedcores.errors import UsageError
+
+#: what a setting may have: how it is applied
+KEYS = {"prefix": "words before the command", "env": "environment variables"}
+RESAMPLES = 2000
+_SYS = Path("/sys/devices/system/cpu")
+
+
+def read_settings(path: Path) -> dict[str, dict[str, Any]]:
+    """Read settings from a TOML file: ``[name]`` with ``prefix = ["chrt", "-r", "10"]`` and ``env = {OMP_NUM_THREADS = "2"}``.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    dict
+        Settings by name.
+
+    Raises
+    ------
+    UsageError
+        It cannot be read, or has something else in it.
+    """
+    try:
+        found = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as e:
+        raise UsageError(f"{path}: cannot be read as settings ({e}).") from e
+    for name, setting in found.items():
+        extra = set(setting) - set(KEYS) if isinstance(setting, dict) else {"no table"}
+        words = setting.get("prefix", []) if not extra else []
+        env = setting.get("env", {}) if not extra else {}
+        if not isinstance(words, list) or not isinstance(env, dict):
+            extra = {"prefix or env of another type"}
+        if extra or not all(isinstance(v, str) for v in [*words, *env.values()]):
+            raise UsageError(
+                f"{path}: setting {name!r} has {', '.join(sorted(extra)) or 'values that are not text'}; expected "
+                'prefix = ["word", ...] and env = {NAME = "value"}.'
+            )
+    if not found:
+        raise UsageError(
+            f'{path}: has no settings; expected tables such as [rr] with prefix = ["chrt", "-r", "10"].'
+        )
+    return found
+
+
+def measure(
+    command: Sequence[str],
+    *,
+    runs: int = 10,
+    settings: dict[str, dict[str, Any]] | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Run a command several times under each setting, in turns of shuffled order.
+
+    Parameters
+    ----------
+    command
+        The command, as a list of arguments (no shell).
+    runs
+        Runs per setting.
+    settings
+        As :func:`read_settings` returns them; None: one setting without changes. The first one is what others are compared with.
+    seed
+        Seed of the order and of the intervals.
+    progress
+        Called with a line of text per run.
+
+    Returns
+    -------
+    dict
+        ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which they were made) and
+        ``settings``: for each the medians of wall_s and cpu_s with 95 % intervals, and of the ratio to the first setting in the
+        same turn.
+
+    Raises
+    ------
+    UsageError
+        A command cannot be run, or there are fewer than 2 runs.
+    """
+    if runs < 2:
+        raise UsageError(f"-n {runs}: expected 2 or more; one run says nothing about the next.")
+    settings = settings or {"as it is": {}}
+    chance, made = random.Random(seed), []
+    environment = manifest(command)
+    for turn in range(runs):
+        order = list(settings)
+        chance.shuffle(order)
+        for name in order:
+            made.append({"setting": name, "turn": turn, **_once(command, settings[name])})
+            if progress:
+                progress(
+                    f"turn {turn + 1} of {runs}, {name}: {made[-1]['wall_s']:.3f} s, exit code {made[-1]['exit_code']}"
+                )
+    times = {
+        name: {
+            key: np.array([r[key] for r in made if r["setting"] == name])
+            for key in ("wall_s", "cpu_s")
+        }
+        for name in settings
+    }
+    first = times[next(iter(settings))]["wall_s"]
+    found = {}
+    for name, of in times.items():
+        found[name] = {key: _median(values, seed) for key, values in of.items()}
+        found[name]["ratio"] = _median(of["wall_s"] / first, seed)
+        found[name]["failed"] = sum(r["exit_code"] != 0 for r in made if r["setting"] == name)
+    return {"command": list(command), "environment": environment, "runs": made, "settings": found}
+
+
+def _once(command: Sequence[str], setting: dict[str, Any]) -> dict[str, Any]:
+    words = [*setting.get("prefix", []), *command]
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    try:
+        code = subprocess.run(
+            words, env=os.environ | setting.get("env", {}), stdout=subprocess.DEVNULL, check=False
+        ).returncode
+    except OSError as e:
+        raise UsageError(f"cannot run {words[0]!r}: {e.strerror}.") from e
+    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"wall_s": wall, "cpu_s": cpu, "exit_code": code}
+
+
+def _median(values: np.ndarray, seed: int) -> dict[str, float]:
+    """Return the median with the 95 % interval of a bootstrap."""
+    rng = np.random.default_rng(seed)
+    drawn = np.median(values[rng.integers(0, values.size, (RESAMPLES, values.size))], axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return {"median": float(np.median(values)), "low": float(low), "high": float(high)}
+
+
+def manifest(command: Sequence[str]) -> dict[str, Any]:
+    """Return what Walcher's reproduction missed in the paper, and what else decides how fast a command runs.
+
+    Parameters
+    ----------
+    command
+        The command; the first word is looked up on the PATH.
+
+    Returns
+    -------
+    dict
+        Facts by name. None: it is not known here. ``not_known`` lists what only the author can tell.
+    """
+    program = shutil.which(command[0])
+    return {
+        "program": program,
+        "program_sha256": hashlib.sha256(Path(program).read_bytes()).hexdigest() if program else None,
+        "parameters": list(command[1:]),
+        "disk": _first_line(["findmnt", "-no", "SOURCE,FSTYPE,OPTIONS", "-T", "."]),
+        "distribution": _os_release(),
+        "kernel": platform.release(),
+        "kernel_build": platform.version(),
+        "kernel_command_line": _text(Path("/proc/cmdline")),
+        "mitigations": {p.name: _text(p) for p in sorted((_SYS / "vulnerabilities").glob("*"))},
+        "cpu": next((line.split(": ", 1)[1] for line in (_text(Path("/proc/cpuinfo")) or "").splitlines()
+                     if line.startswith("model name")), None),
+        "cpus_online": _text(_SYS / "online"),
+        "smt": _text(_SYS / "smt" / "active"),
+        "governor": _text(_SYS / "cpu0" / "cpufreq" / "scaling_governor"),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "load_before": os.getloadavg()[0],
+        "compiler": _first_line(["cc", "--version"]),
+        "compiler_flags": os.environ.get("CFLAGS"),
+        "not_known": ["the version of the program, of its database and of its data", "the flags with which it was compiled"],
+    }  # fmt: skip
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip() or None
+    except OSError:
+        return None
+
+
+def _first_line(command: Sequence[str]) -> str | None:
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=5,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.strip().splitlines()
+    return lines[0][:300] if lines and done.returncode == 0 else None
+
+
+def _os_release() -> str | None:
+    lines = (_text(Path("/etc/os-release")) or "").splitlines()
+    return next(
+        (line.partition("=")[2].strip('"') for line in lines if line.startswith("PRETTY_NAME=")),
+        None,
+    )
