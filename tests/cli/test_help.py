@@ -65,3 +65,13 @@ def test_every_option_is_explained_by_a_sentence(words):
     for parameter in command.params:
         assert parameter.help.endswith("."), parameter.name
         assert parameter.help[0].isupper() or ": " in parameter.help, parameter.name
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_machine_can_be_this_one_wherever_one_is_named(words):
+    command = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    for parameter in command.params:
+        if {"--machine", "--to-machine"} & set(parameter.opts):
+            assert parameter.metavar == "NAME|FILE|live"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from support.typed import typed
@@ -103,3 +104,19 @@ def test_figure__has_a_name_of_its_own(tmp_path, monkeypatch):
 def test_data__names_that_begin_alike_are_all_offered():
     said = typed("check", "group-imbalance").err
     assert "Did you mean 'group-imbalance-buggy' or 'group-imbalance-fixed'?" in said
+
+
+def test_report__between_bounds_the_window(monkeypatch):
+    """The notebook gets the two moments as a list, as its parameter wants them."""
+    from wastedcores.reports import notebook
+
+    asked = {}
+
+    def made(trace, **options):
+        run = notebook.find_notebook(options["notebook"])
+        asked.update(notebook.checked(run, options["parameters"]))
+        return notebook.Report(Path("p.html"), Path("p.ipynb"), Path("manifest.json"))
+
+    monkeypatch.setattr(notebook, "report", made)
+    assert typed("report", "live-balancing-off", "--between", "0.1", "0.2").code == 0
+    assert asked == {"between": ["0.1", "0.2"]}

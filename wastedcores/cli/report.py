@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Quiet, Settings, Whole, settings
+from wastedcores.cli._options import Between, Quiet, Settings, Whole, settings
 from wastedcores.cli._output import tell_leftovers
 
 _NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
 the path of the page. A recording may name the window and the CPUs of its workload; the report is about these unless
---whole or other parameters are given."""
+--whole, --between or other parameters are given."""
 
 
 @app.command(
@@ -21,7 +22,7 @@ the path of the page. A recording may name the window and the CPUs of its worklo
         "report trace.txt.xz -o reports/mine",
         "report group-imbalance-buggy --against group-imbalance-fixed -o reports/gi",
         "report perf.data --machine live -o reports/here",
-        "report perf.txt --set persist=50ms --set cpus=8-23 -o reports/pinned",
+        "report perf.txt --between 4.34 4.54 --set persist=50ms --set cpus=8-23 -o reports/pinned",
         notes=_NOTES,
     )
 )
@@ -49,6 +50,7 @@ def report(
         Option(metavar="NAME", help="The kernel that was recorded. Default: what the trace says."),
     ] = None,
     set_: Settings = None,
+    between: Between = None,
     whole: Whole = False,
     notebook: Annotated[
         str,
@@ -75,6 +77,7 @@ def report(
         notebook=notebook,
         parameters=settings(set_)
         | ({"whole": "true"} if whole else {})
+        | ({"between": json.dumps(between)} if between else {})
         | {k: v for k, v in {"machine": machine, "kernel": kernel}.items() if v is not None},
         progress=not quiet,
     )

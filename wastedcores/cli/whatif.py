@@ -69,7 +69,7 @@ def whatif(
         ),
     ] = None,
     to_machine: Annotated[
-        str | None, Option(metavar="NAME|FILE", help="Another machine for the predictions.")
+        str | None, Option(metavar="NAME|FILE|live", help="Another machine for the predictions.")
     ] = None,
     session: Sessions = None,
     tasks: TasksFile = None,
