@@ -78,7 +78,7 @@ def explain(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why CPUs stayed idle, and on request propose what would help."""
+    """Explain why CPUs stayed idle, and propose fixes on request."""
     from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.invariant import check

@@ -256,7 +256,7 @@ def _view(
 
         return frequency(run, window, palette_name=palette)
     if kind is Kind.transitions:
-        from wastedcores.figures.transitions import transitions
+        from wastedcores.figures.kernel_user import transitions
 
         return transitions(run, window, palette_name=palette)
     if kind is Kind.load:
