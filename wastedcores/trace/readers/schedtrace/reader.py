@@ -189,7 +189,7 @@ class SchedTraceReading(Reading):
     def _decoder(self) -> _Decoder:
         try:
             return _Decoder(self.meta, self.found)
-        except (KeyError, TypeError, ValueError) as e:
+        except (KeyError, TypeError, ValueError, OverflowError) as e:
             raise TraceFormatError(
                 f"{self.path}, line 1: the header of a capture lacks a field or has a wrong one ({e!r}). The file is "
                 "damaged."
