@@ -20,7 +20,7 @@ def _add(sums, col, top, bottom, rgb, weight):
 
 
 @jit
-def add_strokes(sums, counts, window, ts, row, extent, colour, rgb, weight):
+def add_strokes(sums, counts, window, ts, row, to, tall, colour, rgb, weight):
     """Add segments that have no length in time.
 
     Parameters
@@ -33,10 +33,10 @@ def add_strokes(sums, counts, window, ts, row, extent, colour, rgb, weight):
         First ns, and the first ns after the window.
     ts : int64 (n,)
         Times inside the window.
-    row : int32 (n,)
-        The row of each segment.
-    extent : int32 (2, n)
-        The first pixel of each segment in its column, and the first one after it.
+    row, to : int32 (n,)
+        The row of each segment, and the one to which an arrow goes.
+    tall : int
+        Pixels per row.
     colour : int32 (n,)
         Index into ``rgb``.
     rgb : float64 (colours, 3)
@@ -46,10 +46,14 @@ def add_strokes(sums, counts, window, ts, row, extent, colour, rgb, weight):
     """
     cols = sums.shape[0]
     scale = cols / (window[1] - window[0])
+    gap = 1 if tall >= 4 else 0
     for i in range(ts.size):
         col = min(cols - 1, int((ts[i] - window[0]) * scale))
         counts[row[i], col] += 1
-        _add(sums, col, extent[0, i], extent[1, i], rgb[colour[i]], weight)
+        # an arrow goes from the middle of a row to the middle of another, a stroke leaves a gap between rows
+        inset = tall // 2 if row[i] != to[i] else gap
+        top, bottom = min(row[i], to[i]) * tall + inset, (max(row[i], to[i]) + 1) * tall - inset
+        _add(sums, col, top, max(bottom, top + 1), rgb[colour[i]], weight)
 
 
 @jit

@@ -154,13 +154,8 @@ def raster(layers: Sequence[Segments], window: tuple[int, int], cols: int, rows:
                       heights, layer.colour[:last], layer.rgb)  # fmt: skip
             continue
         first, last = np.searchsorted(layer.start, [start, end])
-        row, to = layer.row[first:last], layer.to[first:last]
-        upper, lower = np.minimum(row, to) * tall, (np.maximum(row, to) + 1) * tall
-        # an arrow goes from the middle of a row to the middle of another, a stroke leaves a gap between rows
-        inset = np.where(row != to, tall // 2, 1 if tall >= 4 else 0)
-        extent = np.array([upper + inset, np.maximum(lower - inset, upper + inset + 1)], np.int32)
-        add_strokes(sums, counts, ends, layer.start[first:last], row, extent,
-                    layer.colour[first:last], layer.rgb, ARROW if layer.arrows else 1.0)  # fmt: skip
+        add_strokes(sums, counts, ends, layer.start[first:last], layer.row[first:last], layer.to[first:last],
+                    tall, layer.colour[first:last], layer.rgb, ARROW if layer.arrows else 1.0)  # fmt: skip
     image = np.zeros((rows * tall, cols, 4), np.uint8)
     mean_colours(sums, image)
     return Raster(image, counts)

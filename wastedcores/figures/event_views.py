@@ -157,11 +157,11 @@ class EventView:
                 x=first + edges * (last - first),
                 y=np.arange(rows),
                 z=counts,
-                # plotly checks lists value by value, but not arrays
-                text=np.array(self.scene.rows(), object)[:, None].repeat(starts.size, axis=1),
+                # numbers, because plotly checks and copies texts one by one
+                customdata=np.array(self.scene.cpus)[:, None].repeat(starts.size, axis=1),
                 colorscale=[(0, CLEAR), (1, CLEAR)],
                 showscale=False,
-                hovertemplate=f"%{{text}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z}} segments<extra></extra>",
+                hovertemplate=f"CPU %{{customdata}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z}} segments<extra></extra>",
                 name="segments",
             )
         )

@@ -163,7 +163,7 @@ class EventTable:
         if column in self.spans:
             return with_span(events, self.spans[column])
         if column == "idle_before_ns":
-            return events.with_columns(idle_before_ns=lengths(events, SPANS["idle"])[1])
+            return events.with_columns(idle_before_ns=lengths(events, SPANS["idle"], at_end=True))
         if column == "node":
             return events.with_columns(node=_node(self.trace))
         if column == "frequency_khz":

@@ -103,11 +103,11 @@ def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
         raise UsageError(
             f"span {span.name!r}: the column {span.column!r} exists already; give the span another name."
         )
-    return events.with_columns(lengths(events, span)[0].alias(span.column))
+    return events.with_columns(lengths(events, span).alias(span.column))
 
 
-def lengths(events: pl.DataFrame, span: Span) -> tuple[pl.Series, pl.Series]:
-    """Return the lengths of a span, at the events that begin one and at those that end one.
+def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Series:
+    """Return the lengths of a span at the events that begin one, or at those that end one.
 
     Parameters
     ----------
@@ -115,10 +115,12 @@ def lengths(events: pl.DataFrame, span: Span) -> tuple[pl.Series, pl.Series]:
         Events, ordered by time.
     span
         The pair of queries.
+    at_end
+        Whether the lengths stand at the events that end a span.
 
     Returns
     -------
-    polars.Series, polars.Series
+    polars.Series
         Int64, in ns; null at all other events, and where an end is unknown.
 
     Raises
@@ -142,18 +144,18 @@ def lengths(events: pl.DataFrame, span: Span) -> tuple[pl.Series, pl.Series]:
     )
     keys = numbered(events[c] for c in span.keys)
     checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
-    found = pair(
-        events["ts_ns"].to_numpy(),
-        chosen["begins"].to_numpy(),
-        chosen["ends"].to_numpy(),
-        keys[0],
-        keys[1],
-        checks[0],
-        checks[1],
-        np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64),
-    )
-    begun, ended = (pl.Series(times).set(pl.Series(times == NONE), None) for times in found)
-    return begun, ended
+    columns = [*chosen.select("ts_ns", "begins", "ends"), *keys, *checks]
+    arrays = [_read_only(c) for c in columns]
+    opened = np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64)
+    found = pl.Series(pair(*arrays, opened, at_end))
+    return found.set(found == NONE, None)
+
+
+def _read_only(column: pl.Series | np.ndarray) -> np.ndarray:
+    """Return an array that nobody may write, as polars' own are at times: the function is compiled for one kind only."""
+    array = np.asarray(column).view()
+    array.flags.writeable = False
+    return array
 
 
 def numbered(columns: Iterable[pl.Series]) -> list[np.ndarray]:

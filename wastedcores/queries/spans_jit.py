@@ -6,13 +6,13 @@ import numpy as np
 
 from wastedcores.jit.compile import jit
 
-#: in ``lengths`` and ``opened``: there is none
+#: in the lengths and in ``opened``: there is none
 NONE = np.iinfo(np.int64).min
 
 
 @jit
-def pair(ts, begins, ends, begin_key, end_key, begin_check, end_check, opened):
-    """Return the length of the span that each event begins, and of the one that it ends.
+def pair(ts, begins, ends, begin_key, end_key, begin_check, end_check, opened, at_end):
+    """Return the length of the span that each event begins, or of the one that it ends.
 
     Parameters
     ----------
@@ -26,21 +26,23 @@ def pair(ts, begins, ends, begin_key, end_key, begin_check, end_check, opened):
         Numbers of both events that must agree; with one element nothing is compared.
     opened : int64 (keys,)
         :data:`NONE` everywhere.
+    at_end : bool
+        Whether the lengths stand at the events that end a span.
 
     Returns
     -------
-    begun, ended : int64 (n,)
+    int64 (n,)
         Lengths; :data:`NONE` where no span begins (ends), or where its end is not known.
     """
-    begun, ended = np.full(ts.size, NONE, np.int64), np.full(ts.size, NONE, np.int64)
+    out = np.full(ts.size, NONE, np.int64)
     for i in range(ts.size):
         k = end_key[i]
         if ends[i] and k >= 0 and opened[k] != NONE:
             at = opened[k]
             if begin_check.size == 1 or begin_check[at] == end_check[i]:
-                begun[at] = ended[i] = ts[i] - ts[at]
+                out[i if at_end else at] = ts[i] - ts[at]
             opened[k] = NONE
         k = begin_key[i]
         if begins[i] and k >= 0 and opened[k] == NONE:
             opened[k] = i
-    return begun, ended
+    return out
