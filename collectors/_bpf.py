@@ -170,6 +170,7 @@ OFFSETS = {
     "OFF_GROUP_CGROUP": ("task_group", "css.cgroup"),
     "OFF_CGROUP_KN": ("cgroup", "kn"),
     "OFF_KN_ID": ("kernfs_node", "id"),
+    "OFF_TIMER_FUNCTION": ("hrtimer", "function"),
     "OFF_WAKE_ENTRY": ("task_struct", "wake_entry"),
     "OFF_CSD_FLAGS": ("__call_single_data", "node.u_flags"),
 }

@@ -40,6 +40,7 @@ PROBES = {
     "cpu_online": [("cpuhp_enter", "on_cpu_leaves"), ("cpuhp_exit", "on_cpu_joins")],
     "affinity": [],  # noticed by on_switch and on_fork
     "throttle": [],  # noticed by on_switch and on_nr_running
+    "tick": [("hrtimer_expire_entry", "on_hrtimer")],
     "transitions": [
         ("sys_enter", "on_syscall"),
         ("sys_exit", "on_syscall_done"),
@@ -67,7 +68,15 @@ FAULT_DONE = (5, 6)
 #: where the waker of a queued wakeup is noted: at csd_queue_cpu where the kernel has it
 WAKERS = {True: ("csd_queue_cpu", "on_queued"), False: ("sched_waking", "on_waking")}
 #: the files with which every collector's program begins
-SOURCES = ("ring.c", "runqueue.c", "schedtrace.c", "transitions.c", "cpu.c", "snapshot.c")
+SOURCES = (
+    "ring.c",
+    "runqueue.c",
+    "schedtrace.c",
+    "transitions.c",
+    "ticks.c",
+    "cpu.c",
+    "snapshot.c",
+)
 DEFAULT = (
     "nr_running",
     "switch",
@@ -106,6 +115,7 @@ class Recorder:
         defines=(),
         typed=True,
         irq_records=IRQ_RECORDS,
+        frequencies=None,
     ):
         self.events = tuple(e for e in PROBES if e in events)
         self.cpus = _bpf.possible()
@@ -128,8 +138,13 @@ class Recorder:
         follows = {"throttle", "switch", "nr_running"} <= set(self.events)
         throttles = follows and _bpf._btf.Btf().offset(*_bpf.OFFSETS["OFF_THROTTLED"]) is not None
         flags += ["-DWANT_THROTTLE=1", "-DTHROTTLED=%d" % THROTTLED] if throttles else []
-        self.programs = _bpf.Programs((*SOURCES, *sources), flags, typed=typed)
+        self.frequencies = frequencies if "tick" in self.events else None
+        ticks = self.frequencies.defines() if self.frequencies else []
+        self.programs = _bpf.Programs((*SOURCES, *sources), [*flags, *ticks], typed=typed)
         self.programs.missing += ["throttle"] if follows and not throttles else []
+        if "tick" in self.events and not ticks:
+            self.programs.missing.append("tick")
+            self.events = tuple(e for e in self.events if e != "tick")
         p = self.programs
         self.cpu_state = p.mmap("cpus", self.cpus * 128, write=True)
         self.tails = memoryview(p.mmap("tails", self.cpus * 64, write=True)).cast("Q")
@@ -156,6 +171,8 @@ class Recorder:
             for cpu in _bpf.online():
                 for event in FAULT_DONE:
                     self.programs.software_event("on_fault_done", event, 1, cpu)
+        if "tick" in self.events:
+            self.frequencies.start(self.programs, self.cpus)
         for tracepoint, func in extra:
             self.programs.raw_tracepoint(tracepoint, func)
         if attach:
@@ -239,6 +256,7 @@ class Recorder:
                     "cpus_online": _bpf.online(),
                     "events": list(self.events),
                     "missing": self.programs.missing,
+                    "frequency_source": self.frequencies.source if "tick" in self.events else None,
                     "mask_words": self.mask_words,
                     "records_per_cpu": self.records,
                     "overwrite": self.overwrite,

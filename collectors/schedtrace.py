@@ -27,6 +27,7 @@ import sys
 import time
 
 import _bpf
+import _frequency
 import _options
 import _output
 import _privilege
@@ -63,7 +64,7 @@ def parse(argv):
     p.add_argument(
         "--events",
         default=",".join(_recorder.DEFAULT),
-        help="record these kinds, separated by commas, of: %s (default: all but cpu_idle, load and transitions)"
+        help="record these kinds, separated by commas, of: %s (default: all but cpu_idle, load, transitions and tick)"
         % ", ".join(_recorder.PROBES),
     )
     _options.add_buffer(p)
@@ -137,10 +138,15 @@ def main(argv=None):
     stop = _options.stop_signals()
     dumps = []
     signal.signal(signal.SIGUSR1, lambda *_: dumps.append(1))
-    privileges = _privilege.least_privilege()
+    frequencies = _frequency.Frequencies() if "tick" in a.events else None
+    privileges = _privilege.least_privilege(perf_events="tick" in a.events)
     try:
         r = _recorder.Recorder(
-            a.events, a.buffer, overwrite=a.flight is not None, typed=not a.untyped
+            a.events,
+            a.buffer,
+            overwrite=a.flight is not None,
+            typed=not a.untyped,
+            frequencies=frequencies,
         )
         r.start()
     except (_bpf.CannotLoad, OSError) as e:
@@ -170,6 +176,8 @@ def record(a, r, sink, stop, dumps, privileges):
                 break
             if dumps:
                 break
+            if r.frequencies:
+                r.frequencies.update()
             full = r.drain(sink.write) if a.flight is None else 0
             if now - last_counters >= 1:
                 last_counters = now

@@ -39,6 +39,7 @@ struct wc_record {
 #define WC_UNTHROTTLE	20 /* pid:22 cpu:13 */
 #define WC_KERNEL_ENTRY	21 /* pid:22 what:5 number:32; on the CPU that recorded it */
 #define WC_KERNEL_EXIT	22 /* as WC_KERNEL_ENTRY; the number of a system call is what it returns */
+#define WC_TICK		23 /* pid:22 khz:32, 0 if unknown; on the CPU that recorded it */
 
 /* WC_MIGRATE op */
 #define WC_OP_OTHER	0

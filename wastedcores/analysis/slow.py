@@ -162,7 +162,13 @@ def _busy(states: States, cpu: int) -> np.ndarray:
 def _known(run: Examined) -> pl.DataFrame:
     """Return cpu, start_ns, end_ns and khz of the times in which a frequency is known, by CPU and time, without overlaps."""
     told = run.trace.only("frequency", "tick").select("ts_ns", "cpu", "value", "kind").collect()
+    silent = not told.is_empty()
     told = told.filter(pl.col("value") > 0, pl.col("cpu").is_not_null())
+    if told.is_empty() and silent:
+        raise MissingEventsError(
+            f"{run.label}: its ticks have no frequency, because the machine that was recorded has no source of it (wastedcores "
+            "doctor lists the sources), so it is not known how fast a CPU was."
+        )
     if told.is_empty():
         raise MissingEventsError(
             f"{run.label}: no 'tick' and no 'frequency' events, so it is not known how fast a CPU was. wastedcores doctor says "

@@ -184,6 +184,7 @@ TRACEPOINTS = {
     "cpu_online": "cpuhp_exit",
     "affinity": "sched_switch",
     "transitions": "sys_enter",
+    "tick": "hrtimer_expire_entry",
 }
 
 

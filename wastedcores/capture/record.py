@@ -39,7 +39,7 @@ DEFAULT_EVENTS = (
     "throttle",
 )
 #: ``transitions``: the kinds kernel_entry and kernel_exit
-ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load", "transitions")
+ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load", "transitions", "tick")
 _SCRIPT = {"bpf": "schedtrace.py", "tracefs": "tracefs.py"}
 
 
@@ -180,6 +180,11 @@ def _arguments(
         out += [] if flight is None else ["--flight", f"{flight:g}"]
     elif flight is not None:
         raise UsageError("the flight recorder needs the bpf backend; see wastedcores doctor.")
+    elif events is not None:
+        raise UsageError(
+            f"the kinds {', '.join(events)} need the bpf backend, because tracefs records the same kinds always; "
+            "see wastedcores doctor."
+        )
     return out
 
 

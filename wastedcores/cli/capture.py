@@ -41,7 +41,7 @@ def capture(
         str | None,
         Option(
             metavar="LIST",
-            help="Record these kinds, separated by commas. Default: all but cpu_idle, load and transitions.",
+            help="Record these kinds, separated by commas. Default: all but cpu_idle, load, tick and transitions.",
         ),
     ] = None,
     flight: Annotated[
@@ -63,6 +63,13 @@ def capture(
             help="Also record system calls, interrupts and page faults (figure --kind transitions).",
         ),
     ] = False,
+    frequency: Annotated[
+        bool,
+        Option(
+            "--frequency",
+            help="Also record every tick of a busy CPU with the CPU's frequency (figure --kind frequency).",
+        ),
+    ] = False,
     backend: Backend = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -71,8 +78,9 @@ def capture(
     from wastedcores.capture.record import DEFAULT_EVENTS
 
     kinds = events.split(",") if events else None
-    if transitions:
-        kinds = [*(kinds or DEFAULT_EVENTS), "transitions"]
+    more = [k for k, wanted in (("transitions", transitions), ("tick", frequency)) if wanted]
+    if more:
+        kinds = [*(kinds or DEFAULT_EVENTS), *more]
     trace = run_capture(
         output,
         seconds=seconds,
@@ -93,4 +101,6 @@ def capture(
     if incomplete:
         print(f"INCOMPLETE: {incomplete}. {output} has what was recorded until then.")
         raise Exit(3)
+    if frequency and (told := header.provenance.get("frequency")):
+        print(f"frequency of a CPU at its ticks: {told}")
     print(f"next: wastedcores check {output}")

@@ -77,6 +77,8 @@ def test_every_kind_decodes_to_its_fields(tmp_path):
             record(18, "unthrottle", 13 | 300 << 22),
             record(19, "kernel_entry", 13 | 0 << 22 | 202 << 27),
             record(20, "kernel_entry", 13 | 4 << 22 | 7 << 27),
+            record(21, "tick", 13 | 2_100_000 << 22),
+            record(22, "tick", 13),
             record(21, "kernel_exit", 13 | 0 << 22 | (2**32 - 11) << 27),
         ]
     )  # fmt: skip
@@ -110,6 +112,8 @@ def test_every_kind_decodes_to_its_fields(tmp_path):
     has("unthrottle", 18, cpu=300, pid=13)
     has("kernel_entry", 19, cpu=1, pid=13, op="syscall", value=202, text="futex")
     has("kernel_entry", 20, op="fault", value=7, text="page_fault")
+    has("tick", 21, cpu=1, pid=13, value=2_100_000)
+    has("tick", 22, cpu=1, pid=13, value=None)
     has("kernel_exit", 21, op="syscall", value=-11, text=None)
     assert trace.header.lost == {1: 41}
     assert trace.header.every_switch

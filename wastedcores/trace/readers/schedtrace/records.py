@@ -37,6 +37,7 @@ KINDS = {
     "unthrottle": 20,
     "kernel_entry": 21,
     "kernel_exit": 22,
+    "tick": 23,
 }
 #: collectors/wastedcores.h: WC_IN_*
 INTO = ("syscall", "irq", "softirq", "vector", "fault")
@@ -211,6 +212,15 @@ def _transition(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
     }
 
 
+def _tick(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
+    khz = pl.Series(bits(w, 22, 32))
+    return {
+        "cpu": cpu,
+        "pid": bits(w, 0, 22).astype(np.int32),
+        "value": khz.set(khz == 0, None),
+    }
+
+
 def entry_names(op: pl.Series, number: I64) -> pl.Series:
     """Return the names of what CPUs entered, on x86-64.
 
@@ -253,4 +263,5 @@ BUILD = {
     "unthrottle": _unthrottle,
     "kernel_entry": _transition,
     "kernel_exit": _transition,
+    "tick": _tick,
 }
