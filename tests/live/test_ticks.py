@@ -1,8 +1,8 @@
 """Ticks with frequencies on the running kernel.
 
 Virtual machines do not count APERF and MPERF, so two counters that every machine has take their places: the ns of the
-software event cpu-clock for the actual cycles, and the TSC for the constant ones. By definition a CPU then runs at 10^6 kHz. The reading of
-two counters, their ratio and the constant frequency are the same code as on a machine that counts cycles.
+software event cpu-clock for the actual cycles, and the TSC for the constant ones. By definition a CPU then runs at 10^6 kHz.
+The reading of two counters, their ratio and the constant frequency are the same code as on a machine that counts cycles.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EVENTS = "nr_running,switch,wakeup,fork,exit,tick"
 
 
 def ticks_of_a_busy_cpu(tmp_path, before: str = "") -> tuple[wastedcores.Trace, pl.DataFrame]:
-    """Record two seconds, one of them with a task that computes on CPU 1, and return its ticks; run ``before`` in the collector."""
+    """Record two seconds, one with a task that computes on CPU 1, and return its ticks; run ``before`` in the collector."""
     out = tmp_path / "t.wct"
     code = (
         f"import sys; sys.path.insert(0, sys.argv.pop(1)); import _frequency, schedtrace; {before}"
