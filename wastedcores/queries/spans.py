@@ -144,10 +144,10 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
     )
     keys = numbered(events[c] for c in span.keys)
     checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
-    columns = [*chosen.select("ts_ns", "begins", "ends"), *keys, *checks]
-    arrays = [_read_only(c) for c in columns]
     opened = np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64)
-    found = pl.Series(pair(*arrays, opened, at_end))
+    ts, begins, ends = (_read_only(chosen[c]) for c in ("ts_ns", "begins", "ends"))
+    k0, k1, c0, c1 = (_read_only(c) for c in (*keys, *checks))
+    found = pl.Series(pair(ts, begins, ends, k0, k1, c0, c1, opened, at_end))
     return found.set(found == NONE, None)
 
 
