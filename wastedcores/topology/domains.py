@@ -48,6 +48,13 @@ class Domain:
     """A ``sched_domain`` that remains after degenerate ones are removed; CPUs with equal domains share it.
 
     The numbers of :class:`wastedcores.topology.parameters.Parameters` are attributes too, as in the kernel's struct.
+
+    Attributes
+    ----------
+    imb_numa_nr
+        How many tasks a node may have before an imbalance of two tasks between nodes counts (from v5.18).
+    local_flags
+        The flags of ``sd->groups``; :func:`wastedcores.topology.group_flags.group_flags` has those of all groups.
     """
 
     level: str
@@ -57,6 +64,8 @@ class Domain:
     groups: Ring
     parameters: Parameters
     weight: int
+    imb_numa_nr: int = 0
+    local_flags: int = 0
 
     @property
     def cpus(self) -> list[int]:
@@ -347,7 +356,7 @@ class _Attacher:
         # sd_weight counts all CPUs of the level's mask, from v7.1 only those of the rebuild (8e8e23dea43e)
         cut = kernel.at_least(7, 1)
         self.within = _cpu_map(machine) if cut else (1 << machine.cpus) - 1
-        self._shared: dict[tuple[int, int, int, int], Domain] = {}
+        self._shared: dict[tuple[int, ...], Domain] = {}
         self._init: dict[tuple[int, int], tuple[int, Parameters]] = {}
 
     def _sd_init(self, level: int, weight: int) -> tuple[int, Parameters]:
@@ -359,6 +368,8 @@ class _Attacher:
 
     def __call__(self, cpu: int, rings: list[Ring]) -> tuple[Domain, ...]:
         kept: list[list[int]] = []  # [level, flags, weight of the unrestricted mask]
+        # the flags of the CPU's own group at each level whose child was removed
+        local: dict[int, int] = {}
         for level, ring in enumerate(rings):
             weight = (self.levels[level].mask_of_cpu[cpu] & self.within).bit_count()
             flags = self._sd_init(level, weight)[0]
@@ -369,6 +380,7 @@ class _Attacher:
                 if parent_degenerate(
                     below[1], flags, span, same, len(ring), self.kernel, self.one_node
                 ):
+                    local[level + 1] = below[1]
                     # the spans are equal (or the parent is empty), so the property moves down
                     below[1] |= flags & lv.SD_PREFER_SIBLING
                     continue
@@ -377,16 +389,45 @@ class _Attacher:
             kept[0][1], self.spans[kept[0][0]][cpu], len(rings[kept[0][0]]), self.kernel
         ):
             kept.pop(0)
-        return tuple(self._domain(cpu, *k, ring=rings[k[0]]) for k in kept)
+            if kept:
+                local[kept[0][0]] = 0
+        allowed = self._numa_allowance(cpu, len(rings))
+        out = []
+        for level, flags, weight in kept:
+            own = local.get(level, self._sd_init(level - 1, 0)[0] if level else 0)
+            out.append(self._domain(cpu, level, flags, weight, rings[level], allowed[level], own))
+        return tuple(out)
 
-    def _domain(self, cpu: int, level: int, flags: int, weight: int, *, ring: Ring) -> Domain:
+    def _numa_allowance(self, cpu: int, levels: int) -> list[int]:
+        """Return ``sd->imb_numa_nr`` of every raw level of a CPU (kernel/sched/topology.c: build_sched_domains(), v6.12)."""
+        if not self.kernel.at_least(5, 18):
+            return [0] * levels
+        weights = [self.spans[level][cpu].bit_count() for level in range(levels)]
+        flags = [self._sd_init(level, 0)[0] for level in range(levels)]
+        allowance, span, out = 0, 1, []
+        for level, weight in enumerate(weights):
+            above_llc = not flags[level] & lv.SD_SHARE_PKG_RESOURCES
+            if level and above_llc and flags[level - 1] & lv.SD_SHARE_PKG_RESOURCES:
+                llcs = weight // weights[level - 1]
+                allowance = max(1, weight >> 3 if llcs == 1 else llcs)
+                numa = (weights[i] for i in range(level + 1, levels) if flags[i] & lv.SD_NUMA)
+                span = next(numa, weight)
+                out.append(allowance)
+            else:
+                out.append(allowance * max(1, weight // span))
+        return out
+
+    def _domain(
+        self, cpu: int, level: int, flags: int, weight: int, ring: Ring, allowed: int, own: int
+    ) -> Domain:
         span = self.spans[level][cpu]
         # no ring belongs to two spans, so the key need not contain the span
-        key = (level, flags, weight, id(ring))
+        key = (level, flags, weight, id(ring), allowed, own)
         found = self._shared.get(key)
         if found is None:
             parameters = self._sd_init(level, weight)[1]
             found = self._shared[key] = Domain(
-                self.levels[level].name, level, span, flags, ring, parameters, span.bit_count()
-            )
+                self.levels[level].name, level, span, flags, ring, parameters, span.bit_count(),
+                allowed, own,
+            )  # fmt: skip
         return found

@@ -9,9 +9,10 @@ of a waking task, ``nohz.py`` decides when a CPU balances, ``stats.py`` which gr
 ``balance.py`` moves the tasks. ``pelt.py`` and ``load.py`` compute the loads that these compare. ``kernel.py`` holds the
 machine's state and its log; ``simulation.py`` handles the events and runs the programs of the tasks.
 
-Of v6.12 there is the fair class and its load tracking: ``eevdf.py``, ``eevdf_class.py``, ``eevdf_tasks.py`` and ``pelt_v6_12.py``
-take the place of ``fair.py`` and ``pelt.py`` under that kernel. Its balancing is not there yet, so its threads must be pinned
-to one CPU each.
+Of v6.12 there is the fair class with its load tracking, and placement. ``eevdf.py``, ``eevdf_class.py``, ``eevdf_tasks.py`` and
+``pelt_v6_12.py`` take the place of ``fair.py`` and ``pelt.py`` under that kernel, ``placement_v6_12.py``,
+``idle_sibling_v6_12.py``, ``slow_path_v6_12.py`` and ``signals_v6_12.py`` that of ``placement.py`` and ``load.py``. Its
+balancing is not there yet, so its threads must be pinned to one CPU each.
 
 Functions have the names of the kernel functions that they model, and their docstrings name the file and the version.
 Their parameters have the kernel's names and are not explained again at each function:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from wastedcores.topology import levels as lv
 from wastedcores.topology.domains import Domains
+from wastedcores.topology.group_flags import group_flags
 
 _FLAGS = {
     "BALANCE_NEWIDLE": lv.SD_BALANCE_NEWIDLE,
@@ -20,6 +21,7 @@ _FLAGS = {
     "PREFER_SIBLING": lv.SD_PREFER_SIBLING,
     "OVERLAP": lv.SD_OVERLAP,
     "NUMA": lv.SD_NUMA,
+    "CLUSTER": lv.SD_CLUSTER,
 }
 
 
@@ -34,13 +36,29 @@ class GroupCapacity:
 
 
 @dataclass(eq=False, repr=False)
+class DomainShared:
+    """What the CPUs of a domain that shares the last-level cache have in common (struct sched_domain_shared, v6.12)."""
+
+    nr_busy_cpus: int
+    has_idle_cores: bool = False
+    #: how many CPUs a wakeup may examine; 0 until the first balancing of the LLC
+    nr_idle_scan: int = 0
+
+
+@dataclass(eq=False, repr=False)
 class SchedGroup:
-    """A sched_group in one CPU's ring."""
+    """A sched_group in one CPU's ring; ``flags`` are those of the domain below, ``cores`` counts cores (v6.12)."""
 
     cpus: list[int]
     mask: frozenset[int]
     balance_cpu: int
     sgc: GroupCapacity
+    flags: int = 0
+    cores: int = 0
+
+    def has(self, flag: str) -> bool:
+        """Test a flag by its kernel name without ``SD_``."""
+        return bool(self.flags & _FLAGS[flag])
 
 
 @dataclass(eq=False, repr=False)
@@ -70,6 +88,8 @@ class SchedDomain:
     max_newidle_lb_cost: int = 0
     next_decay_max_lb_cost: int = 0
     nohz_idle: bool = False
+    imb_numa_nr: int = 0
+    shared: DomainShared | None = None
 
     def has(self, flag: str) -> bool:
         """Test a flag by its kernel name without ``SD_``."""
@@ -91,23 +111,32 @@ def runtime_domains(domains: Domains, last_balance: int) -> list[list[SchedDomai
     list of list of SchedDomain
         For each CPU its domains, innermost first.
     """
-    shared: dict[tuple[int, int], GroupCapacity] = {}
+    capacities: dict[tuple[int, int], GroupCapacity] = {}
+    shared: dict[tuple[int, int], DomainShared] = {}
+    core = domains.machine.core_of_cpu
+    modern = domains.kernel.at_least(5, 5)
     out: list[list[SchedDomain]] = []
     for cpu in range(domains.machine.cpus):
         own = []
         for d in domains.of(cpu):
             groups = []
-            for g in d.groups:
-                sgc = shared.setdefault(g.sgc, GroupCapacity(1024 * g.weight))
-                groups.append(SchedGroup(g.cpus, frozenset(g.mask_cpus), g.balance_cpu, sgc))
-            p = d.parameters
-            own.append(
-                SchedDomain(
-                    cpu, d.index, d.flags, frozenset(d.cpus), groups, p.imbalance_pct, p.cache_nice_tries,
-                    p.busy_idx, p.idle_idx, p.newidle_idx, p.wake_idx, p.forkexec_idx, p.min_interval,
-                    p.max_interval, p.smt_gain, last_balance=last_balance, balance_interval=p.min_interval,
+            flags = group_flags(domains, cpu, d) if modern else [0] * len(d.groups)
+            for g, bits in zip(d.groups, flags, strict=True):
+                sgc = capacities.setdefault(g.sgc, GroupCapacity(1024 * g.weight))
+                cores = len({int(core[c]) for c in g.cpus}) if modern else 0
+                groups.append(
+                    SchedGroup(g.cpus, frozenset(g.mask_cpus), g.balance_cpu, sgc, bits, cores)
                 )
+            p = d.parameters
+            sd = SchedDomain(
+                cpu, d.index, d.flags, frozenset(d.cpus), groups, p.imbalance_pct, p.cache_nice_tries,
+                p.busy_idx, p.idle_idx, p.newidle_idx, p.wake_idx, p.forkexec_idx, p.min_interval,
+                p.max_interval, p.smt_gain, last_balance=last_balance, balance_interval=p.min_interval,
+                imb_numa_nr=d.imb_numa_nr,
             )  # fmt: skip
+            if modern and sd.has("SHARE_PKG_RESOURCES"):
+                sd.shared = shared.setdefault((d.index, min(sd.span)), DomainShared(d.weight))
+            own.append(sd)
         for below, above in pairwise(own):
             below.parent, above.child = above, below
         out.append(own)

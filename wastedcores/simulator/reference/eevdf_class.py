@@ -31,6 +31,7 @@ from wastedcores.simulator.reference.eevdf import (
     update_runnable,
 )
 from wastedcores.simulator.reference.fair import set_task_rq
+from wastedcores.simulator.reference.signals_v6_12 import remove_entity_load_avg
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task
 
 if TYPE_CHECKING:
@@ -136,7 +137,10 @@ def enqueue_task(
 ) -> None:
     """Put a task, and its group's entity if needed, on a run queue (enqueue_task_fair(), v6.12.107)."""
     rq.clock_ns = k.now_ns
-    rq.cfs.avg.util_est += p.se.avg.util_est
+    # a sleeper that was queued elsewhere stays asleep, and was not expected to use the CPU
+    asleep = p.se.sched_delayed and not p.se.on_rq
+    if not asleep:
+        rq.cfs.avg.util_est += p.se.avg.util_est
     if p.se.sched_delayed and p.se.on_rq:
         requeue_delayed(k, p.se)
         k.log_nr_running(rq)
@@ -154,14 +158,20 @@ def enqueue_task(
         enqueue_entity(k, se, initial)
         slice_ns = min_slice(se.cfs_rq)
         se.cfs_rq.h_nr_running += 1
+        se.cfs_rq.h_nr_delayed += asleep
         initial = False
         i += 1
-    _update_above(k, levels[i:], slice_ns, 1)
+    _update_above(k, levels[i:], slice_ns, 1, int(asleep))
     k.add_nr_running(rq, 1)
 
 
-def _update_above(k: Kernel, levels: list[Entity], slice_ns: int, queued: int) -> None:
-    """Update the levels that stay queued while a task below them comes (``queued`` is 1) or goes (-1)."""
+def _update_above(
+    k: Kernel, levels: list[Entity], slice_ns: int, queued: int, delayed: int
+) -> None:
+    """Update the levels that stay queued while a task below them comes (``queued`` is 1) or goes (-1).
+
+    ``delayed`` is the same for a task that is asleep, otherwise 0.
+    """
     for se in levels:
         pelt.update_load_avg(k.now_ns, se, tg=True)
         update_runnable(se)
@@ -169,6 +179,7 @@ def _update_above(k: Kernel, levels: list[Entity], slice_ns: int, queued: int) -
         se.slice_ns = slice_ns
         slice_ns = min_slice(se.cfs_rq)
         se.cfs_rq.h_nr_running += queued
+        se.cfs_rq.h_nr_delayed += delayed
 
 
 def requeue_delayed(k: Kernel, se: Entity) -> None:
@@ -252,6 +263,8 @@ def dequeue_entities(
     """
     is_task, task_sleep, ends_delay = se.task is not None, sleep, delayed
     tasks = int(is_task)
+    # a sleeper that moves to another CPU stays asleep
+    asleep = int(is_task and se.sched_delayed and not sleep and not delayed)
     slice_ns = 0 if se.my_q is None else min_slice(se.my_q)
     levels = se.levels()
     i = 0
@@ -264,6 +277,7 @@ def dequeue_entities(
             slice_ns = min_slice(cfs_rq)
             break
         cfs_rq.h_nr_running -= tasks
+        cfs_rq.h_nr_delayed -= asleep
         i += 1
         if cfs_rq.weight:
             slice_ns = min_slice(cfs_rq)
@@ -271,7 +285,7 @@ def dequeue_entities(
                 set_next_buddy(level.parent)
             break
         sleep, delayed, special = True, False, False
-    _update_above(k, levels[i:], slice_ns, -tasks)
+    _update_above(k, levels[i:], slice_ns, -tasks, -asleep)
     if is_task:
         if ends_delay:
             rq.nr_running -= 1  # the log has counted it as asleep since its dequeue was delayed
@@ -288,7 +302,8 @@ def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool, migrating: bool = True
     """
     rq.clock_ns = k.now_ns
     root = rq.cfs.avg
-    root.util_est -= min(root.util_est, p.se.avg.util_est)
+    if sleep or not p.se.sched_delayed:
+        root.util_est -= min(root.util_est, p.se.avg.util_est)
     if sleep:
         pelt.util_est_update(p.se)
     special = p.state == "X"
@@ -349,7 +364,18 @@ def post_init(k: Kernel, p: Task) -> None:
     pelt.post_init_util(p.se)
 
 
-def migrate_task(p: Task) -> None:
-    """Forget where a task that changes its CPU was counted (migrate_task_rq_fair(), v6.12.107)."""
-    p.se.avg.last_update = 0
+def migrate_task(k: Kernel, p: Task) -> None:
+    """Take a task off the averages of the CPU that it leaves (migrate_task_rq_fair(), v6.12.107).
+
+    A queued task was detached when it was dequeued. A task that sleeps leaves its averages for the old queue to subtract. If
+    its old CPU is idle, the averages also decay until now, which the queue of that CPU has not seen yet
+    (migrate_se_pelt_lag()).
+    """
+    se = p.se
+    if p.state == "waking" and not se.sched_delayed and se.avg.last_update:
+        remove_entity_load_avg(p)
+        rq = se.cfs_rq.rq
+        if rq.curr is rq.idle_task:
+            pelt.update_blocked_se(k.now_ns, se)
+    se.avg.last_update = 0
     p.se.exec_start = 0

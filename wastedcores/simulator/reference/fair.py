@@ -381,7 +381,7 @@ def post_init(k: Kernel, p: Task) -> None:
     pelt.update_task_contrib(p.se)
 
 
-def migrate_task(p: Task) -> None:
+def migrate_task(k: Kernel, p: Task) -> None:
     """Take a sleeping task's load off its old CPU before the CPU changes (migrate_task_rq_fair(), v4.1)."""
     se = p.se
     if se.decay_count:

@@ -19,6 +19,7 @@ from wastedcores.simulator.reference import (
     fair,
     nohz,
     placement,
+    placement_v6_12,
     realtime,
     stats,
 )
@@ -27,6 +28,7 @@ from wastedcores.simulator.reference.clocks import Clocks
 from wastedcores.simulator.reference.core import Core, Module
 from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
 from wastedcores.simulator.reference.eevdf import BASE_SLICE_NS
+from wastedcores.simulator.reference.idle_sibling_v6_12 import CacheSharing
 from wastedcores.simulator.reference.modules import SHIPPED, make_core
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
 from wastedcores.topology.domains import Domains
@@ -40,7 +42,7 @@ EPOCH_NS = 4_000_000_000
 class Policies:
     """The decisions that can be replaced: assign a function of your own with the same signature.
 
-    Each function takes the :class:`Kernel` first. The defaults are those of Linux v4.1.
+    Each function takes the :class:`Kernel` first. The defaults are those of Linux v4.1; :meth:`of` returns those of a kernel.
     """
 
     select_task_rq: Callable[..., int] = placement.select_task_rq_fair
@@ -52,6 +54,13 @@ class Policies:
     balanced: Callable[..., bool] = stats.balanced
     calculate_imbalance: Callable[..., int] = stats.calculate_imbalance
     find_busiest_queue: Callable[..., Rq | None] = stats.find_busiest_queue
+
+    @classmethod
+    def of(cls, model: KernelModel) -> Policies:
+        """Return the decisions of a kernel."""
+        if not model.has_eevdf:
+            return cls()
+        return cls(select_task_rq=placement_v6_12.select_task_rq_fair)
 
     def __setattr__(self, name: str, value: object) -> None:
         """Replace a decision; a misspelt name would otherwise change nothing without a word."""
@@ -85,7 +94,7 @@ class Kernel:
     costs
         Machine constants; None for the defaults.
     policies
-        Decisions; None for those of v4.1.
+        Decisions; None for those of the model.
     considered
         Log the CPUs that each decision examined.
     modules
@@ -113,13 +122,14 @@ class Kernel:
         #: the fair class: ``fair`` (v4.1) or ``eevdf_class`` (v6.12)
         self.fair: Any = eevdf_class if model.has_eevdf else fair
         self.costs = costs or Costs()
-        self.policies = policies or Policies()
+        self.policies = policies or Policies.of(model)
         self.considered, self.decisions = considered, decisions
         self.tick_ns = self.costs.tick_ns
         self.hz = 1_000_000_000 // self.tick_ns
         self.preempt = False  #: CONFIG_PREEMPT
         self.now_ns = EPOCH_NS
         self.cpu = 0  #: the CPU whose event is handled
+        self.in_interrupt = False  #: a timer wakes a task, and not the task that runs
         self.log: list[Event] = []
         self.log_op = ""  #: why tasks move at present, for the log
         #: calls of load_balance() by level, kind of idleness and result
@@ -340,7 +350,7 @@ class Kernel:
         if p.cpu != cpu:
             self.emit("migrate", pid=p.pid, cpu=cpu, src_cpu=p.cpu, op=self.log_op)
             if not p.rt_priority:
-                self.fair.migrate_task(p)
+                self.fair.migrate_task(self, p)
         self.fair.set_task_rq(p, cpu)
 
     def select_task_rq(self, p: Task, prev_cpu: int, flag: str, cpu: int, sync: bool) -> int:
@@ -405,6 +415,7 @@ class Kernel:
             self.llc_depth[rq.cpu] = len(shared)
             self.llc_size[rq.cpu] = len(shared[-1].span) if shared else 1
             self.llc_id[rq.cpu] = min(shared[-1].span) if shared else rq.cpu
+        self.caches = CacheSharing(self)
         self.update_tunables()
         for rq in reversed(self.rqs):
             for sd in rq.sd:
@@ -431,7 +442,8 @@ class Kernel:
         sgc.next_update = self.jiffies + min(max(jiffies, 1), self.max_balance_interval)
         if sd.child is None:
             rq = self.rqs[cpu]
-            shares = sd.has("SHARE_CPUCAPACITY") and len(sd.span) > 1
+            # the threads of a core have its whole capacity each from v5.1 on, which has no smt_gain
+            shares = sd.has("SHARE_CPUCAPACITY") and len(sd.span) > 1 and sd.smt_gain > 0
             rq.cpu_capacity_orig = sd.smt_gain // len(sd.span) if shares else 1024
             rq.cpu_capacity = sgc.capacity = rq.cpu_capacity_orig
         elif sd.child.has("OVERLAP"):

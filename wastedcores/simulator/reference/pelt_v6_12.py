@@ -87,12 +87,15 @@ def update_blocked_se(now: int, se: Entity) -> None:
 
 
 def update_queue(now: int, q: CfsRq) -> bool:
-    """Bring the averages of a queue up to date (__update_load_avg_cfs_rq(), v6.12.107)."""
+    """Bring the averages of a queue up to date (update_cfs_rq_load_avg(), __update_load_avg_cfs_rq(), v6.12.107)."""
+    removed = q.removed_nr > 0
+    if removed:
+        _remove(q)
     runnable = q.h_nr_running - q.h_nr_delayed
     decayed = update_load_sum(now, q.avg, scale_load_down(q.weight), runnable, q.curr is not None)
     if decayed:
         update_avg(q.avg, 1)
-    return decayed
+    return decayed or removed
 
 
 # --- the sums of a queue ----------------------------------------------------------------------------------------------
@@ -108,6 +111,17 @@ def _floor(sa: SchedAvg, signal: str) -> None:
     """Keep a sum from falling below what its average stands for; the kernel computes this with 32 bits."""
     least = (getattr(sa, f"{signal}_avg") * MIN_DIVIDER) & _MAX32
     setattr(sa, f"{signal}_sum", max(getattr(sa, f"{signal}_sum") & _MAX32, least))
+
+
+def _remove(q: CfsRq) -> None:
+    """Subtract the tasks that woke on other CPUs (update_cfs_rq_load_avg(), v6.12.107)."""
+    divider = MIN_DIVIDER + q.avg.period_contrib
+    left = {"load": q.removed_load, "util": q.removed_util, "runnable": q.removed_runnable}
+    q.removed_nr = q.removed_load = q.removed_util = q.removed_runnable = 0
+    for signal, avg in left.items():
+        _add(q.avg, signal, -avg, -avg * divider)
+        _floor(q.avg, signal)
+    _propagate_to(q, -left["runnable"] * divider >> 10)  # rounds down, as C's shift does
 
 
 def enqueue_load_avg(q: CfsRq, se: Entity) -> None:

@@ -12,6 +12,7 @@ from wastedcores.simulator.reference import (
     nohz,
     realtime,
 )
+from wastedcores.simulator.reference.idle_sibling_v6_12 import update_idle_core
 from wastedcores.simulator.reference.state import Entity, Rq, Task, TaskGroup
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
     k.emit("switch", cpu=rq.cpu, pid=task.pid, prev_pid=prev.pid, prev_state=prev_state)
     rq.curr = task
     if task is rq.idle_task:
+        if k.model.has_eevdf:
+            update_idle_core(k, rq)
         enter_idle(k, rq)
 
 
@@ -163,7 +166,7 @@ def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
         p.state = "waking"  # it is still queued, and stays on its CPU
         return
     waker = k.current(cpu)
-    if not p.rt_priority:  # task_waking_fair()
+    if not p.rt_priority and not k.model.has_eevdf:  # task_waking_fair()
         p.se.vruntime -= p.se.cfs_rq.min_vruntime
         if waker is not k.rqs[cpu].idle_task:
             record_wakee(k, waker, p)
@@ -176,12 +179,14 @@ def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
 def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
     """Queue a woken task: the second part of try_to_wake_up() (ttwu_queue(), v4.1).
 
-    It goes on the run queue, or on the wake list if its CPU shares no cache with ``cpu``, which executes the code.
+    It goes on the run queue, or on the wake list for its CPU to take from there; ``cpu`` executes the code.
     """
     if p.cpu not in k.active:
         # the CPU went offline in the meantime
         gone, up = p.cpu, k.fallback_cpu(p)
         k.emit("migrate", pid=p.pid, cpu=up, src_cpu=gone, op="wakeup")
+        if k.model.has_eevdf:
+            eevdf_class.migrate_task(k, p)
         k.fair.set_task_rq(p, up)
     if p.se.sched_delayed:
         eevdf_class.wake_delayed(k, p)
@@ -189,7 +194,7 @@ def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
         k.emit("wakeup", cpu=p.cpu, pid=p.pid, src_cpu=cpu, by_pid=k.current(cpu).pid)
         return
     target = p.cpu
-    if k.llc_id[cpu] == k.llc_id[target] or k.core:
+    if k.core or not needs_wake_list(k, p, cpu):
         # a design queues a thread at once, as Linux does without TTWU_QUEUE
         activate_woken(k, p, cpu)
         return
@@ -197,6 +202,16 @@ def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
     wake_list.append(p)
     if len(wake_list) == 1:
         k.push(k.now_ns + k.costs.ipi_ns, "TTWU", target)
+
+
+def needs_wake_list(k: Kernel, p: Task, cpu: int) -> bool:
+    """Tell whether a woken task is left to its CPU to queue (ttwu_queue(), v4.1; ttwu_queue_cond(), v6.12.107).
+
+    Both versions do so if that CPU and ``cpu`` share no cache, and v6.12 also if that CPU is another one that is idle.
+    """
+    if k.llc_id[cpu] != k.llc_id[p.cpu]:
+        return True
+    return k.model.has_eevdf and p.cpu != cpu and k.rqs[p.cpu].nr_running == 0
 
 
 def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
@@ -223,9 +238,9 @@ def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
 
 
 def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
-    """Activate the tasks of the wake list, the last one first (sched_ttwu_pending(), v4.1)."""
+    """Activate the tasks of the wake list, the last one first, or in v6.12 the first one (sched_ttwu_pending())."""
     tasks, rq.wake_list = rq.wake_list, []
-    for p in reversed(tasks):
+    for p in tasks if k.model.has_eevdf else reversed(tasks):
         activate_woken(k, p, rq.cpu)
 
 
@@ -238,6 +253,7 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     parent = p.progress.parent
     if p.allowed != (parent.allowed if parent else frozenset(range(k.machine.cpus))):
         k.emit_affinity(p, cpu)
+    p.recent_used_cpu = cpu
     target = k.select_task_rq(p, cpu, "fork", cpu, False)
     k.log_op = "fork"
     k.set_task_cpu(p, target)

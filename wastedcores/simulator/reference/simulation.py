@@ -187,7 +187,9 @@ class Simulation:
             rq.tick_stopped = False
             self._tick(rq)
         p.progress.waits_for = None
+        self.k.in_interrupt = True
         schedule.try_to_wake_up(self.k, p, self.k.cpu, sync=False)
+        self.k.in_interrupt = False
 
     def _on_resched(self, cpu: int) -> None:
         """Handle a rescheduling IPI: the loop calls schedule() afterwards."""

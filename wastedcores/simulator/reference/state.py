@@ -115,6 +115,10 @@ class CfsRq:
     propagate: bool = False
     prop_runnable_sum: int = 0
     last_update_tg: int = 0
+    #: what tasks that woke elsewhere left behind (``removed``); its load is ``removed_load``
+    removed_nr: int = 0
+    removed_util: int = 0
+    removed_runnable: int = 0
 
     def insert(self, se: Entity) -> None:
         """Insert an entity into the tree, behind others of equal vruntime (fair.c: __enqueue_entity(), v4.1)."""
@@ -165,6 +169,8 @@ class Task:
     last_wakee: int = -1
     wakee_flips: int = 0
     wakee_flip_decay: int = 0
+    #: the CPU on which the task ran before it woke the last time, v6.12
+    recent_used_cpu: int = 0
     #: node of the CPU on which the task was placed when it was created
     home_node: int = 0
     #: where the task is in its program (:class:`programs.Progress`); None for idle tasks and stoppers

@@ -128,7 +128,10 @@ def choose_cpu(m, p, sync):
 
 @apart(NOTHING)
 def queue_woken(m, p):
-    """ttwu_queue(): enqueue the task, or put it on the wake list of a CPU that does not share a cache with this one."""
+    """ttwu_queue(): enqueue the task, or put it on the wake list of its CPU.
+
+    The list is for CPUs that do not share a cache with this one, and in v6.12.107 for other idle CPUs too (ttwu_queue_cond()).
+    """
     here = m[0, sim.CPU]
     cpu = m[p, task.CPU]
     if m[p, eevdf.SCHED_DELAYED] != 0:
@@ -142,19 +145,27 @@ def queue_woken(m, p):
         log_migrate(m, p, cpu, up, log_op.WAKEUP)
         set_task_rq(m, p, up)
         cpu = up
-    if m[cpu, rq.SD_LLC_ID] == m[here, rq.SD_LLC_ID] or designed(m):
+    idle = has_eevdf(m) and cpu != here and m[cpu, rq.NR_RUNNING] == 0
+    if designed(m) or (m[cpu, rq.SD_LLC_ID] == m[here, rq.SD_LLC_ID] and not idle):
         # under a design a task is on its runqueue at once, as in a Linux without TTWU_QUEUE
         activate_woken(m, p, cpu)
         return
-    if m[cpu, rq.WAKE_LIST] < 0:
+    last = m[cpu, rq.WAKE_LIST]
+    if last < 0:
         queue_jit.push(m, event_of(cpu_event.TTWU, cpu), m[0, sim.NOW] + m[0, sim.IPI_NS])
-    m[p, task.WAIT_NEXT] = m[cpu, rq.WAKE_LIST]
-    m[cpu, rq.WAKE_LIST] = p
+    if last < 0 or not has_eevdf(m):
+        m[p, task.WAIT_NEXT] = last
+        m[cpu, rq.WAKE_LIST] = p
+        return
+    while m[last, task.WAIT_NEXT] >= 0:
+        last = m[last, task.WAIT_NEXT]
+    m[last, task.WAIT_NEXT] = p
+    m[p, task.WAIT_NEXT] = -1
 
 
 @apart(NOTHING)
 def ttwu_pending(m, cpu):
-    """sched_ttwu_pending(): enqueue the tasks of the wake list, last in, first out."""
+    """sched_ttwu_pending(): enqueue the tasks of the wake list in its order: the last one first, in v6.12.107 the first one."""
     p = m[cpu, rq.WAKE_LIST]
     m[cpu, rq.WAKE_LIST] = -1
     while p >= 0:
