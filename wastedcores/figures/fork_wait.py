@@ -154,7 +154,7 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
         fig,
         "Tasks fork and wait from CPU to CPU"
         if by == "task"
-        else "Each task begins on a slow core",
+        else "The frequency at which each task ran",
         "thick: at least one task on the CPU (RQSIZE >= 1), coloured by "
         + ("task" if by == "task" else "the frequency at its end")
         + "<br>thin: a fork or a wakeup, from the CPU where it happened",
