@@ -1,6 +1,6 @@
 """``python -m wastedcores`` is the command ``wastedcores``."""
 
-from wastedcores.cli import main
+from wastedcores.cli import run
 
 if __name__ == "__main__":
-    main()
+    run()

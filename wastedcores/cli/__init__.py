@@ -7,6 +7,7 @@ or nothing can be predicted),
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
@@ -21,7 +22,7 @@ from wastedcores.cli._app import app, options
 from wastedcores.errors import ModelWarning, WastedCoresError
 
 #: the garbage collector searches for cycles after this many new objects
-GC_OBJECTS = 50_000
+GC_OBJECTS = 200_000
 #: modules that register verbs, in the order of the help text
 VERBS = (
     "check",
@@ -77,6 +78,16 @@ def _show_warning(
     """Print a warning as one line, without the place in the source code that raised it."""
     kind = "warning" if issubclass(category, ModelWarning) else category.__name__
     print(f"wastedcores: {kind}: {message}", file=sys.stderr)
+
+
+def run() -> None:
+    """Run the command line as a process of its own.
+
+    At its end the interpreter searches all objects for cycles, which took a fifth of a short command's time. Frozen objects are
+    not searched.
+    """
+    atexit.register(gc.freeze)
+    main()
 
 
 def main() -> None:

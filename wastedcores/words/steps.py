@@ -6,13 +6,13 @@ import shlex
 from html import escape
 from typing import TYPE_CHECKING
 
-from wastedcores.analysis.examined import Examined
 from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.invariant.result import CheckResult
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import RichText
 
 if TYPE_CHECKING:
+    from wastedcores.analysis.examined import Examined
     from wastedcores.analysis.explain import Explanation
 
 

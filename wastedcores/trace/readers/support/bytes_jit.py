@@ -12,7 +12,6 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.imputils import impl_ret_untracked
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
@@ -27,7 +26,7 @@ Word: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, n
 def _loader(bits: int, result: Any) -> Any:
     def load(typingctx: Any, array: Any, index: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            data = make_array(signature.args[0])(context, builder, args[0]).data
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
             place = builder.gep(data, [args[1]])
             pointer = builder.bitcast(place, ir.IntType(bits).as_pointer())
             value = builder.load(pointer)
@@ -47,7 +46,7 @@ load16 = _loader(16, types.uint16)
 
 def _prefetcher(typingctx: Any, array: Any, index: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = make_array(signature.args[0])(context, builder, args[0]).data
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
         place = builder.gep(data, [args[1]])
         flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [place.type, flag, flag, flag])
