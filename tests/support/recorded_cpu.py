@@ -75,9 +75,11 @@ class RecordedCpu:
         The recording.
     worker_lag_ns
         The lag of a kworker when it first wakes. It is the only fact about the time before the recording that matters.
+    moved
+        For each event by its number, how much later it happens than its stamp says, in ns.
     """
 
-    def __init__(self, path: Path, worker_lag_ns: int) -> None:
+    def __init__(self, path: Path, worker_lag_ns: int, moved: dict[int, int] | None = None) -> None:
         events = [
             e for e in read(path) if e.kind.startswith("sched_") or e.kind == "tracing_mark_write"
         ]
@@ -90,16 +92,21 @@ class RecordedCpu:
         self.tasks: dict[int, Task] = {0: self.rq.idle_task}
         self.choices: list[Choice] = []
         self.niced: set[int] = set()
+        self.moved = moved or {}
+        #: the number of the event that is handled
+        self.number = 0
         self.base_us = events[0].ts_us // _TICK_US * _TICK_US
         self.creator = events[0].pid
         self.at(events[0].ts_us)
         self._begin(events)
-        for event in self._with_ticks(events):
+        for number, event in enumerate(self._with_ticks(events)):
+            self.number = number
             self.at(event.ts_us)
             getattr(self, "on_" + event.kind, lambda event: None)(event)
 
     def at(self, ts_us: int) -> None:
-        self.cpu.go((ts_us - self.base_us) * 1_000)
+        ns = (ts_us - self.base_us) * 1_000 + self.moved.get(self.number, 0)
+        self.cpu.go(max(ns, self.cpu.now))
 
     def _begin(self, events: list[Event]) -> None:
         """Let the creator run, beside the threads that were queued before the recording began."""
