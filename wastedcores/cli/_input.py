@@ -12,10 +12,15 @@ if TYPE_CHECKING:
     from wastedcores.workload.scenarios import Scenario
 
 
-def open_input(name: Path, format: str | None = None, snapshot: str | None = None) -> Trace:
+def open_input(
+    name: Path,
+    format: str | None = None,
+    snapshot: str | None = None,
+    between: Sequence[str] | None = None,
+) -> Trace:
     """Open the trace file ``name``, or the data set of that name; ``format`` None: detect the format.
 
-    ``snapshot`` is the file that tells about its tasks, or ``live``.
+    ``snapshot`` is the file that tells about its tasks, or ``live``. ``between`` cuts a window out of the trace.
     """
     if snapshot is not None:
         from wastedcores.capture.attach import with_snapshot
@@ -25,7 +30,7 @@ def open_input(name: Path, format: str | None = None, snapshot: str | None = Non
         return with_snapshot(open_input(name, format), taken, snapshot)
     from wastedcores.trace.named import open
 
-    return open(name, format=format)
+    return open(name, format=format, between=between)
 
 
 def recorded_machine(

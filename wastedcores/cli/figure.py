@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Cpus, Persist, TraceInput, Whole
+from wastedcores.cli._options import Between, Cpus, Persist, TraceInput, Whole
 from wastedcores.cli._output import check_writable, parquet_name
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
@@ -100,6 +100,7 @@ def figure(
     end: Annotated[
         float | None, Option("--to", metavar="SECONDS", help="Draw up to this time.")
     ] = None,
+    between: Between = None,
     cpus: Cpus = None,
     whole: Whole = False,
     persist: Persist = "100ms",
@@ -148,7 +149,7 @@ def figure(
     wanted = _event_layers(kind, query or [], look or [], layers)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (
-        examine(open_input(path), persist_ns=persist_ns, cpus=cpus, whole=whole)
+        examine(open_input(path), persist_ns=persist_ns, between=between, cpus=cpus, whole=whole)
         for path in ([trace, against] if against else [trace])
     )
     if kind is Kind.events:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import shlex
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, TraceFormat, TraceInput
+from wastedcores.cli._options import AsJson, Between, TraceFormat, TraceInput
 from wastedcores.cli._output import print_json, print_next
 from wastedcores.units import human_ns
 
 
-@app.command(epilog=epilog("info trace.txt.xz", "info group-imbalance-buggy --json"))
-def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None) -> None:
+@app.command(
+    epilog=epilog(
+        "info trace.txt.xz",
+        "info group-imbalance-buggy --json",
+        "info long.parquet --between 4.34 4.54",
+    )
+)
+def info(
+    trace: TraceInput,
+    as_json: AsJson = False,
+    format: TraceFormat = None,
+    between: Between = None,
+) -> None:
     """Show the facts about a trace.
 
     These are its format, kernel, clock, machine and interval, the number of events of each kind, lost events, and what is
@@ -21,7 +32,7 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
     from wastedcores.topology.cpulist import format_cpulist
     from wastedcores.words.recorded_facts import recorded_facts
 
-    opened = open_input(trace, format)
+    opened = open_input(trace, format, between=between)
     header, kinds = opened.header, opened.kinds()
     if as_json:
         answer = {"schema": "wastedcores.info/1", "name": opened.name}
@@ -55,8 +66,10 @@ def info(trace: TraceInput, as_json: AsJson = False, format: TraceFormat = None)
     for key, text in facts.items():
         if text:
             print(f"  {key}: {text}")
+    window = f" --between {shlex.join(between)}" if between else ""
     print_next(
-        f"wastedcores check {shlex.quote(str(trace))}", "were cores idle while threads waited?"
+        f"wastedcores check {shlex.quote(str(trace))}{window}",
+        "were cores idle while threads waited?",
     )
 
 

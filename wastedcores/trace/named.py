@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import Moment
 
 #: what functions accept wherever they need a trace
 TraceLike: TypeAlias = Trace | str | Path
 
 
-def open(trace: TraceLike, *, format: str | None = None) -> Trace:
+def open(
+    trace: TraceLike, *, format: str | None = None, between: Sequence[Moment] | None = None
+) -> Trace:
     """Open a trace file or a data set; a trace that is open already is returned as it is.
 
     Parameters
@@ -20,6 +24,9 @@ def open(trace: TraceLike, *, format: str | None = None) -> Trace:
         Path of a file or folder of any format, ``-`` for the standard input, or the name of a data set.
     format
         Name of the format; default: detected from the content.
+    between
+        Only this window: its start and its end, each a time in ns, the beginning of a mark's text, or a time in seconds as
+        text. Of a long Parquet file only the part around the window is read (:func:`~wastedcores.trace.cut.cut`).
 
     Returns
     -------
@@ -32,7 +39,13 @@ def open(trace: TraceLike, *, format: str | None = None) -> Trace:
         The name is neither a file nor a data set.
     TraceFormatError
         The file is not a trace of a known format.
+    UsageError
+        The window is unknown or lies outside of the trace.
     """
+    if between is not None:
+        from wastedcores.trace.cut import cut
+
+        return cut(open(trace, format=format), between)
     if isinstance(trace, Trace):
         return trace
     from wastedcores.trace.io import open_trace

@@ -38,7 +38,10 @@ def moment_ns(trace: Trace, moment: Moment) -> int:
     """
     if isinstance(moment, int):
         return moment
-    marks = trace.only("mark").select("ts_ns", "text").collect()
+    kinds = trace.header.kinds
+    has_marks = kinds is None or "mark" in kinds
+    told = trace.only("mark") if has_marks else trace.events.clear()
+    marks = told.select("ts_ns", "text").collect()
     hit = marks.filter(pl.col("text").str.starts_with(moment))
     if hit.height:
         return int(hit["ts_ns"][0])
@@ -71,7 +74,7 @@ def find_window(trace: Trace, between: Sequence[Moment]) -> Window:
     Raises
     ------
     UsageError
-        There are not two moments, one is unknown, or the end is not after the start.
+        There are not two moments, one is unknown, the end is not after the start, or the trace has no such time.
     """
     if len(between) != 2:
         raise UsageError(
@@ -81,6 +84,12 @@ def find_window(trace: Trace, between: Sequence[Moment]) -> Window:
     if end <= start:
         raise UsageError(
             f"--between {between[0]!r} {between[1]!r}: the window ends at {end} ns, not after its start {start} ns."
+        )
+    first, last = trace.header.start_ns, trace.header.end_ns
+    if first is not None and last is not None and (end <= first or start > last):
+        raise UsageError(
+            f"--between {between[0]!r} {between[1]!r}: the window lies outside of the trace. {trace.name} has events from "
+            f"{first / 1e9:.9g} to {last / 1e9:.9g} s, and the window is {start / 1e9:.9g} to {end / 1e9:.9g} s."
         )
     named = None if any(isinstance(m, int) for m in between) else (str(between[0]), str(between[1]))
     return Window(start_ns=start, end_ns=end, names=named)
