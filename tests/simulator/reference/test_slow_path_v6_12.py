@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.still_v6_12 import Still, machine
 
-from wastedcores.simulator.reference import eevdf_class, schedule
+from wastedcores.simulator.reference import eevdf_class, eevdf_tasks, schedule
 from wastedcores.simulator.reference import group_stats_v6_12 as groups
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
 from wastedcores.simulator.reference import placement_v6_12 as placement
@@ -385,3 +385,37 @@ def test_a_move_keeps_the_lag_of_a_task(times, others):
     assert p.se.deadline - p.se.vruntime == distance
     kept = avg_vruntime(new) - p.se.vruntime
     assert kept == 0 if others == 0 else abs(kept - lag) <= 2
+
+
+def test_a_dying_cpu_pushes_its_tasks_in_the_order_in_which_it_picks_them():
+    s = Still(machine(2, 4))
+    a, b, c = s.run(1, 1, 1)
+    s.k.now_ns += 1 * MS
+    a.state = "S"
+    schedule.schedule(s.k, s.k.rqs[1])
+    assert a.se.sched_delayed
+    s.k.active.discard(1)
+    s.k.cpu = 1
+    moved = []
+    s.k.emit = lambda kind, **columns: moved.append(columns) if kind == "migrate" else None
+    schedule.run_stopper(s.k, s.k.rqs[1], lambda: eevdf_tasks.push_all(s.k, s.k.rqs[1]))
+    # b ran, so it was put back behind c, whose deadline is the same
+    assert [(m["pid"], m["cpu"]) for m in moved] == [(c.pid, 0), (b.pid, 0)]
+    assert not a.se.on_rq
+    assert s.k.rqs[1].nr_running == s.k.rqs[1].cfs.nr_running == 0
+
+
+def test_a_dying_cpu_leaves_the_load_of_its_groups():
+    s = Still(machine())
+    tg = s.k.add_group("g", 1024)
+    for cpu, load in ((0, 700), (1, 300)):
+        tg.cfs_rq[cpu].avg.load_avg = load
+        s.k.now_ns += MS
+        pelt.update_tg_load_avg(s.k.now_ns, tg.cfs_rq[cpu])
+    assert tg.load_avg == 1000
+    s.k.rqs[1].online = False
+    eevdf_tasks.leave_groups(s.k, s.k.rqs[1])
+    assert tg.load_avg == 700
+    s.k.now_ns += MS
+    pelt.update_tg_load_avg(s.k.now_ns, tg.cfs_rq[1])
+    assert tg.load_avg == 700  # an offline CPU reports nothing

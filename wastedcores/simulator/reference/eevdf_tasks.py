@@ -1,4 +1,4 @@
-"""What a running task does to itself under EEVDF: another nice value, yield, another task group (v6.12.107)."""
+"""What happens to tasks under EEVDF besides running: another nice value, yield, another task group, a dying CPU (v6.12.107)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from wastedcores.simulator.reference.eevdf import (
 from wastedcores.simulator.reference.eevdf_class import (
     dequeue_task,
     enqueue_task,
+    pick_task,
     put_prev_task,
     set_next_task,
     set_task_rq,
@@ -67,3 +68,25 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
     enqueue_task(k, rq, p)
     set_next_task(k, p)
     k.resched(rq)
+
+
+def leave_groups(k: Kernel, rq: Rq) -> None:
+    """Take a dying CPU off the loads of all task groups (clear_tg_offline_cfs_rqs(), v6.12.107)."""
+    for tg in k.groups[1:]:
+        q = tg.cfs_rq[rq.cpu]
+        tg.load_avg -= q.tg_load_contrib
+        q.tg_load_contrib, q.last_update_tg = 0, k.now_ns
+
+
+def push_all(k: Kernel, rq: Rq) -> None:
+    """Move every task that a dying CPU picks to another CPU (balance_push() and __balance_push_cpu_stop(), core.c, v6.12.107).
+
+    The sleepers that are still queued leave the queue when they are picked.
+    """
+    while (p := pick_task(k, rq)) is not None:
+        k.log_op = "hotplug"
+        target = k.fallback_cpu(p)
+        dequeue_task(k, rq, p, sleep=False)
+        k.set_task_cpu(p, target)
+        enqueue_task(k, k.rqs[target], p)
+        k.check_preempt_curr(k.rqs[target], p)

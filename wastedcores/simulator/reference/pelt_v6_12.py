@@ -215,7 +215,7 @@ def update_load_avg(
 
 def update_tg_load_avg(now: int, q: CfsRq) -> None:
     """Report a queue's load to its group, once per ms, if it changed by more than 1/64 (update_tg_load_avg(), v6.12.107)."""
-    if q.tg.se[q.rq.cpu] is None or now - q.last_update_tg < TG_INTERVAL_NS:
+    if q.tg.se[q.rq.cpu] is None or not q.rq.online or now - q.last_update_tg < TG_INTERVAL_NS:
         return
     change = q.avg.load_avg - q.tg_load_contrib
     if abs(change) > q.tg_load_contrib // 64:

@@ -7,7 +7,15 @@ from typing import Any
 from wastedcores.errors import WorkloadError
 from wastedcores.simulator.generations import check_modelled
 from wastedcores.simulator.realtime import check_policies
-from wastedcores.simulator.reference import classes, nohz, operations, realtime, schedule, waiting
+from wastedcores.simulator.reference import (
+    classes,
+    eevdf_tasks,
+    nohz,
+    operations,
+    realtime,
+    schedule,
+    waiting,
+)
 from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
 from wastedcores.simulator.reference.load import update_cpu_load, weighted_cpuload
 from wastedcores.simulator.reference.programs import (
@@ -258,6 +266,8 @@ class Simulation:
         self._hotplug_done += 1
         rq.online = online
         (k.active.add if online else k.active.discard)(cpu)
+        if k.model.has_eevdf and not online:
+            eevdf_tasks.leave_groups(k, rq)
         # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE: from then on a leaving CPU pulls nothing
         k.attach_domains(k.trees[self._hotplug_done], k.jiffies)
         k.overload = False
@@ -279,6 +289,9 @@ class Simulation:
 
     def _empty(self, rq: Rq) -> None:
         """Move every task of a dying CPU elsewhere (migrate_tasks(), v4.1)."""
+        if self.k.model.has_eevdf:
+            eevdf_tasks.push_all(self.k, rq)
+            return
         while rq.rt.queue or rq.cfs_tasks:
             p = (rq.rt.queue or rq.cfs_tasks)[0]
             schedule.move_task(self.k, p, self.k.fallback_cpu(p), "hotplug")
