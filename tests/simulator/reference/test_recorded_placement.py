@@ -1,0 +1,52 @@
+"""Placement of the reference against a booted 6.12.107: the CPU of each wakeup of a database workload on 16 CPUs.
+
+What the model cannot know from a recording is in support/recorded_machine.py. Forks are not judged: which of several groups
+of idle CPUs gets a thread depends on the loads from before the recording.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support import TESTS
+from support.recorded_machine import RecordedMachine
+
+from wastedcores.simulator.reference import placement_v6_12
+from wastedcores.topology.source import find_machine
+
+FOLDER = TESTS / "analysis" / "recordings" / "db16-6.12-16cpu"
+
+
+def replayed() -> RecordedMachine:
+    return RecordedMachine(FOLDER / "trace.txt.xz", find_machine(str(FOLDER / "meta.json")).machine)
+
+
+def agreeing(placed) -> int:
+    return sum(x.chosen == x.recorded for x in placed)
+
+
+@pytest.fixture(scope="module")
+def run() -> RecordedMachine:
+    return replayed()
+
+
+def test_wakeups_get_the_recorded_cpu(run):
+    wakeups = [x for x in run.placed if x.kind != "fork"]
+    assert len(wakeups) > 6_000
+    assert agreeing(wakeups) >= 0.99 * len(wakeups)
+    # most tasks stay where they were; these are the others
+    moved = [x for x in wakeups if x.recorded != x.before]
+    assert len(moved) == 50
+    assert agreeing(moved) == 40
+
+
+def test_every_sleeper_that_the_balancer_moved_is_still_queued_in_the_model(run):
+    """The balancer moves queued tasks only, so the kernel had delayed the dequeue of each of them."""
+    assert run.pulled == run.pulled_queued == 41
+
+
+def test_a_model_that_never_moves_a_task_is_noticed(monkeypatch):
+    monkeypatch.setattr(
+        placement_v6_12, "select_task_rq_fair", lambda k, p, prev, flag, cpu, sync: prev
+    )
+    moved = [x for x in replayed().placed if x.kind != "fork" and x.recorded != x.before]
+    assert agreeing(moved) == 0
