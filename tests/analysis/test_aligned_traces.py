@@ -105,18 +105,18 @@ def test_no_change_where_a_verdict_is_unknown(recorded):
 
 def test_widget_aligns_zooms_and_moves(two):
     box = side_by_side(*two)
-    box.figure._handle_custom_msg(
+    box.figure.contents._handle_custom_msg(
         {"kind": "look", "lo": 0.01, "hi": 0.03, "by": "a view", "number": 1}, []
     )
     assert box.figure.window == (10 * MS, 30 * MS)
-    assert box.figure.figure["view"]["bounds"] == [-0.05, 0.07]
+    assert box.figure.contents.figure["view"]["bounds"] == [-0.05, 0.07]
     box.shift.value = -5.0
     assert box.figure.pair.zeros == (30 * MS, 55 * MS)
     assert "moved by -5 ms" in box.figure.drawn.layout.title.text
     box.by.value = START
     assert box.figure.pair.zeros == (0, 5 * MS)
     box.whole_button.click()
-    assert box.figure.figure["view"]["window"] == [-0.005, 0.115]
+    assert box.figure.contents.figure["view"]["window"] == [-0.005, 0.115]
     assert "cannot be said" in box.table.value
 
 

@@ -38,7 +38,7 @@ def shown(box):
 def look(box, lo, hi, number=1):
     """Do what the browser does when the reader looks elsewhere; times are in seconds."""
     message = {"kind": "look", "lo": lo, "hi": hi, "by": "a view", "number": number}
-    box.figure._handle_custom_msg(message, [])
+    box.figure.contents._handle_custom_msg(message, [])
 
 
 def test_widget_shows_the_static_figure(run):
@@ -66,8 +66,8 @@ def test_zoom_bins_again_and_answers_the_browser(run):
     look(box, 0.1, 0.2, 7)
     assert box.window == (start + 100_000_000, start + 200_000_000)
     assert np.array_equal(shown(box), np.asarray(explorer_static(run, box.window).data[0].z))
-    assert box.figure.figure["answers"] == {"by": "a view", "number": 7}
-    assert box.figure.figure["view"]["window"] == [0.1, 0.2]
+    assert box.figure.contents.figure["answers"] == {"by": "a view", "number": 7}
+    assert box.figure.contents.figure["view"]["window"] == [0.1, 0.2]
     box.whole_button.click()
     assert box.window == (start, end)
 
@@ -102,7 +102,7 @@ def test_a_zoom_is_small_enough(run):
                 return 0
             return value
 
-        text = json.dumps(box.figure.figure, default=measured)
+        text = json.dumps(box.figure.contents.figure, default=measured)
         assert len(text) + sum(sent) < most, layer
 
 
@@ -244,7 +244,9 @@ def test_who_waited_in_a_span(run):
     box = explorer(run)
     first, _ = run.scene.window
     low, high = 0.4, 0.5
-    box.figure._handle_custom_msg({"kind": "select", "lo": low, "hi": high, "rows": [0, 0]}, [])
+    box.figure.contents._handle_custom_msg(
+        {"kind": "select", "lo": low, "hi": high, "rows": [0, 0]}, []
+    )
     start, end = first + int(low * 1e9), first + int(high * 1e9)
     found = span(run, start, end, (0,), box.subject.stays)
     waited = {}
@@ -271,9 +273,9 @@ def test_a_click_selects_the_stay_of_a_task(run):
     stay = box.subject.stays.filter(box.subject.stays["pid"] != 0).row(5, named=True)
     at = (stay["start_ns"] + stay["end_ns"]) / 2 - run.scene.window[0]
     click = {"kind": "click", "at": at / 1e9, "row": f"CPU {stay['cpu']}", "curve": 0}
-    box.figure._handle_custom_msg(click, [])
+    box.figure.contents._handle_custom_msg(click, [])
     assert f"{stay['comm']}:{stay['pid']} ran" in box.details.value
-    box.figure._handle_custom_msg(click | {"row": "wasted"}, [])
+    box.figure.contents._handle_custom_msg(click | {"row": "wasted"}, [])
     assert f"{stay['comm']}:{stay['pid']} ran" in box.details.value
 
 
@@ -285,7 +287,9 @@ def test_a_trace_of_runqueue_lengths_says_that_it_does_not_know_who_waited(tmp_p
     write_parquet(Trace(table.lazy(), header), path)
     box = explorer(str(path))
     assert not {"tasks", "load", "considered"} & set(box.show.options)
-    box.figure._handle_custom_msg({"kind": "click", "at": 0.5, "row": "CPU 0", "curve": 0}, [])
+    box.figure.contents._handle_custom_msg(
+        {"kind": "click", "at": 0.5, "row": "CPU 0", "curve": 0}, []
+    )
     assert "not known who ran where" in box.details.value
     box.finder.text.value = "make"
     assert "not known who ran where" in box.finder.says.value

@@ -89,8 +89,8 @@ def test_refusals_of_a_module_are_listed():
     same = heatmap(examine(trace).scene, cols=900)
     assert np.array_equal(box.figure.drawn.data[0].z, same.data[0].z)
     message = {"kind": "look", "lo": 0.24, "hi": 0.25, "by": "a view", "number": 1}
-    box.figure._handle_custom_msg(message, [])
-    assert box.figure.figure["view"]["window"] == [0.24, 0.25]
+    box.figure.contents._handle_custom_msg(message, [])
+    assert box.figure.contents.figure["view"]["window"] == [0.24, 0.25]
 
 
 def test_a_broken_module_is_named():

@@ -60,7 +60,7 @@ def test_loads_weights_and_topology_can_be_changed():
     box.rows[0][1].value = 20  # the weight of the lonely thread
     assert box.number.value == 0
     assert box.decisions[0].cpu_load(0) == 2000
-    assert box.example.value is None
+    assert box.example.label == "your own"
     box.rows[0][4].value = True
     assert box.state.threads[0].allowed == (0,)
     for topology in TOPOLOGIES:

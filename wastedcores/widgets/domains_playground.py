@@ -119,7 +119,8 @@ class DomainsPlayground(w.VBox):
             w.VBox([self.machine, self.kernel, self.against]),
             w.VBox([self.cpu, self.hotplug]),
         )
-        super().__init__([w.HBox([left, self.pin, right]), self.says, *self.figures])
+        bar = w.HBox([left, self.pin, right], layout=w.Layout(flex_flow="row wrap"))
+        super().__init__([bar, self.says, *self.figures])
         self._draw()
 
     @property

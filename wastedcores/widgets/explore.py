@@ -246,7 +246,7 @@ class Explorer(w.VBox):
             # what was shown stays, and the browser learns that its question was answered
             self.says.value = sentence(str(e)).html
             if self.figure.drawn is not None:
-                self.figure.show(self.figure.drawn, self.figure.figure["view"])
+                self.figure.show(self.figure.drawn, self.figure.contents.figure["view"])
             return
         (first, last), (start, end) = self.run.scene.window, self.window
         colours = palette(self.palette.value)
@@ -270,7 +270,7 @@ class Explorer(w.VBox):
         table = self.run.result.episodes.filter(self.run.result.episodes["persistent"])
         start, end = (table[c].to_numpy().astype(np.int64) for c in ("start_ns", "end_ns"))
         inside = (bin_cover(start, end, bins.edges) > 0).astype(np.uint8)
-        self.figure.overview = {
+        self.figure.contents.overview = {
             "wasted": memoryview(wasted.tobytes()),
             "persistent": memoryview(inside.tobytes()),
         }

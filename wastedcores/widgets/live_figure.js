@@ -60,11 +60,15 @@ class Live {
     this.root.tabIndex = 0;
     // without this, JupyterLab takes the letters for its own shortcuts, of which "d d" deletes the cell
     this.root.dataset.lmSuppressShortcuts = "true";
+    // in a narrow cell the sheet keeps the width for which figures are laid out, and the root scrolls
+    this.sheet = document.createElement("div");
+    this.sheet.className = "wc-sheet";
     this.map = document.createElement("canvas");
     this.plot = document.createElement("div");
     this.mark = document.createElement("div");
     this.mark.className = "wc-mark";
-    this.root.append(this.map, this.plot, this.mark);
+    this.sheet.append(this.map, this.plot, this.mark);
+    this.root.append(this.sheet);
     el.append(this.root);
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -77,9 +81,9 @@ class Live {
     model.on("change:overview", this.remap);
     // a widget is laid out before it is shown; it is drawn when it has a width, and again when that changes
     this.sizes = new ResizeObserver(() => {
-      if (this.root.clientWidth && this.root.clientWidth !== this.width) this.draw();
+      if (this.root.clientWidth && this.sheet.clientWidth !== this.width) this.draw();
     });
-    this.sizes.observe(this.root);
+    this.sizes.observe(this.sheet);
   }
 
   close() {
@@ -94,7 +98,7 @@ class Live {
   }
 
   async draw() {
-    const width = this.root.clientWidth;
+    const width = this.root.clientWidth && this.sheet.clientWidth;
     const { figure, answers } = this.model.get("figure") ?? {};
     this.plot.style.display = figure ? "block" : "none";
     if (!width || !figure) return;
@@ -207,7 +211,7 @@ class Live {
     event.stopPropagation();
     event.preventDefault();
     const { xaxis, yaxis } = this.plot._fullLayout;
-    const box = this.root.getBoundingClientRect();
+    const box = this.sheet.getBoundingClientRect();
     const move = (now) => {
       const [x0, x1] = [event.clientX, now.clientX].sort((a, b) => a - b);
       const [y0, y1] = [event.clientY, now.clientY].sort((a, b) => a - b);
@@ -249,7 +253,7 @@ class Live {
     const { wasted, persistent } = this.model.get("overview") ?? {};
     this.map.style.display = wasted && this.view.scale ? "block" : "none";
     if (!wasted || !this.view.scale || !this.range) return;
-    const height = 34, width = this.root.clientWidth, { accent, curve, ink } = this.view.colours;
+    const height = 34, width = this.sheet.clientWidth, { accent, curve, ink } = this.view.colours;
     if (this.map.width !== width) Object.assign(this.map, { className: "wc-map", width, height });
     const g = this.map.getContext("2d");
     g.clearRect(0, 0, width, height);
@@ -281,12 +285,18 @@ function drag(move, end) {
   addEventListener("mouseup", done);
 }
 
+/** Return the model that has the contents of a figure and its messages; see `Contents` in live_figure.py. */
+function contents(model) {
+  return model.widget_manager.get_model(model.get("contents").slice("IPY_MODEL_".length));
+}
+
 async function render({ model, el }) {
   const says = document.createElement("p");
   says.textContent = "loading the plotting library …";
   el.append(says);
   try {
-    const live = new Live(model, el, await library(model));
+    const figure = await contents(model);
+    const live = new Live(figure, el, await library(figure));
     says.remove();
     live.draw();
     return () => live.close();

@@ -28,26 +28,38 @@ _HERE = Path(__file__).parent
 _MOST_NAMES = 1 << 16
 
 
+class Contents(w.Widget):
+    """The contents of a figure, and the messages of its browser.
+
+    They are not in the model of anywidget. If the page is busy for two seconds while that model starts, anywidget gives up, and
+    every later message to it is lost, so that the cell would stay empty. The model of ipywidgets waits for nothing.
+    """
+
+    figure = traitlets.Dict().tag(sync=True)
+    overview = traitlets.Dict().tag(sync=True)
+
+
 class LiveFigure(anywidget.AnyWidget):
     """One figure that is replaced in place; see :meth:`show`.
 
     Attributes
     ----------
+    contents
+        All that the kernel sends after the figure was made.
     drawn
         The figure that is shown.
     """
 
     _esm = _HERE / "live_figure.js"
     _css = _HERE / "live_figure.css"
-    figure = traitlets.Dict().tag(sync=True)
-    overview = traitlets.Dict().tag(sync=True)
+    contents = traitlets.Instance(Contents).tag(sync=True, **w.widget_serialization)
 
     def __init__(self, on: Callable[[dict[str, Any]], None] | None = None) -> None:
-        super().__init__(layout=w.Layout(width="100%"))
+        super().__init__(layout=w.Layout(width="100%"), contents=Contents())
         self.drawn: go.Figure | None = None
         self._on = on
         self._answers: dict[str, Any] = {}
-        self.on_msg(self._received)
+        self.contents.on_msg(self._received)
 
     def show(self, fig: go.Figure, view: dict[str, Any] | None = None) -> None:
         """Replace the figure.
@@ -61,7 +73,7 @@ class LiveFigure(anywidget.AnyWidget):
             last second that are shown and that exist; ``colours`` of the map. None: the figure has no time axis.
         """
         self.drawn = fig
-        self.figure = {
+        self.contents.figure = {
             "figure": {**packed(fig.to_dict()), "config": CONFIG},
             "view": view or {},
             "answers": self._answers,
@@ -70,11 +82,16 @@ class LiveFigure(anywidget.AnyWidget):
     def hide(self) -> None:
         """Show nothing until the next figure."""
         self.drawn = None
-        self.figure = {"figure": None, "view": {}, "answers": self._answers}
+        self.contents.figure = {"figure": None, "view": {}, "answers": self._answers}
+
+    def close(self) -> None:
+        """Close the figure and its contents."""
+        self.contents.close()
+        super().close()
 
     def _received(self, _: Any, message: dict[str, Any], __: Any) -> None:
         if message.get("kind") == "library":
-            self.send({"kind": "library"}, [_library()])
+            self.contents.send({"kind": "library"}, [_library()])
             return
         if message.get("kind") == "look":
             self._answers = {k: message[k] for k in ("by", "number")}

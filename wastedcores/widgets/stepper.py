@@ -56,9 +56,9 @@ class BalancingStepper(w.VBox):
     """Controls above one step of a pass; see :func:`balancing_stepper`."""
 
     def __init__(self, example: Example, passes: int = 1) -> None:
-        wide = w.Layout(width="420px")
+        wide, wrapped = w.Layout(width="420px", max_width="96%"), w.Layout(flex_flow="row wrap")
         self.example = w.Dropdown(
-            options=[("your own", None), *EXAMPLES.items()], description="example", layout=wide
+            options=[("your own", ""), *EXAMPLES.items()], description="example", layout=wide
         )
         self.topology = w.Dropdown(options=list(TOPOLOGIES), description="topology", layout=wide)
         self.kernel = w.Dropdown(options=KERNELS, description="kernel", layout=wide)
@@ -78,8 +78,9 @@ class BalancingStepper(w.VBox):
         for control in (self.topology, self.kernel, self.passes, *chain(*self.rows)):
             control.observe(self._changed, names="value")
         left = w.VBox([self.example, self.topology, self.kernel, self.passes])
-        bar = w.HBox([self.back, self.forward, self.number])
-        super().__init__([w.HBox([left, self._table()]), bar, self.says, self.figure])
+        bar = w.HBox([self.back, self.forward, self.number], layout=wrapped)
+        top = w.HBox([left, self._table()], layout=wrapped)
+        super().__init__([top, bar, self.says, self.figure])
         self.show(example)
 
     @property
@@ -119,10 +120,11 @@ class BalancingStepper(w.VBox):
         cells: list[w.Widget] = [w.Label(name) for name in names]
         for cpu, row in enumerate(self.rows):
             cells += [w.Label(f"CPU {cpu}"), *row]
-        return w.GridBox(cells, layout=w.Layout(grid_template_columns="50px repeat(5, 84px)"))
+        columns = "50px repeat(5, 84px)"
+        return w.GridBox(cells, layout=w.Layout(grid_template_columns=columns, overflow="auto"))
 
     def _chosen(self, change: Any) -> None:
-        if change["new"] is not None and not self._filling:
+        if change["new"] and not self._filling:
             self.show(change["new"])
 
     def _changed(self, _: Any = None) -> None:
@@ -131,7 +133,7 @@ class BalancingStepper(w.VBox):
             return
         known = self.state
         self._filling = True
-        self.example.value = known if known in EXAMPLES.values() else None
+        self.example.value = known if known in EXAMPLES.values() else ""
         self._filling = False
         try:
             self.decisions = known.decisions(self.passes.value)
