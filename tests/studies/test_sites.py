@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 from wastedcores.studies import scorecard, sites, sites_replays, tool_costs
@@ -22,13 +24,30 @@ def rows():
     return {a.id: a.row(results) for a in made}
 
 
-def test_predictions_have_the_published_direction_and_four_in_five_the_size(rows):
+def test_predictions_have_the_published_direction_and_at_most_two_miss_the_size(rows):
+    """With 20 seeds only the gain of the start misses a factor of 1.5; with these few, the spread does and the gain may not."""
     summary = scorecard.summary(list(rows.values()))
     assert summary["direction_wrong"] == []
     assert summary["failed"] == 0
-    assert summary["predicted_within_1.5"] >= 0.8
+    assert set(summary["missed"]) <= {"sites.completion_spread", "sites.startup_gain"}
     assert rows["sites.quantum"]["ours"] == 12
     assert rows["sites.clone_delays"]["ours"] == pytest.approx(50, rel=0.2)
+
+
+def test_readings_chosen_after_the_result_say_so_and_show_the_other_one(rows):
+    gain, stay = rows["sites.startup_gain"], rows["sites.uninterrupted"]
+    spun, never = (
+        [sites_replays.launch("v4.1", s, spin_ns=spin)["startup_us"] for s in SEEDS]
+        for spin in (30_000, None)
+    )
+    short = [sites_replays.launch("v4.1", s, spin_ns=600)["startup_us"] for s in SEEDS]
+    assert gain["ours"] == pytest.approx(median(a / b for a, b in zip(short, spun, strict=True)))
+    without = gain["beside"]["without sleeps"]
+    assert without == pytest.approx(median(a / b for a, b in zip(short, never, strict=True)))
+    assert stay["beside"]["quanta"] > 12 * 1.5
+    reasons = (gain["reason"], stay["reason"], sites.WHY_NOT["clone_cpus"])
+    assert all("had been seen" in reason for reason in reasons)
+    assert any("first four" in label for label in gain["beside"])
 
 
 def test_only_the_total_time_is_calibrated(rows):
