@@ -6,10 +6,15 @@
 # USAGE: tracefs [-h] [-o FILE] [--seconds N] [--buffer MIB]
 #
 # What: the sched events are recorded in a tracefs instance of its own, so the global buffer is left alone, with the
-# monotonic clock. The kernel's text goes to the file while it is recorded, with the kernel's marks where events were
-# lost. The number of lost events is printed at the end.
+# monotonic clock. The pages of the kernel's ring buffers go to the file as they are, with the kernel's marks where
+# events were lost. The number of lost events is printed at the end.
 #
-# Overhead: it is several times that of schedtrace, and there are no runqueue sizes; see benchmarks/RESULTS.md ("capture").
+# The file: the head of a trace.dat of version 6 (man trace-cmd.dat.v6), which has the formats of the events, up to its
+# options. Then "pages    \0" and blocks, each of which is a CPU and a number of bytes (two u32) and so many bytes of whole
+# pages. The last block has the CPU END and the kernel's counts of all CPUs as text. Only a complete file has it.
+#
+# Overhead: recording costs several times what it costs with schedtrace, and there are no runqueue sizes; see
+# benchmarks/RESULTS.md ("capture").
 #
 # REQUIRES: root, CONFIG_TRACING. Standard library only.
 
@@ -17,6 +22,8 @@ import argparse
 import ctypes
 import os
 import platform
+import re
+import struct
 import sys
 import time
 from pathlib import Path
@@ -38,6 +45,14 @@ EVENTS = (
 #: the shortest and the longest time between two looks into the buffers
 LEAST_S, MOST_S = 0.02, 1.0
 ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+#: pages that one call reads at most
+PAGES = 256
+#: the CPU of the last block
+END = 0xFFFFFFFF
+#: numbers of options (trace-cmd-private.h)
+CLOCK, UNAME = 4, 5
+#: the kernel's functions whose names in the events matter
+FUNCTIONS = (b"sched_cpu_activate", b"sched_cpu_deactivate")
 
 
 def tracefs():
@@ -79,15 +94,16 @@ class Instance:
             if switch.exists():
                 switch.write_text("1" if on else "0")
 
-    def losses(self):
-        """Yield (CPU, number of events) for each CPU that dropped events, as the kernel counted them."""
+    def counts(self):
+        """Return what the kernel counted, as text, and the number of events that it lost."""
+        told, lost = "", 0
         for stats in sorted(self.path.glob("per_cpu/cpu*/stats")):
-            counts = dict(
-                line.split(": ", 1) for line in stats.read_text().splitlines() if ": " in line
+            text = stats.read_text()
+            told += "CPU: %s\n%s" % (stats.parent.name[3:], text)
+            lost += sum(
+                map(int, re.findall(r"^(?:overrun|dropped events): (\d+)$", text, re.MULTILINE))
             )
-            lost = int(counts.get("overrun", 0)) + int(counts.get("dropped events", 0))
-            if lost:
-                yield int(stats.parent.name[3:]), lost
+        return told, lost
 
     def close(self):
         """Remove the instance."""
@@ -136,19 +152,91 @@ def write_all(fd, data):
         view = view[os.write(fd, view) :]
 
 
-def record(a, instance, out, stop):
-    """Copy the merged text until the time is up or a signal arrives, then copy the rest."""
-    write_all(
-        out,
-        (
-            "# tracer: nop\n#\n# entries-in-buffer/entries-written: 0/0   #P:%d\n#\n"
-            % os.sysconf("SC_NPROCESSORS_ONLN")
-        ).encode(),
+def sized(bits, content):
+    """Return some bytes behind their number."""
+    return struct.pack(bits, len(content)) + content
+
+
+def head(instance):
+    """Return the head of the file, up to the pages."""
+    events = instance.path / "events"
+    out = b"\x17\x08\x44tracing6\0" + struct.pack(
+        "=BBI", sys.byteorder == "big", struct.calcsize("l"), os.sysconf("SC_PAGE_SIZE")
     )
-    pipe = os.open(instance.path / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
-    started = time.monotonic()
+    for name in ("header_page", "header_event"):
+        out += name.encode() + b"\0" + sized("<Q", (events / name).read_bytes())
+    present = [e.split("/") for e in EVENTS if (events / e / "format").exists()]
+    systems = sorted({system for system, _ in present})
+    out += struct.pack("<II", 0, len(systems))
+    for system in systems:
+        names = [event for of, event in present if of == system]
+        out += system.encode() + b"\0" + struct.pack("<I", len(names))
+        for name in names:
+            out += sized("<Q", (events / system / name / "format").read_bytes())
+    known = Path("/proc/kallsyms").read_bytes()
+    found = (re.search(rb"^.* %s$" % f, around(known, f), re.MULTILINE) for f in FUNCTIONS)
+    out += sized("<I", b"".join(f[0] + b"\n" for f in found if f)) + struct.pack("<I", 0)
+    out += sized("<Q", (instance.path.parents[1] / "saved_cmdlines").read_bytes())
+    out += struct.pack("<I", os.sysconf("SC_NPROCESSORS_ONLN")) + b"options  \0"
+    machine = os.uname()
+    uname = "%s %s %s %s" % (machine.sysname, machine.nodename, machine.release, machine.machine)
+    for number, text in ((CLOCK, "[mono]"), (UNAME, uname)):
+        out += struct.pack("<H", number) + sized("<I", text.encode() + b"\0")
+    return out + struct.pack("<H", 0) + b"pages    \0"
+
+
+def around(text, name):
+    """Return the line of a symbol; a regular expression would take longer to search all of them."""
+    at = text.find(b" " + name + b"\n")
+    return text[text.rfind(b"\n", 0, at) + 1 : at + 1 + len(name)] if at >= 0 else b""
+
+
+class Buffers:
+    """The ring buffers of all CPUs, and the file to which their pages are copied."""
+
+    def __init__(self, instance, out):
+        page = os.sysconf("SC_PAGE_SIZE")
+        self.out, self.memory = out, memoryview(bytearray(PAGES * page))
+        self.pages = [self.memory[i : i + page] for i in range(0, len(self.memory), page)]
+        self.files = {
+            int(path.name[3:]): os.open(path / "trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
+            for path in instance.path.glob("per_cpu/cpu*")
+        }
+
+    def copy(self):
+        """Copy all pages that have events; return the number of bytes of the CPU that had most."""
+        most = 0
+        for cpu, file in sorted(self.files.items()):
+            copied, size = 0, len(self.memory)
+            while size == len(self.memory):
+                try:
+                    size = os.readv(file, self.pages)
+                except BlockingIOError:
+                    break
+                if size:
+                    self.write(cpu, self.memory[:size])
+                copied += size
+            most = max(most, copied)
+        return most
+
+    def close(self):
+        """Close the buffers."""
+        for file in self.files.values():
+            os.close(file)
+
+    def write(self, cpu, content):
+        """Write a block."""
+        write_all(self.out, struct.pack("<II", cpu, len(content)))
+        write_all(self.out, content)
+
+
+def record(a, instance, out, stop):
+    """Copy the pages until the time is up or a signal arrives, then copy the rest."""
+    write_all(out, head(instance))
+    buffers = Buffers(instance, out)
+    started = looked = time.monotonic()
     print("ready", file=sys.stderr, flush=True)
-    rest, looked, copied, ended = b"", started, 0, False
+    ended = False
     while True:
         done = (
             ended
@@ -157,24 +245,13 @@ def record(a, instance, out, stop):
         )
         if done:
             instance.enable(False)
-        while True:
-            try:
-                chunk = os.read(pipe, 1 << 16)
-            except BlockingIOError:
-                break
-            if not chunk:
-                break
-            copied += len(chunk)
-            rest = rest + chunk
-            cut = rest.rfind(b"\n") + 1
-            write_all(out, rest[:cut])
-            rest = rest[cut:]
+        copied = buffers.copy()
         if done:
             break
         # each look may wake an idle CPU, so look rarely: when an eighth of a buffer is full at the rate so far
         now = time.monotonic()
         rate = copied / (now - looked)
-        looked, copied = now, 0
+        looked = now
         wait = min(MOST_S, max(LEAST_S, a.buffer * (1 << 17) / rate if rate else 0))
         if a.seconds is not None:
             wait = min(wait, max(0, a.seconds - (now - started)))
@@ -182,11 +259,10 @@ def record(a, instance, out, stop):
             ended = _options.input_ended(wait)
         else:
             time.sleep(wait)
-    os.close(pipe)
-    lost = list(instance.losses())
-    print(
-        "%d events lost, kernel %s" % (sum(n for _, n in lost), platform.release()), file=sys.stderr
-    )
+    told, lost = instance.counts()
+    buffers.write(END, told.encode())
+    buffers.close()  # an open file would keep the instance
+    print("%d events lost, kernel %s" % (lost, platform.release()), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from support.encoders import KHZ, comm, tracepoints
 from support.recorders import Run
 
 PAGE = 4096
+#: a version of `as_trace_dat`: what collectors/tracefs.py writes
+COLLECTOR = 0
 _HEADER_PAGE = """	field: u64 timestamp;	offset:0;	size:8;	signed:0;
 	field: local_t commit;	offset:8;	size:8;	signed:1;
 	field: int overwrite;	offset:8;	size:1;	signed:1;
@@ -71,7 +73,7 @@ def _pages(events: list[tuple[int, bytes]]) -> bytes:
 
 
 def as_trace_dat(run: Run, version: int = 6) -> bytes:
-    """Return the file of version 6, or of version 7 with everything compressed."""
+    """Return the file of version 6, of version 7 with everything compressed, or of the collector."""
     buffers: list[list[tuple[int, bytes]]] = [[] for _ in range(run.cpus)]
     names = {0: "swapper"}
     for ts, cpu, by, event, f in tracepoints(run):
@@ -90,7 +92,7 @@ def as_trace_dat(run: Run, version: int = 6) -> bytes:
         names[by] = comm(by)
     comms = "".join(f"{p} {n}\n" for p, n in names.items()).encode()
     data = [_pages(b) for b in buffers]
-    return version_6(comms, data) if version == 6 else version_7(comms, data)
+    return {6: version_6, 7: version_7, COLLECTOR: collectors_file}[version](comms, data)
 
 
 def _heads() -> tuple[bytes, bytes, bytes]:
@@ -113,6 +115,16 @@ def version_6(comms: bytes, data: list[bytes]) -> bytes:
         out += struct.pack("<QQ", at, len(pages))
         at += len(pages)
     return out.ljust(start, b"\0") + b"".join(data)
+
+
+def collectors_file(comms: bytes, data: list[bytes], counts: str = "") -> bytes:
+    """Return the file of collectors/tracefs.py: in turn a page of each CPU."""
+    out = version_6(comms, data).partition(b"flyrecord\0")[0] + b"pages    \0"
+    for at in range(0, max(map(len, data)), PAGE):
+        for cpu, pages in enumerate(data):
+            if page := pages[at : at + PAGE]:
+                out += struct.pack("<II", cpu, len(page)) + page
+    return out + struct.pack("<I", 0xFFFFFFFF) + _sized("<I", counts.encode())
 
 
 def packed(content: bytes) -> bytes:

@@ -125,7 +125,7 @@ def capture(
         if chosen.name == "bpf":
             trace = import_trace(raw, output, machine=this_machine(), source=source, facts=facts)
         else:
-            trace = _import_text(raw, output, source, own, broken, facts)
+            trace = _import_without_own(raw, output, source, own, broken, facts)
     except (WastedCoresError, OSError) as e:
         raise CollectorError(
             f"{str(e).rstrip('.')}. The raw recording is kept in {raw}. When the cause is mended, run: wastedcores import "
@@ -138,7 +138,7 @@ def capture(
     return trace
 
 
-def _import_text(
+def _import_without_own(
     raw: Path,
     output: Path,
     source: str,
@@ -146,12 +146,9 @@ def _import_text(
     broken: str | None,
     facts: dict[str, Any],
 ) -> Trace:
-    """Import a recording of tracefs without the tasks of the recorder.
-
-    The text itself tells neither whether it is whole nor its kernel nor its clock, which the collector chose.
-    """
+    """Import a recording of tracefs without the tasks of the recorder."""
     facts = {"kernel_release": platform.release(), "clock": "mono"} | facts
-    part = raw.with_name(f"{part_prefix(output.name)}text.part.parquet")
+    part = raw.with_name(f"{part_prefix(output.name)}pages.part.parquet")
     try:
         import_trace(raw, part, machine=this_machine(), source=source, facts=facts)
         return written_without(part, own, output, broken)

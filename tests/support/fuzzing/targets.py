@@ -154,7 +154,7 @@ def make_targets(folder: Path) -> dict[str, Target]:
             add(name, path)
         add("schedlog", recorders.as_schedlog(run, folder / f"rings{i}"))
         add("systing", recorders.as_systing(run, folder / f"systing{i}"))
-        for version in (6, 7):
+        for version in (6, 7, trace_dat_file.COLLECTOR):
             dat = folder / f"run{i}.{version}.dat"
             dat.write_bytes(trace_dat_file.as_trace_dat(run, version))
             add("trace.dat", dat)

@@ -49,6 +49,44 @@ def test_both_versions_hold_the_same(tmp_path):
     assert old.equals(new)
 
 
+def collectors_file(counts=""):
+    """Pages of two CPUs as collectors/tracefs.py writes them, several of each."""
+    data = [
+        b"".join(page(1000 * i + c, entry(5, switch(i))) for i in range(1, 6)) for c in range(2)
+    ]
+    return trace_dat_file.collectors_file(b"", data, counts)
+
+
+def test_pages_in_the_order_in_which_they_came_hold_the_same(tmp_path):
+    path = file_of(tmp_path, trace_dat_file.as_trace_dat(RUN, trace_dat_file.COLLECTOR))
+    assert events(path).equals(events(file_of(tmp_path, trace_dat_file.as_trace_dat(RUN), "6.dat")))
+    header = open_trace(path).header
+    assert header.source_format == "tracefs"
+    assert (header.lost, header.truncated_last_line) == ({}, None)
+
+
+def test_events_that_the_kernel_overwrote_while_the_collector_read_are_lost(tmp_path):
+    counts = "CPU: 1\nentries: 0\noverrun: 7\ndropped events: 2\n"
+    header = open_trace(file_of(tmp_path, collectors_file(counts))).header
+    assert (header.lost, header.overwritten) == ({1: 9}, {})
+
+
+def test_what_a_killed_collector_wrote_is_read_up_to_its_last_whole_page(tmp_path):
+    data = collectors_file("CPU: 0\n")
+    first = data.index(b"pages    \0") + 10
+    whole = events(file_of(tmp_path, data))
+    assert whole.height == 10
+    for size in (len(data) - 1, len(data) - 20, first + 3 * 4104 + 5, first + 4 * 4104 - 1):
+        trace = open_trace(file_of(tmp_path, data[:size]))
+        read = trace.events.collect()
+        assert read.height == min(10, (size - first) // 4104)
+        assert set(read["ts_ns"]) <= set(whole["ts_ns"])
+        assert "missing" in trace.header.truncated_last_line
+    damaged = data[: first + 4] + struct.pack("<I", 4095) + data[first + 8 :]
+    with pytest.raises(WastedCoresError, match="a block of 4095 bytes of CPU 0"):
+        open_trace(file_of(tmp_path, damaged))
+
+
 @pytest.mark.skipif(shutil.which("trace-cmd") is None, reason="needs trace-cmd")
 def test_same_events_as_trace_cmd_reports(tmp_path, version):
     path = file_of(tmp_path, trace_dat_file.as_trace_dat(RUN, version))

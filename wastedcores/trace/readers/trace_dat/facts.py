@@ -18,6 +18,8 @@ class Buffer:
         CPU, and where its pages begin and how many bytes they have in the file.
     compressed
         The pages are compressed.
+    blocks
+        CPU, place and number of bytes of pages that lie in the order in which they were recorded, instead of ``pages``.
     clock
         None if the file does not say.
     overrun, dropped
@@ -27,6 +29,7 @@ class Buffer:
     clock: str | None = None
     pages: list[tuple[int, int, int]] = field(default_factory=list)
     compressed: bool = False
+    blocks: list[tuple[int, int, int]] = field(default_factory=list)
     overrun: Counter[int] = field(default_factory=Counter)
     dropped: Counter[int] = field(default_factory=Counter)
 
@@ -51,6 +54,8 @@ class DatHeader:
         By name; that of the top one is empty.
     offset_ns
         Is added to all times.
+    truncated
+        What is missing at the end of the file; None: nothing.
     release, host, cpus
         Facts about the recording.
     """
@@ -63,6 +68,7 @@ class DatHeader:
     hotplug: tuple[int, int] | None = None
     buffers: dict[str, Buffer] = field(default_factory=dict)
     offset_ns: int = 0
+    truncated: str | None = None
     release: str | None = None
     host: str | None = None
     cpus: int | None = None

@@ -16,6 +16,7 @@ from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data.events import EVENTS
 from wastedcores.trace.readers.perf_data.header import parse_formats
+from wastedcores.trace.readers.trace_dat.blocks import KIND, read_blocks
 from wastedcores.trace.readers.trace_dat.cursor import Cursor, unpack
 from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
 
@@ -130,8 +131,8 @@ def _read_6(file: Cursor, header: DatHeader) -> None:
     top = header.buffers[""] = Buffer()
     kind = file.take(10, "the kind of recording")
     places: list[tuple[str, int]] = []
+    said = _Options(header)
     if kind == b"options  \0":
-        said = _Options(header)
         while number := file.number(2, "an option"):
             option = Cursor(
                 np.frombuffer(file.sized(4, "an option"), np.uint8), file.path, 0, file.at
@@ -143,6 +144,9 @@ def _read_6(file: Cursor, header: DatHeader) -> None:
                 said.learn(number, option)
         said.settle()
         kind = file.take(10, "the kind of recording")
+    if kind == KIND:
+        said.count_missed(read_blocks(file, header))
+        return
     if kind != b"flyrecord\0":
         raise _unread(file.path, f"a recording of the kind {kind.strip(chr(0).encode() + b' ')!r}")
     top.pages = _places(file, cpus)
@@ -290,6 +294,13 @@ class _Options:
                 self.about.overrun[self.cpu] += int(n)
             else:
                 self.about.dropped[self.cpu] += int(n)
+
+    def count_missed(self, text: str) -> None:
+        """Learn what the kernel counted while its buffers were emptied, so that an event that was overwritten is missing."""
+        self._count(text)
+        self.about.dropped.update(self.about.overrun)
+        self.about.overrun.clear()
+        self.settle()
 
     def settle(self) -> None:
         """Drop the counts of zero."""

@@ -7,6 +7,8 @@ import struct
 import tempfile
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -68,9 +70,12 @@ class Pages:
     ) -> None:
         self.path, self.page_bytes = path, page_bytes
         self.data, places = mapped, buffer.pages
-        if buffer.compressed:
+        if buffer.compressed or buffer.blocks:
             plain = resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            self.data, places = _unpacked(mapped, buffer, plain, path, pool)
+            if buffer.blocks:
+                self.data, places = _gathered(mapped, buffer, plain, path)
+            else:
+                self.data, places = _unpacked(mapped, buffer, plain, path, pool)
         self._cpus = np.zeros((len(places), rj.N_COLUMNS), np.int64)
         self._cpus[:, rj.LOSS] = -1
         for row, (cpu, at, size) in zip(self._cpus, sorted(places), strict=True):
@@ -159,6 +164,21 @@ def _unpacked(
 
     for _ in pool.map(fill, (chunks[i : i + _CHUNKS] for i in range(0, len(chunks), _CHUNKS))):
         pass
+    return np.asarray(data), places
+
+
+def _gathered(
+    mapped: np.ndarray, buffer: Buffer, plain: Any, path: Path
+) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
+    """Put the blocks of each CPU together; return all bytes, and the places of the CPUs' pages in them."""
+    data = _room(sum(size for _, _, size in buffer.blocks), plain, path)
+    places, to = [], 0
+    for cpu, blocks in groupby(sorted(buffer.blocks), key=itemgetter(0)):
+        begin = to
+        for _, at, size in blocks:
+            data[to : to + size] = mapped[at : at + size]
+            to += size
+        places.append((cpu, begin, to - begin))
     return np.asarray(data), places
 
 

@@ -49,6 +49,8 @@ class TraceDatReading(TracepointReading):
         found = self.found
         found.kernel_release, found.host, found.cpus = header.release, header.host, header.cpus
         found.clock = buffer.clock
+        if buffer.blocks:
+            found.source_format, found.truncated = "tracefs", header.truncated
         found.overwritten.update(buffer.overrun)
         self._threads.know(header.comms)
         for frame in self._tables(0, self._pages.size):

@@ -1,0 +1,95 @@
+"""The collector that reads the kernel's pages, compared with the kernel's own text of the same buffers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from support import ROOT
+
+from wastedcores.trace.io import open_trace
+
+SCRIPT = ROOT / "collectors" / "tracefs.py"
+WORK = "for i in $(seq 60); do /bin/true | /bin/cat & done; wait"
+
+
+@pytest.fixture
+def tracefs(root, monkeypatch):
+    if not Path("/sys/kernel/tracing/instances").is_dir():
+        pytest.skip("tracefs is not mounted")
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    yield importlib.import_module("tracefs")
+    for name in ("tracefs", "_options", "_output"):
+        sys.modules.pop(name, None)
+
+
+def test_pages_hold_exactly_what_the_kernel_prints(tracefs, tmp_path):
+    instance = tracefs.Instance(8)
+    try:
+        subprocess.run(["sh", "-c", WORK], check=True)
+        instance.enable(False)
+        text = tmp_path / "text.txt"
+        text.write_bytes((instance.path / "trace").read_bytes())
+        with (tmp_path / "pages").open("wb") as out:
+            tracefs.write_all(out.fileno(), tracefs.head(instance))
+            buffers = tracefs.Buffers(instance, out.fileno())
+            buffers.copy()
+            told, lost = instance.counts()
+            buffers.write(tracefs.END, told.encode())
+            buffers.close()
+    finally:
+        instance.close()
+    assert lost == 0
+    pages, kernel = (open_trace(p).events.collect() for p in (tmp_path / "pages", text))
+    assert pages.height == kernel.height > 500
+    # the text has rounded microseconds, so the order within one differs
+    columns = ["ts_ns", "kind", "cpu", "pid", "prev_pid", "prev_state", "src_cpu", "by_pid"]
+    columns += ["comm", "prev_comm", "prio"]
+    both = [
+        t.select(columns).with_columns(
+            (pl.col("ts_ns") + 500) // 1000,
+            *(pl.col(c).cast(pl.String) for c in ("kind", "prev_state")),
+        )
+        for t in (pages, kernel)
+    ]
+    for column in columns:
+        ours, theirs = (t[column].sort() for t in both)
+        assert ours.equals(theirs, null_equal=True), column
+
+
+def test_full_buffers_are_counted_and_a_killed_collector_leaves_what_it_had(tracefs, tmp_path):
+    before = set(Path("/sys/kernel/tracing/instances").iterdir())
+    raw = tmp_path / "raw"
+    command = ["/usr/bin/python3", "-B", str(SCRIPT), "--buffer", "0.06", "-o", str(raw)]
+    collector = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert collector.stderr.readline() == "ready\n"
+        time.sleep(0.3)
+        collector.send_signal(signal.SIGSTOP)
+        for _ in range(3):
+            subprocess.run(["sh", "-c", WORK], check=True)
+        collector.send_signal(signal.SIGCONT)
+        time.sleep(1.5)
+        so_far = raw.read_bytes()
+    finally:
+        collector.send_signal(signal.SIGINT)
+    with collector.stderr:
+        said = collector.stderr.read()
+    assert collector.wait(60) == 0
+    trace = open_trace(raw)
+    assert trace.header.lost_total > 100
+    assert said.startswith(f"{trace.header.lost_total} events lost"), said
+    assert trace.kinds()["lost"] >= 1
+    assert trace.header.truncated_last_line is None
+    killed = tmp_path / "killed"
+    killed.write_bytes(so_far)
+    assert "missing" in open_trace(killed).header.truncated_last_line
+    assert set(Path("/sys/kernel/tracing/instances").iterdir()) == before
+    assert os.path.getsize(raw) >= len(so_far)
