@@ -54,8 +54,8 @@ def run() -> list[dict]:
                 took, sizes[kind] = once(kind, folder)
                 seconds[kind].append(took)
         trace = import_trace(folder / "transitions.wct", folder / "t.parquet")
+        recorded = trace.only(*TRANSITIONS).select("kind").collect().height
     t = {k: np.array(v) for k, v in seconds.items()}
-    recorded = trace.only(*TRANSITIONS).select("kind").collect().height
     rows = []
     for kind, said in VARIANTS.items():
         value, low, high = bootstrap(
