@@ -31,8 +31,8 @@ def machine(
 class Still:
     """A kernel on a machine, with tasks where a test puts them."""
 
-    def __init__(self, m: Machine) -> None:
-        self.k = Kernel(m, V6_12, domain_events(m, V6_12))
+    def __init__(self, m: Machine, *, balances: bool = False) -> None:
+        self.k = Kernel(m, V6_12, domain_events(m, V6_12), unvalidated_balancer=balances)
         self.k.attach_domains(self.k.trees[0], 0)
         self.k.now_ns = 1 << 32
         self.everyone = frozenset(range(m.cpus))

@@ -139,8 +139,12 @@ def _with_loads(table: pl.DataFrame) -> pl.DataFrame:
         _idle_rule=(pl.col("idle") == "idle") & (of("type", busiest) != "overloaded"),
     )
     why = (
-        # a recording does not tell what the running kernel compared
-        pl.when((pl.col("result") != "balanced") | pl.col("moment").is_null()).then(None)
+        # a recording does not tell what the running kernel compared, and v6.12 compares more than loads
+        pl.when(
+            (pl.col("result") != "balanced")
+            | pl.col("moment").is_null()
+            | (pl.col("compares") == "group_type").fill_null(False)
+        ).then(None)
         .when(busiest.is_null() | (pl.col("_nr") == 0)).then(pl.lit("no thread"))
         .when(by_least).then(pl.lit("minimum"))
         .when(pl.col("local_load") >= pl.col("busiest_load")).then(pl.lit("average"))

@@ -27,6 +27,10 @@ DECISION_RESULTS = (*BALANCE_RESULTS, "hot")
 
 #: the types of a scheduling group (enum group_type)
 GROUP_TYPES = ("other", "imbalanced", "overloaded")
+#: the same since v5.5
+GROUP_TYPES_V6_12 = (
+    "has_spare", "fully_busy", "misfit_task", "smt_balance", "asym_packing", "imbalanced", "overloaded",
+)  # fmt: skip
 
 #: the outcomes of asking a module of a design for a suggestion, and the reasons for refusing one
 ANSWERS = ("silent", "taken", "refused")

@@ -21,6 +21,7 @@ from wastedcores.simulator.reference.stats import (
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.domains import SchedDomain
     from wastedcores.simulator.reference.kernel import Kernel
+    from wastedcores.simulator.reference.stats_v6_12 import Env as EnvV6_12
 
 #: the longest interval, in ms, between attempts at a level whose tasks are all pinned
 MAX_PINNED_INTERVAL = 512
@@ -154,17 +155,17 @@ def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, 
     env = Env(sd, cpu, idle, set(k.active), mask, asked=asked)
     while True:
         if not k.policies.should_we_balance(k, env):
-            _count(k, env, "not_designated")
+            count_call(k, env, "not_designated")
             return _out_balanced(env), False
         busiest = k.policies.find_busiest_group(k, env)
         if busiest is None:
-            _count(k, env, "balanced")
+            count_call(k, env, "balanced")
             return _out_balanced(env), True
         assert busiest.group is not None
         src = k.policies.find_busiest_queue(k, env, busiest.group)
         asked.imbalance = env.imbalance
         if src is None:
-            _count(k, env, "no_queue")
+            count_call(k, env, "no_queue")
             return _out_balanced(env), True
         asked.src_nr_running = src.nr_running
         moved, only_pinned = _pull(k, env, src)
@@ -173,13 +174,13 @@ def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, 
         env.cpus.discard(src.cpu)
         if not env.cpus:
             # out_all_pinned: the parent's imbalance flag stays as it is
-            _count(k, env, "pinned")
+            count_call(k, env, "pinned")
             return _back_off(env), True
         env.loop, env.loop_break = 0, NR_MIGRATE
     return _finish(k, env, cpu, src, moved), True
 
 
-def _count(k: Kernel, env: Env, result: str, moved: int = 0) -> None:
+def count_call(k: Kernel, env: Env | EnvV6_12, result: str, moved: int = 0) -> None:
     """Count a call by level, idle type and result, and log what it saw if the log has decisions."""
     k.count_balance(env.sd, env.idle, result)
     if k.decisions:
@@ -256,7 +257,7 @@ def _finish(k: Kernel, env: Env, cpu: int, src: Rq, moved: int) -> int:
     active = False
     if moved:
         sd.nr_balance_failed = 0
-        _count(k, env, "moved", moved)
+        count_call(k, env, "moved", moved)
         k.log_balance(cpu, src.cpu, k.log_op, moved)
     else:
         if env.idle != NEWLY_IDLE:
@@ -264,14 +265,14 @@ def _finish(k: Kernel, env: Env, cpu: int, src: Rq, moved: int) -> int:
         if need_active_balance(k, env):
             if cpu not in src.curr.allowed:
                 env.all_pinned = True
-                _count(k, env, "pinned")
+                count_call(k, env, "pinned")
                 return _longer_interval(env)
             if not src.active_balance:
                 active = src.active_balance = True
                 src.push_cpu = cpu
                 k.start_stopper(src)
             sd.nr_balance_failed = sd.cache_nice_tries + 1
-        _count(k, env, "active" if active else "failed")
+        count_call(k, env, "active" if active else "failed")
     if not active:
         sd.balance_interval = sd.min_interval
     elif sd.balance_interval < sd.max_interval:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wastedcores.simulator.decisions import level_names
-from wastedcores.simulator.vocabulary import GROUP_TYPES
+from wastedcores.simulator.vocabulary import GROUP_TYPES, GROUP_TYPES_V6_12
 from wastedcores.topology.cpulist import format_cpulist
 
 if TYPE_CHECKING:
+    from wastedcores.simulator.reference.group_stats_v6_12 import GroupStats as GroupStatsV6_12
     from wastedcores.simulator.reference.kernel import Kernel
     from wastedcores.simulator.reference.stats import Env, GroupStats
+    from wastedcores.simulator.reference.stats_v6_12 import Env as EnvV6_12
 
 
 @dataclass(repr=False)
@@ -38,6 +40,8 @@ class Asked:
         Length of the source before the call took anything from it.
     groups
         The groups of the last try, in the order of the ring.
+    migration, reason
+        What is to move, ``load``, ``util`` or ``task``, and the comparison that found the domain balanced (v6.12).
     """
 
     cpu: int = -1
@@ -56,11 +60,14 @@ class Asked:
     heavy: int = 0
     src_nr_running: int | None = None
     groups: list[dict[str, Any]] = field(default_factory=list)
+    migration: str | None = None
+    reason: str | None = None
 
     def begin_try(self, prefer_sibling: bool) -> None:
         """Look for a busiest group, once more if all tasks of the previous queue were pinned."""
         self.tries += 1
         self.prefer_sibling, self.busiest, self.imbalance = prefer_sibling, None, 0
+        self.migration = self.reason = None
         self.groups = []
 
 
@@ -83,7 +90,25 @@ def group_values(s: GroupStats, local: bool) -> dict[str, Any]:
     }
 
 
-def emit_decision(k: Kernel, env: Env, result: str, moved: int) -> None:
+def group_values_v6_12(s: GroupStatsV6_12, local: bool) -> dict[str, Any]:
+    """Return the statistics of a group at this moment, as v6.12 computes them; only overloaded groups have an avg_load."""
+    assert s.group is not None
+    return {
+        "cpus": format_cpulist(s.group.cpus),
+        "local": local,
+        "type": GROUP_TYPES_V6_12[s.type],
+        "load": s.load,
+        "avg_load": s.avg_load,
+        "nr_running": s.sum_nr,
+        "h_nr_queued": s.sum_h_nr,
+        "idle_cpus": s.idle_cpus,
+        "capacity": s.capacity,
+        "usage": s.util,
+        "runnable": s.runnable,
+    }
+
+
+def emit_decision(k: Kernel, env: Env | EnvV6_12, result: str, moved: int) -> None:
     """Log a finished call of load_balance()."""
     a = env.asked
     if result == "failed" and a.hot and not a.pinned and not a.heavy:
@@ -111,5 +136,7 @@ def emit_decision(k: Kernel, env: Env, result: str, moved: int) -> None:
         "heavy": a.heavy,
         "groups": {key: [g[key] for g in a.groups] for key in a.groups[0]} if a.groups else None,
     }
+    if k.model.has_eevdf:
+        text |= {"compares": "group_type", "migration": a.migration, "reason": a.reason}
     src = None if env.src_cpu < 0 else env.src_cpu
     k.emit("decision", cpu=a.cpu, src_cpu=src, op=result, value=moved, text=json.dumps(text))

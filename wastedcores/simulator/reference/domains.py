@@ -89,6 +89,11 @@ class SchedDomain:
     next_decay_max_lb_cost: int = 0
     nohz_idle: bool = False
     imb_numa_nr: int = 0
+    # v6.12: newidle balancing, its calls and successes, and the jiffy at which the highest cost changed
+    newidle_call: int = 512
+    newidle_success: int = 256
+    newidle_ratio: int = 512
+    last_decay_max_lb_cost: int = 0
     shared: DomainShared | None = None
 
     def has(self, flag: str) -> bool:
@@ -132,7 +137,7 @@ def runtime_domains(domains: Domains, last_balance: int) -> list[list[SchedDomai
                 cpu, d.index, d.flags, frozenset(d.cpus), groups, p.imbalance_pct, p.cache_nice_tries,
                 p.busy_idx, p.idle_idx, p.newidle_idx, p.wake_idx, p.forkexec_idx, p.min_interval,
                 p.max_interval, p.smt_gain, last_balance=last_balance, balance_interval=p.min_interval,
-                imb_numa_nr=d.imb_numa_nr,
+                imb_numa_nr=d.imb_numa_nr, last_decay_max_lb_cost=last_balance,
             )  # fmt: skip
             if modern and sd.has("SHARE_PKG_RESOURCES"):
                 sd.shared = shared.setdefault((d.index, min(sd.span)), DomainShared(d.weight))

@@ -15,13 +15,16 @@ from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import (
     balance,
+    balance_v6_12,
     eevdf_class,
     fair,
     nohz,
+    nohz_v6_12,
     placement,
     placement_v6_12,
     realtime,
     stats,
+    stats_v6_12,
 )
 from wastedcores.simulator.reference.answers import checked_modules
 from wastedcores.simulator.reference.clocks import Clocks
@@ -30,6 +33,7 @@ from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
 from wastedcores.simulator.reference.eevdf import BASE_SLICE_NS
 from wastedcores.simulator.reference.idle_sibling_v6_12 import CacheSharing
 from wastedcores.simulator.reference.modules import SHIPPED, make_core
+from wastedcores.simulator.reference.programs import Random
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
 from wastedcores.topology.domains import Domains
 from wastedcores.topology.machine import Machine
@@ -51,8 +55,8 @@ class Policies:
     load_balance: Callable[..., tuple[int, bool]] = balance.load_balance
     should_we_balance: Callable[..., bool] = balance.should_we_balance
     find_busiest_group: Callable[..., Any] = stats.find_busiest_group
-    balanced: Callable[..., bool] = stats.balanced
-    calculate_imbalance: Callable[..., int] = stats.calculate_imbalance
+    balanced: Callable[..., Any] = stats.balanced
+    calculate_imbalance: Callable[..., Any] = stats.calculate_imbalance
     find_busiest_queue: Callable[..., Rq | None] = stats.find_busiest_queue
 
     @classmethod
@@ -60,7 +64,15 @@ class Policies:
         """Return the decisions of a kernel."""
         if not model.has_eevdf:
             return cls()
-        return cls(select_task_rq=placement_v6_12.select_task_rq_fair)
+        return cls(
+            select_task_rq=placement_v6_12.select_task_rq_fair,
+            load_balance=balance_v6_12.load_balance,
+            should_we_balance=balance_v6_12.should_we_balance,
+            find_busiest_group=stats_v6_12.find_src_group,
+            balanced=stats_v6_12.balanced,
+            calculate_imbalance=stats_v6_12.calculate_imbalance,
+            find_busiest_queue=stats_v6_12.find_src_rq,
+        )
 
     def __setattr__(self, name: str, value: object) -> None:
         """Replace a decision; a misspelt name would otherwise change nothing without a word."""
@@ -101,6 +113,9 @@ class Kernel:
         For a design: optimisation modules, your own or names of shipped ones, instead of those of ``model``.
     decisions
         Log every call of load_balance(), what it saw and why it gave up.
+    unvalidated_balancer
+        Let v6.12.107 balance. Without it, workloads that need its balancer are refused, because its replays have not been
+        compared with enough recordings yet.
     """
 
     def __init__(
@@ -113,6 +128,7 @@ class Kernel:
         considered: bool = False,
         modules: Sequence[Module | str] | None = None,
         decisions: bool = False,
+        unvalidated_balancer: bool = False,
     ) -> None:
         if modules is not None:
             modules = checked_modules(modules, SHIPPED, Module)
@@ -121,6 +137,9 @@ class Kernel:
         self.machine, self.model, self.trees = machine, model, trees
         #: the fair class: ``fair`` (v4.1) or ``eevdf_class`` (v6.12)
         self.fair: Any = eevdf_class if model.has_eevdf else fair
+        #: v6.12.107 balances, with ``nohz_v6_12`` in the place of ``nohz`` (v4.1)
+        self.balances_v6_12 = unvalidated_balancer and model.has_eevdf
+        self.nohz: Any = nohz_v6_12 if self.balances_v6_12 else nohz
         self.costs = costs or Costs()
         self.policies = policies or Policies.of(model)
         self.considered, self.decisions = considered, decisions
@@ -146,6 +165,13 @@ class Kernel:
         #: tickless idle CPUs (nohz.idle_cpus_mask), and the jiffy of their next balancing
         self.nohz_idle_cpus: set[int] = set()
         self.nohz_next_balance = 0
+        # v6.12: averages of tickless CPUs are left to update, and when that is due; nohz_next_balance has to be computed anew
+        self.nohz_has_blocked = self.nohz_needs_update = False
+        self.nohz_next_blocked = 0
+        self.ni_random = True  #: the feature NI_RANDOM
+        self.newidle_rng = [Random(0, -2 - c) for c in range(machine.cpus)]
+        #: 1 if an idle CPU takes one tick before it stops its tick, as without a cpuidle governor; else 0
+        self.idle_ticks_before_stop = 1
         root = TaskGroup("root", 1024)
         self.groups = [root]
         self.rqs = [self._new_rq(c, root) for c in range(machine.cpus)]
@@ -424,8 +450,9 @@ class Kernel:
                     # init_sched_groups_capacity()
                     self.update_group_capacity(sd, rq.cpu, building=True)
                     group.sgc.nr_busy_cpus = len(group.cpus)
-        for rq in self.rqs:
-            nohz.set_cpu_sd_state_idle(self, rq)
+        if not self.model.has_eevdf:
+            for rq in self.rqs:
+                nohz.set_cpu_sd_state_idle(self, rq)
 
     def sd_busy(self, cpu: int) -> SchedDomain | None:
         """Return the domain above the last-level cache, if there is one (update_top_cache_domain(), v4.1)."""

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import (
     balance,
+    balance_v6_12,
     classes,
     eevdf_class,
     eevdf_tasks,
+    newidle_v6_12,
     nohz,
+    nohz_v6_12,
     realtime,
 )
 from wastedcores.simulator.reference.idle_sibling_v6_12 import update_idle_core
@@ -56,11 +59,13 @@ def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
 
 
 def _pick_next_task_v6_12(k: Kernel, rq: Rq, prev: Task) -> Task:
-    """Choose the next task (pick_next_task_fair(), v6.12.107).
+    """Choose the next task, after newidle balancing if there is none (pick_next_task_fair(), v6.12.107).
 
-    Newidle balancing is left out: no task that a replay of this kernel accepts may leave its CPU.
+    A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
     """
     task = eevdf_class.pick_task(k, rq)
+    while task is None and k.balances_v6_12 and newidle_v6_12.idle_balance(k, rq):
+        task = eevdf_class.pick_task(k, rq)
     if task is None:
         if _is_fair(rq, prev):
             eevdf_class.put_prev_task(k, prev)
@@ -138,8 +143,17 @@ def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
 
 def enter_idle(k: Kernel, rq: Rq) -> None:
     """Count the CPU as idle and stop its tick unless RCU needs it (tick_nohz_idle_enter(), v4.1)."""
-    nohz.set_cpu_sd_state_idle(k, rq)
-    stop_tick(k, rq)
+    if not k.balances_v6_12:
+        nohz.set_cpu_sd_state_idle(k, rq)
+        stop_tick(k, rq)
+        return
+    nohz_v6_12.run_idle_balance(k, rq)
+    if k.idle_ticks_before_stop == 0:
+        stop_tick(k, rq)
+    elif rq.tick_stopped:
+        # tick_nohz_idle_exit(): the CPU left the idle loop to schedule, and found nothing
+        rq.tick_stopped = False
+        k.start_tick(rq.cpu)
 
 
 def stop_tick(k: Kernel, rq: Rq) -> None:
@@ -148,7 +162,7 @@ def stop_tick(k: Kernel, rq: Rq) -> None:
         return
     rq.tick_stopped = True
     k.cancel("TICK", rq.cpu)
-    nohz.nohz_balance_enter_idle(k, rq)
+    k.nohz.nohz_balance_enter_idle(k, rq)
 
 
 # --- wakeup -----------------------------------------------------------------------------------------------------------
@@ -234,7 +248,7 @@ def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
     k.check_preempt_curr(rq, p)
     if p.rt_priority:
         realtime.task_woken(k, rq, p)
-    nohz.update_wakeup_idle(k, rq)
+    k.nohz.update_wakeup_idle(k, rq)
 
 
 def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
@@ -316,7 +330,8 @@ def active_balance(k: Kernel, rq: Rq) -> None:
     """Let the migration thread do the active balance that another CPU asked for."""
     if rq.active_balance:
         k.log_op = "active"
-        run_stopper(k, rq, lambda: balance.active_load_balance(k, rq))
+        version = balance_v6_12 if k.balances_v6_12 else balance
+        run_stopper(k, rq, lambda: version.active_load_balance(k, rq))
 
 
 def move_task(k: Kernel, p: Task, target: int, op: str) -> None:

@@ -10,7 +10,6 @@ from wastedcores.simulator.realtime import check_policies
 from wastedcores.simulator.reference import (
     classes,
     eevdf_tasks,
-    nohz,
     operations,
     realtime,
     schedule,
@@ -53,7 +52,8 @@ class Simulation:
     """
 
     def __init__(self, k: Kernel, program: Program, seed: int) -> None:
-        check_modelled(k.model, program, k.machine)
+        if not k.balances_v6_12:
+            check_modelled(k.model, program, k.machine)
         check_policies(program, k.model)
         self.k, self.program, self.seed = k, program, seed
         self.tasks: list[Task] = []
@@ -85,7 +85,9 @@ class Simulation:
         for rq in k.rqs:
             rq.idle_stamp = 1 + rng.draw() % (EPOCH_NS - 1)
             rq.tick_stopped = True
-            nohz.nohz_balance_enter_idle(k, rq)
+            k.nohz.nohz_balance_enter_idle(k, rq)
+        if k.balances_v6_12:
+            self._initial_state_v6_12()
         if self.program.random_phase:
             self.start_ns += rng.draw() % k.tick_ns
         for spec in self.program.tasks:
@@ -94,6 +96,16 @@ class Simulation:
             k.push(self.start_ns + spec.start_ns, "START", task)
         for step, (time_ns, _, _) in enumerate(self.program.hotplug):
             k.push(self.start_ns + time_ns, "HOTPLUG", step)
+
+    def _initial_state_v6_12(self) -> None:
+        """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing."""
+        k = self.k
+        k.newidle_rng = [Random(self.seed, -2 - rq.cpu) for rq in k.rqs]
+        for rq in k.rqs:
+            for sd in rq.sd:
+                if sd.shared is not None:
+                    sd.shared.nr_idle_scan = len(sd.span)
+                    sd.shared.has_idle_cores = k.caches.smt_active
 
     def _new_task(
         self,
@@ -209,10 +221,10 @@ class Simulation:
         realtime.sched_rt_period_timer(self.k)
 
     def _on_kick(self, cpu: int) -> None:
-        nohz.kick_arrives(self.k, self.k.rqs[cpu])
+        self.k.nohz.kick_arrives(self.k, self.k.rqs[cpu])
 
     def _on_softirq(self, cpu: int) -> None:
-        nohz.run_rebalance_domains(self.k, self.k.rqs[cpu])
+        self.k.nohz.run_rebalance_domains(self.k, self.k.rqs[cpu])
 
     def _on_stop(self, cpu: int) -> None:
         k, rq = self.k, self.k.rqs[cpu]
@@ -237,10 +249,10 @@ class Simulation:
         update_cpu_load(rq, weighted_cpuload(rq), 1)
         if k.clocks and rq.curr is not rq.idle_task:
             k.clocks.tick(rq)
-        if k.model.has_eevdf:
-            pass  # its balancer is not modelled, and no task of such a replay may leave its CPU
+        if k.model.has_eevdf and not k.balances_v6_12:
+            pass  # no task of such a replay may leave its CPU
         elif k.core is None:
-            nohz.scheduler_tick_balance(k, rq)
+            k.nohz.scheduler_tick_balance(k, rq)
         elif rq.curr is not rq.idle_task:
             k.core.tick(k, rq)
         if rq.curr is rq.idle_task:
@@ -273,7 +285,7 @@ class Simulation:
         k.overload = False
         if online:
             if rq.tick_stopped:
-                nohz.nohz_balance_enter_idle(k, rq)
+                k.nohz.nohz_balance_enter_idle(k, rq)
         else:
             schedule.sched_ttwu_pending(k, rq)
             realtime.rq_offline(k, rq)
@@ -285,6 +297,7 @@ class Simulation:
             k.cancel("SOFTIRQ", cpu)
             rq.nohz_balance_kick = False
             rq.ilb_next = None
+            rq.nohz_flags = rq.nohz_idle_balance = 0
             k.nohz_idle_cpus.discard(cpu)
 
     def _empty(self, rq: Rq) -> None:

@@ -235,6 +235,13 @@ class Rq:
     nohz_balance_kick: bool = False
     #: the next CPU of this CPU's pass as NOHZ idle balancer; None if no pass is under way
     ilb_next: int | None = None
+    # v6.12
+    ilb: Any = None
+    #: the kicks that wait for this CPU (nohz_flags()), and those that its softirq handles
+    nohz_flags: int = 0
+    nohz_idle_balance: int = 0
+    has_blocked_load: bool = False
+    last_blocked_load_update_tick: int = 0
     active_balance: bool = False
     push_cpu: int = -1
     #: the migration thread is queued or running; it counts in nr_running
