@@ -26,7 +26,7 @@ LONG = (
     "wastedcores compare group-imbalance",
     "wastedcores compare overload-on-wakeup",
     "wastedcores course grade",
-    "wastedcores explain group-construction-buggy",
+    "wastedcores explain group-construction-buggy --seeds",
     "wastedcores soak",
     "wastedcores whatif",
 )

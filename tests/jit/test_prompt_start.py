@@ -56,3 +56,30 @@ def test_a_command_ends_without_a_search_for_garbage():
     version, frozen = lines(ENDING)
     assert version.startswith("wastedcores ")
     assert frozen == "True"
+
+
+def test_a_terminal_is_told_once_why_a_command_pauses(tmp_path):
+    script = tmp_path / "compiled_here.py"
+    script.write_text(CODE)
+    environment = os.environ | {
+        "WASTEDCORES_CACHE_DIR": str(tmp_path / "cache"),
+        "WASTEDCORES_JIT_CACHE": "1",
+        "NUMBA_DISABLE_JIT": "0",
+    }
+    said = []
+    for _ in range(2):
+        ours, theirs = os.openpty()
+        subprocess.run(
+            [sys.executable, script],
+            env=environment,
+            check=True,
+            stderr=theirs,
+            stdout=subprocess.DEVNULL,
+        )
+        os.write(theirs, b"end\n")
+        os.close(theirs)
+        said.append(os.read(ours, 4096).decode())
+        os.close(ours)
+    first, second = said
+    assert first.count("compiling for the first use") == 1
+    assert second.strip() == "end"

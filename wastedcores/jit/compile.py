@@ -164,6 +164,7 @@ class _NoCollection(event.Listener):  # type: ignore[misc]  # numba has no types
         """Pause when a function begins to be compiled, perhaps on behalf of another."""
         with self.lock:
             if not self.depth:
+                _announce()
                 self.was_enabled = gc.isenabled()
                 gc.disable()
             self.depth += 1
@@ -174,6 +175,20 @@ class _NoCollection(event.Listener):  # type: ignore[misc]  # numba has no types
             self.depth -= 1
             if not self.depth and self.was_enabled:
                 gc.enable()
+
+
+_announced: list[bool] = []
+
+
+def _announce() -> None:
+    """Tell a person at a terminal once why a command pauses; numba compiles only what the cache lacks."""
+    if not _announced and sys.stderr is not None and sys.stderr.isatty():
+        print(
+            "wastedcores: compiling for the first use, which takes some seconds (`wastedcores warmup` compiles most code "
+            "at once)",
+            file=sys.stderr,
+        )
+    _announced.append(True)
 
 
 event.register("numba:compile", _NoCollection())
