@@ -62,6 +62,17 @@ def test_database__has_one_barrier_or_one_per_pool():
             resident_pools(machine, 1, pools=pools, together=True, stages=stages)
 
 
+def test_pinned_workers_stay_and_only_the_balancer_of_unpinned_ones_moves_them():
+    machine = replays.machine_named("bulldozer8x8")
+    pinned = resident_pools(machine, 1, pools=(3, 2), together=True, stages=2, pin=True)
+    workers = [t for t in pinned.templates if t.comm == "worker"]
+    assert [t.allowed for t in workers] == [frozenset([cpu]) for cpu in range(5)]
+    how = {"machine": "bulldozer8x8", "seed": 1, "pools": list(POOLS), "together": True}
+    free, bound = (replays.tpch("v4.1", stages=100, pin=pin, **how) for pin in (False, True))
+    assert bound["moves_per_s"] == 0 < free["moves_per_s"]
+    assert bound["stage_s"] < free["stage_s"]
+
+
 def test_tornado__has_a_bar_for_every_number_that_depends_on_parameters():
     parameters = nas.parameters_from(read_calibration()["nas"])
     bars = tornado.bars(parameters, seeds=[1])

@@ -38,6 +38,7 @@ LONGEST_NS = 2_000_000_000_000
 #: a whole run is stopped after this time and measured by the intervals that it ended
 WHOLE_NS = 400_000_000_000
 TICK_NS = 4_000_000
+_BALANCER = (log_op.NEWIDLE, log_op.PERIODIC, log_op.NOHZ, log_op.ACTIVE)
 
 
 @lru_cache(maxsize=8)
@@ -112,6 +113,16 @@ def _row(raw: RawReplay, machine: str, window: tuple[int, int], **results: Any) 
     busy = busy_share(raw, machine_named(machine).cpus, *window)
     counts = {"busy_cpus": float(busy.sum()), "events": raw.events, "wall_s": raw.wall_s}
     return results | counts
+
+
+def _moves(raw: RawReplay, machine: str, window: tuple[int, int]) -> float:
+    """How often per second the balancer moved a thread to another node in a window (ns)."""
+    node = machine_named(machine).node_of_cpu
+    rows = raw.of(log_kind.MIGRATE)
+    op, ts = rows[:, log_column.OP], rows[:, log_column.TS]
+    moved = np.isin(op, _BALANCER) & (ts >= window[0]) & (ts < window[1])
+    src, cpu = rows[moved][:, [log_column.SRC, log_column.CPU]].T
+    return int(np.sum(node[src] != node[cpu])) / ((window[1] - window[0]) / 1e9)
 
 
 def _between(raw: RawReplay, program: Program, first: str, last: str) -> tuple[int, int]:
@@ -236,7 +247,8 @@ def make_r(
     -------
     dict
         ``make_s``; ``r_share``, the part of a CPU that each R had during the build; ``idle_nodes``, the number of nodes
-        that left at least one of their CPUs unused; ``busy_cpus``, ``events``, ``wall_s``.
+        that left at least one of their CPUs unused; ``moves_per_s``, how often the balancer moved a thread to another node;
+        ``busy_cpus``, ``events``, ``wall_s``.
     """
     where = machine_named(machine)
     shortest, longest = round(20_000 * length), round(60_000 * length)
@@ -258,6 +270,7 @@ def make_r(
         make_s=(end - begin) / 1e9,
         r_share=float(ran.sum()) / (end - begin) / len(hogs),
         idle_nodes=int(np.sum(busy <= cpus - 1)),
+        moves_per_s=_moves(raw, machine, (begin, end)),
     )
 
 
@@ -270,6 +283,7 @@ def tpch(
     together: bool,
     stages: int,
     autogroups: bool = False,
+    pin: bool = False,
     tick_ns: int = TICK_NS,
     **options: int,
 ) -> dict[str, Any]:
@@ -279,7 +293,7 @@ def tpch(
     ----------
     kernel, machine, seed
         Names of the kernel model and of the machine, and the seed.
-    pools, together, stages, autogroups
+    pools, together, stages, autogroups, pin
         As for :func:`wastedcores.workload.database.resident_pools`.
     tick_ns
         Period of the scheduler tick.
@@ -289,7 +303,8 @@ def tpch(
     Returns
     -------
     dict
-        ``stage_s``, the time of one stage as a mean over the pools; ``busy_cpus``, ``events``, ``wall_s``.
+        ``stage_s``, the time of one stage as a mean over the pools; ``moves_per_s`` as for :func:`make_r`; ``busy_cpus``,
+        ``events``, ``wall_s``.
     """
     queries = resident_pools(
         machine_named(machine),
@@ -298,12 +313,14 @@ def tpch(
         together=together,
         stages=stages,
         autogroups=autogroups,
+        pin=pin,
         **options,
     )
     raw = _simulate(queries, machine, kernel, seed, tick_ns)
     spans = _spans(raw, queries, len(pools))
     stage_s = sum(end - begin for begin, end in spans) / len(spans) / 1e9 / stages
-    return _row(raw, machine, _common(spans), stage_s=stage_s)
+    window = _common(spans)
+    return _row(raw, machine, window, stage_s=stage_s, moves_per_s=_moves(raw, machine, window))
 
 
 def _spans(raw: RawReplay, program: Program, pools: int) -> list[tuple[int, int]]:

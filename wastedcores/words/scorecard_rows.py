@@ -73,6 +73,8 @@ def text(value: Any, unit: str) -> str:
         rounded = round(float(value), 1) + 0.0
         return f"{rounded:+.1f}{FIRM}%".replace("-", MINUS) if rounded else f"0{FIRM}%"
     number = f"{value:,.0f}".replace(",", SPACE) if abs(value) >= 1000 else f"{value:.3g}"
+    if unit == "text":  # a number beside a statement in words, whose label has the unit
+        return number
     return number + (TIMES if unit == "ratio" else f"{FIRM}{unit}")
 
 

@@ -115,6 +115,7 @@ def resident_pools(
     stage_ns: int = STAGE_NS,
     noise_ns: int = NOISE_NS,
     noise_period_ns: int = NOISE_PERIOD_NS,
+    pin: bool = False,
 ) -> Program:
     """Make a query for workers that have existed for a long time.
 
@@ -134,6 +135,8 @@ def resident_pools(
         As for :func:`tpch`.
     stage_ns, noise_ns, noise_period_ns
         In ns; see :data:`STAGE_NS`, :data:`NOISE_NS` and :data:`NOISE_PERIOD_NS`.
+    pin
+        Whether worker ``i``, counted over all pools, may only run on CPU ``i``, as where the authors began (their slides).
 
     Returns
     -------
@@ -152,16 +155,21 @@ def resident_pools(
     for i, (workers, meet) in enumerate(zip(pools, barriers, strict=True)):
         session = w.session() if autogroups else 0
         container = Script()
-        for marks, count in ((True, 1), (False, workers - 1)):
+        first = sum(pools[:i])
+        # pinned workers have a template each, the others one for the worker that writes the marks and one for the rest
+        counts = [1] * workers if pin else [1, workers - 1]
+        for j, count in enumerate(counts):
             if not count:
                 continue
+            marks = j == 0
             body = Script().compute(LOAD_NS).barrier(meet, "block")
             if marks:
                 body.mark(f"query start {i}")
             _stages(body, stages, work, meet)
             if marks:
                 body.mark(f"query end {i}")
-            worker = w.template("worker", _stages(body, TAIL, work, meet))
+            home = [(first + j) % machine.cpus] if pin else None
+            worker = w.template("worker", _stages(body, TAIL, work, meet), home)
             container.loop(count).compute(CREATE_NS).fork(worker).sleep(CREATE_EVERY_NS).end()
         w.task(
             f"container/{i}",
