@@ -21,6 +21,7 @@ from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
+from wastedcores.trace.progress import told
 from wastedcores.trace.readers import schedlog, systing
 from wastedcores.trace.readers.support.reading import Facts, Reading
 from wastedcores.trace.readers.support.text_reading import head
@@ -224,7 +225,7 @@ class _Import:
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables of the full schema, in order of time."""
         ordered = in_order(self.seen.ranges(self.reading.frames()), self.path)
-        for frame in self.seen.order(ordered):
+        for frame in told(self.seen.order(ordered), self.path.name):
             yield conform(frame.drop("line", strict=False), str(self.path))
         if not self.seen.events:
             raise self._nothing(self.reading.facts)
