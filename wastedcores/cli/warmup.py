@@ -15,7 +15,8 @@ from wastedcores.errors import WastedCoresError
 
 _NOTES = """The compiled code is kept in ~/.cache/wastedcores (the environment variable WASTEDCORES_CACHE_DIR names another
 folder), so each user compiles for themselves. Without this command, each part is compiled when it is first used, which takes
-up to half a minute. Code that reads perf.data is not included: it is compiled when the first such file is read."""
+up to half a minute. Code that reads perf.data and trace.dat is not included: it is compiled when the first such file is
+read, also by `capture --backend tracefs`."""
 
 #: a text trace with an event of each kind that the reader distinguishes
 _TEXT = """\
