@@ -313,6 +313,15 @@ def test_legend__more_lines_get_more_room():
     assert theme.fit_legend(many).layout.height == many.layout.height
 
 
+def test_fit_legend__stays_at_the_bottom_of_a_tall_figure():
+    """A share of the height would put it over the title of the time axis, which stays where it is."""
+    low, tall = (
+        theme.fit_legend(theme.style(go.Figure(), "t", height=height)).layout
+        for height in (300, 1100)
+    )
+    assert low.legend.y * low.height == pytest.approx(tall.legend.y * tall.height)
+
+
 def test_marks__texts_that_are_close_stand_on_two_sides_or_are_left_out():
     close = scene(
         marks=((500 * MS, "start"), (510 * MS, "end"), (515 * MS, "late"), (990 * MS, "last"))
@@ -320,3 +329,15 @@ def test_marks__texts_that_are_close_stand_on_two_sides_or_are_left_out():
     texts = {a.text: a.xanchor for a in heatmap(close, cols=10).layout.annotations}
     assert texts == {"start": "right", "end": "left", "last": "right"}
     assert len([s for s in heatmap(close, cols=10).layout.shapes if s.line.dash == "dot"]) == 4
+
+
+def test_marks__of_a_short_trace_beside_a_long_one_have_less_room():
+    short = scene(marks=((200 * MS, "lu start"), (280 * MS, "lu end")))
+    alone = heatmap(short, (0, 400 * MS), cols=10)
+    assert {a.text: a.xanchor for a in alone.layout.annotations} == {
+        "lu start": "left",
+        "lu end": "left",
+    }
+    both = side_by_side(scene(), short, (None, (0, 400 * MS)), cols=10)
+    texts = {a.text: a.xanchor for a in both.layout.annotations if a.text.startswith("lu")}
+    assert texts == {"lu start": "right", "lu end": "left"}

@@ -151,7 +151,8 @@ def _figure(
         panels.add_tasks(fig, scene, b, axis, colours, row=1, col=col, reduce=reduce, bar=bar)
         panels.add_band(fig, scene, b, axis, colours, row=2, col=col)
         panels.add_strip(fig, b, axis, colours, row=3, col=col, top=top)
-        panels.add_marks(fig, scene, axis, span, row=1, col=col)
+        wide = width if n > 1 else None
+        panels.add_marks(fig, scene, axis, span, row=1, col=col, axis_ns=wide)
         lo, hi = (
             float(axis.at(span[0])),
             float(axis.at(span[0] + (width if n > 1 else span[1] - span[0]))),

@@ -290,7 +290,14 @@ def add_strip(
 
 
 def add_marks(
-    fig: go.Figure, scene: Scene, axis: TimeAxis, window: tuple[int, int], *, row: int, col: int
+    fig: go.Figure,
+    scene: Scene,
+    axis: TimeAxis,
+    window: tuple[int, int],
+    *,
+    row: int,
+    col: int,
+    axis_ns: int | None = None,
 ) -> None:
     """Draw dotted lines at the marks that a person or a program wrote into the trace, with their texts at the top.
 
@@ -306,13 +313,16 @@ def add_marks(
         First and last ns that are drawn.
     row, col
         The subplot, counted from 1.
+    axis_ns
+        The ns that the axis shows, where it is longer than the window.
     """
     inside = [(t, text) for t, text in scene.marks if window[0] < t < window[1]]
     if not inside or len(inside) > MAX_LINES:
         return
     xref, yref = axis_names(fig, row, col)
     first, last = fig.get_subplot(row, col).xaxis.domain or (0, 1)
-    places = _beside([(t - window[0]) / (window[1] - window[0]) for t, _ in inside], [text for _, text in inside],
+    wide = axis_ns or window[1] - window[0]
+    places = _beside([(t - window[0]) / wide for t, _ in inside], [text for _, text in inside],
                      (last - first) * (NARROW - (fig.layout.margin.l or 72) - 98))  # fmt: skip
     for (t, text), anchor in zip(inside, places, strict=True):
         x = float(axis.at(t))

@@ -94,6 +94,8 @@ TITLE_CHARS, SUBTITLE_CHARS = 60, 110
 NARROW = 720
 #: pixels below the axes, with one line of the legend
 BELOW = 78
+#: pixels between the legend and the bottom edge of the figure; a share of a tall figure would push it over the axis title
+LEGEND_Y = 4
 #: buttons of plotly's bar that select points or repeat others
 USELESS_BUTTONS = (
     "select2d",
@@ -241,7 +243,7 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
         legend={
             "orientation": "h",
             "yref": "container",
-            "y": 0.012,
+            "y": LEGEND_Y / (height + below_title),
             "yanchor": "bottom",
             "x": 0,
             "font": {"size": 11},
@@ -281,6 +283,5 @@ def fit_legend(fig: go.Figure) -> go.Figure:
         width = 44 + 6 * len(name)
         lines, used = (lines + 1, width) if used and used + width > room else (lines, used + width)
     bottom = BELOW + 29 * (lines - 1)
-    return fig.update_layout(
-        height=fig.layout.height + bottom - fig.layout.margin.b, margin_b=bottom
-    )
+    height = fig.layout.height + bottom - fig.layout.margin.b
+    return fig.update_layout(height=height, margin_b=bottom, legend_y=LEGEND_Y / height)
