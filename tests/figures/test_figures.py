@@ -313,6 +313,17 @@ def test_legend__more_lines_get_more_room():
     assert theme.fit_legend(many).layout.height == many.layout.height
 
 
+def test_legend__columns_are_as_wide_as_the_longest_name_unless_there_are_groups():
+    """Eight short names and a long one: plotly makes columns of them, but with groups it puts them one behind the other."""
+    names = ["a", "b", "c", "d", "e", "f", "g", "the long name of an entry"]
+
+    def bottom(**more) -> int:
+        fig = go.Figure([go.Scatter(x=[None], y=[None], name=n * 2, **more) for n in names])
+        return theme.fit_legend(theme.style(fig, "t", height=400)).layout.margin.b
+
+    assert bottom() > bottom(legendgroup="one")
+
+
 def test_fit_legend__stays_at_the_bottom_of_a_tall_figure():
     """A share of the height would put it over the title of the time axis, which stays where it is."""
     low, tall = (

@@ -273,14 +273,16 @@ def folded_name(name: str) -> str:
 
 def fit_legend(fig: go.Figure) -> go.Figure:
     """Leave room below the figure for the lines that its legend takes in a figure of :data:`NARROW` pixels."""
-    shown = [
-        t.name for t in fig.data if t.name and t.showlegend is not False and t.type in IN_LEGEND
-    ]
+    shown = [t for t in fig.data if t.name and t.showlegend is not False and t.type in IN_LEGEND]
     # plotly fills line after line, as wide as the plot and 29 px high. A letter takes about 6 px.
     room = NARROW - fig.layout.margin.l - fig.layout.margin.r
+    widths = [44 + 6 * len(t.name) for t in shown]
+    if sum(widths) > room and not any(t.legendgroup for t in shown):
+        widths = [max(widths)] * len(
+            widths
+        )  # without groups, several lines have columns of one width
     lines, used = 1, 0
-    for name in shown:
-        width = 44 + 6 * len(name)
+    for width in widths:
         lines, used = (lines + 1, width) if used and used + width > room else (lines, used + width)
     bottom = BELOW + 29 * (lines - 1)
     height = fig.layout.height + bottom - fig.layout.margin.b
