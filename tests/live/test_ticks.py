@@ -61,6 +61,7 @@ def ticks_of_a_busy_cpu(tmp_path, before: str = "") -> tuple[wastedcores.Trace, 
 def test_a_busy_cpu_ticks_and_an_idle_one_does_not(bpf, tmp_path):
     trace, mine = ticks_of_a_busy_cpu(tmp_path)
     period = mine["ts_ns"].diff().median()
+    # one second of computing, without its start on another CPU and what other tasks and the host took of this one
     assert mine.height * period == pytest.approx(1e9, rel=0.1)
     assert trace.only("tick").filter(pl.col("pid") == 0).collect().is_empty()
     without = Trace(trace.without("tick"), trace.header)
@@ -81,6 +82,7 @@ def test_two_counters_and_their_ratio(bpf, tmp_path):
     assert trace.header.provenance["frequency"] == "perf counters msr/aperf/ and msr/mperf/"
     told = mine["value"].drop_nulls()
     assert len(told) > 0.9 * mine.height > 90
+    # the rate of the TSC is measured over 50 ms
     assert told.median() == pytest.approx(1e6, rel=0.001)
     assert (told - 1e6).abs().quantile(0.9) < 0.01 * 1e6
     frequency_figure(examine(trace))

@@ -1,4 +1,4 @@
-"""A window of a long trace: only its part of the file is read, and nothing that it misses becomes an idle CPU."""
+"""A window of a long trace: only its part of the file is read, and a CPU that is silent in it does not become idle."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.1 to 5.3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import pelt
@@ -59,24 +60,41 @@ def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> int:
             if need_decay:
                 continue
             break
-        # SERIALIZE's global try-lock never fails here: a pass takes no simulated time
-        interval = balance_interval(k, sd, idle != IDLE)
-        if k.jiffies >= sd.last_balance + interval:
-            moved, go_on = k.policies.load_balance(k, rq.cpu, sd, idle)
-            if go_on:
-                took += balance_cost(k, sd)
-            if moved:
-                idle = IDLE if k.idle_cpu(rq.cpu) else NOT_IDLE
-            sd.last_balance = k.jiffies
-            interval = balance_interval(k, sd, idle != IDLE)
-        if next_balance > sd.last_balance + interval:
-            next_balance = sd.last_balance + interval
-            found = True
+        cost, idle, go_on = balance_if_due(k, rq, sd, idle, balance_interval)
+        took += cost
+        due = sd.last_balance + balance_interval(k, sd, idle != IDLE)
+        if next_balance > due:
+            next_balance, found = due, True
     if need_decay:
         rq.max_idle_balance_cost = max(MIGRATION_COST_NS, max_cost)
     if found:
         rq.next_balance = next_balance
     return took
+
+
+def balance_if_due(
+    k: Kernel,
+    rq: Rq,
+    sd: SchedDomain,
+    idle: str,
+    interval: Callable[[Kernel, SchedDomain, bool], int],
+) -> tuple[int, str, bool]:
+    """Balance one level if its interval is over, as rebalance_domains() of v4.1 and sched_balance_domains() of v6.12.107 do.
+
+    SERIALIZE's global try-lock never fails here, because a pass takes no simulated time.
+
+    Returns
+    -------
+    tuple of int, str and bool
+        The time that it took, in ns; whether the CPU is idle now; and whether the levels above may be balanced.
+    """
+    if k.jiffies < sd.last_balance + interval(k, sd, idle != IDLE):
+        return 0, idle, True
+    moved, go_on = k.policies.load_balance(k, rq.cpu, sd, idle)
+    if moved:
+        idle = IDLE if k.idle_cpu(rq.cpu) else NOT_IDLE
+    sd.last_balance = k.jiffies
+    return balance_cost(k, sd) if go_on else 0, idle, go_on
 
 
 def balance_cost(k: Kernel, sd: SchedDomain) -> int:

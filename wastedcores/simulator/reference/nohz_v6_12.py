@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
 from wastedcores.simulator.reference.idle_sibling_v6_12 import sd_llc, sd_llc_shared
-from wastedcores.simulator.reference.nohz import balance_cost
+from wastedcores.simulator.reference.nohz import balance_if_due
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, CfsRq, Rq
 from wastedcores.simulator.reference.stats import IDLE, NOT_IDLE
 
@@ -153,10 +153,7 @@ def run_rebalance_domains(k: Kernel, rq: Rq) -> None:
 
 
 def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> int:
-    """Balance the levels of ``rq``, innermost first, and return the time that it took, in ns.
-
-    sched_balance_domains(), v6.12.107. SERIALIZE's global try-lock never fails here, because a level takes no simulated time.
-    """
+    """Balance the levels of ``rq``, innermost first, and return the time in ns (sched_balance_domains(), v6.12.107)."""
     took = max_cost = 0
     next_balance = k.jiffies + 60 * k.hz
     found = need_decay = False
@@ -168,18 +165,11 @@ def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> int:
             if need_decay:
                 continue
             break
-        interval = balance_interval(k, sd, idle != IDLE)
-        if k.jiffies >= sd.last_balance + interval:
-            moved, go_on = k.policies.load_balance(k, rq.cpu, sd, idle)
-            if go_on:
-                took += balance_cost(k, sd)
-            if moved:
-                idle = IDLE if k.idle_cpu(rq.cpu) else NOT_IDLE
-            sd.last_balance = k.jiffies
-            interval = balance_interval(k, sd, idle != IDLE)
-        if next_balance > sd.last_balance + interval:
-            next_balance = sd.last_balance + interval
-            found = True
+        cost, idle, go_on = balance_if_due(k, rq, sd, idle, balance_interval)
+        took += cost
+        due = sd.last_balance + balance_interval(k, sd, idle != IDLE)
+        if next_balance > due:
+            next_balance, found = due, True
     if need_decay:
         rq.max_idle_balance_cost = max(MIGRATION_COST_NS, max_cost)
     if found:

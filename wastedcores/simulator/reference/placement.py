@@ -71,6 +71,19 @@ def longest_idle_cpu(k: Kernel, p: Task, prev_cpu: int) -> int:
     return best
 
 
+def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
+    """Count how often the waker changes the task that it wakes, halved every second (record_wakee(), v4.1 and v6.12.107).
+
+    A timer on an idle CPU counts for that CPU's idle task.
+    """
+    if k.jiffies > waker.wakee_flip_decay + k.hz:
+        waker.wakee_flips >>= 1
+        waker.wakee_flip_decay = k.jiffies
+    if waker.last_wakee != p.pid:
+        waker.last_wakee = p.pid
+        waker.wakee_flips += 1
+
+
 def wake_wide(k: Kernel, p: Task, cpu: int) -> bool:
     """Tell whether waker and wakee wake so many tasks that they should not share a cache (wake_wide(), v4.1)."""
     factor = k.llc_size[cpu]

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference.idle_sibling_v6_12 import select_idle_sibling
+from wastedcores.simulator.reference.placement import record_wakee
 from wastedcores.simulator.reference.signals_v6_12 import cpu_load, task_h_load
 from wastedcores.simulator.reference.slow_path_v6_12 import find_dst_cpu
 from wastedcores.simulator.reference.state import Task
@@ -52,19 +53,6 @@ def select_task_rq_fair(k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, 
 def is_per_cpu_kthread(p: Task) -> bool:
     """Tell whether a task is one of the kernel's threads that are bound to a CPU (is_per_cpu_kthread(), v6.12.107)."""
     return len(p.allowed) == 1 and _PER_CPU_KTHREAD.match(p.comm) is not None
-
-
-def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
-    """Count how often a waker changes the task that it wakes, halved every second (record_wakee(), v6.12.107).
-
-    A timer on an idle CPU counts for that CPU's idle task.
-    """
-    if k.jiffies > waker.wakee_flip_decay + k.hz:
-        waker.wakee_flips >>= 1
-        waker.wakee_flip_decay = k.jiffies
-    if waker.last_wakee != p.pid:
-        waker.last_wakee = p.pid
-        waker.wakee_flips += 1
 
 
 def wake_wide(k: Kernel, p: Task, cpu: int) -> bool:

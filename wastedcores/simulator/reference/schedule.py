@@ -16,6 +16,7 @@ from wastedcores.simulator.reference import (
     realtime,
 )
 from wastedcores.simulator.reference.idle_sibling_v6_12 import update_idle_core
+from wastedcores.simulator.reference.placement import record_wakee
 from wastedcores.simulator.reference.state import Entity, Rq, Task, TaskGroup
 
 if TYPE_CHECKING:
@@ -226,16 +227,6 @@ def needs_wake_list(k: Kernel, p: Task, cpu: int) -> bool:
     if k.llc_id[cpu] != k.llc_id[p.cpu]:
         return True
     return k.model.has_eevdf and p.cpu != cpu and k.rqs[p.cpu].nr_running == 0
-
-
-def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
-    """Count how often the waker changes the task that it wakes, halved every second (record_wakee(), v4.1)."""
-    if k.jiffies > waker.wakee_flip_decay + k.hz:
-        waker.wakee_flips >>= 1
-        waker.wakee_flip_decay = k.jiffies
-    if waker.last_wakee != p.pid:
-        waker.last_wakee = p.pid
-        waker.wakee_flips += 1
 
 
 def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
