@@ -31,6 +31,7 @@ PAGES = (
     "datasets/README.md",
     "datasets/published/README.md",
     "datasets/recordings/README.md",
+    "datasets/recordings-modern/README.md",
     "datasets/recorded_vs_replayed.csv",
     "tests/topology/oracle/README.md",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import ROOT, TESTS
+from support import MODERN, ROOT
 
 import wastedcores as wc
 from wastedcores.errors import NotRecoverableError
@@ -14,7 +14,6 @@ from wastedcores.topology.source import find_machine
 from wastedcores.words.answer import headline
 from wastedcores.words.cause import why
 
-FOLDER = TESTS / "analysis" / "recordings"
 #: recording -> its kernel, and what is said of its cause
 RECORDED = {
     "lu10ms-6.12-64cpu": ("v6.12.107", "unknown"),
@@ -28,7 +27,7 @@ RECORDED = {
 @pytest.fixture(scope="module", params=RECORDED)
 def recording(request):
     """The name, the trace as its user states it, and what was recorded about it."""
-    folder = FOLDER / request.param
+    folder = MODERN / request.param
     meta = json.loads((folder / "meta.json").read_text())
     trace = wc.recorded_on(folder / "trace.txt.xz", folder / "meta.json", meta["kernel"])
     return request.param, trace, meta
@@ -53,12 +52,12 @@ def test_nothing_is_predicted_for_them(recording):
 
 def test_the_machine_file_of_a_recording_names_its_kernel(recording):
     name, _, _ = recording
-    source = find_machine(str(FOLDER / name))
+    source = find_machine(str(MODERN / name))
     assert source.model().name == RECORDED[name][0]
 
 
 def test_the_words_of_reports_say_that_the_cause_is_not_known():
-    folder = FOLDER / "lu10ms-6.12-64cpu"
+    folder = MODERN / "lu10ms-6.12-64cpu"
     run = wc.examine(
         wc.recorded_on(folder / "trace.txt.xz", folder / "meta.json", "6.12.107+deb13-amd64")
     )
@@ -96,7 +95,7 @@ def test_stating_a_release_keeps_what_its_vendor_appended(stated, release, model
     [("lu10ms-6.12-64cpu", range(8, 24), 202, 0.04), ("db16-6.12-16cpu", range(16), 110, 0.99)],
 )
 def test_the_figures_of_the_page_about_6_12(name, cpus, idle_beside_ms, of_wakeups):
-    folder = FOLDER / name
+    folder = MODERN / name
     result = wc.check(folder / "trace.txt.xz", cpus=list(cpus))
     assert round(result.wall_ns / 1e6) == idle_beside_ms
     found = wc.explain(
@@ -111,7 +110,7 @@ def test_the_figures_of_the_page_about_6_12(name, cpus, idle_beside_ms, of_wakeu
 
 
 def test_one_idle_cpu_on_another_node_was_left_idle_under_6_12():
-    folder = FOLDER / "lu10ms-6.12-64cpu"
+    folder = MODERN / "lu10ms-6.12-64cpu"
     result = wc.check(folder / "trace.txt.xz", cpus=list(range(8, 24)))
     machine = wc.Machine.from_dict(json.loads((folder / "meta.json").read_text()))
     found = wc.explain(result, machine, "6.12.107+deb13-amd64")

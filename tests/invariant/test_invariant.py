@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import RECORDINGS
+from support import MODERN, RECORDINGS
 from support.builders import mask, migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.errors import MissingEventsError, TraceContentError, UsageError
@@ -328,8 +328,8 @@ def test_check__guest_recordings_agree_with_what_they_measured():
     from wastedcores.trace.io import open_trace
 
     wrong = []
-    folders = sorted(p for p in RECORDINGS.iterdir() if p.is_dir())
-    assert len(folders) == 32
+    folders = sorted(p for place in (RECORDINGS, MODERN) for p in place.iterdir() if p.is_dir())
+    assert len(folders) == 32 + 24
     for folder in folders:
         meta = json.loads((folder / "meta.json").read_text())
         sane = meta["sanity"]

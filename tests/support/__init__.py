@@ -10,6 +10,8 @@ ROOT = TESTS.parent
 TRACE_GOLDEN = TESTS / "trace" / "golden"
 #: the recordings of real kernels, one folder each
 RECORDINGS = ROOT / "datasets" / "recordings"
+#: the same workloads under 6.12 and 7.2
+MODERN = ROOT / "datasets" / "recordings-modern"
 #: who ran where on booted kernels
 BEHAVIOUR_GOLDEN = TESTS / "simulator" / "golden"
 #: digests of what replays do

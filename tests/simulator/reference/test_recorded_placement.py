@@ -7,13 +7,13 @@ of idle CPUs gets a thread depends on the loads from before the recording.
 from __future__ import annotations
 
 import pytest
-from support import TESTS
+from support import MODERN
 from support.recorded_machine import RecordedMachine
 
 from wastedcores.simulator.reference import placement_v6_12
 from wastedcores.topology.source import find_machine
 
-FOLDER = TESTS / "analysis" / "recordings" / "db16-6.12-16cpu"
+FOLDER = MODERN / "db16-6.12-16cpu"
 
 
 def replayed() -> RecordedMachine:
