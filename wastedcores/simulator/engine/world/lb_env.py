@@ -22,7 +22,12 @@ from __future__ import annotations
     RUNNING,  # that was running,
     HOT,  # that was cache-hot,
     HEAVY,  # or whose load was more than twice the imbalance
-) = range(19)
+    MIGRATION,  # what is to move (v6.12)
+    REASON,  # the comparison that found the domain balanced (codes/balanced.py, v6.12)
+    MOVES,  # 1 + what the last calculate_imbalance() decided to move, 0 if it was not called (v6.12)
+) = range(22)
 
 # FLAGS: LBF_*
-ALL_PINNED, NEED_BREAK, DST_PINNED, SOME_PINNED = 1, 2, 4, 8
+ALL_PINNED, NEED_BREAK, DST_PINNED, SOME_PINNED, ACTIVE_LB = 1, 2, 4, 8, 16
+# MIGRATION: enum migration_type; misfit tasks do not occur on machines whose CPUs are alike
+BY_LOAD, BY_UTIL, BY_TASK = range(3)

@@ -10,4 +10,6 @@ from __future__ import annotations
     BALANCE_CPU,  # group_balance_cpu()
     BALANCE_CPUS,  # place in the lists of those CPUs that are in its balance mask
     NR_BALANCE_CPUS,
-) = range(7)
+    FLAGS,  # those of the domain below it (v6.12), as are
+    CORES,  # the number of its cores
+) = range(9)

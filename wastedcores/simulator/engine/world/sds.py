@@ -8,4 +8,5 @@ from __future__ import annotations
     TOTAL_LOAD,
     TOTAL_CAPACITY,
     AVG_LOAD,
-) = range(5)
+    PREFER_SIBLING,  # (v6.12)
+) = range(6)

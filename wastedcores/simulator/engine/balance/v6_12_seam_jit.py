@@ -1,0 +1,50 @@
+"""The place where the scheduler hands over to the placement and the balancer of v6.12: one call through an address in the table.
+
+v4.1's are called directly, so a replay of v4.1 neither compiles nor loads these (see ``fair/eevdf_seam_jit.py``).
+"""
+
+from __future__ import annotations
+
+from wastedcores.jit.compile import config, inner
+from wastedcores.simulator.engine.design.seam_jit import call_at
+from wastedcores.simulator.engine.world import sim, v6_12
+
+# What can be asked, and the arguments: no arguments, (jiffy), (task, flag, sync), (task, new CPU), (cpu), (cpu) and so on.
+(
+    BOOTED,
+    ATTACHED,
+    PLACE,
+    MIGRATES,
+    PULL,
+    TICKED,
+    SOFTIRQ,
+    KICKED,
+    ACTIVE,
+    IDLES,
+    IDLE_CORE,
+    TICK_STOPPED,
+    WOKEN,
+    LEAVES,
+) = range(14)
+
+
+@inner
+def balances_v6_12(m):
+    """Return whether v6.12's balancer and placement are at work."""
+    return m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.ENTRY] != 0
+
+
+if config.DISABLE_JIT:
+
+    def ask_balancer(m, question, a, b, c):
+        """Let the balancer of v6.12 do something; return its answer."""
+        from wastedcores.simulator.engine.balance.answer_v6_12_jit import answer
+
+        return answer(m, question, a, b, c)
+
+else:
+
+    @inner
+    def ask_balancer(m, question, a, b, c):
+        """Let the balancer of v6.12 do something; return its answer."""
+        return call_at(m, m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.ENTRY], question, a, b, c)  # type: ignore[call-arg]

@@ -1,0 +1,17 @@
+"""Columns of the row that holds the globals of v6.12's balancer, ``m[m[0, sim.SCRATCH] + ROW]``."""
+
+from __future__ import annotations
+
+#: the row, counted from ``sim.SCRATCH``
+ROW = 6
+(
+    ENTRY,  # address of the balancer of v6.12, 0 if it does not balance
+    NOHZ_HAS_BLOCKED,  # nohz.has_blocked: averages of tickless CPUs are left to update
+    NOHZ_NEEDS_UPDATE,  # nohz.needs_update: sim.NOHZ_NEXT_BALANCE has to be computed anew
+    NOHZ_NEXT_BLOCKED,  # nohz.next_blocked: the jiffy at which they are due
+    NI_RANDOM,  # whether the scheduler has the feature NI_RANDOM
+    IDLE_TICKS_BEFORE_STOP,  # 1: an idle CPU takes one tick before it stops its tick, as without a cpuidle governor
+    SMT_ACTIVE,  # sched_smt_active()
+    CLUSTERS,  # sched_cluster_active
+    IN_INTERRUPT,  # a timer wakes a task, and not the task that runs
+) = range(9)
