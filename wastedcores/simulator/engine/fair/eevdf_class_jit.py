@@ -31,15 +31,19 @@ from wastedcores.simulator.engine.fair.eevdf_jit import (
     update_deadline,
 )
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
+    FAIR_CHOOSE,
     FAIR_DEQUEUE,
     FAIR_ENQUEUE,
     FAIR_FORK,
     FAIR_GROUP,
+    FAIR_LEAVE,
+    FAIR_MIGRATE,
     FAIR_NICE,
     FAIR_PICK,
     FAIR_POST_INIT,
     FAIR_PREEMPT,
     FAIR_PUT_PREV,
+    FAIR_SET,
     FAIR_TICK,
     FAIR_WAKE,
 )
@@ -51,10 +55,12 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     detach_task,
     post_init_util,
     scale_load_down,
+    update_blocked_se,
     update_load_avg,
     util_est_update,
 )
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task
+from wastedcores.simulator.engine.fair.signals_v6_12_jit import remove_entity_load_avg
+from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task, task_group
 from wastedcores.simulator.engine.world.cpusets_jit import item
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
 
@@ -133,8 +139,11 @@ def requeue_delayed(m, se):
 
 
 @apart(NOTHING)
-def update_above(m, se, slice_ns, queued):
-    """Update the levels that stay queued while a task below them comes (``queued`` is 1) or goes (-1)."""
+def update_above(m, se, slice_ns, queued, delayed):
+    """Update the levels that stay queued while a task below them comes (``queued`` is 1) or goes (-1).
+
+    ``delayed`` is the same for a task that is asleep, otherwise 0.
+    """
     while se >= 0:
         q = m[se, entity.CFS_RQ]
         update_load_avg(m, se, UPDATE_TG)
@@ -143,6 +152,7 @@ def update_above(m, se, slice_ns, queued):
         m[se, eevdf.SLICE] = slice_ns
         slice_ns = min_slice(m, q)
         m[q, cfs_rq.H_NR_RUNNING] += queued
+        m[q, eevdf.H_NR_DELAYED] += delayed
         se = m[se, entity.PARENT]
 
 
@@ -151,7 +161,10 @@ def enqueue_task(m, p, initial):
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
     cpu = rq_of(m, p)
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    m[m[0, sim.CPUS] + cpu, eevdf.UTIL_EST] += m[p, eevdf.UTIL_EST]
+    # a sleeper that was queued elsewhere stays asleep, and was not expected to use the CPU
+    asleep = 1 if m[p, eevdf.SCHED_DELAYED] != 0 and m[p, entity.ON_RQ] == 0 else 0
+    if asleep == 0:
+        m[m[0, sim.CPUS] + cpu, eevdf.UTIL_EST] += m[p, eevdf.UTIL_EST]
     if m[p, eevdf.SCHED_DELAYED] != 0 and m[p, entity.ON_RQ] != 0:
         requeue_delayed(m, p)
         log_nr(m, cpu)
@@ -170,9 +183,10 @@ def enqueue_task(m, p, initial):
         enqueue_entity(m, se, initial)
         slice_ns = min_slice(m, q)
         m[q, cfs_rq.H_NR_RUNNING] += 1
+        m[q, eevdf.H_NR_DELAYED] += asleep
         initial = 0
         se = m[se, entity.PARENT]
-    update_above(m, se, slice_ns, 1)
+    update_above(m, se, slice_ns, 1, asleep)
     log_load(m, cpu)
     entity_jit.add_nr_running(m, cpu, 1)
 
@@ -218,6 +232,9 @@ def dequeue_entities(m, se, flags):
     tasks = 1 if m[se, entity.MY_Q] < 0 else 0
     sleeps = flags & SLEEP
     ends_delay = flags & DELAYED
+    # a sleeper that moves to another CPU stays asleep
+    stays = tasks == 1 and m[se, eevdf.SCHED_DELAYED] != 0 and flags & (SLEEP | DELAYED) == 0
+    asleep = 1 if stays else 0
     slice_ns = min_slice(m, m[se, entity.MY_Q]) if tasks == 0 else 0
     while se >= 0:
         q = m[se, entity.CFS_RQ]
@@ -227,6 +244,7 @@ def dequeue_entities(m, se, flags):
             slice_ns = min_slice(m, q)
             break
         m[q, cfs_rq.H_NR_RUNNING] -= tasks
+        m[q, eevdf.H_NR_DELAYED] -= asleep
         se = m[se, entity.PARENT]
         if m[q, cfs_rq.LOAD_WEIGHT] != 0:
             slice_ns = min_slice(m, q)
@@ -234,7 +252,7 @@ def dequeue_entities(m, se, flags):
                 entity_jit.set_buddy(m, se, cfs_rq.NEXT)
             break
         flags = (flags | SLEEP) & ~(DELAYED | SPECIAL)
-    update_above(m, se, slice_ns, -tasks)
+    update_above(m, se, slice_ns, -tasks, -asleep)
     if tasks:
         log_load(m, cpu)
         if ends_delay:
@@ -251,7 +269,8 @@ def dequeue_task(m, p, flags):
     cpu = rq_of(m, p)
     root = m[0, sim.CPUS] + cpu
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    m[root, eevdf.UTIL_EST] -= min(m[root, eevdf.UTIL_EST], m[p, eevdf.UTIL_EST])
+    if flags & SLEEP or m[p, eevdf.SCHED_DELAYED] == 0:
+        m[root, eevdf.UTIL_EST] -= min(m[root, eevdf.UTIL_EST], m[p, eevdf.UTIL_EST])
     if flags & SLEEP:
         util_est_update(m, p)
     if m[p, task.STATE] == task_state.DEAD:
@@ -279,7 +298,7 @@ def set_next_task(m, p):
         p = m[p, entity.PARENT]
 
 
-@inner
+@apart(VALUE)
 def pick_task_fair(m, cpu):
     """pick_task_fair(), pick_next_entity(): choose a task; end the delayed dequeue of sleepers that are chosen on the way."""
     root = m[0, sim.CPUS] + cpu
@@ -300,13 +319,12 @@ def pick_task_fair(m, cpu):
     return -1
 
 
-@apart(VALUE)
-def pick_task(m, cpu, prev):
-    """pick_next_task_fair(): choose and set the next task; -1 if at most sleepers were queued.
+@apart(NOTHING)
+def set_picked(m, p, prev):
+    """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
 
     Only the levels that differ are put and set. ``prev`` is -1 after the idle task or the stopper.
     """
-    p = pick_task_fair(m, cpu)
     if p < 0:
         if prev >= 0:
             put_prev_task(m, prev)
@@ -326,7 +344,6 @@ def pick_task(m, cpu, prev):
                 se = m[se, entity.PARENT]
         put_prev_entity(m, pse)
         set_next_entity(m, se)
-    return p
 
 
 @apart(NOTHING)
@@ -432,6 +449,35 @@ def move_group(m, p, group):
     resched(m, cpu)
 
 
+# --- several CPUs -------------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def migrate_task(m, p):
+    """migrate_task_rq_fair(): take a task off the averages of the CPU that it leaves.
+
+    A queued task was detached when it was dequeued. A task that sleeps leaves its averages for the old queue to subtract. If its
+    old CPU is idle, the averages also decay until now, which the queue of that CPU has not seen yet (migrate_se_pelt_lag()).
+    """
+    waking = m[p, task.STATE] == task_state.WAKING and m[p, eevdf.SCHED_DELAYED] == 0
+    if waking and m[p, eevdf.LAST_UPDATE] != 0:
+        remove_entity_load_avg(m, p)
+        if m[rq_of(m, p), rq.CURR] == -1:
+            update_blocked_se(m, m[0, sim.NOW], p)
+    m[p, eevdf.LAST_UPDATE] = 0
+    m[p, entity.EXEC_START] = 0
+
+
+@inner
+def leave_groups(m, cpu):
+    """clear_tg_offline_cfs_rqs(): take a dying CPU off the loads of all task groups."""
+    for group in range(1, m[0, sim.TASK_GROUPS]):
+        q = m[0, sim.CFS_RQ0] + group * m[0, sim.CPUS] + cpu
+        m[m[q, cfs_rq.TASK_GROUP], task_group.LOAD_AVG] -= m[q, cfs_rq.TG_LOAD_CONTRIB]
+        m[q, cfs_rq.TG_LOAD_CONTRIB] = 0
+        m[q, eevdf.LAST_UPDATE_TG] = m[0, sim.NOW]
+
+
 @apart(VALUE, entry=True)
 def answer(m, question, a, b, c):
     """Do what the scheduler asks for through the seam."""
@@ -440,7 +486,9 @@ def answer(m, question, a, b, c):
     elif question == FAIR_DEQUEUE:
         dequeue_task(m, a, SLEEP if b != 0 else MIGRATING)
     elif question == FAIR_PICK:
-        return pick_task(m, a, b)
+        p = pick_task_fair(m, a)
+        set_picked(m, p, b)
+        return p
     elif question == FAIR_PUT_PREV:
         put_prev_task(m, a)
     elif question == FAIR_TICK:
@@ -458,6 +506,14 @@ def answer(m, question, a, b, c):
     elif question == FAIR_WAKE:
         enqueue_task(m, a, 0)
         check_preempt(m, rq_of(m, a), a)
+    elif question == FAIR_MIGRATE:
+        migrate_task(m, a)
+    elif question == FAIR_CHOOSE:
+        return pick_task_fair(m, a)
+    elif question == FAIR_SET:
+        set_picked(m, a, b)
+    elif question == FAIR_LEAVE:
+        leave_groups(m, a)
     else:
         yield_task(m, a)
     return 0

@@ -10,7 +10,8 @@ from wastedcores.simulator.engine.design.seam_jit import call_at
 from wastedcores.simulator.engine.world import sim
 
 # What the class can be asked. The arguments are, in this order: (task, whether it is new), (task, whether it sleeps),
-# (cpu, previous task), (task), (task), (cpu, woken task), (task), (task), (task, nice), (task), (task, group), (task).
+# (cpu, previous task), (task), (task), (cpu, woken task), (task), (task), (task, nice), (task), (task, group), (task), and for
+# a machine with several CPUs (task that changes its CPU), (cpu), (chosen task, previous task), (cpu that goes offline).
 (
     FAIR_ENQUEUE,
     FAIR_DEQUEUE,
@@ -24,7 +25,11 @@ from wastedcores.simulator.engine.world import sim
     FAIR_YIELD,
     FAIR_GROUP,
     FAIR_WAKE,
-) = range(12)
+    FAIR_MIGRATE,
+    FAIR_CHOOSE,
+    FAIR_SET,
+    FAIR_LEAVE,
+) = range(16)
 
 
 @inner

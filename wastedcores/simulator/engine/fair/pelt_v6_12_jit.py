@@ -6,7 +6,8 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair.pelt_jit import LOAD_AVG_MAX, Y_INV
 from wastedcores.simulator.engine.fair.vruntime_jit import MAX32, mul_shift
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, sim, task_group
+from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, sim, task_group
+from wastedcores.simulator.engine.world.cpusets_jit import test
 
 MIN_DIVIDER = LOAD_AVG_MAX - 1024
 UTIL_EST_MARGIN = 1024 // 100
@@ -36,11 +37,11 @@ def decay(value, n):
 
 
 @inner
-def update_load_sum(m, row, load, runnable, running):
+def update_load_sum(m, now, row, load, runnable, running):
     """___update_load_sum(): bring the sums up to date; return whether a period of 1024 us ended."""
-    delta = m[0, sim.NOW] - m[row, eevdf.LAST_UPDATE]
+    delta = now - m[row, eevdf.LAST_UPDATE]
     if delta < 0:
-        m[row, eevdf.LAST_UPDATE] = m[0, sim.NOW]
+        m[row, eevdf.LAST_UPDATE] = now
         return False
     delta >>= 10
     if delta == 0:
@@ -83,20 +84,16 @@ def update_se(m, se):
     if m[se, eevdf.SCHED_DELAYED] != 0:
         runnable = 0
     running = m[m[se, entity.CFS_RQ], cfs_rq.CURR] == se
-    if update_load_sum(m, se, m[se, entity.ON_RQ], runnable, running):
+    if update_load_sum(m, m[0, sim.NOW], se, m[se, entity.ON_RQ], runnable, running):
         update_avg(m, se, scale_load_down(m[se, entity.WEIGHT]))
         m[se, eevdf.UNCHANGED] = 0
 
 
-@inner
-def update_queue(m, q):
-    """__update_load_avg_cfs_rq(): bring the averages of a queue up to date; return whether a period ended."""
-    load = scale_load_down(m[q, cfs_rq.LOAD_WEIGHT])
-    runnable = m[q, cfs_rq.H_NR_RUNNING] - m[q, eevdf.H_NR_DELAYED]
-    decayed = update_load_sum(m, q, load, runnable, m[q, cfs_rq.CURR] >= 0)
-    if decayed:
-        update_avg(m, q, 1)
-    return decayed
+@apart(NOTHING)
+def update_blocked_se(m, now, se):
+    """__update_load_avg_blocked_se(): let the averages of an entity that sleeps decay up to ``now``."""
+    if update_load_sum(m, now, se, 0, 0, False):
+        update_avg(m, se, scale_load_down(m[se, entity.WEIGHT]))
 
 
 @inner
@@ -132,6 +129,40 @@ def propagate_to(m, q, runnable_sum):
     """add_tg_cfs_propagate(): note a change of a group's queue for the levels above."""
     m[q, eevdf.PROPAGATE] = 1
     m[q, eevdf.PROP_RUNNABLE_SUM] += runnable_sum
+
+
+@apart(NOTHING)
+def subtract_removed(m, q):
+    """update_cfs_rq_load_avg(): subtract the tasks that woke on other CPUs."""
+    divider = MIN_DIVIDER + m[q, eevdf.PERIOD_CONTRIB]
+    load = m[q, cfs_rq.REMOVED_LOAD]
+    util = m[q, eevdf.REMOVED_UTIL]
+    runnable = m[q, eevdf.REMOVED_RUNNABLE]
+    m[q, eevdf.REMOVED_NR] = 0
+    m[q, cfs_rq.REMOVED_LOAD] = 0
+    m[q, eevdf.REMOVED_UTIL] = 0
+    m[q, eevdf.REMOVED_RUNNABLE] = 0
+    add(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM, -load, -load * divider)
+    floor(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM)
+    add(m, q, eevdf.UTIL_AVG, eevdf.UTIL_SUM, -util, -util * divider)
+    floor(m, q, eevdf.UTIL_AVG, eevdf.UTIL_SUM)
+    add(m, q, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM, -runnable, -runnable * divider)
+    floor(m, q, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM)
+    propagate_to(m, q, (-runnable * divider) >> 10)  # rounds down, as C's shift does
+
+
+@inner
+def update_queue(m, q):
+    """update_cfs_rq_load_avg(), __update_load_avg_cfs_rq(): update the averages of a queue; tell whether they changed."""
+    removed = m[q, eevdf.REMOVED_NR] != 0
+    if removed:
+        subtract_removed(m, q)
+    load = scale_load_down(m[q, cfs_rq.LOAD_WEIGHT])
+    runnable = m[q, cfs_rq.H_NR_RUNNING] - m[q, eevdf.H_NR_DELAYED]
+    if update_load_sum(m, m[0, sim.NOW], q, load, runnable, m[q, cfs_rq.CURR] >= 0):
+        update_avg(m, q, 1)
+        return True
+    return removed
 
 
 @apart(NOTHING)
@@ -174,7 +205,9 @@ def detach(m, se):
 def update_tg_load_avg(m, q):
     """update_tg_load_avg(): report a queue's load to its group, once per ms, if it changed by more than 1/64."""
     now = m[0, sim.NOW]
-    if m[q, cfs_rq.ENTITY] < 0 or now - m[q, eevdf.LAST_UPDATE_TG] < TG_INTERVAL_NS:
+    if m[q, cfs_rq.ENTITY] < 0 or not test(m, cpuset.ACTIVE, m[q, cfs_rq.CPU]):
+        return
+    if now - m[q, eevdf.LAST_UPDATE_TG] < TG_INTERVAL_NS:
         return
     change = m[q, eevdf.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB]
     if abs(change) > m[q, cfs_rq.TG_LOAD_CONTRIB] // 64:

@@ -39,4 +39,12 @@ FIRST = 96
     PROPAGATE,
     PROP_RUNNABLE_SUM,
     LAST_UPDATE_TG,
-) = range(FIRST + 17, FIRST + 24)
+    REMOVED_NR,  # what tasks that woke elsewhere left behind (struct removed); its load is cfs_rq.REMOVED_LOAD
+    REMOVED_UTIL,
+    REMOVED_RUNNABLE,
+) = range(FIRST + 17, FIRST + 27)
+# a task
+(
+    RECENT_USED_CPU,
+    KTHREAD,  # whether it has the name of a kernel thread of which each CPU has one; templates have this column, too
+) = range(FIRST + 27, FIRST + 29)
