@@ -29,6 +29,7 @@ __getattr__, __dir__, __all__ = lazy(
         "compare": "costs balance_calls spread",
         "design": "suggestions",
         "recorded": "recorded_dots",
+        "kernels": "kernels_compared",
         "scorecard": "score_dots",
         "sensitivity": "tornado noise_curves quiet_curve size_curves checker_curves",
     },

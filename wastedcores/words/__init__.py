@@ -22,7 +22,8 @@ __getattr__, __dir__, __all__ = lazy(
         "decisions": "refusals call_steps call_name",
         "replays": "claims refused",
         "recorded": "recorded_verdict recorded_table",
+        "kernels": "kernels_verdict kernels_table kernels_markdown",
         "scorecard": "score_verdict score_table score_reasons score_not_tried tick_table",
-        "rich_text": "RichText figure_or_reason",
+        "rich_text": "RichText sentence figure_or_reason",
     },
 )

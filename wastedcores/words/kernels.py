@@ -1,0 +1,89 @@
+"""Compares kernels by what they did with the same workloads, in sentences and in tables.
+
+The functions take the table of :func:`wastedcores.studies.recorded.kernels.compare_kernels` or ``read_kernels``.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from wastedcores.words.rich_text import RichText, sentence, table
+
+#: a kernel is slower if it takes this much longer than the fastest one; two recordings of a kernel differ by less
+SLOWER = 1.02
+
+
+def kernels_verdict(rows: pl.DataFrame) -> RichText:
+    """Say for each kernel in which workloads it was slower than the fastest one, and by how much."""
+    said = []
+    for (kernel,), of in rows.group_by("kernel", maintain_order=True):
+        slow = of.filter(pl.col("slowdown") >= SLOWER).sort("slowdown", descending=True)
+        lost = "; ".join(
+            f"{name}, {_longer(by)}" for name, by in slow.select("workload", "slowdown").iter_rows()
+        )
+        where = (
+            f"in {slow.height} of {of.height} workloads ({lost})"
+            if lost
+            else f"in none of {of.height} workloads"
+        )
+        said.append(
+            f"Linux {kernel} was at least {100 * SLOWER - 100:.0f} % slower than the fastest kernel {where}."
+        )
+    return RichText("\n".join(said), "".join(sentence(s).html for s in said))
+
+
+def _longer(slowdown: float) -> str:
+    """Write a slowdown in per cent, or from the double time on as a multiple."""
+    return f"{slowdown:.1f} times as long" if slowdown >= 1.995 else f"{100 * slowdown - 100:.0f} %"
+
+
+def kernels_table(rows: pl.DataFrame) -> RichText:
+    """Tabulate the comparison: result, time against the fastest kernel, waste, longest episode, and replays."""
+    return table(
+        pl.DataFrame(
+            [
+                {
+                    "workload": r["workload"],
+                    "kernel": r["kernel"],
+                    "result": _with_unit(r["result"], r["unit"]),
+                    "time, fastest = 1": f"{r['slowdown']:.2f}",
+                    "CPUs wasted": f"{r['wasted_cpus']:.2f}",
+                    "idle beside waiting": f"{100 * r['idle_beside_share']:.1f} %",
+                    "longest": f"{r['longest_ms']:.1f} ms",
+                    "replayed, median": ""
+                    if r["replayed"] is None
+                    else _number(r["replayed"], r["unit"]),
+                }
+                for r in rows.iter_rows(named=True)
+            ]
+        )
+    )
+
+
+def kernels_markdown(rows: pl.DataFrame) -> str:
+    """Return the comparison as a table in Markdown, one row per workload, size of machine and kernel."""
+    lines = [
+        "| workload | CPUs | kernel | result | time, fastest = 1 | CPUs wasted | idle beside waiting | longest | replayed |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows.iter_rows(named=True):
+        median, low, high = (
+            "" if r[c] is None else _number(r[c], r["unit"]) for c in ("replayed", "low", "high")
+        )
+        replayed = f"{median} [{low}, {high}]" if median else ""
+        lines.append(
+            f"| {r['workload']} | {r['cpus']} | {r['kernel']} | {_with_unit(r['result'], r['unit'])} | {r['slowdown']:.2f} | "
+            f"{r['wasted_cpus']:.2f} | {100 * r['idle_beside_share']:.1f} % | {r['longest_ms']:.1f} ms | {replayed} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float, unit: str) -> str:
+    """Write a result as a number: a round of a barrier in ms, everything else in its own unit."""
+    return f"{1000 * value:.2f}" if unit == "s_per_iter" else f"{value:.2f}"
+
+
+def _with_unit(value: float, unit: str) -> str:
+    """Write a result with the words of its unit."""
+    words = {"s_per_iter": "ms/round", "cpus_of_work": "CPUs"}
+    return f"{_number(value, unit)} {words.get(unit, 's')}"
