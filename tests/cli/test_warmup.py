@@ -6,10 +6,18 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
+from support import encoders, recorders, trace_dat_file
 
-from wastedcores.cli.warmup import _COMMANDS, _TEXT
+from wastedcores.cli.warmup import _COMMANDS, write_traces
+
+FILES = {
+    "perf.data": encoders.as_perf_data,
+    "6.dat": trace_dat_file.as_trace_dat,
+    "7.dat": partial(trace_dat_file.as_trace_dat, version=7),
+}
 
 
 def run(folder, *words, **more):
@@ -40,17 +48,27 @@ def later(folder):
         ("replay", "group-imbalance", "--kernel", "v4.1+all_fixes", "--until", "0.1"),
         ("figure", "live-balancing-on", "--kind", "waits", "-o", f"{folder}/f.json"),
         ("path", "live-balancing-on"),
+        *(("check", f"{folder}/{name}") for name in FILES),
     )
+
+
+def write_files(folder):
+    """Write a random run as files that the commands of ``later`` read."""
+    folder.mkdir(exist_ok=True)
+    run = recorders.random_run(3)
+    for name, encode in FILES.items():
+        (folder / name).write_bytes(encode(run))
 
 
 @pytest.mark.slow
 def test_its_commands_use_all_that_others_use(tmp_path):
-    (tmp_path / "trace.txt").write_text(_TEXT)
+    write_traces(tmp_path)
     prepared = set()
     for _, *words in _COMMANDS:
         prepared |= used(*(w.format(folder=tmp_path) for w in words))
     assert len(prepared) > 100
-    for words in later(tmp_path):
+    write_files(tmp_path / "later")
+    for words in later(tmp_path / "later"):
         assert used(*words) <= prepared, words
 
 
@@ -59,6 +77,7 @@ def test_afterwards_nothing_is_compiled(tmp_path):
     assert run(tmp_path, "warmup").returncode == 0
     there = compiled(tmp_path)
     assert len(there) > 100
+    write_files(tmp_path)
     for words in later(tmp_path):
         assert run(tmp_path, *words).returncode in (0, 1, 3), words
     assert compiled(tmp_path) == there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import subprocess
 import sys
@@ -12,11 +13,11 @@ from pathlib import Path
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.errors import WastedCoresError
+from wastedcores.files import find
 
 _NOTES = """The compiled code is kept in ~/.cache/wastedcores (the environment variable WASTEDCORES_CACHE_DIR names another
 folder), so each user compiles for themselves. Without this command, each part is compiled when it is first used, which takes
-up to half a minute. Code that reads perf.data and trace.dat is not included: it is compiled when the first such file is
-read, also by `capture --backend tracefs`."""
+up to half a minute."""
 
 #: a text trace with an event of each kind that the reader distinguishes
 _TEXT = """\
@@ -42,7 +43,17 @@ _COMMANDS = (
     ("events", "figure", "live-balancing-off", "--kind", "events", *_MANY, "-o", "{folder}/e.json"),
     ("the critical path", "path", "live-balancing-off"),
     ("reading text", "check", "{folder}/trace.txt"),
+    ("reading perf.data", "check", "{folder}/perf.data"),
+    ("reading trace.dat", "check", "{folder}/trace.dat"),
 )
+
+
+def write_traces(folder: Path) -> None:
+    """Write the traces that the commands read."""
+    (folder / "trace.txt").write_text(_TEXT)
+    for name in ("perf.data", "trace.dat"):
+        packed = find("datasets", "warmup", f"{name}.xz").read_bytes()
+        (folder / name).write_bytes(lzma.decompress(packed))
 
 
 @app.command(epilog=epilog("warmup", notes=_NOTES))
@@ -62,7 +73,7 @@ def warmup() -> None:
         tempfile.TemporaryDirectory() as folder,
         ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), len(_COMMANDS))) as pool,
     ):
-        (Path(folder) / "trace.txt").write_text(_TEXT)
+        write_traces(Path(folder))
         bar = tqdm(
             pool.map(lambda words: _run(words, folder), _COMMANDS),
             total=len(_COMMANDS),

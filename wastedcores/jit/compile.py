@@ -184,8 +184,8 @@ def _announce() -> None:
     """Tell a person at a terminal once why a command pauses; numba compiles only what the cache lacks."""
     if not _announced and sys.stderr is not None and sys.stderr.isatty():
         print(
-            "wastedcores: compiling for the first use, which takes some seconds (`wastedcores warmup` compiles most code "
-            "at once)",
+            "wastedcores: compiling for the first use, which takes some seconds (`wastedcores warmup` compiles "
+            "everything at once)",
             file=sys.stderr,
         )
     _announced.append(True)

@@ -241,6 +241,13 @@ class TracepointReading(Reading):
             self.found.every_switch |= bool(code == SWITCH)
 
 
+def read_only(data: np.ndarray) -> np.ndarray:
+    """Return the bytes as a read-only array, as those of a mapped file are: numba compiles for each of both kinds."""
+    view = data.view()
+    view.flags.writeable = False
+    return view
+
+
 def sha256(data: np.ndarray) -> str:
     """Return the SHA-256 of bytes in hexadecimal."""
     digest = hashlib.sha256()

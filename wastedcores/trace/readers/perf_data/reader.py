@@ -11,7 +11,7 @@ import polars as pl
 
 from wastedcores.trace.readers.perf_data import decoding
 from wastedcores.trace.readers.perf_data import records_jit as pj
-from wastedcores.trace.readers.perf_data.decoding import Found, TracepointReading, sha256
+from wastedcores.trace.readers.perf_data.decoding import Found, TracepointReading, read_only, sha256
 from wastedcores.trace.readers.perf_data.events import find_formats
 from wastedcores.trace.readers.perf_data.header import read_header
 from wastedcores.trace.readers.perf_data.packed import decompress, is_compressed
@@ -55,6 +55,7 @@ class PerfDataReading(TracepointReading):
             self._data, begin, end = decompress(mapped, begin, end, plain, self.path)
         elif end + PADDING > len(mapped):  # nearly always features follow
             self._data = np.concatenate([mapped, np.zeros(PADDING, np.uint8)])
+        self._data = read_only(self._data)
         yield from self._tables(begin, end)
         yield from self._lost_at_the_end()
         self._count_samples({f.number: f.name for f in header.formats.values()})

@@ -76,6 +76,7 @@ class Pages:
                 self.data, places = _gathered(mapped, buffer, plain, path)
             else:
                 self.data, places = _unpacked(mapped, buffer, plain, path, pool)
+        self.data = decoding.read_only(self.data)
         self._cpus = np.zeros((len(places), rj.N_COLUMNS), np.int64)
         self._cpus[:, rj.LOSS] = -1
         for row, (cpu, at, size) in zip(self._cpus, sorted(places), strict=True):
