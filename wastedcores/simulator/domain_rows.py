@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wastedcores.simulator.engine.world import domain, group_capacity, sched_group, sim
+from wastedcores.simulator.engine.world import (
+    domain,
+    domain_v6_12,
+    group_capacity,
+    sched_group,
+    sim,
+)
 from wastedcores.simulator.engine.world.cpuset import bits_of
 
 if TYPE_CHECKING:
@@ -110,6 +116,7 @@ class Tree:
         for column, name in _COLUMNS.items():
             domains[:, column] = getattr(a, name)
         domains[:, domain.SPAN] = m[0, sim.CPUSET0] + self.places[a.domain_span, 2]
+        domains[:, domain_v6_12.SPAN_CPUS] = self.places[a.domain_span, 0]
         domains[:, domain.GROUPS] = group0 + a.ring_ptr[a.domain_ring]
         domains[:, domain.NR_GROUPS] = np.diff(a.ring_ptr)[a.domain_ring]
         # the domains of a CPU follow each other, the innermost first

@@ -18,8 +18,8 @@ from wastedcores.simulator.engine.world.table import (
     rows_for,
 )
 
-#: six rows of scratch, the globals of v6.12, the three named CPU sets and the core row
-_SCRATCH_ROWS = 11
+#: six rows of scratch, the globals of v6.12, the four named CPU sets and the core row
+_SCRATCH_ROWS = 12
 
 
 @dataclass(frozen=True)

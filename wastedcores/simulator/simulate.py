@@ -27,6 +27,7 @@ from wastedcores.simulator.limits import (
 from wastedcores.simulator.log import Log
 from wastedcores.simulator.measure import RawReplay
 from wastedcores.simulator.realtime import check_policies
+from wastedcores.simulator.scans import take_scans
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program, costs_of
@@ -127,12 +128,14 @@ def simulate(
         )
     first, n = int(m[0, sim.TASK0]), int(m[0, sim.NR_TASKS])
     tasks = m[first : first + n].copy()
-    records, decided = log.whole(), None
+    records, masks, decided = log.whole(), m[:first], None
+    if considered and kernel.has_eevdf:
+        records, masks = take_scans(records, masks)
     if decisions:
         records, decided = take_decisions(records, m, trees)
     return RawReplay(
         records,
-        m[:first],
+        masks,
         tasks,
         tasks[:, task.NUMBER] + 1 + machine.cpus,
         _counts(m),

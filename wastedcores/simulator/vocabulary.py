@@ -5,7 +5,7 @@ from __future__ import annotations
 #: kinds of records; a refused suggestion of a module has a code of its own and is a balance event
 KINDS = (
     "nr_running", "load", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exit", "mark", "balance", "considered",
-    "balance", "frequency", "tick", "decision", "decision_part", "affinity",
+    "balance", "frequency", "tick", "decision", "decision_part", "affinity", "considered_part",
 )  # fmt: skip
 
 #: why a task moved, at which moment a CPU balanced, or which kernel function examined CPUs

@@ -6,6 +6,7 @@ named in :mod:`wastedcores.simulator.engine.world`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
     cpuset,
     domain,
+    eevdf,
     hotplug_step,
     rq,
     sim,
@@ -37,6 +39,8 @@ from wastedcores.workload.program import Costs, Program, Row, TaskSpec
 _CHILDREN = 1024
 #: room for log records in the engine's table, where they stay in the processor's cache
 _LOG_RECORDS = 1 << 16
+#: names of the kernel's threads of which each CPU has one (is_per_cpu_kthread(), v6.12.107)
+_PER_CPU_KTHREAD = re.compile(r"(kworker|ksoftirqd|migration|cpuhp|irq_work|idle_inject)/\d+")
 #: group_imbalance of a kernel model -> sim.GROUP_IMBALANCE_FIX
 _GROUP_IMBALANCE = {None: sim.GI_NONE, "paper": sim.GI_PAPER, "patch": sim.GI_PATCH}
 
@@ -257,6 +261,7 @@ def _write_specs(
         m[row, task.NR_CPUS_ALLOWED] = allowed[i]
         m[row, task.NICE] = -1000 if template else spec.nice  # -1000: the parent's
         m[row, task.DAEMON] = spec.daemon
+        m[row, eevdf.KTHREAD] = _PER_CPU_KTHREAD.match(spec.comm) is not None
 
 
 def _start(m: np.ndarray, program: Program) -> None:

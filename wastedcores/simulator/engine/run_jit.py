@@ -30,7 +30,15 @@ from wastedcores.simulator.engine.events.queue_jit import (
 )
 from wastedcores.simulator.engine.realtime.seam_jit import PERIOD, ask_rt
 from wastedcores.simulator.engine.tasks.program_jit import go_on, run_over
-from wastedcores.simulator.engine.world import cpuset, hotplug_step, rq, sim, table, task
+from wastedcores.simulator.engine.world import (
+    cpuset,
+    hotplug_step,
+    rq,
+    sim,
+    table,
+    task,
+    v6_12,
+)
 from wastedcores.simulator.engine.world.cpusets_jit import test
 
 
@@ -55,7 +63,9 @@ def timer(m, p):
         if m[p, task.WAITS_FOR] == waits_for.JIFFY and m[cpu, rq.TICK_STOPPED] != 0:
             idle_tick(m, cpu)
         m[p, task.WAITS_FOR] = waits_for.NOTHING
+        m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.IN_INTERRUPT] = 1
         try_to_wake_up(m, p, False)
+        m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.IN_INTERRUPT] = 0
 
 
 @inner

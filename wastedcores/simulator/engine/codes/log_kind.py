@@ -20,4 +20,5 @@ from __future__ import annotations
     DECISION,
     DECISION_PART,  # follows its decision: six more of its values
     AFFINITY,
-) = range(17)
+    CONSIDERED_PART,  # follows a CONSIDERED without a row of the table: words of the set of CPUs
+) = range(18)

@@ -17,6 +17,13 @@ from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pend
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
+    FAIR_CHOOSE,
+    FAIR_LEAVE,
+    FAIR_MIGRATE,
+    ask_fair,
+    has_eevdf,
+)
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.realtime.seam_jit import (
@@ -126,6 +133,31 @@ def tunables(m):
 
 
 @apart(NOTHING)
+def push_away(m, p, cpu):
+    """Move a queued task off a CPU that goes offline. If it may run nowhere else, the replay ends."""
+    dst = fallback_cpu(m, p, cpu)
+    if m[0, sim.STATUS] != status.RUNNING:
+        return
+    dequeue(m, p, False)
+    log_migrate(m, p, cpu, dst, log_op.HOTPLUG)
+    if has_eevdf(m):
+        ask_fair(m, FAIR_MIGRATE, p, 0)
+    set_task_rq(m, p, dst)
+    enqueue(m, p, False, False)
+    check_preempt(m, dst, p)
+
+
+@apart(NOTHING)
+def push_all(m, cpu):
+    """balance_push(): move every task that a dying CPU picks. Sleepers that are still queued leave the queue (v6.12.107)."""
+    while m[0, sim.STATUS] == status.RUNNING:
+        p = ask_fair(m, FAIR_CHOOSE, cpu, 0)
+        if p < 0:
+            return
+        push_away(m, p, cpu)
+
+
+@apart(NOTHING)
 def hotplug(m, step):
     """Take a CPU offline, or bring it back."""
     cpu = m[m[0, sim.STEP0] + step, hotplug_step.CPU]
@@ -135,6 +167,8 @@ def hotplug(m, step):
         include(m, cpuset.ACTIVE, cpu)
     else:
         exclude(m, cpuset.ACTIVE, cpu)
+        if has_eevdf(m):
+            ask_fair(m, FAIR_LEAVE, cpu, 0)
     # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE, so a CPU that goes offline pulls nothing from then on
     attach_domains(m, step + 1, jiffies(m))
     if online == 0:
@@ -147,13 +181,9 @@ def hotplug(m, step):
                 p = ask_rt(m, OFFLINE, cpu, 0, 0)  # the most urgent real-time task
                 if p < 0:
                     break
-                dst = fallback_cpu(m, p, cpu)
-                if m[0, sim.STATUS] == status.RUNNING:
-                    dequeue(m, p, False)
-                    log_migrate(m, p, cpu, dst, log_op.HOTPLUG)
-                    set_task_rq(m, p, dst)
-                    enqueue(m, p, False, False)
-                    check_preempt(m, dst, p)
+                push_away(m, p, cpu)
+            if has_eevdf(m):
+                push_all(m, cpu)
             while m[cpu, rq.CFS_TASKS] >= 0 and m[0, sim.STATUS] == status.RUNNING:
                 p = m[cpu, rq.CFS_TASKS]
                 dst = fallback_cpu(m, p, cpu)

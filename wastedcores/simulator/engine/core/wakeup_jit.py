@@ -8,6 +8,12 @@ from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     record_wakee,
     select_task_rq_fair,
 )
+from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
+    PLACE,
+    ask_balancer,
+    balances_v6_12,
+)
+from wastedcores.simulator.engine.balance.v6_12_seam_jit import WOKEN as IDLE_CPU_WOKEN
 from wastedcores.simulator.engine.codes import (
     cpu_event,
     log_kind,
@@ -23,6 +29,7 @@ from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_ENQUEUE,
     FAIR_FORK,
+    FAIR_MIGRATE,
     FAIR_POST_INIT,
     FAIR_WAKE,
     ask_fair,
@@ -67,6 +74,8 @@ def select_task_rq(m, p, flag, sync):
         cpu = ask(m, ASK_PLACE, p, flag, sync)
     elif m[p, task.NR_CPUS_ALLOWED] > 1 and is_rt(m, p):
         cpu = ask_rt(m, SELECT, p, flag, 0)
+    elif m[p, task.NR_CPUS_ALLOWED] > 1 and balances_v6_12(m):
+        cpu = ask_balancer(m, PLACE, p, flag, sync)
     elif m[p, task.NR_CPUS_ALLOWED] > 1:
         cpu = select_task_rq_fair(m, p, cpu, flag, m[0, sim.CPU], sync)
     if not test(m, m[p, task.CPUS_ALLOWED], cpu) or not test(m, cpuset.ACTIVE, cpu):
@@ -84,7 +93,9 @@ def activate_woken(m, p, cpu):
     record(m, log_kind.WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, rq.CURR]), here, -1, -1)
     if is_rt(m, p):
         ask_rt(m, WOKEN, cpu, p, 0)
-    if m[cpu, rq.IDLE_STAMP] != 0:
+    if balances_v6_12(m):
+        ask_balancer(m, IDLE_CPU_WOKEN, cpu, 0, 0)
+    elif m[cpu, rq.IDLE_STAMP] != 0:
         delta = m[0, sim.NOW] - m[cpu, rq.IDLE_STAMP]
         # update_avg(): as in C, the shift of a negative number is arithmetic
         m[cpu, rq.AVG_IDLE] += (delta - m[cpu, rq.AVG_IDLE]) >> 3
@@ -109,10 +120,11 @@ def choose_cpu(m, p, sync):
         m[p, task.STATE] = task_state.WAKING  # it is still queued, and stays on its CPU
         return
     old = m[p, task.CPU]
-    fair = not is_rt(m, p)
+    fair = not has_eevdf(m) and not is_rt(m, p)
     if fair:  # task_waking_fair()
         m[p, entity.VRUNTIME] -= m[m[p, entity.CFS_RQ], cfs_rq.MIN_VRUNTIME]
         record_wakee(m, m[here, rq.CURR], p)
+    m[p, task.STATE] = task_state.WAKING
     cpu = select_task_rq(m, p, sd_flag.BALANCE_WAKE, sync)
     if cpu != old:
         log_migrate(m, p, old, cpu, log_op.WAKEUP)
@@ -121,9 +133,10 @@ def choose_cpu(m, p, sync):
             decays = synchronize_decay(m, p)
             m[p, entity.DECAY_COUNT] = -decays
             m[m[p, entity.CFS_RQ], cfs_rq.REMOVED_LOAD] += m[p, entity.LOAD_AVG_CONTRIB]
+        if has_eevdf(m):
+            ask_fair(m, FAIR_MIGRATE, p, 0)
         m[p, entity.EXEC_START] = 0
         set_task_rq(m, p, cpu)
-    m[p, task.STATE] = task_state.WAKING
 
 
 @apart(NOTHING)
@@ -143,6 +156,8 @@ def queue_woken(m, p):
         # the CPU went offline in the meantime
         up = fallback_cpu(m, p, cpu)
         log_migrate(m, p, cpu, up, log_op.WAKEUP)
+        if has_eevdf(m):
+            ask_fair(m, FAIR_MIGRATE, p, 0)
         set_task_rq(m, p, up)
         cpu = up
     idle = has_eevdf(m) and cpu != here and m[cpu, rq.NR_RUNNING] == 0

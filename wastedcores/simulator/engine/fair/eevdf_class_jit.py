@@ -400,6 +400,7 @@ def task_fork(m, p):
     """__sched_fork(), init_entity_runnable_average(): begin the life of a task."""
     m[p, entity.WEIGHT] = item(m, m[0, sim.WEIGHT_LISTS] + m[p, task.NICE] + 20) << 10
     m[p, eevdf.LOAD_AVG] = scale_load_down(m[p, entity.WEIGHT])
+    m[p, eevdf.RECENT_USED_CPU] = m[p, task.CPU]
 
 
 @inner

@@ -12,7 +12,7 @@ from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.realtime.seam_jit import BORN, ask_rt, has_rt
 from wastedcores.simulator.engine.tasks.sync_jit import block
 from wastedcores.simulator.engine.tasks.weight_jit import set_load_weight
-from wastedcores.simulator.engine.world import entity, rq, sim, table, task
+from wastedcores.simulator.engine.world import eevdf, entity, rq, sim, table, task
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
 from wastedcores.simulator.engine.world.random_jit import stream
 
@@ -37,6 +37,7 @@ def new_task(m, template, parent, group):
     m[p, task.TEMPLATE] = template
     m[p, task.PC] = m[t, task.PC]
     m[p, task.DAEMON] = m[t, task.DAEMON]
+    m[p, eevdf.KTHREAD] = m[t, eevdf.KTHREAD]
     m[p, entity.MY_Q] = -1
     m[p, task.STATE] = task_state.NEW
     m[p, task.PARENT] = parent

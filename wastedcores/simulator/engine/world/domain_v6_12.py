@@ -12,4 +12,5 @@ FIRST = 48
     NOHZ_IDLE,
     IMB_NUMA_NR,
     SHARED,  # row of what the CPUs of an LLC have in common (domain_shared.py), -1 for none
-) = range(FIRST, FIRST + 7)
+    SPAN_CPUS,  # place of its CPUs in the lists
+) = range(FIRST, FIRST + 8)

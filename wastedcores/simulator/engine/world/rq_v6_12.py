@@ -20,7 +20,10 @@ FIRST = 40
     ILB_BLOCKED,
     SIBLING,  # the next CPU of the same core, in a ring; offline CPUs are in it
     SHARE_ID,  # the first CPU of its cluster, or else of its LLC (sd_share_id)
-) = range(FIRST, FIRST + 11)
+    LAST_WAKEE,  # from here on: whom timers on this CPU wake while it is idle, which counts for its idle task
+    WAKEE_FLIPS,
+    WAKEE_FLIP_DECAY_TS,
+) = range(FIRST, FIRST + 14)
 
 # NOHZ_FLAGS: NOHZ_BALANCE_KICK, NOHZ_STATS_KICK, NOHZ_NEWILB_KICK and NOHZ_NEXT_KICK
 BALANCE, STATS, NEWILB, NEXT = 1, 2, 4, 8

@@ -14,4 +14,7 @@ ROW = 6
     SMT_ACTIVE,  # sched_smt_active()
     CLUSTERS,  # sched_cluster_active
     IN_INTERRUPT,  # a timer wakes a task, and not the task that runs
-) = range(9)
+    SCAN_LEFT,  # of a search for an idle CPU: how many CPUs it may still examine
+    SCAN_CPU,  # the idle CPU that it found, -1 for none
+    SCAN_OVER,
+) = range(12)
