@@ -36,6 +36,7 @@ class Kind(StrEnum):
     events = "events"
     frequency = "frequency"
     transitions = "transitions"
+    nodes = "nodes"
 
 
 class Reduce(StrEnum):
@@ -58,6 +59,7 @@ Kinds of figures:
   events      events that --query chooses, as strokes, spans and arrows; without a query who ran and how tasks moved
   frequency   how fast every CPU was, and how many were slow while they were busy
   transitions idle, user and kernel time of every CPU, wakeups, and why threads waited (capture --transitions)
+  nodes       how many threads run or wait on every node, beside the number of its CPUs
 
 A query: kind == "switch" and not comm in ("cc1", "as") and cpu < 8. A style: draw=strokes, draw=spans:run_ns (a length),
 draw=arrows (src_cpu to cpu) or draw=mask; colour=#d62728, colour=by:comm or colour=scale:COLUMN; width=2; label="my label".
@@ -260,6 +262,10 @@ def _view(
         from wastedcores.figures.kernel_user import transitions
 
         return transitions(run, window, palette_name=palette)
+    if kind is Kind.nodes:
+        from wastedcores.figures.nodes import threads_per_node
+
+        return threads_per_node(run, window, palette_name=palette)
     if kind is Kind.load:
         return views.load(run, window)
     if kind is Kind.worst:

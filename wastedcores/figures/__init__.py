@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy(
         "heatmaps": "heatmap side_by_side load_heatmap",
         "timelines": "timeline",
         "aligned_pair": "aligned",
+        "nodes": "threads_per_node",
         "waiting": "waiting_times lost_time",
         "critical_path": "path_timeline",
         "whatif": "predicted",

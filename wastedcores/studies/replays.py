@@ -115,14 +115,18 @@ def _row(raw: RawReplay, machine: str, window: tuple[int, int], **results: Any) 
     return results | counts
 
 
-def _moves(raw: RawReplay, machine: str, window: tuple[int, int]) -> float:
-    """How often per second the balancer moved a thread to another node in a window (ns)."""
+def _moves(raw: RawReplay, machine: str, window: tuple[int, int]) -> dict[str, float]:
+    """Count the moves of threads in a window (ns): all, those to another node, and how many of these the balancer makes per s."""
     node = machine_named(machine).node_of_cpu
     rows = raw.of(log_kind.MIGRATE)
-    op, ts = rows[:, log_column.OP], rows[:, log_column.TS]
-    moved = np.isin(op, _BALANCER) & (ts >= window[0]) & (ts < window[1])
-    src, cpu = rows[moved][:, [log_column.SRC, log_column.CPU]].T
-    return int(np.sum(node[src] != node[cpu])) / ((window[1] - window[0]) / 1e9)
+    rows = rows[(rows[:, log_column.TS] >= window[0]) & (rows[:, log_column.TS] < window[1])]
+    src, cpu, op = rows[:, [log_column.SRC, log_column.CPU, log_column.OP]].T
+    away = node[src] != node[cpu]
+    return {
+        "migrations": len(rows),
+        "node_migrations": int(away.sum()),
+        "moves_per_s": int(np.sum(away & np.isin(op, _BALANCER))) / ((window[1] - window[0]) / 1e9),
+    }
 
 
 def _between(raw: RawReplay, program: Program, first: str, last: str) -> tuple[int, int]:
@@ -247,8 +251,9 @@ def make_r(
     -------
     dict
         ``make_s``; ``r_share``, the part of a CPU that each R had during the build; ``idle_nodes``, the number of nodes
-        that left at least one of their CPUs unused; ``moves_per_s``, how often the balancer moved a thread to another node;
-        ``busy_cpus``, ``events``, ``wall_s``.
+        that left at least one of their CPUs unused; ``migrations``, how often a thread came to another CPU, by a fork,
+        a wakeup or the balancer; ``node_migrations``, those to another node; ``moves_per_s``, how often per second the
+        balancer moved a thread to another node; ``busy_cpus``, ``events``, ``wall_s``.
     """
     where = machine_named(machine)
     shortest, longest = round(20_000 * length), round(60_000 * length)
@@ -270,7 +275,7 @@ def make_r(
         make_s=(end - begin) / 1e9,
         r_share=float(ran.sum()) / (end - begin) / len(hogs),
         idle_nodes=int(np.sum(busy <= cpus - 1)),
-        moves_per_s=_moves(raw, machine, (begin, end)),
+        **_moves(raw, machine, (begin, end)),
     )
 
 
@@ -303,8 +308,8 @@ def tpch(
     Returns
     -------
     dict
-        ``stage_s``, the time of one stage as a mean over the pools; ``moves_per_s`` as for :func:`make_r`; ``busy_cpus``,
-        ``events``, ``wall_s``.
+        ``stage_s``, the time of one stage as a mean over the pools; ``migrations``, ``node_migrations`` and ``moves_per_s``
+        as for :func:`make_r`; ``busy_cpus``, ``events``, ``wall_s``.
     """
     queries = resident_pools(
         machine_named(machine),
@@ -320,7 +325,7 @@ def tpch(
     spans = _spans(raw, queries, len(pools))
     stage_s = sum(end - begin for begin, end in spans) / len(spans) / 1e9 / stages
     window = _common(spans)
-    return _row(raw, machine, window, stage_s=stage_s, moves_per_s=_moves(raw, machine, window))
+    return _row(raw, machine, window, stage_s=stage_s, **_moves(raw, machine, window))
 
 
 def _spans(raw: RawReplay, program: Program, pools: int) -> list[tuple[int, int]]:

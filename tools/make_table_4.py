@@ -1,0 +1,36 @@
+"""Write datasets/table4.csv and the table of docs/table-4.md from a scorecard.
+
+wastedcores reproduce all -o reports/reproduce
+python tools/make_table_4.py reports/reproduce
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from wastedcores.studies import scorecard
+from wastedcores.studies.table4 import FILE, table_4
+from wastedcores.words import bugs_markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "table-4.md"
+#: the part of the page that this program writes
+MADE = re.compile(r"(<!-- made by tools/make_table_4.py -->\n).*?(<!-- end -->)", re.S)
+
+
+def main() -> None:
+    """Write the table and the page."""
+    table = table_4(scorecard.read(sys.argv[1]))
+    missing = table.filter(table["ours"].is_null())["bug"].to_list()
+    if missing:
+        sys.exit(
+            f"{sys.argv[1]}: the scorecard has no row for {', '.join(missing)}; run all parts first."
+        )
+    table.write_csv(ROOT / "datasets" / FILE, float_precision=4)
+    PAGE.write_text(MADE.sub(lambda m: f"{m[1]}{bugs_markdown(table)}{m[2]}", PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
