@@ -7,7 +7,7 @@ from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
-from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE
+from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE, UNVALIDATED
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class KernelModel:
         The optimisation modules of a design, in order; None for a Linux.
     fork_wait
         The strategy of the fork/wait paper, 1 or 2; 0 for none.
+    unvalidated
+        A replay also places and balances as this kernel does (``v6.12.107+unvalidated``), although that model has not been
+        validated as far as that of v4.1 (docs/linux-6.12.md).
     """
 
     name: str
@@ -39,6 +42,7 @@ class KernelModel:
     sched_debug: bool = False
     modules: tuple[str, ...] | None = None
     fork_wait: int = 0
+    unvalidated: bool = False
 
     @classmethod
     def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
@@ -73,8 +77,11 @@ class KernelModel:
         if _parsing.is_release(written):
             parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
-        strategy = 0
+        strategy, unvalidated = 0, False
         for part in parts:
+            if part == UNVALIDATED:
+                unvalidated = _parsing.check_unvalidated(version, name)
+                continue
             fix, _, reading = part.partition(":")
             if fix == FORK_WAIT:
                 if reading not in ("1", "2"):
@@ -98,7 +105,15 @@ class KernelModel:
         written = _parsing.canonical(version, fixes) + (
             f"+{FORK_WAIT}:{strategy}" if strategy else ""
         )
-        return cls(written, version, sched_debug=sched_debug, fork_wait=strategy, **fixes)
+        written += f"+{UNVALIDATED}" if unvalidated else ""
+        return cls(
+            written,
+            version,
+            sched_debug=sched_debug,
+            fork_wait=strategy,
+            unvalidated=unvalidated,
+            **fixes,
+        )
 
     @classmethod
     def of_guest_variant(cls, variant: str) -> KernelModel:
@@ -158,6 +173,11 @@ class KernelModel:
     def is_replayed(self) -> bool:
         """True if the replay models how this kernel balances, or at least its generation (see :attr:`replay_warning`)."""
         return self.generation == "v4.1" or self.version in generations.REPLAYED
+
+    @property
+    def balances_v6_12(self) -> bool:
+        """True if a replay also places and balances as v6.12.107 does, which somebody asked for in the kernel's name."""
+        return self.unvalidated
 
     @property
     def is_replayed_on_one_cpu(self) -> bool:

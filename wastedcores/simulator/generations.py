@@ -47,7 +47,7 @@ def check_modelled(kernel: KernelModel, program: Program, machine: Machine) -> N
         A task could be placed on or moved to another CPU, a CPU goes offline, or a task is not SCHED_NORMAL.
     """
     check_generation(kernel)
-    if not kernel.is_replayed_on_one_cpu:
+    if not kernel.is_replayed_on_one_cpu or kernel.balances_v6_12:
         return
     specs = (*program.tasks, *program.templates)
     if any(row[0] == ops.OP_POLICY for spec in specs for row in spec.rows):

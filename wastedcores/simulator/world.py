@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import clocks, decisions, design, realtime
+from wastedcores.simulator import balancing_v6_12, clocks, decisions, design, realtime
 from wastedcores.simulator.domain_rows import CpuSets, Tree
 from wastedcores.simulator.engine.fair import eevdf_seam
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
@@ -110,7 +110,8 @@ def build_world(
             extra_rows=design.rows_of(machine, kernel)
             + clocks.rows_of(machine)
             + decisions.rows_of(trees, decided)
-            + realtime.rows_of(program, machine.cpus),
+            + realtime.rows_of(program, machine.cpus)
+            + balancing_v6_12.rows_of(trees, kernel),
             cpusets=len(cpusets),
             list_items=domain_lists + 3 * machine.cpus * len(rows),
             ops=max(sum(len(r) for r in starts), 1),
@@ -135,6 +136,8 @@ def build_world(
         g[sim.DECISIONS] = behind_clocks
     behind_decisions = behind_clocks + decisions.rows_of(trees, decided)
     realtime.install(m, behind_decisions, program, costs)
+    behind_realtime = behind_decisions + realtime.rows_of(program, machine.cpus)
+    balancing_v6_12.install(m, behind_realtime, trees, kernel)
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
     _write_waits_and_steps(m, waits, program.hotplug)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import run_rebalance
+from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
+    SOFTIRQ,
+    ask_balancer,
+    balances_v6_12,
+)
 from wastedcores.simulator.engine.codes import cpu_event, status, task_state, waits_for
 from wastedcores.simulator.engine.core.hotplug_jit import hotplug
 from wastedcores.simulator.engine.core.schedule_jit import kick, run_stopper, schedule, tick
@@ -101,7 +106,10 @@ def dispatch(m, event):
     elif kind == cpu_event.STOP:
         run_stopper(m, cpu)
     elif kind == cpu_event.SOFTIRQ:
-        run_rebalance(m, cpu)
+        if balances_v6_12(m):
+            ask_balancer(m, SOFTIRQ, cpu, 0, 0)
+        else:
+            run_rebalance(m, cpu)
     return kind == cpu_event.TICK
 
 

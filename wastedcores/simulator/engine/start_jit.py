@@ -6,8 +6,13 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.rebalance_domains_jit import nohz_enter
+from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
+    BOOTED,
+    ask_balancer,
+    balances_v6_12,
+)
 from wastedcores.simulator.engine.core.hotplug_jit import attach_domains, booted_capacity
+from wastedcores.simulator.engine.core.schedule_jit import enter_nohz
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
@@ -46,7 +51,9 @@ def start_state(m):
         m[cpu, rq.LAST_LOAD_UPDATE_TICK] = jiffies(m)
         m[cpu, rq.TICK_STOPPED] = 1
         m[cpu, rq.IDLE_STAMP] = 1 + np_mod(draw(m, rng), table.EPOCH_NS - 1)
-        nohz_enter(m, cpu)
+        enter_nohz(m, cpu)
+    if balances_v6_12(m):
+        ask_balancer(m, BOOTED, 0, 0, 0)
     for tg in range(m[0, sim.TASK_GROUPS]):
         m[m[0, sim.TASK_GROUP0] + tg, task_group.SHARES] = 1024
         for cpu in range(n):

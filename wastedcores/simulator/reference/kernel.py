@@ -138,7 +138,7 @@ class Kernel:
         #: the fair class: ``fair`` (v4.1) or ``eevdf_class`` (v6.12)
         self.fair: Any = eevdf_class if model.has_eevdf else fair
         #: v6.12.107 balances, with ``nohz_v6_12`` in the place of ``nohz`` (v4.1)
-        self.balances_v6_12 = unvalidated_balancer and model.has_eevdf
+        self.balances_v6_12 = model.balances_v6_12 or (unvalidated_balancer and model.has_eevdf)
         self.nohz: Any = nohz_v6_12 if self.balances_v6_12 else nohz
         self.costs = costs or Costs()
         self.policies = policies or Policies.of(model)

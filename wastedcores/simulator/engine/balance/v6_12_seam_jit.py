@@ -9,23 +9,22 @@ from wastedcores.jit.compile import config, inner
 from wastedcores.simulator.engine.design.seam_jit import call_at
 from wastedcores.simulator.engine.world import sim, v6_12
 
-# What can be asked, and the arguments: no arguments, (jiffy), (task, flag, sync), (task, new CPU), (cpu), (cpu) and so on.
+# What can be asked, with the arguments: (), (jiffy of the last balancing), (task, flag, sync), and (cpu) for all others.
 (
     BOOTED,
     ATTACHED,
     PLACE,
-    MIGRATES,
-    PULL,
-    TICKED,
+    PULL,  # newidle balancing
+    AT_TICK,
     SOFTIRQ,
     KICKED,
-    ACTIVE,
-    IDLES,
+    ACTIVE,  # active balance, in the stopper's thread
+    IDLES,  # entry to the idle loop
     IDLE_CORE,
-    TICK_STOPPED,
+    ENTERS_NOHZ,
     WOKEN,
     LEAVES,
-) = range(14)
+) = range(13)
 
 
 @inner

@@ -7,12 +7,17 @@ from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import update_group_capacity
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
-    nohz_enter,
     nohz_exit,
     sd_state_idle,
 )
+from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
+    ATTACHED,
+    LEAVES,
+    ask_balancer,
+    balances_v6_12,
+)
 from wastedcores.simulator.engine.codes import cpu_event, log_op, sd_flag, status
-from wastedcores.simulator.engine.core.schedule_jit import stopper_begin, stopper_end
+from wastedcores.simulator.engine.core.schedule_jit import enter_nohz, stopper_begin, stopper_end
 from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pending
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
@@ -73,8 +78,10 @@ def first_capacity(m, cpu, first, number):
             continue
         if m[sd, domain.CHILD] < 0:
             m[cpu, rq.CPU_CAPACITY_ORIG] = 1024
-            if m[sd, domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY and m[sd, domain.SPAN_WEIGHT] > 1:
-                m[cpu, rq.CPU_CAPACITY_ORIG] = 1178 // m[sd, domain.SPAN_WEIGHT]  # smt_gain
+            shares = m[sd, domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY
+            # smt_gain, until v5.1
+            if shares and m[sd, domain.SPAN_WEIGHT] > 1 and not has_eevdf(m):
+                m[cpu, rq.CPU_CAPACITY_ORIG] = 1178 // m[sd, domain.SPAN_WEIGHT]
         update_group_capacity(m, sd, cpu)
         m[m[group, sched_group.SGC], group_capacity.NR_BUSY_CPUS] = m[
             group, sched_group.GROUP_WEIGHT
@@ -103,6 +110,8 @@ def attach_domains(m, epoch, now):
             m[sd, domain.LAST_BALANCE] = now
         shortcuts(m, cpu)
         sd_state_idle(m, cpu)
+    if balances_v6_12(m):
+        ask_balancer(m, ATTACHED, now, 0, 0)
 
 
 @inner
@@ -197,6 +206,8 @@ def hotplug(m, step):
         queue_jit.cancel(m, event_of(cpu_event.SOFTIRQ, cpu))
         m[cpu, rq.NOHZ_KICK] = 0
         m[cpu, rq.ILB_NEXT] = 0
+        if balances_v6_12(m):
+            ask_balancer(m, LEAVES, cpu, 0, 0)
         nohz_exit(m, cpu)
     if online != 0 and m[cpu, rq.TICK_STOPPED] != 0:
-        nohz_enter(m, cpu)
+        enter_nohz(m, cpu)

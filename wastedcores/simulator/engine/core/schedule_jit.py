@@ -15,6 +15,16 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     sd_state_idle,
     trigger_load_balance,
 )
+from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
+    ACTIVE,
+    AT_TICK,
+    ENTERS_NOHZ,
+    IDLE_CORE,
+    IDLES,
+    KICKED,
+    ask_balancer,
+    balances_v6_12,
+)
 from wastedcores.simulator.engine.clocks.seam_jit import SWITCHED, TICKED, ask_clock
 from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import stop_stretch
@@ -98,9 +108,21 @@ def leave_idle(m, cpu):
 
 @inner
 def enter_idle(m, cpu):
-    """tick_nohz_idle_enter(): stop the tick, unless RCU still needs it."""
+    """tick_nohz_idle_enter(): stop the tick, unless RCU still needs it; v6.12 does more, and does not always stop it at once."""
+    if balances_v6_12(m):
+        ask_balancer(m, IDLES, cpu, 0, 0)
+        return
     sd_state_idle(m, cpu)
     stop_tick(m, cpu)
+
+
+@inner
+def enter_nohz(m, cpu):
+    """nohz_balance_enter_idle(): add the CPU to the tickless idle CPUs."""
+    if balances_v6_12(m):
+        ask_balancer(m, ENTERS_NOHZ, cpu, 0, 0)
+    else:
+        nohz_enter(m, cpu)
 
 
 @inner
@@ -109,7 +131,7 @@ def stop_tick(m, cpu):
     if m[cpu, rq.TICK_STOPPED] == 0 and jiffies(m) >= m[cpu, rq.KEEP_TICK_UNTIL]:
         m[cpu, rq.TICK_STOPPED] = 1
         queue_jit.cancel(m, event_of(cpu_event.TICK, cpu))
-        nohz_enter(m, cpu)
+        enter_nohz(m, cpu)
 
 
 @inner
@@ -126,6 +148,8 @@ def switch_to(m, cpu, prev_pid, state, p):
         leave_idle(m, cpu)
     record(m, log_kind.SWITCH, cpu, pid_of(m, p), prev_pid, -1, state, -1)
     if p < 0:
+        if balances_v6_12(m):
+            ask_balancer(m, IDLE_CORE, cpu, 0, 0)
         enter_idle(m, cpu)
         ask_clock(m, SWITCHED, cpu)
         return
@@ -148,12 +172,7 @@ def switch_to(m, cpu, prev_pid, state, p):
 
 @inner
 def find_work(m, cpu):
-    """Look for work for a CPU that ran out of it; return whether it has some now.
-
-    v6.12's newidle balancing is left out: no task that a replay of this kernel accepts may leave its CPU.
-    """
-    if has_eevdf(m):
-        return False
+    """Look for work for a CPU that ran out of it; return whether it has some now."""
     return ask(m, ASK_PULL, cpu, 0, 0) != 0 if designed(m) else idle_balance(m, cpu) != 0
 
 
@@ -170,7 +189,8 @@ def pick_next_task(m, cpu, prev, before):
             return p
         if rt:
             ask_rt(m, PUT_PREV, cpu, prev, 0)
-    if m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
+    # v6.12's class looks for work itself, because the tasks on a queue may all be asleep
+    if has_eevdf(m) or m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
         return pick_task(m, cpu, -1 if rt else prev)
     if prev >= 0 and not rt:
         put_prev_task(m, prev)
@@ -205,7 +225,7 @@ def schedule(m, cpu):
 
 @apart(VALUE)
 def stopper_begin(m, cpu):
-    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1."""
+    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1. The stopper is no task: rq.CURR is -2."""
     prev = m[cpu, rq.CURR]
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
     add_nr_running(m, cpu, 1)
@@ -219,7 +239,7 @@ def stopper_begin(m, cpu):
     else:
         leave_idle(m, cpu)
     record(m, log_kind.SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
-    m[cpu, rq.CURR] = -1
+    m[cpu, rq.CURR] = -2
     return prev
 
 
@@ -245,7 +265,10 @@ def run_stopper(m, cpu):
         queue_jit.push(m, event_of(cpu_event.STOP, cpu), m[0, sim.NOW] + max(m[0, sim.WAKE_NS], 1))
         return
     stopper_begin(m, cpu)
-    active_balance_step(m, cpu)
+    if balances_v6_12(m):
+        ask_balancer(m, ACTIVE, cpu, 0, 0)
+    else:
+        active_balance_step(m, cpu)
     stopper_end(m, cpu)
 
 
@@ -283,6 +306,8 @@ def tick(m, cpu):
     if designed(m):
         if m[cpu, rq.CURR] >= 0:
             ask(m, ASK_TICK, cpu, 0, 0)
+    elif balances_v6_12(m):
+        ask_balancer(m, AT_TICK, cpu, 0, 0)
     elif not has_eevdf(m) and trigger_load_balance(m, cpu):
         # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(m, event_of(cpu_event.SOFTIRQ, cpu), m[0, sim.NOW] + m[0, sim.IRQ_NS])
@@ -293,6 +318,9 @@ def tick(m, cpu):
 @apart(NOTHING)
 def kick(m, cpu):
     """Handle a NOHZ kick (scheduler_ipi(), got_nohz_idle_kick()), or continue the pass that it started."""
+    if balances_v6_12(m):
+        ask_balancer(m, KICKED, cpu, 0, 0)
+        return
     if m[cpu, rq.NOHZ_KICK] == 0:
         return
     if m[cpu, rq.ILB_NEXT] != 0:

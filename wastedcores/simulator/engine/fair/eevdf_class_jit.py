@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
+    PULL,
+    ask_balancer,
+    balances_v6_12,
+)
 from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.fair.cfs_jit import resched
@@ -392,6 +397,19 @@ def check_preempt(m, cpu, p):
         resched(m, cpu)
 
 
+@apart(VALUE)
+def pick_next_task(m, cpu, prev):
+    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return -1 for none.
+
+    A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
+    """
+    p = pick_task_fair(m, cpu)
+    while p < 0 and balances_v6_12(m) and ask_balancer(m, PULL, cpu, 0, 0) != 0:
+        p = pick_task_fair(m, cpu)
+    set_picked(m, p, prev)
+    return p
+
+
 # --- what a task does to itself -----------------------------------------------------------------------------------------
 
 
@@ -487,9 +505,7 @@ def answer(m, question, a, b, c):
     elif question == FAIR_DEQUEUE:
         dequeue_task(m, a, SLEEP if b != 0 else MIGRATING)
     elif question == FAIR_PICK:
-        p = pick_task_fair(m, a)
-        set_picked(m, p, b)
-        return p
+        return pick_next_task(m, a, b)
     elif question == FAIR_PUT_PREV:
         put_prev_task(m, a)
     elif question == FAIR_TICK:

@@ -26,9 +26,12 @@ PER_RECORD = 6
     HEAVY,
     SRC_NR_RUNNING,  # nr_running of the source before the call took anything
     NR_GROUPS,
-    PREFER_SIBLING,  # 1: the level below prefers to spread tasks over its siblings
+    PREFER_SIBLING,  # 1: the level below prefers to spread tasks over its siblings; v6.12 adds two more values
 ) = range(18)
 WIDTH = 18
+
+#: v6.12: from these bits of PREFER_SIBLING on lie what is to move (lb_env.MOVES) and why the domain is balanced (codes/balanced.py)
+MOVES_SHIFT, REASON_SHIFT = 1, 3
 
 (
     SPAN,  # row of the CPU set
@@ -45,3 +48,6 @@ WIDTH = 18
     LOAD_PER_TASK,
 ) = range(12)
 GROUP_WIDTH = 12
+
+#: v6.12 has no least load and no load per task, and these values instead
+H_NR_QUEUED, RUNNABLE = MIN_LOAD, LOAD_PER_TASK

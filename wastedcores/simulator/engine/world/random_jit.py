@@ -20,11 +20,11 @@ def mix(z):
 
 @inner
 def stream(seed, number):
-    """Return the first state of task ``number``'s stream; number -1 is the machine's."""
+    """Return the first state of task ``number``'s stream; number -1 is the machine's and -2 - c is CPU c's."""
     return np.int64(
         mix(
             np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
-            + np.uint64(number + 1) * np.uint64(0xD1342543DE82EF95)
+            + np.uint64(np.int64(number + 1)) * np.uint64(0xD1342543DE82EF95)
         )
     )
 

@@ -1,0 +1,117 @@
+"""The part of a replay's world that only the balancer of v6.12 has: rows of the last-level caches, columns of domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator.engine.world import (
+    domain,
+    domain_shared,
+    domain_v6_12,
+    rq_v6_12,
+    sched_group,
+    sim,
+    v6_12,
+)
+from wastedcores.topology.domains import Domain, Domains
+from wastedcores.topology.group_flags import group_flags
+from wastedcores.topology.levels import SD_SHARE_PKG_RESOURCES
+
+#: sd_init(): how newidle balancing of a new domain begins, as half of the attempts had succeeded
+_NEWIDLE = {
+    domain_v6_12.NEWIDLE_CALL: 512,
+    domain_v6_12.NEWIDLE_SUCCESS: 256,
+    domain_v6_12.NEWIDLE_RATIO: 512,
+}
+
+
+def rows_of(trees: Sequence[Domains], kernel: KernelModel) -> int:
+    """Count the rows of what the CPUs of a last-level cache share (``struct sched_domain_shared``).
+
+    Parameters
+    ----------
+    trees
+        The domains at boot and after each hotplug step.
+    kernel
+        The kernel of the replay.
+
+    Returns
+    -------
+    int
+        The number of rows, 0 for a kernel that balances otherwise or not at all.
+    """
+    return sum(len(_shared(tree)) for tree in trees) if kernel.balances_v6_12 else 0
+
+
+def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelModel) -> None:
+    """Write what the balancer of v6.12 needs into the table; do nothing for other kernels.
+
+    Parameters
+    ----------
+    m
+        The world, int64 (rows, WIDTH).
+    first
+        The first row of what the last-level caches share.
+    trees, kernel
+        The domains at boot and after each hotplug step, and the kernel of the replay.
+    """
+    if not kernel.balances_v6_12:
+        return
+    from wastedcores.simulator.engine.balance import v6_12_seam
+
+    g = m[m[0, sim.SCRATCH] + v6_12.ROW]
+    g[v6_12.ENTRY] = v6_12_seam.entry()
+    g[[v6_12.NI_RANDOM, v6_12.IDLE_TICKS_BEFORE_STOP]] = 1
+    row = int(m[0, sim.DOMAIN0])
+    for tree in trees:
+        shared = _shared(tree)
+        for i, weight in enumerate(shared.values(), first):
+            m[i, domain_shared.NR_BUSY_CPUS] = weight
+        number = dict(zip(shared, range(first, first + len(shared)), strict=True))
+        first += len(shared)
+        for cpu, d in _domains(tree):
+            _write_domain(m, row, tree, cpu, d)
+            m[row, domain_v6_12.SHARED] = number.get(_key(d), -1)
+            row += 1
+    _write_siblings(m, trees[0].machine.core_of_cpu)
+
+
+def _domains(tree: Domains) -> Iterator[tuple[int, Domain]]:
+    """Yield each CPU with its domains, innermost first, which is the order of the rows."""
+    for cpu, mine in enumerate(tree.by_cpu):
+        for d in mine:
+            yield cpu, d
+
+
+def _key(d: Domain) -> tuple[int, int]:
+    """Return the level and the first CPU of a domain, which identify what its CPUs share."""
+    return d.index, min(d.cpus)
+
+
+def _shared(tree: Domains) -> dict[tuple[int, int], int]:
+    """Return the number of CPUs of each domain below which everything shares a last-level cache."""
+    return {_key(d): d.weight for _, d in _domains(tree) if d.flags & SD_SHARE_PKG_RESOURCES}
+
+
+def _write_domain(m: np.ndarray, row: int, tree: Domains, cpu: int, d: Domain) -> None:
+    """Write the columns of a domain and of its groups that only v6.12 has."""
+    m[row, list(_NEWIDLE)] = list(_NEWIDLE.values())
+    m[row, domain_v6_12.IMB_NUMA_NR] = d.imb_numa_nr
+    core = tree.machine.core_of_cpu
+    for place, (group, flags) in enumerate(zip(d.groups, group_flags(tree, cpu, d), strict=True)):
+        at = int(m[row, domain.GROUPS]) + place
+        m[at, sched_group.FLAGS] = flags
+        m[at, sched_group.CORES] = len({int(core[c]) for c in group.cpus})
+
+
+def _write_siblings(m: np.ndarray, core_of_cpu: Iterable[int]) -> None:
+    """Link the CPUs of each core in a ring."""
+    cores: dict[int, list[int]] = {}
+    for cpu, core in enumerate(core_of_cpu):
+        cores.setdefault(int(core), []).append(cpu)
+    for cpus in cores.values():
+        for cpu, following in zip(cpus, cpus[1:] + cpus[:1], strict=True):
+            m[m[0, sim.CPUS] + cpu, rq_v6_12.SIBLING] = following

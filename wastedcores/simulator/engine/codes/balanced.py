@@ -1,0 +1,16 @@
+"""Why a domain is balanced under v6.12, in the order of ``vocabulary.BALANCED``."""
+
+from __future__ import annotations
+
+(
+    NOT,
+    NO_TASK,
+    LOCAL_TYPE,
+    LOCAL_LOAD,
+    ABOVE_AVERAGE,
+    MARGIN,
+    BUSY,
+    IDLE_CPUS,
+    SINGLE_TASK,
+    NO_IMBALANCE,
+) = range(10)
