@@ -29,5 +29,5 @@ def test_one_cpu_is_too_few():
 
 
 def test_what_needs_the_balancer_is_refused():
-    with pytest.raises(WorkloadError, match="not yet how it places"):
+    with pytest.raises(WorkloadError, match="modelled but not validated"):
         replay_scenario("hackbench", "v6.12.107", "guest-2", 1, {})

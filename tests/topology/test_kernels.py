@@ -261,6 +261,19 @@ def test_sched_debug_is_part_of_the_kernel():
     assert k != KernelModel.named("v4.1")
 
 
+def test_a_balancer_that_is_not_validated_has_to_be_asked_for():
+    asked = KernelModel.named("v6.12.107+unvalidated")
+    assert asked.name == "v6.12.107+unvalidated"
+    assert asked.balances_v6_12
+    assert "docs/linux-6.12.md" in asked.replay_warning
+    plain = KernelModel.named("6.12.107+deb13-amd64")
+    assert not plain.balances_v6_12
+    assert plain.replay_warning is None
+    for other in ("v4.1", "v6.12", "v6.1.166", "6.12.94"):
+        with pytest.raises(UnknownKernelError, match=r"there is v6\.12\.107\+unvalidated"):
+            KernelModel.named(f"{other}+unvalidated")
+
+
 def test_the_strategies_of_the_fork_wait_paper_are_no_fixes():
     kernel = KernelModel.named("v4.1+all_fixes+fork_wait:2")
     assert (kernel.name, kernel.fork_wait) == ("v4.1+all_fixes+fork_wait:2", 2)

@@ -197,9 +197,14 @@ class KernelModel:
         and groups are those of that release, and from v4.10 on the CPU of a new task (:attr:`forks_avoid_blocked_load`,
         :attr:`forks_stay_on_node`); v4.3, for example, computes load differently (9d89c257dfb9).
         """
-        if self.version[:2] == (4, 1) or self.generation != "v4.1":
+        if self.version[:2] == (4, 1) or (self.generation != "v4.1" and not self.unvalidated):
             return None
         base = "v" + _parsing.dotted(self.version)
+        if self.unvalidated:
+            return (
+                f"kernel {self.name}: the replay places and balances threads as the source of {base} does, but this has been "
+                "compared with few recordings of that kernel; docs/linux-6.12.md says which agree and which do not"
+            )
         return (
             f"kernel {self.name}: the replay uses the domains and groups of {base}"
             + (", and places new tasks as it does" if self.forks_avoid_blocked_load else "")

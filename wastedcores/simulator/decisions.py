@@ -17,9 +17,12 @@ import pyarrow as pa
 from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world import cpuset, decision, domain, log_column, sim
 from wastedcores.simulator.vocabulary import (
+    BALANCED,
     DECISION_RESULTS,
     GROUP_TYPES,
+    GROUP_TYPES_V6_12,
     IDLE_TYPES,
+    MIGRATIONS,
     OPERATIONS,
 )
 from wastedcores.topology import levels as lv
@@ -66,6 +69,14 @@ _OF_A_GROUP = {
     decision.USAGE: "usage",
     decision.LOAD_PER_TASK: "load_per_task",
 }
+
+
+#: what v6.12 compares instead of the least and the greatest load and the load per task
+_OF_A_GROUP_V6_12 = {
+    c: key
+    for c, key in _OF_A_GROUP.items()
+    if c not in (decision.MIN_LOAD, decision.MAX_LOAD, decision.LOAD_PER_TASK)
+} | {decision.H_NR_QUEUED: "h_nr_queued", decision.RUNNABLE: "runnable"}
 
 
 def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
@@ -226,12 +237,14 @@ def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
     assert raw.decided is not None
     heads = raw.of(log_kind.DECISION)
     calls, first = raw.decided.calls, int(raw.masks[0, sim.DOMAIN0])
+    modern = bool(raw.masks[0, sim.FAIR_ENTRY])
     level = np.array(raw.decided.levels)[heads[:, log_column.PID] - first]
+    compares = "min_load" if raw.masks[0, sim.GROUP_IMBALANCE_FIX] else "avg_load"
     frame = pl.DataFrame(
         {
             "level": level,
             "moment": np.array(OPERATIONS)[heads[:, log_column.OP]],
-            "compares": "min_load" if raw.masks[0, sim.GROUP_IMBALANCE_FIX] else "avg_load",
+            "compares": "group_type" if modern else compares,
             **{key: calls[:, column] for column, key in _OF_A_CALL.items()},
         },
         schema_overrides=dict.fromkeys(_OF_A_CALL.values(), pl.Int64),
@@ -240,29 +253,47 @@ def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
         int(row): format_cpulist(cpuset.cpus_of(raw.masks[row], cpus))
         for row in np.unique(raw.decided.groups[:, decision.SPAN])
     }
-    groups = _lists(raw.decided.groups, calls[:, decision.NR_GROUPS], names)
+    groups = _lists(raw.decided.groups, calls[:, decision.NR_GROUPS], names, modern)
     shown = frame.with_columns(
         pl.col("idle").replace_strict(dict(enumerate(IDLE_TYPES)), return_dtype=pl.String),
-        pl.col("prefer_sibling").cast(pl.Boolean),
+        pl.col("prefer_sibling").mod(1 << decision.MOVES_SHIFT).cast(pl.Boolean),
         pl.col("busiest", "src_nr_running").replace(-1, None),
         groups=pl.when(pl.Series(calls[:, decision.NR_GROUPS] > 0)).then(groups),
+        **(_more_of_v6_12(calls[:, decision.PREFER_SIBLING]) if modern else {}),
     )
     return shown.select(pl.struct(pl.all()).struct.json_encode()).to_series()
 
 
-def _lists(groups: np.ndarray, counts: np.ndarray, names: dict[int, str]) -> pl.Series:
+def _more_of_v6_12(packed: np.ndarray) -> dict[str, pl.Series]:
+    """Return what was to move, and the comparison that found the domain balanced, of each decision."""
+    moves = (packed >> decision.MOVES_SHIFT) & (
+        (1 << decision.REASON_SHIFT - decision.MOVES_SHIFT) - 1
+    )
+    reasons = (None, *BALANCED[1:])
+    return {
+        "migration": pl.Series([(None, *MIGRATIONS)[i] for i in moves], dtype=pl.String),
+        "reason": pl.Series([reasons[i] for i in packed >> decision.REASON_SHIFT], dtype=pl.String),
+    }
+
+
+def _lists(
+    groups: np.ndarray, counts: np.ndarray, names: dict[int, str], modern: bool
+) -> pl.Series:
     """Return the groups of each decision as a struct of lists."""
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int64())
+    keys = _OF_A_GROUP_V6_12 if modern else _OF_A_GROUP
     columns = pl.DataFrame(
-        {key: groups[:, column] for column, key in _OF_A_GROUP.items()},
-        schema=dict.fromkeys(_OF_A_GROUP.values(), pl.Int64),
+        {key: groups[:, column] for column, key in keys.items()},
+        schema=dict.fromkeys(keys.values(), pl.Int64),
     )
+    types = GROUP_TYPES_V6_12 if modern else GROUP_TYPES
     columns = columns.with_columns(
         pl.col("cpus").replace_strict(names, return_dtype=pl.String),
         pl.col("local").cast(pl.Boolean),
-        pl.col("type").replace_strict(dict(enumerate(GROUP_TYPES)), return_dtype=pl.String),
-        pl.col("min_load").replace(-1, None),
+        pl.col("type").replace_strict(dict(enumerate(types)), return_dtype=pl.String),
     )
+    if not modern:
+        columns = columns.with_columns(pl.col("min_load").replace(-1, None))
     arrays = {
         c.name: pl.Series(pa.LargeListArray.from_arrays(offsets, c.to_arrow())) for c in columns
     }

@@ -1,9 +1,10 @@
-"""The kernels that a replay models, and how much of each: the whole scheduler of v4.1, and v6.12's on one CPU."""
+"""The kernels that a replay models, and how much of each: the scheduler of v4.1, and v6.12's on one CPU or, if asked, on all."""
 
 from __future__ import annotations
 
 from wastedcores.errors import UnknownKernelError, WorkloadError
 from wastedcores.kernels import KernelModel
+from wastedcores.kernels.tables import UNVALIDATED
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program
@@ -34,6 +35,8 @@ def check_generation(kernel: KernelModel) -> None:
 def check_modelled(kernel: KernelModel, program: Program, machine: Machine) -> None:
     """Check that a replay under this kernel needs nothing that is not modelled: of v6.12, whatever chooses among CPUs.
 
+    That is modelled for a kernel whose name asks for it (``v6.12.107+unvalidated``).
+
     Parameters
     ----------
     kernel, program, machine
@@ -58,8 +61,9 @@ def check_modelled(kernel: KernelModel, program: Program, machine: Machine) -> N
     why = None if machine.cpus == 1 else _needs_balancing(program, machine)
     if why:
         raise WorkloadError(
-            f"kernel {kernel.name!r}: the replay models how this kernel shares out one CPU (EEVDF), not yet how it places "
-            f"and balances threads over several, and {why}. Pin every thread to one CPU, or take v4.1."
+            f"kernel {kernel.name!r}: the replay models how this kernel shares out one CPU (EEVDF). How it places and "
+            f"balances threads over several is modelled but not validated, and {why}. Pin every thread to one CPU, take v4.1, or "
+            f"ask for that model: {kernel.name}+{UNVALIDATED} (docs/linux-6.12.md says how far it agrees with recordings)."
         )
 
 

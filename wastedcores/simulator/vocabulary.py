@@ -32,6 +32,13 @@ GROUP_TYPES_V6_12 = (
     "has_spare", "fully_busy", "misfit_task", "smt_balance", "asym_packing", "imbalanced", "overloaded",
 )  # fmt: skip
 
+#: what is to move (enum migration_type) and the comparisons that find a domain balanced, since v5.5
+MIGRATIONS = ("load", "util", "task")
+BALANCED = (
+    "not balanced", "no task", "local type", "local load", "above average", "margin", "busy", "idle CPUs", "single task",
+    "no imbalance",
+)  # fmt: skip
+
 #: the outcomes of asking a module of a design for a suggestion, and the reasons for refusing one
 ANSWERS = ("silent", "taken", "refused")
 REFUSALS = ("a core would stay idle", "not possible")

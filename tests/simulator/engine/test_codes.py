@@ -6,7 +6,14 @@ import pytest
 
 from wastedcores.kernels import MODULES
 from wastedcores.simulator import vocabulary
-from wastedcores.simulator.engine.codes import lb_result, log_kind, log_op, module_code, suggestion
+from wastedcores.simulator.engine.codes import (
+    balanced,
+    lb_result,
+    log_kind,
+    log_op,
+    module_code,
+    suggestion,
+)
 
 #: both kinds of balance events have the same name; the code of the second one is REFUSED
 KINDS = tuple(k if i != log_kind.REFUSED else "refused" for i, k in enumerate(vocabulary.KINDS))
@@ -18,6 +25,7 @@ KINDS = tuple(k if i != log_kind.REFUSED else "refused" for i, k in enumerate(vo
         (log_kind, KINDS),
         (log_op, vocabulary.OPERATIONS),
         (lb_result, vocabulary.BALANCE_RESULTS),
+        (balanced, tuple(reason.replace(" ", "_") for reason in vocabulary.BALANCED)),
         (module_code, tuple(MODULES)),
         (suggestion, vocabulary.ANSWERS),
     ],

@@ -369,7 +369,7 @@ def test_users_do_not_get_the_balancer_yet():
     m, w = machine(), Workload("two")
     w.task("a", Script().compute(MS), cpu=0)
     k = Kernel(m, V6_12, domain_events(m, V6_12))
-    with pytest.raises(WorkloadError, match="not yet how it places and balances"):
+    with pytest.raises(WorkloadError, match="modelled but not validated"):
         Simulation(k, w.program(), seed=1)
 
 

@@ -12,7 +12,6 @@ from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import active_l
 from wastedcores.simulator.engine.balance.nohz_v6_12_jit import (
     kick_arrives,
     nohz_enter,
-    nohz_leave,
     run_idle_balance,
     run_rebalance,
     trigger_load_balance,
@@ -79,7 +78,7 @@ def attached(m, now):
 
 @inner
 def enters_idle(m, cpu):
-    """do_idle(), tick_nohz_idle_enter() (v6.12.107): update averages of idle CPUs, and stop the tick at once or after one tick."""
+    """do_idle() (kernel/sched/idle.c): update averages of idle CPUs, and stop the tick at once or after one more tick."""
     run_idle_balance(m, cpu)
     if m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.IDLE_TICKS_BEFORE_STOP] == 0:
         stop_tick(m, cpu)
@@ -91,11 +90,10 @@ def enters_idle(m, cpu):
 
 @inner
 def leaves(m, cpu):
-    """Drop the kicks of a CPU that goes offline, and take it off the tickless CPUs."""
+    """Drop the kicks of a CPU that goes offline."""
     q = m[0, sim.CPUS] + cpu
     m[q, rq_v6_12.NOHZ_FLAGS] = 0
     m[q, rq_v6_12.NOHZ_IDLE_BALANCE] = 0
-    nohz_leave(m, cpu)
 
 
 @apart(VALUE, entry=True)

@@ -50,9 +50,7 @@ def sibling_imbalance(m, env, st):
     there = m[m[busiest, sgs_v6_12.GROUP], sched_group.CORES]
     if here == there:
         return max(0, m[busiest, sgs_v6_12.SUM_NR] - m[local, sgs_v6_12.SUM_NR])
-    imbalance = max(
-        0, here * m[busiest, sgs_v6_12.SUM_NR] - there * m[local, sgs_v6_12.SUM_NR]
-    )
+    imbalance = max(0, here * m[busiest, sgs_v6_12.SUM_NR] - there * m[local, sgs_v6_12.SUM_NR])
     imbalance = (2 * imbalance + here + there) // (here + there)
     if imbalance <= 1 and m[local, sgs_v6_12.SUM_NR] == 0 and m[busiest, sgs_v6_12.SUM_NR] > 1:
         return 2
@@ -67,7 +65,7 @@ def balanced(m, env, st, out):
     kind = m[busiest, sgs_v6_12.TYPE]
     here = m[local, sgs_v6_12.TYPE]
     if kind == sgs_v6_12.IMBALANCED:
-        return why.NOT
+        return why.NOT_BALANCED
     if here > kind:
         return why.LOCAL_TYPE
     if here == sgs_v6_12.OVERLOADED:
@@ -76,26 +74,29 @@ def balanced(m, env, st, out):
             return why.LOCAL_LOAD
         if load >= m[out, sds.AVG_LOAD]:
             return why.ABOVE_AVERAGE
-        if 100 * m[busiest, sgs_v6_12.AVG_LOAD] <= m[m[env, lb_env.SD], domain.IMBALANCE_PCT] * load:
+        if (
+            100 * m[busiest, sgs_v6_12.AVG_LOAD]
+            <= m[m[env, lb_env.SD], domain.IMBALANCE_PCT] * load
+        ):
             return why.MARGIN
     if (
         m[out, sds.PREFER_SIBLING] != 0
         and here == sgs_v6_12.HAS_SPARE
         and sibling_imbalance(m, env, st) > 1
     ):
-        return why.NOT
+        return why.NOT_BALANCED
     if kind == sgs_v6_12.OVERLOADED:
-        return why.NOT
+        return why.NOT_BALANCED
     if m[env, lb_env.IDLE] == idle_type.NOT_IDLE:
         return why.BUSY
     if kind == sgs_v6_12.SMT_BALANCE_TYPE and smt_vs_nonsmt(m, local, busiest):
-        return why.NOT
+        return why.NOT_BALANCED
     if (
         m[busiest, sgs_v6_12.WEIGHT] > 1
         and m[local, sgs_v6_12.IDLE_CPUS] <= m[busiest, sgs_v6_12.IDLE_CPUS] + 1
     ):
         return why.IDLE_CPUS
-    return why.SINGLE_TASK if m[busiest, sgs_v6_12.SUM_H_NR] == 1 else why.NOT
+    return why.SINGLE_TASK if m[busiest, sgs_v6_12.SUM_H_NR] == 1 else why.NOT_BALANCED
 
 
 @inner
@@ -170,7 +171,7 @@ def find_src_group(m, env, st, out):
     if m[out, sds.BUSIEST] < 0:
         return -1
     m[env, lb_env.REASON] = balanced(m, env, st, out)
-    if m[env, lb_env.REASON] != why.NOT:
+    if m[env, lb_env.REASON] != why.NOT_BALANCED:
         return -1
     calculate_imbalance(m, env, st, out)
     m[env, lb_env.MOVES] = m[env, lb_env.MIGRATION] + 1

@@ -124,10 +124,7 @@ def task_hot(m, p, env):
     """task_hot(): return whether a task ran so recently that its cache is probably still warm."""
     if m[m[env, lb_env.SD], domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY:
         return False
-    if (
-        m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0
-        and m[m[p, entity.CFS_RQ], cfs_rq.NEXT] == p
-    ):
+    if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and m[m[p, entity.CFS_RQ], cfs_rq.NEXT] == p:
         return True
     return m[0, sim.NOW] - m[p, entity.EXEC_START] < MIGRATION_COST
 

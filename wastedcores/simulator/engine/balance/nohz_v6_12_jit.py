@@ -5,6 +5,7 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
+from wastedcores.simulator.engine.balance.rebalance_domains_jit import nohz_exit
 from wastedcores.simulator.engine.balance.rebalance_domains_v6_12_jit import (
     rebalance_domains,
     update_blocked_averages,
@@ -23,7 +24,7 @@ from wastedcores.simulator.engine.world import (
     sim,
     v6_12,
 )
-from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, test
+from wastedcores.simulator.engine.world.cpusets_jit import include, test
 
 #: LOAD_AVG_PERIOD, in ms
 BLOCKED_MS = 32
@@ -63,20 +64,11 @@ def nohz_enter(m, cpu):
 
 
 @inner
-def nohz_exit(m, cpu):
+def busy_again(m, cpu):
     """nohz_balance_exit_idle(): take a CPU off the tickless idle CPUs at its first busy tick."""
     if m[cpu, rq.IN_NOHZ_MASK] != 0:
-        nohz_leave(m, cpu)
+        nohz_exit(m, cpu)
         count_busy(m, cpu, 1)
-
-
-@inner
-def nohz_leave(m, cpu):
-    """Remove a CPU from nohz.idle_cpus_mask."""
-    if m[cpu, rq.IN_NOHZ_MASK] != 0:
-        m[cpu, rq.IN_NOHZ_MASK] = 0
-        exclude(m, cpuset.NOHZ, cpu)
-        m[0, sim.NOHZ_NR_CPUS] -= 1
 
 
 # --- tick and kick ----------------------------------------------------------------------------------------------------
@@ -99,7 +91,7 @@ def nohz_balancer_kick(m, cpu):
     """nohz_balancer_kick(): decide at a busy tick whether a tickless CPU should balance for all of them."""
     if m[cpu, rq.IDLE_BALANCE] != 0:
         return
-    nohz_exit(m, cpu)
+    busy_again(m, cpu)
     if m[0, sim.NOHZ_NR_CPUS] == 0:
         return
     g = globals_of(m)
@@ -271,9 +263,5 @@ def run_idle_balance(m, cpu):
     q = m[0, sim.CPUS] + cpu
     flags = m[q, rq_v6_12.NOHZ_FLAGS]
     m[q, rq_v6_12.NOHZ_FLAGS] &= ~rq_v6_12.NEWILB
-    if (
-        flags == rq_v6_12.NEWILB
-        and m[cpu, rq.NEED_RESCHED] == 0
-        and m[cpu, rq.ILB_NEXT] == 0
-    ):
+    if flags == rq_v6_12.NEWILB and m[cpu, rq.NEED_RESCHED] == 0 and m[cpu, rq.ILB_NEXT] == 0:
         begin_pass(m, cpu, rq_v6_12.STATS)

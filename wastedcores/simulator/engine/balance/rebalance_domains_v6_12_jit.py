@@ -249,10 +249,7 @@ def idle_balance(m, cpu):
     pulled = 0
     m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], jiffies(m) + m[0, sim.HZ])
     if m[cpu, rq.NR_DOMAINS] > 0:
-        if (
-            m[0, sim.OVERLOAD] == 0
-            or m[cpu, rq.AVG_IDLE] < m[first, domain.MAX_NEWIDLE_LB_COST]
-        ):
+        if m[0, sim.OVERLOAD] == 0 or m[cpu, rq.AVG_IDLE] < m[first, domain.MAX_NEWIDLE_LB_COST]:
             m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], due_idle(m, first))
         else:
             update_blocked_averages(m, cpu)

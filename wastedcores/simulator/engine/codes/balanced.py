@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 (
-    NOT,
+    NOT_BALANCED,
     NO_TASK,
     LOCAL_TYPE,
     LOCAL_LOAD,

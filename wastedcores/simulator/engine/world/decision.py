@@ -30,7 +30,7 @@ PER_RECORD = 6
 ) = range(18)
 WIDTH = 18
 
-#: v6.12: from these bits of PREFER_SIBLING on lie what is to move (lb_env.MOVES) and why the domain is balanced (codes/balanced.py)
+#: v6.12: from these bits of PREFER_SIBLING on lie what is to move (lb_env.MOVES) and why nothing is (codes/balanced.py)
 MOVES_SHIFT, REASON_SHIFT = 1, 3
 
 (
