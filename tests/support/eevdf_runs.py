@@ -7,13 +7,16 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from support.random_runs import Case, cases
+from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import simulate
 from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, sim
 from wastedcores.simulator.reference import Kernel, Simulation
+from wastedcores.simulator.simulate import with_steps
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
+from wastedcores.workload.program import Program
 
 V6_12 = KernelModel.named("v6.12.107")
 _SIGNALS = ("load", "runnable", "util")
@@ -27,12 +30,7 @@ def eevdf_cases(draw):
         {"name": "flat", "cpus": cpus, "node_of_cpu": [0] * cpus, "distance": [[10]]}
     )
     case = draw(cases(st.just(V6_12), st.just(machine)))
-    program = case.program
-    program = replace(
-        program,
-        tasks=tuple(map(_normal, program.tasks)),
-        templates=tuple(map(_normal, program.templates)),
-    )
+    program = without_policies(case.program)
     if cpus == 1:
         return replace(case, program=program)
     pinned = [replace(t, allowed=frozenset([t.start_cpu]), group=0) for t in program.tasks]
@@ -44,6 +42,15 @@ def eevdf_cases(draw):
     masks = tuple(frozenset([min(mask)]) for mask in program.masks)
     return replace(
         case, program=replace(program, **without, masks=masks, shares=(1024,), hotplug=())
+    )
+
+
+def without_policies(program: Program) -> Program:
+    """Return a program whose tasks do not change their policies."""
+    return replace(
+        program,
+        tasks=tuple(map(_normal, program.tasks)),
+        templates=tuple(map(_normal, program.templates)),
     )
 
 
@@ -69,10 +76,11 @@ def state_difference(case: Case) -> str:
             case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
             costs=case.costs,
         )  # fmt: skip
-        k = Kernel(case.machine, case.kernel, domain_events(case.machine, case.kernel), case.costs)
+        trees = domain_events(with_steps(case.machine, case.program), case.kernel.linux)
+        k = Kernel(case.machine, case.kernel, trees, case.costs)
         sim_ = Simulation(k, case.program, case.seed)
         sim_.run(case.until_ns)
-    except Exception:  # both refuse; the events are compared elsewhere
+    except WorkloadError:  # both refuse; the events are compared elsewhere
         return ""
     first = int(raw.masks[0, sim.CFS_RQ0])
     for tg, group in enumerate(k.groups):

@@ -59,7 +59,7 @@ from wastedcores.simulator.engine.realtime.seam_jit import (
     is_rt,
 )
 from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, table, task, wait
-from wastedcores.simulator.engine.world.log_jit import log_migrate, pid_of, record
+from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
 from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
@@ -228,6 +228,7 @@ def stopper_begin(m, cpu):
     """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1. The stopper is no task: rq.CURR is -2."""
     prev = m[cpu, rq.CURR]
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    log_load(m, cpu)
     add_nr_running(m, cpu, 1)
     record(m, log_kind.WAKEUP, cpu, cpu + 1, pid_of(m, prev), cpu, -1, -1)
     if prev >= 0:
@@ -246,6 +247,7 @@ def stopper_begin(m, cpu):
 @apart(NOTHING)
 def stopper_end(m, cpu):
     """Let the stopper go to sleep, and choose what runs next."""
+    log_load(m, cpu)
     add_nr_running(m, cpu, -1)
     p = pick_next_task(m, cpu, -1, STOPPER_PRIORITY)
     m[cpu, rq.NEED_RESCHED] = 0

@@ -1,0 +1,40 @@
+"""Placement and balancing of v6.12: the compiled engine and the plain-Python reference agree event for event."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from support.balancing_runs import balancing_cases
+from support.eevdf_runs import state_difference
+from support.random_runs import difference
+
+CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@settings(
+    max_examples=12, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
+)
+@given(balancing_cases())
+def test_engine_equals_reference(case):
+    assert not (text := difference(case)), text
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(10))
+def test_engine_equals_reference__thousands(part):
+    """Five thousand random cases under v6.12 in all, with every average of load at their ends."""
+
+    @seed(part)
+    @settings(
+        max_examples=500,
+        derandomize=False,
+        deadline=None,
+        database=None,
+        suppress_health_check=CALM,
+    )
+    @given(balancing_cases())
+    def agree(case):
+        assert not (text := difference(case) or state_difference(case)), text
+
+    agree()
