@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support import MODERN
 from support.typed import typed
 
 from wastedcores.topology.machine import Machine
@@ -64,6 +65,22 @@ def test_a_kernel_that_the_replay_does_not_have_is_unknown(option, kernel):
     assert "which the replay does not model" in run.err
     assert ("unknown: no model of this kernel's balancer" in run.err) == (option == "--kernel")
     assert not run.out
+
+
+def test_a_recording_of_6_12_predicts_itself_if_the_model_that_is_not_validated_is_named():
+    """The recorded window is within 5 % of the median, and no kernel but the core is proposed."""
+    trace = MODERN / "db16-6.12-16cpu" / "trace.txt.xz"
+    ask = ("whatif", trace, "--machine", "bd-paper-16", "--kernel")
+    refused = typed(*ask, "v6.12.107")
+    assert refused.code == 3
+    assert "--kernel v6.12.107+unvalidated" in refused.err
+    run = typed(*ask, "v6.12.107+unvalidated", "--seeds", "5", "--json")
+    assert run.code == 0, run.err
+    found = json.loads(run.out)
+    assert found["itself"]["error"] <= 0.05
+    assert found["trust"] == "medium"
+    assert "compared with few recordings" in found["reasons"][0]
+    assert [v["kernel"] for v in found["variants"]] == ["core"]
 
 
 @pytest.mark.parametrize("verb", ["explain", "whatif"])

@@ -105,6 +105,10 @@ class KernelModel:
         written = _parsing.canonical(version, fixes) + (
             f"+{FORK_WAIT}:{strategy}" if strategy else ""
         )
+        if unvalidated and (fixes or strategy):
+            raise UnknownKernelError(
+                f"kernel {name!r}: the balancer of this kernel is modelled as released; leave the fixes and strategies out."
+            )
         written += f"+{UNVALIDATED}" if unvalidated else ""
         return cls(
             written,

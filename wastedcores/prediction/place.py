@@ -14,6 +14,7 @@ from wastedcores.kernels import (
     recorded_balancer,
     recorded_kernel,
 )
+from wastedcores.kernels.tables import UNVALIDATED
 from wastedcores.prediction.once import Task
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
@@ -36,8 +37,10 @@ def variants_of(kernel: KernelModel) -> list[str]:
     Returns
     -------
     list of str
-        Names of kernel models. The fixes are the authors' published patches.
+        Names of kernel models. The fixes are the authors' published patches. The balancer of v6.12 is modelled without fixes.
     """
+    if kernel.unvalidated:
+        return ["core"]
     missing = [f"{f}:patch" for f in FIXES if not (kernel.is_design or kernel.has(f))]
     names = [KernelModel.named(f"{kernel.name}+{f}").name for f in missing]
     if len(missing) > 1:
@@ -129,9 +132,16 @@ def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | No
         The answer, and the reason if it is no; None if nobody names the kernel.
     """
     if isinstance(kernel, KernelModel):
-        return balancer_of(kernel)
+        return asked_for(kernel)
+    if kernel and UNVALIDATED in kernel.split("+"):
+        return asked_for(KernelModel.named(kernel))
     name = kernel or trace.header.kernel_model or trace.header.kernel_release
     return recorded_balancer(name) if name else None
+
+
+def asked_for(kernel: KernelModel) -> Balancer:
+    """Find out whether the replay may stand for a kernel that somebody asked for, if need be with an unvalidated balancer."""
+    return Balancer(kernel.nearest, True) if kernel.unvalidated else balancer_of(kernel)
 
 
 def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> None:
@@ -156,12 +166,14 @@ def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> 
     if asked:
         raise NotRecoverableError(
             f"{trace.name}: a prediction for {asked} was asked for, but {balancer.reason}. The replay has v4.1 with its fixes, "
-            "and designs such as core."
+            f"designs such as core, and, not validated, v6.12.107+{UNVALIDATED}."
         )
+    near = f"v6.12.107+{UNVALIDATED}"
+    try_it = f" A model of it that is not validated predicts with `--kernel {near}`."
     raise NotRecoverableError(
         f"{trace.name}: unknown: no model of this kernel's balancer. {balancer.reason[0].upper()}{balancer.reason[1:]}. So "
         "nothing is predicted. What can be said without a model (the pattern of the waste, pinned threads, cpusets and quotas) "
-        "is in `wastedcores explain`."
+        f"is in `wastedcores explain`.{try_it if near.startswith(f'{balancer.nearest}+') else ''}"
     )
 
 

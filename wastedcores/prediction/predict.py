@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.errors import NotRecoverableError, UsageError
-from wastedcores.kernels import KernelModel, balancer_of
+from wastedcores.kernels import KernelModel
 from wastedcores.prediction.once import Task
 from wastedcores.prediction.place import (
+    asked_for,
     balancer_on,
     check_modelled,
     check_recoverable,
@@ -105,7 +106,7 @@ def whatif(
     check_modelled(trace, balancer_on(trace, kernel))
     names = list(to) if to else variants_of(model)
     for name in names:
-        check_modelled(trace, balancer_of(KernelModel.named(name)), asked=name)
+        check_modelled(trace, asked_for(KernelModel.named(name)), asked=name)
     recovered = recover(trace, tasks, sessions, costs=costs_of(on))
     check_recoverable(trace, recovered)
     here = task_of(recovered, on, counted)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wastedcores.kernels import KernelModel
 from wastedcores.recovery import Recovered
 
 SCHEMA = "wastedcores.whatif/1"
@@ -143,8 +144,15 @@ class WhatIf:
 
     @property
     def trust(self) -> str:
-        """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why."""
-        if self.agrees and self.recovered.guessed_work <= LITTLE:
+        """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
+
+        It is never high for a kernel whose balancer is not validated.
+        """
+        if (
+            not KernelModel.named(self.kernel).unvalidated
+            and self.agrees
+            and self.recovered.guessed_work <= LITTLE
+        ):
             return "high"
         if self.error <= FAR and self.recovered.guessed_work <= MUCH:
             return "medium"
@@ -156,7 +164,10 @@ class WhatIf:
         what = "window" if self.itself.window_ns else "number of busy CPUs"
         shows = "shows" if self.agrees else "does not show"
         guessed = 100 * self.recovered.guessed_work
+        model = KernelModel.named(self.kernel)
+        warning = [str(model.replay_warning)] if model.unvalidated else []
         return [
+            *warning,
             f"a replay under the recorded kernel {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",
             f"{guessed:.0f} % of the CPU time was used before sleeps whose cause is guessed or not known",
             *self.recovered.notes,

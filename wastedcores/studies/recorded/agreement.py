@@ -102,7 +102,7 @@ def compare_recordings(
             rows.append(
                 (
                     recording.name, name, unit, value, float(np.median(values)), low, high,
-                    agrees(value, values, floor), recording.kernel.name, len(seeds), date, version,
+                    agrees(value, values, floor), (recording.model or recording.kernel).name, len(seeds), date, version,
                 )
             )  # fmt: skip
         events, wall = sum(r.events for r in replays), sum(r.wall_s for r in replays)

@@ -23,6 +23,7 @@ import polars as pl
 from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
+from wastedcores.kernels.tables import UNVALIDATED
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, summarize, with_steps
 from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities
 from wastedcores.topology.domains import Domains, domain_events
@@ -165,6 +166,13 @@ class Recording:
         return KernelModel.of_guest_variant(self.meta["variant"])
 
     @cached_property
+    def model(self) -> KernelModel | None:
+        """The kernel to replay it under, if need be with a balancer that is not validated; None if it is not modelled."""
+        if self.kernel.is_replayed_on_one_cpu:
+            return KernelModel.named(f"{self.kernel.name}+{UNVALIDATED}")
+        return self.kernel if self.kernel.is_replayed else None
+
+    @cached_property
     def machine(self) -> Machine:
         """The preset of the machine that it was recorded on."""
         return Machine.preset(f"bd-paper-{self.meta['cpus']}")
@@ -246,13 +254,13 @@ class Recording:
         UsageError
             The replay does not model the recorded kernel.
         """
-        if not self.kernel.is_replayed:
+        if self.model is None:
             raise UsageError(
                 f"{self.name} was recorded on {self.kernel.name}, which the replay does not model."
             )
         w = self.workload(seed)
         program = w.program()
-        raw = simulate(program, self.machine, self.kernel, seed=seed, trees=self._trees, load=False)
+        raw = simulate(program, self.machine, self.model, seed=seed, trees=self._trees, load=False)
         q = summarize(raw, program, self.machine, w.measure, w.counted_nodes)
         result = Quantity(float(q.result or 0), self.result.unit)
         seen = _observed(raw, program, self.machine, self.kind, (q.start_ns, q.end_ns), result)
@@ -271,10 +279,10 @@ def recordings_in(folder: Path | str | None = None) -> list[Recording]:
     """
     folder = Path(folder or datasets() / "recordings")
     found = [Recording.read(path.parent) for path in sorted(folder.glob("*/meta.json"))]
-    usable = [r for r in found if r.kernel.is_replayed]
+    usable = [r for r in found if r.model is not None]
     if not usable:
         raise TraceFormatError(
-            f"{folder}: expected subfolders with meta.json and trace.txt.xz, recorded on a 4.1 kernel; found "
+            f"{folder}: expected subfolders with meta.json and trace.txt.xz, recorded on a kernel that the replay models; found "
             f"{len(found)} recordings, all of other kernels. A checkout has such recordings in datasets/recordings."
         )
     return usable
