@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -38,8 +39,10 @@ with box.hold():
     box.show.value, box.finder.text.value, box.window = "runqueues", "", box.run.scene.window
 print((box.look, box.finder.text.value) != before)"""
 LABS = """import ipywidgets
+import wastedcores as wc
+from wastedcores.analysis.decisions import decisions
 from wastedcores.simulator.reference import Module
-from wastedcores.widgets import balancing_stepper, design_lab, domain_playground, replay_lab, side_by_side
+from wastedcores.widgets import balancing_stepper, decision_stepper, design_lab, domain_playground, replay_lab, side_by_side
 class AlwaysZero(Module):
     name = "always_zero"
     def suggest_cpu(self, k, p, waker_cpu, why):
@@ -48,7 +51,9 @@ pair = side_by_side("live-balancing-off", "live-balancing-on")
 replays = replay_lab("missing-domains", n=4, limit_s=0.2)
 replays.machine.value = "bd-paper-16"
 stepper = balancing_stepper()
-ipywidgets.VBox([pair, replays, design_lab(AlwaysZero()), stepper, domain_playground()])"""
+recorded = wc.replay_scenario("group-imbalance", "v4.1", "bd-paper-16", 1, {"jobs": 20}, decisions=True)
+calls = decision_stepper(decisions(recorded.trace))
+ipywidgets.VBox([pair, replays, design_lab(AlwaysZero()), stepper, domain_playground(), calls])"""
 #: anywidget waits two seconds for a module; in the notebook named "labs" it gives up at once, as on a busy machine
 BUSY = """if (location.pathname.includes('labs')) {
     const usual = AbortSignal.timeout.bind(AbortSignal);
@@ -57,8 +62,8 @@ BUSY = """if (location.pathname.includes('labs')) {
 CUT = """[...document.querySelectorAll('.widget-hbox, .widget-vbox, .widget-gridbox')]
     .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 60))"""
 GAVE_UP = "[anywidget] Failed to initialize model."
-#: bytes of a whole page load's widgets: one compressed plotting library, and no more
-FIRST = 2_500_000
+#: bytes of a page with eight figures: one compressed plotting library of 2.2 MB, and 50 kB for each of the figures
+FIRST = 2_600_000
 
 
 @pytest.fixture(scope="module")
@@ -353,7 +358,8 @@ def test_traces_replays_modules_and_steps_are_driven_from_their_controls(opened,
     drive_modules(tab)
     drive_steps(tab)
     drive_domains(tab)
-    assert received.bytes < FIRST  # seven figures, one plotting library
+    drive_calls(tab)
+    assert received.bytes < FIRST  # eight figures, one plotting library
     assert faults(tab) == []
     assert tab.evaluate(CUT) == []
     screenshot(tab, "labs")
@@ -412,9 +418,9 @@ def drive_steps(tab):
     """The buttons step through a balancing pass, and another kernel has other steps."""
     title = "document.querySelectorAll('.wc-live')[3].querySelector('.gtitle').textContent"
     assert "Before balancing" in tab.evaluate(title)
-    tab.locator("button", has_text=re.compile("^ *forward *$")).click()
+    tab.locator("button", has_text=re.compile("^ *forward *$")).first.click()
     tab.wait_for_function(f"{title}.startsWith('1 of ')")
-    tab.locator("button", has_text=re.compile("^ *back *$")).click()
+    tab.locator("button", has_text=re.compile("^ *back *$")).first.click()
     tab.wait_for_function(f"{title}.includes('Before balancing')")
     count, steps = drawn(tab, 3), evaluate(tab, "print(len(stepper.decisions))")
     kernel = tab.locator(".widget-dropdown", has_text="kernel").nth(1).locator("select")
@@ -430,6 +436,34 @@ def drive_domains(tab):
     assert "v6.12" not in tab.evaluate(title)
     menu.select_option("v6.12")
     tab.wait_for_function(f"{title}.includes('v6.12')")
+
+
+def drive_calls(tab):
+    """A result chooses among the calls of the balancer, and the buttons go through the lines of one call."""
+    title = "document.querySelectorAll('.wc-live')[7].querySelector('.gtitle').textContent"
+    result = tab.locator(".widget-dropdown", has_text="result").locator("select")
+    result.select_option("balanced")
+    kept = "len(calls._chosen), set(calls._chosen['result']), len(calls.calls)"
+    few, results, many = ast.literal_eval(evaluate(tab, f"print(({kept}))"))
+    assert results == {"balanced"}
+    assert 0 < few < many
+    tab.get_by_text(re.compile(f"^{few:,} calls, ")).wait_for()
+    seen = [tab.evaluate(title)]
+    for name in ("forward", "forward", "back"):
+        count = drawn(tab, 7)
+        tab.locator("button", has_text=re.compile(f"^ *{name} *$")).last.click()
+        wait_drawn(tab, count, 7)
+        seen.append(tab.evaluate(title))
+    assert seen[1] == seen[3]
+    assert len(set(seen)) == 3
+    told = evaluate(
+        tab,
+        "from wastedcores.words.decisions import call_steps\n"
+        "print([step.text for step in call_steps(calls.chosen)][:3])",
+    )
+    for step, shown in zip(ast.literal_eval(told), seen[:3], strict=True):
+        # a title is folded into lines
+        assert step.replace(" ", "")[:60] in shown.replace(" ", "")
 
 
 def fill(tab, name, value):
