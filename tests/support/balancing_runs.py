@@ -105,4 +105,4 @@ def balancing_cases(draw) -> Case:
         # one task that lasts keeps the replay going
         last = TaskSpec("last", ((ops.OP_COMPUTE, 90 * MS, 90 * MS, 0, 0), _EXIT))
         program = draw(_crowds(replace(program, tasks=(*program.tasks, last)), case.machine.cpus))
-    return replace(case, program=program)
+    return replace(case, program=program, decisions=draw(st.booleans()))

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support import plain_runs
+from support.balancing_runs import balancing_cases
 from support.random_runs import Case, cases
 
 
-def some_cases(number: int) -> list[Case]:
+def some_cases(number: int, kind: st.SearchStrategy[Case]) -> list[Case]:
     """Return the same random cases every time."""
     out: list[Case] = []
 
@@ -24,7 +26,7 @@ def some_cases(number: int) -> list[Case]:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(cases())
+    @given(kind)
     def collect(case):
         out.append(case)
 
@@ -33,7 +35,7 @@ def some_cases(number: int) -> list[Case]:
 
 
 def test_replay_and_check_give_the_same_bytes_uncompiled(tmp_path):
-    chosen = some_cases(40)
+    chosen = [*some_cases(40, cases()), *some_cases(6, balancing_cases())]
     file = tmp_path / "cases.pickle"
     file.write_bytes(pickle.dumps(chosen))
     child = subprocess.run(
