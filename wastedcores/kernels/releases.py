@@ -145,6 +145,8 @@ def balancer_of(model: KernelModel, release: str = "") -> Balancer:
         )
     if model.is_replayed or model.is_design:
         return Balancer(model.nearest, True)
+    if model.unvalidated:
+        return Balancer(model.nearest, False, f"{said} has a balancer whose model is not validated")
     hidden = ", whose stable release its name does not tell," if _UNTOLD.match(release) else ""
     return Balancer(
         model.nearest,
