@@ -379,3 +379,8 @@ def migrate_task(k: Kernel, p: Task) -> None:
             pelt.update_blocked_se(k.now_ns, se)
     se.avg.last_update = 0
     p.se.exec_start = 0
+
+
+def task_dead(p: Task) -> None:
+    """Let the queue of a task that died subtract its averages (task_dead_fair(), v6.12.107; called by finish_task_switch())."""
+    remove_entity_load_avg(p)

@@ -122,6 +122,8 @@ def schedule(k: Kernel, rq: Rq) -> None:
     rq.need_resched = False
     if task is not prev:
         switch(k, rq, prev, task, prev.state if prev.state in ("S", "X") else "R")
+        if prev.state == "X" and k.model.has_eevdf:
+            eevdf_class.task_dead(prev)
     elif task is rq.idle_task:
         enter_idle(k, rq)
     realtime.post_schedule(k, rq)

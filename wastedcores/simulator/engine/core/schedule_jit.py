@@ -38,7 +38,12 @@ from wastedcores.simulator.engine.fair.cfs_jit import (
     set_next_entity,
     task_tick,
 )
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_GROUP, ask_fair, has_eevdf
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
+    FAIR_DEAD,
+    FAIR_GROUP,
+    ask_fair,
+    has_eevdf,
+)
 from wastedcores.simulator.engine.fair.entity_jit import add_nr_running, set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
@@ -213,6 +218,8 @@ def schedule(m, cpu):
         if prev >= 0:
             stop_stretch(m, cpu, prev)
         switch_to(m, cpu, pid_of(m, prev), state, p)
+        if state == STATE_X and has_eevdf(m):
+            ask_fair(m, FAIR_DEAD, prev, 0)
     elif p < 0:
         enter_idle(m, cpu)
     elif m[p, task.LEFT] == 0:

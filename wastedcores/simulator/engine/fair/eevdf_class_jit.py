@@ -37,6 +37,7 @@ from wastedcores.simulator.engine.fair.eevdf_jit import (
 )
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_CHOOSE,
+    FAIR_DEAD,
     FAIR_DEQUEUE,
     FAIR_ENQUEUE,
     FAIR_FORK,
@@ -531,6 +532,8 @@ def answer(m, question, a, b, c):
         set_picked(m, a, b)
     elif question == FAIR_LEAVE:
         leave_groups(m, a)
+    elif question == FAIR_DEAD:
+        remove_entity_load_avg(m, a)  # task_dead_fair(), v6.12.107
     else:
         yield_task(m, a)
     return 0

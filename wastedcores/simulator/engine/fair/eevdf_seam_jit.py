@@ -11,7 +11,8 @@ from wastedcores.simulator.engine.world import sim
 
 # What the class can be asked. The arguments are, in this order: (task, whether it is new), (task, whether it sleeps),
 # (cpu, previous task), (task), (task), (cpu, woken task), (task), (task), (task, nice), (task), (task, group), (task), and for
-# a machine with several CPUs (task that changes its CPU), (cpu), (chosen task, previous task), (cpu that goes offline).
+# a machine with several CPUs (task that changes its CPU), (cpu), (chosen task, previous task), (cpu that goes offline),
+# (task that died).
 (
     FAIR_ENQUEUE,
     FAIR_DEQUEUE,
@@ -29,7 +30,8 @@ from wastedcores.simulator.engine.world import sim
     FAIR_CHOOSE,
     FAIR_SET,
     FAIR_LEAVE,
-) = range(16)
+    FAIR_DEAD,
+) = range(17)
 
 
 @inner
