@@ -7,6 +7,7 @@ from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
+from wastedcores.kernels.rules import RULES, Rules
 from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE, UNVALIDATED
 
 
@@ -172,6 +173,23 @@ class KernelModel:
     def has_eevdf(self) -> bool:
         """True if the fair class is EEVDF, which replaced CFS in v6.6 (147f3efaa241)."""
         return self.at_least(6, 6)
+
+    @property
+    def rules(self) -> Rules:
+        """What distinguishes the scheduler of this release from other modern ones.
+
+        Raises
+        ------
+        UnknownKernelError
+            The replay has no model of a modern scheduler for this release.
+        """
+        try:
+            return RULES[self.version]
+        except KeyError:
+            known = ", ".join("v" + _parsing.dotted(version) for version in RULES)
+            raise UnknownKernelError(
+                f"kernel {self.name!r}: the replay has the rules of {known} and of kernels before v5.5 only."
+            ) from None
 
     @property
     def is_replayed(self) -> bool:

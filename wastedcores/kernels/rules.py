@@ -1,0 +1,83 @@
+"""What distinguishes the schedulers of the releases since 6.1 that the replay models: one value per difference and release.
+
+The functions of the simulator ask these values instead of the version. The differences were read from kernel/sched/fair.c,
+kernel/sched/features.h and kernel/time/tick-sched.c of each release.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Rules(NamedTuple):
+    """The differences between one modern release and another.
+
+    Attributes
+    ----------
+    eevdf
+        The fair class is EEVDF (147f3efaa241); otherwise CFS.
+    delayed_dequeue
+        The feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29).
+    tg_load_avg_limited
+        update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU.
+    newidle_random
+        The feature NI_RANDOM: newidle balancing skips a level at random.
+    idle_ticks_before_stop
+        How many ticks an idle CPU takes before it stops its tick, without a cpuidle governor.
+    whole_cores_balance
+        should_we_balance() prefers an idle CPU whose core is idle.
+    siblings_counted
+        Groups of the threads of a core have a type of their own (smt_balance), and differences between groups count per core
+        (sibling_imbalance()). Otherwise the difference of the numbers of tasks counts, for busy CPUs too.
+    prefer_sibling_of_child
+        The flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group.
+    last_fully_busy
+        Of several fully busy groups the last one is the busiest; otherwise the first one.
+    placement_masked
+        The statistics of groups for fork and exec cover only the CPUs that the thread may use.
+    clusters_scanned
+        select_idle_cpu() scans the cluster of the target first.
+    """
+
+    eevdf: bool
+    delayed_dequeue: bool
+    tg_load_avg_limited: bool
+    newidle_random: bool
+    idle_ticks_before_stop: int
+    whole_cores_balance: bool
+    siblings_counted: bool
+    prefer_sibling_of_child: bool
+    last_fully_busy: bool
+    placement_masked: bool
+    clusters_scanned: bool
+
+
+#: the rules of each release, by its version
+RULES: dict[tuple[int, ...], Rules] = {
+    (6, 1, 166): Rules(
+        eevdf=False,
+        delayed_dequeue=False,
+        tg_load_avg_limited=False,
+        newidle_random=True,
+        idle_ticks_before_stop=0,
+        whole_cores_balance=False,
+        siblings_counted=False,
+        prefer_sibling_of_child=True,
+        last_fully_busy=False,
+        placement_masked=False,
+        clusters_scanned=False,
+    ),
+    (6, 12, 107): Rules(
+        eevdf=True,
+        delayed_dequeue=True,
+        tg_load_avg_limited=True,
+        newidle_random=True,
+        idle_ticks_before_stop=1,
+        whole_cores_balance=True,
+        siblings_counted=True,
+        prefer_sibling_of_child=False,
+        last_fully_busy=True,
+        placement_masked=True,
+        clusters_scanned=True,
+    ),
+}
