@@ -175,6 +175,11 @@ class KernelModel:
         return self.at_least(6, 6)
 
     @property
+    def is_modern(self) -> bool:
+        """True if the replay has the rules of this release, one of the modern ones (:attr:`rules`)."""
+        return self.version in RULES
+
+    @property
     def rules(self) -> Rules:
         """What distinguishes the scheduler of this release from other modern ones.
 

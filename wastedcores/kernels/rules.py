@@ -19,7 +19,16 @@ class Rules(NamedTuple):
     delayed_dequeue
         The feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29).
     tg_load_avg_limited
-        update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU.
+        update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU. A CPU that goes offline takes its
+        load off its groups.
+    raw_initial_util
+        The use that is expected of a new thread is computed with its weight in full resolution (post_init_entity_util_avg(),
+        before 72bffbf57c52). It is then nearly always half of what is left of the CPU.
+    util_est_ewma
+        The estimate of a thread's use is an average and the last value (struct util_est), updated after the thread left the
+        queue. Otherwise it is one number, updated before.
+    waiting_is_use
+        A queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost()).
     newidle_random
         The feature NI_RANDOM: newidle balancing skips a level at random.
     idle_ticks_before_stop
@@ -42,6 +51,9 @@ class Rules(NamedTuple):
     eevdf: bool
     delayed_dequeue: bool
     tg_load_avg_limited: bool
+    raw_initial_util: bool
+    util_est_ewma: bool
+    waiting_is_use: bool
     newidle_random: bool
     idle_ticks_before_stop: int
     whole_cores_balance: bool
@@ -58,6 +70,9 @@ RULES: dict[tuple[int, ...], Rules] = {
         eevdf=False,
         delayed_dequeue=False,
         tg_load_avg_limited=False,
+        raw_initial_util=True,
+        util_est_ewma=True,
+        waiting_is_use=False,
         newidle_random=True,
         idle_ticks_before_stop=0,
         whole_cores_balance=False,
@@ -71,6 +86,9 @@ RULES: dict[tuple[int, ...], Rules] = {
         eevdf=True,
         delayed_dequeue=True,
         tg_load_avg_limited=True,
+        raw_initial_util=False,
+        util_est_ewma=False,
+        waiting_is_use=True,
         newidle_random=True,
         idle_ticks_before_stop=1,
         whole_cores_balance=True,
@@ -81,3 +99,5 @@ RULES: dict[tuple[int, ...], Rules] = {
         clusters_scanned=True,
     ),
 }
+# Debian's 6.1.0-56, of which there are recordings
+RULES[6, 1, 192] = RULES[6, 1, 166]._replace(placement_masked=True)
