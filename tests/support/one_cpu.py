@@ -1,9 +1,9 @@
-"""One CPU under the fair class of v6.12, driven step by step: enqueue, tick, block, wake."""
+"""One CPU under the fair class of a modern kernel, driven step by step: enqueue, tick, block, wake."""
 
 from __future__ import annotations
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference import Kernel, eevdf_class, schedule
+from wastedcores.simulator.reference import Kernel, schedule
 from wastedcores.simulator.reference.state import SchedAvg, Task
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -15,11 +15,11 @@ V6_12 = KernelModel.named("v6.12.107")
 class OneCpu:
     """CPU 0 of a machine; ``order`` has the name of the task that ran in each tick."""
 
-    def __init__(self, cpus: int = 8) -> None:
+    def __init__(self, cpus: int = 8, kernel: KernelModel = V6_12) -> None:
         machine = Machine.from_dict(
             {"name": "flat", "cpus": cpus, "node_of_cpu": [0] * cpus, "distance": [[10]]}
         )
-        self.k = Kernel(machine, V6_12, domain_events(machine, V6_12))
+        self.k = Kernel(machine, kernel, domain_events(machine, kernel))
         self.k.attach_domains(self.k.trees[0], 0)
         self.rq = self.k.rqs[0]
         self.k.now_ns = self.zero = 1 << 32  # a whole number of the periods of load tracking
@@ -35,13 +35,13 @@ class OneCpu:
         """Fork a task on the CPU, with the averages of a new task or without any."""
         p = Task(len(self.tasks) + 100, name, group or self.k.groups[0], frozenset([0]), nice)
         self.tasks[name] = p
-        eevdf_class.set_task_rq(p, 0)
-        eevdf_class.task_fork(self.k, p)
-        eevdf_class.post_init(self.k, p)
+        self.k.fair.set_task_rq(p, 0)
+        self.k.fair.task_fork(self.k, p)
+        self.k.fair.post_init(self.k, p)
         if from_zero:
             p.se.avg = SchedAvg()
         p.state = "R"
-        eevdf_class.enqueue_task(self.k, self.rq, p, initial=True)
+        self.k.fair.enqueue_task(self.k, self.rq, p, initial=True)
         self.k.check_preempt_curr(self.rq, p)
         return p
 
@@ -59,7 +59,7 @@ class OneCpu:
         self.order += self.rq.curr.comm
         self.go((self.now // (4 * MS) + 1) * 4 * MS)
         if self.rq.curr is not self.rq.idle_task:
-            eevdf_class.task_tick(self.k, self.rq, self.rq.curr)
+            self.k.fair.task_tick(self.k, self.rq, self.rq.curr)
         self.settle()
 
     def block(self) -> None:
@@ -76,4 +76,4 @@ class OneCpu:
     def charge(self) -> None:
         """Charge the running task up to now."""
         if self.rq.curr is not self.rq.idle_task:
-            eevdf_class.update_curr(self.k, self.rq.cfs)
+            self.k.fair.update_curr(self.k, self.rq.cfs)

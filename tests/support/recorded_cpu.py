@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.one_cpu import OneCpu
-from wastedcores.simulator.reference import eevdf_class, eevdf_tasks, schedule
+from wastedcores.simulator.reference import eevdf_class, schedule, tasks_v6_12
 from wastedcores.simulator.reference.state import Task
 
 _LINE = re.compile(r"\s*(.+)-(\d+)\s+\[(\d+)\]\s+\S+\s+([\d.]+): (\w+): (.*)")
@@ -221,5 +221,5 @@ class RecordedCpu:
         if _THREAD.match(p.comm) and self.nice[p.pid]:
             k = self.k
             k.now_ns += _NICE_NS
-            eevdf_tasks.set_user_nice(k, p, self.nice[p.pid])
+            tasks_v6_12.set_user_nice(k, p, self.nice[p.pid])
             self.rq.need_resched = False

@@ -1,9 +1,12 @@
-"""A machine under v6.12.107 that stands still: the reference's functions are called on states that a test sets up."""
+"""A machine under a modern kernel, at first v6.12.107, that stands still: functions of the reference are called on states.
+
+A test sets the states up.
+"""
 
 from __future__ import annotations
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference import Kernel, eevdf_class, schedule
+from wastedcores.simulator.reference import Kernel, schedule
 from wastedcores.simulator.reference.state import Task
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -31,8 +34,8 @@ def machine(
 class Still:
     """A kernel on a machine, with tasks where a test puts them."""
 
-    def __init__(self, m: Machine, *, balances: bool = False) -> None:
-        self.k = Kernel(m, V6_12, domain_events(m, V6_12), unvalidated_balancer=balances)
+    def __init__(self, m: Machine, *, balances: bool = False, kernel: KernelModel = V6_12) -> None:
+        self.k = Kernel(m, kernel, domain_events(m, kernel), unvalidated_balancer=balances)
         self.k.attach_domains(self.k.trees[0], 0)
         self.k.now_ns = 1 << 32
         self.everyone = frozenset(range(m.cpus))
@@ -46,8 +49,8 @@ class Still:
         self.made += 1
         p = Task(100 + self.made, comm, self.k.groups[0], frozenset(allowed or self.everyone))
         p.state = "S"
-        eevdf_class.set_task_rq(p, cpu)
-        eevdf_class.task_fork(self.k, p)
+        self.k.fair.set_task_rq(p, cpu)
+        self.k.fair.task_fork(self.k, p)
         p.se.avg.load_avg = 0
         p.se.avg.last_update = self.k.now_ns
         return p
@@ -59,7 +62,7 @@ class Still:
             p = self.task(cpu, comm=comm)
             p.state = "R"
             rq = self.k.rqs[cpu]
-            eevdf_class.enqueue_task(self.k, rq, p)
+            self.k.fair.enqueue_task(self.k, rq, p)
             if rq.curr is rq.idle_task:
                 schedule.schedule(self.k, rq)
             out.append(p)

@@ -24,7 +24,7 @@ def has_policies(program: Program) -> bool:
 
 
 def check_policies(program: Program, kernel: KernelModel) -> None:
-    """Check that neither a design nor v6.12 replays a program with policies.
+    """Check that neither a design nor a modern kernel replays a program with policies.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def check_policies(program: Program, kernel: KernelModel) -> None:
     WorkloadError
         The kernel does not have them.
     """
-    if (kernel.modules is not None or kernel.has_eevdf) and has_policies(program):
+    if (kernel.modules is not None or kernel.is_modern) and has_policies(program):
         raise WorkloadError(
             f"kernel {kernel.name!r}: the replay has scheduling policies (FIFO, RR, batch, idle) only with the scheduler of "
             "v4.1; take that kernel, or a workload without policies."

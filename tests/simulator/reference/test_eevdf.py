@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.one_cpu import MS, OneCpu
 
-from wastedcores.simulator.reference import eevdf, eevdf_class, eevdf_tasks, pelt_v6_12
+from wastedcores.simulator.reference import eevdf, eevdf_class, pelt_v6_12, tasks_v6_12
 from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
 from wastedcores.simulator.reference.state import Entity
 
@@ -309,14 +309,14 @@ def test_invariants(tasks, steps):
             cpu.wake(p)
             asleep.pop(p)
         elif kind == "nice" and busy:
-            eevdf_tasks.set_user_nice(cpu.k, curr, 4 * number - 20)
+            tasks_v6_12.set_user_nice(cpu.k, curr, 4 * number - 20)
             cpu.settle()
         elif kind == "yield" and busy:
-            eevdf_tasks.yield_task(cpu.k, cpu.rq, curr)
+            eevdf_class.yield_task(cpu.k, cpu.rq, curr)
             cpu.rq.need_resched = True
             cpu.settle()
         elif kind == "group" and busy:
-            eevdf_tasks.move_group(cpu.k, curr, cpu.k.groups[number % 2])
+            tasks_v6_12.move_group(cpu.k, curr, cpu.k.groups[number % 2])
             cpu.settle()
         for q in every_queue(cpu):
             check_sums(q)

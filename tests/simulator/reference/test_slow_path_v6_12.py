@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.still_v6_12 import Still, machine
 
-from wastedcores.simulator.reference import eevdf_class, eevdf_tasks, schedule
+from wastedcores.simulator.reference import eevdf_class, schedule, tasks_v6_12
 from wastedcores.simulator.reference import group_stats_v6_12 as groups
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
 from wastedcores.simulator.reference import placement_v6_12 as placement
@@ -398,7 +398,7 @@ def test_a_dying_cpu_pushes_its_tasks_in_the_order_in_which_it_picks_them():
     s.k.cpu = 1
     moved = []
     s.k.emit = lambda kind, **columns: moved.append(columns) if kind == "migrate" else None
-    schedule.run_stopper(s.k, s.k.rqs[1], lambda: eevdf_tasks.push_all(s.k, s.k.rqs[1]))
+    schedule.run_stopper(s.k, s.k.rqs[1], lambda: tasks_v6_12.push_all(s.k, s.k.rqs[1]))
     # b ran, so it was put back behind c, whose deadline is the same
     assert [(m["pid"], m["cpu"]) for m in moved] == [(c.pid, 0), (b.pid, 0)]
     assert not a.se.on_rq
@@ -414,7 +414,7 @@ def test_a_dying_cpu_leaves_the_load_of_its_groups():
         pelt.update_tg_load_avg(s.k.now_ns, tg.cfs_rq[cpu])
     assert tg.load_avg == 1000
     s.k.rqs[1].online = False
-    eevdf_tasks.leave_groups(s.k, s.k.rqs[1])
+    tasks_v6_12.leave_groups(s.k, s.k.rqs[1])
     assert tg.load_avg == 700
     s.k.now_ns += MS
     pelt.update_tg_load_avg(s.k.now_ns, tg.cfs_rq[1])

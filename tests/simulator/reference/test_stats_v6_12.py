@@ -134,9 +134,10 @@ def test_two_tasks_on_a_core_are_balanced_only_by_idle_cpus():
 
 
 def busier(m, first: dict, second: dict) -> bool:
-    groups = Still(m).k.rqs[0].sd[-1].groups
+    k = Still(m).k
+    groups = k.rqs[0].sd[-1].groups
     a = GroupStats(groups[1], sum_h_nr=2, **first)
-    return stats.pick_busiest(a, GroupStats(groups[2], **({"sum_h_nr": 2} | second)))
+    return stats.pick_busiest(k.model.rules, a, GroupStats(groups[2], **({"sum_h_nr": 2} | second)))
 
 
 def test_the_kind_decides_which_group_is_busiest():
@@ -328,8 +329,8 @@ def test_sibling_imbalance(cores, nr, want):
     here, there = s.k.rqs[0].sd[-1].groups
     here.cores, there.cores = cores
     out = stats.DomainStats(GroupStats(here, sum_nr=nr[0]), GroupStats(there, sum_nr=nr[1]))
-    assert stats.sibling_imbalance(env_of(s), out) == want
-    assert stats.sibling_imbalance(env_of(s, idle=NOT_IDLE), out) == 0
+    assert stats.sibling_imbalance(s.k, env_of(s), out) == want
+    assert stats.sibling_imbalance(s.k, env_of(s, idle=NOT_IDLE), out) == 0
 
 
 # --- the queue --------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def should_we_balance(k: Kernel, env: Env) -> bool:
     """Tell whether this CPU may balance for its group (should_we_balance(), v6.12.107).
 
     The designated CPU is the first idle one of the group whose core is idle, else the first idle one, else the group's balance
-    CPU. A newly idle CPU may balance unless a task arrived in the meantime.
+    CPU. v6.1 does not look at cores. A newly idle CPU may balance unless a task arrived in the meantime.
     """
     rq, group = k.rqs[env.dst_cpu], env.sd.groups[0]
     if env.dst_cpu not in env.cpus:
@@ -47,8 +47,8 @@ def should_we_balance(k: Kernel, env: Env) -> bool:
         if c in skipped or not k.idle_cpu(c):
             continue
         siblings = k.caches.siblings[c]
-        whole = all(k.idle_cpu(s) for s in siblings if s != c)
-        if env.sd.has("SHARE_CPUCAPACITY") or whole:
+        any_idle = env.sd.has("SHARE_CPUCAPACITY") or not k.model.rules.whole_cores_balance
+        if any_idle or all(k.idle_cpu(s) for s in siblings if s != c):
             first = c
             break
         first = c if first < 0 else first
@@ -64,8 +64,8 @@ def task_hot(k: Kernel, env: Env, p: Task) -> bool:
     """Tell whether ``p`` ran so recently that its cache is probably still warm (task_hot(), v6.12.107)."""
     if env.sd.has("SHARE_CPUCAPACITY"):
         return False
-    if k.rqs[env.dst_cpu].nr_running and p.se.cfs_rq.next is p.se:
-        return True
+    if k.rqs[env.dst_cpu].nr_running and p.se in (p.se.cfs_rq.next, p.se.cfs_rq.last):
+        return True  # EEVDF has no last buddy
     return k.now_ns - p.se.exec_start < MIGRATION_COST_NS
 
 

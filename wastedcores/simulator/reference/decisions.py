@@ -136,7 +136,7 @@ def emit_decision(k: Kernel, env: Env | EnvV6_12, result: str, moved: int) -> No
         "heavy": a.heavy,
         "groups": {key: [g[key] for g in a.groups] for key in a.groups[0]} if a.groups else None,
     }
-    if k.model.has_eevdf:
+    if k.model.is_modern:
         text |= {"compares": "group_type", "migration": a.migration, "reason": a.reason}
     src = None if env.src_cpu < 0 else env.src_cpu
     k.emit("decision", cpu=a.cpu, src_cpu=src, op=result, value=moved, text=json.dumps(text))

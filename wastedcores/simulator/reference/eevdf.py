@@ -12,8 +12,13 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
-from wastedcores.simulator.reference.arithmetic import calc_delta, inverse_weight
+from wastedcores.simulator.reference.arithmetic import inverse_weight
 from wastedcores.simulator.reference.pelt_v6_12 import quotient, scale_load_down
+from wastedcores.simulator.reference.scaled_weights import (
+    add_weight,
+    calc_delta_fair,
+    calc_group_shares,
+)
 from wastedcores.simulator.reference.state import CfsRq, Entity
 
 if TYPE_CHECKING:
@@ -21,14 +26,6 @@ if TYPE_CHECKING:
 
 #: normalized_sysctl_sched_base_slice
 BASE_SLICE_NS = 700_000
-NICE_0_LOAD = 1 << 20
-#: MIN_SHARES, which is compared with weights that are shifted up
-MIN_SHARES = 2
-
-
-def calc_delta_fair(delta: int, se: Entity) -> int:
-    """Convert real time into the virtual time of ``se`` (calc_delta_fair(), v6.12.107)."""
-    return delta if se.weight == NICE_0_LOAD else calc_delta(delta, 1024, se.inv)
 
 
 # --- average, eligibility, lag ----------------------------------------------------------------------------------------
@@ -222,18 +219,11 @@ def reweight_entity(k: Kernel, se: Entity, weight: int, inv: int) -> None:
 
 
 def update_cfs_group(k: Kernel, se: Entity) -> None:
-    """Give a group's entity its CPU's part of the group (update_cfs_group() and calc_group_shares(), v6.12.107)."""
+    """Give a group's entity its CPU's part of the group (update_cfs_group(), v6.12.107)."""
     g = se.my_q
     if g is None or not g.weight:
         return
-    load = max(scale_load_down(g.weight), g.avg.load_avg)
-    total = g.tg.load_avg - g.tg_load_contrib + load
-    # a group's shares are in units of a task of nice 0 = 1024 here, and of its weight in the kernel
-    most = g.tg.shares << 10
-    shares = most * load
-    if total:
-        shares //= total
-    weight = min(max(shares, MIN_SHARES), most)
+    weight = calc_group_shares(g)
     if weight != se.weight:
         reweight_entity(k, se, weight, inverse_weight(scale_load_down(weight)))
 
@@ -260,19 +250,6 @@ def place_entity(k: Kernel, cfs_rq: CfsRq, se: Entity, initial: bool) -> None:
         return
     length = calc_delta_fair(se.slice_ns, se)
     se.deadline = se.vruntime + (length // 2 if initial else length)
-
-
-def add_weight(cfs_rq: CfsRq, se: Entity, sign: int) -> None:
-    """Add the weight of an entity to its queue, or take it off."""
-    cfs_rq.weight += sign * se.weight
-    if se.parent is None:
-        cfs_rq.rq.load_weight += sign * scale_load_down(se.weight)
-
-
-def update_runnable(se: Entity) -> None:
-    """Count the runnable tasks below a group's entity (se_update_runnable(), v6.12.107)."""
-    if se.my_q is not None:
-        se.runnable_weight = se.my_q.h_nr_running - se.my_q.h_nr_delayed
 
 
 def min_slice(cfs_rq: CfsRq) -> int:

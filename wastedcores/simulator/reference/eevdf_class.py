@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
 from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT
 from wastedcores.simulator.reference.eevdf import (
-    add_weight,
     avg_vruntime,
     clear_buddies,
     eligible,
@@ -23,15 +22,17 @@ from wastedcores.simulator.reference.eevdf import (
     protected,
     put_prev_entity,
     remove,
+    reweight_entity,
     running,
     set_next_buddy,
     set_next_entity,
     update_cfs_group,
     update_curr,
-    update_runnable,
+    update_deadline,
 )
 from wastedcores.simulator.reference.fair import set_task_rq
-from wastedcores.simulator.reference.signals_v6_12 import remove_entity_load_avg
+from wastedcores.simulator.reference.scaled_weights import add_weight, update_runnable
+from wastedcores.simulator.reference.signals_v6_12 import migrate_task, task_dead
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task
 
 if TYPE_CHECKING:
@@ -47,13 +48,16 @@ __all__ = [
     "post_init",
     "put_prev_entity",
     "put_prev_task",
+    "reweight_entity",
     "set_next_entity",
     "set_next_task",
     "set_task_rq",
+    "task_dead",
     "task_fork",
     "task_tick",
     "update_curr",
     "wake_delayed",
+    "yield_task",
 ]
 
 
@@ -295,10 +299,13 @@ def dequeue_entities(
     return True
 
 
-def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool, migrating: bool = True) -> None:
+def dequeue_task(
+    k: Kernel, rq: Rq, p: Task, sleep: bool, migrating: bool = True, saved: bool = False
+) -> None:
     """Take a task off a run queue, or let it stay there asleep (dequeue_task_fair(), v6.12.107).
 
-    ``migrating`` says, of a task that does not sleep, whether it leaves its CPU. A dying task never stays.
+    ``migrating`` says, of a task that does not sleep, whether it leaves its CPU. ``saved`` makes a difference under CFS only. A
+    dying task never stays.
     """
     rq.clock_ns = k.now_ns
     root = rq.cfs.avg
@@ -350,7 +357,19 @@ def wake_delayed(k: Kernel, p: Task) -> None:
     k.check_preempt_curr(rq, p)
 
 
-# --- fork, migration --------------------------------------------------------------------------------------------------
+def yield_task(k: Kernel, rq: Rq, p: Task) -> None:
+    """Let an eligible task forgo the rest of its slice (yield_task_fair(), v6.12.107)."""
+    if rq.nr_running == 1:
+        return
+    se = p.se
+    clear_buddies(se)
+    update_curr(k, se.cfs_rq)
+    if eligible(se.cfs_rq, se):
+        se.vruntime = se.deadline
+        update_deadline(k, se.cfs_rq, se)
+
+
+# --- fork ---------------------------------------------------------------------------------------
 
 
 def task_fork(k: Kernel, p: Task) -> None:
@@ -362,25 +381,3 @@ def task_fork(k: Kernel, p: Task) -> None:
 def post_init(k: Kernel, p: Task) -> None:
     """Estimate the use of a new task on the CPU that was chosen for it (post_init_entity_util_avg(), v6.12.107)."""
     pelt.post_init_util(p.se)
-
-
-def migrate_task(k: Kernel, p: Task) -> None:
-    """Take a task off the averages of the CPU that it leaves (migrate_task_rq_fair(), v6.12.107).
-
-    A queued task was detached when it was dequeued. A task that sleeps leaves its averages for the old queue to subtract. If
-    its old CPU is idle, the averages also decay until now, which the queue of that CPU has not seen yet
-    (migrate_se_pelt_lag()).
-    """
-    se = p.se
-    if p.state == "waking" and not se.sched_delayed and se.avg.last_update:
-        remove_entity_load_avg(p)
-        rq = se.cfs_rq.rq
-        if rq.curr is rq.idle_task:
-            pelt.update_blocked_se(k.now_ns, se)
-    se.avg.last_update = 0
-    p.se.exec_start = 0
-
-
-def task_dead(p: Task) -> None:
-    """Let the queue of a task that died subtract its averages (task_dead_fair(), v6.12.107; called by finish_task_switch())."""
-    remove_entity_load_avg(p)

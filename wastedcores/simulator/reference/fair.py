@@ -1,7 +1,7 @@
 """CFS on one CPU: enqueue, dequeue, pick, tick, preemption (kernel/sched/fair.c, v4.1).
 
 Functions that need the clock, the tunables or the log take the kernel ``k`` first. Here the clock of a run queue is always
-the simulated time.
+the simulated time. ``cfs_v6_1.py`` shares most of this. What the two versions compute differently is called as ``k.fair``'s.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def update_curr(k: Kernel, cfs_rq: CfsRq) -> None:
         return
     curr.exec_start = k.now_ns
     curr.sum_exec += delta
-    curr.vruntime += calc_delta_fair(delta, curr)
-    update_min_vruntime(cfs_rq)
+    curr.vruntime += k.fair.calc_delta_fair(delta, curr)
+    k.fair.update_min_vruntime(cfs_rq)
 
 
 def update_min_vruntime(cfs_rq: CfsRq) -> None:
@@ -77,7 +77,7 @@ def sched_slice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
 
 def sched_vslice(k: Kernel, cfs_rq: CfsRq, se: Entity) -> int:
     """Return the slice of ``se`` in its virtual time (sched_vslice(), v4.1)."""
-    return calc_delta_fair(sched_slice(k, cfs_rq, se), se)
+    return k.fair.calc_delta_fair(k.fair.sched_slice(k, cfs_rq, se), se)
 
 
 # --- queue membership -------------------------------------------------------------------------------------------------
@@ -239,11 +239,18 @@ def wakeup_preempt_entity(k: Kernel, curr: Entity, se: Entity) -> int:
     vdiff = curr.vruntime - se.vruntime
     if vdiff <= 0:
         return -1
-    return 1 if vdiff > calc_delta_fair(k.wakeup_granularity_ns, se) else 0
+    return 1 if vdiff > k.fair.calc_delta_fair(k.wakeup_granularity_ns, se) else 0
 
 
 def pick_next_entity(k: Kernel, cfs_rq: CfsRq, curr: Entity | None) -> Entity:
-    """Choose the next entity: the leftmost one, or a buddy that is not unfair to it (pick_next_entity(), v4.1)."""
+    """Choose the next entity, whose buddy marks are used up then (pick_next_entity(), v4.1)."""
+    se = next_entity(k, cfs_rq, curr)
+    clear_buddies(se)
+    return se
+
+
+def next_entity(k: Kernel, cfs_rq: CfsRq, curr: Entity | None) -> Entity:
+    """Return the leftmost entity, or a buddy that is not unfair to it (pick_next_entity(), v4.1 and v6.1.192)."""
     left = cfs_rq.tree[0] if cfs_rq.tree else None
     if left is None or (curr is not None and curr.vruntime < left.vruntime):
         left = curr
@@ -263,7 +270,6 @@ def pick_next_entity(k: Kernel, cfs_rq: CfsRq, curr: Entity | None) -> Entity:
         se = cfs_rq.last
     if cfs_rq.next is not None and wakeup_preempt_entity(k, cfs_rq.next, left) < 1:
         se = cfs_rq.next
-    clear_buddies(se)
     return se
 
 
@@ -309,7 +315,7 @@ def check_preempt_tick(k: Kernel, rq: Rq, cfs_rq: CfsRq, curr: Entity) -> None:
 
     The slice is only tested at ticks, so slices of 9 ms and of 12 ms both give quanta of 12 ms.
     """
-    ideal = sched_slice(k, cfs_rq, curr)
+    ideal = k.fair.sched_slice(k, cfs_rq, curr)
     ran = curr.sum_exec - curr.prev_sum_exec
     if ran > ideal:
         k.resched(rq)

@@ -26,7 +26,7 @@ class CacheSharing:
     share_id
         For each CPU the first CPU of its cluster, or else of its LLC (sd_share_id).
     clusters
-        Some CPU has a domain of a cluster (sched_cluster_active).
+        Some CPU has a domain of a cluster (sched_cluster_active), and the kernel scans it first.
     """
 
     def __init__(self, k: Kernel) -> None:
@@ -37,7 +37,7 @@ class CacheSharing:
         self.siblings = [members.get(int(c), []) for c in core]
         self.smt_active = any(len(cpus) > 1 for cpus in members.values())
         cluster = [next((sd for sd in rq.sd if sd.has("CLUSTER")), None) for rq in k.rqs]
-        self.clusters = any(cluster)
+        self.clusters = any(cluster) and k.model.is_modern and k.model.rules.clusters_scanned
         self.share_id = [
             min(sd.span) if sd else k.llc_id[c] for c, sd in enumerate(cluster)
         ]  # fmt: skip

@@ -16,6 +16,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import (
     balance,
     balance_v6_12,
+    cfs_v6_1,
     eevdf_class,
     fair,
     nohz,
@@ -62,7 +63,7 @@ class Policies:
     @classmethod
     def of(cls, model: KernelModel) -> Policies:
         """Return the decisions of a kernel."""
-        if not model.has_eevdf:
+        if not model.is_modern:
             return cls()
         return cls(
             select_task_rq=placement_v6_12.select_task_rq_fair,
@@ -135,10 +136,12 @@ class Kernel:
             names = tuple(m.name for m in modules)
             model = replace(model, name="+".join(("core", *names)), modules=names)
         self.machine, self.model, self.trees = machine, model, trees
-        #: the fair class: ``fair`` (v4.1) or ``eevdf_class`` (v6.12)
-        self.fair: Any = eevdf_class if model.has_eevdf else fair
+        #: the fair class: ``fair`` (v4.1), ``cfs_v6_1`` or ``eevdf_class`` (v6.12)
+        self.fair: Any = fair
+        if model.is_modern:
+            self.fair = eevdf_class if model.rules.eevdf else cfs_v6_1
         #: v6.12.107 balances, with ``nohz_v6_12`` in the place of ``nohz`` (v4.1)
-        self.balances_v6_12 = model.balances_v6_12 or (unvalidated_balancer and model.has_eevdf)
+        self.balances_v6_12 = model.balances_v6_12 or (unvalidated_balancer and model.is_modern)
         self.nohz: Any = nohz_v6_12 if self.balances_v6_12 else nohz
         self.costs = costs or Costs()
         self.policies = policies or Policies.of(model)
@@ -171,7 +174,7 @@ class Kernel:
         self.ni_random = True  #: the feature NI_RANDOM
         self.newidle_rng = [Random(0, -2 - c) for c in range(machine.cpus)]
         #: 1 if an idle CPU takes one tick before it stops its tick, as without a cpuidle governor; else 0
-        self.idle_ticks_before_stop = 1
+        self.idle_ticks_before_stop = model.rules.idle_ticks_before_stop if model.is_modern else 0
         root = TaskGroup("root", 1024)
         self.groups = [root]
         self.rqs = [self._new_rq(c, root) for c in range(machine.cpus)]
@@ -210,10 +213,11 @@ class Kernel:
     def add_group(self, name: str, shares: int) -> TaskGroup:
         """Make an autogroup, with a queue and an entity on every CPU (init_tg_cfs_entry(), v4.1)."""
         tg = TaskGroup(name, shares)
+        tg.limited = self.model.is_modern and self.model.rules.tg_load_avg_limited
         for rq in self.rqs:
             q = CfsRq(rq, tg)
             se = Entity(f"{name}/{rq.cpu}", my_q=q)
-            if self.model.has_eevdf:
+            if self.model.is_modern:
                 se.weight <<= 10
             se.cfs_rq = rq.cfs
             tg.cfs_rq.append(q)
@@ -450,7 +454,7 @@ class Kernel:
                     # init_sched_groups_capacity()
                     self.update_group_capacity(sd, rq.cpu, building=True)
                     group.sgc.nr_busy_cpus = len(group.cpus)
-        if not self.model.has_eevdf:
+        if not self.model.is_modern:
             for rq in self.rqs:
                 nohz.set_cpu_sd_state_idle(self, rq)
 

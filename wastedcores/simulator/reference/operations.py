@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import (
     classes,
-    eevdf_tasks,
     fair,
     realtime,
     schedule,
+    tasks_v6_12,
     waiting,
 )
 from wastedcores.simulator.reference.state import Task
@@ -295,8 +295,8 @@ def _leave(sim: Simulation, p: Task, target: int, op: str) -> None:
 def nice(sim: Simulation, p: Task, row: Row) -> bool:
     """NICE a=nice: change the weight of the task (set_user_nice(), core.c, v4.1)."""
     k, rq = sim.k, sim.k.rqs[p.cpu]
-    if k.model.has_eevdf:
-        eevdf_tasks.set_user_nice(k, p, row[1])
+    if k.model.is_modern:
+        tasks_v6_12.set_user_nice(k, p, row[1])
         return True
     change = row[1] - p.nice
     if p.rt_priority:
@@ -330,8 +330,8 @@ def yield_(sim: Simulation, p: Task, row: Row) -> bool:
     k, rq = sim.k, sim.k.rqs[p.cpu]
     if p.rt_priority:
         realtime.requeue_task(rq, p, head=False)  # yield_task_rt()
-    elif k.model.has_eevdf:
-        eevdf_tasks.yield_task(k, rq, p)
+    elif k.model.is_modern:
+        k.fair.yield_task(k, rq, p)
     elif rq.nr_running > 1:
         fair.clear_buddies(p.se)
         if p.policy != "batch":

@@ -214,8 +214,13 @@ def update_load_avg(
 
 
 def update_tg_load_avg(now: int, q: CfsRq) -> None:
-    """Report a queue's load to its group, once per ms, if it changed by more than 1/64 (update_tg_load_avg(), v6.12.107)."""
-    if q.tg.se[q.rq.cpu] is None or not q.rq.online or now - q.last_update_tg < TG_INTERVAL_NS:
+    """Report a queue's load to its group, once per ms, if it changed by more than 1/64 (update_tg_load_avg(), v6.12.107).
+
+    v6.1 reports without the limit, and on CPUs that go offline, too.
+    """
+    if q.tg.se[q.rq.cpu] is None:
+        return
+    if q.tg.limited and (not q.rq.online or now - q.last_update_tg < TG_INTERVAL_NS):
         return
     change = q.avg.load_avg - q.tg_load_contrib
     if abs(change) > q.tg_load_contrib // 64:
@@ -277,13 +282,17 @@ def init_entity(se: Entity) -> None:
     se.avg = SchedAvg(load_avg=scale_load_down(se.weight))
 
 
-def post_init_util(se: Entity) -> None:
-    """Estimate the use of a new task from that of its queue (post_init_entity_util_avg(), v6.12.107)."""
+def post_init_util(se: Entity, raw_weight: bool = False) -> None:
+    """Estimate the use of a new task from that of its queue (post_init_entity_util_avg(), v6.12.107).
+
+    With ``raw_weight``, as in v6.1, the weight is not shifted down.
+    """
     q, sa = se.cfs_rq.avg, se.avg
     room = quotient(1024 - q.util_avg, 2)
     if room > 0:
         if q.util_avg:
-            sa.util_avg = min(q.util_avg * scale_load_down(se.weight) // (q.load_avg + 1), room)
+            weight = se.weight if raw_weight else scale_load_down(se.weight)
+            sa.util_avg = min(q.util_avg * weight // (q.load_avg + 1), room)
         else:
             sa.util_avg = room
     sa.runnable_avg = sa.util_avg
@@ -303,4 +312,29 @@ def util_est_update(se: Entity) -> None:
         # a task that had to wait for its CPU could have used more
         if util + UTIL_EST_MARGIN >= sa.runnable_avg:
             sa.util_est = (estimate * 4 - (estimate - util)) >> 2
+    sa.unchanged = True
+
+
+def util_est_update_v6_1(se: Entity) -> None:
+    """Update the estimate of a task's use after it left the queue to sleep (util_est_update(), v6.1.192).
+
+    UTIL_EST_FASTUP: the average follows a rise at once, and a fall by a quarter each time.
+    """
+    sa = se.avg
+    if sa.unchanged:
+        return
+    last, sa.util_enqueued = sa.util_enqueued, sa.util_avg
+    fall = sa.util_ewma - sa.util_enqueued
+    if fall < 0:
+        sa.util_ewma = sa.util_enqueued
+    elif fall < UTIL_EST_MARGIN:
+        if abs(last - sa.util_enqueued) < UTIL_EST_MARGIN:
+            sa.util_enqueued = last
+            return
+    elif sa.util_avg > 1024:
+        sa.util_enqueued = last
+        return
+    else:
+        sa.util_ewma = (sa.util_ewma * 4 - fall) >> 2
+    sa.util_est = max(sa.util_ewma, sa.util_enqueued)
     sa.unchanged = True

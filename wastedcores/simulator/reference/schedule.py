@@ -9,11 +9,12 @@ from wastedcores.simulator.reference import (
     balance_v6_12,
     classes,
     eevdf_class,
-    eevdf_tasks,
     newidle_v6_12,
     nohz,
     nohz_v6_12,
     realtime,
+    signals_v6_12,
+    tasks_v6_12,
 )
 from wastedcores.simulator.reference.idle_sibling_v6_12 import update_idle_core
 from wastedcores.simulator.reference.placement import record_wakee
@@ -33,7 +34,7 @@ def pick_next_task(k: Kernel, rq: Rq, prev: Task) -> Task:
         return task
     if prev.rt_priority:
         realtime.put_prev_task(k, rq, prev)
-    if k.model.has_eevdf:
+    if k.model.is_modern:
         return _pick_next_task_v6_12(k, rq, prev)
     while not rq.cfs.nr_running:
         if not (k.core.pull(k, rq) if k.core else nohz.idle_balance(k, rq)):
@@ -64,15 +65,15 @@ def _pick_next_task_v6_12(k: Kernel, rq: Rq, prev: Task) -> Task:
 
     A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
     """
-    task = eevdf_class.pick_task(k, rq)
+    task = k.fair.pick_task(k, rq)
     while task is None and k.balances_v6_12 and newidle_v6_12.idle_balance(k, rq):
-        task = eevdf_class.pick_task(k, rq)
+        task = k.fair.pick_task(k, rq)
     if task is None:
         if _is_fair(rq, prev):
-            eevdf_class.put_prev_task(k, prev)
+            k.fair.put_prev_task(k, prev)
         return rq.idle_task
     if not _is_fair(rq, prev):
-        eevdf_class.set_next_task(k, task)
+        k.fair.set_next_task(k, task)
     elif task is not prev:
         _switch_entities(k, prev.se, task.se)
     return task
@@ -122,8 +123,8 @@ def schedule(k: Kernel, rq: Rq) -> None:
     rq.need_resched = False
     if task is not prev:
         switch(k, rq, prev, task, prev.state if prev.state in ("S", "X") else "R")
-        if prev.state == "X" and k.model.has_eevdf:
-            eevdf_class.task_dead(prev)
+        if prev.state == "X" and k.model.is_modern:
+            signals_v6_12.task_dead(prev)
     elif task is rq.idle_task:
         enter_idle(k, rq)
     realtime.post_schedule(k, rq)
@@ -139,7 +140,7 @@ def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
     k.emit("switch", cpu=rq.cpu, pid=task.pid, prev_pid=prev.pid, prev_state=prev_state)
     rq.curr = task
     if task is rq.idle_task:
-        if k.model.has_eevdf:
+        if k.model.is_modern:
             update_idle_core(k, rq)
         enter_idle(k, rq)
 
@@ -183,7 +184,7 @@ def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
         p.state = "waking"  # it is still queued, and stays on its CPU
         return
     waker = k.current(cpu)
-    if not p.rt_priority and not k.model.has_eevdf:  # task_waking_fair()
+    if not p.rt_priority and not k.model.is_modern:  # task_waking_fair()
         p.se.vruntime -= p.se.cfs_rq.min_vruntime
         if waker is not k.rqs[cpu].idle_task:
             record_wakee(k, waker, p)
@@ -202,8 +203,8 @@ def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
         # the CPU went offline in the meantime
         gone, up = p.cpu, k.fallback_cpu(p)
         k.emit("migrate", pid=p.pid, cpu=up, src_cpu=gone, op="wakeup")
-        if k.model.has_eevdf:
-            eevdf_class.migrate_task(k, p)
+        if k.model.is_modern:
+            k.fair.migrate_task(k, p)
         k.fair.set_task_rq(p, up)
     if p.se.sched_delayed:
         eevdf_class.wake_delayed(k, p)
@@ -228,7 +229,7 @@ def needs_wake_list(k: Kernel, p: Task, cpu: int) -> bool:
     """
     if k.llc_id[cpu] != k.llc_id[p.cpu]:
         return True
-    return k.model.has_eevdf and p.cpu != cpu and k.rqs[p.cpu].nr_running == 0
+    return k.model.is_modern and p.cpu != cpu and k.rqs[p.cpu].nr_running == 0
 
 
 def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
@@ -247,7 +248,7 @@ def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
 def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
     """Activate the tasks of the wake list, the last one first, or in v6.12 the first one (sched_ttwu_pending())."""
     tasks, rq.wake_list = rq.wake_list, []
-    for p in tasks if k.model.has_eevdf else reversed(tasks):
+    for p in tasks if k.model.is_modern else reversed(tasks):
         activate_woken(k, p, rq.cpu)
 
 
@@ -282,8 +283,8 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
     task_wants_autogroup(), auto_group.c, v4.1 (PF_EXITING). Otherwise the sync wakeup of the parent would find a CPU that
     is as loaded as before, and would not pull the parent there. setsid() makes a new autogroup (autogroup_move_group()).
     """
-    if k.model.has_eevdf:
-        eevdf_tasks.move_group(k, p, tg)
+    if k.model.is_modern:
+        tasks_v6_12.move_group(k, p, tg)
         return
     rq = k.rqs[p.cpu]
     classes.dequeue_task(k, rq, p, sleep=False)

@@ -115,3 +115,25 @@ def remove_entity_load_avg(p: Task) -> None:
     q.removed_util += avg.util_avg
     q.removed_load += avg.load_avg
     q.removed_runnable += avg.runnable_avg
+
+
+def migrate_task(k: Kernel, p: Task) -> None:
+    """Take a task off the averages of the CPU that it leaves (migrate_task_rq_fair(), v6.12.107; its end in v6.1).
+
+    A queued task was detached when it was dequeued. A task that sleeps leaves its averages for the old queue to subtract. If
+    its old CPU is idle, the averages also decay until now, which the queue of that CPU has not seen yet
+    (migrate_se_pelt_lag()).
+    """
+    se = p.se
+    if p.state == "waking" and not se.sched_delayed and se.avg.last_update:
+        remove_entity_load_avg(p)
+        rq = se.cfs_rq.rq
+        if rq.curr is rq.idle_task:
+            pelt.update_blocked_se(k.now_ns, se)
+    se.avg.last_update = 0
+    p.se.exec_start = 0
+
+
+def task_dead(p: Task) -> None:
+    """Let the queue of a task that died subtract its averages (task_dead_fair(), v6.12.107; called by finish_task_switch())."""
+    remove_entity_load_avg(p)

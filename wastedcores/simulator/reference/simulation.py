@@ -9,10 +9,10 @@ from wastedcores.simulator.generations import check_modelled
 from wastedcores.simulator.realtime import check_policies
 from wastedcores.simulator.reference import (
     classes,
-    eevdf_tasks,
     operations,
     realtime,
     schedule,
+    tasks_v6_12,
     waiting,
 )
 from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
@@ -249,7 +249,7 @@ class Simulation:
         update_cpu_load(rq, weighted_cpuload(rq), 1)
         if k.clocks and rq.curr is not rq.idle_task:
             k.clocks.tick(rq)
-        if k.model.has_eevdf and not k.balances_v6_12:
+        if k.model.is_modern and not k.balances_v6_12:
             pass  # no task of such a replay may leave its CPU
         elif k.core is None:
             k.nohz.scheduler_tick_balance(k, rq)
@@ -278,8 +278,8 @@ class Simulation:
         self._hotplug_done += 1
         rq.online = online
         (k.active.add if online else k.active.discard)(cpu)
-        if k.model.has_eevdf and not online:
-            eevdf_tasks.leave_groups(k, rq)
+        if k.model.is_modern and not online:
+            tasks_v6_12.leave_groups(k, rq)
         # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE: from then on a leaving CPU pulls nothing
         k.attach_domains(k.trees[self._hotplug_done], k.jiffies)
         k.overload = False
@@ -302,8 +302,8 @@ class Simulation:
 
     def _empty(self, rq: Rq) -> None:
         """Move every task of a dying CPU elsewhere (migrate_tasks(), v4.1)."""
-        if self.k.model.has_eevdf:
-            eevdf_tasks.push_all(self.k, rq)
+        if self.k.model.is_modern:
+            tasks_v6_12.push_all(self.k, rq)
             return
         while rq.rt.queue or rq.cfs_tasks:
             p = (rq.rt.queue or rq.cfs_tasks)[0]

@@ -51,11 +51,11 @@ def find_dst_cpu(
 def update_sg_wakeup_stats(k: Kernel, sd: SchedDomain, group: SchedGroup, p: Task) -> GroupStats:
     """Sum up the allowed CPUs of a group as if ``p`` were on none of them (update_sg_wakeup_stats(), v6.12.107).
 
-    From 6.12.101 on, CPUs on which the task may not run do not count.
+    In 6.1.192 and from 6.12.101 on, CPUs on which the task may not run do not count.
     """
     s = GroupStats(group, capacity=group.sgc.capacity, weight=len(group.cpus))
     for c in group.cpus:
-        if c not in p.allowed:
+        if k.model.rules.placement_masked and c not in p.allowed:
             continue
         rq = k.rqs[c]
         s.load += signals.cpu_load_without(k, rq, p)

@@ -32,6 +32,9 @@ class SchedAvg:
     #: UTIL_AVG_UNCHANGED of a task is ``unchanged``
     util_est: int = 0
     unchanged: bool = False
+    #: the two numbers of which v6.1 takes the larger one as ``util_est`` (struct util_est)
+    util_ewma: int = 0
+    util_enqueued: int = 0
 
 
 @dataclass(eq=False, repr=False)
@@ -142,6 +145,8 @@ class TaskGroup:
     runnable_avg: int = 0
     cfs_rq: list[CfsRq] = field(default_factory=list)
     se: list[Entity | None] = field(default_factory=list)
+    #: the queues report their loads at most once per ms, and only those of active CPUs do (update_tg_load_avg(), v6.12)
+    limited: bool = True
 
 
 @dataclass(eq=False, repr=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wastedcores.kernels.rules import Rules
 from wastedcores.simulator.reference import signals_v6_12 as signals
 from wastedcores.simulator.reference.decisions import Asked, group_values_v6_12
 from wastedcores.simulator.reference.group_stats_v6_12 import (
@@ -100,14 +101,15 @@ def update_sg_lb_stats(
         s.sum_nr += rq.nr_running
         overloaded |= rq.nr_running > 1
         s.idle_cpus += k.idle_cpu(c)
-    s.smt_balance = not local and env.is_idle and group.has("SHARE_CPUCAPACITY") and s.sum_h_nr > 1
+    if k.model.rules.siblings_counted and not local and env.is_idle:
+        s.smt_balance = group.has("SHARE_CPUCAPACITY") and s.sum_h_nr > 1
     s.classify(env.sd.imbalance_pct)
     if s.type == OVERLOADED:
         s.avg_load = s.load * signals.CAPACITY // s.capacity
     return s, overloaded
 
 
-def pick_busiest(busiest: GroupStats, s: GroupStats) -> bool:
+def pick_busiest(rules: Rules, busiest: GroupStats, s: GroupStats) -> bool:
     """Tell whether a group is busier than the busiest one so far (update_sd_pick_busiest(), v6.12.107)."""
     if not s.sum_h_nr:
         return False
@@ -120,8 +122,10 @@ def pick_busiest(busiest: GroupStats, s: GroupStats) -> bool:
     any_idle = s.idle_cpus != 0 or busiest.idle_cpus != 0
     if s.type == FULLY_BUSY or (s.type == SMT_BALANCE and not any_idle):
         # average loads are 0 on both sides; threads that share a core need more help
+        if not rules.last_fully_busy:
+            return False
         return not (busiest.group is not None and busiest.group.has("SHARE_CPUCAPACITY"))
-    if s.type == HAS_SPARE and smt_vs_nonsmt(busiest, s):
+    if rules.siblings_counted and s.type == HAS_SPARE and smt_vs_nonsmt(busiest, s):
         assert s.group is not None
         return not (s.group.has("SHARE_CPUCAPACITY") and s.sum_h_nr <= 1)
     if s.idle_cpus != busiest.idle_cpus:
@@ -150,15 +154,18 @@ def update_sd_lb_stats(k: Kernel, env: Env) -> DomainStats:
         overloaded |= more
         if local:
             out.local = s
-        elif pick_busiest(out.busiest, s):
+        elif pick_busiest(k.model.rules, out.busiest, s):
             out.busiest = s
         asked.groups.append(group_values_v6_12(s, local))
         out.total_load += s.load
         out.total_capacity += s.capacity
         out.sum_util += s.util
+    if k.model.rules.prefer_sibling_of_child:
+        out.prefer_sibling = sd.child is not None and sd.child.has("PREFER_SIBLING")
+    elif out.busiest.group is not None:
+        out.prefer_sibling = out.busiest.group.has("PREFER_SIBLING")
     if out.busiest.group is not None:
-        # those of the domain below the busiest group, whereas v6.1 looks below this domain
-        out.prefer_sibling = asked.prefer_sibling = out.busiest.group.has("PREFER_SIBLING")
+        asked.prefer_sibling = out.prefer_sibling
         asked.busiest = next(i for i, g in enumerate(sd.groups) if g is out.busiest.group)
     asked.average = out.average()
     if sd.parent is None:
@@ -206,7 +213,7 @@ def balanced(k: Kernel, env: Env, stats: DomainStats) -> str:
             return "above average"
         if 100 * busiest.avg_load <= pct * local.avg_load:
             return "margin"
-    if stats.prefer_sibling and local.type == HAS_SPARE and sibling_imbalance(env, stats) > 1:
+    if stats.prefer_sibling and local.type == HAS_SPARE and sibling_imbalance(k, env, stats) > 1:
         return ""
     if busiest.type == OVERLOADED:
         return ""
@@ -219,9 +226,14 @@ def balanced(k: Kernel, env: Env, stats: DomainStats) -> str:
     return "single task" if busiest.sum_h_nr == 1 else ""
 
 
-def sibling_imbalance(env: Env, stats: DomainStats) -> int:
-    """Return how many tasks more the busiest group has, per core (sibling_imbalance(), v6.12.107)."""
+def sibling_imbalance(k: Kernel, env: Env, stats: DomainStats) -> int:
+    """Return how many tasks more the busiest group has, per core (sibling_imbalance(), v6.12.107).
+
+    In v6.1 cores do not count, and busy CPUs pull, too (calculate_imbalance() and find_busiest_group(), v6.1.192).
+    """
     local, busiest = stats.local, stats.busiest
+    if not k.model.rules.siblings_counted:
+        return max(0, busiest.sum_nr - local.sum_nr)
     if not env.is_idle or not busiest.sum_nr:
         return 0
     assert local.group is not None
@@ -243,7 +255,7 @@ def calculate_imbalance(k: Kernel, env: Env, stats: DomainStats) -> None:
         env.migration, env.imbalance = BY_TASK, 1
         return
     if local.type == HAS_SPARE:
-        _spare_imbalance(env, stats)
+        _spare_imbalance(k, env, stats)
         return
     env.imbalance = 0
     if local.type < OVERLOADED:
@@ -257,7 +269,7 @@ def calculate_imbalance(k: Kernel, env: Env, stats: DomainStats) -> None:
     env.migration, env.imbalance = BY_LOAD, min(above, below) // signals.CAPACITY
 
 
-def _spare_imbalance(env: Env, stats: DomainStats) -> None:
+def _spare_imbalance(k: Kernel, env: Env, stats: DomainStats) -> None:
     """Set what a local group with room takes (calculate_imbalance(), v6.12.107)."""
     local, busiest = stats.local, stats.busiest
     if busiest.type > FULLY_BUSY and not env.sd.has("SHARE_PKG_RESOURCES"):
@@ -268,7 +280,7 @@ def _spare_imbalance(env: Env, stats: DomainStats) -> None:
         return
     env.migration = BY_TASK
     if busiest.weight == 1 or stats.prefer_sibling:
-        env.imbalance = sibling_imbalance(env, stats)
+        env.imbalance = sibling_imbalance(k, env, stats)
     else:
         # unsigned int: a negative difference becomes large
         env.imbalance = (local.idle_cpus - busiest.idle_cpus) & 0xFFFF_FFFF
@@ -291,7 +303,7 @@ def find_src_rq(k: Kernel, env: Env, group: SchedGroup) -> Rq | None:
             if nr == 1 and value > env.imbalance:
                 continue
         elif env.migration == BY_UTIL:
-            value = signals.cpu_util(k, c, boost=True)
+            value = signals.cpu_util(k, c, boost=k.model.rules.waiting_is_use)
             if nr == 1:
                 continue
         else:

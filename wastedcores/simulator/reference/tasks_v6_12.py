@@ -1,4 +1,7 @@
-"""What happens to tasks under EEVDF besides running: another nice value, yield, another task group, a dying CPU (v6.12.107)."""
+"""What happens to tasks of modern kernels besides running: another nice value or task group, a dying CPU (v6.12.107).
+
+The class, CFS of v6.1 or EEVDF, is asked as ``k.fair``.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,6 @@ from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
 from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
-from wastedcores.simulator.reference.eevdf import (
-    clear_buddies,
-    eligible,
-    reweight_entity,
-    update_curr,
-    update_deadline,
-)
-from wastedcores.simulator.reference.eevdf_class import (
-    dequeue_task,
-    enqueue_task,
-    pick_task,
-    put_prev_task,
-    set_next_task,
-    set_task_rq,
-)
 from wastedcores.simulator.reference.state import Rq, Task, TaskGroup
 
 if TYPE_CHECKING:
@@ -33,45 +21,35 @@ def set_user_nice(k: Kernel, p: Task, nice: int) -> None:
     if not change:
         return
     rq = k.rqs[p.cpu]
-    dequeue_task(k, rq, p, sleep=False, migrating=False)
-    put_prev_task(k, p)
+    k.fair.dequeue_task(k, rq, p, sleep=False, migrating=False, saved=True)
+    k.fair.put_prev_task(k, p)
     p.nice = nice
-    reweight_entity(k, p.se, PRIO_TO_WEIGHT[nice + 20] << 10, PRIO_TO_WMULT[nice + 20])
-    enqueue_task(k, rq, p)
-    set_next_task(k, p)
+    k.fair.reweight_entity(k, p.se, PRIO_TO_WEIGHT[nice + 20] << 10, PRIO_TO_WMULT[nice + 20])
+    k.fair.enqueue_task(k, rq, p)
+    k.fair.set_next_task(k, p)
     if change > 0 and rq.cfs.nr_running > 1:
         k.resched(rq)
-
-
-def yield_task(k: Kernel, rq: Rq, p: Task) -> None:
-    """Let an eligible task forgo the rest of its slice (yield_task_fair(), v6.12.107)."""
-    if rq.nr_running == 1:
-        return
-    se = p.se
-    clear_buddies(se)
-    update_curr(k, se.cfs_rq)
-    if eligible(se.cfs_rq, se):
-        se.vruntime = se.deadline
-        update_deadline(k, se.cfs_rq, se)
 
 
 def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
     """Move the running task to another group (sched_move_task(), core.c, and task_change_group_fair(), v6.12.107)."""
     rq = k.rqs[p.cpu]
-    dequeue_task(k, rq, p, sleep=False, migrating=False)
-    put_prev_task(k, p)
+    k.fair.dequeue_task(k, rq, p, sleep=False, migrating=False)
+    k.fair.put_prev_task(k, p)
     pelt.detach_task(k.now_ns, p.se)
     p.se.avg.last_update = 0
     p.tg = tg
-    set_task_rq(p, p.cpu)
+    k.fair.set_task_rq(p, p.cpu)
     pelt.attach_task(k.now_ns, p.se)
-    enqueue_task(k, rq, p)
-    set_next_task(k, p)
+    k.fair.enqueue_task(k, rq, p)
+    k.fair.set_next_task(k, p)
     k.resched(rq)
 
 
 def leave_groups(k: Kernel, rq: Rq) -> None:
     """Take a dying CPU off the loads of all task groups (clear_tg_offline_cfs_rqs(), v6.12.107)."""
+    if not k.model.rules.tg_load_avg_limited:
+        return
     for tg in k.groups[1:]:
         q = tg.cfs_rq[rq.cpu]
         tg.load_avg -= q.tg_load_contrib
@@ -83,10 +61,10 @@ def push_all(k: Kernel, rq: Rq) -> None:
 
     The sleepers that are still queued leave the queue when they are picked.
     """
-    while (p := pick_task(k, rq)) is not None:
+    while (p := k.fair.pick_task(k, rq)) is not None:
         k.log_op = "hotplug"
         target = k.fallback_cpu(p)
-        dequeue_task(k, rq, p, sleep=False)
+        k.fair.dequeue_task(k, rq, p, sleep=False)
         k.set_task_cpu(p, target)
-        enqueue_task(k, k.rqs[target], p)
+        k.fair.enqueue_task(k, k.rqs[target], p)
         k.check_preempt_curr(k.rqs[target], p)
