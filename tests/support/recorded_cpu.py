@@ -1,4 +1,4 @@
-"""A recording of one CPU, and the fair class of v6.12 asked at each of its decisions which thread comes next.
+"""A recording of one CPU, and the fair class of its kernel asked at each of its decisions which thread comes next.
 
 Everything but the choice is taken from the recording: when schedule() ran, which threads woke, blocked or were forked. After a
 choice the recorded thread runs, so that one deviation does not change all later ones.
@@ -13,8 +13,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.one_cpu import OneCpu
-from wastedcores.simulator.reference import eevdf_class, schedule, tasks_v6_12
+from support.one_cpu import V6_12, OneCpu
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator.reference import schedule, tasks_v6_12
 from wastedcores.simulator.reference.state import Task
 
 _LINE = re.compile(r"\s*(.+)-(\d+)\s+\[(\d+)\]\s+\S+\s+([\d.]+): (\w+): (.*)")
@@ -29,12 +30,15 @@ _SOON_US = 40
 
 @dataclass
 class Choice:
-    """A decision of the CPU: what the recording and the model chose, and by how much the two deadlines differ, in ns."""
+    """A decision of the CPU: what the recording and the model chose, and by how much they differ, in ns.
+
+    Deadlines differ under EEVDF, and virtual times under CFS.
+    """
 
     ts_us: int
     recorded: str
     chosen: str
-    deadline_gap_ns: int | None
+    gap_ns: int | None
 
 
 @dataclass
@@ -77,15 +81,26 @@ class RecordedCpu:
         The lag of a kworker when it first wakes. It is the only fact about the time before the recording that matters.
     moved
         For each event by its number, how much later it happens than its stamp says, in ns.
+    kernel
+        The kernel that was recorded.
+    autogroup
+        Autogroups were on.
     """
 
-    def __init__(self, path: Path, worker_lag_ns: int, moved: dict[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        worker_lag_ns: int = 0,
+        moved: dict[int, int] | None = None,
+        kernel: KernelModel = V6_12,
+        autogroup: bool = True,
+    ) -> None:
         events = [
             e for e in read(path) if e.kind.startswith("sched_") or e.kind == "tracing_mark_write"
         ]
-        self.cpu, self.worker_lag_ns = OneCpu(2), worker_lag_ns
+        self.cpu, self.worker_lag_ns = OneCpu(2, kernel), worker_lag_ns
         self.k, self.rq = self.cpu.k, self.cpu.rq
-        self.group = self.k.add_group("autogroup", 1024)
+        self.group = self.k.add_group("autogroup", 1024) if autogroup else self.k.groups[0]
         self.switches = [e for e in events if e.cpu == 1 and e.kind == "sched_switch"]
         self.comm = {e.number("prev_pid"): e.fields["prev_comm"] for e in self.switches}
         self.nice = {e.number("prev_pid"): e.number("prev_prio") - 120 for e in self.switches}
@@ -118,7 +133,7 @@ class RecordedCpu:
         self.enqueue(self.creator, in_group=True, initial=True)
         self.rq.need_resched = False
         creator = self.tasks[self.creator]
-        eevdf_class.set_next_task(self.k, creator)
+        self.k.fair.set_next_task(self.k, creator)
         self.rq.curr = creator
 
     def _with_ticks(self, events: list[Event]) -> list[Event]:
@@ -141,19 +156,24 @@ class RecordedCpu:
         group = self.group if in_group else self.k.groups[0]
         p = Task(pid, self.comm.get(pid, str(pid)), group, frozenset([0]), state="R")
         self.tasks[pid] = p
-        eevdf_class.set_task_rq(p, 0)
-        eevdf_class.task_fork(self.k, p)
-        eevdf_class.post_init(self.k, p)
+        self.k.fair.set_task_rq(p, 0)
+        self.k.fair.task_fork(self.k, p)
+        self.k.fair.post_init(self.k, p)
         if p.comm.startswith("kworker"):
             p.se.vlag = self.worker_lag_ns
-        eevdf_class.enqueue_task(self.k, self.rq, p, initial=initial)
+        # under CFS, a thread that slept since before the recording is placed as one that has slept for long
+        slept = not initial and not self.k.model.rules.eevdf
+        if slept:
+            p.se.vruntime = self.rq.cfs.min_vruntime - self.k.latency_ns
+            p.se.avg.last_update = self.k.now_ns
+        self.k.fair.enqueue_task(self.k, self.rq, p, wakeup=slept, initial=initial)
         self.k.check_preempt_curr(self.rq, p)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def on_tick(self, event: Event) -> None:
         if self.rq.curr is not self.rq.idle_task and not self.rq.stopper:
-            eevdf_class.task_tick(self.k, self.rq, self.rq.curr)
+            self.k.fair.task_tick(self.k, self.rq, self.rq.curr)
 
     def on_no_switch(self, event: Event) -> None:
         if self.rq.need_resched and not self.rq.stopper:
@@ -175,14 +195,14 @@ class RecordedCpu:
     def on_sched_migrate_task(self, event: Event) -> None:
         p = self.tasks.get(event.number("pid"))
         if p is not None and p.on_rq and event.fields["orig_cpu"] == "1":
-            eevdf_class.dequeue_task(self.k, self.rq, p, sleep=False)
+            self.k.fair.dequeue_task(self.k, self.rq, p, sleep=False)
             p.state = "S"
 
     def on_sched_switch(self, event: Event) -> None:
         if event.cpu != 1:
             return
         if _is_stopper(event.fields["next_comm"]):
-            eevdf_class.put_prev_task(self.k, self.rq.curr)
+            self.k.fair.put_prev_task(self.k, self.rq.curr)
             self.rq.stopper = True
             return
         following = self.tasks[event.number("next_pid")]
@@ -196,18 +216,19 @@ class RecordedCpu:
         """Ask the model for the next task, and let the recorded one run."""
         k, rq, prev = self.k, self.rq, self.rq.curr
         if prev.state == "S" and prev.on_rq and not rq.stopper:
-            eevdf_class.dequeue_task(k, rq, prev, sleep=True)
+            k.fair.dequeue_task(k, rq, prev, sleep=True)
         asked = rq.need_resched or rq.stopper or prev.state == "S"
-        chosen = eevdf_class.pick_task(k, rq) or rq.idle_task
+        chosen = k.fair.pick_task(k, rq) or rq.idle_task
         if not asked:
             chosen = prev  # the model would not have called schedule()
         gap = None
         if chosen is not recorded and chosen.se.cfs_rq is recorded.se.cfs_rq:
-            gap = recorded.se.deadline - chosen.se.deadline
+            key = "deadline" if k.model.rules.eevdf else "vruntime"
+            gap = getattr(recorded.se, key) - getattr(chosen.se, key)
         self.choices.append(Choice(ts_us, recorded.comm, chosen.comm, gap))
         rq.need_resched = False
         if rq.stopper:
-            eevdf_class.set_next_task(k, recorded)
+            k.fair.set_next_task(k, recorded)
             rq.stopper = False
         elif recorded is not prev:
             schedule._switch_entities(k, prev.se, recorded.se)

@@ -1,4 +1,4 @@
-"""At every decision of a real 6.12.107 about who runs next on a CPU, the reference chooses the same thread.
+"""At every decision of a real 6.12.107 or 6.1.192 about who runs next on a CPU, the reference chooses the same thread.
 
 Recorded times are whole us, and a deadline is the sum of all turns of a thread. Threads of equal weight come in the order of
 deadlines that differ by a few us. Where two deadlines are closer than the rounding of all turns, a recording cannot tell. So the
@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from support.recorded_cpu import RecordedCpu
 from support.recorded_times import Inequalities, solve
+
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 #: the limit of a lag: kworkers wait behind the running thread until the next tick, work for some us and sleep
@@ -32,6 +35,21 @@ def test_the_same_thread_is_chosen(name, decisions):
     assert sum(c.recorded == c.chosen for c in found) >= 0.99 * len(found)
 
 
+@pytest.mark.parametrize(("name", "decisions"), [("nice2", 250), ("nice5", 540), ("nice8", 750)])
+def test_the_same_thread_is_chosen_under_cfs(name, decisions):
+    """The choices that differ are among threads whose virtual times are equal but for the rounding of their turns to 1 us."""
+    kernel = KernelModel.named("v6.1.192")
+    found = RecordedCpu(RECORDINGS / f"{name}-6.1.txt.xz", kernel=kernel, autogroup=False).choices
+    assert len(found) >= decisions
+    assert sum(c.recorded == c.chosen for c in found) >= 0.99 * len(found)
+    turns = Counter()
+    for c in found:
+        turns[c.recorded] += 1
+        if c.recorded != c.chosen:
+            slow = 1024 / PRIO_TO_WEIGHT[20 + int(c.recorded[1:].rpartition("-")[0])]
+            assert 0 <= c.gap_ns <= slow * (FORK_NS + TURN_NS * turns[c.recorded])
+
+
 def test_eight_equal_threads_differ_only_where_deadlines_are_equal():
     turns = Counter()
     found = choices("nice8-6.12")
@@ -39,7 +57,7 @@ def test_eight_equal_threads_differ_only_where_deadlines_are_equal():
     for c in found:
         turns[c.recorded] += 1
         if c.recorded != c.chosen:
-            assert 0 <= c.deadline_gap_ns <= FORK_NS + TURN_NS * turns[c.recorded]
+            assert 0 <= c.gap_ns <= FORK_NS + TURN_NS * turns[c.recorded]
     assert sum(c.recorded == c.chosen for c in found) >= 0.85 * len(found)
 
 
