@@ -36,7 +36,7 @@ GENERATIONS = (
 )
 
 #: the releases whose balancer has been read from its source; v6.1 and v6.12 are 6.1.0 and 6.12.0
-READ = ((4, 1), (6, 1), (6, 1, 166), (6, 6), (6, 12), (6, 12, 107), (6, 18))
+READ = ((4, 1), (6, 1), (6, 1, 166), (6, 1, 192), (6, 6), (6, 12), (6, 12, 107), (6, 18))
 
 #: the releases after v4.1's generation that the replay models, exactly: it refuses all others
 REPLAYED: frozenset[tuple[int, ...]] = frozenset()

@@ -78,7 +78,7 @@ GUEST = {
     "msd": "v4.1+missing_domains:patch",
     "all": "v4.1+group_imbalance:patch+group_construction+overload_on_wakeup:patch+missing_domains:patch",
     "alllit": "v4.1+all_fixes:patch",
-    "6.1": "v6.1",
+    "6.1": "v6.1.192",
     "6.12": "v6.12.107",
     "7.2": "v7.2.13",
 }

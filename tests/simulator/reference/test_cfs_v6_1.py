@@ -5,14 +5,20 @@ The numbers are computed by hand from kernel/sched/fair.c, v6.1.192.
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.balancing_runs import balancing_cases
 from support.one_cpu import MS, OneCpu
 from support.still_v6_12 import Still, machine
 
+from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import (
+    Kernel,
+    Simulation,
     balance_v6_12,
     cfs_v6_1,
     fair,
@@ -24,6 +30,8 @@ from wastedcores.simulator.reference import stats_v6_12 as stats
 from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT
 from wastedcores.simulator.reference.group_stats_v6_12 import FULLY_BUSY, HAS_SPARE, GroupStats
 from wastedcores.simulator.reference.stats import IDLE, NEWLY_IDLE, NOT_IDLE
+from wastedcores.simulator.simulate import with_steps
+from wastedcores.topology.domains import domain_events
 
 V6_1 = KernelModel.named("v6.1.192")
 V6_12 = KernelModel.named("v6.12.107")
@@ -347,3 +355,37 @@ def test_forks_of_6_1_166_also_count_cpus_on_which_the_task_may_not_run():
 def test_an_idle_cpu_stops_its_tick_at_once():
     assert V6_1.rules.idle_ticks_before_stop == 0
     assert Still(machine(1, 2), balances=True, kernel=V6_1).k.idle_ticks_before_stop == 0
+
+
+# --- everything together ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(balancing_cases())
+def test_queues_count_what_is_on_them(case):
+    """At each switch of random crowds: weights, numbers, order, min_vruntime and the estimated use of every queue."""
+    trees = domain_events(with_steps(case.machine, case.program), V6_1)
+    k = Kernel(case.machine, V6_1, trees, costs=case.costs, unvalidated_balancer=True)
+    run = Simulation(k, case.program, case.seed)
+    switched, lowest = k.on_switch, {}
+
+    def check(rq, prev, task):
+        switched(rq, prev, task)
+        root = rq.cfs
+        queued = [t for t in run.tasks if t.on_rq and t.cpu == rq.cpu]
+        assert set(queued) == set(rq.cfs_tasks)
+        assert root.h_nr_running == len(queued) == rq.nr_running - rq.stopper
+        assert root.avg.util_est == sum(t.se.avg.util_est for t in queued)
+        assert not (task is rq.idle_task and queued)
+        for tg in k.groups:
+            q = tg.cfs_rq[rq.cpu]
+            runs = [q.curr] if q.curr is not None and q.curr.on_rq else []
+            assert q.weight == sum(se.weight for se in (*q.tree, *runs))
+            assert q.nr_running == len(q.tree) + len(runs)
+            assert [se.vruntime for se in q.tree] == sorted(se.vruntime for se in q.tree)
+            assert q.min_vruntime >= lowest.get(q, q.min_vruntime)
+            lowest[q] = q.min_vruntime
+
+    k.on_switch = check
+    with contextlib.suppress(WorkloadError):  # a random program may wait for itself
+        run.run(case.until_ns)

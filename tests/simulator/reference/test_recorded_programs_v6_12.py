@@ -1,7 +1,7 @@
-"""Workloads on 4 and 16 CPUs under v6.12.107, placed and balanced by the reference, take as long as recorded on guests.
+"""Workloads on 4 and 16 CPUs under v6.12.107 and v6.1.192, run by the reference, take as long as recorded on guests.
 
 Nothing is taken from the recordings but the programs. In the first one, groups of 1 to 12 threads compute for 250 ms each, all in
-one autogroup.
+one autogroup under v6.12.107, and without autogroups under v6.1.192.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from wastedcores.workload import ops
 from wastedcores.workload.scenarios import scenario
 
 V6_12 = KernelModel.named("v6.12.107")
+V6_1 = KernelModel.named("v6.1.192")
 SEEDS = range(1, 6)
 #: the last completion of each group, and all groups, in seconds, as the recorded program measured them
 LAST_S = (
@@ -29,10 +30,16 @@ LAST_S = (
 GROUPS_S = 6.071621
 #: the first completion of a group of 12; with equal shares it would be close to the last
 FIRST_OF_12_S = 0.550399
+#: the same under 6.1.192 (grp-other-6.1-4cpu)
+CFS_LAST_S = (
+    0.250268, 0.250288, 0.25027, 0.250292, 0.384434, 0.394469,
+    0.460494, 0.510584, 0.571167, 0.641827, 0.69435, 0.76067,
+)  # fmt: skip
+CFS_GROUPS_S = 6.021052
 
 
-def program(machine, seed: int):
-    """Return the recorded program without the policy that it sets anyway, in an autogroup of its own."""
+def program(machine, seed: int, group: int):
+    """Return the recorded program without the policy that it sets anyway, in this task group."""
     p = scenario("recorded-groups").workload(machine, seed, {"most": 12, "work_ms": 250}).program()
     nothing = (ops.OP_NICE, 0, 0, 0, 0)
 
@@ -40,15 +47,19 @@ def program(machine, seed: int):
         rows = tuple(nothing if row[0] == ops.OP_POLICY else row for row in spec.rows)
         return replace(spec, rows=rows)
 
-    tasks = tuple(replace(plain(t), group=1) for t in p.tasks)
-    return replace(p, tasks=tasks, templates=tuple(map(plain, p.templates)), shares=(1024, 1024))
+    tasks = tuple(replace(plain(t), group=group) for t in p.tasks)
+    return replace(
+        p, tasks=tasks, templates=tuple(map(plain, p.templates)), shares=(1024,) * (group + 1)
+    )
 
 
-def replayed(seed: int) -> tuple[float, dict[int, list[float]]]:
+def replayed(
+    seed: int, kernel: KernelModel = V6_12, group: int = 1
+) -> tuple[float, dict[int, list[float]]]:
     """Return the seconds of all groups, and the completions of each group."""
     machine = find_machine("guest-4").machine
-    k = Kernel(machine, V6_12, domain_events(machine, V6_12), unvalidated_balancer=True)
-    Simulation(k, program(machine, seed), seed).run(30_000_000_000)
+    k = Kernel(machine, kernel, domain_events(machine, kernel), unvalidated_balancer=True)
+    Simulation(k, program(machine, seed, group), seed).run(30_000_000_000)
     ends: dict[int, list[float]] = {}
     number, main, start, marks = 0, -1, 0, []
     threads: set[int] = set()
@@ -75,6 +86,15 @@ def test_groups_end_when_they_were_recorded_to_end():
     # three threads per CPU, but the queues are unequal for the first 200 ms: forks see the load of the autogroup
     first = [ends[12][0] for _, ends in runs]
     assert min(first) < FIRST_OF_12_S < max(first)
+
+
+def test_groups_under_cfs_end_when_they_were_recorded_to_end():
+    """The same for 6.1.192."""
+    runs = [replayed(seed, V6_1, group=0) for seed in (1, 2, 3)]
+    assert median(total for total, _ in runs) == pytest.approx(CFS_GROUPS_S, rel=0.05)
+    for n, recorded in enumerate(CFS_LAST_S, 1):
+        last = [ends[n][-1] for _, ends in runs]
+        assert 0.95 * min(last) < recorded < 1.05 * max(last), n
 
 
 def test_the_database_takes_as_long_as_recorded_on_16_cpus():
