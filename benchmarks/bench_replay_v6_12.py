@@ -12,10 +12,10 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Program
 from wastedcores.workload.recorded.workloads import recorded_db, recorded_gi
 
-V6_12 = KernelModel.named("v6.12.107+unvalidated")
+V6_12 = KernelModel.named("v6.12.107")
 FIRST = (
     "from wastedcores.simulator import replay_scenario; "
-    "replay_scenario('recorded-gc', 'v6.12.107+unvalidated', 'bd-paper-16', given={'limit_s': 0.1})"
+    "replay_scenario('recorded-gc', 'v6.12.107', 'bd-paper-16', given={'limit_s': 0.1})"
 )
 #: name, the program on a machine, simulated seconds
 WORKLOADS: list[tuple[str, Callable[[Machine], Program], int]] = [

@@ -96,14 +96,14 @@ def test_machine_from_a_trace(tmp_path):
     assert len(a["busy_per_node"]) == len(b["busy_per_node"])
 
 
-def test_the_balancer_of_6_12_replays_only_if_its_name_asks_for_it():
-    refused = typed("replay", "recorded-gi", *SMALL, "--kernel", "v6.12.107")
+def test_a_modern_kernel_replays_and_a_near_one_names_it():
+    refused = typed("replay", "recorded-gi", *SMALL, "--kernel", "6.12.94")
     assert refused.code == 2
-    assert "ask for that model: v6.12.107+unvalidated" in refused.err
-    done = typed("replay", "recorded-gi", *SMALL, "--kernel", "v6.12.107+unvalidated")
+    assert "Take v6.12.107, the nearest release that the replay models" in refused.err
+    done = typed("replay", "recorded-gi", *SMALL, "--kernel", "6.12.107+deb13-amd64")
     assert done.code == 0
-    assert "kernel v6.12.107+unvalidated: the replay places and balances threads as" in done.err
-    assert "v6.12.107+unvalidated" in done.out
+    assert "warning" not in done.err
+    assert "v6.12.107" in done.out
 
 
 def test_a_kernel_that_is_modelled_in_part_comes_with_a_warning(tmp_path):

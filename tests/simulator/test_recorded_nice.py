@@ -26,8 +26,3 @@ def test_nice_values_that_do_not_exist(nice):
 def test_one_cpu_is_too_few():
     with pytest.raises(WorkloadError, match="two CPUs"):
         replay_scenario("recorded-nice", "v6.12.107", ONE, 1, {})
-
-
-def test_what_needs_the_balancer_is_refused():
-    with pytest.raises(WorkloadError, match="modelled but not validated"):
-        replay_scenario("hackbench", "v6.12.107", "guest-2", 1, {})

@@ -55,7 +55,7 @@ def test_more_cpus_than_one_record_has_room_for():
     for cpu in range(193, 197):
         w.task("hog", Script().compute(20_000_000), cpu=cpu, session=0, allowed=[cpu])
         w.task("nap", nap, cpu=cpu, session=0)
-    kernel = KernelModel.named("v6.12.107+unvalidated")
+    kernel = KernelModel.named("v6.12.107")
     case = Case(machine, kernel, w.program(), Costs(), 1, 1_200_000, considered=True)
     rows, _, _ = by_engine(case)
     seen = [row[-1] for row in rows if row[1] == "considered" and row[5] == _SEARCH]

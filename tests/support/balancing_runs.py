@@ -13,7 +13,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, TaskSpec
 
-V6_12 = KernelModel.named("v6.12.107+unvalidated")
+V6_12 = KernelModel.named("v6.12.107")
 _FOREVER = (ops.OP_LOOP, 0, 0, -1, -1)
 _EXIT = (ops.OP_EXIT, 0, 0, 0, 0)
 

@@ -34,8 +34,8 @@ def machine(
 class Still:
     """A kernel on a machine, with tasks where a test puts them."""
 
-    def __init__(self, m: Machine, *, balances: bool = False, kernel: KernelModel = V6_12) -> None:
-        self.k = Kernel(m, kernel, domain_events(m, kernel), unvalidated_balancer=balances)
+    def __init__(self, m: Machine, *, kernel: KernelModel = V6_12) -> None:
+        self.k = Kernel(m, kernel, domain_events(m, kernel))
         self.k.attach_domains(self.k.trees[0], 0)
         self.k.now_ns = 1 << 32
         self.everyone = frozenset(range(m.cpus))

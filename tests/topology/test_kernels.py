@@ -135,7 +135,6 @@ def test_a_release_between_those_that_were_compared_is_marked(release):
         ("6.11.4", "v6.6"),
         ("6.12.9", "v6.12"),
         ("6.12.94", "v6.12.107"),
-        ("6.12.107+deb13-amd64", "v6.12.107"),
         ("6.14.0", "v6.12"),
         ("6.17.2", "v6.18"),
         ("7.2.13", "v6.18"),
@@ -261,17 +260,24 @@ def test_sched_debug_is_part_of_the_kernel():
     assert k != KernelModel.named("v4.1")
 
 
-def test_a_balancer_that_is_not_validated_has_to_be_asked_for():
-    asked = KernelModel.named("v6.12.107+unvalidated")
-    assert asked.name == "v6.12.107+unvalidated"
-    assert asked.balances_v6_12
-    assert "docs/linux-6.12.md" in asked.replay_warning
-    plain = KernelModel.named("6.12.107+deb13-amd64")
-    assert not plain.balances_v6_12
-    assert plain.replay_warning is None
-    for other in ("v4.1", "v6.12", "v6.1.166", "6.12.94"):
-        with pytest.raises(UnknownKernelError, match=r"there is v6\.12\.107\+unvalidated"):
-            KernelModel.named(f"{other}+unvalidated")
+@pytest.mark.parametrize(
+    ("release", "replayed", "stand_in"),
+    [
+        ("6.12.107+deb13-amd64", True, None),
+        ("4.1.3", True, None),
+        ("6.12.94+deb13-amd64", False, "v6.12.107"),
+        ("6.8.0-45-generic", False, "v6.12.107"),
+        ("7.3.1-arch1-1", False, "v6.12.107"),
+        ("5.10.0-8-amd64", False, None),
+        ("6.12.0-55.el10.x86_64", False, None),
+        ("6.6.87-cachyos", False, None),
+    ],
+)
+def test_a_near_release_stands_for_one_that_is_not_modelled(release, replayed, stand_in):
+    """Only a release with the same fair class does, since 5.15, and never for a kernel whose vendor changed the scheduler."""
+    found = recorded_balancer(release)
+    assert (found.replayed, found.stand_in) == (replayed, stand_in)
+    assert bool(found.reason) != replayed
 
 
 def test_the_strategies_of_the_fork_wait_paper_are_no_fixes():

@@ -57,6 +57,7 @@ _FIX = {
 _NO_MODEL = (
     "Unknown: no model of this kernel's balancer, so nothing is said about the cause. The {}."
 )
+_STAND_IN = "The {}. Here {} stands for it, although the two may balance differently."
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Explanation:
     evidence
         Sentences with the numbers behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
         nearest model stands for it.
+    replayed
+        Whether a replay can test the cause: it models this kernel, or the nearest one that it models may stand for it.
     """
 
     looks_like: str
@@ -95,6 +98,7 @@ class Explanation:
     pairs: pl.DataFrame
     cured_share: float | None
     evidence: list[str] = field(default_factory=list)
+    replayed: bool = True
 
     @property
     def fix(self) -> str | None:
@@ -155,10 +159,14 @@ def explain(
     looks_like, evidence = _configured(result, pairs) or _judge(
         result, relations, causes, machine, model
     )
-    if not balancer.replayed and looks_like in (*FIXES, "undecided"):
-        # the bugs are readings of how v4.1 balances, which say nothing about another balancer
+    if model.generation != "v4.1" and looks_like in (*FIXES, "undecided"):
+        evidence += pattern(result, machine, pairs)
+        if balancer.stand_in:
+            evidence.insert(0, _STAND_IN.format(balancer.reason, balancer.stand_in))
+    if not (balancer.replayed or balancer.stand_in) and looks_like in (*FIXES, "undecided"):
+        # the bugs are readings of a balancer that is modelled, and say nothing about another one
         looks_like = "unknown"
-        evidence = [_NO_MODEL.format(balancer.reason), *evidence, *pattern(result, machine, pairs)]
+        evidence.insert(0, _NO_MODEL.format(balancer.reason))
     elif looks_like in FIXES and model.has(looks_like):
         evidence.append(
             f"This looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that."
@@ -177,6 +185,7 @@ def explain(
             *evidence,
             *_answers(result, pairs),
         ],
+        bool(balancer.replayed or balancer.stand_in),
     )
 
 

@@ -145,9 +145,7 @@ def _not_computed(found: Explanation) -> str:
     """Say what an explanation without replays leaves out, and which option computes it."""
     from wastedcores.kernels import FIXES
 
-    gains = (
-        "what each fix would gain" if found.kernel.is_replayed else "what any scheduler would gain"
-    )
+    gains = "what each fix would gain" if found.replayed else "what any scheduler would gain"
     if found.looks_like in FIXES:
         return (
             f"Replays have not tested this cause, and {gains} was not computed. Repeat the command with --seeds 5 for "

@@ -11,8 +11,8 @@ Interface::
     k.generation             "v4.1", "v5.5", "v6.6" or "v6.12": the load balancer
     k.nearest                "v6.12.107": the nearest release whose balancer has been read
     k.is_replayed            whether the replay models how it balances
-    k.is_replayed_on_one_cpu whether it models only how this kernel shares out one CPU
-    k.balances_v6_12         whether it models placement and balancing of v6.12.107, too (a name with ``+unvalidated``)
+    k.is_modern              whether it does so by rules of a release since v6.1 (k.rules)
+    k.stand_in               "v6.12.107": the release whose replay may stand for one that is not modelled
     k.group_builder          "v4.1", "v4.1.52", "authors", "v4.13" or "v5.13": the code that builds overlapping groups
     k.at_least(4, 13)        whether the version is 4.13 or newer
     model, note = recorded_kernel("6.12.107+deb13-amd64")       the model of a kernel that ran, and what may differ
@@ -24,9 +24,6 @@ docs/scheduler-model.md, section 13). A name is ``vX.Y`` from v3.19 to v7.2, fol
 ``+fix:patch``, or by ``+all_fixes``. From v5.5 on the stable release is part of it, as in ``v6.12.107``, because stable releases
 change the balancer. The release of a running kernel, as ``uname -r`` prints it, is a name too: ``6.12.107+deb13-amd64``.
 :func:`recorded_kernel` finds the model of a kernel that ran, which may be newer than v7.2.
-
-``v6.12.107+unvalidated`` asks a replay to place and balance threads as that kernel does, although this model has been compared
-with few recordings. Without it only what happens on one CPU is replayed.
 
 ``+fork_wait:1`` and ``+fork_wait:2`` are the two placement strategies of the fork/wait paper, on any of these kernels. They are
 no fixes of the four bugs, so ``all_fixes`` has neither.

@@ -6,8 +6,7 @@ import difflib
 import re
 
 from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
-from wastedcores.kernels.generations import REPLAYED_ON_ONE_CPU
-from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, OLDEST, PRESETS, SHORT, UNVALIDATED
+from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, OLDEST, PRESETS, SHORT
 
 #: from this release on the third number of a version counts, because stable releases change the balancer
 POINTS_SINCE = (5, 5)
@@ -27,7 +26,7 @@ def is_release(name: str) -> bool:
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
         return False
-    words = (*FIXES, *SHORT, *MODULES, "all_fixes", UNVALIDATED)
+    words = (*FIXES, *SHORT, *MODULES, "all_fixes")
     return not any(
         part in words or difflib.get_close_matches(part, words[:4], 1, 0.7)
         for part in name.split("+")[1:]
@@ -96,16 +95,6 @@ def version(base: str, name: str) -> tuple[int, ...]:
         f"version from v{dotted(OLDEST)} to v{dotted(NEWEST)}, such as v4.1, v4.12, v6.1, "
         "with fixes as in v4.1+group_construction, or a design such as core+cache_affinity."
     )
-
-
-def check_unvalidated(numbers: tuple[int, ...], name: str) -> bool:
-    """Return True if a kernel has a balancer that is modelled but not validated, or refuse the name."""
-    if numbers not in REPLAYED_ON_ONE_CPU:
-        known = ", ".join(f"v{dotted(n)}+{UNVALIDATED}" for n in sorted(REPLAYED_ON_ONE_CPU))
-        raise UnknownKernelError(
-            f"kernel {name!r}: there is no unvalidated model of this kernel's balancer; there is {known}."
-        )
-    return True
 
 
 def canonical(numbers: tuple[int, ...], fixes: dict[str, str]) -> str:

@@ -38,11 +38,13 @@ GENERATIONS = (
 #: the releases whose balancer has been read from its source; v6.1 and v6.12 are 6.1.0 and 6.12.0
 READ = ((4, 1), (6, 1), (6, 1, 166), (6, 1, 192), (6, 6), (6, 12), (6, 12, 107), (6, 18))
 
-#: the releases after v4.1's generation that the replay models, exactly: it refuses all others
-REPLAYED: frozenset[tuple[int, ...]] = frozenset()
+#: the releases after v4.1's generation that the replay models, exactly
+REPLAYED: frozenset[tuple[int, ...]] = frozenset({(6, 12, 107)})
 
-#: the releases of which the replay models the fair class and its load tracking, but not the choice among CPUs
-REPLAYED_ON_ONE_CPU: frozenset[tuple[int, ...]] = frozenset({(6, 12, 107)})
+#: from this release on, a replay of the nearest release that is modelled may stand for a kernel
+STAND_IN_SINCE = (5, 15)
+#: the first release with EEVDF (147f3efaa241); no release stands for one with another fair class
+EEVDF_SINCE = (6, 6)
 
 
 def generation(version: tuple[int, ...]) -> Generation:
@@ -53,12 +55,21 @@ def generation(version: tuple[int, ...]) -> Generation:
 def nearest(version: tuple[int, ...]) -> tuple[int, ...]:
     """Return the release nearest to this one, of the same generation, whose balancer has been read."""
     same = generation(version)
+    return min((r for r in READ if generation(r) == same), key=lambda r: _distance(r, version))
 
-    def far(read: tuple[int, ...]) -> tuple[int, int]:
-        own = _point(version) if read[:2] == version[:2] else 0
-        return abs(_position(read) - _position(version)), abs(_point(read) - own)
 
-    return min((r for r in READ if generation(r) == same), key=far)
+def stand_in(version: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the release nearest to this one that the replay models and whose fair class is the same; None if there is none."""
+    if version < STAND_IN_SINCE:
+        return None
+    alike = (r for r in REPLAYED if (r >= EEVDF_SINCE) == (version >= EEVDF_SINCE))
+    return min(alike, key=lambda r: _distance(r, version), default=None)
+
+
+def _distance(read: tuple[int, ...], version: tuple[int, ...]) -> tuple[int, int]:
+    """Return how far a release is from another one: in series, then in stable releases."""
+    own = _point(version) if read[:2] == version[:2] else 0
+    return abs(_position(read) - _position(version)), abs(_point(read) - own)
 
 
 def _position(version: tuple[int, ...]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
 from wastedcores.kernels.rules import RULES, Rules
-from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE, UNVALIDATED
+from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,6 @@ class KernelModel:
         The optimisation modules of a design, in order; None for a Linux.
     fork_wait
         The strategy of the fork/wait paper, 1 or 2; 0 for none.
-    unvalidated
-        A replay also places and balances as this kernel does (``v6.12.107+unvalidated``), although that model has not been
-        validated as far as that of v4.1 (docs/linux-6.12.md).
     """
 
     name: str
@@ -43,7 +40,6 @@ class KernelModel:
     sched_debug: bool = False
     modules: tuple[str, ...] | None = None
     fork_wait: int = 0
-    unvalidated: bool = False
 
     @classmethod
     def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
@@ -78,11 +74,8 @@ class KernelModel:
         if _parsing.is_release(written):
             parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
-        strategy, unvalidated = 0, False
+        strategy = 0
         for part in parts:
-            if part == UNVALIDATED:
-                unvalidated = _parsing.check_unvalidated(version, name)
-                continue
             fix, _, reading = part.partition(":")
             if fix == FORK_WAIT:
                 if reading not in ("1", "2"):
@@ -106,17 +99,11 @@ class KernelModel:
         written = _parsing.canonical(version, fixes) + (
             f"+{FORK_WAIT}:{strategy}" if strategy else ""
         )
-        if unvalidated and (fixes or strategy):
-            raise UnknownKernelError(
-                f"kernel {name!r}: the balancer of this kernel is modelled as released; leave the fixes and strategies out."
-            )
-        written += f"+{UNVALIDATED}" if unvalidated else ""
         return cls(
             written,
             version,
             sched_debug=sched_debug,
             fork_wait=strategy,
-            unvalidated=unvalidated,
             **fixes,
         )
 
@@ -175,11 +162,6 @@ class KernelModel:
         return self.at_least(6, 6)
 
     @property
-    def is_modern(self) -> bool:
-        """True if the replay has the rules of this release, one of the modern ones (:attr:`rules`)."""
-        return self.version in RULES
-
-    @property
     def rules(self) -> Rules:
         """What distinguishes the scheduler of this release from other modern ones.
 
@@ -202,14 +184,15 @@ class KernelModel:
         return self.generation == "v4.1" or self.version in generations.REPLAYED
 
     @property
-    def balances_v6_12(self) -> bool:
-        """True if a replay also places and balances as v6.12.107 does, which somebody asked for in the kernel's name."""
-        return self.unvalidated
+    def is_modern(self) -> bool:
+        """True if the replay has rules of this release: it places, balances and tracks load as releases since v6.1 do."""
+        return self.version in RULES
 
     @property
-    def is_replayed_on_one_cpu(self) -> bool:
-        """True if the replay models how this kernel shares out a CPU, but not how it chooses among CPUs."""
-        return self.version in generations.REPLAYED_ON_ONE_CPU
+    def stand_in(self) -> str | None:
+        """The release nearest to this one that the replay models, for one since v5.15 that it does not model; else None."""
+        near = None if self.is_replayed else generations.stand_in(self.version)
+        return None if near is None else "v" + _parsing.dotted(near)
 
     @property
     def nearest(self) -> str:
@@ -224,14 +207,9 @@ class KernelModel:
         and groups are those of that release, and from v4.10 on the CPU of a new task (:attr:`forks_avoid_blocked_load`,
         :attr:`forks_stay_on_node`); v4.3, for example, computes load differently (9d89c257dfb9).
         """
-        if self.version[:2] == (4, 1) or (self.generation != "v4.1" and not self.unvalidated):
+        if self.version[:2] == (4, 1) or self.generation != "v4.1":
             return None
         base = "v" + _parsing.dotted(self.version)
-        if self.unvalidated:
-            return (
-                f"kernel {self.name}: the replay places and balances threads as the source of {base} does, but this has been "
-                "compared with few recordings of that kernel; docs/linux-6.12.md says which agree and which do not"
-            )
         return (
             f"kernel {self.name}: the replay uses the domains and groups of {base}"
             + (", and places new tasks as it does" if self.forks_avoid_blocked_load else "")

@@ -44,11 +44,14 @@ class Balancer(NamedTuple):
         Whether the replay may stand for it: it models the generation, and nothing says that the vendor changed the balancer.
     reason
         Why it is not, as a sentence without a full stop; empty if it is.
+    stand_in
+        The nearest release that the replay models, if it may stand for this one with less trust; else None.
     """
 
     nearest: str
     replayed: bool
     reason: str = ""
+    stand_in: str | None = None
 
 
 def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
@@ -145,14 +148,13 @@ def balancer_of(model: KernelModel, release: str = "") -> Balancer:
         )
     if model.is_replayed or model.is_design:
         return Balancer(model.nearest, True)
-    if model.unvalidated:
-        return Balancer(model.nearest, False, f"{said} has a balancer whose model is not validated")
     hidden = ", whose stable release its name does not tell," if _UNTOLD.match(release) else ""
     return Balancer(
         model.nearest,
         False,
         f"{said}{hidden} balances by the rules of {model.generation}, which the replay does not model; the nearest release whose "
         f"balancer has been read is {model.nearest}",
+        model.stand_in,
     )
 
 

@@ -29,8 +29,6 @@ MODULES = {
 }
 #: name of the fork/wait paper's strategies in kernel names, as in ``v4.19+fork_wait:1``
 FORK_WAIT = "fork_wait"
-#: the part of a name that asks for a model of a balancer that is not validated
-UNVALIDATED = "unvalidated"
 
 #: the release from which mainline does not need a fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
 #: for balancing by the number of tasks instead of the average load; wakeups are still confined to the LLC

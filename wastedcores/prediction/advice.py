@@ -103,7 +103,8 @@ def advise(
     Advice
         The fixes that pay: they gain 1 % or more, and more than their own range, both against the replay of the recorded
         kernel and against the recording itself. A fix that the recorded kernel has is never among them, and nothing is if the
-        replay does not show what was recorded. For a kernel that the replay does not have, only the upper bound is given.
+        replay does not show what was recorded. For a kernel that the replay does not
+        have, and for which none may stand, only the upper bound is given.
     """
     ask: dict[str, Any] = {
         "machine": machine,
@@ -116,9 +117,8 @@ def advise(
     }
     try:
         balancer = balancer_on(trace, kernel)
-        if (
-            balancer is None or balancer.replayed
-        ):  # a kernel that nobody names is refused, with a reason
+        # a kernel that nobody names is refused, with a reason
+        if balancer is None or balancer.replayed or balancer.stand_in:
             found = whatif(trace, kernel=kernel, **ask)
             return _from(found)
         return _bound_only(whatif(trace, kernel=CORE, to=[CORE], **ask), balancer)

@@ -14,7 +14,6 @@ from wastedcores.kernels import (
     recorded_balancer,
     recorded_kernel,
 )
-from wastedcores.kernels.tables import UNVALIDATED
 from wastedcores.prediction.once import Task
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
@@ -37,9 +36,9 @@ def variants_of(kernel: KernelModel) -> list[str]:
     Returns
     -------
     list of str
-        Names of kernel models. The fixes are the authors' published patches. The balancer of v6.12 is modelled without fixes.
+        Names of kernel models. The fixes are the authors' published patches. A modern kernel gets none of them.
     """
-    if kernel.unvalidated:
+    if kernel.is_modern:
         return ["core"]
     missing = [f"{f}:patch" for f in FIXES if not (kernel.is_design or kernel.has(f))]
     names = [KernelModel.named(f"{kernel.name}+{f}").name for f in missing]
@@ -89,7 +88,7 @@ def place_of(
     Returns
     -------
     Machine, KernelModel
-        Both.
+        Both. For a kernel that the replay does not model, this is the nearest release that it models, if one may stand for it.
 
     Raises
     ------
@@ -113,7 +112,8 @@ def place_of(
             f"{trace.name}: does not say which kernel it was recorded on. Name it as uname -r prints it there, or as a model: "
             "--kernel 6.12.107+deb13-amd64, --kernel v4.1."
         )
-    return machine, recorded_kernel(name)[0]
+    stand_in = recorded_balancer(name).stand_in
+    return machine, KernelModel.named(stand_in) if stand_in else recorded_kernel(name)[0]
 
 
 def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | None:
@@ -132,16 +132,9 @@ def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | No
         The answer, and the reason if it is no; None if nobody names the kernel.
     """
     if isinstance(kernel, KernelModel):
-        return asked_for(kernel)
-    if kernel and UNVALIDATED in kernel.split("+"):
-        return asked_for(KernelModel.named(kernel))
+        return balancer_of(kernel)
     name = kernel or trace.header.kernel_model or trace.header.kernel_release
     return recorded_balancer(name) if name else None
-
-
-def asked_for(kernel: KernelModel) -> Balancer:
-    """Find out whether the replay may stand for a kernel that somebody asked for, if need be with an unvalidated balancer."""
-    return Balancer(kernel.nearest, True) if kernel.unvalidated else balancer_of(kernel)
 
 
 def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> None:
@@ -161,19 +154,17 @@ def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> 
     NotRecoverableError
         The replay does not model this kernel's balancer.
     """
-    if balancer is None or balancer.replayed:
+    if balancer is None or balancer.replayed or (balancer.stand_in and not asked):
         return
     if asked:
         raise NotRecoverableError(
             f"{trace.name}: a prediction for {asked} was asked for, but {balancer.reason}. The replay has v4.1 with its fixes, "
-            f"designs such as core, and, not validated, v6.12.107+{UNVALIDATED}."
+            "v6.12.107, and designs such as core."
         )
-    near = f"v6.12.107+{UNVALIDATED}"
-    try_it = f" A model of it that is not validated predicts with `--kernel {near}`."
     raise NotRecoverableError(
         f"{trace.name}: unknown: no model of this kernel's balancer. {balancer.reason[0].upper()}{balancer.reason[1:]}. So "
         "nothing is predicted. What can be said without a model (the pattern of the waste, pinned threads, cpusets and quotas) "
-        f"is in `wastedcores explain`.{try_it if near.startswith(f'{balancer.nearest}+') else ''}"
+        "is in `wastedcores explain`. If a kernel that the replay has is near enough, name it: --kernel v6.12.107."
     )
 
 

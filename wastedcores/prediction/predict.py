@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.errors import NotRecoverableError, UsageError
-from wastedcores.kernels import KernelModel
+from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.once import Task
 from wastedcores.prediction.place import (
-    asked_for,
     balancer_on,
     check_modelled,
     check_recoverable,
@@ -103,10 +102,11 @@ def whatif(
     window, counted = asked(trace, between, cpus, whole=whole)
     trace = trace.with_header(window=window)
     on, model = place_of(trace, machine, kernel)
-    check_modelled(trace, balancer_on(trace, kernel))
+    balancer = balancer_on(trace, kernel)
+    check_modelled(trace, balancer)
     names = list(to) if to else variants_of(model)
     for name in names:
-        check_modelled(trace, asked_for(KernelModel.named(name)), asked=name)
+        check_modelled(trace, balancer_of(KernelModel.named(name)), asked=name)
     recovered = recover(trace, tasks, sessions, costs=costs_of(on))
     check_recoverable(trace, recovered)
     here = task_of(recovered, on, counted)
@@ -125,6 +125,7 @@ def whatif(
         itself,
         tuple(sorted(variants, key=lambda v: -v.gain.median)),
         seeds,
+        balancer.reason if balancer and balancer.stand_in else "",
     )
 
 

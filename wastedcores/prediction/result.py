@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.kernels import KernelModel
 from wastedcores.recovery import Recovered
 
 SCHEMA = "wastedcores.whatif/1"
@@ -115,6 +114,8 @@ class WhatIf:
         The replays under other kernels, those that gain most first.
     seeds
         Number of seeds.
+    stands_in
+        Why the model is that of another kernel than the recorded one, as a sentence without a full stop; empty if it is not.
     """
 
     trace: str
@@ -126,6 +127,7 @@ class WhatIf:
     itself: Variant
     variants: tuple[Variant, ...]
     seeds: int
+    stands_in: str = ""
 
     @property
     def error(self) -> float:
@@ -146,13 +148,9 @@ class WhatIf:
     def trust(self) -> str:
         """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
 
-        It is never high for a kernel whose balancer is not validated.
+        It is never high if another kernel stands for the recorded one.
         """
-        if (
-            not KernelModel.named(self.kernel).unvalidated
-            and self.agrees
-            and self.recovered.guessed_work <= LITTLE
-        ):
+        if not self.stands_in and self.agrees and self.recovered.guessed_work <= LITTLE:
             return "high"
         if self.error <= FAR and self.recovered.guessed_work <= MUCH:
             return "medium"
@@ -164,11 +162,16 @@ class WhatIf:
         what = "window" if self.itself.window_ns else "number of busy CPUs"
         shows = "shows" if self.agrees else "does not show"
         guessed = 100 * self.recovered.guessed_work
-        model = KernelModel.named(self.kernel)
-        warning = [str(model.replay_warning)] if model.unvalidated else []
+        under = "the recorded kernel"
+        stands_in = []
+        if self.stands_in:
+            under = self.kernel
+            stands_in = [
+                f"{self.stands_in}, and {under} stands for it here, although the two may balance differently"
+            ]
         return [
-            *warning,
-            f"a replay under the recorded kernel {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",
+            *stands_in,
+            f"a replay under {under} {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",
             f"{guessed:.0f} % of the CPU time was used before sleeps whose cause is guessed or not known",
             *self.recovered.notes,
         ]

@@ -43,7 +43,7 @@ def rows_of(trees: Sequence[Domains], kernel: KernelModel) -> int:
     int
         The number of rows, 0 for a kernel that balances otherwise or not at all.
     """
-    return sum(len(_shared(tree)) for tree in trees) if kernel.balances_v6_12 else 0
+    return sum(len(_shared(tree)) for tree in trees) if kernel.is_modern else 0
 
 
 def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelModel) -> None:
@@ -58,7 +58,7 @@ def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelM
     trees, kernel
         The domains at boot and after each hotplug step, and the kernel of the replay.
     """
-    if not kernel.balances_v6_12:
+    if not kernel.is_modern:
         return
     from wastedcores.simulator.engine.balance import v6_12_seam
 

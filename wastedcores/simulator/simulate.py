@@ -91,7 +91,7 @@ def simulate(
     from wastedcores.simulator.engine.run_jit import run
     from wastedcores.simulator.world import build_world
 
-    check_modelled(kernel, program, machine)
+    check_modelled(kernel, program)
     check_seed(seed)
     check_cpus(machine)
     check_until(until_ns)

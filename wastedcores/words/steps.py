@@ -98,7 +98,7 @@ def _gain(run: Examined, name: str) -> list[tuple[str, str]]:
                 f"wastedcores explain {name} --machine live",
             )
         ]
-    if fix and run.explanation.kernel.is_replayed:
+    if fix and run.explanation.replayed:
         return [
             (
                 f"The paper's fix is to {fix}. Replay the recorded work with it, and see what it gains:",
@@ -128,7 +128,7 @@ def next_after_explaining(found: Explanation, name: str, placed: str = "") -> tu
     said = f"{shlex.quote(name)}{placed}"
     if found.looks_like in ("nothing", "transient"):
         return f"wastedcores path {shlex.quote(name)}", "where the time of the work went instead"
-    if found.fix and found.kernel.is_replayed:
+    if found.fix and found.replayed:
         return f"wastedcores whatif {said}", "each fix, with its gain and its spread"
     return (
         f"wastedcores report {said} -o report",

@@ -144,7 +144,7 @@ def test_a_task_that_is_larger_than_the_imbalance_stays(migration, imbalance, fa
 
 
 def test_a_sleeper_that_is_still_queued_moves_like_others():
-    s = Still(machine(1, 4), balances=True)
+    s = Still(machine(1, 4))
     running, p = s.run(1, 1)
     p.state, p.se.sched_delayed, p.se.exec_start = "S", True, 0
     s.k.rqs[1].cfs.h_nr_delayed = 1

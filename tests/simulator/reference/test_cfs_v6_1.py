@@ -156,7 +156,7 @@ def test_a_sleep_of_more_than_104_days_does_not_keep_the_virtual_time():
 
 def test_a_virtual_time_becomes_relative_only_when_a_sleeper_changes_its_cpu():
     """v4.1 makes it relative at every wakeup."""
-    s = Still(machine(1, 4), balances=True, kernel=V6_1)
+    s = Still(machine(1, 4), kernel=V6_1)
     s.run(0, 1)
     p = s.task(0)
     s.k.rqs[0].cfs.min_vruntime, s.k.rqs[1].cfs.min_vruntime = 7_000, 900_000_000
@@ -300,7 +300,7 @@ def env_of(s: Still, level: int = -1, cpu: int = 0, idle: str = IDLE) -> stats.E
 @pytest.mark.parametrize(("kernel", "designated"), [(V6_1, 1), (V6_12, 2)])
 def test_the_first_idle_cpu_balances_whatever_its_core_does(kernel, designated):
     """Cores are CPUs 0, 1 and 2, 3; CPU 0 is busy."""
-    s = Still(machine(2, 4, threads=2), balances=True, kernel=kernel)
+    s = Still(machine(2, 4, threads=2), kernel=kernel)
     s.run(0)
     answers = [balance_v6_12.should_we_balance(s.k, env_of(s, cpu=c)) for c in range(4)]
     assert answers == [c == designated for c in range(4)]
@@ -308,7 +308,7 @@ def test_the_first_idle_cpu_balances_whatever_its_core_does(kernel, designated):
 
 @pytest.mark.parametrize(("kernel", "want"), [(V6_1, False), (V6_12, True)])
 def test_the_first_of_equal_fully_busy_groups_is_the_busiest(kernel, want):
-    s = Still(machine(3, 4), balances=True, kernel=kernel)
+    s = Still(machine(3, 4), kernel=kernel)
     groups = s.k.rqs[0].sd[-1].groups
     a, b = (GroupStats(g, sum_h_nr=4, type=FULLY_BUSY) for g in groups[1:])
     assert stats.pick_busiest(kernel.rules, a, b) is want
@@ -316,7 +316,7 @@ def test_the_first_of_equal_fully_busy_groups_is_the_busiest(kernel, want):
 
 @pytest.mark.parametrize(("kernel", "reason"), [(V6_1, ""), (V6_12, "busy")])
 def test_a_busy_cpu_pulls_from_a_sibling_with_two_tasks_more(kernel, reason):
-    s = Still(machine(2, 4), balances=True, kernel=kernel)
+    s = Still(machine(2, 4), kernel=kernel)
     env = env_of(s, idle=NOT_IDLE)
     here, there = env.sd.groups[0], env.sd.groups[1]
     out = stats.DomainStats(
@@ -330,7 +330,7 @@ def test_a_busy_cpu_pulls_from_a_sibling_with_two_tasks_more(kernel, reason):
 
 
 def test_the_last_buddy_is_hot_too():
-    s = Still(machine(1, 4), balances=True, kernel=V6_1)
+    s = Still(machine(1, 4), kernel=V6_1)
     s.run(0)
     (p,) = s.run(1)
     env = env_of(s, idle=NEWLY_IDLE)
@@ -345,7 +345,7 @@ def test_forks_of_6_1_166_also_count_cpus_on_which_the_task_may_not_run():
     """6.1.192, the kernel of the recordings, has the later rule."""
     idle = {}
     for name in ("v6.1.166", "v6.1.192"):
-        s = Still(machine(2, 4), balances=True, kernel=KernelModel.named(name))
+        s = Still(machine(2, 4), kernel=KernelModel.named(name))
         p = s.task(4, allowed={0, 4})
         sd = s.k.rqs[4].sd[-1]
         idle[name] = slow_path_v6_12.update_sg_wakeup_stats(s.k, sd, sd.groups[1], p).idle_cpus
@@ -354,7 +354,7 @@ def test_forks_of_6_1_166_also_count_cpus_on_which_the_task_may_not_run():
 
 def test_an_idle_cpu_stops_its_tick_at_once():
     assert V6_1.rules.idle_ticks_before_stop == 0
-    assert Still(machine(1, 2), balances=True, kernel=V6_1).k.idle_ticks_before_stop == 0
+    assert Still(machine(1, 2), kernel=V6_1).k.idle_ticks_before_stop == 0
 
 
 # --- everything together ----------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_an_idle_cpu_stops_its_tick_at_once():
 def test_queues_count_what_is_on_them(case):
     """At each switch of random crowds: weights, numbers, order, min_vruntime and the estimated use of every queue."""
     trees = domain_events(with_steps(case.machine, case.program), V6_1)
-    k = Kernel(case.machine, V6_1, trees, costs=case.costs, unvalidated_balancer=True)
+    k = Kernel(case.machine, V6_1, trees, costs=case.costs)
     run = Simulation(k, case.program, case.seed)
     switched, lowest = k.on_switch, {}
 

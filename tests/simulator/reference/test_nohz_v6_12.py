@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.still_v6_12 import V6_12, Still, machine
 
-from wastedcores.errors import WorkloadError
 from wastedcores.simulator.reference import Kernel, Simulation, newidle_v6_12, nohz_v6_12, schedule
 from wastedcores.simulator.reference.pelt_v6_12 import MIN_DIVIDER
 from wastedcores.simulator.reference.state import SchedAvg
@@ -20,7 +19,7 @@ MS = 1_000_000
 
 def idle_machine(nodes: int = 2, per_node: int = 4) -> Still:
     """Return a machine whose CPUs are all idle and tickless; no level is due."""
-    s = Still(machine(nodes, per_node), balances=True)
+    s = Still(machine(nodes, per_node))
     for rq in s.k.rqs:
         rq.tick_stopped = True
         rq.next_balance = s.k.jiffies + 1000
@@ -213,7 +212,7 @@ def test_averages_decay_once_per_jiffy():
 
 
 def test_an_idle_cpu_takes_one_tick_before_it_stops_it():
-    s = Still(machine(), balances=True)
+    s = Still(machine())
     rq = s.k.rqs[0]
     [p] = s.run(0)
     p.state, rq.cfs.curr.vlag = "X", 0
@@ -250,7 +249,7 @@ def newidle(s: Still, cpu: int, *draws: int) -> bool:
 
 
 def loaded() -> Still:
-    s = Still(machine(2, 4), balances=True)
+    s = Still(machine(2, 4))
     for p in s.run(1, 1, 1):
         p.se.exec_start = s.k.now_ns - MS
     return s
@@ -360,17 +359,9 @@ def test_the_mean_idle_time(idle_for, average):
 
 
 def replay(m, workload: Workload, seed: int = 1) -> Kernel:
-    k = Kernel(m, V6_12, domain_events(m, V6_12), unvalidated_balancer=True)
+    k = Kernel(m, V6_12, domain_events(m, V6_12))
     Simulation(k, workload.program(), seed=seed).run(until_ns=2_000 * MS)
     return k
-
-
-def test_users_do_not_get_the_balancer_yet():
-    m, w = machine(), Workload("two")
-    w.task("a", Script().compute(MS), cpu=0)
-    k = Kernel(m, V6_12, domain_events(m, V6_12))
-    with pytest.raises(WorkloadError, match="modelled but not validated"):
-        Simulation(k, w.program(), seed=1)
 
 
 def test_threads_spread_over_the_nodes():
@@ -398,7 +389,7 @@ def test_what_holds_of_every_replay(data):
         mask = draw(st.sets(st.integers(0, m.cpus - 1)))
         cpus = sorted(mask) or None
         w.task(f"t{i}", script, cpu=cpus[0] if cpus else 0, allowed=cpus)
-    k = Kernel(m, V6_12, domain_events(m, V6_12), unvalidated_balancer=True)
+    k = Kernel(m, V6_12, domain_events(m, V6_12))
     sim = Simulation(k, w.program(), seed=draw(st.integers(0, 99)))
     after = sim._after
 

@@ -23,7 +23,7 @@ def test_a_root_queue_has_no_more_load_than_its_entities():
     main = Script().loop(400).compute(2_000_000).fork(child).end().wait_children(0)
     w.task("main", main, session=w.session())
     program = w.program()
-    k = Kernel(machine, V6_12, domain_events(machine, V6_12), unvalidated_balancer=True)
+    k = Kernel(machine, V6_12, domain_events(machine, V6_12))
     run = Simulation(k, program, 1)
     checked, switched = 0, k.on_switch
 

@@ -58,7 +58,7 @@ def replayed(
 ) -> tuple[float, dict[int, list[float]]]:
     """Return the seconds of all groups, and the completions of each group."""
     machine = find_machine("guest-4").machine
-    k = Kernel(machine, kernel, domain_events(machine, kernel), unvalidated_balancer=True)
+    k = Kernel(machine, kernel, domain_events(machine, kernel))
     Simulation(k, program(machine, seed, group), seed).run(30_000_000_000)
     ends: dict[int, list[float]] = {}
     number, main, start, marks = 0, -1, 0, []
@@ -102,7 +102,7 @@ def test_the_database_takes_as_long_as_recorded_on_16_cpus():
     machine = find_machine("bd-paper-16").machine
     took = []
     for seed in (1, 2):
-        k = Kernel(machine, V6_12, domain_events(machine, V6_12), unvalidated_balancer=True)
+        k = Kernel(machine, V6_12, domain_events(machine, V6_12))
         workload = scenario("recorded-db").workload(machine, seed, {})
         Simulation(k, workload.program(), seed).run(30_000_000_000)
         marks = [event.ts_ns for event in k.log if event.kind == "mark"]

@@ -18,7 +18,7 @@ def test_the_database_workload_takes_as_long_as_recorded():
     machine = Machine.preset("bd-paper-16")
     program = recorded_db(machine, 1, iterations=400, group=16).program()
     trees = domain_events(machine, V6_12)
-    k = Kernel(machine, V6_12, trees, costs_of(machine), unvalidated_balancer=True)
+    k = Kernel(machine, V6_12, trees, costs_of(machine))
     Simulation(k, program, seed=1).run(until_ns=3_000_000_000)
     marks = [e.ts_ns for e in k.log if e.kind == "mark"]
     assert abs((marks[1] - marks[0]) / 1e9 / RECORDED_S - 1) < 0.05

@@ -12,8 +12,7 @@ machine's state and its log; ``simulation.py`` handles the events and runs the p
 Under v6.12, ``eevdf.py``, ``eevdf_class.py``, ``tasks_v6_12.py`` and ``pelt_v6_12.py`` take the place of ``fair.py`` and
 ``pelt.py``, ``placement_v6_12.py``, ``idle_sibling_v6_12.py``, ``slow_path_v6_12.py`` and ``signals_v6_12.py`` that of
 ``placement.py`` and ``load.py``, and ``nohz_v6_12.py``, ``newidle_v6_12.py``, ``stats_v6_12.py`` and ``balance_v6_12.py`` that
-of ``nohz.py``, ``stats.py`` and ``balance.py``. Its balancer has not been compared with enough recordings yet, so threads must
-be pinned to one CPU each unless the kernel is made with ``unvalidated_balancer=True``.
+of ``nohz.py``, ``stats.py`` and ``balance.py``.
 
 v6.1 has most of ``fair.py`` in ``cfs_v6_1.py``, and everything else of v6.12. Where the two differ, functions ask
 ``k.model.rules``.

@@ -114,9 +114,6 @@ class Kernel:
         For a design: optimisation modules, your own or names of shipped ones, instead of those of ``model``.
     decisions
         Log every call of load_balance(), what it saw and why it gave up.
-    unvalidated_balancer
-        Let v6.12.107 balance. Without it, workloads that need its balancer are refused, because its replays have not been
-        compared with enough recordings yet.
     """
 
     def __init__(
@@ -129,7 +126,6 @@ class Kernel:
         considered: bool = False,
         modules: Sequence[Module | str] | None = None,
         decisions: bool = False,
-        unvalidated_balancer: bool = False,
     ) -> None:
         if modules is not None:
             modules = checked_modules(modules, SHIPPED, Module)
@@ -140,9 +136,8 @@ class Kernel:
         self.fair: Any = fair
         if model.is_modern:
             self.fair = eevdf_class if model.rules.eevdf else cfs_v6_1
-        #: v6.12.107 balances, with ``nohz_v6_12`` in the place of ``nohz`` (v4.1)
-        self.balances_v6_12 = model.balances_v6_12 or (unvalidated_balancer and model.is_modern)
-        self.nohz: Any = nohz_v6_12 if self.balances_v6_12 else nohz
+        #: NOHZ balancing: ``nohz`` (v4.1) or ``nohz_v6_12``
+        self.nohz: Any = nohz_v6_12 if model.is_modern else nohz
         self.costs = costs or Costs()
         self.policies = policies or Policies.of(model)
         self.considered, self.decisions = considered, decisions

@@ -66,7 +66,7 @@ def _pick_next_task_v6_12(k: Kernel, rq: Rq, prev: Task) -> Task:
     A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
     """
     task = k.fair.pick_task(k, rq)
-    while task is None and k.balances_v6_12 and newidle_v6_12.idle_balance(k, rq):
+    while task is None and newidle_v6_12.idle_balance(k, rq):
         task = k.fair.pick_task(k, rq)
     if task is None:
         if _is_fair(rq, prev):
@@ -147,7 +147,7 @@ def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
 
 def enter_idle(k: Kernel, rq: Rq) -> None:
     """Count the CPU as idle and stop its tick unless RCU needs it (tick_nohz_idle_enter(), v4.1)."""
-    if not k.balances_v6_12:
+    if not k.model.is_modern:
         nohz.set_cpu_sd_state_idle(k, rq)
         stop_tick(k, rq)
         return
@@ -324,7 +324,7 @@ def active_balance(k: Kernel, rq: Rq) -> None:
     """Let the migration thread do the active balance that another CPU asked for."""
     if rq.active_balance:
         k.log_op = "active"
-        version = balance_v6_12 if k.balances_v6_12 else balance
+        version = balance_v6_12 if k.model.is_modern else balance
         run_stopper(k, rq, lambda: version.active_load_balance(k, rq))
 
 

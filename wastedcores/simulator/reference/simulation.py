@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastedcores.errors import WorkloadError
-from wastedcores.simulator.generations import check_modelled
+from wastedcores.simulator.generations import check_constant_policies, check_generation
 from wastedcores.simulator.realtime import check_policies
 from wastedcores.simulator.reference import (
     classes,
@@ -52,8 +52,9 @@ class Simulation:
     """
 
     def __init__(self, k: Kernel, program: Program, seed: int) -> None:
-        if not k.balances_v6_12:
-            check_modelled(k.model, program, k.machine)
+        if not k.model.is_modern:  # the reference also has v6.1, which the engine does not have
+            check_generation(k.model)
+        check_constant_policies(k.model, program)
         check_policies(program, k.model)
         self.k, self.program, self.seed = k, program, seed
         self.tasks: list[Task] = []
@@ -86,7 +87,7 @@ class Simulation:
             rq.idle_stamp = 1 + rng.draw() % (EPOCH_NS - 1)
             rq.tick_stopped = True
             k.nohz.nohz_balance_enter_idle(k, rq)
-        if k.balances_v6_12:
+        if k.model.is_modern:
             self._initial_state_v6_12()
         if self.program.random_phase:
             self.start_ns += rng.draw() % k.tick_ns
@@ -249,9 +250,7 @@ class Simulation:
         update_cpu_load(rq, weighted_cpuload(rq), 1)
         if k.clocks and rq.curr is not rq.idle_task:
             k.clocks.tick(rq)
-        if k.model.is_modern and not k.balances_v6_12:
-            pass  # no task of such a replay may leave its CPU
-        elif k.core is None:
+        if k.core is None:
             k.nohz.scheduler_tick_balance(k, rq)
         elif rq.curr is not rq.idle_task:
             k.core.tick(k, rq)

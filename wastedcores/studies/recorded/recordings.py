@@ -23,7 +23,6 @@ import polars as pl
 from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
-from wastedcores.kernels.tables import UNVALIDATED
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, summarize, with_steps
 from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities
 from wastedcores.topology.domains import Domains, domain_events
@@ -167,9 +166,7 @@ class Recording:
 
     @cached_property
     def model(self) -> KernelModel | None:
-        """The kernel to replay it under, if need be with a balancer that is not validated; None if it is not modelled."""
-        if self.kernel.is_replayed_on_one_cpu:
-            return KernelModel.named(f"{self.kernel.name}+{UNVALIDATED}")
+        """The kernel to replay it under; None if the replay does not model it."""
         return self.kernel if self.kernel.is_replayed else None
 
     @cached_property
