@@ -14,6 +14,11 @@ from wastedcores.workload import ops
 from wastedcores.workload.program import Program, TaskSpec
 
 V6_12 = KernelModel.named("v6.12.107")
+#: with the wakeup fix, and with features switched off
+_CHANGED = [
+    KernelModel.named("v6.12.107+" + change)
+    for change in ("overload_on_wakeup", "NO_NI_RANDOM", "NO_DELAY_DEQUEUE+NO_SIS_UTIL")
+]
 _FOREVER = (ops.OP_LOOP, 0, 0, -1, -1)
 _EXIT = (ops.OP_EXIT, 0, 0, 0, 0)
 
@@ -99,7 +104,7 @@ def _crowds(draw, program: Program, cpus: int) -> Program:
 def balancing_cases(draw) -> Case:
     """A random case under v6.12 with several CPUs, half of them crowded."""
     crowded = draw(st.booleans())
-    case = draw(cases(st.just(V6_12), machines() if crowded else None))
+    case = draw(cases(st.sampled_from([V6_12] * 3 + _CHANGED), machines() if crowded else None))
     program = without_policies(case.program)
     if crowded:
         # one task that lasts keeps the replay going

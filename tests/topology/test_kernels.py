@@ -280,6 +280,30 @@ def test_a_near_release_stands_for_one_that_is_not_modelled(release, replayed, s
     assert bool(found.reason) != replayed
 
 
+def test_features_are_switched_off_by_name():
+    kernel = KernelModel.named("v6.12.107+no_ni_random+NO_SIS_UTIL+overload_on_wakeup")
+    assert kernel.name == "v6.12.107+overload_on_wakeup+NO_NI_RANDOM+NO_SIS_UTIL"
+    assert KernelModel.named(kernel.name) == kernel
+    assert not kernel.rules.newidle_random
+    assert not kernel.rules.scan_limited
+    assert kernel.rules.delayed_dequeue
+    assert KernelModel.named("v6.12.107").rules.newidle_random
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("v6.12.107+NO_NI_RANDO", r"did you mean NO_NI_RANDOM\?"),
+        ("v4.1+NO_NI_RANDOM", r"can switch features of .*v6\.12\.107 only"),
+        ("v6.1.166+NO_DELAY_DEQUEUE", "does not have the feature DELAY_DEQUEUE"),
+        ("v6.12.107+overload_on_wakeup:patch", r"the authors' patch is for Linux 4\.1"),
+    ],
+)
+def test_switches_that_a_release_does_not_have(name, message):
+    with pytest.raises(UnknownKernelError, match=message):
+        KernelModel.named(name)
+
+
 def test_the_strategies_of_the_fork_wait_paper_are_no_fixes():
     kernel = KernelModel.named("v4.1+all_fixes+fork_wait:2")
     assert (kernel.name, kernel.fork_wait) == ("v4.1+all_fixes+fork_wait:2", 2)

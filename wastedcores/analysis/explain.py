@@ -159,7 +159,10 @@ def explain(
     looks_like, evidence = _configured(result, pairs) or _judge(
         result, relations, causes, machine, model
     )
-    if model.generation != "v4.1" and looks_like in (*FIXES, "undecided"):
+    if (model.generation != "v4.1" or not balancer.replayed) and looks_like in (
+        *FIXES,
+        "undecided",
+    ):
         evidence += pattern(result, machine, pairs)
         if balancer.stand_in:
             evidence.insert(0, _STAND_IN.format(balancer.reason, balancer.stand_in))

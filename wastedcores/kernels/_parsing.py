@@ -6,6 +6,7 @@ import difflib
 import re
 
 from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
+from wastedcores.kernels.rules import FEATURES, RULES
 from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, OLDEST, PRESETS, SHORT
 
 #: from this release on the third number of a version counts, because stable releases change the balancer
@@ -26,9 +27,9 @@ def is_release(name: str) -> bool:
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
         return False
-    words = (*FIXES, *SHORT, *MODULES, "all_fixes")
+    words = (*FIXES, *SHORT, *MODULES, "all_fixes", *(f"NO_{feature}" for feature in FEATURES))
     return not any(
-        part in words or difflib.get_close_matches(part, words[:4], 1, 0.7)
+        part in words or part.upper() in words or difflib.get_close_matches(part, words[:4], 1, 0.7)
         for part in name.split("+")[1:]
     )
 
@@ -95,6 +96,28 @@ def version(base: str, name: str) -> tuple[int, ...]:
         f"version from v{dotted(OLDEST)} to v{dotted(NEWEST)}, such as v4.1, v4.12, v6.1, "
         "with fixes as in v4.1+group_construction, or a design such as core+cache_affinity."
     )
+
+
+def feature(part: str, numbers: tuple[int, ...], name: str) -> str:
+    """Return the scheduler feature that a part of a name switches off: ``NI_RANDOM`` for ``NO_NI_RANDOM`` in any case."""
+    found = part.upper().removeprefix("NO_")
+    if found not in FEATURES:
+        near = difflib.get_close_matches(found, FEATURES, 1)
+        hint = f" (did you mean NO_{near[0]}?)" if near else ""
+        known = ", ".join(f"NO_{feature}" for feature in FEATURES)
+        raise UnknownKernelError(
+            f"kernel {name!r}: unknown switch {part!r}{hint}; known are {known}."
+        )
+    if numbers not in RULES:
+        known = ", ".join("v" + dotted(release) for release in RULES)
+        raise UnknownKernelError(
+            f"kernel {name!r}: the replay can switch features of {known} only, not of this release."
+        )
+    if not getattr(RULES[numbers], FEATURES[found]):
+        raise UnknownKernelError(
+            f"kernel {name!r}: this release does not have the feature {found}; leave {part} out."
+        )
+    return found
 
 
 def canonical(numbers: tuple[int, ...], fixes: dict[str, str]) -> str:

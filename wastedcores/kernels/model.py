@@ -7,7 +7,7 @@ from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
-from wastedcores.kernels.rules import RULES, Rules
+from wastedcores.kernels.rules import RULES, Rules, without
 from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE
 
 
@@ -29,6 +29,8 @@ class KernelModel:
         The optimisation modules of a design, in order; None for a Linux.
     fork_wait
         The strategy of the fork/wait paper, 1 or 2; 0 for none.
+    features_off
+        The scheduler features that are switched off, such as ``NI_RANDOM`` (``v6.12.107+NO_NI_RANDOM``).
     """
 
     name: str
@@ -40,6 +42,7 @@ class KernelModel:
     sched_debug: bool = False
     modules: tuple[str, ...] | None = None
     fork_wait: int = 0
+    features_off: tuple[str, ...] = ()
 
     @classmethod
     def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
@@ -74,8 +77,11 @@ class KernelModel:
         if _parsing.is_release(written):
             parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
-        strategy = 0
+        strategy, off = 0, set[str]()
         for part in parts:
+            if part.upper().startswith("NO_"):
+                off.add(_parsing.feature(part, version, name))
+                continue
             fix, _, reading = part.partition(":")
             if fix == FORK_WAIT:
                 if reading not in ("1", "2"):
@@ -95,15 +101,22 @@ class KernelModel:
                     raise UnknownKernelError(
                         f"kernel {name!r}: {one} is for kernels before {since}, which has its own cure; leave it out."
                     )
+                if reading == "patch" and version in RULES:
+                    raise UnknownKernelError(
+                        f"kernel {name!r}: the authors' patch is for Linux 4.1; write {one} for the same change to this kernel."
+                    )
                 fixes[one] = reading or "paper"
         written = _parsing.canonical(version, fixes) + (
             f"+{FORK_WAIT}:{strategy}" if strategy else ""
         )
+        features_off = tuple(sorted(off))
+        written += "".join(f"+NO_{feature}" for feature in features_off)
         return cls(
             written,
             version,
             sched_debug=sched_debug,
             fork_wait=strategy,
+            features_off=features_off,
             **fixes,
         )
 
@@ -171,7 +184,7 @@ class KernelModel:
             The replay has no model of a modern scheduler for this release.
         """
         try:
-            return RULES[self.version]
+            return without(RULES[self.version], self.features_off)
         except KeyError:
             known = ", ".join("v" + _parsing.dotted(version) for version in RULES)
             raise UnknownKernelError(

@@ -6,6 +6,7 @@ kernel/sched/features.h and kernel/time/tick-sched.c of each release.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -46,6 +47,8 @@ class Rules(NamedTuple):
         The statistics of groups for fork and exec cover only the CPUs that the thread may use.
     clusters_scanned
         select_idle_cpu() scans the cluster of the target first.
+    scan_limited
+        The feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used.
     """
 
     eevdf: bool
@@ -62,6 +65,7 @@ class Rules(NamedTuple):
     last_fully_busy: bool
     placement_masked: bool
     clusters_scanned: bool
+    scan_limited: bool
 
 
 #: the rules of each release, by its version
@@ -81,6 +85,7 @@ RULES: dict[tuple[int, ...], Rules] = {
         last_fully_busy=False,
         placement_masked=False,
         clusters_scanned=False,
+        scan_limited=True,
     ),
     (6, 12, 107): Rules(
         eevdf=True,
@@ -97,7 +102,20 @@ RULES: dict[tuple[int, ...], Rules] = {
         last_fully_busy=True,
         placement_masked=True,
         clusters_scanned=True,
+        scan_limited=True,
     ),
 }
 # Debian's 6.1.0-56, of which there are recordings
 RULES[6, 1, 192] = RULES[6, 1, 166]._replace(placement_masked=True)
+
+#: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``), and the rule that each one is
+FEATURES = {
+    "NI_RANDOM": "newidle_random",
+    "DELAY_DEQUEUE": "delayed_dequeue",
+    "SIS_UTIL": "scan_limited",
+}
+
+
+def without(rules: Rules, features: Iterable[str]) -> Rules:
+    """Return the rules with some features switched off."""
+    return rules._replace(**{FEATURES[name]: False for name in features})

@@ -36,10 +36,13 @@ def variants_of(kernel: KernelModel) -> list[str]:
     Returns
     -------
     list of str
-        Names of kernel models. The fixes are the authors' published patches. A modern kernel gets none of them.
+        Names of kernel models. The fixes are the authors' published patches. A modern kernel gets the wakeup fix, and newidle
+        balancing that leaves no level out at random.
     """
     if kernel.is_modern:
-        return ["core"]
+        changes = [] if kernel.overload_on_wakeup else ["overload_on_wakeup"]
+        changes += ["NO_NI_RANDOM"] if kernel.rules.newidle_random else []
+        return [*(KernelModel.named(f"{kernel.name}+{change}").name for change in changes), "core"]
     missing = [f"{f}:patch" for f in FIXES if not (kernel.is_design or kernel.has(f))]
     names = [KernelModel.named(f"{kernel.name}+{f}").name for f in missing]
     if len(missing) > 1:

@@ -64,7 +64,10 @@ def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelM
 
     g = m[m[0, sim.SCRATCH] + v6_12.ROW]
     g[v6_12.ENTRY] = v6_12_seam.entry()
-    g[[v6_12.NI_RANDOM, v6_12.IDLE_TICKS_BEFORE_STOP]] = 1
+    g[v6_12.NI_RANDOM] = kernel.rules.newidle_random
+    g[v6_12.DELAY_DEQUEUE] = kernel.rules.delayed_dequeue
+    g[v6_12.SIS_UTIL] = kernel.rules.scan_limited
+    g[v6_12.IDLE_TICKS_BEFORE_STOP] = kernel.rules.idle_ticks_before_stop
     row = int(m[0, sim.DOMAIN0])
     for tree in trees:
         shared = _shared(tree)

@@ -227,7 +227,7 @@ def dequeue_entity(
     cfs_rq = se.cfs_rq
     update_curr(k, cfs_rq)
     clear_buddies(se)
-    if sleep and not delayed and not special and not eligible(cfs_rq, se):
+    if k.delay_dequeue and sleep and not delayed and not special and not eligible(cfs_rq, se):
         pelt.update_load_avg(k.now_ns, se)
         _set_delayed(se, True)
         return False

@@ -92,7 +92,7 @@ def select_idle_sibling(k: Kernel, p: Task, prev: int, target: int, by_kthread: 
         recent = -1
     sd = sd_llc(k, target)
     if sd is None:
-        return target
+        return _beyond_cache(k, p, target)
     has_idle_core = False
     if caches.smt_active:
         has_idle_core = sd.shared is not None and sd.shared.has_idle_cores
@@ -101,7 +101,24 @@ def select_idle_sibling(k: Kernel, p: Task, prev: int, target: int, by_kthread: 
             if found >= 0:
                 return found
     found = select_idle_cpu(k, p, sd, has_idle_core, target)
-    return next((cpu for cpu in (found, near, recent) if cpu >= 0), target)
+    found = next((cpu for cpu in (found, near, recent) if cpu >= 0), -1)
+    return found if found >= 0 else _beyond_cache(k, p, target)
+
+
+def _beyond_cache(k: Kernel, p: Task, target: int) -> int:
+    """Return where a task goes for which no idle CPU was found in the LLC: to ``target``, unless the kernel has the paper's fix.
+
+    The fix is that of the paper's section 3.3 for kernels that search one LLC, and no release has it: the CPU that has been idle
+    longest in the smallest domain beyond the LLC that has an idle CPU on which the task may run.
+    """
+    if k.model.overload_on_wakeup is None:
+        return target
+    for sd in k.rqs[target].sd[k.llc_depth[target] :]:
+        idle = [c for c in sorted(sd.span & p.allowed) if k.idle_cpu(c)]
+        k.log_considered(p.cpu, sorted(sd.span & p.allowed), "select_idle_sibling", sd.level, p.pid)
+        if idle:
+            return min(idle, key=lambda c: k.rqs[c].idle_stamp)
+    return target
 
 
 def _share_resources(k: Kernel, cpu: int, other: int) -> bool:
@@ -125,7 +142,7 @@ def select_idle_cpu(k: Kernel, p: Task, sd: SchedDomain, has_idle_core: bool, ta
     ``nr_idle_scan`` CPUs.
     """
     assert sd.shared is not None
-    limit = sd.shared.nr_idle_scan
+    limit = sd.shared.nr_idle_scan if k.sis_util else len(sd.span)
     if limit == 0:
         return -1
     scan = _Scan(k, p, has_idle_core, sd.span & p.allowed, limit)

@@ -166,7 +166,10 @@ class Kernel:
         # v6.12: averages of tickless CPUs are left to update, and when that is due; nohz_next_balance has to be computed anew
         self.nohz_has_blocked = self.nohz_needs_update = False
         self.nohz_next_blocked = 0
-        self.ni_random = True  #: the feature NI_RANDOM
+        #: the features NI_RANDOM, DELAY_DEQUEUE and SIS_UTIL
+        self.ni_random = model.is_modern and model.rules.newidle_random
+        self.delay_dequeue = model.is_modern and model.rules.delayed_dequeue
+        self.sis_util = model.is_modern and model.rules.scan_limited
         self.newidle_rng = [Random(0, -2 - c) for c in range(machine.cpus)]
         #: 1 if an idle CPU takes one tick before it stops its tick, as without a cpuidle governor; else 0
         self.idle_ticks_before_stop = model.rules.idle_ticks_before_stop if model.is_modern else 0

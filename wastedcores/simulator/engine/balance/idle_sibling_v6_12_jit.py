@@ -234,6 +234,8 @@ def select_idle_cpu(m, p, sd, has_idle_core, target):
     g = globals_row(m)
     shared = m[sd, domain_v6_12.SHARED]
     limit = m[shared, domain_shared.NR_IDLE_SCAN]
+    if m[g, v6_12.SIS_UTIL] == 0:
+        limit = m[sd, domain.SPAN_WEIGHT]
     if limit == 0:
         return -1
     begin_scan(m, p, sd, limit)
@@ -271,6 +273,36 @@ def wakes_for_itself(m, prev):
 
 
 @apart(VALUE)
+def beyond_cache(m, p, target):
+    """Return where a task goes for which no idle CPU was found in the LLC: to ``target``, unless the kernel has the paper's fix.
+
+    The fix is that of the paper's section 3.3 for kernels that search one LLC, and no release has it: the CPU that has been idle
+    longest in the smallest domain beyond the LLC that has an idle CPU on which the task may run.
+    """
+    if m[0, sim.OVERLOAD_ON_WAKEUP_FIX] == 0:
+        return target
+    first = m[target, rq.SD]
+    for sd in range(first, first + m[target, rq.NR_DOMAINS]):
+        if sd <= m[target, rq.SD_LLC]:
+            continue
+        begin_scan(m, p, sd, 0)
+        best = -1
+        spanned = m[sd, domain_v6_12.SPAN_CPUS]
+        for i in range(spanned, spanned + m[sd, domain.SPAN_WEIGHT]):
+            cpu = item(m, i)
+            if test(m, cpuset.LB, cpu):
+                see(m, cpu)
+                if idle_cpu(m, cpu) and (
+                    best < 0 or m[cpu, rq.IDLE_STAMP] < m[best, rq.IDLE_STAMP]
+                ):
+                    best = cpu
+        log_scan(m, m[p, task.CPU], m[sd, domain.LEVEL])
+        if best >= 0:
+            return best
+    return target
+
+
+@apart(VALUE)
 def select_idle_sibling(m, p, prev, target):
     """select_idle_sibling(): find an idle CPU in the LLC of ``target``, which is ``prev`` or the waker's CPU."""
     if idle_cpu(m, target):
@@ -298,7 +330,7 @@ def select_idle_sibling(m, p, prev, target):
         recent = -1
     sd = m[target, rq.SD_LLC]
     if sd < 0:
-        return target
+        return beyond_cache(m, p, target)
     has_idle_core = False
     if m[globals_row(m), v6_12.SMT_ACTIVE] != 0:
         has_idle_core = m[m[sd, domain_v6_12.SHARED], domain_shared.HAS_IDLE_CORES] != 0
@@ -311,4 +343,4 @@ def select_idle_sibling(m, p, prev, target):
         found = near
     if found < 0:
         found = recent
-    return found if found >= 0 else target
+    return found if found >= 0 else beyond_cache(m, p, target)

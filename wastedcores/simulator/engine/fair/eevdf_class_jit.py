@@ -66,7 +66,16 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     util_est_update,
 )
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import remove_entity_load_avg
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task, task_group
+from wastedcores.simulator.engine.world import (
+    cfs_rq,
+    eevdf,
+    entity,
+    rq,
+    sim,
+    task,
+    task_group,
+    v6_12,
+)
 from wastedcores.simulator.engine.world.cpusets_jit import item
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
 
@@ -206,7 +215,8 @@ def dequeue_entity(m, se, flags):
     q = m[se, entity.CFS_RQ]
     update_curr(m, q)
     clear_buddies(m, se)
-    if flags & (SLEEP | DELAYED | SPECIAL) == SLEEP and eligible(m, q, se) == 0:
+    delays = m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.DELAY_DEQUEUE] != 0
+    if delays and flags & (SLEEP | DELAYED | SPECIAL) == SLEEP and eligible(m, q, se) == 0:
         update_load_avg(m, se, 0)
         set_delayed(m, se, 1)
         return 0

@@ -10,6 +10,8 @@ ROW = 6
     NOHZ_NEEDS_UPDATE,  # nohz.needs_update: sim.NOHZ_NEXT_BALANCE has to be computed anew
     NOHZ_NEXT_BLOCKED,  # nohz.next_blocked: the jiffy at which they are due
     NI_RANDOM,  # whether the scheduler has the feature NI_RANDOM
+    DELAY_DEQUEUE,  # likewise DELAY_DEQUEUE
+    SIS_UTIL,  # likewise SIS_UTIL
     IDLE_TICKS_BEFORE_STOP,  # 1: an idle CPU takes one tick before it stops its tick, as without a cpuidle governor
     SMT_ACTIVE,  # sched_smt_active()
     CLUSTERS,  # sched_cluster_active
@@ -17,4 +19,4 @@ ROW = 6
     SCAN_LEFT,  # of a search for an idle CPU: how many CPUs it may still examine
     SCAN_CPU,  # the idle CPU that it found, -1 for none
     SCAN_OVER,
-) = range(12)
+) = range(14)
