@@ -294,7 +294,7 @@ def test_features_are_switched_off_by_name():
     ("name", "message"),
     [
         ("v6.12.107+NO_NI_RANDO", r"did you mean NO_NI_RANDOM\?"),
-        ("v4.1+NO_NI_RANDOM", r"can switch features of .*v6\.12\.107 only"),
+        ("v4.1+NO_NI_RANDOM", r"can switch features of .*v6\.12\.107"),
         ("v6.1.166+NO_DELAY_DEQUEUE", "does not have the feature DELAY_DEQUEUE"),
         ("v6.12.107+overload_on_wakeup:patch", r"the authors' patch is for Linux 4\.1"),
     ],
