@@ -117,5 +117,18 @@ FEATURES = {
 
 
 def without(rules: Rules, features: Iterable[str]) -> Rules:
-    """Return the rules with some features switched off."""
+    """Return rules with some features switched off.
+
+    Parameters
+    ----------
+    rules
+        The rules of a release.
+    features
+        Names from :data:`FEATURES`.
+
+    Returns
+    -------
+    Rules
+        The rules without them.
+    """
     return rules._replace(**{FEATURES[name]: False for name in features})
