@@ -1,4 +1,4 @@
-"""A recording of a whole machine, and the placement of v6.12 asked at each wakeup and fork for the CPU.
+"""A recording of a whole machine, and the placement of its kernel asked at each wakeup and fork for the CPU.
 
 Everything but the choice is taken from the recording, so that one deviation does not change later ones: who runs where, who
 sleeps, and the CPU that each task got. Loads are tracked as the kernel does. A recording does not show three things. The
@@ -18,6 +18,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import Kernel, eevdf_class, placement_v6_12
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
 from wastedcores.simulator.reference.idle_sibling_v6_12 import update_idle_core
+from wastedcores.simulator.reference.signals_v6_12 import task_dead
 from wastedcores.simulator.reference.state import Rq, Task
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
@@ -48,9 +49,9 @@ class Placed:
 class RecordedMachine:
     """The run of one recording; ``placed`` has every wakeup and fork whose task was seen before."""
 
-    def __init__(self, path: Path, machine: Machine) -> None:
+    def __init__(self, path: Path, machine: Machine, kernel: KernelModel = V6_12) -> None:
         events = [e for e in read(path) if e.kind.startswith("sched_")]
-        self.k = Kernel(machine, V6_12, domain_events(machine, V6_12))
+        self.k = Kernel(machine, kernel, domain_events(machine, kernel))
         self.k.attach_domains(self.k.trees[0], 0)
         self.k.log_considered = lambda *_: None  # type: ignore[method-assign]
         self.tasks: dict[int, Task] = {}
@@ -134,9 +135,9 @@ class RecordedMachine:
         self.k.now_ns = self.jiffies * self.k.tick_ns
         for rq in self.k.rqs:
             if rq.curr is not rq.idle_task:
-                eevdf_class.task_tick(self.k, rq, rq.curr)
+                self.k.fair.task_tick(self.k, rq, rq.curr)
                 if rq.need_resched:
-                    eevdf_class.pick_task(self.k, rq)
+                    self.k.fair.pick_task(self.k, rq)
                     rq.need_resched = False
             elif self.jiffies >= self.blocked + 8:
                 pelt.update_queue(self.k.now_ns, rq.cfs)
@@ -149,8 +150,8 @@ class RecordedMachine:
     def new(self, pid: int, comm: str, cpu: int) -> Task:
         p = Task(pid, comm, self.k.groups[0], self.everyone, state="S")
         self.tasks[pid] = p
-        eevdf_class.set_task_rq(p, cpu)
-        eevdf_class.task_fork(self.k, p)
+        self.k.fair.set_task_rq(p, cpu)
+        self.k.fair.task_fork(self.k, p)
         return p
 
     def queue(self, p: Task, cpu: int) -> None:
@@ -158,21 +159,21 @@ class RecordedMachine:
         if p.on_rq:
             if p.cpu == cpu and not p.se.sched_delayed:
                 return
-            eevdf_class.dequeue_task(self.k, self.k.rqs[p.cpu], p, sleep=False)
+            self.k.fair.dequeue_task(self.k, self.k.rqs[p.cpu], p, sleep=False)
         if p.cpu != cpu:
-            eevdf_class.migrate_task(self.k, p)
-        eevdf_class.set_task_rq(p, cpu)
+            self.k.fair.migrate_task(self.k, p)
+        self.k.fair.set_task_rq(p, cpu)
         if not p.se.avg.last_update and not p.se.sum_exec:
-            eevdf_class.post_init(self.k, p)
+            self.k.fair.post_init(self.k, p)
         p.se.sched_delayed = False
         p.state = "R"
-        eevdf_class.enqueue_task(self.k, self.k.rqs[cpu], p, wakeup=True)
+        self.k.fair.enqueue_task(self.k, self.k.rqs[cpu], p, wakeup=True)
 
     def on_sched_switch(self, event: Event) -> None:
         rq = self.k.rqs[event.cpu]
         prev = self._current(rq, event)
         self._leave(rq, prev, event.fields["prev_state"])
-        eevdf_class.pick_task(self.k, rq)  # takes sleepers off the queue that it would choose
+        self.k.fair.pick_task(self.k, rq)  # takes sleepers off the queue that it would choose
         pid = event.number("next_pid")
         if pid:
             p = self.tasks.get(pid) or self.new(pid, event.fields["next_comm"], event.cpu)
@@ -184,18 +185,20 @@ class RecordedMachine:
             rq.idle_stamp = self.k.now_ns
             update_idle_core(self.k, rq)
         else:
-            eevdf_class.set_next_task(self.k, p)
+            self.k.fair.set_next_task(self.k, p)
             p.comm = event.fields["next_comm"]
             rq.curr = p
             if prev is rq.idle_task:
                 rq.idle_stamp = 0
+        if prev.state == "X":
+            task_dead(prev)
 
     def _leave(self, rq: Rq, p: Task, state: str) -> None:
         """Take the running task off its queue if it goes to sleep or dies."""
         if p is rq.idle_task or state[0] == "R" or p.state != "R":
             return
         p.state = "X" if state[0] in "XZ" else "S"
-        eevdf_class.dequeue_task(self.k, rq, p, sleep=True)
+        self.k.fair.dequeue_task(self.k, rq, p, sleep=True)
 
     def _current(self, rq: Rq, event: Event) -> Task:
         """Return the task that runs, which may be seen for the first time."""
@@ -204,21 +207,30 @@ class RecordedMachine:
             p = self.tasks.get(pid) or self.new(pid, event.fields["prev_comm"], event.cpu)
             self._put(rq)
             self.queue(p, event.cpu)
-            eevdf_class.set_next_task(self.k, p)
+            self.k.fair.set_next_task(self.k, p)
             rq.curr = p
         return rq.curr
 
     def _put(self, rq: Rq) -> None:
         if rq.curr is not rq.idle_task and rq.cfs.curr is not None:
-            eevdf_class.put_prev_task(self.k, rq.curr)
+            self.k.fair.put_prev_task(self.k, rq.curr)
 
     def _drain(self, rq: Rq) -> None:
         """Take everything off the queue of a CPU that has nothing to run: sleepers that were still queued."""
         for p in list(rq.cfs_tasks):
-            eevdf_class.dequeue_entities(
-                self.k, rq, p.se, sleep=True, delayed=p.se.sched_delayed, special=True
-            )
+            self._take_off(p)
             p.state = "S"
+
+    def _take_off(self, p: Task) -> None:
+        """Take a sleeper off its queue, on which it may have stayed."""
+        rq = self.k.rqs[p.cpu]
+        if self.k.model.rules.eevdf:
+            delayed = p.se.sched_delayed
+            eevdf_class.dequeue_entities(
+                self.k, rq, p.se, sleep=True, delayed=delayed, special=True
+            )
+        else:
+            self.k.fair.dequeue_task(self.k, rq, p, sleep=True)
 
     # --- placements ---------------------------------------------------------------------------------------------------
 
@@ -235,9 +247,9 @@ class RecordedMachine:
         elif p.state == "S" and not event.fields["wakes"]:
             self.pulled += 1
             if p.se.sched_delayed:
-                eevdf_class.dequeue_task(self.k, self.k.rqs[p.cpu], p, sleep=False)
+                self.k.fair.dequeue_task(self.k, self.k.rqs[p.cpu], p, sleep=False)
                 self.k.set_task_cpu(p, target)
-                eevdf_class.enqueue_task(self.k, self.k.rqs[target], p)
+                self.k.fair.enqueue_task(self.k, self.k.rqs[target], p)
                 self.pulled_queued += 1
         elif p.state == "R":
             if self.k.rqs[p.cpu].curr is p:
@@ -253,17 +265,10 @@ class RecordedMachine:
     def leave(self, p: Task, target: int) -> None:
         """Move a sleeper to the CPU on which it wakes."""
         if p.on_rq:
-            eevdf_class.dequeue_entities(
-                self.k,
-                self.k.rqs[p.cpu],
-                p.se,
-                sleep=True,
-                delayed=p.se.sched_delayed,
-                special=True,
-            )
+            self._take_off(p)
         p.state = "waking"
-        eevdf_class.migrate_task(self.k, p)
-        eevdf_class.set_task_rq(p, target)
+        self.k.fair.migrate_task(self.k, p)
+        self.k.fair.set_task_rq(p, target)
 
     def on_sched_wakeup(self, event: Event) -> None:
         p = self.tasks.get(event.number("pid"))
@@ -274,7 +279,7 @@ class RecordedMachine:
             self.ask(p, "wake", event.cpu, target)
         if p.state != "R":
             if p.se.sched_delayed and p.cpu == target:
-                eevdf_class.enqueue_task(self.k, self.k.rqs[target], p)
+                self.k.fair.enqueue_task(self.k, self.k.rqs[target], p)
                 p.state = "R"
             else:
                 self.queue(p, target)

@@ -1,7 +1,7 @@
-"""Placement of the reference against a booted 6.12.107: the CPU of each wakeup of a database workload on 16 CPUs.
+"""Placement of the reference against booted kernels: 6.12.107 with a database on 16 CPUs, 6.1.192 with make on 64.
 
-What the model cannot know from a recording is in support/recorded_machine.py. Forks are not judged: which of several groups
-of idle CPUs gets a thread depends on the loads from before the recording.
+What the model cannot know from a recording is in support/recorded_machine.py. The forks of the database are not judged: which of
+several groups of idle CPUs gets a thread depends on the loads from before the recording.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import pytest
 from support import MODERN
 from support.recorded_machine import RecordedMachine
 
+from wastedcores.files import datasets
+from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import placement_v6_12
 from wastedcores.topology.source import find_machine
 
@@ -50,3 +52,17 @@ def test_a_model_that_never_moves_a_task_is_noticed(monkeypatch):
     )
     moved = [x for x in replayed().placed if x.kind != "fork" and x.recorded != x.before]
     assert agreeing(moved) == 0
+
+
+def test_make_under_cfs_gets_the_recorded_cpus():
+    """In gi-6.1-64cpu 4003 compilers are forked, half of them on a machine whose CPUs are all busy."""
+    folder = datasets() / "recordings" / "gi-6.1-64cpu"
+    machine = find_machine(str(folder / "meta.json")).machine
+    run = RecordedMachine(folder / "trace.txt.xz", machine, KernelModel.named("v6.1.192"))
+    wakeups = [x for x in run.placed if x.kind == "wakeup"]
+    forks = [x for x in run.placed if x.kind == "fork"]
+    assert len(wakeups) > 3_700
+    assert agreeing(wakeups) >= 0.99 * len(wakeups)
+    assert agreeing([x for x in wakeups if x.recorded != x.before]) > 900
+    assert len(forks) == 4_003
+    assert agreeing(forks) >= 0.95 * len(forks)
