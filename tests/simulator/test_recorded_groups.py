@@ -50,6 +50,13 @@ def test_recorded_groups(run):
     assert min(shares.values()) >= 0.99, shares
 
 
+def test_eevdf_on_four_cpus():
+    """Under 6.12.107 the recorded program measured 6.071622 s for all its groups; the replay is within 5 %."""
+    given = {"policy": "other", "most": 12, "work_ms": 250}
+    replay = replay_scenario("recorded-groups", "v6.12.107", "guest-4", given=given)
+    assert replay.summary.result == pytest.approx(6.071622, rel=0.05)
+
+
 def test_another_policy_is_noticed():
     """The comparison can fail: what SCHED_FIFO does is not in the order that SCHED_RR was recorded in."""
     recorded = groups_of(wc.open_trace(HERE / "groups-rr-6.1-4cpu.txt.xz"))

@@ -46,7 +46,8 @@ def group_stays(runs: Mapping[str, Trace], group: int | None = None) -> go.Figur
         for i, cpu in enumerate(cpus):
             fig.add_scatter(
                 **_dashes(table.filter(pl.col("cpu") == cpu)), mode="lines", name=f"CPU {cpu}",
-                line={"color": CLASS_COLOURS[i % len(CLASS_COLOURS)], "width": 9 if one else 2},
+                # plotly would leave out dashes that are shorter than a pixel
+                line={"color": CLASS_COLOURS[i % len(CLASS_COLOURS)], "width": 9 if one else 2, "simplify": False},
                 legendgroup=str(cpu), showlegend=panel == 1, **at,
             )  # fmt: skip
         fig.update_yaxes(autorange="reversed", showticklabels=False, **at)

@@ -15,7 +15,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.simulator.decisions import take_decisions
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.world import cpuset, domain, log_column, sim, table, task
-from wastedcores.simulator.generations import check_modelled
+from wastedcores.simulator.generations import check_generation
 from wastedcores.simulator.limits import (
     MOST_TASKS,
     check_cpus,
@@ -91,7 +91,7 @@ def simulate(
     from wastedcores.simulator.engine.run_jit import run
     from wastedcores.simulator.world import build_world
 
-    check_modelled(kernel, program)
+    check_generation(kernel)
     check_seed(seed)
     check_cpus(machine)
     check_until(until_ns)

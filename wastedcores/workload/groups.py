@@ -83,8 +83,9 @@ def _groups(
     w = Workload(name, Measure("groups_s", START, END))
     # the main program joins the threads in the order of their creation
     done = [w.semaphore() for _ in range(most)]
-    real_time = policy in ("fifo", "rr")
-    main = Script().affinity(range(machine.cpus)).policy(policy, PRIORITY if real_time else 0)
+    main = Script().affinity(range(machine.cpus))
+    if policy != "other":  # which it has already
+        main.policy(policy, PRIORITY if policy in ("fifo", "rr") else 0)
     main.compute(CREATE_NS).mark(START)
     for n in range(1, most + 1):
         main.mark(f"group {n} start")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastedcores.errors import WorkloadError
-from wastedcores.simulator.generations import check_constant_policies, check_generation
+from wastedcores.simulator.generations import check_generation
 from wastedcores.simulator.realtime import check_policies
 from wastedcores.simulator.reference import (
     classes,
@@ -54,7 +54,6 @@ class Simulation:
     def __init__(self, k: Kernel, program: Program, seed: int) -> None:
         if not k.model.is_modern:  # the reference also has v6.1, which the engine does not have
             check_generation(k.model)
-        check_constant_policies(k.model, program)
         check_policies(program, k.model)
         self.k, self.program, self.seed = k, program, seed
         self.tasks: list[Task] = []
