@@ -23,11 +23,14 @@ def agreeing(name: str, seeds: range) -> list[bool]:
     replays = [replayed(recording, V6_1, seed) for seed in seeds]
     out = []
     for figure, (value, unit) in recording.quantities().items():
-        values = [q[figure].value for q in replays]
+        values = [q[figure].value for q, _ in replays]
         low, high = np.percentile(values, RANGE)
         floor = FLOOR if unit in ("busy CPUs", "threads") else 0.0
         out.append(agrees(value, values, floor))
         print(f"{name} {figure}: {value:.4f} {np.median(values):.4f} [{low:.4f}, {high:.4f}]")
+    wasted = [w for _, w in replays]
+    low, high = np.percentile(wasted, RANGE)
+    print(f"{name} wasted CPUs: {np.median(wasted):.3f} [{low:.3f}, {high:.3f}]")
     return out
 
 
