@@ -28,6 +28,8 @@ RANGE = (5, 95)
 #: below this number of busy CPUs or threads per node, the guest's own kernel threads decide
 FLOOR = 0.05
 FILE = "recorded_vs_replayed.csv"
+#: the same for the recordings of today's kernels (datasets/recordings-modern)
+MODERN_FILE = "recorded_vs_replayed_modern.csv"
 
 SCHEMA: dict[str, type[pl.DataType]] = {
     "run": pl.String,

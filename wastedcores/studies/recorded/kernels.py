@@ -19,7 +19,7 @@ from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import DatasetError
 from wastedcores.files import datasets, find
 from wastedcores.invariant import check
-from wastedcores.studies.recorded.agreement import read_table
+from wastedcores.studies.recorded.agreement import MODERN_FILE, read_table
 from wastedcores.studies.recorded.recordings import RESULTS, Recording
 from wastedcores.trace.header import Window
 
@@ -110,7 +110,8 @@ def compare_kernels(recordings: Iterable[Recording] | None = None) -> pl.DataFra
         .then(1 / pl.col("result"))
         .otherwise(pl.col("result"))
     )
-    replays = read_table().filter(pl.col("unit").is_in(list(RESULTS.values())))
+    replays = pl.concat([read_table(), read_table(datasets() / MODERN_FILE)])
+    replays = replays.filter(pl.col("unit").is_in(list(RESULTS.values())))
     return (
         table.with_columns((work / work.min().over("workload", "cpus")).alias("slowdown"))
         .join(
