@@ -129,7 +129,7 @@ def test_explain__a_newer_kernel_is_marked():
 
 
 #: what the header of a recording says of its kernel -> what is said of a wakeup bug, and of an imbalance that lasts
-MODERN = ["5.15.0-119-generic", "6.1.0-56-amd64"]
+MODERN = ["5.10.0-33-amd64", "6.1.0-56-rt-cachyos"]
 VENDORS = ["4.18.0-553.el8_10.x86_64", "5.14.0-503.el9.x86_64", "4.12.14-122.37-default"]
 
 
@@ -157,12 +157,20 @@ def test_explain__no_verdict_of_2016_for_a_kernel_that_is_not_modelled(wakeups, 
     assert "does not tell whether the threads that waited were pinned" in said
 
 
-@pytest.mark.parametrize("release", ["6.12.107+deb13-amd64", "7.2.13+deb14-amd64"])
-def test_explain__another_release_may_stand_for_the_recorded_one(wakeups, release):
+@pytest.mark.parametrize(
+    ("release", "other"),
+    [
+        ("6.12.107+deb13-amd64", ""),
+        ("7.2.13+deb14-amd64", "v6.12.107"),
+        ("6.1.0-56-amd64", "v6.1.192"),
+        ("5.15.0-119-generic", "v6.1.192"),
+    ],
+)
+def test_explain__another_release_may_stand_for_the_recorded_one(wakeups, release, other):
     found = explain(wakeups, Machine.preset("bd-paper-64"), release)
     assert (found.looks_like, found.replayed) == ("overload_on_wakeup", True)
     said = " ".join(found.evidence)
-    assert ("Here v6.12.107 stands for it" in said) == release.startswith("7.2")
+    assert (f"Here {other} stands for it" in said) == bool(other)
     assert "% on different nodes" in said
 
 

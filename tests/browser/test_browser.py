@@ -52,9 +52,9 @@ def test_report_opens_offline(page):
         drawn = "document.querySelectorAll('.wc-figure .main-svg').length"
         tab.wait_for_function(f"{drawn} >= {count}")
         assert count >= 5
-        # every figure has content, not only a frame: heat maps are images, curves and bars are paths
+        # every figure has content, not only a frame: heat maps are images, curves, points and bars are paths
         inked = """[...document.querySelectorAll('.wc-figure')].every(
-            f => f.querySelector('.hm image, .scatterlayer path.js-line, .barlayer path'))"""
+            f => f.querySelector('.hm image, .scatterlayer path.js-line, .scatterlayer path.point, .barlayer path'))"""
         assert tab.evaluate(inked)
         assert errors == []
         assert fetched(asked) == {page.as_uri()}

@@ -30,7 +30,7 @@ CALLS = {
     "examine": "wc.examine(wc.open_trace(path)).result",
     "recorded_on": "wc.recorded_on(path, 'live')",
     "recover": "wc.recover(wc.open_trace(path)).sleeps",
-    "whatif": "refused(wc.whatif, wc.open_trace(path))",
+    "whatif": "refused(lambda: wc.whatif(wc.open_trace(path), seeds=0))",
     "advise": "refused(lambda: wc.advise(wc.open_trace(path), between=('no such mark', '1')))",
     "__version__": "wc.__version__.split('.')",
 }

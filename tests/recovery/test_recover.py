@@ -224,9 +224,9 @@ def test_a_kernel_that_the_replay_does_not_model_is_refused():
     with pytest.raises(
         NotRecoverableError, match=r"no model of this kernel's balancer.*v6\.1"
     ) as e:
-        check_modelled(trace, balancer_of(KernelModel.named("v6.1")))
+        check_modelled(trace, balancer_of(KernelModel.named("v5.10")))
     assert e.value.exit_code == 3
-    for release in ("5.15.0-119-generic", "5.14.0-503.el9.x86_64", "4.18.0-553.el8_10.x86_64"):
+    for release in ("5.10.0-33-amd64", "5.14.0-503.el9.x86_64", "4.18.0-553.el8_10.x86_64"):
         with pytest.raises(NotRecoverableError, match=release):
             whatif(trace.with_header(kernel_release=release), machine="uma8", seeds=1)
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from support import RECORDINGS, ROOT
+from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
 from wastedcores.studies.recorded.agreement import (
@@ -200,7 +200,7 @@ def test_recorded_runs_on_16_cpus():
 
 
 def test_a_kernel_that_is_not_modelled_is_recorded_but_not_replayed():
-    recording = Recording.read(RECORDINGS / "gc-6.1-64cpu")
+    recording = Recording.read(MODERN / "gc-7.2-64cpu")
     assert recording.quantities()["threads, node 2"].value == pytest.approx(8, abs=0.1)
     with pytest.raises(UsageError, match="which the replay does not model"):
         recording.replayed(1)

@@ -14,11 +14,13 @@ from wastedcores.workload import ops
 from wastedcores.workload.program import Program, TaskSpec
 
 V6_12 = KernelModel.named("v6.12.107")
+V6_1 = KernelModel.named("v6.1.192")
 #: with the wakeup fix, and with features switched off
 _CHANGED = [
     KernelModel.named("v6.12.107+" + change)
     for change in ("overload_on_wakeup", "NO_NI_RANDOM", "NO_DELAY_DEQUEUE+NO_SIS_UTIL")
 ]
+_DRAWN = [*[V6_12] * 3, *_CHANGED, *[V6_1] * 4, KernelModel.named("v6.1.166")]
 _FOREVER = (ops.OP_LOOP, 0, 0, -1, -1)
 _EXIT = (ops.OP_EXIT, 0, 0, 0, 0)
 
@@ -101,10 +103,14 @@ def _crowds(draw, program: Program, cpus: int) -> Program:
 
 
 @st.composite
-def balancing_cases(draw) -> Case:
-    """A random case under v6.12 with several CPUs, half of them crowded."""
+def balancing_cases(draw, kernel: KernelModel | None = None) -> Case:
+    """A random case under v6.12, v6.1 or a given kernel with several CPUs, half of them crowded."""
     crowded = draw(st.booleans())
-    case = draw(cases(st.sampled_from([V6_12] * 3 + _CHANGED), machines() if crowded else None))
+    case = draw(
+        cases(
+            st.sampled_from(_DRAWN if kernel is None else [kernel]), machines() if crowded else None
+        )
+    )
     program = without_policies(case.program)
     if crowded:
         # one task that lasts keeps the replay going

@@ -30,10 +30,15 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
     in_time = found.itself.window_ns is not None
     unit, scale = ("s", 1e9) if in_time else ("busy CPUs", 1.0)
     recorded = found.window_ns / scale if in_time else found.busy_cpus
+    stands = "the kernel that stands for it" if found.stands_in else "the recorded kernel"
     rows = [(f"{found.kernel}, replayed", found.itself), *((v.kernel, v) for v in found.variants)]
     fig = go.Figure()
     for shade, part, name in (
-        (colours.idle, rows[:1], "replay under the recorded kernel"),
+        (
+            colours.idle,
+            rows[:1],
+            f"replay under {stands}",
+        ),
         (colours.considered, rows[1:], "prediction"),
     ):
         ranges = [_range(v) for _, v in part]
@@ -66,7 +71,7 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
     style(
         fig,
         title or f"What the work of {found.trace.removesuffix('.parquet')} would have taken",
-        f"{found.kernel} on {found.machine} · {found.seeds} seeds · trust: {found.trust}",
+        f"{found.recorded_kernel} on {found.machine} · {found.seeds} seeds · trust: {found.trust}",
         190 + 34 * len(rows),
     )
     fig.update_layout(showlegend=True, margin_t=fig.layout.margin.t + 20)

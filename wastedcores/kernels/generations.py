@@ -39,7 +39,7 @@ GENERATIONS = (
 READ = ((4, 1), (6, 1), (6, 1, 166), (6, 1, 192), (6, 6), (6, 12), (6, 12, 107), (6, 18))
 
 #: the releases after v4.1's generation that the replay models, exactly
-REPLAYED: frozenset[tuple[int, ...]] = frozenset({(6, 12, 107)})
+REPLAYED: frozenset[tuple[int, ...]] = frozenset({(6, 1, 166), (6, 1, 192), (6, 12, 107)})
 
 #: from this release on, a replay of the nearest release that is modelled may stand for a kernel
 STAND_IN_SINCE = (5, 15)
@@ -63,7 +63,14 @@ def stand_in(version: tuple[int, ...]) -> tuple[int, ...] | None:
     if version < STAND_IN_SINCE:
         return None
     alike = (r for r in REPLAYED if (r >= EEVDF_SINCE) == (version >= EEVDF_SINCE))
-    return min(alike, key=lambda r: _distance(r, version), default=None)
+    # a series without the number of a stable release is mostly a distributor's, which is a late one
+    late = len(version) == 2
+
+    def far(read: tuple[int, ...]) -> tuple[int, int]:
+        series, stable = _distance(read, version)
+        return series, -_point(read) if late else stable
+
+    return min(alike, key=far, default=None)
 
 
 def _distance(read: tuple[int, ...], version: tuple[int, ...]) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
+from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import Moment, asked
 from wastedcores.workload.program import costs_of
 
@@ -126,7 +127,15 @@ def whatif(
         tuple(sorted(variants, key=lambda v: -v.gain.median)),
         seeds,
         balancer.reason if balancer and balancer.stand_in else "",
+        _recorded_as(trace, kernel) if balancer and balancer.stand_in else "",
     )
+
+
+def _recorded_as(trace: Trace, kernel: KernelModel | str | None) -> str:
+    """Return the name of the recorded kernel, as it was given or as the trace has it."""
+    if isinstance(kernel, KernelModel):
+        return kernel.name
+    return str(kernel or trace.header.kernel_model or trace.header.kernel_release)
 
 
 def _replays(

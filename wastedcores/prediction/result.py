@@ -116,6 +116,8 @@ class WhatIf:
         Number of seeds.
     stands_in
         Why the model is that of another kernel than the recorded one, as a sentence without a full stop; empty if it is not.
+    recorded_as
+        The name of the recorded kernel if another one stands for it; else empty.
     """
 
     trace: str
@@ -128,6 +130,12 @@ class WhatIf:
     variants: tuple[Variant, ...]
     seeds: int
     stands_in: str = ""
+    recorded_as: str = ""
+
+    @property
+    def recorded_kernel(self) -> str:
+        """The name of the kernel of the recording."""
+        return self.recorded_as or self.kernel
 
     @property
     def error(self) -> float:
@@ -183,7 +191,8 @@ class WhatIf:
         return {
             "schema": SCHEMA,
             "recorded": {
-                "kernel": self.kernel,
+                "kernel": self.recorded_kernel,
+                "model": self.kernel,
                 "machine": self.machine,
                 "window_ns": self.window_ns,
                 "busy_cpus": self.busy_cpus,

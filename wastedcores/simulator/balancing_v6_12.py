@@ -27,6 +27,12 @@ _NEWIDLE = {
     domain_v6_12.NEWIDLE_RATIO: 512,
 }
 
+#: rules whose columns have their names
+_RULES = (
+    "tg_load_avg_limited", "whole_cores_balance", "siblings_counted", "prefer_sibling_of_child", "last_fully_busy",
+    "placement_masked", "waiting_is_use", "clusters_scanned",
+)  # fmt: skip
+
 
 def rows_of(trees: Sequence[Domains], kernel: KernelModel) -> int:
     """Count the rows of what the CPUs of a last-level cache share (``struct sched_domain_shared``).
@@ -68,6 +74,8 @@ def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelM
     g[v6_12.DELAY_DEQUEUE] = kernel.rules.delayed_dequeue
     g[v6_12.SIS_UTIL] = kernel.rules.scan_limited
     g[v6_12.IDLE_TICKS_BEFORE_STOP] = kernel.rules.idle_ticks_before_stop
+    for rule in _RULES:
+        g[getattr(v6_12, rule.upper())] = getattr(kernel.rules, rule)
     row = int(m[0, sim.DOMAIN0])
     for tree in trees:
         shared = _shared(tree)

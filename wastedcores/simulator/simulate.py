@@ -129,7 +129,7 @@ def simulate(
     first, n = int(m[0, sim.TASK0]), int(m[0, sim.NR_TASKS])
     tasks = m[first : first + n].copy()
     records, masks, decided = log.whole(), m[:first], None
-    if considered and kernel.has_eevdf:
+    if considered and kernel.is_modern:
         records, masks = take_scans(records, masks)
     if decisions:
         records, decided = take_decisions(records, m, trees)

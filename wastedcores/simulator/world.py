@@ -202,8 +202,8 @@ def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
         domains[:, domain.FORK_MARGIN] = 1024 * (domains[:, domain.IMBALANCE_PCT] - 100) // 100
     if kernel.forks_stay_on_node:
         domains[:, domain.STAYS_ON_NODE] = (domains[:, domain.FLAGS] & SD_NUMA) != 0
-    if kernel.has_eevdf:
-        m[0, sim.FAIR_ENTRY] = eevdf_seam.entry()
+    if kernel.is_modern:
+        m[0, sim.FAIR_ENTRY] = eevdf_seam.entry(kernel.rules.eevdf)
     design.install(m, machine, kernel)
 
 

@@ -25,9 +25,9 @@ def prediction(found: WhatIf) -> RichText:
 def _replayed(found: WhatIf) -> str:
     """Say what was recorded, and what the replay of the recorded kernel shows."""
     took = (
-        f"The recorded work took {human_ns(found.window_ns)} under {found.kernel}"
+        f"The recorded work took {human_ns(found.window_ns)} under {found.recorded_kernel}"
         if found.itself.window_ns
-        else f"The recorded work kept {found.busy_cpus:.1f} CPUs busy under {found.kernel}"
+        else f"The recorded work kept {found.busy_cpus:.1f} CPUs busy under {found.recorded_kernel}"
     )
     return f"{took}, and its replay {amount(found.itself)}."
 
@@ -92,7 +92,7 @@ def _whole(reason: str) -> str:
 def prediction_table(found: WhatIf) -> RichText:
     """List the recorded kernel and all variants, those that gain most first."""
     rows = [
-        ("recorded: " + found.kernel, _recorded(found), "", ""),
+        ("recorded: " + found.recorded_kernel, _recorded(found), "", ""),
         ("replayed: " + found.kernel, amount(found.itself), "", _wasted(found.itself)),
         *((v.kernel, amount(v), percent(v.gain), _wasted(v)) for v in found.variants),
     ]

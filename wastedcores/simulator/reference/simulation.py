@@ -52,8 +52,7 @@ class Simulation:
     """
 
     def __init__(self, k: Kernel, program: Program, seed: int) -> None:
-        if not k.model.is_modern:  # the reference also has v6.1, which the engine does not have
-            check_generation(k.model)
+        check_generation(k.model)
         check_policies(program, k.model)
         self.k, self.program, self.seed = k, program, seed
         self.tasks: list[Task] = []

@@ -164,8 +164,8 @@ def update_sd_lb_stats(k: Kernel, env: Env) -> DomainStats:
         out.prefer_sibling = sd.child is not None and sd.child.has("PREFER_SIBLING")
     elif out.busiest.group is not None:
         out.prefer_sibling = out.busiest.group.has("PREFER_SIBLING")
+    asked.prefer_sibling = out.prefer_sibling
     if out.busiest.group is not None:
-        asked.prefer_sibling = out.prefer_sibling
         asked.busiest = next(i for i, g in enumerate(sd.groups) if g is out.busiest.group)
     asked.average = out.average()
     if sd.parent is None:

@@ -267,16 +267,19 @@ class Recording:
 
 
 def recordings_in(folder: Path | str | None = None) -> list[Recording]:
-    """Return the recordings in a folder (by default ``datasets/recordings``), by name, whose kernels the replay models.
+    """Return the recordings in a folder, by name, whose kernels the replay models.
+
+    Without a folder these are those of 4.1.3 in ``datasets/recordings``, by which the replay of that kernel is judged.
 
     Raises
     ------
     TraceFormatError
         There is no such recording, or one cannot be read.
     """
+    own = folder is None
     folder = Path(folder or datasets() / "recordings")
     found = [Recording.read(path.parent) for path in sorted(folder.glob("*/meta.json"))]
-    usable = [r for r in found if r.model is not None]
+    usable = [r for r in found if r.model is not None and not (own and r.model.is_modern)]
     if not usable:
         raise TraceFormatError(
             f"{folder}: expected subfolders with meta.json and trace.txt.xz, recorded on a kernel that the replay models; found "

@@ -32,18 +32,25 @@ from wastedcores.simulator.engine.world import (
     sds,
     sgs_v6_12,
     sim,
+    v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 MAX32 = (1 << 32) - 1
 
 
 @inner
 def sibling_imbalance(m, env, st):
-    """sibling_imbalance(): return how many tasks more the busiest group has, per core."""
+    """sibling_imbalance(): return how many tasks more the busiest group has, per core.
+
+    In v6.1 cores do not count, and busy CPUs pull, too (calculate_imbalance() and find_busiest_group(), v6.1.192).
+    """
     local = st + sgs_v6_12.LOCAL
     busiest = st + sgs_v6_12.BUSIEST
+    if not rule(m, v6_12.SIBLINGS_COUNTED):
+        return max(0, m[busiest, sgs_v6_12.SUM_NR] - m[local, sgs_v6_12.SUM_NR])
     if m[env, lb_env.IDLE] == idle_type.NOT_IDLE or m[busiest, sgs_v6_12.SUM_NR] == 0:
         return 0
     here = m[m[local, sgs_v6_12.GROUP], sched_group.CORES]
@@ -205,7 +212,7 @@ def find_src_rq(m, env, group):
             if nr == 1 and value > m[env, lb_env.IMBALANCE]:
                 continue
         elif m[env, lb_env.MIGRATION] == lb_env.BY_UTIL:
-            value = cpu_util(m, cpu, -1, -1, 1)
+            value = cpu_util(m, cpu, -1, -1, 1 if rule(m, v6_12.WAITING_IS_USE) else 0)
             if nr == 1:
                 continue
         if value > most:

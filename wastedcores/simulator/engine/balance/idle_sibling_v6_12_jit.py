@@ -63,7 +63,7 @@ def share_id(m, cpu):
     first = m[cpu, rq.SD]
     for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
         if m[sd, domain.FLAGS] & sd_flag.CLUSTER:
-            m[globals_row(m), v6_12.CLUSTERS] = 1
+            m[globals_row(m), v6_12.CLUSTERS] = m[globals_row(m), v6_12.CLUSTERS_SCANNED]
             return item(m, m[sd, domain_v6_12.SPAN_CPUS])
     return m[cpu, rq.SD_LLC_ID]
 

@@ -25,11 +25,7 @@ from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, lb_result, log_op, sd_flag
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.eevdf_class_jit import (
-    MIGRATING,
-    dequeue_task,
-    migrate_task,
-)
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_DEQUEUE, FAIR_MIGRATE, ask_fair
 from wastedcores.simulator.engine.fair.entity_jit import (
     list_add_task,
     list_del_task,
@@ -49,9 +45,11 @@ from wastedcores.simulator.engine.world import (
     sched_group,
     sim,
     task,
+    v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, item, start_from_active, test
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_migrate
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 # --- who balances -----------------------------------------------------------------------------------------------------
 
@@ -85,8 +83,9 @@ def should_we_balance(m, env):
     """should_we_balance(): return whether this CPU may balance for its group.
 
     The designated CPU is the first idle one of the group whose core is idle, else the first idle one, else the group's balance
-    CPU. A newly idle CPU may balance unless a task arrived in the meantime.
+    CPU. v6.1 does not look at cores. A newly idle CPU may balance unless a task arrived in the meantime.
     """
+    whole_cores = rule(m, v6_12.WHOLE_CORES_BALANCE)
     dst = m[env, lb_env.DST_CPU]
     if not test(m, cpuset.LB, dst):
         return False
@@ -100,7 +99,7 @@ def should_we_balance(m, env):
         cpu = item(m, i)
         if not test(m, cpuset.LB, cpu) or not idle_cpu(m, cpu):
             continue
-        if m[sd, domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY:
+        if not whole_cores or m[sd, domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY:
             designated = cpu
             break
         if after_its_core(m, cpu):
@@ -124,7 +123,9 @@ def task_hot(m, p, env):
     """task_hot(): return whether a task ran so recently that its cache is probably still warm."""
     if m[m[env, lb_env.SD], domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY:
         return False
-    if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and m[m[p, entity.CFS_RQ], cfs_rq.NEXT] == p:
+    q = m[p, entity.CFS_RQ]
+    buddy = m[q, cfs_rq.NEXT] == p or m[q, cfs_rq.LAST] == p  # EEVDF has no last buddy
+    if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and buddy:
         return True
     return m[0, sim.NOW] - m[p, entity.EXEC_START] < MIGRATION_COST
 
@@ -175,10 +176,10 @@ def can_migrate_task(m, p, env):
 def detach_task(m, p, dst, why):
     """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
     src = m[p, task.CPU]
-    dequeue_task(m, p, MIGRATING)
+    ask_fair(m, FAIR_DEQUEUE, p, 0)
     if src != dst:
         log_migrate(m, p, src, dst, why)
-        migrate_task(m, p)
+        ask_fair(m, FAIR_MIGRATE, p, 0)
     set_task_rq(m, p, dst)
 
 

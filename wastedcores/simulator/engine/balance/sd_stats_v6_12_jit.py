@@ -32,9 +32,11 @@ from wastedcores.simulator.engine.world import (
     sds,
     sgs_v6_12,
     sim,
+    v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 #: the number of idle CPUs of a busiest group that was not found yet
 NO_GROUP_IDLE = (1 << 32) - 1
@@ -78,7 +80,8 @@ def update_sg_lb_stats(m, env, group, local, s):
     m[s, sgs_v6_12.CAPACITY] = m[m[group, sched_group.SGC], group_capacity.CAPACITY]
     m[s, sgs_v6_12.WEIGHT] = m[group, sched_group.GROUP_WEIGHT]
     m[s, sgs_v6_12.SMT_BALANCE] = (
-        local == 0
+        rule(m, v6_12.SIBLINGS_COUNTED)
+        and local == 0
         and m[env, lb_env.IDLE] != idle_type.NOT_IDLE
         and m[group, sched_group.FLAGS] & sd_flag.SHARE_CPUCAPACITY != 0
         and m[s, sgs_v6_12.SUM_H_NR] > 1
@@ -118,8 +121,14 @@ def pick_busiest(m, s, busiest):
     any_idle = m[s, sgs_v6_12.IDLE_CPUS] != 0 or m[busiest, sgs_v6_12.IDLE_CPUS] != 0
     if kind == sgs_v6_12.FULLY_BUSY or (kind == sgs_v6_12.SMT_BALANCE_TYPE and not any_idle):
         # average loads are 0 on both sides; threads that share a core need more help
+        if not rule(m, v6_12.LAST_FULLY_BUSY):
+            return False
         return m[busiest, sgs_v6_12.GROUP] < 0 or not is_smt(m, busiest)
-    if kind == sgs_v6_12.HAS_SPARE and smt_vs_nonsmt(m, busiest, s):
+    if (
+        kind == sgs_v6_12.HAS_SPARE
+        and rule(m, v6_12.SIBLINGS_COUNTED)
+        and smt_vs_nonsmt(m, busiest, s)
+    ):
         return not (is_smt(m, s) and m[s, sgs_v6_12.SUM_H_NR] <= 1)
     if m[s, sgs_v6_12.IDLE_CPUS] != m[busiest, sgs_v6_12.IDLE_CPUS]:
         return m[s, sgs_v6_12.IDLE_CPUS] < m[busiest, sgs_v6_12.IDLE_CPUS]
@@ -182,8 +191,11 @@ def update_sd_lb_stats(m, env, st, out):
         sum_util += m[s, sgs_v6_12.UTIL]
     group = m[busiest, sgs_v6_12.GROUP]
     m[out, sds.BUSIEST] = group
-    if group >= 0 and m[group, sched_group.FLAGS] & sd_flag.PREFER_SIBLING:
-        # those of the domain below the busiest group, whereas v6.1 looks below this domain
+    if rule(m, v6_12.PREFER_SIBLING_OF_CHILD):
+        child = m[sd, domain.CHILD]
+        if child >= 0 and m[child, domain.FLAGS] & sd_flag.PREFER_SIBLING:
+            m[out, sds.PREFER_SIBLING] = 1
+    elif group >= 0 and m[group, sched_group.FLAGS] & sd_flag.PREFER_SIBLING:
         m[out, sds.PREFER_SIBLING] = 1
     m[out, sds.AVG_LOAD] = m[out, sds.TOTAL_LOAD] * CAPACITY // m[out, sds.TOTAL_CAPACITY]
     if m[0, sim.DECISIONS] != 0:

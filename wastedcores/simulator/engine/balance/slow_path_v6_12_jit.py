@@ -32,9 +32,11 @@ from wastedcores.simulator.engine.world import (
     sgs_v6_12,
     sim,
     task,
+    v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 
 @inner
@@ -63,15 +65,16 @@ def add_cpu(m, s, cpu, p):
 def update_sg_wakeup_stats(m, sd, group, p, s):
     """update_sg_wakeup_stats(): sum up the allowed CPUs of a group as if ``p`` were on none of them, into row ``s``.
 
-    From 6.12.101 on, CPUs on which the task may not run do not count.
+    In 6.1.192 and from 6.12.101 on, CPUs on which the task may not run do not count.
     """
+    masked = rule(m, v6_12.PLACEMENT_MASKED)
     clear(m, s)
     m[s, sgs_v6_12.GROUP] = group
     m[s, sgs_v6_12.CAPACITY] = m[m[group, sched_group.SGC], group_capacity.CAPACITY]
     m[s, sgs_v6_12.WEIGHT] = m[group, sched_group.GROUP_WEIGHT]
     first = m[group, sched_group.CPUS]
     for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-        if test(m, m[p, task.CPUS_ALLOWED], item(m, i)):
+        if not masked or test(m, m[p, task.CPUS_ALLOWED], item(m, i)):
             add_cpu(m, s, item(m, i), p)
     kind = classify(m, s, m[sd, domain.IMBALANCE_PCT])
     m[s, sgs_v6_12.TYPE] = kind

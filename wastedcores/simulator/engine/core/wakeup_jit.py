@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     record_wakee,
@@ -32,6 +31,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_MIGRATE,
     FAIR_POST_INIT,
     FAIR_WAKE,
+    NEW,
     ask_fair,
     has_eevdf,
 )
@@ -39,8 +39,7 @@ from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
 from wastedcores.simulator.engine.fair.vruntime_jit import (
     init_task_runnable_average,
-    place_entity,
-    update_curr,
+    task_fork_fair,
 )
 from wastedcores.simulator.engine.realtime.seam_jit import SELECT, WOKEN, ask_rt, enqueue, is_rt
 from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, rq, sim, task
@@ -189,18 +188,6 @@ def ttwu_pending(m, cpu):
         p = following
 
 
-@inner
-def task_fork_fair(m, p, cpu):
-    """task_fork_fair(): place a new task against the queue of the CPU on which it is made."""
-    q = m[p, entity.CFS_RQ]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    update_curr(m, q)
-    curr = m[q, cfs_rq.CURR]
-    m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
-    place_entity(m, q, p, True)
-    m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
-
-
 @apart(NOTHING)
 def fork_task(m, p, cpu, parent):
     """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is -1 for a top-level task."""
@@ -230,7 +217,7 @@ def fork_task(m, p, cpu, parent):
     m[p, task.HOME] = m[dst, rq.NODE]
     m[p, task.STATE] = task_state.READY
     if has_eevdf(m):
-        ask_fair(m, FAIR_ENQUEUE, p, 1)
+        ask_fair(m, FAIR_ENQUEUE, p, NEW)
     else:
         enqueue(m, p, False, False)
     record(m, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)

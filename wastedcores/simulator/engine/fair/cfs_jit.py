@@ -59,8 +59,8 @@ def wakeup_preempt_entity(m, curr, se):
 
 
 @inner
-def pick_next_entity(m, q, curr):
-    """pick_next_entity(): return the leftmost entity, or a buddy if that is not too unfair."""
+def next_entity(m, q, curr):
+    """pick_next_entity(): return the leftmost entity, or a buddy if that is not too unfair (v4.1 and v6.1)."""
     left = m[q, cfs_rq.LEFTMOST]
     if left < 0 or (curr >= 0 and m[curr, entity.VRUNTIME] < m[left, entity.VRUNTIME]):
         left = curr
@@ -80,6 +80,13 @@ def pick_next_entity(m, q, curr):
     following = m[q, cfs_rq.NEXT]
     if following >= 0 and wakeup_preempt_entity(m, following, left) < 1:
         se = following
+    return se
+
+
+@inner
+def pick_next_entity(m, q, curr):
+    """pick_next_entity() of v4.1, which uses up the buddy marks of the entity that it returns."""
+    se = next_entity(m, q, curr)
     clear_buddies(m, se)
     return se
 
@@ -208,6 +215,12 @@ def check_preempt(m, cpu, p):
     if has_eevdf(m):
         ask_fair(m, FAIR_PREEMPT, cpu, p)
         return
+    check_preempt_wakeup(m, cpu, p)
+
+
+@apart(NOTHING)
+def check_preempt_wakeup(m, cpu, p):
+    """check_preempt_wakeup() of v4.1 and v6.1, or the real-time class's test."""
     curr = m[cpu, rq.CURR]
     if curr < 0:
         resched(m, cpu)

@@ -16,7 +16,6 @@ from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.fair.cfs_jit import resched
 from wastedcores.simulator.engine.fair.eevdf_jit import (
-    add_weight,
     avg_vruntime,
     clear_buddies,
     eligible,
@@ -52,6 +51,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_SET,
     FAIR_TICK,
     FAIR_WAKE,
+    NEW,
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
@@ -61,11 +61,11 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     detach_task,
     post_init_util,
     scale_load_down,
-    update_blocked_se,
     update_load_avg,
     util_est_update,
 )
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import remove_entity_load_avg
+from wastedcores.simulator.engine.fair.scaled_weights_jit import add_weight, update_runnable
+from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task, remove_entity_load_avg
 from wastedcores.simulator.engine.world import (
     cfs_rq,
     eevdf,
@@ -78,6 +78,7 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 #: DEQUEUE_SLEEP, DEQUEUE_DELAYED (the end of a delayed dequeue), DEQUEUE_SPECIAL (never delay); the task changes its CPU
 SLEEP, DELAYED, SPECIAL, MIGRATING = 1, 2, 4, 8
@@ -87,14 +88,6 @@ SLEEP, DELAYED, SPECIAL, MIGRATING = 1, 2, 4, 8
 def rq_of(m, p):
     """Return the CPU on whose queue a task is."""
     return m[m[p, entity.CFS_RQ], cfs_rq.CPU]
-
-
-@inner
-def update_runnable(m, se):
-    """se_update_runnable(): count the runnable tasks below a group's entity."""
-    g = m[se, entity.MY_Q]
-    if g >= 0:
-        m[se, eevdf.RUNNABLE_WEIGHT] = m[g, cfs_rq.H_NR_RUNNING] - m[g, eevdf.H_NR_DELAYED]
 
 
 @inner
@@ -215,7 +208,7 @@ def dequeue_entity(m, se, flags):
     q = m[se, entity.CFS_RQ]
     update_curr(m, q)
     clear_buddies(m, se)
-    delays = m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.DELAY_DEQUEUE] != 0
+    delays = rule(m, v6_12.DELAY_DEQUEUE)
     if delays and flags & (SLEEP | DELAYED | SPECIAL) == SLEEP and eligible(m, q, se) == 0:
         update_load_avg(m, se, 0)
         set_delayed(m, se, 1)
@@ -482,22 +475,6 @@ def move_group(m, p, group):
 # --- several CPUs -------------------------------------------------------------------------------------------------------
 
 
-@apart(NOTHING)
-def migrate_task(m, p):
-    """migrate_task_rq_fair(): take a task off the averages of the CPU that it leaves.
-
-    A queued task was detached when it was dequeued. A task that sleeps leaves its averages for the old queue to subtract. If its
-    old CPU is idle, the averages also decay until now, which the queue of that CPU has not seen yet (migrate_se_pelt_lag()).
-    """
-    waking = m[p, task.STATE] == task_state.WAKING and m[p, eevdf.SCHED_DELAYED] == 0
-    if waking and m[p, eevdf.LAST_UPDATE] != 0:
-        remove_entity_load_avg(m, p)
-        if m[rq_of(m, p), rq.CURR] == -1:
-            update_blocked_se(m, m[0, sim.NOW], p)
-    m[p, eevdf.LAST_UPDATE] = 0
-    m[p, entity.EXEC_START] = 0
-
-
 @inner
 def leave_groups(m, cpu):
     """clear_tg_offline_cfs_rqs(): take a dying CPU off the loads of all task groups."""
@@ -512,7 +489,7 @@ def leave_groups(m, cpu):
 def answer(m, question, a, b, c):
     """Do what the scheduler asks for through the seam."""
     if question == FAIR_ENQUEUE:
-        enqueue_task(m, a, b)
+        enqueue_task(m, a, b == NEW)
     elif question == FAIR_DEQUEUE:
         dequeue_task(m, a, SLEEP if b != 0 else MIGRATING)
     elif question == FAIR_PICK:
@@ -526,7 +503,7 @@ def answer(m, question, a, b, c):
     elif question == FAIR_FORK:
         task_fork(m, a)
     elif question == FAIR_POST_INIT:
-        post_init_util(m, a)
+        post_init_util(m, a, False)
     elif question == FAIR_NICE:
         set_user_nice(m, a, b)
     elif question == FAIR_GROUP:

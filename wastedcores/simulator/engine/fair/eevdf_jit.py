@@ -18,19 +18,9 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     scale_load_down,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta, inverse_weight
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task_group
-
-NICE_0_LOAD = 1 << 20
-MIN_SHARES = 2
-
-
-@inner
-def calc_delta_fair(m, delta, se):
-    """calc_delta_fair(): convert real time into the virtual time of an entity."""
-    if m[se, entity.WEIGHT] == NICE_0_LOAD:
-        return delta
-    return calc_delta(delta, 1024, m[se, entity.INV_WEIGHT])
+from wastedcores.simulator.engine.fair.scaled_weights_jit import add_weight, calc_group_shares
+from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta_fair, inverse_weight
+from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, sim
 
 
 @inner
@@ -211,14 +201,6 @@ def pick_eevdf(m, q):
     return best
 
 
-@inner
-def add_weight(m, q, se, sign):
-    """Add the weight of an entity to its queue, or take it off."""
-    m[q, cfs_rq.LOAD_WEIGHT] += sign * m[se, entity.WEIGHT]
-    if m[se, entity.PARENT] < 0:
-        m[m[q, cfs_rq.CPU], rq.LOAD_WEIGHT] += sign * scale_load_down(m[se, entity.WEIGHT])
-
-
 @apart(NOTHING)
 def reweight_entity(m, se, weight, inv):
     """reweight_entity(), reweight_eevdf(): change a weight and keep the lag."""
@@ -254,18 +236,11 @@ def reweight_entity(m, se, weight, inv):
 
 @inner
 def update_cfs_group(m, se):
-    """update_cfs_group(), calc_group_shares(): give a group's entity its CPU's part of the group."""
+    """update_cfs_group(): give a group's entity its CPU's part of the group."""
     g = m[se, entity.MY_Q]
     if g < 0 or m[g, cfs_rq.LOAD_WEIGHT] == 0:
         return
-    tg = m[g, cfs_rq.TASK_GROUP]
-    load = max(scale_load_down(m[g, cfs_rq.LOAD_WEIGHT]), m[g, eevdf.LOAD_AVG])
-    total = m[tg, task_group.LOAD_AVG] - m[g, cfs_rq.TG_LOAD_CONTRIB] + load
-    most = m[tg, task_group.SHARES] << 10
-    shares = most * load
-    if total != 0:
-        shares //= total
-    weight = min(max(shares, MIN_SHARES), most)
+    weight = calc_group_shares(m, g)
     if weight != m[se, entity.WEIGHT]:
         reweight_entity(m, se, weight, inverse_weight(scale_load_down(weight)))
 

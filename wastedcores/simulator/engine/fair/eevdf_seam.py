@@ -1,4 +1,4 @@
-"""The address of the compiled fair class of v6.12, which the world's table holds."""
+"""The address of the compiled fair class of a modern kernel, which the world's table holds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from wastedcores.jit.compile import config
 from wastedcores.jit.units import prepare
 
 
-def entry() -> int:
-    """Return the address of the class's entry and compile it if necessary. Without the compiler any number but 0 will do."""
-    from wastedcores.simulator.engine.fair import eevdf_class_jit
+def entry(eevdf: bool) -> int:
+    """Return the address of a class's entry and compile it if necessary.
 
+    Parameters
+    ----------
+    eevdf
+        The class is EEVDF; otherwise CFS of v6.1.
+
+    Returns
+    -------
+    int
+        The address; without the compiler 2 and 1.
+    """
     if config.DISABLE_JIT:
-        return 1
-    unit: Any = eevdf_class_jit.answer
+        return 2 if eevdf else 1
+    unit: Any
+    if eevdf:
+        from wastedcores.simulator.engine.fair.eevdf_class_jit import answer as unit
+    else:
+        from wastedcores.simulator.engine.fair.cfs_v6_1_class_jit import answer as unit
     prepare()
     return int(unit.address)

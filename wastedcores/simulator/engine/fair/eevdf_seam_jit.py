@@ -1,6 +1,7 @@
-"""The place where the scheduler hands over to the fair class of v6.12: one call through an address that is in the table.
+"""The place where the scheduler hands over to the fair class of a modern kernel: one call through an address in the table.
 
-v4.1's class is called directly. A replay of v4.1 neither compiles nor loads EEVDF, as with designs (``design/seam_jit.py``).
+v4.1's class is called directly. A replay of v4.1 neither compiles nor loads EEVDF or CFS of v6.1, as with designs
+(``design/seam_jit.py``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from wastedcores.jit.compile import config, inner
 from wastedcores.simulator.engine.design.seam_jit import call_at
 from wastedcores.simulator.engine.world import sim
 
-# What the class can be asked. The arguments are, in this order: (task, whether it is new), (task, whether it sleeps),
+# What the class can be asked. The arguments are, in this order: (task, MOVED, NEW or WOKEN), (task, whether it sleeps),
 # (cpu, previous task), (task), (task), (cpu, woken task), (task), (task), (task, nice), (task), (task, group), (task), and for
 # a machine with several CPUs (task that changes its CPU), (cpu), (chosen task, previous task), (cpu that goes offline),
 # (task that died).
@@ -33,24 +34,28 @@ from wastedcores.simulator.engine.world import sim
     FAIR_DEAD,
 ) = range(17)
 
+#: how a task comes to a queue
+MOVED, NEW, WOKEN = range(3)
+
 
 @inner
 def has_eevdf(m):
-    """Return whether the fair class is EEVDF."""
+    """Return whether the fair class is that of a modern kernel: CFS of v6.1 or EEVDF."""
     return m[0, sim.FAIR_ENTRY] != 0
 
 
 if config.DISABLE_JIT:
 
     def ask_fair(m, question, a, b):
-        """Let the fair class of v6.12 do something; return its answer."""
-        from wastedcores.simulator.engine.fair.eevdf_class_jit import answer
+        """Let the fair class of a modern kernel do something; return its answer."""
+        from wastedcores.simulator.engine.fair import cfs_v6_1_class_jit, eevdf_class_jit
 
-        return answer(m, question, a, b, 0)
+        classes = (cfs_v6_1_class_jit, eevdf_class_jit)
+        return classes[m[0, sim.FAIR_ENTRY] - 1].answer(m, question, a, b, 0)
 
 else:
 
     @inner
     def ask_fair(m, question, a, b):
-        """Let the fair class of v6.12 do something; return its answer."""
+        """Let the fair class of a modern kernel do something; return its answer."""
         return call_at(m, m[0, sim.FAIR_ENTRY], question, a, b, 0)  # type: ignore[call-arg]

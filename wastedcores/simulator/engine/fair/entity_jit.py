@@ -10,6 +10,8 @@ from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_DEQUEUE,
     FAIR_ENQUEUE,
+    MOVED,
+    WOKEN,
     ask_fair,
     has_eevdf,
 )
@@ -181,7 +183,7 @@ def enqueue_entity(m, se, wakeup, waking):
 def enqueue_task(m, p, wakeup, waking):
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
     if has_eevdf(m):
-        ask_fair(m, FAIR_ENQUEUE, p, 0)
+        ask_fair(m, FAIR_ENQUEUE, p, WOKEN if wakeup else MOVED)
         return
     se = p
     while se >= 0 and m[se, entity.ON_RQ] == 0:

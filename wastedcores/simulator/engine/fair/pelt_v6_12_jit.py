@@ -6,8 +6,9 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair.pelt_jit import LOAD_AVG_MAX, Y_INV
 from wastedcores.simulator.engine.fair.vruntime_jit import MAX32, mul_shift
-from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, sim, task_group
+from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, sim, task_group, v6_12
 from wastedcores.simulator.engine.world.cpusets_jit import test
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 MIN_DIVIDER = LOAD_AVG_MAX - 1024
 UTIL_EST_MARGIN = 1024 // 100
@@ -203,11 +204,17 @@ def detach(m, se):
 
 @inner
 def update_tg_load_avg(m, q):
-    """update_tg_load_avg(): report a queue's load to its group, once per ms, if it changed by more than 1/64."""
+    """update_tg_load_avg(): report a queue's load to its group, once per ms, if it changed by more than 1/64.
+
+    v6.1 reports without the limit, and on CPUs that go offline, too.
+    """
     now = m[0, sim.NOW]
-    if m[q, cfs_rq.ENTITY] < 0 or not test(m, cpuset.ACTIVE, m[q, cfs_rq.CPU]):
+    if m[q, cfs_rq.ENTITY] < 0:
         return
-    if now - m[q, eevdf.LAST_UPDATE_TG] < TG_INTERVAL_NS:
+    if rule(m, v6_12.TG_LOAD_AVG_LIMITED) and (
+        not test(m, cpuset.ACTIVE, m[q, cfs_rq.CPU])
+        or now - m[q, eevdf.LAST_UPDATE_TG] < TG_INTERVAL_NS
+    ):
         return
     change = m[q, eevdf.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB]
     if abs(change) > m[q, cfs_rq.TG_LOAD_CONTRIB] // 64:
@@ -319,13 +326,16 @@ def attach_task(m, se):
 
 
 @inner
-def post_init_util(m, se):
-    """post_init_entity_util_avg(): estimate the use of a new task from that of its queue."""
+def post_init_util(m, se, raw_weight):
+    """post_init_entity_util_avg(): estimate the use of a new task from that of its queue; v6.1 takes its weight unshifted."""
     q = m[se, entity.CFS_RQ]
     room = quotient(1024 - m[q, eevdf.UTIL_AVG], 2)
     if room > 0:
         if m[q, eevdf.UTIL_AVG] != 0:
-            weighted = m[q, eevdf.UTIL_AVG] * scale_load_down(m[se, entity.WEIGHT])
+            weight = m[se, entity.WEIGHT]
+            if not raw_weight:
+                weight = scale_load_down(weight)
+            weighted = m[q, eevdf.UTIL_AVG] * weight
             m[se, eevdf.UTIL_AVG] = min(weighted // (m[q, eevdf.LOAD_AVG] + 1), room)
         else:
             m[se, eevdf.UTIL_AVG] = room

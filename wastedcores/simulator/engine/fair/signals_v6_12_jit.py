@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import update_blocked_se
 from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task
@@ -130,3 +131,19 @@ def remove_entity_load_avg(m, p):
     m[q, eevdf.REMOVED_UTIL] += m[p, eevdf.UTIL_AVG]
     m[q, cfs_rq.REMOVED_LOAD] += m[p, eevdf.LOAD_AVG]
     m[q, eevdf.REMOVED_RUNNABLE] += m[p, eevdf.RUNNABLE_AVG]
+
+
+@apart(NOTHING)
+def migrate_task(m, p):
+    """migrate_task_rq_fair(): take a task off the averages of the CPU that it leaves (v6.12.107; its end in v6.1).
+
+    A queued task was detached when it was dequeued. A task that sleeps leaves its averages for the old queue to subtract. If its
+    old CPU is idle, the averages also decay until now, which the queue of that CPU has not seen yet (migrate_se_pelt_lag()).
+    """
+    waking = m[p, task.STATE] == task_state.WAKING and m[p, eevdf.SCHED_DELAYED] == 0
+    if waking and m[p, eevdf.LAST_UPDATE] != 0:
+        remove_entity_load_avg(m, p)
+        if m[m[m[p, entity.CFS_RQ], cfs_rq.CPU], rq.CURR] == -1:
+            update_blocked_se(m, m[0, sim.NOW], p)
+    m[p, eevdf.LAST_UPDATE] = 0
+    m[p, entity.EXEC_START] = 0

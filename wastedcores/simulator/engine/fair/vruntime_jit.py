@@ -1,6 +1,7 @@
 """Virtual runtime in CFS: weights, slices, placement and the running entity.
 
-Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6.1 shares most of it: where the two differ, a
+function asks whether the fair class is behind the seam (``eevdf_seam_jit.has_eevdf()``).
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.jit.compile import inner
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import has_eevdf
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
-from wastedcores.simulator.engine.world import cfs_rq, entity, sim
+from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim
 
 NR_LATENCY = 8
 MAX32 = (1 << 32) - 1
@@ -49,16 +51,19 @@ def calc_delta(delta, weight, inv):
 @inner
 def calc_delta_fair(m, delta, se):
     """calc_delta_fair(): convert real time to the virtual time of an entity."""
-    if m[se, entity.WEIGHT] == 1024:
+    nice_0_load = 1 << 20 if has_eevdf(m) else 1024
+    if m[se, entity.WEIGHT] == nice_0_load:
         return delta
     return calc_delta(delta, 1024, m[se, entity.INV_WEIGHT])
 
 
 @inner
 def update_min_vruntime(m, q):
-    """update_min_vruntime(): as in v4.1, this does not check whether curr is queued."""
+    """update_min_vruntime(): v4.1 does not check whether curr is queued, v6.1 does."""
     v = m[q, cfs_rq.MIN_VRUNTIME]
     curr = m[q, cfs_rq.CURR]
+    if curr >= 0 and has_eevdf(m) and m[curr, entity.ON_RQ] == 0:
+        curr = -1
     left = m[q, cfs_rq.LEFTMOST]
     if curr >= 0:
         v = m[curr, entity.VRUNTIME]
@@ -86,9 +91,23 @@ def update_curr(m, q):
 
 
 @inner
+def weighed(m, weight):
+    """scale_load_down(): a weight as slices are computed with it; those of modern kernels have ten bits more."""
+    if not has_eevdf(m) or weight == 0:
+        return weight
+    return max(2, weight >> 10)
+
+
+@inner
 def sched_slice(m, q, se):
-    """sched_slice(): an entity's slice; the period counts only the entities of the leaf queue."""
+    """sched_slice(): an entity's slice; the period counts only the entities of the leaf queue.
+
+    In v6.1 it counts the tasks of the CPU (ALT_PERIOD), and no slice is below the minimum granularity (BASE_SLICE).
+    """
+    modern = has_eevdf(m)
     nr = m[q, cfs_rq.NR_RUNNING]
+    if modern:
+        nr = m[m[0, sim.CPUS] + m[q, cfs_rq.CPU], cfs_rq.H_NR_RUNNING]
     if m[se, entity.ON_RQ] == 0:
         nr += 1
     s = m[0, sim.SCHED_LATENCY]
@@ -98,8 +117,10 @@ def sched_slice(m, q, se):
         weight = m[m[se, entity.CFS_RQ], cfs_rq.LOAD_WEIGHT]
         if m[se, entity.ON_RQ] == 0:
             weight += m[se, entity.WEIGHT]
-        s = calc_delta(s, m[se, entity.WEIGHT], inverse_weight(weight))
+        s = calc_delta(s, weighed(m, m[se, entity.WEIGHT]), inverse_weight(weighed(m, weight)))
         se = m[se, entity.PARENT]
+    if modern:
+        s = max(s, m[0, sim.MIN_GRANULARITY])
     return s
 
 
@@ -112,6 +133,18 @@ def place_entity(m, q, se, initial):
     else:
         v -= m[0, sim.SCHED_LATENCY] >> 1
     m[se, entity.VRUNTIME] = max(m[se, entity.VRUNTIME], v)
+
+
+@inner
+def task_fork_fair(m, p, cpu):
+    """task_fork_fair(): place a new task against the queue of the CPU on which it is made."""
+    q = m[p, entity.CFS_RQ]
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    update_curr(m, q)
+    curr = m[q, cfs_rq.CURR]
+    m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
+    place_entity(m, q, p, True)
+    m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
 
 
 @inner

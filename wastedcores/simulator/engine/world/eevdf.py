@@ -47,4 +47,6 @@ FIRST = 96
 (
     RECENT_USED_CPU,
     KTHREAD,  # whether it has the name of a kernel thread of which each CPU has one; templates have this column, too
-) = range(FIRST + 27, FIRST + 29)
+    UTIL_EWMA,  # the two numbers of which v6.1 takes the larger one as UTIL_EST (struct util_est)
+    UTIL_ENQUEUED,
+) = range(FIRST + 27, FIRST + 31)

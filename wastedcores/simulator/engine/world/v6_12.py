@@ -13,10 +13,18 @@ ROW = 6
     DELAY_DEQUEUE,  # likewise DELAY_DEQUEUE
     SIS_UTIL,  # likewise SIS_UTIL
     IDLE_TICKS_BEFORE_STOP,  # 1: an idle CPU takes one tick before it stops its tick, as without a cpuidle governor
+    TG_LOAD_AVG_LIMITED,  # this and the following as in wastedcores/kernels/rules.py
+    WHOLE_CORES_BALANCE,
+    SIBLINGS_COUNTED,
+    PREFER_SIBLING_OF_CHILD,
+    LAST_FULLY_BUSY,
+    PLACEMENT_MASKED,
+    WAITING_IS_USE,
+    CLUSTERS_SCANNED,
     SMT_ACTIVE,  # sched_smt_active()
     CLUSTERS,  # sched_cluster_active
     IN_INTERRUPT,  # a timer wakes a task, and not the task that runs
     SCAN_LEFT,  # of a search for an idle CPU: how many CPUs it may still examine
     SCAN_CPU,  # the idle CPU that it found, -1 for none
     SCAN_OVER,
-) = range(14)
+) = range(22)
