@@ -241,7 +241,7 @@ def test_guest_variants(variant, fixes):
         ("v4.13+group_construction", "before 4.13"),
         ("v4.9+missing_domains", "before 4.9"),
         ("v6.1+group_imbalance", "before 5.5"),
-        ("v6.1+all_fixes", "which has its own cure"),
+        ("v6.1+all_fixes", "since when Linux has its own cure"),
     ],
 )
 def test_unknown_names_are_explained(name, message):

@@ -99,7 +99,7 @@ class KernelModel:
                 if version >= MAINLINE.get(one, (99,)):
                     since = ".".join(map(str, MAINLINE[one]))
                     raise UnknownKernelError(
-                        f"kernel {name!r}: {one} is for kernels before {since}, which has its own cure; leave it out."
+                        f"kernel {name!r}: {one} is for kernels before {since}, since when Linux has its own cure; leave it out."
                     )
                 if reading == "patch" and version in RULES:
                     raise UnknownKernelError(

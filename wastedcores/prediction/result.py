@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from wastedcores.kernels import KernelModel
 from wastedcores.recovery import Recovered
 
 SCHEMA = "wastedcores.whatif/1"
@@ -156,9 +157,16 @@ class WhatIf:
     def trust(self) -> str:
         """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
 
-        It is never high if another kernel stands for the recorded one.
+        It is never high if another kernel stands for the recorded one, nor for a modern kernel, because no prediction for one has
+        been compared with a recording yet.
         """
-        if not self.stands_in and self.agrees and self.recovered.guessed_work <= LITTLE:
+        modern = KernelModel.named(self.kernel).is_modern
+        if (
+            not modern
+            and not self.stands_in
+            and self.agrees
+            and self.recovered.guessed_work <= LITTLE
+        ):
             return "high"
         if self.error <= FAR and self.recovered.guessed_work <= MUCH:
             return "medium"
@@ -177,8 +185,15 @@ class WhatIf:
             stands_in = [
                 f"{self.stands_in}, and {under} stands for it here, although the two may balance differently"
             ]
+        modern = KernelModel.named(self.kernel).is_modern
+        unproved = (
+            [f"no prediction for a change of {self.kernel} has been compared with a recording"]
+            if modern
+            else []
+        )
         return [
             *stands_in,
+            *unproved,
             f"a replay under {under} {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",
             f"{guessed:.0f} % of the CPU time was used before sleeps whose cause is guessed or not known",
             *self.recovered.notes,
@@ -192,7 +207,6 @@ class WhatIf:
             "schema": SCHEMA,
             "recorded": {
                 "kernel": self.recorded_kernel,
-                "model": self.kernel,
                 "machine": self.machine,
                 "window_ns": self.window_ns,
                 "busy_cpus": self.busy_cpus,
@@ -206,6 +220,7 @@ class WhatIf:
                 "classes": r.classes,
             },
             "itself": {
+                "kernel": self.kernel,
                 "window_ns": itself["window_ns"],
                 "busy_cpus": itself["busy_cpus"],
                 "error": self.error,
