@@ -30,7 +30,7 @@ WRONG = [
     ("domains --machine .", "expected a JSON or YAML text file"),
     ("domains --machine bulldozer8x8 --kernel v4.1+foo", "unknown fix 'foo'"),
     ("domains --machine bulldozer8x8 --kernel v3.0", "older than v3.19, the oldest"),
-    ("domains --machine bulldozer8x8 --kernel v5.5+gi", "which has its own cure"),
+    ("domains --machine bulldozer8x8 --kernel v5.5+gi", "since when Linux has its own cure"),
     ("domains --machine bulldozer8x8 --cpu 99", "the machine has CPUs 0-63"),
     ("domains --machine bulldozer8x8 --cpu x", "'x' is not a CPU"),
     ("domains --machine bulldozer8x8 --cpu=", "the machine has CPUs 0-63"),
