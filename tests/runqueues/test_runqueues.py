@@ -227,6 +227,52 @@ def test_runqueues__says_what_contradicts():
     assert rq.oddities == {"wakeup_of_queued": 1, "in_without_wakeup": 1}
 
 
+@pytest.mark.parametrize(
+    ("out", "dest", "waited"),
+    [
+        (
+            switch(102, 0, 1, "S", 2),
+            0,
+            {(1, 0): 48},
+        ),  # it stopped asleep, so the waker waited for that
+        (switch(102, 0, 1, "S", 2), 1, {(1, 1): 48}),
+        (switch(102, 0, 1, "R", 2), 0, {(1, 0): 48}),  # it never fell asleep
+    ],
+)
+def test_a_waking_of_a_thread_that_is_about_to_sleep_wakes_it_once_it_stopped(out, dest, waited):
+    """``perf sched record`` has sched_waking events only, which come before the thread left its CPU."""
+    events = [
+        switch(0, 0, 0, "R", 1),
+        switch(0, 1, 0, "R", 3),
+        wakeup(100, dest, 1),
+        out,
+        switch(150, dest, 2 if dest == 0 else 3, "S", 1),
+        switch(200, dest, 1, "S", 0),
+    ]
+    rq = runqueues(trace_of(events, cpus=2, wakings=True))
+    found = pl.concat(b.waits for b in rq.batches(waits=True) if b.waits is not None)
+    rows = found.filter(pl.col("pid") == 1).iter_rows(named=True)
+    assert {(w["pid"], w["cpu"]): w["end_ns"] - w["start_ns"] for w in rows} == waited
+    assert rq.oddities == {}
+    assert rq.doubts.height == 0
+
+
+def test_a_waking_that_kept_a_thread_awake_does_not_wake_it_later():
+    """The thread went on and fell asleep later: without another waking nothing tells when it could run again."""
+    events = [
+        switch(0, 0, 0, "R", 1),
+        wakeup(100, 0, 1),
+        switch(101, 0, 1, "R", 2),
+        switch(102, 0, 2, "S", 1),
+        switch(200, 0, 1, "S", 0),
+        switch(300, 0, 0, "R", 1),
+    ]
+    rq = runqueues(trace_of(events, cpus=1, wakings=True))
+    rows = [(int(t), int(n)) for b in rq.batches() for t, n in zip(b.ts_ns, b.nr, strict=True)]
+    assert rows[-2:] == [(200, 0), (300, 1)]
+    assert rq.oddities == {"in_without_wakeup": 1}
+
+
 def test_runqueues__a_task_that_left_unseen_does_not_stay():
     """Some kernels hide switches (seen on 6.18 virtual machines): CPU 0 runs task 1, and later stops task 2."""
     events = [switch(0, 0, 0, "R", 1), switch(50, 0, 2, "S", 0), switch(90, 0, 0, "R", 1)]

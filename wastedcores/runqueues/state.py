@@ -55,6 +55,7 @@ N_ODD = 11
 (
     PARKS,  # 1: moves are told when they happen, so a CPU that goes idle proves something about who waits there
     STARVED_NS,  # a task that waits this long may be throttled; 0: none is
+    WAKINGS,  # 1: the wakeups are sched_waking events, which can come while the task still runs
     INHERITS,  # 1: the affinity of a child is its parent's until an event tells otherwise
     LOSSY,  # 1 once pass 1 met a loss: what is first seen later says nothing of the start
     LISTED_NS,  # end of a snapshot of all tasks: what is first seen later was not in it; 0: there is none
@@ -62,8 +63,8 @@ N_ODD = 11
     N_WAITS,
     N_DOUBTS,
     BEFORE_NS,  # time of the event before the present one
-) = range(9)
-N_NUMBERS = 9
+) = range(10)
+N_NUMBERS = 10
 
 #: before all time
 NEVER = np.iinfo(np.int64).min

@@ -230,6 +230,7 @@ class Runqueues:
         no_limits = header.quotas == {} and "quotas" not in header.changed
         state.numbers[st.STARVED_NS] = 0 if no_limits else STARVED_NS
         state.numbers[st.INHERITS] = self.affinity.follows
+        state.numbers[st.WAKINGS] = header.wakings
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
         for batch in self._events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)

@@ -10,9 +10,10 @@ from __future__ import annotations
     KNOWN,  # 1: the mask is known, not assumed
     RAN,  # the CPU it ran on last, -1 none
     MOVED_FROM,  # in pass 1: the origin of a migration seen before anything else of the task, -1 none
+    WOKEN,  # 1 + the CPU to which a sched_waking called it while it still ran, 0 none
     THROTTLED,  # 1: its control group has used up its CPU time, so it joins no runqueue
-) = range(8)
-WIDTH = 8
+) = range(9)
+WIDTH = 9
 
 # values of STATE
 UNKNOWN, ASLEEP, WAITING, RUNNING = 0, 1, 2, 3

@@ -1,8 +1,9 @@
 """Runqueues rebuilt from task events: one small state machine per task, one pass, memory by tasks and not by events.
 
 A task is running, waiting on a runqueue, or asleep. It joins a runqueue at its wakeup (on the wakeup's target CPU),
-changes runqueues at sched_migrate_task (sched_waking names the *previous* CPU and is not used), and leaves it at the
-switch that stops it in any state but R. Cf. josefbacik/systing "placement_exact" and docs/scheduler-model.md, section 11.6.
+changes runqueues at sched_migrate_task, and leaves it at the switch that stops it in any state but R. A sched_waking names
+the *previous* CPU, so the readers place it by the move that follows. Cf. josefbacik/systing "placement_exact" and
+docs/scheduler-model.md, section 11.6.
 
 Two things bound what may be concluded from the rebuilt state. Where the trace has the kernel's own nr_running, that number
 is the length of the runqueue, and the rebuilt tasks only say who waits. And where an event contradicts the state before
@@ -62,6 +63,7 @@ from wastedcores.runqueues.state import (
     UNTHROTTLE,
     WAKEUP,
     WAKEUP_NEW,
+    WAKINGS,
     Events,
     Output,
     State,
@@ -98,16 +100,22 @@ def _ran_unseen(s: State, out: Output, q: int, c: int, t: int) -> None:
 @callee
 def _switch_out(s: State, out: Output, q: int, c: int, t: int, keeps: bool) -> None:
     """Task ``q`` stops running on CPU ``c``."""
+    woken = 0
     if s.task[q, task_row.STATE] == task_row.RUNNING and s.task[q, task_row.CPU] == c:
         s.cpu[c, cpu_row.NR] -= 1
+        woken = s.task[q, task_row.WOKEN]
     else:
         _ran_unseen(s, out, q, c, t)
     if keeps and s.task[q, task_row.THROTTLED] == 0:
         begin_wait(s, q, c, t)
-    else:
-        s.task[q, task_row.STATE] = task_row.ASLEEP
-        s.task[q, task_row.CPU] = c
-        s.since[q] = t
+        return
+    s.task[q, task_row.STATE] = task_row.ASLEEP
+    s.task[q, task_row.CPU] = c
+    s.since[q] = t
+    if woken > 0 and s.task[q, task_row.THROTTLED] == 0:  # the waker waited for this switch
+        begin_wait(s, q, woken - 1, t)
+        if woken - 1 != c:
+            emit(s, out, t, woken - 1, s.task[q, task_row.MASK], WAKEUP)
 
 
 @callee
@@ -153,6 +161,7 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
     s.task[p, task_row.STATE] = task_row.RUNNING
     s.task[p, task_row.CPU] = c
     s.task[p, task_row.RAN] = c
+    s.task[p, task_row.WOKEN] = 0
 
 
 @callee
@@ -205,8 +214,15 @@ def _switch(s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool) 
 
 @callee
 def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
-    """Task ``p`` joins the runqueue of CPU ``c``."""
+    """Task ``p`` joins the runqueue of CPU ``c``.
+
+    A sched_waking of a task that runs finds it about to sleep. If it then stops asleep, the waker waited until it had stopped
+    (kernel/sched/core.c, v6.12: try_to_wake_up, ``smp_cond_load_acquire(&p->on_cpu)``).
+    """
     state = s.task[p, task_row.STATE]
+    if state == task_row.RUNNING and s.numbers[WAKINGS] != 0:
+        s.task[p, task_row.WOKEN] = c + 1
+        return
     if state == task_row.RUNNING:
         on = s.task[p, task_row.CPU]
         if on == c:  # it was about to sleep: the kernel reports such a wakeup, too

@@ -163,6 +163,8 @@ class Header(BaseModel):
         The highest numbers in the events; None for a trace that was not written as Parquet.
     every_switch
         True if the source records every context switch, so that a CPU without one event was idle.
+    wakings
+        True if the wakeups are sched_waking events, which come before the thread is put on a runqueue.
     lost
         Lost events per CPU. CPU -1: the source does not say which; a count of -1: some, number unknown.
     overwritten
@@ -222,6 +224,7 @@ class Header(BaseModel):
     highest_cpu: int | None = None
     highest_pid: int | None = None
     every_switch: bool = False
+    wakings: bool = False
     lost: dict[int, int] = Field(default_factory=dict)
     overwritten: dict[int, int] = Field(default_factory=dict)
     tasks: list[TaskFacts] | None = None

@@ -259,6 +259,7 @@ class _Import:
             end_ns=seen.end_ns,
             events=seen.events,
             every_switch=facts.every_switch,
+            wakings=facts.wakings,
             follows_affinity=facts.follows_affinity,
             lost=dict(facts.lost) | ({-1: -1} if missing else {}),
             overwritten=dict(facts.overwritten),

@@ -91,11 +91,13 @@ def recorded(tmp_path_factory):
 )
 def test_same_events_as_perf_script(tmp_path, options):
     path = record(tmp_path, *options)
-    direct, text = summary(open_trace(path)), summary(open_trace(printed(path)))
+    both = [open_trace(path), open_trace(printed(path))]
+    direct, text = map(summary, both)
     assert direct["events"] == text["events"]
     assert len(direct["events"]) > 500
     for key in ("kernel_release", "cpus", "start_ns", "end_ns", "events", "every_switch", "lost"):
         assert direct["header"][key] == text["header"][key], key
+    assert [t.header.wakings for t in both] == ["sched:sched_waking" in options[-1]] * 2
     assert direct["header"]["source_format"] == "perf.data"
 
 

@@ -190,6 +190,7 @@ class TracepointReading(Reading):
                 table.columns,
             )
             if wakings:
+                self.found.wakings = True
                 self.found.notes["wakeups"] = WAKINGS_NOTE
             if problem == pj.NAMES_FULL:
                 own.names.grow()

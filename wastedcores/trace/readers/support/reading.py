@@ -24,7 +24,7 @@ class Facts:
         As in the header. ``cpus`` is the number that the file states.
     every_switch
         The recording has every sched_switch, because one was seen.
-    follows_affinity
+    wakings, follows_affinity
         As in the header.
     lost, overwritten
         Lost and overwritten events per CPU. CPU -1: the file does not say which. A count of -1: an unknown number.
@@ -46,6 +46,7 @@ class Facts:
     clock: str | None
     cpus: int | None
     every_switch: bool
+    wakings: bool
     follows_affinity: bool | None
     lost: Mapping[int, int]
     overwritten: Mapping[int, int]
@@ -66,6 +67,7 @@ class FactsBuilder:
     clock: str | None = None
     cpus: int | None = None
     every_switch: bool = False
+    wakings: bool = False
     follows_affinity: bool | None = None
     lost: Counter[int] = field(default_factory=Counter)
     overwritten: Counter[int] = field(default_factory=Counter)

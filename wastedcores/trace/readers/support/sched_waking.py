@@ -47,6 +47,7 @@ class WakingEvents:
             real = events.select(((pl.col("kind") == "wakeup") & ~pl.col("waking")).any()).item()
             self.wanted = False if real else (True if n else None)
         if n and self.wanted:
+            self._found.wakings = True
             self._found.notes["wakeups"] = NOTE
             cpu = events["cpu"].fill_null(-1).to_numpy().copy()
             place_wakings(
