@@ -15,9 +15,11 @@ from wastedcores.cli.check import _in_doubt
 from wastedcores.errors import UsageError
 from wastedcores.prediction.advice import Advice, Proposal
 from wastedcores.prediction.result import Range
+from wastedcores.runqueues.doubts import HEADER_REASONS, REASONS
 from wastedcores.trace.header import Window
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.units import duration_ns
+from wastedcores.words.doubts import MEANING
 
 MS = 1_000_000
 #: the keys that the JSON object has at least
@@ -245,7 +247,7 @@ def test_check__without_a_machine_asks_for_it_and_lost_events_for_another_record
     assert f"explain {wasting} --machine live" in run("check", wasting)[1].splitlines()[-1]
     rows = [nr(0, 0, 1), {"ts_ns": 5, "kind": "lost", "cpu": 0, "value": 3}, nr(9, 0, 1)]
     lossy = write_parquet(trace_of(rows, cpus=1, lost={0: 3}), tmp_path / "lossy.parquet")
-    assert "wastedcores doctor" in run("check", lossy)[1].splitlines()[-1]
+    assert "wastedcores capture --buffer 64" in run("check", lossy)[1].splitlines()[-1]
 
 
 def test_check__cut_lists_of_cpus_say_where_all_of_them_are():
@@ -259,9 +261,17 @@ def test_time_in_doubt_is_counted_once():
             "cpu": [0, 1, 1],
             "start_ns": [0, 0, 4_000_000],
             "end_ns": [5_000_000, 5_000_000, 6_000_000],
-            "reason": ["lost", "lost", "quota"],
+            "reason": ["left_unseen", "left_unseen", "starved"],
         },
         schema_overrides={"cpu": pl.Int32},
     )
-    (line,) = _in_doubt(SimpleNamespace(doubts=spans))
-    assert line.split(maxsplit=2)[2] == "6 ms in 3 spans on CPUs 0-1 (lost, quota)"
+    line, *reasons = _in_doubt(SimpleNamespace(doubts=spans))
+    assert line.split(maxsplit=2)[2] == "6 ms on CPUs 0-1, because"
+    assert [reason.partition("- ")[2] for reason in reasons] == [
+        "2 times a CPU left its thread without a switch",
+        "once a thread waited for so long that a limit of its CPU time may be the reason",
+    ]
+
+
+def test_every_reason_of_a_doubt_has_words():
+    assert set(MEANING) == {*REASONS, *HEADER_REASONS, "contradicted_often"}

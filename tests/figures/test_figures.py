@@ -18,6 +18,7 @@ from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import theme, views
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, unpack_masks
+from wastedcores.figures.panels import strip_ticks
 from wastedcores.figures.timelines import runs, task_class, timeline
 from wastedcores.figures.waiting import waiting_times
 from wastedcores.trace.header import Header
@@ -82,6 +83,21 @@ def test_heatmap__strip_counts_idle_cpus_and_waiting_threads():
     fig = heatmap(scene(), cols=10)
     assert np.allclose(by_name(fig, "idle CPUs").y, [1] * 5 + [2] * 5)
     assert np.allclose(by_name(fig, "waiting threads").y, [2] * 8 + [8] * 2)
+
+
+@pytest.mark.parametrize(
+    ("top", "ticks"),
+    [
+        (1.0, [0, 0.5]),
+        (1.25, [0, 0.5, 1]),
+        (10.6, [0, 5]),  # 10 would cover the name of the panel above
+        (12.5, [0, 5, 10]),
+        (80.0, [0, 20, 40, 60]),
+        (5000.0, [0, 2000, 4000]),
+    ],
+)
+def test_strip__its_numbers_keep_away_from_the_panel_above(top, ticks):
+    assert strip_ticks(top) == ticks
 
 
 def test_heatmap__band_marks_persistent_and_short_episodes():
@@ -221,6 +237,13 @@ def test_waiting_times__nothing_is_lost_in_the_bins():
     share = by_name(fig, "a", 1)
     assert share.y[0] == 1
     assert min(share.y) == 0.25
+
+
+def test_waiting_times__short_waits_have_a_unit_of_their_own_and_shares_end_at_all():
+    fig = waiting_times({"a": np.array([5_000] * 39)})
+    assert sum(by_name(fig, "a").y) == pytest.approx(195)
+    assert fig.layout.yaxis.title.text == "thread-us"
+    assert 10 ** fig.layout.yaxis2.range[1] < 2
 
 
 @pytest.mark.parametrize(("width", "unit"), [(3 * 10**9, "s"), (5 * MS, "ms"), (2000, "us")])

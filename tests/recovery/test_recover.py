@@ -7,6 +7,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from support.builders import switch, trace_of, wakeup
 
 from wastedcores.errors import NotRecoverableError, TraceContentError
 from wastedcores.kernels import KernelModel, balancer_of
@@ -254,6 +255,18 @@ def test_a_pid_that_is_used_again_is_another_task():
     again = events.with_columns(pl.col("pid", "prev_pid").replace(second, first))
     found = recover(type(trace)(again.lazy(), trace.header)).workload.program()
     assert [t.rows[0][1] for t in found.templates] == [5 * MS, 5 * MS]
+
+
+def test_no_cpu_is_busy_twice_where_switches_are_missing():
+    """perf does not see the switches of some threads of a virtual machine's agent; 2 CPUs seemed to be 3.7 busy ones."""
+    events = [
+        switch(0, 0, 0, "R", 1),
+        switch(20 * MS, 0, 2, "S", 0),  # the switch from 1 to 2 is missing
+        wakeup(30 * MS, 0, 3),
+        switch(30 * MS, 0, 0, "R", 3),
+        switch(100 * MS, 0, 3, "S", 0),
+    ]
+    assert recover(trace_of(events, cpus=2)).busy_per_cpu == pytest.approx((0.9, 0), abs=0.01)
 
 
 def test_marks_that_are_written_again_and_again_are_told_apart():

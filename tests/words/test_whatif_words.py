@@ -129,6 +129,13 @@ def test_the_figure_has_a_row_for_every_kernel():
     assert fig.layout.shapes[0].x0 == 1.42
 
 
+def test_differences_that_do_not_matter_do_not_fill_the_figure():
+    same = variant("core", (1.4, 1.42, 1.44))
+    low, high = figures.predicted(answer(same)).layout.xaxis.range
+    assert high - low == pytest.approx(0.144)
+    assert figures.predicted(answer(CORE)).layout.xaxis.range is None
+
+
 def test_a_kernel_that_the_replay_does_not_have_gets_the_upper_bound():
     trace = open_trace(RECORDINGS / "db64-6.1-64cpu" / "trace.txt.xz")
     advice = advise(trace, machine="bd-paper-64", kernel="v5.10", seeds=1)

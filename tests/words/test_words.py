@@ -73,6 +73,28 @@ def test_worst__names_the_cpus_and_who_waited():
     assert words.worst(counts(0)).text == "There is no episode to look at."
 
 
+def test_without_an_episode_it_is_said_once_and_the_rest_is_about_all_of_the_window():
+    """Thread 7 waits for CPU 0, which it shares with thread 5, while CPU 1 is busy."""
+    events = [
+        switch(0, 0, 0, "R", 5),
+        switch(0, 1, 0, "R", 9),
+        wakeup(100 * MS, 0, 7, comm="t7"),
+        switch(130 * MS, 0, 5, "S", 7),
+        switch(400 * MS, 0, 7, "S", 0),
+        switch(500 * MS, 1, 9, "S", 0),
+    ]
+    run = examine(trace_of(events, cpus=2), "t")
+    assert run.worst is None
+    rows = [line.split() for line in words.waited_most(run).text.splitlines()]
+    assert rows[1:] == [["t7", "7", "1", "30", "ms", "30", "ms"]]
+    drawn = views.who_ran(run)
+    assert "60 ms around the longest wait" in drawn.layout.title.text
+    assert "wastedcores path x" in words.next_steps(run, "x").text
+    assert words.why(
+        examine(trace_of(events, cpus=2, machine={"cpus": 2}, kernel_release="6.1"), "t")
+    ).text.endswith("no CPU was idle while another was overloaded.")
+
+
 def test_waiting__one_wait_has_no_percentiles():
     assert (
         words.waiting_sentence(tasks()).text == "t: threads waited for a CPU once, 200 ms in all."

@@ -226,6 +226,24 @@ class Examined:
         begin = min(int(bins.edges[at]), end - most)
         return begin, begin + most
 
+    def longest_wait_window(self, most_ms: float = 200.0) -> tuple[int, int]:
+        """Return the window (start_ns, end_ns) around the end of the longest wait, a quarter of it after the end.
+
+        Raises
+        ------
+        UsageError
+            No wait is known.
+        """
+        if not self.waits.height:
+            raise UsageError(
+                f"{self.label}: no wait for a CPU is known, so there is no longest one."
+            )
+        row = self.waits.row(int(np.argmax(self.wait_lengths)), named=True)
+        long = min(max(2 * (row["end_ns"] - row["start_ns"]), 1000), max(int(most_ms * 1e6), 1000))
+        start, end = self.scene.window
+        begin = min(max(start, row["end_ns"] - long * 3 // 4), end - 1)
+        return begin, min(begin + long, end)
+
 
 def _kernel(name: str | None) -> str:
     """Name the kernel of a trace; a design such as core+power is no version of Linux."""

@@ -220,7 +220,7 @@ def describe(result: CheckResult, longest: int = 10) -> str:
         *(['  window         "{}" to "{}"'.format(*result.window.ends)] if result.window else []),
         f"  idle beside overloaded CPUs for {human_ns(result.wall_ns)} ({of_time:.1f} % of the time)",
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
-        f"{result.mean(result.thread_ns):.2f} CPUs on average",
+        f"{_mean_cpus(result.mean(result.thread_ns))} on average",
         f"  busy           {result.mean(result.busy_ns):.1f} CPUs on average",
         f"  episodes       {result.episodes.height + result.episodes_dropped:,}, of which {persistent} lasted "
         f"{human_ns(result.persist_ns)} or more",
@@ -244,14 +244,18 @@ def describe(result: CheckResult, longest: int = 10) -> str:
     return "\n".join(lines)
 
 
+def _mean_cpus(number: float) -> str:
+    return f"{number:.2f} CPUs" if number == 0 or number >= 0.01 else "less than 0.01 CPUs"
+
+
 def _chronic(result: CheckResult) -> list[str]:
     """Return one line about the worst ten slices; none if there are none."""
     if result.chronic is None or not result.chronic.share:
         return []
     c = result.chronic
     return [
-        f"  worst {human_ns(c.window_ns):<8} from {human_ns(c.start_ns - result.start_ns)} on: five of its ten slices each "
-        f"waste {c.share:.1%} or more of the CPU time used in them"
+        f"  worst {human_ns(c.window_ns):<8} from {human_ns(c.start_ns - result.start_ns)} on: in five of its ten slices, "
+        f"the waste was {100 * c.share:.1f} % of the used CPU time or more"
     ]
 
 
@@ -270,8 +274,8 @@ def _avoidable(result: CheckResult) -> list[str]:
         return []
     total, longest = human_ns(table["avoidable_ns"].sum()), human_ns(table["longest_ns"].max())  # type: ignore[arg-type]
     return [
-        f"  avoidable      {table.height:,} threads waited {total} in all while a CPU that they may use was idle, "
-        f"{longest} at most at once"
+        f"  avoidable      {table.height:,} threads waited {total} in all while a CPU that they may use was idle; "
+        f"the longest such wait lasted {longest}"
     ]
 
 
@@ -317,21 +321,25 @@ def _longest_episodes(result: CheckResult, most: int) -> list[str]:
 
 
 def _in_doubt(result: CheckResult) -> list[str]:
-    """Return one line about the spans in which the trace contradicts itself; none if there are none."""
+    """Return lines about the spans in which the state of a CPU is not certain; none if there are none."""
     import polars as pl
 
     from wastedcores.invariant.sweep import merged
     from wastedcores.topology.cpulist import format_cpulist
+    from wastedcores.words.doubts import doubts_by_reason
 
     if not result.doubts.height:
         return []
     doubts = result.doubts
-    reasons = ", ".join(sorted(set(doubts["reason"])))
     cpus = _clip(format_cpulist(sorted({c for c in doubts["cpu"] if c >= 0})))
     # spans of several CPUs, or with several reasons, may overlap
     covered = merged(doubts.with_columns(cpu=pl.lit(0, pl.Int32)), 1)
     length = human_ns(int((covered["end_ns"] - covered["start_ns"]).sum()))
-    return [f"  in doubt       {length} in {doubts.height:,} spans on CPUs {cpus} ({reasons})"]
+    where = f" on CPUs {cpus}" if cpus else ""
+    return [
+        f"  in doubt       {length}{where}, because",
+        *(f"                 - {reason}" for reason in doubts_by_reason(doubts)),
+    ]
 
 
 def _clip(text: str, width: int = 32) -> str:

@@ -283,10 +283,19 @@ def add_strip(
             row=row,
             col=col,
         )
+    ticks = strip_ticks(top)
     fig.update_yaxes(
-        range=[0, top], fixedrange=True, showticklabels=col == 1, nticks=4, row=row, col=col
+        range=[0, top], fixedrange=True, showticklabels=col == 1, tickvals=ticks, row=row, col=col
     )
     fig.update_yaxes(showgrid=True, gridcolor=GRID, row=row, col=col)
+
+
+def strip_ticks(top: float) -> list[float]:
+    """Return at most four round numbers from 0 on, so far below ``top`` that the name of the panel above stays free."""
+    limit = top / 1.15
+    steps = [round(n * 10.0**k, 1) for k in range(-1, 9) for n in (1, 2, 5)]
+    step = next(step for step in steps if limit / step < 4)
+    return [round(step * i, 1) for i in range(int(limit / step) + 1)]
 
 
 def add_marks(

@@ -89,7 +89,7 @@ def who_ran(
     run
         The examined trace.
     window
-        First and last ns; default: the worst part of the worst episode.
+        First and last ns; default: the worst part of the worst episode, or the longest wait if there is no episode.
     zoom_ms
         Length of that part in ms.
     palette_name
@@ -103,13 +103,16 @@ def who_ran(
     Raises
     ------
     MissingEventsError
-        There is no window and no episode, or the trace has no switch events.
+        There is no window, no episode and no wait, or the trace has no switch events.
     """
+    of = ""
     if window is None and run.worst is None:
-        raise MissingEventsError(f"{run.label}: there is no episode to look into.")
+        if not run.waits.height:
+            raise MissingEventsError(f"{run.label}: there is no episode and no wait to look into.")
+        window, of = run.longest_wait_window(zoom_ms), " around the longest wait"
     window = window or run.worst_window(zoom_ms)
     table = runs(run.trace, *window)
-    title = f"Who ran where: {human_ns(window[1] - window[0])} of {run.label}"
+    title = f"Who ran where: {human_ns(window[1] - window[0])}{of} of {run.label}"
     return timeline(run.scene, table, window, palette_name=palette_name, title=title)
 
 

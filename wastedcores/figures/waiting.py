@@ -11,6 +11,8 @@ from wastedcores.figures.theme import GRID, OTHER_CLASS, fit_legend, palette, st
 
 #: bins per factor of ten in the length of a wait
 PER_DECADE = 8
+#: units of the time that threads waited in all, with their ns
+_UNITS = (("thread-seconds", 1e9), ("thread-ms", 1e6), ("thread-us", 1e3))
 
 
 def waiting_times(
@@ -56,22 +58,27 @@ def waiting_times(
         horizontal_spacing=0.09,
         subplot_titles=["time waited, by length of the wait", "waits at least that long"],
     )
-    for (name, lengths), colour in zip(waits.items(), shades, strict=False):
-        w = np.clip(lengths.astype(float), edges[0], None)
-        total, _ = np.histogram(w, edges, weights=w)
+    clipped = {name: np.clip(w.astype(float), edges[0], None) for name, w in waits.items()}
+    totals = {name: np.histogram(w, edges, weights=w)[0] for name, w in clipped.items()}
+    highest = max((float(total.max()) for total in totals.values()), default=0.0)
+    unit, scale = next((u, s) for u, s in _UNITS if highest >= s / 100 or u == "thread-us")
+    lowest = 1.0
+    for (name, w), colour in zip(clipped.items(), shades, strict=False):
+        total = totals[name]
         ordered = np.sort(w)
         share = 1 - np.searchsorted(ordered, edges, side="left") / max(1, w.size)
         keep = share > 0
+        lowest = min(lowest, float(share[keep].min(initial=1)))
         fig.add_trace(
             go.Scatter(
                 x=edges[:-1] / 1e6,
-                y=total / 1e9,
+                y=total / scale,
                 mode="lines",
                 line={"color": colour, "shape": "hv", "width": 2},
                 fill="tozeroy",
                 name=name,
                 legendgroup=name,
-                hovertemplate="waits from %{x:.3g} ms: %{y:.3g} thread-seconds<extra>"
+                hovertemplate=f"waits from %{{x:.3g}} ms: %{{y:.3g}} {unit}<extra>"
                 + name
                 + "</extra>",
             ),
@@ -102,8 +109,16 @@ def waiting_times(
     if persist_ns:
         name = f"{persist_ns / 1e6:g} ms: an episode of this length is persistent"
         fig.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
-    fig.update_yaxes(title="thread-seconds", rangemode="tozero", row=1, col=1)
-    fig.update_yaxes(type="log", dtick=1, tickformat=".3~%", title="share of waits", row=1, col=2)
+    fig.update_yaxes(title=unit, rangemode="tozero", row=1, col=1)
+    fig.update_yaxes(
+        type="log",
+        dtick=1,
+        tickformat=".3~%",
+        title="share of waits",
+        range=[min(np.log10(lowest) - 0.2, -1), 0.1],
+        row=1,
+        col=2,
+    )
     style(fig, title, subtitle, height)
     fig.update_yaxes(showgrid=True, gridcolor=GRID)
     fig.update_layout(margin_t=fig.layout.margin.t + 16, showlegend=True)

@@ -7,6 +7,9 @@ import plotly.graph_objects as go
 from wastedcores.figures.theme import GRID, INK, palette, style
 from wastedcores.prediction import Range, Variant, WhatIf
 
+#: the axis shows at least this share of the greatest value
+LEAST_WIDTH = 0.1
+
 
 def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> go.Figure:
     """Draw the recorded result, its replay, and the prediction for each variant.
@@ -76,6 +79,13 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
     )
     fig.update_layout(showlegend=True, margin_t=fig.layout.margin.t + 20)
     fig.update_xaxes(title=f"{what} ({unit})" if in_time else what, showgrid=True, gridcolor=GRID)
+    ends = [x / scale for _, v in rows for x in (_range(v).low, _range(v).high)] + [recorded]
+    low, high = min(ends), max(ends)
+    if (
+        high - low < LEAST_WIDTH * high
+    ):  # otherwise differences that do not matter would fill the figure
+        middle, half = (low + high) / 2, LEAST_WIDTH * high / 2
+        fig.update_xaxes(range=[middle - half, middle + half])
     fig.update_yaxes(type="category", autorange="reversed", automargin=True)
     return fig
 

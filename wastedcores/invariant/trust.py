@@ -117,7 +117,7 @@ def judge(
             and _may_hide(rq, episodes, doubts, state, persist_ns, limit)
         )
         if hidden and not cut:
-            notes.append("the spans in doubt are long enough to hide a violation")
+            notes.append("what the CPUs did is in doubt for so long that a violation may be hidden")
         if persistent.any() or found or cut or hidden:
             verdict = "unknown"
     kind = "persistent" if sure.any() else "chronic" if certain else "occasional"

@@ -117,6 +117,8 @@ class Seen:
 
     def _piece(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
         """Return the last span on a CPU that began before a moment, and whether there is one."""
+        if not len(self.pieces):  # nothing ran for longer than a switch takes
+            return np.zeros((len(task), sj.P_WIDTH), np.int64), np.zeros(len(task), np.bool_)
         span = self.end_ns - self.start_ns + 2
         at = np.searchsorted(self._keys, task * span + ts_ns - self.start_ns, side="right") - 1
         piece = self.pieces[np.maximum(at, 0)]
@@ -190,8 +192,10 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
     start_ns, end_ns = int(events[0, sj.E_TS]), int(events[-1, sj.E_TS])
     pieces = np.empty((int((code == sj.SWITCH).sum()) + most, sj.P_WIDTH), np.int64)
     of_pid = np.full(pids, -1, np.int64)
+    cpus = max(cpus, int(events[:, [sj.E_CPU, sj.E_SRC]].max(initial=0)) + 1)
+    of_cpu = np.full(cpus, -2, np.int64)
     n, s, m, k, odd = sj.stretches(
-        events, tasks, sleeps, marks, pieces, of_pid, start_ns, switch_ns
+        events, tasks, sleeps, marks, pieces, of_pid, of_cpu, start_ns, switch_ns
     )
     tasks, sleeps, marks, pieces = tasks[:n], sleeps[:s], marks[:m], pieces[:k]
     # those of one task are in order already; numpy sorts 16-bit numbers by radix
@@ -212,7 +216,7 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
         _distinct(table["text"].gather(rows).to_list()),
         start_ns,
         end_ns,
-        max(cpus, int(events[:, [sj.E_CPU, sj.E_SRC]].max(initial=0)) + 1),
+        cpus,
         odd,
         bool((events[np.isin(code, (sj.WAKEUP,)), sj.E_BY] > 0).any()),
     )

@@ -199,7 +199,10 @@ def _other(tasks: I64, sleeps: I64, t: int, event: I64, by: int) -> None:
         far = event[E_SRC] >= 0 and event[E_SRC] != cpu
         _name_waker(tasks, sleeps, t, by, now, int(far))
         _wake(tasks, sleeps, t, now, cpu)
-    _place(tasks, t, cpu)
+    if (
+        tasks[t, T_STATE] != RUNNING
+    ):  # a wakeup can name another CPU before the task has left its own
+        _place(tasks, t, cpu)
 
 
 @inner
@@ -243,29 +246,39 @@ def stretches(
     marks: I64,
     pieces: I64,
     of_pid: I64,
+    of_cpu: I64,
     start_ns: int,
     switch_ns: int,
 ) -> tuple[int, int, int, int, int]:
     """Go through the events once and fill the tables; return the rows of each and the number of contradictions.
 
-    ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep.
+    ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep. ``of_cpu`` is -2 for every CPU, on
+    which no switch was seen yet; -1 is idle. A task that is still on a CPU when another one stops there left unseen, at that
+    moment at the latest.
     """
     n = s = m = k = odd = 0
     for e in range(len(events)):
         event = events[e]
         now, kind, cpu = event[E_TS], event[E_KIND], event[E_CPU]
         prev = event[E_PREV] if kind == SWITCH else 0
+        gone = of_cpu[cpu] if kind == SWITCH else -1
+        if gone >= 0 and gone != of_pid[prev] and tasks[gone, T_STATE] == RUNNING:
+            odd += 1
+            k = _piece(tasks, pieces, k, gone, now)
+            s = _switch_out(tasks, sleeps, s, gone, now, cpu, 0)
         if prev > 0:
             p = of_pid[prev]
             if p < 0:
                 p = _new(tasks, n, of_pid, prev, now, cpu, event[E_ROW])
-                _seen_running(tasks, p, start_ns)
+                _seen_running(tasks, p, start_ns if of_cpu[cpu] == -2 else now)
                 n += 1
             odd += int(tasks[p, T_STATE] != RUNNING)
             k = _piece(tasks, pieces, k, p, now)
             s = _switch_out(tasks, sleeps, s, p, now, cpu, event[E_ASLEEP])
             if tasks[p, T_STATE] == GONE:
                 of_pid[prev] = -1
+        if kind == SWITCH:
+            of_cpu[cpu] = -1
         if event[E_PID] <= 0:
             continue
         by = of_pid[event[E_BY]] if event[E_BY] > 0 else -1
@@ -273,6 +286,7 @@ def stretches(
         n += int(t == n)
         if kind == SWITCH:
             odd += _switch_in(tasks, sleeps, t, now, cpu, switch_ns)
+            of_cpu[cpu] = t
         elif kind == FORK:
             _fork(tasks, t, by, now)
         elif kind == MARK:

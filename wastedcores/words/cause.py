@@ -57,7 +57,8 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
         f"{run.label}: on {found.machine.name} under Linux {found.kernel.name} this looks like "
         f"{NAMES[found.looks_like]}."
     )
-    points = [*found.evidence, *fix_sentences(found)]
+    # no bug: the evidence would only repeat the head
+    points = [] if found.looks_like == "nothing" else [*found.evidence, *fix_sentences(found)]
     items = "".join(f"<li>{escape(p)}</li>" for p in points)
     return RichText("\n- ".join([head, *points]), f"<p>{escape(head)}</p><ul>{items}</ul>")
 

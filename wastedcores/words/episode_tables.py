@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
+from wastedcores.runqueues.runqueues import comms
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import RichText, count, enumerated, sentence, table
@@ -157,7 +158,7 @@ def main_nodes(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
 
 
 def waited_most(run: Examined, most: int = 8) -> RichText:
-    """List the threads that waited longest in the worst episode.
+    """List the threads that waited longest in the worst episode, or in all of the window if there is none.
 
     Parameters
     ----------
@@ -172,11 +173,11 @@ def waited_most(run: Examined, most: int = 8) -> RichText:
         A table with one row per thread, the longest wait first; a sentence where the waiting threads are not known.
     """
     row = run.worst
+    if row is None:
+        return _waited_in_all(run, most)
     waiting = run.result.waiting
-    if row is None or not waiting.height:
-        return sentence(
-            "It is not known who waited, because there is no episode or the trace names no tasks."
-        )
+    if not waiting.height:
+        return sentence("It is not known who waited, because the trace names no tasks.")
     part = (
         waiting.filter(pl.col("episode") == row["episode"])
         .group_by("pid", pl.col("comm").fill_null("?"))
@@ -190,6 +191,26 @@ def waited_most(run: Examined, most: int = 8) -> RichText:
         for pid, comm, ns, cpus in part.iter_rows()
     ]
     columns = ["thread", "pid", "waited", "of the episode", "on CPUs"]
+    return table(pl.DataFrame(rows, schema=columns, orient="row"))
+
+
+def _waited_in_all(run: Examined, most: int) -> RichText:
+    """List the threads that waited longest in the window."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    part = (
+        run.waits.group_by("pid")
+        .agg(length.sum().alias("ns"), length.max().alias("longest"), pl.len().alias("waits"))
+        .sort("ns", "pid", descending=[True, False])
+        .head(most)
+        .join(comms(run.trace), on="pid", how="left", maintain_order="left")
+    )
+    if not part.height:
+        return sentence("No wait for a CPU is known.")
+    rows = [
+        (r["comm"] or "?", r["pid"], f"{r['waits']:,}", human_ns(r["ns"]), human_ns(r["longest"]))
+        for r in part.iter_rows(named=True)
+    ]
+    columns = ["thread", "pid", "waits", "waited in all", "longest"]
     return table(pl.DataFrame(rows, schema=columns, orient="row"))
 
 
@@ -248,9 +269,13 @@ def avoidable(run: Examined, most: int = 8) -> RichText:
         "of its run time",
     ]
     total, waited = int(found["avoidable_ns"].sum()), int(found["waited_ns"].sum())
+    share, longest = total / max(1, waited), human_ns(found["longest_ns"].max())  # type: ignore[arg-type]
+    part_of = (
+        "less than 0.1%" if share < 0.001 else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+    )
     words = sentence(
         f"{count(found.height, 'thread')} waited {human_ns(total)} in all while a CPU that they may use was idle. That is "
-        f"{total / max(1, waited):.0%} of the time they waited, and {human_ns(found['longest_ns'].max())} at most at once."  # type: ignore[arg-type]
+        f"{part_of} of the time they waited. The longest such wait lasted {longest}."
     )
     listed = table(pl.DataFrame(rows, schema=columns, orient="row"))
     return RichText(f"{words.text}\n{listed.text}", words.html + listed.html)

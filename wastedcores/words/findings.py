@@ -12,6 +12,7 @@ from wastedcores.analysis.comparable import differences, not_known_same
 from wastedcores.analysis.examined import Examined
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns, number
+from wastedcores.words.doubts import doubts_by_reason
 from wastedcores.words.rich_text import RichText, count, enumerated, sentence, table
 
 #: what a verdict is called for a reader
@@ -146,7 +147,8 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
     notes = "".join(
         f'<p class="wc-note">{escape(r.label)}: {escape(note)}</p>'
         for r in runs
-        for note in (*([r.loss] if r.loss else []), *r.result.notes)
+        for note in (*([r.loss] if r.loss else []), *r.result.notes, *_doubted(r))
+        if note not in said
     )
     if against and unlike and not differences(run, against):  # those are in the headline
         why = f"There is no row for the change, because {enumerated(unlike)}."
@@ -158,6 +160,13 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
         f"<tr><th></th>{heads}</tr>{''.join(html)}</table></div>{notes}</div>",
         {name: _results(r) for name, r in zip(("trace", "against"), runs, strict=False)},
     )
+
+
+def _doubted(run: Examined) -> list[str]:
+    """Return why the state of the CPUs is in doubt, if the verdict may depend on it."""
+    if run.result.verdict != "unknown" or not run.result.doubts.height:
+        return []
+    return [f"in doubt, because {enumerated(doubts_by_reason(run.result.doubts))}"]
 
 
 def _not_compared(run: Examined, against: Examined) -> list[str]:

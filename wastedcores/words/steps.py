@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from wastedcores.analysis.examined import Examined
     from wastedcores.analysis.explain import Explanation
 
+#: format of the trace -> how to record with larger buffers
+_LARGER = {
+    "perf.data": "perf sched record -m 8192 -o perf.data -- sleep 10",
+    "perf-script": "perf sched record -m 8192 -o perf.data -- sleep 10",
+    "trace.dat": "trace-cmd record -b 20000 -e sched -o trace.dat sleep 10",
+    "trace-cmd": "trace-cmd record -b 20000 -e sched -o trace.dat sleep 10",
+    "": "wastedcores capture --buffer 64 --seconds 10 -o trace.parquet",
+}
+
 
 def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") -> RichText:
     """Say what to do next, the most useful step first.
@@ -56,6 +65,13 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
                 f"wastedcores check {said} --persist {max(r.longest_ns / 1e6 * 0.9, 0.001):.3g}ms",
             )
         )
+    if r.verdict == "clean" and r.source == "tasks":
+        steps.append(
+            (
+                "The scheduler did not keep CPUs idle beside waiting threads. See where the time of the work went instead:",
+                f"wastedcores path {said}",
+            )
+        )
     steps.append(("Get the same numbers for a script:", f"wastedcores check {said} --json"))
     items = "".join(
         f"<li>{escape(step)}<br><code>{escape(command)}</code></li>" for step, command in steps
@@ -77,12 +93,22 @@ def _unknown(r: CheckResult, name: str) -> list[tuple[str, str]]:
                 f"wastedcores check {name} --ignore-affinity",
             )
         ]
-    return [
-        (
-            "Events were lost or contradict each other, or they say too little. Record again with larger buffers:",
-            "wastedcores doctor",
+    return [_record_again(r)]
+
+
+def _record_again(r: CheckResult) -> tuple[str, str]:
+    """Return how to record so that the verdict can be decided."""
+    header = r.trace.header
+    if header.lost_total:
+        command = _LARGER.get(header.source_format, _LARGER[""])
+        return "Events were lost. Record again with larger buffers:", command
+    if r.doubts.height and header.source_format != "schedtrace":
+        return (
+            "The events contradict each other or leave something open, although no loss is known. wastedcores can also record "
+            "the kernel's own counts of threads, which decide:",
+            "wastedcores capture --seconds 10 -o trace.parquet",
         )
-    ]
+    return "The trace says too little. See what this machine can record:", "wastedcores doctor"
 
 
 def _gain(run: Examined, name: str) -> list[tuple[str, str]]:
@@ -153,11 +179,7 @@ def next_command(r: CheckResult, name: str) -> str:
     """
     said, header = shlex.quote(name), r.trace.header
     if steps := _unknown(r, said):
-        purpose = (
-            "record again"
-            if steps[0][1].endswith("doctor")
-            else "treat every waiting thread as movable"
-        )
+        purpose = "treat every waiting thread as movable" if r.rests_on_affinity else "record again"
         return f"{steps[0][1]}   ({purpose})"
     if r.verdict == "clean":
         return f"wastedcores report {said}   (a page with figures)"

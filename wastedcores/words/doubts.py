@@ -1,0 +1,51 @@
+"""Why the state of a CPU is in doubt, in words."""
+
+from __future__ import annotations
+
+import polars as pl
+
+#: by reason of :mod:`wastedcores.runqueues.doubts`
+MEANING = {
+    "contradicted_often": "there are so many contradictions that nothing between them is believed",
+    "wakeup_of_queued": "a thread was woken that was awake",
+    "in_without_wakeup": "a thread that slept ran without a wakeup",
+    "out_without_in": "a thread stopped on a CPU on which it had not begun to run",
+    "ran_elsewhere": "a thread ran on a CPU to which it had not been moved",
+    "left_unseen": "a CPU left its thread without a switch",
+    "idle_beside_waiting": "a CPU went idle beside a thread that waited for it",
+    "starved": "a thread waited for so long that a limit of its CPU time may be the reason",
+    "count_differs": "the kernel counted other threads on a CPU than the events tell",
+    "queue_differs": "the kernel counted more or fewer waiting threads on a busy CPU than the events tell",
+    "bound_by_name": "a thread waited that is bound to its CPU if its name is right",
+    "silence_before_contradiction": "no CPU had any event for a while before a contradiction",
+    "core_scheduling": "core scheduling was in use",
+    "isolation_changed": "other CPUs were isolated when the trace ended",
+}
+
+
+def doubts_by_reason(doubts: pl.DataFrame, most: int = 3) -> list[str]:
+    """Return the most frequent reasons for doubts, each with the number of spans that it caused.
+
+    Parameters
+    ----------
+    doubts
+        ``doubts`` of a :class:`~wastedcores.invariant.result.CheckResult`.
+    most
+        The largest number of reasons.
+
+    Returns
+    -------
+    list of str
+        ``57 times a CPU left its thread without a switch``, the most frequent first. How many others there are is the last entry.
+    """
+    counts = doubts.group_by("reason").len().sort(["len", "reason"], descending=[True, False])
+    said = [
+        MEANING[reason] if reason == "contradicted_often" else f"{_times(n)} {MEANING[reason]}"
+        for reason, n in counts.iter_rows()
+    ]
+    left = counts["len"][most:].sum()
+    return said[:most] + ([f"{_times(int(left))} something else"] if left else [])
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else f"{n:,} times"
