@@ -241,8 +241,8 @@ def test_waiting_times__nothing_is_lost_in_the_bins():
 
 def test_waiting_times__short_waits_have_a_unit_of_their_own_and_shares_end_at_all():
     fig = waiting_times({"a": np.array([5_000] * 39)})
-    assert sum(by_name(fig, "a").y) == pytest.approx(195)
-    assert fig.layout.yaxis.title.text == "thread-us"
+    assert sum(by_name(fig, "a").y) == pytest.approx(0.195)
+    assert fig.layout.yaxis.title.text == "thread-ms"
     assert 10 ** fig.layout.yaxis2.range[1] < 2
 
 
