@@ -79,6 +79,9 @@ def score_dots(result: dict[str, Any]) -> go.Figure:
 
 
 def _plottable(row: dict[str, Any]) -> bool:
+    # worked examples are exact, so their dots would say nothing
+    if row["kind"] == "computed":
+        return False
     return isinstance(row["ours"], float | int) and isinstance(row["published"], float | int)
 
 

@@ -86,7 +86,7 @@ class Attempt:
         Stable name of the row.
     group
         Key of the group of rows that it is shown in: ``table1``, ``table2``, ``table3``, ``make``, ``lu``, ``looks``,
-        ``rates``, ``desktop``, ``tools``, ``forkwait`` or ``sites``.
+        ``wakeup``, ``rates``, ``desktop``, ``tools``, ``forkwait``, ``sites`` or ``slides``.
     short
         Display name inside its group.
     source, place, quantity, unit
@@ -94,7 +94,7 @@ class Attempt:
     published
         The number as it is printed.
     kind
-        ``calibrated`` (the number was used to find a parameter), ``predicted`` or ``measured``.
+        ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, or ``computed`` (a worked example).
     reading
         How this project's number is computed.
     others

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from wastedcores.studies import idle_cores, slides
 from wastedcores.studies.attempts import SMALL_PERCENT, Attempt, Reading, change, claim, column_of
 from wastedcores.studies.nas import PLACES, Parameters, run, speedup
 from wastedcores.studies.published import Tables
@@ -91,6 +92,8 @@ def attempts(
         _lu_beside_r(tables, parameters["lu"], seeds),
         *_event_rates(tables, seeds[:5]),
         _ping_pong(tables, seeds),
+        *idle_cores.attempts(tables, seeds),
+        *slides.attempts(tables, seeds),
     ]
 
 

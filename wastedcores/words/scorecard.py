@@ -22,7 +22,7 @@ _SOURCES = {
     "sites": "Sites' article",
 }
 #: the sign of each kind, as in the dot plot
-_SIGNS = {"predicted": "\u25cf", "calibrated": "\u25a0", "measured": "\u25c6"}
+_SIGNS = {"predicted": "\u25cf", "calibrated": "\u25a0", "measured": "\u25c6", "computed": "\u25b2"}
 
 
 def score_verdict(result: dict[str, Any]) -> RichText:
@@ -117,7 +117,7 @@ def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str,
         f'<a href="#row-{escape(r["id"])}">{escape(r["short"])}: cannot be judged</a>'
         for r in unclear
     ]
-    kind = "" if tested[0]["kind"] == "predicted" else " measured"
+    kind = "" if tested[0]["kind"] == "predicted" else f" {tested[0]['kind']}"
     return (
         (name, f"{len(tested)}{kind}", f"<b>{yes}</b>", "<br>".join(links)),
         f"{group.title}: {yes} of {len(tested)} reproduced"
@@ -144,7 +144,7 @@ def _left_out(items: Sequence[dict[str, str]]) -> tuple[tuple[str, str, str, str
 
 
 def score_table(
-    result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured")
+    result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured", "computed")
 ) -> RichText:
     """Tabulate the numbers of some kinds, group by group.
 
@@ -153,7 +153,7 @@ def score_table(
     result
         What ``wastedcores reproduce`` writes.
     kinds
-        Any of ``predicted``, ``measured`` and ``calibrated``.
+        Any of ``predicted``, ``measured``, ``computed`` and ``calibrated``.
 
     Returns
     -------

@@ -35,11 +35,13 @@ GROUPS = (
     Group("make", "3.1, figure 2: make beside R", "make + R"),
     Group("lu", "3.1: lu beside R", "lu + R"),
     Group("looks", "3.2, figure 5: groups, looks", "3.2, fig. 5"),
+    Group("wakeup", "1, 3.3: episodes of an idle core", "1, 3.3"),
     Group("rates", "4.2: rates of events", "4.2"),
     Group("desktop", "Walcher 2019: database on a desktop", "desktop"),
     Group("tools", "4.1, 4.2: cost of the tools", "tools"),
     Group("forkwait", "Carver 2019: fork, wait and frequency", "fork/wait"),
     Group("sites", "Sites: anomalies in processor use", "anomalies"),
+    Group("slides", "The slides: worked examples", "slides"),
     Group("table1", "Table 1: NAS on two nodes, group construction", "Table 1"),
 )
 
