@@ -226,6 +226,14 @@ def sustained(folder: Path) -> list[dict]:
     file.unlink()
     return [
         {
+            "id": "sustained_rate",
+            "name": f"events recorded per second for {SUSTAINED_S} s on 2 CPUs, default buffers",
+            "value": round((seen - lost) / lasted),
+            "unit": "events/s",
+            "goal": "-",
+            "note": f"{lost} events lost; the load is one `perf bench sched pipe` per CPU",
+        },
+        {
             "id": "events_lost",
             "name": f"events lost in {SUSTAINED_S} s on 2 CPUs, default buffers",
             "value": lost,
@@ -237,7 +245,7 @@ def sustained(folder: Path) -> list[dict]:
             and (True if seen / lasted >= 500_000 else None),
             "note": f"{seen / lasted:,.0f} events/s; in the file {written:,} = {seen:,} counted in the kernel - "
             f"{lost} lost: {seen == written + lost}; the collector used {busy:.1%} of a CPU",
-        }
+        },
     ]
 
 

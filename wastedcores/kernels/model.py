@@ -216,19 +216,28 @@ class KernelModel:
     def replay_warning(self) -> str | None:
         """A warning that a replay under this kernel is not a model of all of it, or None.
 
-        The replay balances load, places tasks and tracks load as v4.1 does. For another release before 5.5 only the domains
-        and groups are those of that release, and from v4.10 on the CPU of a new task (:attr:`forks_avoid_blocked_load`,
-        :attr:`forks_stay_on_node`); v4.3, for example, computes load differently (9d89c257dfb9).
+        The replay balances load, places tasks and tracks load as v4.1 or as v4.4 does. For another release before 5.5 only the
+        domains and groups are those of that release, from v4.10 on the CPU of a new task (:attr:`forks_avoid_blocked_load`,
+        :attr:`forks_stay_on_node`), and for v4.3 the load metric (:attr:`tracks_load_v4_4`).
         """
-        if self.version[:2] == (4, 1) or self.generation != "v4.1":
+        if self.version[:2] in ((4, 1), (4, 4)) or self.generation != "v4.1":
             return None
         base = "v" + _parsing.dotted(self.version)
+        like = "v4.4" if self.tracks_load_v4_4 else "v4.1"
         return (
             f"kernel {self.name}: the replay uses the domains and groups of {base}"
             + (", and places new tasks as it does" if self.forks_avoid_blocked_load else "")
-            + ", but balances, wakes and tracks load as v4.1 does; do not read its numbers as those of a real "
-            + base
+            + f", but balances, wakes and tracks load as {like} does; do not read its numbers as those of a real {base}"
         )
+
+    @property
+    def tracks_load_v4_4(self) -> bool:
+        """True if load is tracked, compared and used for wakeups as v4.4 does, with the metric of v4.3 (9d89c257dfb9).
+
+        kernel/sched/fair.c, v4.4. v4.3 differs from it in details (98d8fd812667, fde7d22e01aa), so it has a warning. Releases
+        from v4.5 on are replayed with the metric of v4.1, and a warning.
+        """
+        return self.version[:2] in ((4, 3), (4, 4))
 
     @property
     def group_builder(self) -> str:

@@ -24,7 +24,7 @@ def has_policies(program: Program) -> bool:
 
 
 def check_policies(program: Program, kernel: KernelModel) -> None:
-    """Check that neither a design nor a modern kernel replays a program with policies.
+    """Check that only a kernel with the scheduler of v4.1 replays a program with policies.
 
     Parameters
     ----------
@@ -36,7 +36,9 @@ def check_policies(program: Program, kernel: KernelModel) -> None:
     WorkloadError
         The kernel does not have them.
     """
-    if (kernel.modules is not None or kernel.is_modern) and has_policies(program):
+    if (kernel.modules is not None or kernel.is_modern or kernel.tracks_load_v4_4) and has_policies(
+        program
+    ):
         raise WorkloadError(
             f"kernel {kernel.name!r}: the replay has scheduling policies (FIFO, RR, batch, idle) only with the scheduler of "
             "v4.1; take that kernel, or a workload without policies."

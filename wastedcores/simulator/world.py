@@ -197,6 +197,7 @@ def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
     m[0, sim.GROUP_IMBALANCE_FIX] = _GROUP_IMBALANCE[kernel.group_imbalance]
     m[0, sim.OVERLOAD_ON_WAKEUP_FIX] = kernel.overload_on_wakeup is not None
     m[0, sim.FORK_WAIT] = kernel.fork_wait
+    m[0, sim.LOAD_V4_4] = kernel.tracks_load_v4_4
     domains = m[int(m[0, sim.DOMAIN0]) : int(m[0, sim.SCHED_GROUP0])]
     if kernel.forks_avoid_blocked_load:
         domains[:, domain.FORK_MARGIN] = 1024 * (domains[:, domain.IMBALANCE_PCT] - 100) // 100

@@ -224,8 +224,6 @@ WHY_NOT = {
         **dict.fromkeys(("machine_l2", "machine_l3", "machine_memory"), _THEIR_MACHINE),
         "machine_interconnect": _THEIR_MACHINE,
         **dict.fromkeys(("kernels_ported", "profiler_lines"), "describes their tools"),
-        "new_metric": "Linux 4.3 (commit 9d89c257dfb9) rewrote how loads are tracked, which the replay does not have; to balance "
-        "with the loads of 4.1 instead would be a guess",
         "event_rate_total": _SUMMARY,
     },
     "carver2019_claims": {
@@ -241,9 +239,8 @@ WHY_NOT = {
         **dict.fromkeys(("s2_low_frequency", "s2_initial_phase"), _OWN_PART),
         **dict.fromkeys(("s2_parallel_cpus", "s2_frequency"), _OWN_PART),
         **dict.fromkeys(tool_costs.ON_A_BUILD, _OWN_PART),
-        **dict.fromkeys(("schedlog_wakeup_bytes", "perf_wakeup_bytes"), _ON_A_BUILD),
-        "schedlog_kbuild_mem": _ON_A_BUILD,
-        **dict.fromkeys(("schedlog_comm", "schedlog_rate"), _THEIR_TOOLS),
+        **dict.fromkeys(("perf_wakeup_bytes", "schedlog_kbuild_mem"), _ON_A_BUILD),
+        "schedlog_comm": _THEIR_TOOLS,
     },
     sites.TABLE: sites.WHY_NOT | dict.fromkeys(sites.COMPARED, _OWN_SITES),
     "slides_claims": {

@@ -26,12 +26,18 @@ ON_A_BUILD = {
     "schedlog_event_bytes": ("build", "build_capture_bytes", "SchedLog: bytes of an event"),
     "schedlog_overhead": ("build", "build_capture_overhead", "SchedLog: overhead"),
     "perf_overhead": ("build", "build_perf_overhead", "perf: overhead"),
+    "schedlog_wakeup_bytes": ("capture", "bytes_in_flight", "SchedLog: bytes of a wakeup"),
+    "schedlog_rate": ("capture", "sustained_rate", "SchedLog: rate"),
 }
 #: the same for Sites' article, whose tool records more kinds of events than this project's
 OF_KUTRACE = {
     "kutrace_entry": ("capture", "bytes_in_flight", "KUtrace: bytes of an entry"),
     "kutrace_cost": ("capture", "bpf_run_time", "KUtrace: time of an entry"),
+    "kutrace_overhead": ("transitions", "overhead_at_rate", "KUtrace: overhead"),
+    "kutrace_ftrace": ("transitions", "ftrace_share", "KUtrace: advantage over ftrace"),
 }
+#: claims of which more is better, and the least number that a word stands for
+MORE_IS_BETTER = {"schedlog_rate": ("millions", 1_000_000.0), "kutrace_ftrace": None}
 _PREFIX = {"lozi2016_claims": "claims", "carver2019_claims": "carver", "sites_claims": "sites"}
 _CLAIMS = {
     "lozi2016_claims": MEASURED_BY,
@@ -84,19 +90,23 @@ def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], lis
         published = published.rpartition("-")[
             2
         ]  # less is better, so a range is met at its upper end
+        word = MORE_IS_BETTER.get(name)
+        if word and published == word[0]:
+            published = f"{word[1]:g}"
+            unit, quantity = "1/s", f"{quantity} (printed as {word[0]}, taken as {word[1]:,.0f})"
         source = table.removesuffix("_claims")
         described = Attempt(
             f"{_PREFIX[table]}.{name}", "tools", short, source, place, quantity, unit, published, "measured",
             Reading({}, lambda _: None), reason=reason.strip(),
         ).described()  # fmt: skip
-        word = _verdict(row, ours, described["published"])
+        verdict = _verdict(row, ours, described["published"], name in MORE_IS_BETTER)
         made.append(
             described
             | {
                 "ours": ours,
                 "ratio": ours / described["published"] if ours > 0 else None,
-                "verdict": word,
-                "reproduced": {"not more": True, "more": False}.get(word),
+                "verdict": verdict,
+                "reproduced": _BETTER.get(verdict),
             }
         )
     return made, missing
@@ -110,11 +120,17 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def _verdict(row: dict[str, Any], ours: float, published: float) -> str:
-    """For all of these claims less is better; the machines differ, so there is no more to say.
+#: verdict -> whether this project's number is at least as good
+_BETTER = {"not more": True, "more": False, "not less": True, "less": False}
+
+
+def _verdict(row: dict[str, Any], ours: float, published: float, more_is_better: bool) -> str:
+    """Say which of two costs (or rates) is better; the machines differ, so there is no more to say.
 
     A benchmark that has a goal and leaves open whether it was met could not judge, because its machine was not quiet.
     """
     if "met" in row and row["met"] is None:
         return "not judgeable"
+    if more_is_better:
+        return "not less" if ours >= published else "less"
     return "not more" if ours <= published else "more"

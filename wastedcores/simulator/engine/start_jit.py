@@ -15,6 +15,7 @@ from wastedcores.simulator.engine.core.hotplug_jit import attach_domains, booted
 from wastedcores.simulator.engine.core.schedule_jit import enter_nohz
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.load_jit import jiffies
+from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
 from wastedcores.simulator.engine.world import (
     cfs_rq,
@@ -82,6 +83,8 @@ def start_state(m):
                 m[se, entity.PARENT] = -1
                 m[se, entity.WEIGHT] = 1 << 20 if m[0, sim.FAIR_ENTRY] != 0 else 1024
                 m[se, entity.INV_WEIGHT] = 4194304
+                if m[0, sim.LOAD_V4_4] != 0:
+                    new_entity(m, se)
     return np_mod(draw(m, rng), m[0, sim.TICK_NS])
 
 

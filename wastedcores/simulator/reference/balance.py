@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference.decisions import Asked, emit_decision
-from wastedcores.simulator.reference.load import task_h_load
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, NR_MIGRATE, Rq, Task
 from wastedcores.simulator.reference.stats import (
     IDLE,
@@ -95,11 +94,14 @@ def detach_task(k: Kernel, env: Env, p: Task) -> None:
 
 def detach_tasks(k: Kernel, env: Env) -> list[Task]:
     """Take tasks off the source queue until the imbalance is gone (detach_tasks(), v4.1; CONFIG_PREEMPT off)."""
-    tasks = k.rqs[env.src_cpu].cfs_tasks
+    src = k.rqs[env.src_cpu]
+    tasks = src.cfs_tasks
     detached: list[Task] = []
     if env.imbalance <= 0:
         return detached
     while tasks:
+        if k.model.tracks_load_v4_4 and env.idle != NOT_IDLE and src.nr_running <= 1:
+            break  # v4.4 never takes the last task of a queue
         p = tasks[0]
         env.loop += 1
         if env.loop > env.loop_max:
@@ -109,7 +111,7 @@ def detach_tasks(k: Kernel, env: Env) -> list[Task]:
             env.need_break = True
             break
         if can_migrate_task(k, env, p):
-            load = task_h_load(k, p)
+            load = k.loads.task_h_load(k, p)
             if load // 2 <= env.imbalance:
                 detach_task(k, env, p)
                 detached.append(p)

@@ -135,7 +135,7 @@ def enqueue_entity(k: Kernel, se: Entity, wakeup: bool, waking: bool) -> None:
     if not wakeup or waking:
         se.vruntime += cfs_rq.min_vruntime
     update_curr(k, cfs_rq)
-    pelt.enqueue_load_avg(se, k.now_ns, wakeup)
+    k.pelt.enqueue_load_avg(se, k.now_ns, wakeup)
     account_enqueue(cfs_rq, se)
     update_cfs_shares(k, cfs_rq)
     if wakeup:
@@ -151,7 +151,7 @@ def dequeue_entity(k: Kernel, se: Entity, sleep: bool) -> None:
     """Take an entity off its queue; the flag is DEQUEUE_SLEEP (dequeue_entity(), v4.1)."""
     cfs_rq = se.cfs_rq
     update_curr(k, cfs_rq)
-    pelt.dequeue_load_avg(se, k.now_ns, sleep)
+    k.pelt.dequeue_load_avg(se, k.now_ns, sleep)
     clear_buddies(se)
     if se is not cfs_rq.curr:
         cfs_rq.remove(se)
@@ -181,8 +181,7 @@ def enqueue_task(
         i += 1
     for se in levels[i:]:
         se.cfs_rq.h_nr_running += 1
-        update_cfs_shares(k, se.cfs_rq)
-        pelt.update_entity_load_avg(se, k.now_ns, True)
+        _update_level(k, se)
     k.add_nr_running(rq, 1)
 
 
@@ -205,9 +204,17 @@ def dequeue_task(k: Kernel, rq: Rq, p: Task, sleep: bool) -> None:
         sleep = True
     for se in levels[i:]:
         se.cfs_rq.h_nr_running -= 1
-        update_cfs_shares(k, se.cfs_rq)
-        pelt.update_entity_load_avg(se, k.now_ns, True)
+        _update_level(k, se)
     k.add_nr_running(rq, -1)
+
+
+def _update_level(k: Kernel, se: Entity) -> None:
+    """Update an entity above a task that came or left: first its weight and then its load, or in v4.4 first its load."""
+    if k.model.tracks_load_v4_4:
+        k.pelt.update_entity_load_avg(se, k.now_ns, True)
+    update_cfs_shares(k, se.cfs_rq)
+    if not k.model.tracks_load_v4_4:
+        k.pelt.update_entity_load_avg(se, k.now_ns, True)
 
 
 # --- buddies, choice --------------------------------------------------------------------------------------------------
@@ -277,7 +284,7 @@ def set_next_entity(k: Kernel, cfs_rq: CfsRq, se: Entity) -> None:
     """Take the chosen entity out of the tree and make it the running one (set_next_entity(), v4.1)."""
     if se.on_rq:
         cfs_rq.remove(se)
-        pelt.update_entity_load_avg(se, k.now_ns, True)
+        k.pelt.update_entity_load_avg(se, k.now_ns, True)
     se.exec_start = k.now_ns
     cfs_rq.curr = se
     se.prev_sum_exec = se.sum_exec
@@ -288,7 +295,7 @@ def put_prev_entity(k: Kernel, cfs_rq: CfsRq, prev: Entity) -> None:
     if prev.on_rq:
         update_curr(k, cfs_rq)
         cfs_rq.insert(prev)
-        pelt.update_entity_load_avg(prev, k.now_ns, True)
+        k.pelt.update_put_prev(prev, k.now_ns)
     cfs_rq.curr = None
 
 
@@ -303,8 +310,7 @@ def task_tick(k: Kernel, rq: Rq, curr: Task) -> None:
     for se in curr.se.levels():
         cfs_rq = se.cfs_rq
         update_curr(k, cfs_rq)
-        pelt.update_entity_load_avg(se, k.now_ns, True)
-        pelt.update_blocked_load(cfs_rq, k.now_ns, True)
+        k.pelt.update_at_tick(se, k.now_ns)
         update_cfs_shares(k, cfs_rq)
         if cfs_rq.nr_running > 1:
             check_preempt_tick(k, rq, cfs_rq, se)
@@ -377,24 +383,18 @@ def task_fork(k: Kernel, p: Task) -> None:
     p.se.vruntime = queue.curr.vruntime if queue.curr is not None else 0
     place_entity(k, queue, p.se, initial=True)
     p.se.vruntime -= queue.min_vruntime
+    k.pelt.new_entity(p.se)
 
 
 def post_init(k: Kernel, p: Task) -> None:
     """Let a new task count as fully loaded from the start (init_task_runnable_average(), v4.1)."""
-    slice_us = sched_slice(k, p.se.cfs_rq, p.se) >> 10
-    p.se.runnable_sum = p.se.running_sum = slice_us
-    p.se.avg_period = slice_us
-    pelt.update_task_contrib(p.se)
+    k.pelt.post_init(p.se, sched_slice(k, p.se.cfs_rq, p.se) >> 10)
 
 
 def migrate_task(k: Kernel, p: Task) -> None:
     """Take a sleeping task's load off its old CPU before the CPU changes (migrate_task_rq_fair(), v4.1)."""
-    se = p.se
-    if se.decay_count:
-        cfs_rq = se.cfs_rq
-        se.decay_count = -pelt.synchronize_decay(se)
-        cfs_rq.removed_load += se.load_avg_contrib
-    se.exec_start = 0
+    k.pelt.migrate(p.se)
+    p.se.exec_start = 0
 
 
 def set_task_rq(p: Task, cpu: int) -> None:

@@ -19,8 +19,12 @@ from wastedcores.simulator.reference import (
     cfs_v6_1,
     eevdf_class,
     fair,
+    load,
+    load_v4_4,
     nohz,
     nohz_v6_12,
+    pelt,
+    pelt_v4_4,
     placement,
     placement_v6_12,
     realtime,
@@ -136,6 +140,9 @@ class Kernel:
         self.fair: Any = fair
         if model.is_modern:
             self.fair = eevdf_class if model.rules.eevdf else cfs_v6_1
+        #: load tracking and the loads that are compared, v4.1's or v4.4's; the modern fair classes have their own
+        self.pelt: Any = pelt_v4_4 if model.tracks_load_v4_4 else pelt
+        self.loads: Any = load_v4_4 if model.tracks_load_v4_4 else load
         #: NOHZ balancing: ``nohz`` (v4.1) or ``nohz_v6_12``
         self.nohz: Any = nohz_v6_12 if model.is_modern else nohz
         self.costs = costs or Costs()
@@ -218,6 +225,7 @@ class Kernel:
             if self.model.is_modern:
                 se.weight <<= 10
             se.cfs_rq = rq.cfs
+            self.pelt.new_entity(se)
             tg.cfs_rq.append(q)
             tg.se.append(se)
         self.groups.append(tg)

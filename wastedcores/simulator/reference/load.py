@@ -49,12 +49,23 @@ def cpu_avg_load_per_task(rq: Rq) -> int:
     return rq.cfs.runnable_load_avg // rq.cfs.h_nr_running if rq.cfs.h_nr_running else 0
 
 
-def get_cpu_usage(rq: Rq) -> int:
+def cpu_usage(rq: Rq) -> int:
     """Return the utilization of a CPU in units of its capacity (get_cpu_usage(), v4.1)."""
     usage = rq.cfs.utilization_load_avg
     if usage >= 1024:
         return rq.cpu_capacity_orig
     return (usage * rq.cpu_capacity_orig) >> 10
+
+
+def task_weight(p: Task) -> int:
+    """Return the load with which wake_affine() counts a task (v4.1)."""
+    return p.se.weight
+
+
+def wake_wide(k: Kernel, p: Task, cpu: int) -> bool:
+    """Tell whether waker and wakee wake so many tasks that they should not share a cache (wake_wide(), v4.1)."""
+    factor = k.llc_size[cpu]
+    return p.wakee_flips > factor and k.current(cpu).wakee_flips > factor * p.wakee_flips
 
 
 def update_h_load(k: Kernel, cfs_rq: CfsRq) -> None:
@@ -102,7 +113,7 @@ def effective_load(tg: TaskGroup, cpu: int, wl: int, wg: int) -> int:
         total = wg + q.tg.load_avg - q.tg_load_contrib + q.weight
         w = q.weight + wl
         if total > 0 and w < total:
-            wl = _quotient(w * q.tg.shares, total)
+            wl = quotient(w * q.tg.shares, total)
         else:
             wl = q.tg.shares
         wl = max(wl, 2)
@@ -112,6 +123,6 @@ def effective_load(tg: TaskGroup, cpu: int, wl: int, wg: int) -> int:
     return wl
 
 
-def _quotient(a: int, b: int) -> int:
+def quotient(a: int, b: int) -> int:
     """Divide as C does, rounding towards zero."""
     return a // b if a >= 0 else -(-a // b)

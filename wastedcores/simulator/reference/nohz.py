@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wastedcores.simulator.reference import pelt
 from wastedcores.simulator.reference.load import update_cpu_load, weighted_cpuload
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, Rq
 from wastedcores.simulator.reference.stats import IDLE, NEWLY_IDLE, NOT_IDLE, check_cpu_capacity
@@ -34,12 +33,7 @@ def update_blocked_averages(k: Kernel, rq: Rq) -> None:
         q = tg.cfs_rq[rq.cpu]
         if not q.on_list:
             continue
-        pelt.update_blocked_load(q, k.now_ns, True)
-        se = tg.se[rq.cpu]
-        if se is not None:
-            pelt.update_entity_load_avg(se, k.now_ns, True)
-            if not se.runnable_sum and not q.nr_running:
-                q.on_list = False
+        k.pelt.update_blocked_queue(q, k.now_ns)
 
 
 def rebalance_domains(k: Kernel, rq: Rq, idle: str) -> int:

@@ -137,6 +137,48 @@ def _update_tg_load_contrib(cfs_rq: CfsRq, force: bool) -> None:
         cfs_rq.tg_load_contrib += change
 
 
+def update_at_tick(se: Entity, now: int) -> None:
+    """Update the running entity and its queue at a tick (entity_tick(), v4.1)."""
+    update_entity_load_avg(se, now, True)
+    update_blocked_load(se.cfs_rq, now, True)
+
+
+def update_put_prev(se: Entity, now: int) -> None:
+    """Update an entity that is put back (put_prev_entity(), v4.1)."""
+    update_entity_load_avg(se, now, True)
+
+
+def update_blocked_queue(q: CfsRq, now: int) -> None:
+    """Decay what sleeping tasks left on a queue, and take it off the list if nothing is left.
+
+    __update_blocked_averages_cpu(), v4.1.
+    """
+    update_blocked_load(q, now, True)
+    se = q.tg.se[q.rq.cpu]
+    if se is not None:
+        update_entity_load_avg(se, now, True)
+        if not se.runnable_sum and not q.nr_running:
+            q.on_list = False
+
+
+def new_entity(se: Entity) -> None:
+    """Do nothing: a new entity has no load until :func:`post_init` (__sched_fork(), v4.1)."""
+    del se
+
+
+def post_init(se: Entity, slice_us: int) -> None:
+    """Let a new task count as if it had run for a slice (init_task_runnable_average(), v4.1)."""
+    se.runnable_sum = se.running_sum = se.avg_period = slice_us
+    update_task_contrib(se)
+
+
+def migrate(se: Entity) -> None:
+    """Take a sleeping task's load off its old queue before its CPU changes (migrate_task_rq_fair(), v4.1)."""
+    if se.decay_count:
+        se.decay_count = -synchronize_decay(se)
+        se.cfs_rq.removed_load += se.load_avg_contrib
+
+
 def synchronize_decay(se: Entity) -> int:
     """Apply the decays that a sleeper missed, and return their number (__synchronize_entity_decay(), v4.1)."""
     decays = se.cfs_rq.decay_counter - se.decay_count

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from wastedcores.simulator.reference.load import (
     cfs_rq_load_avg,
-    effective_load,
     source_load,
     target_load,
     weighted_cpuload,
@@ -84,29 +83,23 @@ def record_wakee(k: Kernel, waker: Task, p: Task) -> None:
         waker.wakee_flips += 1
 
 
-def wake_wide(k: Kernel, p: Task, cpu: int) -> bool:
-    """Tell whether waker and wakee wake so many tasks that they should not share a cache (wake_wide(), v4.1)."""
-    factor = k.llc_size[cpu]
-    return p.wakee_flips > factor and k.current(cpu).wakee_flips > factor * p.wakee_flips
-
-
 def wake_affine(k: Kernel, sd: SchedDomain, p: Task, prev: int, cpu: int, sync: bool) -> bool:
     """Tell whether the woken task should move to the CPU of its waker (wake_affine(), v4.1)."""
-    if wake_wide(k, p, cpu):
+    if k.loads.wake_wide(k, p, cpu):
         return False
     this_load = target_load(k.rqs[cpu], sd.wake_idx)
     load = source_load(k.rqs[prev], sd.wake_idx)
     if sync:
         current = k.current(cpu)
-        weight = current.se.weight
-        this_load += effective_load(current.tg, cpu, -weight, -weight)
-        load += effective_load(current.tg, prev, 0, -weight)
-    weight = p.se.weight
+        weight = k.loads.task_weight(current)
+        this_load += k.loads.effective_load(current.tg, cpu, -weight, -weight)
+        load += k.loads.effective_load(current.tg, prev, 0, -weight)
+    weight = k.loads.task_weight(p)
     here = 100 * k.rqs[prev].cpu_capacity
     there = (100 + (sd.imbalance_pct - 100) // 2) * k.rqs[cpu].cpu_capacity
     if this_load > 0:
-        here *= this_load + effective_load(p.tg, cpu, weight, weight)
-        there *= load + effective_load(p.tg, prev, 0, weight)
+        here *= this_load + k.loads.effective_load(p.tg, cpu, weight, weight)
+        there *= load + k.loads.effective_load(p.tg, prev, 0, weight)
     return here <= there
 
 

@@ -12,6 +12,7 @@ from wastedcores.simulator.reference import (
     newidle_v6_12,
     nohz,
     nohz_v6_12,
+    pelt_v4_4,
     realtime,
     signals_v6_12,
     tasks_v6_12,
@@ -125,6 +126,8 @@ def schedule(k: Kernel, rq: Rq) -> None:
         switch(k, rq, prev, task, prev.state if prev.state in ("S", "X") else "R")
         if prev.state == "X" and k.model.is_modern:
             signals_v6_12.task_dead(prev)
+        elif prev.state == "X" and k.model.tracks_load_v4_4:
+            k.pelt.remove(prev.se)  # task_dead_fair()
     elif task is rq.idle_task:
         enter_idle(k, rq)
     realtime.post_schedule(k, rq)
@@ -203,7 +206,8 @@ def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
         # the CPU went offline in the meantime
         gone, up = p.cpu, k.fallback_cpu(p)
         k.emit("migrate", pid=p.pid, cpu=up, src_cpu=gone, op="wakeup")
-        if k.model.is_modern:
+        # v4.1 leaves the load where it was
+        if k.model.is_modern or (k.model.tracks_load_v4_4 and not pelt_v4_4.is_detached(p.se)):
             k.fair.migrate_task(k, p)
         k.fair.set_task_rq(p, up)
     if p.se.sched_delayed:
@@ -289,8 +293,12 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
     rq = k.rqs[p.cpu]
     classes.dequeue_task(k, rq, p, sleep=False)
     classes.put_prev_task(k, rq, p)
+    if k.model.tracks_load_v4_4:
+        k.pelt.detach(p.se)
     p.tg = tg
     k.fair.set_task_rq(p, p.cpu)
+    if k.model.tracks_load_v4_4:
+        k.pelt.attach(p.se)
     classes.set_curr_task(k, p)
     classes.enqueue_task(k, rq, p)
 

@@ -19,7 +19,7 @@ NR_MIGRATE = 32
 
 @dataclass(eq=False, repr=False)
 class SchedAvg:
-    """The load of an entity or of a queue as v6.12 tracks it (struct sched_avg; pelt_v6_12.py)."""
+    """The load of an entity or of a queue as v4.4 and v6.12 track it (struct sched_avg; pelt_v4_4.py, pelt_v6_12.py)."""
 
     last_update: int = 0
     load_sum: int = 0
@@ -100,6 +100,8 @@ class CfsRq:
     blocked_load_avg: int = 0
     utilization_load_avg: int = 0
     removed_load: int = 0
+    #: the sum of which v4.4 computes ``runnable_load_avg``; its ``avg`` is v6.12's, without runnable time
+    runnable_load_sum: int = 0
     decay_counter: int = 1
     last_decay: int = 0
     tg_load_contrib: int = 0

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from wastedcores.simulator.reference.decisions import Asked, group_values
 from wastedcores.simulator.reference.load import (
     cpu_avg_load_per_task,
-    get_cpu_usage,
     source_load,
     target_load,
     weighted_cpuload,
@@ -85,7 +84,7 @@ def update_sg_lb_stats(
         rq = k.rqs[c]
         load = target_load(rq, index) if local else source_load(rq, index)
         s.group_load += load
-        s.usage += get_cpu_usage(rq)
+        s.usage += k.loads.cpu_usage(rq)
         s.nr_running += rq.cfs.h_nr_running
         overload |= rq.nr_running > 1
         s.sum_weighted += weighted_cpuload(rq)

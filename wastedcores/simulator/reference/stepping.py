@@ -151,6 +151,10 @@ def still_kernel(
         A thread is on a CPU that is not online or on which it may not run, or one of its numbers is out of range.
     """
     model = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
+    if model.tracks_load_v4_4 or model.is_modern:
+        raise WorkloadError(
+            f"kernel {model.name!r}: the examples have the loads of v4.1; expected v4.1, with fixes or without."
+        )
     k = Kernel(machine, model, [build_domains(machine, model)])
     Simulation(k, Program(tasks=()), seed=1)  # domains and idle CPUs, as a replay begins
     tasks = []

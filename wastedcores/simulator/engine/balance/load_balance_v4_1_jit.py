@@ -25,6 +25,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     set_task_rq,
 )
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load, weighted_cpuload
+from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world import (
     cfs_rq,
@@ -60,6 +61,7 @@ def detach_task(m, p, dst, why):
     dequeue_task(m, p, False)
     if src != dst:  # where groups overlap, LBF_DST_PINNED can select the source itself
         log_migrate(m, p, src, dst, why)
+        migrate(m, p)
         m[p, entity.EXEC_START] = 0
     set_task_rq(m, p, dst)
 
@@ -128,6 +130,9 @@ def detach_tasks(m, env):
     if m[env, lb_env.IMBALANCE] <= 0:
         return detached
     while m[src, rq.CFS_TASKS] >= 0:
+        last = m[0, sim.LOAD_V4_4] != 0 and m[src, rq.NR_RUNNING] <= 1
+        if last and m[env, lb_env.IDLE] != idle_type.NOT_IDLE:
+            break  # v4.4 never takes the last task of a queue
         p = m[src, rq.CFS_TASKS]
         m[env, lb_env.LOOP] += 1
         if m[env, lb_env.LOOP] > m[env, lb_env.LOOP_MAX]:

@@ -24,6 +24,7 @@ from wastedcores.simulator.engine.fair.load_jit import (
 from wastedcores.simulator.engine.world import (
     cpuset,
     domain,
+    eevdf,
     entity,
     rq,
     sched_group,
@@ -53,7 +54,16 @@ def wake_wide(m, p, cpu):
     factor = m[cpu, rq.SD_LLC_SIZE]
     waker = m[cpu, rq.CURR]
     flips = m[waker, task.WAKEE_FLIPS] if waker >= 0 else 0
-    return m[p, task.WAKEE_FLIPS] > factor and flips > factor * m[p, task.WAKEE_FLIPS]
+    own = m[p, task.WAKEE_FLIPS]
+    if m[0, sim.LOAD_V4_4] != 0:
+        return min(own, flips) >= factor and max(own, flips) >= min(own, flips) * factor
+    return own > factor and flips > factor * own
+
+
+@inner
+def weight_for_wakeup(m, p):
+    """Return the load with which wake_affine() counts a task: its weight, or under v4.4 its load average."""
+    return m[p, eevdf.LOAD_AVG] if m[0, sim.LOAD_V4_4] != 0 else m[p, entity.WEIGHT]
 
 
 @apart(VALUE)
@@ -65,10 +75,10 @@ def wake_affine(m, sd, p, prev, cpu, sync):
     load = source_load(m, prev, m[sd, domain.WAKE_IDX])
     waker = m[cpu, rq.CURR]
     if sync and waker >= 0:
-        weight = m[waker, entity.WEIGHT]
+        weight = weight_for_wakeup(m, waker)
         this_load += effective_load(m, m[waker, task.GROUP], cpu, -weight, -weight)
         load += effective_load(m, m[waker, task.GROUP], prev, 0, -weight)
-    weight = m[p, entity.WEIGHT]
+    weight = weight_for_wakeup(m, p)
     here = 100 * m[prev, rq.CPU_CAPACITY]
     there = (100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2) * m[cpu, rq.CPU_CAPACITY]
     if this_load > 0:

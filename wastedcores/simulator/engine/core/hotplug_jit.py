@@ -31,6 +31,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
 )
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import jiffies
+from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
 from wastedcores.simulator.engine.realtime.seam_jit import (
     OFFLINE,
     ask_rt,
@@ -151,6 +152,7 @@ def push_away(m, p, cpu):
     log_migrate(m, p, cpu, dst, log_op.HOTPLUG)
     if has_eevdf(m):
         ask_fair(m, FAIR_MIGRATE, p, 0)
+    migrate(m, p)
     set_task_rq(m, p, dst)
     enqueue(m, p, False, False)
     check_preempt(m, dst, p)

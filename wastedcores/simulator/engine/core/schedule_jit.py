@@ -31,6 +31,7 @@ from wastedcores.simulator.engine.core.stretch_jit import stop_stretch
 from wastedcores.simulator.engine.design.seam_jit import ASK_PULL, ASK_TICK, ask, designed
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
+from wastedcores.simulator.engine.fair import pelt_v4_4_jit
 from wastedcores.simulator.engine.fair.cfs_jit import (
     check_preempt,
     pick_task,
@@ -86,8 +87,12 @@ def move_group(m, p, group):
     fair = not is_rt(m, p)
     if fair:
         put_prev_task(m, p)
+    if m[0, sim.LOAD_V4_4] != 0:
+        pelt_v4_4_jit.detach(m, p)
     m[p, task.GROUP] = group
     set_task_rq(m, p, m[p, task.CPU])
+    if m[0, sim.LOAD_V4_4] != 0:
+        pelt_v4_4_jit.attach(m, p)
     se = p
     while fair and se >= 0:  # set_curr_task_fair()
         set_next_entity(m, se)
@@ -220,6 +225,8 @@ def schedule(m, cpu):
         switch_to(m, cpu, pid_of(m, prev), state, p)
         if state == STATE_X and has_eevdf(m):
             ask_fair(m, FAIR_DEAD, prev, 0)
+        elif state == STATE_X and m[0, sim.LOAD_V4_4] != 0:
+            pelt_v4_4_jit.remove(m, prev)
     elif p < 0:
         enter_idle(m, cpu)
     elif m[p, task.LEFT] == 0:
@@ -289,7 +296,10 @@ def move_task(m, p, dst, why):
     dequeue(m, p, False)
     log_migrate(m, p, src, dst, why)
     m[p, entity.EXEC_START] = 0
-    m[p, eevdf.LAST_UPDATE] = 0
+    if m[0, sim.LOAD_V4_4] != 0:
+        pelt_v4_4_jit.migrate(m, p)
+    else:
+        m[p, eevdf.LAST_UPDATE] = 0
     set_task_rq(m, p, dst)
     enqueue(m, p, False, False)
     check_preempt(m, dst, p)

@@ -37,6 +37,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
 )
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
+from wastedcores.simulator.engine.fair.pelt_v4_4_jit import is_detached, migrate
 from wastedcores.simulator.engine.fair.vruntime_jit import (
     init_task_runnable_average,
     task_fork_fair,
@@ -134,6 +135,7 @@ def choose_cpu(m, p, sync):
             m[m[p, entity.CFS_RQ], cfs_rq.REMOVED_LOAD] += m[p, entity.LOAD_AVG_CONTRIB]
         if has_eevdf(m):
             ask_fair(m, FAIR_MIGRATE, p, 0)
+        migrate(m, p)
         m[p, entity.EXEC_START] = 0
         set_task_rq(m, p, cpu)
 
@@ -157,6 +159,9 @@ def queue_woken(m, p):
         log_migrate(m, p, cpu, up, log_op.WAKEUP)
         if has_eevdf(m):
             ask_fair(m, FAIR_MIGRATE, p, 0)
+        if m[0, sim.LOAD_V4_4] != 0 and not is_detached(m, p):
+            migrate(m, p)
+            m[p, entity.EXEC_START] = 0
         set_task_rq(m, p, up)
         cpu = up
     idle = has_eevdf(m) and cpu != here and m[cpu, rq.NR_RUNNING] == 0
@@ -209,6 +214,7 @@ def fork_task(m, p, cpu, parent):
     dst = select_task_rq(m, p, sd_flag.BALANCE_FORK, False)
     if dst != cpu:
         log_migrate(m, p, cpu, dst, log_op.FORK)
+        migrate(m, p)
         set_task_rq(m, p, dst)
     if has_eevdf(m):
         ask_fair(m, FAIR_POST_INIT, p, 0)

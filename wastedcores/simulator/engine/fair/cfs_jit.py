@@ -110,7 +110,8 @@ def put_prev_entity(m, se):
     if m[se, entity.ON_RQ] != 0:
         update_curr(m, q)
         insert(m, q, se)
-        update_entity_load_avg(m, se, True)
+        # v4.4 does not tell the group of it
+        update_entity_load_avg(m, se, m[0, sim.LOAD_V4_4] == 0)
     m[q, cfs_rq.CURR] = -1
 
 
@@ -201,7 +202,8 @@ def task_tick(m, p):
         q = m[se, entity.CFS_RQ]
         update_curr(m, q)
         update_entity_load_avg(m, se, True)
-        update_blocked_load(m, q, True)
+        if m[0, sim.LOAD_V4_4] == 0:
+            update_blocked_load(m, q, True)
         update_cfs_shares(m, q)
         if m[q, cfs_rq.NR_RUNNING] > 1:
             check_preempt_tick(m, q, se)

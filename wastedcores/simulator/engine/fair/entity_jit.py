@@ -179,6 +179,17 @@ def enqueue_entity(m, se, wakeup, waking):
         m[q, cfs_rq.ON_LIST] = 1
 
 
+@inner
+def update_level(m, se):
+    """Update an entity above a task that came or left: first its weight and then its load, or under v4.4 first its load."""
+    if m[0, sim.LOAD_V4_4] != 0:
+        update_entity_load_avg(m, se, True)
+        update_cfs_shares(m, m[se, entity.CFS_RQ])
+        return
+    update_cfs_shares(m, m[se, entity.CFS_RQ])
+    update_entity_load_avg(m, se, True)
+
+
 @apart(NOTHING)
 def enqueue_task(m, p, wakeup, waking):
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
@@ -194,8 +205,7 @@ def enqueue_task(m, p, wakeup, waking):
         se = m[se, entity.PARENT]
     while se >= 0:
         m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] += 1
-        update_cfs_shares(m, m[se, entity.CFS_RQ])
-        update_entity_load_avg(m, se, True)
+        update_level(m, se)
         se = m[se, entity.PARENT]
     cpu = m[m[p, entity.CFS_RQ], cfs_rq.CPU]
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
@@ -270,8 +280,7 @@ def dequeue_task(m, p, sleep):
         sleep = True
     while se >= 0:
         m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] -= 1
-        update_cfs_shares(m, m[se, entity.CFS_RQ])
-        update_entity_load_avg(m, se, True)
+        update_level(m, se)
         se = m[se, entity.PARENT]
     cpu = m[m[p, entity.CFS_RQ], cfs_rq.CPU]
     m[cpu, rq.CLOCK] = m[0, sim.NOW]

@@ -6,6 +6,7 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4
 from wastedcores.simulator.engine.fair.pelt_jit import update_blocked_load, update_entity_load_avg
 from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task_group
 
@@ -112,6 +113,8 @@ def avg_load_per_task(m, cpu):
 @inner
 def get_cpu_usage(m, cpu):
     """get_cpu_usage(): the utilization of a CPU, scaled to its capacity."""
+    if m[0, sim.LOAD_V4_4] != 0:
+        return v4_4.cpu_util(m, cpu)
     usage = m[cpu + m[0, sim.CPUS], cfs_rq.UTILIZATION_LOAD_AVG]
     if usage >= 1024:
         return m[cpu, rq.CPU_CAPACITY_ORIG]
@@ -121,6 +124,8 @@ def get_cpu_usage(m, cpu):
 @apart(VALUE)
 def task_h_load(m, p):
     """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU, seen from the root."""
+    if m[0, sim.LOAD_V4_4] != 0:
+        return v4_4.task_h_load(m, p)
     now = jiffies(m)
     q = m[p, entity.CFS_RQ]
     if m[q, cfs_rq.LAST_H_LOAD_UPDATE] != now:
@@ -148,6 +153,8 @@ def effective_load(m, tg, cpu, wl, wg):
     """effective_load(): the change of load that moving weight causes, for group ``tg``, which is one level below the root."""
     if tg == 0:
         return wl
+    if m[0, sim.LOAD_V4_4] != 0:
+        return v4_4.effective_load(m, tg, cpu, wl, wg)
     q = m[0, sim.CPUS] * (1 + tg) + cpu
     row = m[q, cfs_rq.TASK_GROUP]
     total = (
@@ -171,10 +178,16 @@ def update_blocked_averages(m, cpu):
     for tg in range(1, m[0, sim.TASK_GROUPS]):
         q = n * (1 + tg) + cpu
         if m[q, cfs_rq.ON_LIST] != 0:
+            if m[0, sim.LOAD_V4_4] != 0:
+                v4_4.update_blocked_queue(m, q)
+                continue
             se = m[0, sim.ENTITY0] + tg * n + cpu
             update_blocked_load(m, q, True)
             update_entity_load_avg(m, se, True)
             if m[se, entity.RUNNABLE_AVG_SUM] == 0 and m[q, cfs_rq.NR_RUNNING] == 0:
                 m[q, cfs_rq.ON_LIST] = 0
     if m[n + cpu, cfs_rq.ON_LIST] != 0:
-        update_blocked_load(m, n + cpu, True)
+        if m[0, sim.LOAD_V4_4] != 0:
+            v4_4.update_blocked_queue(m, n + cpu)
+        else:
+            update_blocked_load(m, n + cpu, True)

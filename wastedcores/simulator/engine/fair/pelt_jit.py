@@ -2,63 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
+from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4
+from wastedcores.simulator.engine.fair.decay_jit import contrib_of, decay_load
 from wastedcores.simulator.engine.world import cfs_rq, entity, sim, task_group
-
-LOAD_AVG_MAX = 47742
-LOAD_AVG_MAX_N = 345
-
-
-def _tables() -> tuple[np.ndarray, np.ndarray]:
-    """Compute ``runnable_avg_yN_inv`` and ``runnable_avg_yN_sum`` in integers, where y**32 = 1/2."""
-    # y**n is a 200-bit fixed-point number; its 32nd root is five integer square roots
-    from math import isqrt
-
-    one = 1 << 200
-    y = one >> 1
-    for _ in range(5):
-        y = isqrt(y << 200)
-    power, inv = one, []
-    for _ in range(32):
-        inv.append(((2**32 - 1) * power) >> 200)
-        power = (power * y) >> 200
-    total, sums = 0, [0]
-    for _ in range(32):
-        total = ((total + 1024) * y) >> 200
-        sums.append(total)
-    return np.array(inv, dtype=np.int64), np.array(sums, dtype=np.int64)
-
-
-Y_INV, Y_SUM = _tables()
-
-
-@inner
-def decay_load(value, n):
-    """decay_load(): ``value * y**n``."""
-    if n == 0:
-        return value
-    if n > 2016:
-        return value * 0
-    return ((value >> (n >> 5)) * Y_INV[n & 31]) >> 32
-
-
-@inner
-def contrib_of(n):
-    """__compute_runnable_contrib(): the sum of ``n`` full periods."""
-    if n <= 32:
-        return Y_SUM[n]
-    if n >= LOAD_AVG_MAX_N:
-        return Y_SUM[0] + LOAD_AVG_MAX
-    c = Y_SUM[0]
-    while True:
-        c = (c >> 1) + Y_SUM[32]
-        n -= 32
-        if n <= 32:
-            break
-    return decay_load(c, n) + Y_SUM[n]
 
 
 @inner
@@ -141,7 +89,13 @@ def subtract_blocked(m, q, load):
 
 @apart(NOTHING)
 def update_entity_load_avg(m, se, update_queue):
-    """update_entity_load_avg(): update an entity's averages and, if asked to, the sums of its queue."""
+    """update_entity_load_avg(): update an entity's averages and, if asked to, the sums of its queue.
+
+    Under v4.4 it is update_load_avg(), which always updates the queue, and the group if asked to.
+    """
+    if m[0, sim.LOAD_V4_4] != 0:
+        v4_4.update_load_avg(m, se, update_queue)
+        return
     q = m[se, entity.CFS_RQ]
     on_rq = m[se, entity.ON_RQ] != 0
     if not update_runnable_avg(m, se, on_rq, m[q, cfs_rq.CURR] == se):
@@ -204,6 +158,9 @@ def synchronize_decay(m, se):
 @inner
 def enqueue_load_avg(m, se, wakeup):
     """enqueue_entity_load_avg(): add an entity's averages to the sums of its queue."""
+    if m[0, sim.LOAD_V4_4] != 0:
+        v4_4.enqueue_load(m, se)
+        return
     q = m[se, entity.CFS_RQ]
     if m[se, entity.DECAY_COUNT] <= 0:
         # the entity is new or has migrated: the time that it slept elsewhere counts as not runnable
@@ -226,6 +183,9 @@ def enqueue_load_avg(m, se, wakeup):
 @inner
 def dequeue_load_avg(m, se, sleep):
     """dequeue_entity_load_avg(): subtract an entity's averages, and count them as blocked if it goes to sleep."""
+    if m[0, sim.LOAD_V4_4] != 0:
+        v4_4.dequeue_load(m, se)
+        return
     q = m[se, entity.CFS_RQ]
     update_entity_load_avg(m, se, True)
     update_blocked_load(m, q, not sleep)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
-from wastedcores.simulator.engine.fair.pelt_jit import LOAD_AVG_MAX, Y_INV
-from wastedcores.simulator.engine.fair.vruntime_jit import MAX32, mul_shift
+from wastedcores.simulator.engine.fair.decay_jit import LOAD_AVG_MAX, MAX32, decay_sum
 from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, sim, task_group, v6_12
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.rules_jit import rule
@@ -30,14 +29,6 @@ def quotient(a, b):
 
 
 @inner
-def decay(value, n):
-    """decay_load(): ``value * y**n`` for n > 0, with a product of 96 bits."""
-    if n > 2016:
-        return value * 0
-    return mul_shift(value >> (n >> 5), Y_INV[n & 31], 32)
-
-
-@inner
 def update_load_sum(m, now, row, load, runnable, running):
     """___update_load_sum(): bring the sums up to date; return whether a period of 1024 us ended."""
     delta = now - m[row, eevdf.LAST_UPDATE]
@@ -55,12 +46,12 @@ def update_load_sum(m, now, row, load, runnable, running):
     delta += m[row, eevdf.PERIOD_CONTRIB]
     periods = delta >> 10
     if periods != 0:
-        m[row, eevdf.LOAD_SUM] = decay(m[row, eevdf.LOAD_SUM], periods)
-        m[row, eevdf.RUNNABLE_SUM] = decay(m[row, eevdf.RUNNABLE_SUM], periods)
-        m[row, eevdf.UTIL_SUM] = decay(m[row, eevdf.UTIL_SUM], periods)
+        m[row, eevdf.LOAD_SUM] = decay_sum(m[row, eevdf.LOAD_SUM], periods)
+        m[row, eevdf.RUNNABLE_SUM] = decay_sum(m[row, eevdf.RUNNABLE_SUM], periods)
+        m[row, eevdf.UTIL_SUM] = decay_sum(m[row, eevdf.UTIL_SUM], periods)
         delta &= 1023
-        first = decay(1024 - m[row, eevdf.PERIOD_CONTRIB], periods)
-        contrib = first + LOAD_AVG_MAX - decay(LOAD_AVG_MAX, periods) - 1024 + delta
+        first = decay_sum(1024 - m[row, eevdf.PERIOD_CONTRIB], periods)
+        contrib = first + LOAD_AVG_MAX - decay_sum(LOAD_AVG_MAX, periods) - 1024 + delta
     m[row, eevdf.PERIOD_CONTRIB] = delta
     m[row, eevdf.LOAD_SUM] += load * contrib
     m[row, eevdf.RUNNABLE_SUM] += (runnable * contrib) << 10

@@ -6,25 +6,14 @@ function asks whether the fair class is behind the seam (``eevdf_seam_jit.has_ee
 
 from __future__ import annotations
 
-import numpy as np
-
 from wastedcores.jit.compile import inner
+from wastedcores.simulator.engine.fair.decay_jit import MAX32, mul_shift
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import has_eevdf
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
+from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim
 
 NR_LATENCY = 8
-MAX32 = (1 << 32) - 1
-
-
-@inner
-def mul_shift(a, mul, shift):
-    """mul_u64_u32_shr(): ``a * mul >> shift`` with a 96-bit product, where a >= 0, mul < 2**32 and shift <= 32."""
-    high = a >> 32
-    low = np.int64((np.uint64(a & MAX32) * np.uint64(mul)) >> np.uint64(shift))
-    if high != 0:
-        low += (high * mul) << (32 - shift)
-    return low
 
 
 @inner
@@ -145,11 +134,15 @@ def task_fork_fair(m, p, cpu):
     m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
     place_entity(m, q, p, True)
     m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
+    if m[0, sim.LOAD_V4_4] != 0:
+        new_entity(m, p)
 
 
 @inner
 def init_task_runnable_average(m, p):
-    """init_task_runnable_average(): a new task counts as fully loaded at once."""
+    """init_task_runnable_average(): a new task counts as fully loaded at once; under v4.4 it did before it was placed."""
+    if m[0, sim.LOAD_V4_4] != 0:
+        return
     s = sched_slice(m, m[p, entity.CFS_RQ], p) >> 10
     m[p, entity.RUNNABLE_AVG_SUM] = s
     m[p, entity.RUNNING_AVG_SUM] = s

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 #: the first column of the globals
-FIRST = 56
+FIRST = 55
 (
+    LOAD_V4_4,  # whether load is tracked as v4.4 does, and not as v4.1 does
     NOW,
     SEQ,  # the last sequence number that an event was given
     JIFFIES,  # NOW // TICK_NS
@@ -85,7 +86,7 @@ FIRST = 56
     RT0,  # first row of the real-time queues (rt_rq.py), 0 if no task changes its policy
     FAIR_ENTRY,  # address of the fair class of v6.12, 0 for v4.1's
     BASE_SLICE,  # sysctl_sched_base_slice (v6.12)
-) = range(FIRST, FIRST + 80)
+) = range(FIRST, FIRST + 81)
 
 #: values of GROUP_IMBALANCE_FIX
 GI_NONE, GI_PAPER, GI_PATCH = range(3)
