@@ -111,7 +111,7 @@ def test_reproduce__continues_after_an_interrupt_and_runs_each_replay_once(tmp_p
     assert f"{len(kept)} of 96 runs were done earlier" in second.stderr
     assert "96/96" in second.stderr
     rows = json.loads(second.stdout)["rows"]
-    assert [r["seeds"] for r in rows] == [12] * 4
+    assert [r["seeds"] for r in rows] == [12] * 12
     table = pl.read_parquet(tmp_path / "f" / "runs.parquet")
     assert table["run"].n_unique() == table.height == 96
     assert table["code"].n_unique() == 1

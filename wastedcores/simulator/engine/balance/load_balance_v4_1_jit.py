@@ -289,7 +289,8 @@ def start_active_balance(m, env, this_cpu):
     """End a load_balance() that failed: return 1 if it started the stopper, 0 if the stopper is busy, -1 if pinned."""
     src = m[env, lb_env.SRC_CPU]
     curr = m[src, rq.CURR]
-    if curr >= 0 and not test(m, m[curr, task.CPUS_ALLOWED], this_cpu):
+    # the idle task may run on its CPU only
+    if curr < 0 or not test(m, m[curr, task.CPUS_ALLOWED], this_cpu):
         return -1
     started = 0
     if m[src, rq.ACTIVE_BALANCE] == 0:
