@@ -132,10 +132,16 @@ def compare(
     Raises
     ------
     UsageError
-        There is no run.
+        There is no run, or one is neither a trace nor a replay.
     """
     if not runs:
         raise UsageError("compare: no run given; pass at least one trace or replay.")
+    for name, run in runs.items():
+        if not (isinstance(run, Trace | str | Path) or hasattr(run, "trace")):
+            raise UsageError(
+                f"compare: {name!r} is a {type(run).__name__}; expected a trace, its file, a data set's name or a replay. "
+                "replay_design() returns a pair, of which the first is the trace."
+            )
     rows, balance, asked = [], [], []
     checks: dict[str, CheckResult] = {}
     waits: dict[str, np.ndarray] = {}

@@ -11,11 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.random_runs import cases, designs, difference
 
+from wastedcores.analysis.compare import compare
 from wastedcores.errors import ModelWarning, UnknownKernelError, UsageError, WorkloadError
 from wastedcores.invariant import check
 from wastedcores.kernels import MODULES, KernelModel
 from wastedcores.simulator import reference
-from wastedcores.simulator.reference import REST, SHIPPED, Kernel, Module, Simulation, replay_design
+from wastedcores.simulator.reference import (
+    REST,
+    SHIPPED,
+    Kernel,
+    Module,
+    Simulation,
+    replay_design,
+    replay_reference,
+)
 from wastedcores.simulator.reference.kernel import Policies
 from wastedcores.topology.domains import build_domains, domain_events
 from wastedcores.topology.machine import Machine
@@ -274,6 +283,38 @@ def test_a_module_that_raises_is_named_with_its_line_and_what_it_was_asked():
     with pytest.raises(UsageError, match=says) as error:
         replay_design(pile(), "bd-paper-16", [Raises()])
     assert "test_design.py, line" in str(error.value)
+
+
+class Writes(Module):
+    def suggest_cpu(self, k, p, waker_cpu, why):
+        k.rqs[0].cfs.nr_running = 7
+        return 0
+
+
+def test_a_module_that_changes_the_kernel_is_named():
+    with pytest.raises(UsageError, match=r"contradicts itself at .* Something of Writes has"):
+        replay_design(pile(), "bd-paper-16", [Writes()])
+
+
+def test_a_scenario_runs_with_a_decision_of_ones_own():
+    """The threads of the scenario stay where they were, in one call; a comparison takes both traces."""
+    small = {"n": 4, "limit_s": 0.05}
+
+    def stay(k, p, target):
+        return target
+
+    own = replay_reference(
+        "missing-domains", "bd-paper-16", policies={"select_idle_sibling": stay}, given=small
+    )
+    usual = replay_reference("missing-domains", "bd-paper-16", given=small)
+    assert own.header.kernel_release == usual.header.kernel_release == "v4.1"
+    assert compare({"usual": usual, "own": own}).table["run"].to_list() == ["usual", "own"]
+    core = replay_reference("missing-domains", "bd-paper-16", modules=["numa"], given=small)
+    assert core.header.kernel_release == "core+numa"
+    with pytest.raises(UsageError, match=r"policies\.select_idle: there is no such decision"):
+        replay_reference("missing-domains", policies={"select_idle": stay}, given=small)
+    with pytest.raises(UsageError, match="'a' is a tuple; expected a trace"):
+        compare({"a": replay_design(pile(), "bd-paper-16")})
 
 
 def test_a_module_that_loops_for_ever_is_interrupted(monkeypatch):

@@ -67,7 +67,7 @@ from wastedcores.simulator.reference.core import REST, Core, Module
 from wastedcores.simulator.reference.kernel import EPOCH_NS, Event, Kernel, Policies
 from wastedcores.simulator.reference.modules import SHIPPED
 from wastedcores.simulator.reference.simulation import Simulation
-from wastedcores.simulator.reference.trace import replay_design, to_trace
+from wastedcores.simulator.reference.trace import replay_design, replay_reference, to_trace
 from wastedcores.workload.program import Costs, Program, TaskSpec
 
 __all__ = [
@@ -84,5 +84,6 @@ __all__ = [
     "Simulation",
     "TaskSpec",
     "replay_design",
+    "replay_reference",
     "to_trace",
 ]

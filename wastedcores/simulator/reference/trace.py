@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
+from wastedcores.errors import UsageError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference.core import Module
-from wastedcores.simulator.reference.kernel import Kernel
+from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
 from wastedcores.simulator.reference.simulation import Simulation
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
+from wastedcores.topology.source import find_machine
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import COLUMNS, conform
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import costs_of
+from wastedcores.workload.scenarios import scenario
 
 
 def to_trace(sim: Simulation, name: str) -> Trace:
@@ -106,15 +109,90 @@ def replay_design(
 
     Raises
     ------
+    UsageError
+        A module is none, or its answer cannot be meant, or it changed the state of the kernel.
     WorkloadError
         The program cannot be run to its end; see :meth:`Simulation.run`.
     """
     machine = Machine.preset(machine) if isinstance(machine, str) else machine
+    return _run(workload, machine, KernelModel.named("core"), modules, {}, seed, until_ns)
+
+
+def replay_reference(
+    name: str,
+    machine: Machine | str | None = None,
+    kernel: str = "v4.1",
+    *,
+    policies: Mapping[str, Callable[..., Any]] | None = None,
+    modules: Sequence[Module | str] | None = None,
+    seed: int = 1,
+    given: Mapping[str, Any] | None = None,
+    until_ns: int = 1_000_000_000,
+) -> Trace:
+    """Run a scenario in plain Python, with decisions or modules of your own.
+
+    Parameters
+    ----------
+    name
+        Name of the scenario (``wastedcores scenarios``).
+    machine
+        A machine or its name. None: the machine that the scenario is made for.
+    kernel
+        Name of the kernel. With ``modules`` it is the core module instead.
+    policies
+        Name of a decision of :class:`Policies` -> your function for it.
+    modules
+        As for :func:`replay_design`.
+    seed, given
+        As for :func:`wastedcores.simulator.replay.replay_scenario`.
+    until_ns
+        Stop after this much simulated time, in ns.
+
+    Returns
+    -------
+    Trace
+        The log as a trace, for every check, figure and comparison.
+
+    Raises
+    ------
+    UsageError
+        A name is unknown, a policy is no function, or a module or policy changed the state of the kernel.
+    WorkloadError
+        The program cannot be run to its end; see :meth:`Simulation.run`.
+    """
+    found = scenario(name)
+    where = machine if machine is not None else found.machine
+    on = find_machine(where).machine if isinstance(where, str) else where
+    model = KernelModel.named(kernel if modules is None else "core")
+    workload = found.workload(on, seed, given)
+    return _run(workload, on, model, modules, policies or {}, seed, until_ns)[0]
+
+
+def _run(
+    workload: Workload,
+    machine: Machine,
+    model: KernelModel,
+    modules: Sequence[Module | str] | None,
+    policies: Mapping[str, Callable[..., Any]],
+    seed: int,
+    until_ns: int,
+) -> tuple[Trace, Kernel]:
     program = workload.program()
-    model = KernelModel.named("core")
     steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in program.hotplug)
     trees = domain_events(machine.after(steps), model.linux)
     k = Kernel(machine, model, trees, costs_of(machine), modules=modules)
+    for decision, function in policies.items():
+        setattr(k.policies, decision, function)
     sim = Simulation(k, program, seed)
-    sim.run(until_ns)
+    try:
+        sim.run(until_ns)
+    except AssertionError as e:
+        own = [type(m).__name__ for m in modules or () if not isinstance(m, str)]
+        if not own and not policies:
+            raise
+        raise UsageError(
+            f"the state of the simulated kernel contradicts itself at {(k.now_ns - EPOCH_NS) / 1e6:.3f} ms. Something of "
+            f"{', '.join([*own, *policies])} has changed it: modules and policies may read the kernel and its threads, and "
+            "answer, but a module never changes them, and a policy only as the function does that it replaces."
+        ) from e
     return to_trace(sim, workload.name), k
