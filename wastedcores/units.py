@@ -76,6 +76,13 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if abs(x) >= 999.5 else f"{x:.3g}"
 
 
+def result_words(name: str) -> str:
+    """Write the name of what a workload measures for people: ``make (s)``, ``CPUs of work``, ``s per iteration``."""
+    known = {"cpus_of_work": "CPUs of work", "s_per_iter": "s per iteration"}
+    short = name.removesuffix("_s")
+    return known.get(name) or short.replace("_", " ") + (" (s)" if short != name else "")
+
+
 def human_ns(ns: float) -> str:
     """Write a duration with three significant digits in a unit that suits it: ``3.16 s``, ``5.4 ms``, ``12 us``."""
     for unit, size in (("s", S), ("ms", MS), ("us", US)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 from support.typed import typed
@@ -138,7 +139,7 @@ def test_the_library_warns_too():
 
 def test_a_result_that_was_not_reached_is_none():
     done = typed("replay", "recorded-gi", *SMALL, "--until", "0.02")
-    assert "make_s       not finished in this time" in done.out
+    assert "make (s)     not finished in this time" in done.out
     data = json.loads(typed("replay", "recorded-gi", *SMALL, "--until", "0.02", "--json").out)
     assert data["result"] == {"name": "make_s", "value": None}
 
@@ -172,3 +173,24 @@ def test_scenarios__every_one_with_its_parameters():
             assert f"{key}={as_text(value)}" in text
             assert key in rows[name]["parameters"]
     assert "pools=28+20+16" in text
+
+
+@pytest.mark.parametrize(
+    ("kernel", "compared"),
+    [
+        ("v4.1", ["v4.1", "v4.1+missing_domains"]),
+        ("v4.1+missing_domains", ["v4.1", "v4.1+missing_domains"]),
+    ],
+)
+def test_the_next_command_has_the_same_settings_and_two_kernels(kernel, compared):
+    small = ("--machine", "bd-paper-16", "--set", "n=4", "--set", "limit_s=0.1")
+    said = typed("replay", "missing-domains", "--kernel", kernel, *small).out.splitlines()[-1]
+    words = shlex.split(said.partition("wastedcores ")[2].partition("   (")[0])
+    assert words == [
+        "compare",
+        "missing-domains",
+        *small,
+        *(w for k in compared for w in ("--kernel", k)),
+    ]
+    last = typed(*words).out.splitlines()[-1]
+    assert f"wastedcores replay missing-domains --kernel v4.1 {shlex.join(small)} -o" in last

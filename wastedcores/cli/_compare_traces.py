@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wastedcores.cli._output import check_writable, print_json, wrapped
+from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
 
 
 def compare_traces(
@@ -57,4 +57,6 @@ def compare_traces(
     for row in cells:
         print("  ".join(c.ljust(n) for c, n in zip(row, widths, strict=True)).rstrip())
     if output is None:
-        print(f"\nnext: wastedcores compare {names[0]} {names[1]} -o pair.html")
+        print_next(
+            f"wastedcores compare {names[0]} {names[1]} -o pair.html", "both on one time axis"
+        )

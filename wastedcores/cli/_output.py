@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,13 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
 def print_next(command: str, purpose: str) -> None:
     """Print the command that helps next, with its purpose, as the last lines of an answer."""
     print(f"\n  next           {command}   ({purpose})")
+
+
+def given_again(machine: str | None, settings: Sequence[str] | None) -> str:
+    """Return the options that name the same machine and parameters in another command."""
+    options = [("--machine", machine)] if machine else []
+    options += [("--set", text) for text in settings or ()]
+    return "".join(f" {option} {shlex.quote(value)}" for option, value in options)
 
 
 def parquet_name(source: Path) -> Path:

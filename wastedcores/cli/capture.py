@@ -10,7 +10,7 @@ from typer import Argument, Exit, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Backend, Seconds, above_zero
-from wastedcores.cli._output import print_json
+from wastedcores.cli._output import print_json, print_next
 from wastedcores.units import human_ns
 
 _NOTES = """The recording ends after --seconds, when the command ends, or at Ctrl-C.
@@ -103,4 +103,4 @@ def capture(
         raise Exit(3)
     if frequency and (told := header.provenance.get("frequency")):
         print(f"frequency of a CPU at its ticks: {told}")
-    print(f"next: wastedcores check {output}")
+    print_next(f"wastedcores check {output}", "were cores idle while threads waited?")

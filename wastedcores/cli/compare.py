@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +22,8 @@ from wastedcores.cli._options import (
     settings,
     until_ns,
 )
-from wastedcores.cli._output import check_writable, print_json
+from wastedcores.cli._output import check_writable, given_again, print_json, print_next
+from wastedcores.units import result_words
 
 if TYPE_CHECKING:
     from wastedcores.analysis.compare import Comparison
@@ -189,7 +191,11 @@ def _compare_kernels(
         print_json(result.to_json() | facts)
     else:
         _print(result)
-        print(f"\nnext: wastedcores replay {scenario} --kernel {kernels[0]} -o trace.parquet")
+        asked = f"{shlex.quote(scenario)} --kernel {kernels[0]}{given_again(machine, set_)}"
+        print_next(
+            f"wastedcores replay {asked} -o trace.parquet",
+            "the first run as a trace, to look closer",
+        )
 
 
 def _print(found: Comparison) -> None:
@@ -201,7 +207,7 @@ def _print(found: Comparison) -> None:
         designs = found.suggestions.height > 0 or key != "refused_suggestions"
         if all(row[key] is None for row in rows) or not designs:
             continue
-        name = str(rows[0]["result_name"]) if key == "result" else title
+        name = result_words(str(rows[0]["result_name"])) if key == "result" else title
         cells = ["-" if row[key] is None else form.format(row[key]) for row in rows]
         print(f"{name:<28}" + "".join(f"{cell:>14}" for cell in cells))
     _print_suggestions(found)

@@ -21,7 +21,8 @@ from wastedcores.cli._options import (
     settings,
     until_ns,
 )
-from wastedcores.cli._output import check_writable
+from wastedcores.cli._output import check_writable, given_again, print_next
+from wastedcores.units import result_words
 
 if TYPE_CHECKING:
     from wastedcores.simulator import Replay
@@ -95,17 +96,19 @@ def replay(
         print(f"  invariant    {found.verdict} ({found.kind})")
         if result.to_json()["idle_while_overloaded"] and not found.wall_ns:
             print("               no waiting thread was allowed to run on an idle CPU")
-        print(f"\n  next         {_next(scenario, kernel, find(scenario).fix)}")
+        print_next(*_next(scenario, kernel, find(scenario).fix, given_again(machine, set_)))
     raise typer.Exit(1 if found.verdict == "violations" else 0)
 
 
-def _next(scenario: str, kernel: str, fix: str | None) -> str:
+def _next(scenario: str, kernel: str, fix: str | None, given: str) -> tuple[str, str]:
     """Return the next useful command, and what it is good for."""
     if not fix:
-        return f"wastedcores replay {scenario} -o trace.parquet   (then: wastedcores report trace.parquet)"
+        again = f"{scenario} --kernel {kernel}{given} -o trace.parquet"
+        return f"wastedcores replay {again}", "then: wastedcores report trace.parquet"
+    other = "v4.1" if kernel == f"v4.1+{fix}" else kernel
     return (
-        f"wastedcores compare {scenario} --kernel {kernel} --kernel v4.1+{fix}   "
-        "(what the bug costs and the fix gains)"
+        f"wastedcores compare {scenario}{given} --kernel {other} --kernel v4.1+{fix}",
+        "what the bug costs and the fix gains",
     )
 
 
@@ -116,7 +119,7 @@ def _print(result: Replay) -> None:
     if data["result"]:
         value = data["result"]["value"]
         shown = "not finished in this time" if value is None else f"{value:.4f}"
-        print(f"  {data['result']['name']:<12} {shown}")
+        print(f"  {result_words(data['result']['name']):<12} {shown}")
     print(f"  busy CPUs    {data['busy_cpus']:.1f}")
     print("  by node      " + " ".join(f"{b:.1f}" for b in data["busy_per_node"]))
     share = 100 * data["idle_while_overloaded"]

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from wastedcores.analysis.compare import REFUSALS, Comparison
 from wastedcores.figures.theme import GRID, MUTED, fit_legend, folded_name, palette, style
-from wastedcores.units import MS, S, human_ns, number
+from wastedcores.units import MS, S, human_ns, number, result_words
 
 #: column of the comparison -> title of its panel, and ns per unit where the numbers are times
 _SHOWN = (
@@ -85,7 +85,7 @@ def _panels(found: Comparison) -> list[tuple[str, str, int]]:
     makespans = found.table["makespan_s"].drop_nulls()
     # where every run lasts equally long, only the work that was done can differ
     fixed = makespans.len() > 1 and makespans.max() - makespans.min() < 1e-3 * makespans.max()  # type: ignore[operator]
-    first = ("result", str(name).replace("_", " "), 0) if fixed and name else _SHOWN[0]
+    first = ("result", result_words(str(name)), 0) if fixed and name else _SHOWN[0]
     return [first, *_SHOWN[1:]]
 
 

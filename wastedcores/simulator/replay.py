@@ -23,7 +23,7 @@ from wastedcores.simulator.vocabulary import BALANCE_RESULTS, IDLE_TYPES
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.source import find_machine
 from wastedcores.trace.trace import Trace
-from wastedcores.units import human_ns, number
+from wastedcores.units import human_ns, number, result_words
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import Costs, Program
 from wastedcores.workload.scenarios import scenario
@@ -74,7 +74,7 @@ class Replay(Shown):
             "busy CPUs": number(self.busy_cpus),
         }
         if self.result_name is not None and self.summary.result is not None:
-            facts[self.result_name.replace("_", " ")] = number(self.summary.result)
+            facts[result_words(self.result_name)] = number(self.summary.result)
         return facts
 
     @property
