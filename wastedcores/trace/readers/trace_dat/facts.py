@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from wastedcores.trace.readers.perf_data.header import Format
@@ -49,7 +50,8 @@ class DatHeader:
     comms
         Names of tasks by PID, as the kernel kept them.
     hotplug
-        The addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known.
+        The addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known. None
+        instead of a future: the file has no symbols.
     buffers
         By name; that of the top one is empty.
     offset_ns
@@ -65,7 +67,7 @@ class DatHeader:
     formats: dict[str, Format] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     comms: dict[int, bytes] = field(default_factory=dict)
-    hotplug: tuple[int, int] | None = None
+    hotplug: Future[tuple[int, int] | None] | None = None
     buffers: dict[str, Buffer] = field(default_factory=dict)
     offset_ns: int = 0
     truncated: str | None = None

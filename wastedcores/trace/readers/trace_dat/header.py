@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ _COUNTED = re.compile(r"^CPU: (\d{1,5})$|^(overrun|dropped events): (\d{1,18})$"
 _NANOSECONDS = ("local", "global", "uptime", "perf", "mono", "mono_raw", "boot", "tai")
 
 
-def read_header(data: np.ndarray, path: Path) -> DatHeader:
+def read_header(data: np.ndarray, path: Path, pool: Executor) -> DatHeader:
     """Read the head of a file.
 
     Parameters
@@ -47,6 +48,8 @@ def read_header(data: np.ndarray, path: Path) -> DatHeader:
         The bytes of the file.
     path
         The file, for messages.
+    pool
+        Searches the symbols of the kernel, which take longer than all else, in a thread.
 
     Returns
     -------
@@ -68,7 +71,7 @@ def read_header(data: np.ndarray, path: Path) -> DatHeader:
         raise _unread(path, "it has the byte order of another kind of machine (big-endian)")
     file.number(1, "the size of a long")
     header = DatHeader(page_bytes=file.number(4, "the size of a page"))
-    (_read_6 if version == b"6" else _read_7)(file, header)
+    (_read_6 if version == b"6" else _read_7)(file, header, pool)
     if header.page_bytes not in _PAGE_BYTES:
         raise TraceFormatError(
             f"{path}: its pages have {header.page_bytes} bytes; expected {_PAGE_BYTES[0]} to {_PAGE_BYTES[-1]}. Its head is "
@@ -114,11 +117,11 @@ def _unread(path: Path, why: str) -> TraceFormatError:
     )
 
 
-def _read_6(file: Cursor, header: DatHeader) -> None:
+def _read_6(file: Cursor, header: DatHeader, pool: Executor) -> None:
     _page_format(file, header)
     _tracepoints(file, header, systems=False)
     _tracepoints(file, header, systems=True)
-    _symbols(file, header)
+    header.hotplug = pool.submit(_hotplug, file.sized(4, "the symbols of the kernel"))
     file.sized(4, "the formats of trace_printk")
     _comms(file, header)
     cpus = file.number(4, "the number of CPUs")
@@ -163,7 +166,7 @@ def _places(file: Cursor, cpus: int) -> list[tuple[int, int, int]]:
     return [(cpu, *words[2 * cpu : 2 * cpu + 2]) for cpu in range(cpus)]
 
 
-def _read_7(file: Cursor, header: DatHeader) -> None:
+def _read_7(file: Cursor, header: DatHeader, pool: Executor) -> None:
     packing = file.string("the name of the compression")
     file.string("the version of the compression")
     if packing not in (b"zstd", b"none", b""):
@@ -196,11 +199,13 @@ def _read_7(file: Cursor, header: DatHeader) -> None:
             else:
                 said.learn(number, option)
     said.settle()
+    if _KALLSYMS in sections:
+        symbols = Cursor(file.data, file.path)
+        header.hotplug = pool.submit(_hotplug_in_section, symbols, sections[_KALLSYMS])
     for number, read in (
         (_HEADERS, _page_format),
         (_FTRACE_EVENTS, lambda f, h: _tracepoints(f, h, systems=False)),
         (_EVENT_FORMATS, lambda f, h: _tracepoints(f, h, systems=True)),
-        (_KALLSYMS, _symbols),
         (_CMDLINES, _comms),
     ):
         if number in sections:
@@ -336,18 +341,23 @@ def _tracepoints(file: Cursor, header: DatHeader, *, systems: bool) -> None:
                         header.formats.setdefault(other, format)
 
 
-def _symbols(file: Cursor, header: DatHeader) -> None:
-    """Find the two functions of the kernel whose names in the events matter."""
-    text = file.sized(4, "the symbols of the kernel")
+def _hotplug_in_section(file: Cursor, at: int) -> tuple[int, int] | None:
+    section = _section(file, at, _KALLSYMS)
+    return _hotplug(section.sized(4, "the symbols of the kernel"))
+
+
+def _hotplug(text: bytes) -> tuple[int, int] | None:
+    """Return the addresses of the two functions of the kernel whose names in the events matter."""
     found = [
         re.search(rb"^([0-9a-f]{8,16}) \w %s$" % name, _around(text, name), re.MULTILINE)
         for name in (b"sched_cpu_activate", b"sched_cpu_deactivate")
     ]
-    if all(found):
-        activate, deactivate = (
-            struct.unpack("<q", int(f[1], 16).to_bytes(8, "little"))[0] for f in found if f
-        )
-        header.hotplug = (activate, deactivate) if activate and deactivate else None
+    if not all(found):
+        return None
+    activate, deactivate = (
+        struct.unpack("<q", int(f[1], 16).to_bytes(8, "little"))[0] for f in found if f
+    )
+    return (activate, deactivate) if activate and deactivate else None
 
 
 def _around(text: bytes, name: bytes) -> bytes:

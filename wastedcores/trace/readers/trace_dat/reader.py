@@ -38,13 +38,15 @@ class TraceDatReading(TracepointReading):
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in order of time."""
         mapped = self._map()
-        header = read_header(mapped, self.path)
+        header = read_header(mapped, self.path, self._pool)
         hashing = self._pool.submit(sha256, mapped) if self._hashed else None
+        opened = {n: self._open(mapped, b, header) for n, b in _filled(header).items()}
+        hotplug = header.hotplug.result() if header.hotplug else None
         formats = find_formats(
-            header.formats, self.path, page_start=header.page_start, hotplug=header.hotplug
+            header.formats, self.path, page_start=header.page_start, hotplug=hotplug
         )
         self._formats = formats._replace(place=False)
-        buffer, self._pages = self._choose(mapped, header)
+        buffer, self._pages = self._choose(opened, header)
         self._data = self._pages.data
         found = self.found
         found.kernel_release, found.host, found.cpus = header.release, header.host, header.cpus
@@ -62,14 +64,11 @@ class TraceDatReading(TracepointReading):
             found.lost[cpu] = n
         found.sha256 = hashing.result() if hashing else None
 
-    def _choose(self, mapped: np.ndarray, header: DatHeader) -> tuple[Buffer, Pages]:
+    def _choose(self, opened: dict[str, Pages], header: DatHeader) -> tuple[Buffer, Pages]:
         """Choose the buffer with the most scheduler events, and note what is left out."""
-        filled = {n: b for n, b in header.buffers.items() if any(size for _, _, size in b.pages)}
-        if len(filled) <= 1:
-            name, one = next(iter((filled or header.buffers).items()))
-            events, pages = {}, self._open(mapped, one, header)
+        if len(opened) == 1:
+            events, (name, pages) = {}, next(iter(opened.items()))
         else:
-            opened = {n: self._open(mapped, b, header) for n, b in filled.items()}
             events = {n: self._sched_events(p, header) for n, p in opened.items()}
             name = max(opened, key=lambda n: events[n])
             pages = opened[name].again()
@@ -115,3 +114,9 @@ class TraceDatReading(TracepointReading):
             self._only_wakings = True
             self._formats = self._formats._replace(place=True)
         return records
+
+
+def _filled(header: DatHeader) -> dict[str, Buffer]:
+    """Return the buffers that have pages; if none has any, the first one."""
+    filled = {n: b for n, b in header.buffers.items() if any(size for _, _, size in b.pages)}
+    return filled or dict([next(iter(header.buffers.items()))])
