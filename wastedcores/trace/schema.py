@@ -352,12 +352,15 @@ def check_required(frame: pl.DataFrame, where: str) -> None:
     TraceFormatError
         There is such an event; the message names its row.
     """
-    for column, kinds in _REQUIRED_BY.items():
-        if not frame[column].null_count():
-            continue
-        bad = frame[column].is_null() & frame["kind"].is_in(kinds)
-        if bad.any():
-            row = int(bad.arg_max() or 0)
+    lacking = {
+        column: pl.col(column).is_null() & pl.col("kind").is_in(kinds)
+        for column, kinds in _REQUIRED_BY.items()
+        if frame[column].null_count()
+    }
+    found = frame.select(bad.any().alias(column) for column, bad in lacking.items())
+    for column in found.columns:  # one query for all columns, so that polars looks at them in several threads
+        if found[column][0]:
+            row = int(frame.select(lacking[column].arg_max()).item())
             kind = frame["kind"][row]
             raise TraceFormatError(
                 f"{where}, row {row}: a {kind!r} event without {column!r}; "

@@ -210,8 +210,8 @@ class TracepointReading(Reading):
         """Add the texts of exec and mark events."""
         if not np.isin(self._formats.codes, (pj.EXEC, pj.MARK)).any():
             return frame
-        kinds = self._formats.kinds[[pj.EXEC, pj.MARK]]
-        at = np.flatnonzero(np.isin(columns.kind[:rows], kinds))
+        kind, (execs, marks) = columns.kind[:rows], self._formats.kinds[[pj.EXEC, pj.MARK]]
+        at = np.flatnonzero((kind == execs) | (kind == marks))  # np.isin takes ten times as long
         texts = []
         for word in columns.text[at].tolist():
             raw = self._data[word >> 16 : (word >> 16) + (word & 0xFFFF)].tobytes().split(b"\0")[0]
