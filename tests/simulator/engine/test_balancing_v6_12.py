@@ -8,6 +8,8 @@ from support.balancing_runs import balancing_cases
 from support.eevdf_runs import state_difference
 from support.random_runs import difference
 
+from wastedcores.kernels import KernelModel
+
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
@@ -22,8 +24,13 @@ def test_engine_equals_reference(case):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(10))
-def test_engine_equals_reference__thousands(part):
-    """Five thousand random cases under v6.12 in all; of each fourth one, all averages of load at its end agree, too."""
+@pytest.mark.parametrize("kernel", ["v6.12.107", "v6.1.192", "any"])
+def test_engine_equals_reference__thousands(kernel, part):
+    """Five thousand random cases of each release; of each fourth one, all averages of load at its end agree, too.
+
+    Five thousand more have any of these kernels, with features switched off or the wakeup fix.
+    """
+    model = None if kernel == "any" else KernelModel.named(kernel)
 
     @seed(part)
     @settings(
@@ -33,7 +40,7 @@ def test_engine_equals_reference__thousands(part):
         database=None,
         suppress_health_check=CALM,
     )
-    @given(balancing_cases())
+    @given(balancing_cases(model))
     def agree(case):
         text = difference(case)
         if not text and case.seed % 4 == 0:
