@@ -128,6 +128,10 @@ def test_verdict__with_a_change():
     assert shown.data["against"]["persistent_episodes"] == 0
 
 
+def test_verdict__its_badge_has_a_colour_without_a_style_sheet():
+    assert "background: var(--bad, #a0287d)" in words.verdict(counts(2)).html
+
+
 def test_verdict__no_change_where_the_work_may_differ():
     shown = words.verdict(counts(2), counts(1))
     assert "core time wasted: 400 ms" in shown.text

@@ -212,6 +212,7 @@ def describe(result: CheckResult, longest: int = 10) -> str:
     header = result.trace.header
     of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
+    episodes = result.episodes.height + result.episodes_dropped
     lines = [
         _headline(result),
         "",
@@ -222,8 +223,9 @@ def describe(result: CheckResult, longest: int = 10) -> str:
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
         f"{_mean_cpus(result.mean(result.thread_ns))} on average",
         f"  busy           {result.mean(result.busy_ns):.1f} CPUs on average",
-        f"  episodes       {result.episodes.height + result.episodes_dropped:,}, of which {persistent} lasted "
-        f"{human_ns(result.persist_ns)} or more",
+        f"  episodes       {episodes:,}, of which {persistent} lasted {human_ns(result.persist_ns)} or more"
+        if episodes
+        else "  episodes       none",
         *_chronic(result),
         *_avoidable(result),
         f"  affinity       {result.affinity}"

@@ -122,8 +122,13 @@ def explain(
     if as_json:
         print_json(found.to_json() | (advice.to_json() if advice else {"proposals": None}))
         return
+    from wastedcores.kernels import FIXES
+    from wastedcores.words.cause import NAMES
+
     verb = "the cause is" if found.looks_like == "unknown" else "looks like"
     print(f"{opened.name}: {verb} {found.looks_like.upper()}")
+    if found.looks_like not in FIXES:  # these names are not the paper's
+        print(wrapped(f"that is, {NAMES[found.looks_like]}", "  ", "  "))
     print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")
     for line in found.evidence:
         print(wrapped(line, "  - ", "    "))

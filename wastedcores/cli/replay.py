@@ -93,7 +93,8 @@ def replay(
     if as_json:
         print(json.dumps(result.to_json() | {"invariant": found.to_json()}))
     else:
-        print(f"  invariant    {found.verdict} ({found.kind})")
+        kind = "" if found.kind == "none" else f" ({found.kind})"
+        print(f"  invariant    {found.verdict}{kind}")
         if result.to_json()["idle_while_overloaded"] and not found.wall_ns:
             print("               no waiting thread was allowed to run on an idle CPU")
         print_next(*_next(scenario, kernel, find(scenario).fix, given_again(machine, set_)))
@@ -102,7 +103,7 @@ def replay(
 
 def _next(scenario: str, kernel: str, fix: str | None, given: str) -> tuple[str, str]:
     """Return the next useful command, and what it is good for."""
-    if not fix:
+    if not fix or kernel.partition("+")[0] not in ("v4.1", "core"):
         again = f"{scenario} --kernel {kernel}{given} -o trace.parquet"
         return f"wastedcores replay {again}", "then: wastedcores report trace.parquet"
     other = "v4.1" if kernel == f"v4.1+{fix}" else kernel

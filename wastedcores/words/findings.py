@@ -22,6 +22,13 @@ WORDS = {
     "unknown": "cannot be decided",
 }
 
+#: verdict -> the variable of the report's style sheet that has its colour, and the colour where there is none
+_BADGE = {
+    "violations": "--bad, #a0287d",
+    "clean": "--good, #1d6b47",
+    "unknown": "--open, #8a6d00",
+}
+
 
 def claim(run: Examined) -> str:
     """Return the finding in one line, which is the title of the figures."""
@@ -127,7 +134,11 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
     html, lines = [], [said]
     for r, numbers in zip(runs, columns, strict=True):
         word = f"{r.result.verdict}: {WORDS[r.result.verdict]}"
-        badge = f'<span class="wc-badge wc-{r.result.verdict}">{escape(word)}</span>'
+        # JupyterLab has no style sheet of ours, so the colour is here, too
+        style = f"background: var({_BADGE[r.result.verdict]}); color: white; padding: 0 8px; border-radius: 4px"
+        badge = (
+            f'<span class="wc-badge wc-{r.result.verdict}" style="{style}">{escape(word)}</span>'
+        )
         cells = "".join(f"<td>{escape(text)}</td>" for _, text, _ in numbers)
         html.append(f"<tr><th>{escape(r.label)}<br>{badge}</th>{cells}</tr>")
         lines += [f"{r.label}: {word}", *(f"  {what}: {text}" for what, text, _ in numbers)]
