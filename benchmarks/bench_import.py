@@ -125,7 +125,7 @@ def run() -> list[dict]:
         ("the same if no CPU of the machine ever waited", "bound", None),
         ("perf.data read and kept as Parquet, SHA-256 of it not noted", "bare", None),
         ("SHA-256 of perf.data alone, by one thread", "hash", None),
-        ("writing the rows as Parquet alone, by polars", "write", None),
+        ("writing the rows as Parquet alone", "write", None),
         ("import of perf script text", "text", 5.0),
     ]
     rows = [
