@@ -15,12 +15,18 @@ from wastedcores.workload.program import Program, TaskSpec
 
 V6_12 = KernelModel.named("v6.12.107")
 V6_1 = KernelModel.named("v6.1.192")
-#: with the wakeup fix, and with features switched off
+#: with the wakeup fix, with features switched off, and with other slices
 _CHANGED = [
     KernelModel.named("v6.12.107+" + change)
-    for change in ("overload_on_wakeup", "NO_NI_RANDOM", "NO_DELAY_DEQUEUE+NO_SIS_UTIL")
+    for change in (
+        "overload_on_wakeup",
+        "NO_NI_RANDOM",
+        "NO_DELAY_DEQUEUE+NO_SIS_UTIL",
+        "base_slice_ns:300000",
+        "NO_NI_RANDOM+base_slice_ns:20000000",
+    )
 ]
-_DRAWN = [*[V6_12] * 3, *_CHANGED, *[V6_1] * 4, KernelModel.named("v6.1.166")]
+_DRAWN = [*[V6_12] * 3, *_CHANGED, *[V6_1] * 6, KernelModel.named("v6.1.166")]
 _FOREVER = (ops.OP_LOOP, 0, 0, -1, -1)
 _EXIT = (ops.OP_EXIT, 0, 0, 0, 0)
 

@@ -294,6 +294,14 @@ def test_features_are_switched_off_by_name():
     assert KernelModel.named("v6.12.107").rules.newidle_random
 
 
+def test_slices_are_set_by_name():
+    kernel = KernelModel.named("6.12.107+base_slice_ns:3000000+NO_NI_RANDOM")
+    assert kernel.name == "v6.12.107+NO_NI_RANDOM+base_slice_ns:3000000"
+    assert KernelModel.named(kernel.name) == kernel
+    assert kernel.base_slice_ns == 3_000_000
+    assert KernelModel.named("v6.12.107").base_slice_ns is None
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -301,6 +309,10 @@ def test_features_are_switched_off_by_name():
         ("v4.1+NO_NI_RANDOM", r"can switch features of .*v6\.12\.107"),
         ("v6.1.166+NO_DELAY_DEQUEUE", "does not have the feature DELAY_DEQUEUE"),
         ("v6.12.107+overload_on_wakeup:patch", r"the authors' patch is for Linux 4\.1"),
+        ("v6.1.192+base_slice_ns:3000000", r"of v6\.12\.107 only; kernels before v6\.6 do not"),
+        ("v6.12.107+base_slice_ns", r"whole number of ns from 100000 to 100000000"),
+        ("v6.12.107+base_slice_ns:3ms", r"'3ms' is not a length of slices"),
+        ("v6.12.107+base_slice_ns:99999", r"'99999' is not a length of slices"),
     ],
 )
 def test_switches_that_a_release_does_not_have(name, message):

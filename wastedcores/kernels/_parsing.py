@@ -6,7 +6,7 @@ import difflib
 import re
 
 from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
-from wastedcores.kernels.rules import FEATURES, RULES
+from wastedcores.kernels.rules import BASE_SLICES_NS, FEATURES, RULES
 from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, OLDEST, PRESETS, SHORT
 
 #: from this release on the third number of a version counts, because stable releases change the balancer
@@ -27,7 +27,14 @@ def is_release(name: str) -> bool:
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
         return False
-    words = (*FIXES, *SHORT, *MODULES, "all_fixes", *(f"NO_{feature}" for feature in FEATURES))
+    words = (
+        *FIXES,
+        *SHORT,
+        *MODULES,
+        "all_fixes",
+        "base_slice_ns",
+        *(f"NO_{feature}" for feature in FEATURES),
+    )
     return not any(
         part in words or part.upper() in words or difflib.get_close_matches(part, words[:4], 1, 0.7)
         for part in name.split("+")[1:]
@@ -118,6 +125,22 @@ def feature(part: str, numbers: tuple[int, ...], name: str) -> str:
             f"kernel {name!r}: this release does not have the feature {found}; leave {part} out."
         )
     return found
+
+
+def base_slice_ns(value: str, numbers: tuple[int, ...], name: str) -> int:
+    """Return the length of slices that a part of a name sets: 3000000 for ``base_slice_ns:3000000``."""
+    if numbers not in RULES or not RULES[numbers].eevdf:
+        known = ", ".join("v" + dotted(release) for release in RULES if RULES[release].eevdf)
+        raise UnknownKernelError(
+            f"kernel {name!r}: the replay can change base_slice_ns of {known} only; kernels before v6.6 do not have it."
+        )
+    low, high = BASE_SLICES_NS
+    if not re.fullmatch(r"[0-9]{1,12}", value) or not low <= int(value) <= high:
+        raise UnknownKernelError(
+            f"kernel {name!r}: {value!r} is not a length of slices; write base_slice_ns: and a whole number of ns from "
+            f"{low} to {high}, such as base_slice_ns:3000000."
+        )
+    return int(value)
 
 
 def canonical(numbers: tuple[int, ...], fixes: dict[str, str]) -> str:

@@ -31,6 +31,9 @@ class KernelModel:
         The strategy of the fork/wait paper, 1 or 2; 0 for none.
     features_off
         The scheduler features that are switched off, such as ``NI_RANDOM`` (``v6.12.107+NO_NI_RANDOM``).
+    base_slice_ns
+        What was written to ``/sys/kernel/debug/sched/base_slice_ns`` after boot, in ns (``v6.12.107+base_slice_ns:3000000``);
+        None if nothing was. When a CPU goes online or offline, the kernel sets its own value again.
     """
 
     name: str
@@ -43,6 +46,7 @@ class KernelModel:
     modules: tuple[str, ...] | None = None
     fork_wait: int = 0
     features_off: tuple[str, ...] = ()
+    base_slice_ns: int | None = None
 
     @classmethod
     def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
@@ -77,12 +81,15 @@ class KernelModel:
         if _parsing.is_release(written):
             parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
-        strategy, off = 0, set[str]()
+        strategy, off, base_slice_ns = 0, set[str](), None
         for part in parts:
             if part.upper().startswith("NO_"):
                 off.add(_parsing.feature(part, version, name))
                 continue
             fix, _, reading = part.partition(":")
+            if fix == "base_slice_ns":
+                base_slice_ns = _parsing.base_slice_ns(reading, version, name)
+                continue
             if fix == FORK_WAIT:
                 if reading not in ("1", "2"):
                     raise UnknownKernelError(
@@ -111,12 +118,14 @@ class KernelModel:
         )
         features_off = tuple(sorted(off))
         written += "".join(f"+NO_{feature}" for feature in features_off)
+        written += f"+base_slice_ns:{base_slice_ns}" if base_slice_ns is not None else ""
         return cls(
             written,
             version,
             sched_debug=sched_debug,
             fork_wait=strategy,
             features_off=features_off,
+            base_slice_ns=base_slice_ns,
             **fixes,
         )
 

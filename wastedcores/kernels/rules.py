@@ -115,6 +115,10 @@ FEATURES = {
     "SIS_UTIL": "scan_limited",
 }
 
+#: the shortest and the longest slice that a kernel's name may set (``v6.12.107+base_slice_ns:3000000``), in ns: the limits that
+#: the kernel has for the slice of one thread (__setparam_fair(), v6.12); the file base_slice_ns itself has none
+BASE_SLICES_NS = (100_000, 100_000_000)
+
 
 def without(rules: Rules, features: Iterable[str]) -> Rules:
     """Return rules with some features switched off.

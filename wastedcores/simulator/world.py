@@ -141,7 +141,7 @@ def build_world(
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
     _write_waits_and_steps(m, waits, program.hotplug)
-    _start(m, program)
+    _start(m, program, kernel.base_slice_ns)
     return m
 
 
@@ -268,13 +268,15 @@ def _write_specs(
         m[row, eevdf.KTHREAD] = _PER_CPU_KTHREAD.match(spec.comm) is not None
 
 
-def _start(m: np.ndarray, program: Program) -> None:
+def _start(m: np.ndarray, program: Program, base_slice_ns: int | None) -> None:
     """Let the engine boot the machine, and plan the starts of the tasks and the hotplug steps."""
     from wastedcores.simulator.engine.start_jit import add_step, add_top, start_state
 
     g = m[0]
     with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
         phase = int(start_state(m))
+        if base_slice_ns is not None:
+            m[0, sim.BASE_SLICE] = base_slice_ns
         for group, shares in enumerate(program.shares):
             m[g[sim.TASK_GROUP0] + group, task_group.SHARES] = shares
         begin = table.EPOCH_NS + (phase if program.random_phase else 0)

@@ -75,6 +75,7 @@ class Simulation:
         """Build the state in which a replay begins (docs/replay-semantics.md, section 7)."""
         k = self.k
         k.attach_domains(k.trees[0], 0)
+        k.base_slice_ns = k.model.base_slice_ns or k.base_slice_ns
         for rq in k.rqs:
             for sd in rq.sd:
                 # each CPU has balanced since boot; the CPU that built the groups knew only some of their capacities
