@@ -10,6 +10,7 @@ import pytest
 from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
+from wastedcores.simulator import replay
 from wastedcores.studies.recorded.agreement import (
     SCHEMA,
     agrees,
@@ -204,3 +205,33 @@ def test_a_kernel_that_is_not_modelled_is_recorded_but_not_replayed():
     assert recording.quantities()["threads, node 2"].value == pytest.approx(8, abs=0.1)
     with pytest.raises(UsageError, match="which the replay does not model"):
         recording.replayed(1)
+
+
+def _placed(recording, seed, until_ns):
+    """CPUs of the new tasks of a recording, and of a replay's, in order."""
+    recorded = recording.trace.only("wakeup_new").select("cpu").collect()["cpu"].to_list()
+    r = replay(recording.workload(seed), recording.machine, recording.kernel, seed, until_ns)
+    names = pl.col("comm").cast(pl.String).str.contains("^(R-|lu|cc1|make)")
+    new = r.trace.only("wakeup_new").filter(names).select("cpu").collect()["cpu"].to_list()
+    return recorded, new
+
+
+def test_a_guest_with_the_wakeup_patch_forks_to_the_cpus_that_were_idle_for_longest():
+    recording = Recording.read(RECORDINGS / "lu60R4-alllit-64cpu")
+    recorded, new = _placed(recording, 3, 600_000_000)
+    assert new[:44] == recorded[:44]  # the four hogs and 40 threads
+    # the last thread finds no idle CPU: the creator sits on the last one
+    assert new[63] == recorded[63] == 27
+    recorded, new = _placed(Recording.read(RECORDINGS / "gi-all-64cpu"), 1, 400_000_000)
+    assert new[:18] == recorded[:18]
+
+
+def test_whether_all_fixes_leave_a_cpu_idle_for_ever_depends_on_the_start():
+    own = Recording.read(RECORDINGS / "lu60R4-alllit-64cpu")
+    all_fixes = Recording(own.folder, own.meta | {"variant": "all"})
+    # with the hogs on node 6 the free CPU moves there, where every level asks a group without the two that share a CPU
+    stuck, healed = (all_fixes.replayed(seed).quantities for seed in (5, 3))
+    # a real kernel took 15.2 ms, and one CPU was idle for 4 s
+    assert stuck["s_per_iter"].value == pytest.approx(0.0152, rel=0.1)
+    assert stuck["busy CPUs"].value == pytest.approx(63, abs=0.05)
+    assert healed["s_per_iter"].value == pytest.approx(0.001, rel=0.05)

@@ -59,8 +59,9 @@ def recorded_and_replayed(
         window = recording.window
     else:
         # the data sets were recorded with the default parameters of the scenarios
-        trace, given, window = open_trace(fetch(name)), {}, None
+        trace, window = open_trace(fetch(name)), None
         kind, machine, kernel = _of(trace, name)
+        given = {"patched_boot": True} if kernel.overload_on_wakeup else {}
     w = scenario(f"recorded-{kind}").workload(machine, seed, given)
     r = replay(w, machine, kernel, seed)
     cpus = [c for n in w.counted_nodes or () for c in machine.cpus_of_node(n)] or None

@@ -181,6 +181,8 @@ class Recording:
         out = dict(_DEFAULTS.get(self.kind, {}))
         known = known | {"hp": ("hotplug", str)}
         out |= {name: to(given[key]) for key, (name, to) in known.items() if key in given}
+        if "overload_on_wakeup" in self.meta.get("fixes", ()):
+            out["patched_boot"] = True
         return out | ({"pinned": False} if given.get("na") == "-1" else {})
 
     @property

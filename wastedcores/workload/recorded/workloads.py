@@ -114,6 +114,7 @@ def recorded_gi(
     lo_us: int = 20_000,
     hi_us: int = 60_000,
     hotplug: str = "none",
+    patched_boot: bool = False,
 ) -> Workload:
     """Run ``make -j`` next to R processes (paper 3.1).
 
@@ -131,6 +132,8 @@ def recorded_gi(
         Range of the time for which a compiler computes, in us.
     hotplug
         A CPU that goes offline and comes back before, or ``none``.
+    patched_boot
+        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
 
     Returns
     -------
@@ -140,7 +143,7 @@ def recorded_gi(
     w = _workload("recorded-gi", Measure("make_s", "make start", "make end"))
     cpu = recorder_cpu(machine, seed, "gi")
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gi"))
-    background(w, machine, seed, "gi", cpu, offline=off)
+    background(w, machine, seed, "gi", cpu, offline=off, patched=patched_boot)
     child = w.template(
         "cc1", Script().touch().compute(lo_us * US, hi_us * US).compute(60 * US).touch()
     )
@@ -169,6 +172,7 @@ def recorded_gc(
     limit_s: float = 3.0,
     pinned: bool = True,
     hotplug: str = "none",
+    patched_boot: bool = False,
 ) -> Workload:
     """Run one thread per CPU of nodes 1 and 2, pinned there and created on node 1 (paper 3.2).
 
@@ -184,6 +188,8 @@ def recorded_gc(
         Pin the threads to nodes 1 and 2.
     hotplug
         A CPU that goes offline and comes back before, or ``none``.
+    patched_boot
+        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
 
     Returns
     -------
@@ -201,7 +207,7 @@ def recorded_gc(
     work = Script().loop().compute(UNIT_NS).end()
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gc"))
     cpu = first[0] if pinned else recorder_cpu(machine, seed, "gc")
-    background(w, machine, seed, "gc", cpu, start + SHELL_FIRST_NS, off)
+    background(w, machine, seed, "gc", cpu, start + SHELL_FIRST_NS, off, patched=patched_boot)
     shell = _shell(w, first).touch(rcu=True).mark("threads start").affinity(cpus).compute(20 * US)
     _create_threads(w, shell, n, work, "ep", daemon=True)
     shell.sleep(int(limit_s * SECOND)).mark("threads stop")
@@ -210,7 +216,12 @@ def recorded_gc(
 
 
 def recorded_ms(
-    machine: Machine, seed: int, n: int = 0, limit_s: float = 3.0, hotplug: str = ""
+    machine: Machine,
+    seed: int,
+    n: int = 0,
+    limit_s: float = 3.0,
+    hotplug: str = "",
+    patched_boot: bool = False,
 ) -> Workload:
     """Take a CPU offline and online, then start as many busy processes as CPUs on node 2 (paper 3.4).
 
@@ -224,6 +235,8 @@ def recorded_ms(
         Length of the run in seconds.
     hotplug
         The CPU that goes offline and comes back; empty for one in the middle of node 2; ``none`` for no CPU.
+    patched_boot
+        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
 
     Returns
     -------
@@ -236,7 +249,7 @@ def recorded_ms(
     begin = start_ns(machine, seed, "ms")
     off, _ = _hotplug(w, machine, str(hotplug) or middle, begin)
     start = begin + 600 * MS  # also where none goes
-    background(w, machine, seed, "ms", node2[0], start, off)
+    background(w, machine, seed, "ms", node2[0], start, off, patched=patched_boot)
     child = w.template("busy", Script().touch().loop().compute(UNIT_NS).end(), daemon=True)
     shell = Script().touch(rcu=True).mark("start").affinity(range(machine.cpus))
     shell.loop(n or machine.cpus).compute(*FORK_NS).touch().fork(child).end()
@@ -255,6 +268,7 @@ def recorded_lu(
     hogs: int = 0,
     pinned: bool = True,
     hotplug: str = "none",
+    patched_boot: bool = False,
 ) -> Workload:
     """Run threads that meet at a spinning barrier (NAS lu, paper table 1).
 
@@ -274,6 +288,8 @@ def recorded_lu(
         Pin the threads to nodes 1 and 2.
     hotplug
         A CPU that goes offline and comes back before, or ``none``.
+    patched_boot
+        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
 
     Returns
     -------
@@ -288,7 +304,7 @@ def recorded_lu(
     first = cpus[:1] if pinned else cpus
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "lu"))
     cpu = first[0] if pinned else recorder_cpu(machine, seed, "lu")
-    background(w, machine, seed, "lu", cpu, start + SHELL_FIRST_NS, off)
+    background(w, machine, seed, "lu", cpu, start + SHELL_FIRST_NS, off, patched=patched_boot)
     meet = w.barrier(n)
     deadline = start + SHELL_FIRST_NS + (HOGS_FIRST_NS if hogs else 0) + int(limit_s * SECOND)
     body = Script().loop(iterations, stopped_by=meet).compute(work_us * 1000)
@@ -310,6 +326,7 @@ def recorded_db(
     hi_us: int = 2200,
     noise_period_ms: float = 40.0,
     hotplug: str = "none",
+    patched_boot: bool = False,
 ) -> Workload:
     """Run workers that meet at a blocking barrier and are disturbed by pinned kernel threads (TPC-H, paper 3.3).
 
@@ -329,6 +346,8 @@ def recorded_db(
         Mean sleep of the kernel threads, in ms.
     hotplug
         A CPU that goes offline and comes back before, or ``none``.
+    patched_boot
+        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
 
     Returns
     -------
@@ -342,7 +361,7 @@ def recorded_db(
         raise WorkloadError(f"{n} workers do not divide into groups of {group}.")
     cpu = recorder_cpu(machine, seed, "db")
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "db"))
-    background(w, machine, seed, "db", cpu, start + NOISE_FIRST_NS, off)
+    background(w, machine, seed, "db", cpu, start + NOISE_FIRST_NS, off, patched=patched_boot)
     period = int(noise_period_ms * MS)
     noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
     # the process that creates the workers was forked before the noise. On kernels with the group construction bug it was
