@@ -116,9 +116,10 @@ def feature(part: str, numbers: tuple[int, ...], name: str) -> str:
             f"kernel {name!r}: unknown switch {part!r}{hint}; known are {known}."
         )
     if numbers not in RULES:
-        known = ", ".join("v" + dotted(release) for release in RULES)
+        known = ", ".join("v" + dotted(release) for release in sorted(RULES))
         raise UnknownKernelError(
-            f"kernel {name!r}: the replay can switch features of {known} only, not of this release."
+            f"kernel {name!r}: {part} switches a feature of the schedulers of {known} off, and this release is none of them. Take "
+            f"one of them, or add a fix: {', '.join(FIXES)}, all_fixes."
         )
     if not getattr(RULES[numbers], FEATURES[found]):
         raise UnknownKernelError(

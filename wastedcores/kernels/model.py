@@ -105,8 +105,12 @@ class KernelModel:
             for one in FIXES if fix == "all_fixes" else (_parsing.fix_name(fix, name),):
                 if version >= MAINLINE.get(one, (99,)):
                     since = ".".join(map(str, MAINLINE[one]))
+                    instead = "leave it out"
+                    if fix == "all_fixes":
+                        left = [f for f in FIXES if version < MAINLINE.get(f, (99,))]
+                        instead = f"write +{'+'.join(left)}, which is what this release lacks"
                     raise UnknownKernelError(
-                        f"kernel {name!r}: {one} is for kernels before {since}, since when Linux has its own cure; leave it out."
+                        f"kernel {name!r}: {one} is for kernels before {since}, since when Linux has its own cure; {instead}."
                     )
                 if reading == "patch" and version in RULES:
                     raise UnknownKernelError(
