@@ -231,7 +231,7 @@ def test_guest_variants(variant, fixes):
         ("v2.6", "is older than v3.19"),
         ("linux", "is unknown"),
         ("", "is unknown"),
-        ("v4.l", r"did you mean v4.1\?"),
+        ("v4.l", r"did you mean v4\.[14]\?"),
         ("v4.1+group_constructon", r"did you mean group_construction\?"),
         ("v4.1+everything", "known are group_imbalance"),
         ("v4.1+group_imbalance:literal", "not a reading of a fix"),
@@ -306,7 +306,7 @@ def test_slices_are_set_by_name():
     ("name", "message"),
     [
         ("v6.12.107+NO_NI_RANDO", r"did you mean NO_NI_RANDOM\?"),
-        ("v4.1+NO_NI_RANDOM", r"can switch features of .*v6\.12\.107"),
+        ("v4.1+NO_NI_RANDOM", r"switches off a feature that only .*v6\.12\.107"),
         ("v6.1.166+NO_DELAY_DEQUEUE", "does not have the feature DELAY_DEQUEUE"),
         ("v6.12.107+overload_on_wakeup:patch", r"the authors' patch is for Linux 4\.1"),
         ("v6.1.192+base_slice_ns:3000000", r"of v6\.12\.107 only; kernels before v6\.6 do not"),

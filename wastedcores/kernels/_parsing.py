@@ -118,8 +118,8 @@ def feature(part: str, numbers: tuple[int, ...], name: str) -> str:
     if numbers not in RULES:
         known = ", ".join("v" + dotted(release) for release in sorted(RULES))
         raise UnknownKernelError(
-            f"kernel {name!r}: {part} switches a feature of the schedulers of {known} off, and this release is none of them. Take "
-            f"one of them, or add a fix: {', '.join(FIXES)}, all_fixes."
+            f"kernel {name!r}: {part} switches off a feature that only {known} have in the replay. "
+            f"Take one of them, or add a fix: {', '.join(FIXES)}, all_fixes."
         )
     if not getattr(RULES[numbers], FEATURES[found]):
         raise UnknownKernelError(
