@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from support import RECORDINGS
-from support.builders import migrate, switch, trace_of, wakeup
+from support.builders import mask, migrate, switch, trace_of, wakeup
 
 from wastedcores import figures, words
 from wastedcores.analysis.examined import examine
@@ -25,7 +25,11 @@ def rows_of(result):
     return [tuple(r[c] for c in columns) for r in result.avoidable.to_dicts()]
 
 
-def two_queues(**more):
+def affinity(ts_ns, pid, cpus):
+    return {"ts_ns": ts_ns, "kind": "affinity", "pid": pid, "cpu_mask": mask(*cpus)}
+
+
+def two_queues(more=(), **header):
     """Thread 11 waits on CPU 0 from 10 to 60 ms, while CPU 1 is idle from 20 to 40 ms and CPU 2 always."""
     rows = [
         switch(0, 0, 0, "R", 10),
@@ -38,7 +42,8 @@ def two_queues(**more):
         switch(60 * MS, 0, 10, "S", 11),
         switch(90 * MS, 0, 11, "S", 0),
     ]
-    return trace_of(rows, cpus=3, **more)
+    rows = sorted([*rows, *more], key=lambda r: r["ts_ns"])
+    return trace_of(rows, cpus=3, **header)
 
 
 def test_a_thread_that_may_run_anywhere_waits_avoidably_beside_any_idle_cpu():
@@ -52,6 +57,17 @@ def test_only_idle_cpus_that_the_thread_may_use_make_its_waiting_avoidable(allow
     tasks = [{"pid": 11, "allowed": allowed}, *({"pid": p, "allowed": "0-2"} for p in (10, 20, 30))]
     found = rows_of(check(two_queues(known=False, tasks=tasks, quotas={}, follows_affinity=True)))
     assert found == ([(11, 1, 50 * MS, avoidable * MS, avoidable * MS)] if avoidable else [])
+
+
+@pytest.mark.parametrize(
+    ("when", "allowed", "avoidable"),
+    [(30, (0,), 20), (30, (0, 1), 30), (55, (0,), 45), (65, (0,), 50), (5, (0,), 0)],
+)
+def test_each_part_of_a_wait_counts_with_the_affinity_of_its_time(when, allowed, avoidable):
+    trace = two_queues(more=[affinity(when * MS, 11, allowed)])
+    found = rows_of(check(trace))
+    assert found == ([(11, 1, 50 * MS, avoidable * MS, avoidable * MS)] if avoidable else [])
+    assert sum(check(trace).episodes["wasted_ns"]) == avoidable * MS
 
 
 def test_the_window_and_the_counted_cpus_limit_what_counts():
@@ -77,11 +93,11 @@ def test_a_wait_that_continues_on_another_queue_is_one_wait():
 def brute_force(trace):
     """Per thread: avoidable time, from sets of tasks per CPU; for a trace whose first events show every CPU and task."""
     queues, running, avoidable = {}, {}, {}
-    table = trace.only("switch", "wakeup", "wakeup_new", "migrate", "mark").select(
-        "ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "prev_state"
+    table = trace.only("switch", "wakeup", "wakeup_new", "migrate", "affinity", "mark").select(
+        "ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "prev_state", "cpu_mask"
     )
     rows = table.collect().to_dicts()
-    where = {}
+    where, allowed = {}, {}
     for r, after in itertools.zip_longest(rows, rows[1:]):
         pid, cpu = r["pid"], r["cpu"]
         if r["kind"] == "switch":
@@ -90,6 +106,8 @@ def brute_force(trace):
             running[cpu] = pid
             if pid:
                 where[pid] = cpu
+        elif r["kind"] == "affinity":
+            allowed[pid] = {c for c in running if r["cpu_mask"][c // 8] >> c % 8 & 1}
         elif r["kind"] == "wakeup" or pid in where:
             where[pid] = cpu
         if after is None or after["ts_ns"] == r["ts_ns"]:
@@ -97,16 +115,16 @@ def brute_force(trace):
         queues = dict.fromkeys(running, 0)
         for c in where.values():
             queues[c] = queues.get(c, 0) + 1
-        if any(n == 0 for n in queues.values()):
-            for p, c in where.items():
-                if running.get(c) != p:
-                    avoidable[p] = avoidable.get(p, 0) + after["ts_ns"] - r["ts_ns"]
+        idle = {c for c, n in queues.items() if n == 0}
+        for p, c in where.items():
+            if running.get(c) != p and idle & allowed.get(p, idle):
+                avoidable[p] = avoidable.get(p, 0) + after["ts_ns"] - r["ts_ns"]
     return avoidable
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_avoidable_waiting_equals_brute_force(seed):
-    """A random scheduler on four CPUs, whose tasks are all seen at the start."""
+    """A random scheduler on four CPUs, whose tasks are all seen at the start; every other one changes affinities, too."""
     random = np.random.default_rng(seed)
     cpus, tasks = 4, list(range(10, 10 + int(random.integers(3, 14))))
     rows = [switch(0, c, 900 + c, "S", 0) for c in range(cpus)]
@@ -114,7 +132,10 @@ def test_avoidable_waiting_equals_brute_force(seed):
     for _ in range(600):
         t += int(random.integers(0, 3)) * 1000
         c = int(random.integers(cpus))
-        if asleep and random.random() < 0.4:
+        if seed % 2 and random.random() < 0.2:
+            pid, n = int(random.choice(tasks)), int(random.integers(1, cpus + 1))
+            rows.append(affinity(t, pid, random.choice(cpus, n, replace=False).tolist()))
+        elif asleep and random.random() < 0.4:
             pid = asleep.pop(int(random.integers(len(asleep))))
             rows.append(wakeup(t, c, pid))
             queues[c].append(pid)

@@ -17,6 +17,7 @@ from wastedcores.runqueues.state import (
     ODD_PARKED,
     PID,
     START,
+    WAIT_MASK,
     Output,
     State,
 )
@@ -65,6 +66,19 @@ def take_off(s: State, p: int) -> None:
 
 
 @callee
+def write_wait(s: State, out: Output, p: int, t: int) -> None:
+    """Write down how long task ``p`` waited on its CPU with its present mask."""
+    w = s.numbers[N_WAITS]
+    if t > s.since[p] and out.wait.shape[1] > w:
+        out.wait[PID, w] = p
+        out.wait[CPU, w] = s.task[p, task_row.CPU]
+        out.wait[WAIT_MASK, w] = s.task[p, task_row.MASK]
+        out.wait_ns[START, w] = s.since[p]
+        out.wait_ns[END, w] = t
+        s.numbers[N_WAITS] = w + 1
+
+
+@callee
 def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
     """Task ``p`` leaves the runqueue on which it waited, for CPU ``c``.
 
@@ -75,13 +89,7 @@ def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
         take_off(s, p)
     elif old == c:
         return
-    w = s.numbers[N_WAITS]
-    if t > s.since[p] and out.wait.shape[1] > w:
-        out.wait[PID, w] = p
-        out.wait[CPU, w] = old
-        out.wait_ns[START, w] = s.since[p]
-        out.wait_ns[END, w] = t
-        s.numbers[N_WAITS] = w + 1
+    write_wait(s, out, p, t)
 
 
 @callee

@@ -71,8 +71,9 @@ NEVER = np.iinfo(np.int64).min
 
 # rows of Output.change; a change with a mask id says that so many tasks of that mask now wait on the CPU
 CPU, NR, FREE, MASK, CODE = range(5)
-# rows of Output.wait and Output.doubt
+# rows of Output.wait, Output.wait_ns and Output.doubt
 PID = 1
+WAIT_MASK = 2
 START, END = 0, 1
 DOUBT_CPU, REASON = 2, 3
 
@@ -113,7 +114,7 @@ class Output(NamedTuple):
 
     change_ns: I64  # (room,)
     change: I32  # (5, room): CPU, NR (-1 unknown), FREE, MASK, CODE (the event behind it)
-    wait: I32  # (2, room): CPU and PID of a wait that ended
+    wait: I32  # (3, room): CPU, PID and WAIT_MASK (mask id) of a wait that ended
     wait_ns: I64  # (2, room): START, END
     doubt: I64  # (4, room): START, END, DOUBT_CPU (-1: all), REASON of a span in which the state of a CPU may be wrong
 
@@ -166,7 +167,7 @@ def new_output(changes: int, waits: int, doubts: int) -> Output:
     return Output(
         np.zeros(changes, np.int64),
         np.zeros((5, changes), np.int32),
-        np.zeros((2, waits), np.int32),
+        np.zeros((3, waits), np.int32),
         np.zeros((2, waits), np.int64),
         np.zeros((4, doubts), np.int64),
     )

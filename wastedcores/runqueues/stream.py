@@ -53,8 +53,8 @@ class Batch:
     code
         The event behind the row, one of :mod:`wastedcores.runqueues.state`; -1 is unknown.
     waits
-        Waits that ended in this batch, if asked for: pid, cpu, mask (the thread's mask id), start_ns, end_ns. A wait of a
-        thread that is moved to another runqueue ends there and a new one begins.
+        Waits that ended in this batch, if asked for: pid, cpu, mask (the thread's mask id), start_ns, end_ns. Where a
+        waiting thread is moved to another runqueue, or gets another affinity, one wait ends and the next one begins.
     oldest_wait_ns
         Every wait that ends in a later batch began then or later.
     """
@@ -348,9 +348,6 @@ def _batch_of(out: st.Output, state: st.State, waits: bool, end_ns: int) -> Batc
     table, oldest_ns = None, 0
     if waits:
         table = wait_table(out, int(state.numbers[st.N_WAITS]))
-        table = table.with_columns(
-            mask=pl.Series(state.task[table["pid"].to_numpy(), task_row.MASK])
-        )
         waiting = state.since[state.task[:, task_row.STATE] == task_row.WAITING]
         oldest_ns = int(waiting.min(initial=end_ns))
     changes = (out.change_ns[:n].copy(), cpu, nr, free, mask, code.astype(np.int8))
@@ -370,12 +367,13 @@ def wait_table(out: st.Output, n: int) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Columns pid, cpu, start_ns, end_ns.
+        Columns pid, cpu, mask (the thread's mask id during the wait), start_ns, end_ns.
     """
     return pl.DataFrame(
         {
             "pid": out.wait[st.PID, :n].copy(),
             "cpu": out.wait[st.CPU, :n].copy(),
+            "mask": out.wait[st.WAIT_MASK, :n].copy(),
             "start_ns": out.wait_ns[st.START, :n].copy(),
             "end_ns": out.wait_ns[st.END, :n].copy(),
         }

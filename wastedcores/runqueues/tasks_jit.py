@@ -35,6 +35,7 @@ from wastedcores.runqueues.queues_jit import (
     park,
     parked,
     take_off,
+    write_wait,
 )
 from wastedcores.runqueues.state import (
     AFFINITY,
@@ -309,6 +310,9 @@ def _affinity(s: State, out: Output, t: int, p: int, new: int) -> None:
         s.task[p, task_row.MASK] = new
         return
     c = s.task[p, task_row.CPU]
+    doubt_wait(s, out, p, t)
+    write_wait(s, out, p, t)
+    s.since[p] = t
     count_waiting(s, p, -1)
     if old > 0:
         emit(s, out, t, c, old, AFFINITY)

@@ -33,7 +33,7 @@ def waits(rq: Runqueues, start_ns: int, end_ns: int, cpus: Collection[int]) -> p
     """
     parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None]
     if not parts:
-        return wait_table(new_output(0, 0, 0), 0)
+        return wait_table(new_output(0, 0, 0), 0).drop("mask")
     table = pl.concat(parts).sort("pid", "start_ns")
     begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
         pl.col("start_ns") != pl.col("end_ns").shift(1)
