@@ -32,5 +32,7 @@ def digest(scenario: str, kernel: str) -> str:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_logs_are_what_they_were(kernel, golden):
-    now = {name: digest(name, kernel) for name in sorted(SCENARIOS)}
+    now = {
+        name: digest(name, kernel) for name in sorted(SCENARIOS) if SCENARIOS[name].kernel == "v4.1"
+    }
     golden(LOG_GOLDEN / f"logs-{kernel}.json", json.dumps(now, indent=1) + "\n")

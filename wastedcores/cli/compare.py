@@ -160,8 +160,9 @@ def _compare_kernels(
     from wastedcores.units import duration_ns
     from wastedcores.workload.scenarios import scenario as find
 
-    fix = find(scenario).fix
-    kernels = kernel or ["v4.1", f"v4.1+{fix}" if fix else "v4.1+all_fixes"]
+    usual = find(scenario)
+    fix = usual.fix or ("all_fixes" if usual.kernel == "v4.1" else "overload_on_wakeup")
+    kernels = kernel or [usual.kernel, f"{usual.kernel}+{fix}"]
     if len(set(kernels)) < 2:
         raise UsageError(
             f"--kernel {kernels[0]}: expected at least two different kernels to compare."

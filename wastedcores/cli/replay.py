@@ -26,6 +26,7 @@ from wastedcores.units import result_words
 
 if TYPE_CHECKING:
     from wastedcores.simulator import Replay
+    from wastedcores.workload.scenarios import Scenario
 
 _EXIT_CODES = (
     "0 fine, 1 the replay violates the invariant persistently or chronically, 2 bad use or input."
@@ -46,12 +47,12 @@ _EXIT_CODES = (
 def replay(
     scenario: ScenarioName,
     kernel: Annotated[
-        str,
+        str | None,
         Option(
             metavar="NAME",
-            help="Linux with fixes (v4.1+all_fixes), or a scheduler design (core+power).",
+            help="Linux with fixes (v4.1+all_fixes), or a scheduler design (core+power). Default: the scenario's, mostly v4.1.",
         ),
-    ] = "v4.1",
+    ] = None,
     machine: MachineName = None,
     seed: Seed = 1,
     set_: Settings = None,
@@ -77,6 +78,8 @@ def replay(
     from wastedcores.workload.scenarios import scenario as find
 
     given, end_ns = settings(set_), until_ns(until)
+    found_scenario = find(scenario)
+    kernel = found_scenario.kernel if kernel is None else kernel
     if output is not None:
         check_writable(output)
     _, on = resolve_replay(scenario, [kernel], machine, seed, given)
@@ -97,18 +100,19 @@ def replay(
         print(f"  invariant    {found.verdict}{kind}")
         if result.to_json()["idle_while_overloaded"] and not found.wall_ns:
             print("               no waiting thread was allowed to run on an idle CPU")
-        print_next(*_next(scenario, kernel, find(scenario).fix, given_again(machine, set_)))
+        print_next(*_next(found_scenario, kernel, given_again(machine, set_)))
     raise typer.Exit(1 if found.verdict == "violations" else 0)
 
 
-def _next(scenario: str, kernel: str, fix: str | None, given: str) -> tuple[str, str]:
+def _next(scenario: Scenario, kernel: str, given: str) -> tuple[str, str]:
     """Return the next useful command, and what it is good for."""
-    if not fix or kernel.partition("+")[0] not in ("v4.1", "core"):
-        again = f"{scenario} --kernel {kernel}{given} -o trace.parquet"
+    fixed = f"{scenario.kernel}+{scenario.fix}"
+    if not scenario.fix or kernel.partition("+")[0] not in (scenario.kernel, "core"):
+        again = f"{scenario.name} --kernel {kernel}{given} -o trace.parquet"
         return f"wastedcores replay {again}", "then: wastedcores report trace.parquet"
-    other = "v4.1" if kernel == f"v4.1+{fix}" else kernel
+    other = scenario.kernel if kernel == fixed else kernel
     return (
-        f"wastedcores compare {scenario}{given} --kernel {other} --kernel v4.1+{fix}",
+        f"wastedcores compare {scenario.name}{given} --kernel {other} --kernel {fixed}",
         "what the bug costs and the fix gains",
     )
 

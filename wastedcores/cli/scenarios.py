@@ -20,6 +20,7 @@ def scenarios(as_json: AsJson = False) -> None:
                 "doc": s.doc,
                 "machine": s.machine,
                 "fix": s.fix,
+                "kernel": s.kernel,
                 "parameters": s.parameters(),
             }
             for s in SCENARIOS.values()
@@ -29,7 +30,7 @@ def scenarios(as_json: AsJson = False) -> None:
     for s in SCENARIOS.values():
         print(s.name)
         print(f"  {s.doc}")
-        print(f"  on {s.machine}" + (f"; cured by {s.fix}" if s.fix else ""))
+        print(f"  on {s.machine}, {s.kernel}" + (f"; cured by {s.fix}" if s.fix else ""))
         words = [f"{k}={as_text(v)}" for k, v in s.parameters().items()]
         for i in range(0, len(words), 5):
             print(("  --set " if i == 0 else "        ") + " ".join(words[i : i + 5]))

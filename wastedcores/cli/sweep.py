@@ -64,11 +64,12 @@ def sweep(
     from wastedcores.kernels import KernelModel
     from wastedcores.sweep import SCENARIO_TASK, grid
     from wastedcores.sweep import sweep as run_all
+    from wastedcores.workload.scenarios import scenario
 
     parameters = _parameters(set_)
     axes: dict[str, list[Any]] = {
         "scenario": scenarios,
-        "kernel": kernel or ["v4.1"],
+        "kernel": kernel or list(dict.fromkeys(scenario(name).kernel for name in scenarios)),
         "machine": list(machine or [""]),
         **parameters,
         "seed": _seeds(seeds),

@@ -261,7 +261,7 @@ def _balance_table(raw: RawReplay) -> pl.DataFrame:
 
 def replay_scenario(
     name: str,
-    kernel: KernelModel | str = "v4.1",
+    kernel: KernelModel | str | None = None,
     machine: Machine | str | None = None,
     seed: int = 1,
     given: Mapping[str, Any] | None = None,
@@ -276,7 +276,7 @@ def replay_scenario(
     name
         Name of the scenario.
     kernel
-        A kernel model or its name.
+        A kernel model or its name. None: the kernel of the scenario's usual replay, which is mostly v4.1.
     machine
         A machine or its name. None: the machine that the scenario is made for.
     seed
@@ -304,7 +304,7 @@ def replay_scenario(
     r = replay(
         found.workload(on, seed, given),
         on,
-        kernel,
+        found.kernel if kernel is None else kernel,
         seed,
         until_ns,
         considered=found.considered,

@@ -232,8 +232,14 @@ PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
     "epyc-9654-nps1": ("2 EPYC 9654, 12 caches per node, 384 CPUs", lambda n: _epyc(n, 1, 12, 8)),
     "epyc-9654-nps4": ("the same with 4 nodes per socket", lambda n: _epyc(n, 4, 12, 8)),
     "ring4": ("4 nodes in a ring, 2 CPUs each", lambda n: _ring(n, 4, 2)),
+    "ring4x4": ("4 nodes in a ring, 4 CPUs each", lambda n: _ring(n, 4, 4)),
     "ring8": ("8 nodes in a ring, 2 CPUs each", lambda n: _ring(n, 8, 2)),
     "uma8": ("1 node, 8 CPUs", lambda n: grid(n, cores_per_llc=8)),
+    "caches-2x1": ("1 node, 2 CPUs with a cache each", lambda n: grid(n, llcs_per_node=2)),
+    "caches-2x4": ("1 node, 2 caches with 4 CPUs each", lambda n: grid(n, llcs_per_node=2, cores_per_llc=4)),
+    "nodes-2x1": ("2 nodes, 1 CPU each", lambda n: grid(n, packages=2)),
+    "nodes-2x4": ("2 nodes, 4 CPUs each", lambda n: grid(n, packages=2, cores_per_llc=4)),
+    "nodes-2x16": ("2 nodes, 16 CPUs each", lambda n: grid(n, packages=2, cores_per_llc=16)),
 }  # fmt: skip
 
 

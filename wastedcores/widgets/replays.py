@@ -11,8 +11,9 @@ from wastedcores.analysis.alignment import START, align
 from wastedcores.analysis.compare import compare
 from wastedcores.analysis.examined import examine
 from wastedcores.errors import WastedCoresError
-from wastedcores.kernels import FIXES
+from wastedcores.kernels import FIXES, KernelModel
 from wastedcores.kernels import PRESETS as KERNELS
+from wastedcores.kernels.rules import FEATURES
 from wastedcores.simulator import replay_scenario
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.widgets.two_traces import PairFigure
@@ -70,6 +71,7 @@ class ReplayLab(w.VBox):
         self.says, self.table = w.HTML(), w.HTML()
         self.figure = PairFigure()
         self.scenario.observe(self._other_scenario, names="value")
+        self.kernel.observe(self._other_kernel, names="value")
         self.run_button.on_click(lambda _: self.run())
         left = w.VBox([self.scenario, self.machine, self.kernel, self.seed])
         bar = w.HBox([left, w.VBox([self.fixes, self.run_button]), self.parameters])
@@ -83,9 +85,20 @@ class ReplayLab(w.VBox):
 
     def _other_scenario(self, _: Any = None) -> None:
         found = scenario(self.scenario.value)
-        self.machine.value = found.machine
-        self.fixes.value = (found.fix,) if found.fix else tuple(FIXES)
+        self.machine.value, self.kernel.value = found.machine, found.kernel
+        self._other_kernel()
+        if found.fix in self.fixes.options:
+            self.fixes.value = (found.fix,)
         self.parameters.children = parameter_fields(found)
+
+    def _other_kernel(self, _: Any = None) -> None:
+        kernel = KernelModel.named(self.kernel.value)
+        fixes = tuple(FIXES)
+        if kernel.is_modern:
+            off = (f"NO_{name}" for name, rule in FEATURES.items() if getattr(kernel.rules, rule))
+            fixes = ("overload_on_wakeup", *off)
+        self.fixes.options = fixes
+        self.fixes.value = fixes[:1] if kernel.is_modern else fixes
 
     @property
     def kernels(self) -> tuple[str, str]:

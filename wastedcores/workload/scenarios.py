@@ -11,6 +11,7 @@ from typing import Any
 
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.topology.machine import Machine
+from wastedcores.workload import idle_causes as causes
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.clones import clones
 from wastedcores.workload.database import tpch
@@ -42,6 +43,8 @@ class Scenario:
         Values of parameters that differ from the defaults of the function.
     considered
         Log the CPUs that the balancer examined.
+    kernel
+        The kernel of its usual replay.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Scenario:
     fix: str = ""
     defaults: dict[str, Any] = field(default_factory=dict)
     considered: bool = False
+    kernel: str = "v4.1"
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that ``--set`` can change, with their default values."""
@@ -273,6 +277,81 @@ SCENARIOS: dict[str, Scenario] = {
             "as recorded: threads of different nice values on one CPU (also under v6.12.107)",
             recorded_nice,
             "guest-2",
+        ),
+        *(
+            Scenario(f"idle-{name}", f"6.12: {doc}", make, machine, fix, kernel="v6.12.107")
+            for name, doc, make, machine, fix in (
+                (
+                    "other-cache",
+                    "threads wake behind a busy cache, and CPUs of another cache are idle",
+                    causes.other_cache,
+                    "caches-2x4",
+                    "overload_on_wakeup",
+                ),
+                (
+                    "unscanned",
+                    "after a CPU went offline, wakeups do not search the cache",
+                    causes.unscanned,
+                    "uma8",
+                    "NO_SIS_UTIL",
+                ),
+                (
+                    "requeued",
+                    "a sleeping thread that is still queued wakes where it is",
+                    causes.requeued,
+                    "guest-2",
+                    "NO_DELAY_DEQUEUE",
+                ),
+                (
+                    "sleeper",
+                    "a sleeping thread that is still queued counts as running, or is pulled",
+                    causes.sleeper,
+                    "caches-2x4",
+                    "NO_DELAY_DEQUEUE",
+                ),
+                (
+                    "far-away",
+                    "across two hops one idle CPU more is not enough to pull a thread",
+                    causes.idle_far_away,
+                    "ring4",
+                    "",
+                ),
+                (
+                    "allowance",
+                    "across nodes a difference of two threads is allowed",
+                    causes.allowance,
+                    "nodes-2x1",
+                    "",
+                ),
+                (
+                    "chance",
+                    "newidle balancing leaves a level out at random",
+                    causes.chance,
+                    "guest-2",
+                    "NO_NI_RANDOM",
+                ),
+                (
+                    "interval",
+                    "the interval of balancing grows with the number of CPUs",
+                    causes.interval,
+                    "nodes-2x16",
+                    "",
+                ),
+                (
+                    "pinned",
+                    "threads that may not move make the balancer wait, and hide one that may",
+                    causes.pinned,
+                    "guest-2",
+                    "",
+                ),
+                (
+                    "confined",
+                    "idle CPUs that the threads may not use count as room",
+                    causes.confined,
+                    "ring4x4",
+                    "",
+                ),
+            )
         ),
     )
 }

@@ -121,7 +121,7 @@ def replay_design(
 def replay_reference(
     name: str,
     machine: Machine | str | None = None,
-    kernel: str = "v4.1",
+    kernel: str | None = None,
     *,
     policies: Mapping[str, Callable[..., Any]] | None = None,
     modules: Sequence[Module | str] | None = None,
@@ -138,7 +138,7 @@ def replay_reference(
     machine
         A machine or its name. None: the machine that the scenario is made for.
     kernel
-        Name of the kernel. With ``modules`` it is the core module instead.
+        Name of the kernel; None: that of the usual replay, mostly v4.1. With ``modules`` it is the core module instead.
     policies
         Name of a decision of :class:`Policies` -> your function for it.
     modules
@@ -163,7 +163,9 @@ def replay_reference(
     found = scenario(name)
     where = machine if machine is not None else found.machine
     on = find_machine(where).machine if isinstance(where, str) else where
-    model = KernelModel.named(kernel if modules is None else "core")
+    if modules is not None:
+        kernel = "core"
+    model = KernelModel.named(found.kernel if kernel is None else kernel)
     workload = found.workload(on, seed, given)
     return _run(workload, on, model, modules, policies or {}, seed, until_ns)[0]
 

@@ -1,0 +1,312 @@
+"""Small workloads, one for each place where Linux 6.12 can leave a CPU idle beside a waiting thread (docs/linux-6.12.md).
+
+Each has just the threads that its cause needs. Threads that may not move keep CPUs busy. A thread that has to begin on a
+certain CPU is bound to it first, and may go elsewhere before it waits. At the beginning every CPU runs a thread for 1 us, so
+that the trace tells of the CPUs that stay idle afterwards. Unless it says otherwise, the seed
+decides nothing here but what the kernel draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+from wastedcores.errors import WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
+
+US, MS = 1_000, 1_000_000
+#: the threads begin when every CPU has balanced once while it was idle
+START_NS = 10 * MS
+#: a thread that outlives these replays
+LONG_NS = 10_000 * MS
+
+
+def _begin(name: str, machine: Machine, least: int) -> Workload:
+    """Return a workload whose trace shows every CPU, for a machine with enough of them."""
+    if machine.cpus < least:
+        raise WorkloadError(
+            f"machine {machine.name!r} has {machine.cpus} CPUs; this workload needs {least}."
+        )
+    w = Workload(name, random_phase=False)
+    for cpu in range(machine.cpus):
+        w.task(f"start-{cpu}", Script().compute(US), allowed=[cpu], cpu=cpu, start_ns=MS)
+    return w
+
+
+def _add(w: Workload, comm: str, script: Script, cpu: int, daemon: bool = True) -> None:
+    """Add a thread that begins on one CPU and is bound to it until its script says otherwise."""
+    w.task(comm, script, allowed=[cpu], cpu=cpu, start_ns=START_NS, daemon=daemon)
+
+
+def _pin(w: Workload, cpus: Iterable[int]) -> None:
+    """Add a thread to each of some CPUs that keeps it busy and may not move."""
+    for cpu in cpus:
+        _add(w, "pinned", Script().compute(LONG_NS), cpu)
+
+
+def _bursts(w: Workload, cpu: int, work_ns: int, at_ns: int, free: Iterable[int] = ()) -> None:
+    """Add a thread that computes once every 40 ms, from ``at_ns`` on; with ``free`` it may run on these CPUs from then on."""
+    clock = w.timer()
+    script = Script().timer(clock, at_ns)
+    if free:
+        script.affinity(free)
+    script.loop().compute(work_ns).timer(clock, 40 * MS, absolute=True).end()
+    _add(w, "burst", script, cpu)
+
+
+def other_cache(machine: Machine, seed: int, workers: int = 2, rounds: int = 50) -> Workload:
+    """Wake threads every 20 ms behind a cache whose CPUs are all busy, while those of another cache are idle.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, with two caches, and the seed.
+    workers, rounds
+        Number of threads, and how often they are woken.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-other-cache", machine, 2)
+    everywhere = range(machine.cpus)
+    _pin(w, (c for c in everywhere if machine.llc_of_cpu[c] == machine.llc_of_cpu[0]))
+    go = w.semaphore()
+    for _ in range(workers):
+        back = Script().loop().affinity([0]).affinity(everywhere)
+        _add(w, "worker", back.wait(go).compute(2 * MS).end(), 0)
+    waker = Script().sleep(20 * MS).loop(rounds).sleep(20 * MS).post(go, workers).end()
+    _add(w, "waker", waker, 0, daemon=False)
+    return w
+
+
+def unscanned(machine: Machine, seed: int, workers: int = 3) -> Workload:
+    """Wake threads of a busy CPU 1 ms after another CPU went offline; all others of their cache are idle.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, whose last CPU goes offline, and the seed.
+    workers
+        Number of threads.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-unscanned", machine, 3)
+    _pin(w, [0])
+    go = w.semaphore()
+    for _ in range(workers):
+        _add(w, "worker", Script().affinity(range(machine.cpus)).wait(go).compute(2 * MS), 0)
+    w.hotplug(START_NS + 90 * MS, machine.cpus - 1, False)
+    _add(w, "waker", Script().sleep(91 * MS).post(go, workers).sleep(20 * MS), 0, daemon=False)
+    return w
+
+
+def requeued(machine: Machine, seed: int, rounds: int = 50) -> Workload:
+    """Let a thread that had more than its share of a busy CPU sleep for 0.2 ms; meanwhile it may go elsewhere.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine and the seed.
+    rounds
+        How often it sleeps.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-requeued", machine, 2)
+    _pin(w, [0])
+    loop = Script().loop(rounds).affinity([0]).compute(5 * MS).affinity(range(machine.cpus))
+    _add(w, "sleeper", loop.sleep(200 * US).compute(2 * MS).end(), 0, daemon=False)
+    return w
+
+
+def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1000) -> Workload:
+    """Leave one CPU idle in the second cache, where a sleeping thread is still queued, and one thread too many in the first.
+
+    Every 40 ms a thread naps after 1 ms beside another one, which did not run yet, so it stays queued. 0.5 ms later the tick of
+    the overloaded CPU wakes the idle one, which balances.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, with two caches of the same size, and the seed.
+    pinned
+        Whether the sleeping thread may not move. If it may, the idle CPU can pull it, and gets nothing to run.
+    length_ms
+        Length of the replay in ms.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-sleeper", machine, 4)
+    half, everywhere, at_ns = machine.cpus // 2, range(machine.cpus), 4 * MS + MS // 2
+    clock = w.timer()
+    nap = Script().timer(clock, at_ns).loop()
+    if not pinned:
+        nap.affinity([half]).affinity(everywhere)
+    _add(w, "nap", nap.compute(MS).timer(clock, 40 * MS, absolute=True).end(), half)
+    for cpu in range(machine.cpus - 1):
+        _bursts(w, cpu, 5 * MS, at_ns + 10 * US)
+    clock = w.timer()
+    stray = Script().timer(clock, at_ns + 20 * US).affinity(everywhere).loop().compute(5 * MS)
+    stray.affinity([0]).affinity(everywhere).timer(clock, 40 * MS, absolute=True).end()
+    _add(w, "stray", stray, 0)
+    _add(w, "end", Script().sleep(length_ms * MS), machine.cpus - 1, daemon=False)
+    return w
+
+
+def idle_far_away(machine: Machine, seed: int, idle: int = 1, length_ms: int = 1000) -> Workload:
+    """Let all CPUs compute at once for 4 ms every 40 ms, with one thread too many on node 0 and idle CPUs two hops away.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, whose node 2 is two hops from node 0, and the seed.
+    idle
+        Number of idle CPUs of node 2.
+    length_ms
+        Length of the replay in ms.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-far-away", machine, 4)
+    far = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == 2]
+    if not 1 <= idle <= len(far):
+        raise WorkloadError(f"idle={idle}; expected 1 to {len(far)}, the CPUs of node 2.")
+    for cpu in [*(c for c in range(machine.cpus) if c not in far[:idle]), 0]:
+        _bursts(w, cpu, 4 * MS, 6 * MS, range(machine.cpus))
+    _add(w, "end", Script().sleep(length_ms * MS), far[0], daemon=False)
+    return w
+
+
+def allowance(machine: Machine, seed: int, threads: int = 2, length_ms: int = 1000) -> Workload:
+    """Let threads of CPU 0 compute at once for 8 ms every 40 ms, while the only CPU of the other node is idle.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, with two CPUs, and the seed.
+    threads
+        Number of threads.
+    length_ms
+        Length of the replay in ms.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-allowance", machine, 2)
+    for _ in range(threads):
+        _bursts(w, 0, 8 * MS, MS, range(machine.cpus))
+    _add(w, "end", Script().sleep(length_ms * MS), machine.cpus - 1, daemon=False)
+    return w
+
+
+def chance(machine: Machine, seed: int) -> Workload:
+    """End the only thread of CPU 1 at a moment at which a thread that may move waits on CPU 0.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine and the seed.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-chance", machine, 2)
+    _pin(w, [0])
+    waiter = Script().affinity(range(machine.cpus)).compute(40 * MS)
+    _add(w, "waiter", waiter, 0, daemon=False)
+    _add(w, "short", Script().compute(15 * MS + MS // 2), 1)
+    return w
+
+
+def interval(machine: Machine, seed: int) -> Workload:
+    """Start a thread beside another one on CPU 0; only CPU 0 and the first CPU of the other half may run it.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, whose halves are nodes or caches, and the seed.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-interval", machine, 2)
+    _pin(w, [0])
+    late = Script().affinity([0, machine.cpus // 2]).compute(400 * MS)
+    _add(w, "late", late, 0, daemon=False)
+    return w
+
+
+def pinned(machine: Machine, seed: int, pinned: int = 2) -> Workload:
+    """Start a thread that may run anywhere on a CPU that pinned threads have shared for a while, beside an idle CPU.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, and the seed, which decides when the thread starts: 1 to 2 s after the pinned ones.
+    pinned
+        Number of pinned threads on CPU 0.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-pinned", machine, 2)
+    _pin(w, [0] * pinned)
+    late = Script().affinity(range(machine.cpus)).compute(400 * MS)
+    start_ns = 1000 * MS + Random(seed).randrange(1000 * MS)
+    w.task("late", late, allowed=[0], cpu=0, start_ns=start_ns)
+    return w
+
+
+def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> Workload:
+    """Confine threads to two CPUs of node 0 and two of another node, and start all of them on node 0.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, with four CPUs or more in each node, and the seed.
+    other
+        The other node.
+    threads
+        Number of threads.
+
+    Returns
+    -------
+    Workload
+        The workload.
+    """
+    w = _begin("idle-confined", machine, 8)
+    here, there = (
+        [c for c in range(machine.cpus) if machine.node_of_cpu[c] == node][:2]
+        for node in (0, other)
+    )
+    if len(there) < 2:
+        raise WorkloadError(f"machine {machine.name!r} has no node {other} with two CPUs.")
+    for i in range(threads):
+        confined = Script().affinity([*here, *there]).compute(400 * MS)
+        _add(w, "confined", confined, here[i % 2], daemon=False)
+    return w
