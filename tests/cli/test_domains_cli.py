@@ -229,3 +229,9 @@ def test_json_is_a_machine_for_another_call(tmp_path):
     again = run("--machine", path, "--json")
     assert json.loads(again.out) == json.loads(path.read_text())
     assert len(json.loads(again.out)["events"][0]["domains"]["0"]) == 5
+    path.write_text(run(*asked, "--lint", "--json").out)
+    assert run("--machine", path, "--json").out == again.out
+    path.write_text(json.dumps(json.loads(again.out) | {"distances": [[10]]}))
+    refused = run("--machine", path, "--json")
+    assert refused.code == 2
+    assert "unknown field 'distances' beside 'machine'" in refused.err

@@ -54,6 +54,8 @@ _GUEST = {
     "domains_after", "domains_before", "domains_note", "emulation", "fixes", "hz", "params", "results_measured_in_guest", "run",
     "sanity", "scenario", "trace", "variant",
 }  # fmt: skip
+#: the fields that `wastedcores domains --json` prints
+_PRINTED = ("kernel", "cpus", "machine", "events", "lint")
 
 
 def is_oracle(data: dict[str, Any]) -> bool:
@@ -244,6 +246,17 @@ def read_description(path: str | Path) -> dict[str, Any]:
             f"{path}: holds a {type(data).__name__}, not a machine description; expected a mapping with cpus, "
             "node_of_cpu, distance."
         )
-    if isinstance(data.get("machine"), dict) and "events" in data:  # what `domains --json` prints
-        return {**data["machine"], "kernel": data.get("kernel")}
+    if isinstance(data.get("machine"), dict):
+        return _printed(path, data)
     return data
+
+
+def _printed(path: Path, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the description in what ``domains --json`` prints."""
+    wrong = [key for key in data if key not in _PRINTED]
+    if wrong:
+        raise TopologyError(
+            f"{path}: unknown field {wrong[0]!r} beside 'machine'; `wastedcores domains --json` prints {', '.join(_PRINTED)}. "
+            "Move what describes the machine into the field machine, and remove the rest."
+        )
+    return {**data["machine"], "kernel": data.get("kernel")}
