@@ -362,6 +362,59 @@ def test_a_misspelt_policy_is_refused():
         Policies().load_balance = 3
 
 
+WRONG_ANSWERS = [
+    ("select_task_rq", None, "a NoneType"),
+    ("select_task_rq", "3", "a str"),
+    ("select_task_rq", 2.0, "a float"),
+    ("select_task_rq", True, "a bool"),
+    ("select_task_rq", 16, "there are CPUs 0 to 15"),
+    ("select_idle_sibling", -1, "about thread"),
+    ("longest_idle_cpu", -2, "or -1 for none"),
+    ("load_balance", 0, r"\(0, True\)"),
+    ("load_balance", (True, 0), r"\(0, True\)"),
+    ("should_we_balance", "no", "True or False"),
+    ("find_busiest_group", 3, "a group of the domain"),
+    ("balanced", None, "True or False"),
+    ("calculate_imbalance", 0.5, "the load to move"),
+    ("find_busiest_queue", 1, "a runqueue"),
+]
+
+
+@pytest.mark.parametrize(("decision", "value", "says"), WRONG_ANSWERS)
+def test_a_wrong_answer_of_a_decision_is_refused(decision, value, says):
+    def mine(k, *about):
+        return value
+
+    kernel = "v4.1+overload_on_wakeup:patch" if decision == "longest_idle_cpu" else "v4.1"
+    with pytest.raises(
+        UsageError, match=rf"policies\.{decision}: .*mine\(\) answered.*{says}"
+    ) as e:
+        replay_reference("recorded-gi", "bd-paper-16", kernel, policies={decision: mine})
+    line = mine.__code__.co_firstlineno
+    assert f"It begins in {__file__}, line {line}." in str(e.value)
+
+
+def test_an_exception_of_a_decision_names_the_line_and_a_fitting_answer_is_taken():
+    def divides(k, env):
+        return k.jiffies // 0
+
+    line = divides.__code__.co_firstlineno + 1
+    says = rf"divides\(\) raised ZeroDivisionError in line {line}: .*about CPU \d+ at level \w+"
+    with pytest.raises(UsageError, match=says):
+        replay_reference("recorded-gi", "bd-paper-16", policies={"should_we_balance": divides})
+    fits = {
+        "select_task_rq": lambda k, p, prev_cpu, *more: np.int64(prev_cpu),
+        "should_we_balance": lambda k, env: np.True_,
+        "find_busiest_queue": lambda k, env, group: None,
+    }
+    for kernel in ("v4.1", "v6.12.107"):
+        replay_reference("recorded-gi", "bd-paper-16", kernel, policies=fits, until_ns=50_000_000)
+    with pytest.raises(UsageError, match=r"policies\.balanced: .*or under a modern kernel why"):
+        replay_reference(
+            "recorded-gi", "bd-paper-16", "v6.12.107", policies={"balanced": lambda k, *more: True}
+        )
+
+
 def test_the_example_of_the_reference_runs():
     code = "".join(
         line if line.startswith("    ") or not line.strip() else "\n"

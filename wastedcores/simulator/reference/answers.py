@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import signal
 import threading
@@ -48,26 +49,7 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
     UsageError
         The answer is neither a whole number nor None, or there is none: the method raised an exception or did not end.
     """
-    try:
-        with _limited():
-            value = question(*about)
-    except _TooLongError:
-        raise UsageError(
-            f"{_name_of(question)}() did not answer within {LIMIT_S:g} s, asked {_matter(*about)}; it probably loops for "
-            f"ever. {_place(question)}"
-        ) from None
-    except WastedCoresError:
-        raise
-    except Exception as error:
-        lines = [
-            f.lineno
-            for f in traceback.extract_tb(error.__traceback__)
-            if f.name == question.__name__
-        ]
-        where = f" in line {lines[-1]}" if lines else ""
-        raise UsageError(
-            f"{_name_of(question)}() raised {type(error).__name__}{where}: {error} (asked {_matter(*about)}). {_place(question)}"
-        ) from error
+    value = _asked(question, *about)
     if value is None or type(value) is int:
         return value
     if isinstance(value, np.integer):
@@ -76,6 +58,107 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
         f"{_name_of(question)}() answered {value!r}, a {type(value).__name__}; expected the number of a CPU or None. "
         f"{_place(question)}"
     )
+
+
+def _asked(question: Callable[..., Any], *about: Any) -> Any:
+    """Return what somebody's function answers; an exception, or no answer, becomes an error that says where."""
+    try:
+        with _limited():
+            return question(*about)
+    except _TooLongError:
+        raise UsageError(
+            f"{_name_of(question)}() did not answer within {LIMIT_S:g} s, asked {_matter(*about)}; it probably loops for "
+            f"ever. {_place(question)}"
+        ) from None
+    except WastedCoresError:
+        raise
+    except Exception as error:
+        code = getattr(inspect.unwrap(question), "__code__", None)
+        lines = [
+            f.lineno
+            for f in traceback.extract_tb(error.__traceback__)
+            if code is not None and (f.name, f.filename) == (code.co_name, code.co_filename)
+        ]
+        where = f" in line {lines[-1]}" if lines else ""
+        raise UsageError(
+            f"{_name_of(question)}() raised {type(error).__name__}{where}: {error} (asked {_matter(*about)}). {_place(question)}"
+        ) from error
+
+
+#: what each decision may answer (``k`` is the kernel), in words and as a test
+_DECISIONS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "select_task_rq": ("the number of a CPU", lambda k, v: _whole(v, 0, len(k.rqs) - 1)),
+    "select_idle_sibling": ("the number of a CPU", lambda k, v: _whole(v, 0, len(k.rqs) - 1)),
+    "longest_idle_cpu": (
+        "the number of a CPU, or -1 for none",
+        lambda k, v: _whole(v, -1, len(k.rqs) - 1),
+    ),
+    "load_balance": (
+        "how many threads moved, and whether to go on with the next level: (0, True)",
+        lambda k, v: isinstance(v, tuple) and len(v) == 2 and _whole(v[0], 0) and _truth(v[1]),
+    ),
+    "should_we_balance": ("True or False", lambda k, v: _truth(v)),
+    "find_busiest_group": (
+        "a group of the domain or its statistics, as update_sd_lb_stats() makes them, or None",
+        lambda k, v: v is None or hasattr(v, "cpus") or hasattr(v, "group"),
+    ),
+    "balanced": (
+        "True or False, or under a modern kernel why, or an empty text",
+        lambda k, v: isinstance(v, str) if k.model.is_modern else _truth(v),
+    ),
+    "calculate_imbalance": (
+        "the load to move; under a modern kernel nothing, because env.imbalance is set",
+        lambda k, v: v is None if k.model.is_modern else _whole(v),
+    ),
+    "find_busiest_queue": (
+        "a runqueue, such as k.rqs[0], or None",
+        lambda k, v: v is None or any(v is rq for rq in k.rqs),
+    ),
+}
+
+
+def _whole(value: Any, least: int | None = None, most: int | None = None) -> bool:
+    """Tell whether a value is a whole number within limits."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return bool((least is None or value >= least) and (most is None or value <= most))
+
+
+def _truth(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def checked_policy(decision: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decision of somebody's own whose answers are checked; those of this package are returned as they are.
+
+    Parameters
+    ----------
+    decision
+        Its name.
+    function
+        What decides.
+
+    Returns
+    -------
+    Callable
+        The same function. It raises a UsageError for an answer that cannot be meant, for an exception and if it does not end.
+    """
+    if (getattr(function, "__module__", None) or "").startswith("wastedcores."):
+        return function
+    expected, fits = _DECISIONS[decision]
+
+    @functools.wraps(function)
+    def checked(k: Kernel, *about: Any) -> Any:
+        value = _asked(function, k, *about)
+        if not fits(k, value):
+            cpus = f"; there are CPUs 0 to {len(k.rqs) - 1}" if "CPU" in expected else ""
+            raise UsageError(
+                f"policies.{decision}: {_name_of(function)}() answered {value!r}, a {type(value).__name__}, asked "
+                f"{_matter(k, *about)}; expected {expected}{cpus}. {_place(function)}"
+            )
+        return value
+
+    return checked
 
 
 def warn_of_absent_cpu(module: Module, question: str, cpu: int, k: Kernel) -> None:
@@ -138,18 +221,19 @@ def _name_of(question: Callable[..., Any]) -> str:
 
 
 def _place(question: Callable[..., Any]) -> str:
-    """Say where a method begins."""
-    code = inspect.unwrap(question).__code__  # type: ignore[attr-defined]
-    return f"The method begins in {code.co_filename}, line {code.co_firstlineno}."
+    """Say where a function begins, if it was written in Python."""
+    code = getattr(inspect.unwrap(question), "__code__", None)
+    return "" if code is None else f"It begins in {code.co_filename}, line {code.co_firstlineno}."
 
 
 def _matter(k: Kernel, about: Any, *more: Any) -> str:
-    """Say what a module was asked about: a thread, or a CPU."""
+    """Say what a module or a decision was asked about: a CPU, a thread, or a level of balancing."""
     if isinstance(about, int):
         return f"about CPU {about}"
-    return (
-        f"about thread {about.comm!r} of CPU {about.cpu}, at its {more[-1] if more else 'wakeup'}"
-    )
+    if hasattr(about, "dst_cpu"):
+        return f"about CPU {about.dst_cpu} at level {about.sd.level}"
+    at = [m for m in more if isinstance(m, str)]
+    return f"about thread {about.comm!r} of CPU {about.cpu}, at its {at[-1] if at else 'wakeup'}"
 
 
 def checked_modules(

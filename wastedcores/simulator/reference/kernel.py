@@ -31,7 +31,7 @@ from wastedcores.simulator.reference import (
     stats,
     stats_v6_12,
 )
-from wastedcores.simulator.reference.answers import checked_modules
+from wastedcores.simulator.reference.answers import checked_modules, checked_policy
 from wastedcores.simulator.reference.clocks import Clocks
 from wastedcores.simulator.reference.core import Core, Module
 from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
@@ -87,7 +87,7 @@ class Policies:
             )
         if not callable(value):
             raise UsageError(f"policies.{name} = {value!r}: expected a function.")
-        super().__setattr__(name, value)
+        super().__setattr__(name, checked_policy(name, value))
 
 
 @dataclass(frozen=True)
