@@ -8,7 +8,7 @@ from support.typed import typed
 WRONG = [
     ("sweep nosuch -o x.parquet", "scenario 'nosuch' is unknown"),
     ("sweep recorded-gi --kernel bad -o x.parquet", "kernel 'bad' is unknown"),
-    ("sweep recorded-gi --kernel v6.1 -o x.parquet", "balances by the rules of v5.5"),
+    ("sweep recorded-gi --kernel v6.1 -o x.parquet", "the balancer of exactly this release"),
     ("sweep recorded-gi --machine bad -o x.parquet", "neither a preset nor"),
     ("sweep recorded-gi --set jobs=1,x -o x.parquet", "jobs=x; expected a whole number"),
     ("sweep recorded-gi --set job=1 -o x.parquet", "no parameter 'job'"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import MODERN
+from support import MODERN, RECORDINGS
 from support.typed import typed
 
 from wastedcores.topology.machine import Machine
@@ -64,7 +64,9 @@ def test_a_kernel_that_the_replay_does_not_have_is_unknown(option, kernel):
     assert run.code == 3
     vendor = "el10" in kernel and option == "--kernel"
     reason = (
-        "so its balancer may not be that of v6.12" if vendor else "which the replay does not model"
+        "so its balancer may not be that of v6.12"
+        if vendor
+        else "that the replay does not model exactly"
     )
     assert reason in run.err
     assert ("unknown: no model of this kernel's balancer" in run.err) == (option == "--kernel")
@@ -89,6 +91,23 @@ def test_a_recording_of_6_12_predicts_itself_and_a_near_kernel_with_less_trust()
     assert near["itself"] == found["itself"]
     assert near["trust"] == "medium"
     assert "v6.12.107 stands for it" in near["reasons"][0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("folder", "kernel"),
+    [
+        (MODERN / "db16-6.12-16cpu", "6.12.107+deb13-amd64"),
+        (MODERN / "db64-6.12-64cpu", "6.12.107+deb13-amd64"),
+        (RECORDINGS / "db64-6.1-64cpu", "v6.1.192"),
+    ],
+    ids=lambda p: getattr(p, "name", ""),
+)
+def test_a_recorded_database_predicts_itself__twenty_seeds(folder, kernel):
+    ask = ("whatif", folder / "trace.txt.xz", "--machine", folder / "meta.json", "--kernel", kernel)
+    run = typed(*ask, "--seeds", "20", "--json")
+    assert run.code == 0, run.err
+    assert json.loads(run.out)["itself"]["error"] <= 0.05
 
 
 @pytest.mark.parametrize("verb", ["explain", "whatif"])

@@ -21,7 +21,7 @@ WRONG = [
     ("replay recorded-gy", "Did you mean recorded-gi?"),
     ("replay recorded-gi --kernel v4.1+missing_domain", "did you mean missing_domains?"),
     ("replay recorded-gi --kernel nonsense", "a version from v3.19 to v7.2"),
-    ("replay recorded-gi --kernel v6.1", "balances by the rules of v5.5"),
+    ("replay recorded-gi --kernel v6.1", "the balancer of exactly this release"),
     ("replay recorded-gi --kernel=", "kernel '' is unknown"),
     ("replay recorded-gi --machine nosuch", "neither a preset nor an existing file"),
     ("replay recorded-gc --machine uma8", "has 1 nodes; this workload is pinned"),
@@ -55,7 +55,7 @@ WRONG = [
     ("replay recorded-gi -o /nonexistent/x.parquet", "there is no directory /nonexistent"),
     ("compare recorded-gi --kernel v4.1", "at least two different kernels"),
     ("compare recorded-gi --kernel v4.1 --kernel bad", "kernel 'bad' is unknown"),
-    ("compare recorded-gi --kernel v4.1 --kernel v6.1", "balances by the rules of v5.5"),
+    ("compare recorded-gi --kernel v4.1 --kernel v6.1", "the balancer of exactly this release"),
     ("compare recorded-gi --persist x", "--persist 'x': expected a time"),
     ("compare recorded-gi --set a", "expected NAME=VALUE"),
     ("compare recorded-gi -o /nonexistent/x.html", "there is no directory /nonexistent"),
@@ -100,7 +100,7 @@ def test_machine_from_a_trace(tmp_path):
 def test_a_modern_kernel_replays_and_a_near_one_names_it():
     refused = typed("replay", "recorded-gi", *SMALL, "--kernel", "6.12.94")
     assert refused.code == 2
-    assert "Take v6.12.107, the nearest release that the replay models" in refused.err
+    assert "Take v6.12.107, the nearest release that it models" in refused.err
     done = typed("replay", "recorded-gi", *SMALL, "--kernel", "6.12.107+deb13-amd64")
     assert done.code == 0
     assert "warning" not in done.err

@@ -152,8 +152,8 @@ def balancer_of(model: KernelModel, release: str = "") -> Balancer:
     return Balancer(
         model.nearest,
         False,
-        f"{said}{hidden} balances by the rules of {model.generation}, which the replay does not model; the nearest release whose "
-        f"balancer has been read is {model.nearest}",
+        f"{said}{hidden} has a balancer that the replay does not model exactly; the nearest release whose balancer has been read "
+        f"is {model.nearest}",
         model.stand_in,
     )
 

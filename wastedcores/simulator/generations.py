@@ -22,12 +22,11 @@ def check_generation(kernel: KernelModel) -> None:
     if kernel.is_replayed or kernel.is_design:
         return
     near = (
-        f" Take {kernel.stand_in}, the nearest release that the replay models."
+        f"Take {kernel.stand_in}, the nearest release that it models"
         if kernel.stand_in
-        else ""
+        else f"The nearest release whose balancer has been read is {kernel.nearest}"
     )
     raise UnknownKernelError(
-        f"kernel {kernel.name!r} balances by the rules of {kernel.generation}, which the replay does not model; the nearest "
-        f"release whose balancer has been read is {kernel.nearest}.{near} Others are v4.1 and, with only the domains of its own, "
-        "every release before v5.5; `wastedcores domains` knows all of them."
+        f"kernel {kernel.name!r}: the replay does not model the balancer of exactly this release. {near}. It also models v4.1, "
+        "v4.4 and, with only the domains of its own, every release before v5.5; `wastedcores domains` knows all of them."
     )
