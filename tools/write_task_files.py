@@ -50,7 +50,7 @@ def facts(recording: Recording, found: Seen) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Write all files."""
-    for meta in sorted((datasets() / "recordings").glob("*/meta.json")):
+    for meta in sorted(datasets().glob("recordings*/*/meta.json")):
         recording = Recording.read(meta.parent)
         tasks = facts(recording, seen(recording.trace, 0))
         about = "from datasets/recordings/README.md, by tools/write_task_files.py"

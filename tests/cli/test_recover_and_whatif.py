@@ -105,9 +105,14 @@ def test_a_recording_of_6_12_predicts_itself_and_a_near_kernel_with_less_trust()
 )
 def test_a_recorded_database_predicts_itself__twenty_seeds(folder, kernel):
     ask = ("whatif", folder / "trace.txt.xz", "--machine", folder / "meta.json", "--kernel", kernel)
-    run = typed(*ask, "--seeds", "20", "--json")
-    assert run.code == 0, run.err
-    assert json.loads(run.out)["itself"]["error"] <= 0.05
+    for more in ((), ("--tasks", folder / "tasks.json")):
+        run = typed(*ask, *more, "--seeds", "20", "--json")
+        assert run.code == 0, run.err
+        found = json.loads(run.out)
+        assert found["itself"]["error"] <= (0.03 if more else 0.05)
+        assert any("on the same CPU" in reason for reason in found["reasons"]) == (not more)
+    gains = {v["kernel"].partition("+")[2]: v["gain"] for v in found["variants"]}
+    assert gains["overload_on_wakeup"] > 0.03
 
 
 @pytest.mark.parametrize("verb", ["explain", "whatif"])

@@ -139,6 +139,19 @@ def test_a_name_leads_a_session_and_children_inherit_it():
     assert any("share the root group" in n for n in recover(trace).notes)
 
 
+def test_threads_that_may_be_bound_are_named_until_a_file_tells():
+    body = Script().loop(20).compute(1 * MS).sleep(7 * MS).end()
+    w = Workload("stay")
+    for cpu in range(3):
+        w.task("worker", body, allowed=[cpu], cpu=cpu)
+    trace = recorded(w)
+    said = "some threads (3) woke 10 times or more and always on the same CPU"
+    assert any(n.startswith(said) for n in recover(trace).notes)
+    tasks = trace.only("wakeup_new").select("pid", "comm").collect().to_dicts()
+    told = [{**task, "comm": str(task["comm"]), "allowed": "0-15"} for task in tasks]
+    assert not any("on the same CPU" in n for n in recover(trace, tasks=told).notes)
+
+
 def test_a_tasks_file_tells_sessions_and_affinity():
     trace = recorded(workers(Workload("facts"), 2, Script().compute(5 * MS)))
     born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid").collect()

@@ -36,6 +36,8 @@ class Facts:
         int64 (tasks,): number of the session or control group of each task; 0 is the root group.
     allowed
         The CPUs on which each task may run; None: all, or those of its parent.
+    placed
+        bool (tasks,): tasks of which it is told, by a snapshot or by their name, where they may run.
     bound
         bool (tasks,): kernel threads of one CPU.
     stopper
@@ -46,6 +48,7 @@ class Facts:
 
     session: I64
     allowed: list[frozenset[int] | None]
+    placed: NDArray[np.bool_]
     bound: NDArray[np.bool_]
     stopper: NDArray[np.bool_]
     told: str
@@ -80,6 +83,7 @@ def gather(
         np.zeros(count, np.int64),
         [None] * count,
         np.zeros(count, np.bool_),
+        np.zeros(count, np.bool_),
         np.array([bool(_STOPPER.match(c)) for c in seen.comms], np.bool_),
         "names" if sessions else "tasks" if by_pid else "",
     )
@@ -98,9 +102,11 @@ def gather(
         if fact is not None and fact.allowed is not None:
             cpus = frozenset(c for c in parse_cpulist(fact.allowed) if c < seen.cpus)
             found.allowed[t] = None if not cpus or len(cpus) == seen.cpus else cpus
+            found.placed[t] = True
             found.bound[t] = len(cpus) == 1 and bool(fact.kthread or name)
         elif name and not seen.tasks[t, sj.T_MOVED] and int(name[1]) < seen.cpus:
             found.allowed[t], found.bound[t] = frozenset((int(name[1]),)), True
+            found.placed[t] = True
         if fact is not None and fact.nice is not None:
             seen.nice[t] = fact.nice
     return found
