@@ -14,6 +14,8 @@ from wastedcores.workload.program import Program
 from wastedcores.workload.recorded.workloads import recorded_db, recorded_gi
 
 MODERN = (KernelModel.named("v6.12.107"), KernelModel.named("v6.1.192"))
+#: the rates differ by a third from one run to the next on small virtual machines
+TURNS = 25
 FIRST = (
     "from wastedcores.simulator import replay_scenario; "
     "replay_scenario('recorded-gc', '{}', 'bd-paper-16', given={{'limit_s': 0.1}})"
@@ -39,20 +41,21 @@ def rates() -> list[dict]:
     for number, (name, program_on, seconds) in enumerate(WORKLOADS):
         program = program_on(m)
         found: dict[str, list[float]] = {kernel.name: [] for kernel in (V41, *MODERN)}
-        for round_ in range(ROUNDS + 1):  # the first one compiles
+        for round_ in range(TURNS + 1):  # the first one compiles
             for kernel in (V41, *MODERN):
                 began = time.process_time()
                 raw = simulate(program, m, kernel, until_ns=seconds * SECOND, load=False)
                 if round_:
                     found[kernel.name].append(raw.events / (time.process_time() - began) / 1e6)
-        old = median(found[V41.name])
         for kernel in MODERN:
-            new = median(found[kernel.name])
+            both = list(zip(found[kernel.name], found[V41.name], strict=True))
+            new, old = (median(rates) for rates in zip(*both, strict=True))
+            ratio = median(a / b for a, b in both)
             rows.append(
                 {
                     "id": f"{_prefix(kernel)}rate_{number}", "name": f"{kernel.name}, 64 CPUs, {name}: events per second",
-                    "value": new / old, "unit": "of v4.1's", "goal": ">= 0.5", "met": new >= old / 2,
-                    "note": f"CPU time, median of {ROUNDS} each: {new:.2f} and {old:.2f} M events/s",
+                    "value": ratio, "unit": "of v4.1's", "goal": ">= 0.5", "met": ratio >= 0.5,
+                    "note": f"CPU time, median of {TURNS} turns; the medians are {new:.2f} and {old:.2f} M events/s",
                 }
             )  # fmt: skip
     return rows
