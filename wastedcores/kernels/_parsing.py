@@ -7,7 +7,7 @@ import re
 
 from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
 from wastedcores.kernels.rules import BASE_SLICES_NS, FEATURES, RULES
-from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, OLDEST, PRESETS, SHORT
+from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, NO_AUTOGROUP, OLDEST, PRESETS, SHORT
 
 #: from this release on the third number of a version counts, because stable releases change the balancer
 POINTS_SINCE = (5, 5)
@@ -33,6 +33,7 @@ def is_release(name: str) -> bool:
         *MODULES,
         "all_fixes",
         "base_slice_ns",
+        NO_AUTOGROUP,
         *(f"NO_{feature}" for feature in FEATURES),
     )
     return not any(

@@ -8,7 +8,15 @@ from typing import Any
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
 from wastedcores.kernels.rules import RULES, Rules, without
-from wastedcores.kernels.tables import CORE, FIXES, FORK_WAIT, GUEST, LITERAL, MAINLINE
+from wastedcores.kernels.tables import (
+    CORE,
+    FIXES,
+    FORK_WAIT,
+    GUEST,
+    LITERAL,
+    MAINLINE,
+    NO_AUTOGROUP,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,8 @@ class KernelModel:
     base_slice_ns
         What was written to ``/sys/kernel/debug/sched/base_slice_ns`` after boot, in ns (``v6.12.107+base_slice_ns:3000000``);
         None if nothing was. When a CPU goes online or offline, the kernel sets its own value again.
+    noautogroup
+        The kernel was booted with ``noautogroup`` (``v6.12.107+noautogroup``): a session is no group of its own.
     """
 
     name: str
@@ -47,6 +57,7 @@ class KernelModel:
     fork_wait: int = 0
     features_off: tuple[str, ...] = ()
     base_slice_ns: int | None = None
+    noautogroup: bool = False
 
     @classmethod
     def named(cls, name: str, sched_debug: bool = False) -> KernelModel:
@@ -86,7 +97,14 @@ class KernelModel:
             if part.upper().startswith("NO_"):
                 off.add(_parsing.feature(part, version, name))
                 continue
+            if part == NO_AUTOGROUP:
+                continue
             fix, _, reading = part.partition(":")
+            if fix == "isolcpus":
+                raise UnknownKernelError(
+                    f"kernel {name!r}: isolated CPUs belong to the machine; write them into the field isolated of a file that "
+                    "describes it, such as isolated: 2-3, and name that file with --machine."
+                )
             if fix == "base_slice_ns":
                 base_slice_ns = _parsing.base_slice_ns(reading, version, name)
                 continue
@@ -123,10 +141,13 @@ class KernelModel:
         features_off = tuple(sorted(off))
         written += "".join(f"+NO_{feature}" for feature in features_off)
         written += f"+base_slice_ns:{base_slice_ns}" if base_slice_ns is not None else ""
+        noautogroup = NO_AUTOGROUP in parts
+        written += f"+{NO_AUTOGROUP}" if noautogroup else ""
         return cls(
             written,
             version,
             sched_debug=sched_debug,
+            noautogroup=noautogroup,
             fork_wait=strategy,
             features_off=features_off,
             base_slice_ns=base_slice_ns,

@@ -29,6 +29,8 @@ MODULES = {
 }
 #: name of the fork/wait paper's strategies in kernel names, as in ``v4.19+fork_wait:1``
 FORK_WAIT = "fork_wait"
+#: the boot parameter that leaves sessions without groups of their own, in kernel names, as in ``v6.12.107+noautogroup``
+NO_AUTOGROUP = "noautogroup"
 
 #: the release from which mainline does not need a fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
 #: for balancing by the number of tasks instead of the average load; wakeups are still confined to the LLC

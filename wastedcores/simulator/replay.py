@@ -13,6 +13,7 @@ import polars as pl
 from wastedcores.errors import ModelWarning
 from wastedcores.kernels import KernelModel
 from wastedcores.shown import Shown
+from wastedcores.simulator.booted import as_booted
 from wastedcores.simulator.design import suggestions
 from wastedcores.simulator.engine.world import table, task
 from wastedcores.simulator.generations import check_generation
@@ -187,7 +188,7 @@ def replay(
     kernel = check_kernel(kernel)
     if kernel.replay_warning:
         warnings.warn(kernel.replay_warning, ModelWarning, stacklevel=2)
-    program = workload.program()
+    program = as_booted(workload.program(), machine, kernel)
     raw = simulate(
         program,
         machine,

@@ -9,6 +9,7 @@ import polars as pl
 
 from wastedcores.errors import UsageError
 from wastedcores.kernels import KernelModel
+from wastedcores.simulator.booted import as_booted
 from wastedcores.simulator.reference.core import Module
 from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
 from wastedcores.simulator.reference.simulation import Simulation
@@ -179,7 +180,7 @@ def _run(
     seed: int,
     until_ns: int,
 ) -> tuple[Trace, Kernel]:
-    program = workload.program()
+    program = as_booted(workload.program(), machine, model)
     steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in program.hotplug)
     trees = domain_events(machine.after(steps), model.linux)
     k = Kernel(machine, model, trees, costs_of(machine), modules=modules)
