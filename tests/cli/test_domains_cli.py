@@ -231,6 +231,12 @@ def test_json_is_a_machine_for_another_call(tmp_path):
     assert len(json.loads(again.out)["events"][0]["domains"]["0"]) == 5
     path.write_text(run(*asked, "--lint", "--json").out)
     assert run("--machine", path, "--json").out == again.out
+    # what is printed about a release whose domains may differ has a note
+    path.write_text(json.dumps(json.loads(again.out) | {"kernel": "5.14.0-427.el9.x86_64"}))
+    noted = run("--machine", path, "--json").out
+    assert "its own may differ" in json.loads(noted)["note"]
+    path.write_text(noted)
+    assert run("--machine", path, "--json").out == noted
     path.write_text(json.dumps(json.loads(again.out) | {"distances": [[10]]}))
     refused = run("--machine", path, "--json")
     assert refused.code == 2
