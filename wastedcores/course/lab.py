@@ -253,7 +253,9 @@ def judge(lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = Fal
         return failed(f"there is no answer yet ({task.title}).")
     if "error" in found:
         if hidden:
-            return failed("your code stopped with an exception where the task's numbers are others than yours.")
+            return failed(
+                "your code stopped with an exception where the task's numbers are others than yours."
+            )
         return failed(f"your code stopped with {str(found['error'])[:500]}")
     answer = answers_of(lab)[name]
 

@@ -112,7 +112,7 @@ def cpu_or_none(value: Any, cpus: int, of: str) -> int | None:
     RefusedAnswerError
         It is something else.
     """
-    if value is None or value == -1 and not isinstance(value, bool):
+    if value is None or (value == -1 and not isinstance(value, bool)):
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < cpus:
         raise RefusedAnswerError(
@@ -129,7 +129,7 @@ def whole_or_none(value: Any) -> int | None:
     RefusedAnswerError
         It is something else.
     """
-    if value is None or type(value) is int and abs(value) < 1 << 31:
+    if value is None or (type(value) is int and abs(value) < 1 << 31):
         return value
     raise RefusedAnswerError(
         f"your module answered {_short(value)}; expected the number of a CPU, or None."

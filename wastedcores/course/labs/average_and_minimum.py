@@ -279,9 +279,7 @@ def trials(v: Variation) -> list[list[Thread]]:
 
 def _outcome(v: Variation, rule: Balanced, threads: list[Thread]) -> dict[str, Any]:
     """Return the threads per CPU when a rule should have settled, and the moves that come later."""
-    passes = [
-        _balanced_by(v, rule, n, threads) for n in (SETTLED_AFTER, SETTLED_AFTER + WATCHED)
-    ]
+    passes = [_balanced_by(v, rule, n, threads) for n in (SETTLED_AFTER, SETTLED_AFTER + WATCHED)]
     early, late = (sum(len(d.moved) for d in p) for p in passes)
     return {"queues": [len(q) for q in passes[0][-1].queues], "late moves": late - early}
 
@@ -342,7 +340,9 @@ def _right_averages(v: Variation, want: Any, got: Any) -> bool:
 
 def _explain_loads(v: Variation, want: Any, got: Any) -> str:
     names = ("of the lone thread", f"of each of the {v.threads} threads")
-    name, _, g = next(x for x in zip(names, want, got, strict=True) if not -_EXACT <= x[2] - x[1] < 1)
+    name, _, g = next(
+        x for x in zip(names, want, got, strict=True) if not -_EXACT <= x[2] - x[1] < 1
+    )
     return (
         f"the load {name} is not {g}. It is the weight of its session times the percent of a CPU that it uses, divided by the "
         "threads of the session."

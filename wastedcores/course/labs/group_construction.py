@@ -294,8 +294,8 @@ def _explain_construct(from_first: bool) -> Callable[[Any, Any, Any], str]:
         cpu, span, below = asked(v)[n]
         if n >= len(v.span):
             return (
-                f"in a domain that no machine has, with the CPUs {span} and below = {below}, the groups of CPU {cpu} must be {w}; "
-                f"yours are {g}."
+                f"in a domain that no machine has, with the CPUs {span} and below = {below}, the groups of CPU {cpu} must "
+                f"be {w}; yours are {g}."
             )
         i = next((i for i, x in enumerate(w) if i >= len(g) or g[i] != x), len(w))
         if i == len(w):

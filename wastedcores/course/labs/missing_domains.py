@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from wastedcores.course.noted import RefusedAnswerError, Said, noting, whole_or_none
 from wastedcores.course.task import Manual, Task
-from wastedcores.errors import UsageError
+from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.invariant.checking import check
 from wastedcores.simulator.reference.answers import QUESTIONS
 from wastedcores.simulator.reference.core import Module
@@ -152,7 +153,8 @@ def _measure_module(v: Variation, module: Callable[[], Module]) -> dict[str, lis
         raise UsageError(
             f"{module!r}: expected your class, which inherits from Module, and not an instance or a function."
         )
-    own, said = module(), {}
+    own = module()
+    said: dict[str, list[Any]] = {}
     for name in QUESTIONS:
         if getattr(module, name) is not getattr(Module, name):
             said[name] = []
@@ -191,7 +193,10 @@ def _follow_module(v: Variation, answers: Any) -> dict[str, float]:
     if not isinstance(answers, dict) or not set(answers) <= set(QUESTIONS):
         raise RefusedAnswerError("the answers are not those of a module.")
     said = {name: Said(x, f"{name}()") for name, x in answers.items()}
-    found = try_module(v, _Answers(said))
+    with warnings.catch_warnings():
+        # the student has been warned where the module ran
+        warnings.simplefilter("ignore", ModelWarning)
+        found = try_module(v, _Answers(said))
     for one in said.values():
         one.ended()
     return found
