@@ -199,7 +199,7 @@ def test_no_numbers_are_drawn_while_a_judgement_switches_functions_off(tmp_path,
     monkeypatch.setattr(grader.Grader, "run", lambda *given: outcome)
     judging, disturbed, draw = [], [], grader.variation
 
-    def judge(lab, name, variation, answer, hidden):
+    def judge(lab, name, variation, answer, hidden, quoted):
         judging.append(name)
         time.sleep(0.05)
         judging.pop()

@@ -5,6 +5,7 @@ So a student's code decides nothing but its own answers: it can neither read the
 
 from __future__ import annotations
 
+import builtins
 import json
 import sys
 import tempfile
@@ -202,14 +203,14 @@ class Grader:
             variations = hidden if is_hidden else own
             if not isinstance(found, list) or len(found) != len(variations):
                 why = self._broken(outcome, report)
-                if not why and name in report and not is_hidden:
-                    why = f"it stopped with {report[name][:500].rstrip('.')}"
+                if not why and name in report:
+                    why = f"it stopped with {_kind_of(report[name])}"
                 return failed(
                     f"the check was not run to its end{f', because {why}' if why else ''}."
                 )
             for v, one in zip(variations, found, strict=True):
                 try:
-                    feedback = judge(self.source.lab, name, v, one, is_hidden)
+                    feedback = judge(self.source.lab, name, v, one, is_hidden, quoted=False)
                 except Exception:  # measurements come from students' processes and may be anything
                     return failed("the answer has another shape than the task asks for.")
                 if not feedback.passed:
@@ -241,6 +242,13 @@ class Grader:
             yield f"it reached the limit of {self.limits.tasks} processes and threads"
         if named.strip().lower() not in ("", student.strip().lower()):
             yield f"the notebook names the student {named[:60]!r}; it was graded with the numbers of {student!r}"
+
+
+def _kind_of(text: str) -> str:
+    """Return the name of an exception of Python's own; the rest of the text may be anything that the student's code found."""
+    name = text.partition(":")[0]
+    known = isinstance(getattr(builtins, name, None), type)
+    return name if known else "an exception"
 
 
 def _printable(text: str) -> str:

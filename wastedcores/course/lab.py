@@ -223,7 +223,9 @@ def _drawn_elsewhere(lab: int) -> list[Any]:
     return read_variations(lab, Path(path).read_text()) if path else []
 
 
-def judge(lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = False) -> Feedback:
+def judge(
+    lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = False, quoted: bool = True
+) -> Feedback:
     """Judge what was measured of an answer.
 
     Parameters
@@ -237,7 +239,9 @@ def judge(lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = Fal
     found
         What :func:`wastedcores.course.measuring.measured` returned, perhaps in another process.
     hidden
-        It is a hidden check. Then the text of an exception is not quoted.
+        It is a hidden check. Then the text of an exception is never quoted.
+    quoted
+        The text of an exception may be quoted. A grader says False: there a student's code could put into it what it has found.
 
     Returns
     -------
@@ -254,7 +258,11 @@ def judge(lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = Fal
     if "error" in found:
         if hidden:
             return failed(
-                "your code stopped with an exception where the task's numbers are others than yours."
+                "your code stopped with an exception where the numbers are others than yours."
+            )
+        if not quoted:
+            return failed(
+                "your code stopped with an exception, which the check in your notebook shows."
             )
         return failed(f"your code stopped with {str(found['error'])[:500]}")
     answer = answers_of(lab)[name]
