@@ -66,8 +66,8 @@ def score_dots(result: dict[str, Any]) -> go.Figure:
     )
     s = result["summary"]
     claim = "Published and obtained numbers"
-    if s["predicted_within_1.5"] is not None:
-        claim = f"{100 * s['predicted_within_1.5']:.0f} % of the predicted numbers are within a factor of 1.5"
+    if s["predicted"]:
+        claim = f"{s['predicted_reproduced']} of {s['predicted']} predictions are reproduced"
     fig = style(
         fig,
         claim,
