@@ -132,7 +132,13 @@ def _print(result: dict[str, Any]) -> None:
     """Print the rows as a table, then the verdict."""
     print(f"{'':34}{'published':>10}{'replayed':>12}{'5-95 %':>16}  verdict")
     for row in result["rows"]:
-        mark = {"calibrated": "c", "predicted": "p", "measured": "m", "computed": "w"}[row["kind"]]
+        mark = {
+            "calibrated": "c",
+            "predicted": "p",
+            "measured": "m",
+            "computed": "w",
+            "assumed": "a",
+        }[row["kind"]]
         span = "" if row["low"] is None else f"{row['low']:.3g}..{row['high']:.3g}"
         print(
             f"{mark} {row['id'][:32]:32}{_short(row['published']):>10}{_short(row['ours']):>12}"
@@ -141,7 +147,8 @@ def _print(result: dict[str, Any]) -> None:
     s = result["summary"]
     print(
         f"\nc calibrated ({s['calibrated']}), p predicted ({s['predicted']}), m measured ({s['measured']}), "
-        f"w worked examples ({s['computed']}); * the reading was chosen after a result had been seen"
+        f"w worked examples ({s['computed']}), "
+        f"a assumed ({s['assumed']}); * the reading was chosen after a result had been seen"
     )
     if s["predicted_median_error"] is not None:
         print(

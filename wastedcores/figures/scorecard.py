@@ -19,6 +19,7 @@ KINDS = {
     "predicted": (CLASS_COLOURS[1], "circle"),
     "calibrated": (CLASS_COLOURS[2], "square"),
     "measured": (CLASS_COLOURS[3], "diamond"),
+    "assumed": (CLASS_COLOURS[0], "cross"),
 }
 
 

@@ -94,7 +94,8 @@ class Attempt:
     published
         The number as it is printed.
     kind
-        ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, or ``computed`` (a worked example).
+        ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, ``computed`` (a worked
+        example), or ``assumed`` (it follows from a number that the document does not give).
     reading
         How this project's number is computed.
     others

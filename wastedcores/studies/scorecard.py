@@ -186,6 +186,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "restated": sum(r["kind"] == "predicted" for r in rows) - len(predicted),
         "measured": sum(r["kind"] == "measured" for r in rows),
         "computed": sum(r["kind"] == "computed" for r in rows),
+        "assumed": sum(r["kind"] == "assumed" for r in rows),
         "failed": sum(r["verdict"] == "failed" for r in rows),
         "direction_wrong": [
             r["id"]

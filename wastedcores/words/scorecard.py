@@ -32,7 +32,13 @@ _SOURCES = {
     "sites": "Sites' article",
 }
 #: the sign of each kind, as in the dot plot
-_SIGNS = {"predicted": "\u25cf", "calibrated": "\u25a0", "measured": "\u25c6", "computed": "\u25b2"}
+_SIGNS = {
+    "predicted": "\u25cf",
+    "calibrated": "\u25a0",
+    "measured": "\u25c6",
+    "computed": "\u25b2",
+    "assumed": "\u25cb",
+}
 
 
 def score_verdict(result: dict[str, Any]) -> RichText:
@@ -111,7 +117,7 @@ def _percent(share: float) -> str:
 
 def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str, str, str], str]:
     """Return the row of a group on the first screen, as cells and as text."""
-    tested = [r for r in rows if r["kind"] != "calibrated" and not r["restates"]]
+    tested = [r for r in rows if r["kind"] not in ("calibrated", "assumed") and not r["restates"]]
     name = f'<a href="#group-{group.key}">{escape(group.title)}</a>'
     if not tested:
         count = f"{len(rows)} calibrated"
@@ -152,7 +158,7 @@ def _left_out(items: Sequence[dict[str, str]]) -> tuple[tuple[str, str, str, str
 
 
 def score_table(
-    result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured", "computed")
+    result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured", "computed", "assumed")
 ) -> RichText:
     """Tabulate the numbers of some kinds, group by group.
 
@@ -161,7 +167,7 @@ def score_table(
     result
         What ``wastedcores reproduce`` writes.
     kinds
-        Any of ``predicted``, ``measured``, ``computed`` and ``calibrated``.
+        Any of ``predicted``, ``measured``, ``computed``, ``assumed`` and ``calibrated``.
 
     Returns
     -------
