@@ -80,7 +80,7 @@ def test_one_run_and_an_absent_command_are_refused():
 
 def test_the_file_of_settings_in_the_guide_can_be_read_and_used(tmp_path):
     page = (ROOT / "docs/how-to/measure.md").read_text()
-    block = re.search(r"Write the settings into a file\..*?\n\n((?:       .*\n|\n)+)", page, re.S)
+    block = re.search(r"Write the settings into a file\.(?s:.*?)\n\n((?:       .*\n|\n)+)", page)
     file = tmp_path / "settings.toml"
     file.write_text(textwrap.dedent(block[1]))
     settings = read_settings(file)
