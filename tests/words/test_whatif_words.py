@@ -95,6 +95,10 @@ def test_the_sentence_names_the_best_kernel_and_the_bound():
     assert "Under v4.1+all_fixes:patch it would have been 1.09 s" in text
     assert "would have gained 30%" in text
     assert "No kernel would have gained more than chance" in words.prediction(answer(NOISE)).text
+    # "no kernel" is wrong where none was asked for
+    alone = words.prediction(answer(CORE)).text
+    assert "No other kernel was asked for" in alone
+    assert "more than chance" not in alone
 
 
 def test_what_a_fix_would_have_gained_in_words():

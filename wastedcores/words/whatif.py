@@ -15,7 +15,9 @@ def prediction(found: WhatIf) -> RichText:
     if found.trust == "low":
         return sentence(f"{_replayed(found)} {_unknown(found)}")
     best = next((v for v in found.variants if not KernelModel.named(v.kernel).is_design), None)
-    if best is None or best.gain.low <= 0:
+    if best is None:
+        most = "No other kernel was asked for."
+    elif best.gain.low <= 0:
         most = "No kernel would have gained more than chance."
     else:
         most = f"Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}."
