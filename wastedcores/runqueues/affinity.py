@@ -23,6 +23,15 @@ BOUND_KTHREADS = (
     r"/(\d+)(?::.*)?$"
 )
 
+#: format -> name of the program that records it. What it does to its own threads is not always recorded: the wakeup of a reader
+#: by the event that it is to read comes while that event is written.
+RECORDERS = {
+    "perf.data": "perf",
+    "perf-script": "perf",
+    "trace-cmd": "trace-cmd",
+    "trace.dat": "trace-cmd",
+}
+
 
 class Affinity(NamedTuple):
     """The distinct affinity masks of a trace and the mask of every task at its start."""
@@ -33,6 +42,8 @@ class Affinity(NamedTuple):
     known: NDArray[
         np.int8
     ]  # (pids,) 1 where it is told at the start; a name tells nothing for sure
+    stoppers: NDArray[np.int64]  # pids of threads named migration/N
+    recorders: NDArray[np.int64]  # pids of the threads that recorded the trace
     sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
     follows: bool  # whether changes are events, so that what a child inherits is known, too
 
@@ -55,6 +66,8 @@ def unrestricted(cpus: int, pids: int) -> Affinity:
         {},
         np.zeros(pids, np.int32),
         np.ones(pids, np.int8),
+        np.zeros(0, np.int64),
+        np.zeros(0, np.int64),
         (),
         follows=True,
     )
@@ -119,7 +132,14 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         known[snapshot["pid"].to_numpy()] = 1
     if trace.header.source_format == "replay" and trace.header.follows_affinity:
         known[:] = 1  # a task without an event may run anywhere
-    return Affinity(np.stack(rows), mask_ids, of_pid, known, tuple(sources), follows)
+    stoppers = bound.filter(pl.col("comm").str.starts_with("migration/"))["pid"].to_numpy()
+    recorders = np.zeros(0, np.int64)
+    if name := RECORDERS.get(trace.header.source_format):
+        mine = comms.filter(pl.col("pid") > 0, pl.col("comm").cast(pl.String) == name)
+        recorders = mine.select("pid").unique().collect(engine="streaming")["pid"].to_numpy()
+    return Affinity(
+        np.stack(rows), mask_ids, of_pid, known, stoppers, recorders, tuple(sources), follows
+    )
 
 
 def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskFacts]:
@@ -130,12 +150,13 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
         yield from first.values()
         return
     # a task that began within the trace may have left what it inherited, and its number may have been another's before
-    born = set()
+    born: dict[int, int] = {}
     if "fork" in kinds:
-        born = set(trace.only("fork").select("pid").unique().collect()["pid"])
+        forks = trace.only("fork").group_by("pid").len().collect()
+        born = dict(forks.iter_rows())
     later = {task.pid: task for task in header.later_tasks or []}
     for task in first.values():
-        if task.pid not in born | later.keys() and "allowed" not in task.changed:
+        if task.pid not in born.keys() | later.keys() and "allowed" not in task.changed:
             yield task
     for task in later.values():
         parent = first.get((task.ppid if task.pid == task.tgid else task.tgid) or 0)
@@ -144,7 +165,7 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
             and parent.allowed == task.allowed
             and "allowed" not in parent.changed
         )
-        if same and task.pid not in first:
+        if same and task.pid not in first and born.get(task.pid, 1) == 1:
             yield task
 
 
