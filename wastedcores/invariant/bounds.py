@@ -31,7 +31,7 @@ class AtMost(NamedTuple):
 class Pooled:
     """Runqueues of which the last one holds all threads that could run and do not, and one more."""
 
-    source, counted, kept = "nr_running", False, False
+    source, counted, kept, is_strict = "nr_running", False, False, False
 
     def __init__(self, rq: Runqueues) -> None:
         self._rq = rq

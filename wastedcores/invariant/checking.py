@@ -36,7 +36,7 @@ def check(
     between: Sequence[Moment] | None = None,
     whole: bool = False,
     ignore_affinity: bool = False,
-    silent: str = "idle",
+    silent: str | None = None,
 ) -> CheckResult:
     """Check the invariant over a trace.
 
@@ -90,7 +90,7 @@ def check(
 
 
 def require_sensible(
-    persist_ns: int, silent: str, chronic_share: float | None = chronic.SHARE
+    persist_ns: int, silent: str | None, chronic_share: float | None = chronic.SHARE
 ) -> None:
     """Refuse a question that cannot be meant, before a trace is read.
 
@@ -99,7 +99,7 @@ def require_sensible(
     persist_ns
         Must not be negative.
     silent
-        Must be ``idle`` or ``unknown``.
+        Must be ``idle``, ``unknown`` or None.
     chronic_share
         Must be above 0, or None.
 
@@ -108,7 +108,7 @@ def require_sensible(
     UsageError
         One of them is not.
     """
-    if silent not in ("idle", "unknown"):
+    if silent not in (None, "idle", "unknown"):
         raise UsageError(f"silent {silent!r}: expected idle or unknown.")
     if persist_ns < 0:
         raise UsageError(f"persist {persist_ns} ns: expected 0 or more.")

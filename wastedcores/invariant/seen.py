@@ -78,13 +78,18 @@ def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
     for e in rq.task_events():
         room = 2 * e.code.size
         out = sj.Stays(
-            np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int64), np.zeros(1, np.int64)
+            np.empty(room, np.int32),
+            np.empty(room, np.int32),
+            np.empty(room, np.int64),
+            np.zeros(1, np.int64),
         )
         sj.stays(
             e.code, e.ts_ns, e.cpu, e.pid, e.prev_pid, rq.trace.header.wakings, window, last, out
         )
         n = int(out.n[0])
-        parts.append(pl.DataFrame({"pid": out.pid[:n], "cpu": out.cpu[:n], "start_ns": out.start_ns[:n]}))
+        parts.append(
+            pl.DataFrame({"pid": out.pid[:n], "cpu": out.cpu[:n], "start_ns": out.start_ns[:n]})
+        )
     return pl.concat(parts).sort("pid", maintain_order=True)
 
 

@@ -19,6 +19,7 @@ from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, episode_table, merged, sweep, without
 from wastedcores.runqueues import task_row
+from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
 
 #: episodes of which is asked whether threads were seen on the idle CPUs, the longest first
@@ -139,6 +140,8 @@ def judge(
     verdict = "violations" if sure.any() or surely_chronic else "clean"
     bound = Bound(certain.least_ns, waste_ns, longest_ns)
     doubtful = rq.source == "tasks" and (doubts.height > 0 or unknown_cpus)
+    # what the header says of all of a trace can mean that a CPU is idle for a reason
+    doubtful &= not doubts["reason"].is_in(list(HEADER_REASONS)).any()
     if doubtful:
         most = at_most(rq, state, persist_ns)
         bound = Bound(
@@ -207,11 +210,15 @@ def _certain(
     seen_ns = 0
     if unknown and not sure.any() and not throttled:
         spans = told.select("start_ns", "end_ns")
-        for span in _spans_to_look_at(episodes, persistent, chronic):
+        for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
+            # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
+            span = start_ns - persist_ns, end_ns + persist_ns
             seen = seen_spans(rq, without(rq, doubts), span)
             spans = _union(pl.concat([spans, seen]))
             seen_ns += int((seen["end_ns"] - seen["start_ns"]).sum())
-            sure = persistent & _survives(episodes, spans.with_columns(persistent=_long(persist_ns)))
+            sure = persistent & _survives(
+                episodes, spans.with_columns(persistent=_long(persist_ns))
+            )
             if sure.any():
                 break
         if still is not None:

@@ -94,7 +94,7 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> bool:
     """
     if by == 0:
         return False
-    if by > 0 and s.task[by, task_row.STOPPER] != 0:
+    if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
         return s.task[by, task_row.WAKER] != 0 and s.task[by, task_row.WAKER_CPU] != c
     if s.task[p, task_row.QUEUED] == 0:
         return False

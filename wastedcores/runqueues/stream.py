@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK, KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
-from wastedcores.runqueues.affinity import Affinity
+from wastedcores.runqueues.affinity import Affinity, outdated
 from wastedcores.runqueues.ahead import ahead
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
@@ -113,6 +113,8 @@ class Runqueues:
         Keep the events and the changes in memory once they were streamed, unless they are too many (limits.py).
     counted
         The trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say.
+    is_strict
+        Only threads wait of which something says where they may run.
     oddities
         Number of events that contradict the state before them, counted while streaming.
     doubts
@@ -137,6 +139,7 @@ class Runqueues:
     lost_spans: list[tuple[int, int, int]]
     keep: bool = False
     counted: bool = False
+    is_strict: bool = False
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     doubts: pl.DataFrame = field(default_factory=lambda: NO_DOUBTS)
@@ -234,7 +237,8 @@ class Runqueues:
         state = st.new_state(self.pids, self.cpus, self.affinity.masks.shape[0])
         state.task[:, task_row.MASK] = self.affinity.of_pid
         state.task[:, task_row.EVIDENCE] = self.affinity.known
-        state.task[self.affinity.stoppers, task_row.STOPPER] = 1
+        for role, pids in self.affinity.roles.items():
+            state.task[pids, task_row.ROLE] = role
         state.task[self.affinity.recorders, task_row.RECORDER] = 1
         state.task[:, task_row.LIMITED] = limited(self.trace.header, self.pids)
         header = self.trace.header
@@ -250,6 +254,11 @@ class Runqueues:
             seen[batch.cpu] = True
             seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
         start_jit.settle_start(state, self.start_ns)
+        doubtful = outdated(
+            self.trace.header, self.affinity.follows, state.task[:, task_row.REPINNED]
+        )
+        told = doubtful & (state.task[:, task_row.EVIDENCE] == task_row.TOLD)
+        state.task[told, task_row.EVIDENCE] = task_row.ASSUMED
         # a task that waited there proves that it was busy
         seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
         self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
@@ -270,7 +279,7 @@ class Runqueues:
         Runqueues
             They use what these ones know of the start and of the events, so that neither is found again.
         """
-        strict = replace(self, keep=False)
+        strict = replace(self, keep=False, is_strict=True)
         strict._kept_events = self._kept_events
         start = deepcopy(self.start)
         if throttling:

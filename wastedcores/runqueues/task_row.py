@@ -20,9 +20,12 @@ from __future__ import annotations
     WAKER,  # in pass 1: who woke it last, -1 unknown
     WAKER_CPU,  # in pass 1: and on which CPU
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
-    STOPPER,  # 1: it is named like a stopper (migration/N), which moves running threads
+    ROLE,  # what its name says that it does: one of the values below
 ) = range(18)
 WIDTH = 18
+
+# values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline and back
+NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
 
 # values of LIMITED
 UNLIMITED, PERHAPS, LIMITED_FOR_SURE = 0, 1, 2
