@@ -30,7 +30,10 @@ KEPT = (
 
 def kept(result: dict[str, Any]) -> dict[str, Any]:
     """The committed part of a result: numbers have four digits, which all machines agree in."""
-    rows = [{k: _rounded(row[k]) for k in KEPT} for row in result["rows"]]
+    rows = [
+        {k: row[k] if k == "published" else _rounded(row[k]) for k in KEPT}
+        for row in result["rows"]
+    ]
     about = {k: result[k] for k in ("schema", "version", "seeds", "replays")}
     return about | {"summary": {k: _rounded(v) for k, v in result["summary"].items()}, "rows": rows}
 

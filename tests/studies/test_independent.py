@@ -134,7 +134,10 @@ def test_the_headline_follows_from_the_rows():
     def again(row):
         stem = row["id"].rpartition(".")[0]
         desktop = stem.rpartition(".")[0]
-        return row["unit"] == "s" and (stem in stems or desktop in stems)
+        # on two cores the seconds without a fix are no part of a change, so they are a prediction of their own
+        return row["unit"] == "s" and (
+            stem in stems or (desktop in stems and not stem.endswith("none"))
+        )
 
     counted = [r for r in ROWS.values() if r["kind"] == "predicted" and not again(r)]
     right = sum(_agrees(r) for r in counted)

@@ -319,8 +319,8 @@ def score_paragraph(result: dict[str, Any]) -> str:
         f"Of {s['predicted']} predictions {s['predicted_reproduced']} are reproduced within a factor of 1.5, and the median "
         f"error is {_percent(s['predicted_median_error'])}, over {result['seeds']} seeds. A prediction that is printed twice, as "
         f"seconds and as their change, counts once ({s['restated']} rows are such repetitions), and changes in percent are "
-        f"compared with the published changes. {sum(r['verdict'] == 'opposite' for r in tested)} have the wrong direction, and "
-        f"{sum(r['verdict'] == 'no effect' for r in tested)} show no effect where one is published. Not reproduced are: {said}. "
+        f"compared with the published changes. The direction of {sum(r['verdict'] == 'opposite' for r in tested)} is wrong, and "
+        f"{sum(r['verdict'] == 'no effect' for r in tested)} without an effect should have one. Not reproduced are: {said}. "
         f"{count(len(chosen), 'row')} compare words with a number or a reading that was chosen after a result had been seen "
         f"({', '.join(chosen)}); the table marks them with an asterisk."
     )
