@@ -207,3 +207,14 @@ def test_no_name_is_a_formula_in_the_table_of_grades(tmp_path):
     with (tmp_path / "grades.csv").open(newline="") as file:
         table = [row[0] for row in csv.reader(file)][1:]
     assert table == [f"'{n}" for n in names[:-1]] + ["anna"]
+
+
+def test_a_function_is_asked_the_same_where_the_numbers_were_not_drawn():
+    """In a sandbox they come from a file; once the pair of nodes was then looked for with the student's own construction."""
+    from wastedcores.course.labs import group_construction
+
+    own = variation(3, "ada")
+    task, right = judged_tasks(read_source(3))["6"], answers_of(3)["6"].right(own)
+    group_construction._pair.cache_clear()
+    (v,) = read_variations(3, write_variations(3, [own]))
+    assert judge(3, "6", own, measured(task, v, right)).passed

@@ -159,8 +159,9 @@ def threads_after(
     """
     if construct is None:
         return _balanced(v.machine, v.pair, kernel)
+    pair = v.pair  # found with the package's own construction, not with this one
     with _constructed_by(construct):
-        return _balanced(v.machine, v.pair, REPAIRED)
+        return _balanced(v.machine, pair, REPAIRED)
 
 
 def makespan_ms(v: Variation, kernel: str) -> float:
