@@ -181,7 +181,7 @@ def _agrees(row):
     ],
 )
 def test_how_many_recordings_lie_in_the_range_alone_is_what_readme_says(table, kernel, said):
-    """"Agree" also means within 10 % of the median, so the pages say how many the range has, too."""
+    """ "Agree" also means within 10 % of the median, so the pages say how many the range has, too."""
     with (ROOT / "datasets" / f"{table}.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["kernel"].startswith(kernel)]
     inside = sum(float(r["low"]) <= float(r["recorded"]) <= float(r["high"]) for r in rows)
