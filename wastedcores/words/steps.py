@@ -89,8 +89,8 @@ def _unknown(r: CheckResult, name: str) -> list[tuple[str, str]]:
     if r.rests_on_affinity:
         return [
             (
-                "The trace does not tell where the waiting threads may run. Record again with a snapshot of the tasks beside it, or "
-                "see what the verdict is if they may run anywhere:",
+                "The trace does not tell where the waiting threads may run. Record again with a snapshot of the tasks beside it, "
+                "or see what the verdict is if they may run anywhere:",
                 f"wastedcores check {name} --ignore-affinity",
             )
         ]
