@@ -38,13 +38,13 @@ def missing() -> str:
     return ", ".join(need)
 
 
-def kernel(folder: Path) -> Path:
-    """Unpack Debian's kernel in ``folder`` without installing it, and return the folder."""
+def kernel(folder: Path, newest: str = "linux-image-amd64") -> Path:
+    """Unpack the kernel on which a package of Debian depends in ``folder`` without installing it, and return the folder."""
     depends = subprocess.run(
-        ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
+        ["apt-cache", "depends", newest], capture_output=True, text=True, check=True
     ).stdout
     names = [w for w in depends.split() if w.startswith("linux-image-")]
-    package = next(w for w in names if w != "linux-image-amd64")
+    package = next(w for w in names if w != newest)
     subprocess.run(
         ["apt-get", "download", "-qq", package], cwd=folder, check=True, capture_output=True
     )
@@ -72,9 +72,20 @@ def modules(release: Path) -> list[Path]:
 
 
 def boot(
-    tree: Path, folder: Path, job: str, *, cpus: int = 4, nodes: int = 4, seconds: int = 1700
+    tree: Path,
+    folder: Path,
+    job: str,
+    *,
+    cpus: int = 4,
+    nodes: int = 4,
+    memory_mb: int = 512,
+    seconds: int = 1700,
+    before: tuple[str, ...] = (),
 ) -> str:
-    """Run a shell script as root in the guest, where it writes its results to /tmp/out; return what it printed."""
+    """Run a shell script as root in the guest, where it writes its results to /tmp/out; return what it printed.
+
+    Each node has ``memory_mb`` of memory, and ``before`` is a command that starts the emulator, such as ``chrt -r 1``.
+    """
     root = folder / "initramfs"
     for d in ("bin", "modules", "host", "out", "proc", "sys", "dev"):
         (root / d).mkdir(parents=True, exist_ok=True)
@@ -98,11 +109,12 @@ def boot(
     per = cpus // nodes
     numa = []
     for n in range(nodes):
-        numa += ["-object", f"memory-backend-ram,id=m{n},size=512M"]
+        numa += ["-object", f"memory-backend-ram,id=m{n},size={memory_mb}M"]
         numa += ["-numa", f"node,nodeid={n},cpus={n * per}-{n * per + per - 1},memdev=m{n}"]
     with (folder / "console.txt").open("wb") as console:
         subprocess.run(
             [
+                *before,
                 "qemu-system-x86_64",
                 "-machine",
                 "q35",
@@ -113,8 +125,10 @@ def boot(
                 "-smp",
                 f"{cpus},sockets={nodes},cores={per}",
                 "-m",
-                f"{512 * nodes}M",
+                f"{memory_mb * nodes}M",
                 *numa,
+                "-name",
+                "guest,debug-threads=on",
                 "-nographic",
                 "-no-reboot",
                 "-kernel",
