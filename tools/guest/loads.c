@@ -2,7 +2,6 @@
  *
  *     loads spin THREADS WORK_MS SLEEP_MS          threads that compute, and sleep now and then
  *     loads fork LOOPS WORK_MS                     processes that fork a child that computes, wait for it, and fork the next
- *     loads pin THREADS SECONDS CPUS               threads that compute; after a time the first one pins all to CPUs (0x mask)
  *     loads pairs pipe|socket|futex PAIRS HZ US    a client's timer wakes a server that computes and wakes the client
  *     loads compositor HZ THREADS US               a timer thread wakes all others with one futex and waits for them
  *     loads server PORT WORKERS US                 worker processes that accept a connection, compute and answer
@@ -97,27 +96,6 @@ static void *spinner(void *i)
 			until(now(CLOCK_MONOTONIC) + b * 1000000);
 	}
 	return NULL;
-}
-
-static void pin(int threads, double seconds, long mask)
-{
-	char path[64];
-	cpu_set_t set;
-	CPU_ZERO(&set);
-	for (int i = 0; i < 64; i++)
-		if (mask >> i & 1)
-			CPU_SET(i, &set);
-	a = 1000000, b = 0;
-	for (long i = 0; i < threads; i++)
-		start(spinner, i);
-	until(now(CLOCK_MONOTONIC) + (long)(seconds * 1e9));
-	/* glibc gives threads successive ids in the first pid namespace of a quiet machine; /proc tells them for sure */
-	for (int tid = getpid(); tid < getpid() + 1000; tid++) {
-		snprintf(path, sizeof path, "/proc/self/task/%d", tid);
-		if (access(path, F_OK) == 0 && sched_setaffinity(tid, sizeof set, &set))
-			fail("sched_setaffinity");
-	}
-	pause();
 }
 
 static void forks(int loops, long us)
@@ -317,8 +295,6 @@ int main(int n, char **v)
 		pause();
 	} else if (!strcmp(mode, "fork") && n == 4)
 		forks(x, y * 1000);
-	else if (!strcmp(mode, "pin") && n == 5)
-		pin(x, atof(v[3]), strtol(v[4], NULL, 0));
 	else if (!strcmp(mode, "pairs") && n == 6) {
 		b = z, c = atol(v[5]);
 		pairs(v[2], y);

@@ -130,7 +130,8 @@ def record(name: str, how: str, seconds: float, facts: dict[str, Any], *, clock:
     ----------
     how
         ``trace-cmd`` (started, stopped and extracted, so nothing else runs meanwhile), ``trace-cmd record`` (whose readers run
-        meanwhile), ``perf``, ``ftrace`` (the kernel's text)
+        meanwhile), ``perf``, ``ftrace`` (the kernel's text), ``window`` (the same, of an interval as short as asked for), ``perf sched``
+        (``perf sched record`` of the command ``during``, as people type it)
     clock
         the trace clock, of which perf has one only
     cpus
@@ -144,36 +145,46 @@ def record(name: str, how: str, seconds: float, facts: dict[str, Any], *, clock:
     (OUT / f"{name}.started").touch()
     before = counted()
     sleep = ["sh", "-c", f"{during}; exec sleep {seconds}"] if during else ["sleep", str(seconds)]
-    file = OUT / f"{name}.{ {'perf': 'perf', 'ftrace': 'txt'}.get(how, 'dat') }"
+    file = OUT / f"{name}.{ {'perf': 'perf', 'perf sched': 'perf', 'ftrace': 'txt', 'window': 'txt'}.get(how, 'dat') }"
     commands: list[list[str]]
     if how == "perf":
         events = [w for e in EVENTS for w in ("-e", f"sched:sched_{e}")]
         where = ["-C", cpus] if cpus else ["-a"]
         commands = [["perf", "record", "-q", *where, *events, "-o", "/tmp/perf.data", "--", *sleep]]
         kept = "/tmp/perf.data"
+    elif how == "perf sched":
+        commands = [["perf", "sched", "record", "-o", "/tmp/perf.data", "--", "sh", "-c", during]]
+        kept = "/tmp/perf.data"
     elif how == "trace-cmd record":
         mask = ["-M", cpus] if cpus else []
-        commands = [["trace-cmd", "record", "-q", "-C", clock, "-b", str(kib), *mask, *_LISTED, "-o", "/tmp/trace.dat", *sleep]]
+        commands = [["trace-cmd", "record", "-q", "-C", clock, "-b", str(kib), *mask, *_LISTED, "--compression", "none", "-o", "/tmp/trace.dat", *sleep]]
         kept = "/tmp/trace.dat"
     else:
         mask = ["-M", cpus] if cpus else []
         commands = [
             ["trace-cmd", "start", "-C", clock, "-b", str(kib), *mask, *_LISTED],
-            sleep,
+            *([] if how == "window" else [sleep]),
             ["trace-cmd", "stop"],
         ]
         kept = "/tmp/trace.dat"
     for command in commands:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    if how == "window":
+        (TRACING / "trace").write_text("")
+        (TRACING / "tracing_on").write_text("1")
+        time.sleep(seconds)
+        (TRACING / "tracing_on").write_text("0")
     after = counted()
     (OUT / f"{name}.started").unlink()
-    if how == "ftrace":
+    if how in ("ftrace", "window"):
         kept = str(TRACING / "trace")
     elif how == "trace-cmd":
-        subprocess.run(["trace-cmd", "extract", "-o", "/tmp/trace.dat"], check=True, stdout=subprocess.DEVNULL)
+        # xz packs it better than trace-cmd does
+        packing = ["--compression", "none", "-o", "/tmp/trace.dat"]
+        subprocess.run(["trace-cmd", "extract", *packing], check=True, stdout=subprocess.DEVNULL)
     shutil.copyfile(kept, file)
     lost = 0
-    if how != "perf":
+    if not how.startswith("perf"):
         for stats in TRACING.glob("per_cpu/cpu*/stats"):
             lost += sum(int(s.partition(":")[2]) for s in stats.read_text().splitlines() if s.startswith(("overrun", "dropped")))
         subprocess.run(["trace-cmd", "reset"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -182,7 +193,7 @@ def record(name: str, how: str, seconds: float, facts: dict[str, Any], *, clock:
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "recorder": how,
-        "clock": "perf" if how == "perf" else clock,
+        "clock": "perf" if how.startswith("perf") else clock,
         "commands": [" ".join(c) for c in commands],
         **facts,
         "events_lost": lost,
