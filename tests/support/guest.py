@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shutil
@@ -53,18 +54,23 @@ def kernel(folder: Path, newest: str = "linux-image-amd64") -> Path:
     return folder / "x"
 
 
-def modules(release: Path) -> list[Path]:
-    """Return the files of MODULES and of the modules on which they depend, in the order in which they load."""
-    files = {f.stem.replace("-", "_"): f for f in (release / "kernel").rglob("*.ko")}
-    order: list[Path] = []
+def modules(release: Path) -> dict[str, bytes]:
+    """Return MODULES and the modules on which they depend by name, in the order in which they load; newer kernels pack them."""
+    files = {f.name.partition(".")[0].replace("-", "_"): f for f in release.rglob("*.ko*")}
+    builtin = {Path(line).stem.replace("-", "_") for line in (release / "modules.builtin").open()}
+    order: dict[str, bytes] = {}
 
     def add(name: str) -> None:
-        depends = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
+        if name in builtin:
+            return
+        content = files[name].read_bytes()
+        if files[name].suffix == ".xz":
+            content = lzma.decompress(content)
+        depends = re.search(rb"\0depends=([^\0]*)\0", content)
         for need in depends.group(1).decode().split(",") if depends else []:
             if need:
                 add(need.replace("-", "_"))
-        if files[name] not in order:
-            order.append(files[name])
+        order[name] = content
 
     for name in MODULES:
         add(name)
@@ -91,11 +97,11 @@ def boot(
         (root / d).mkdir(parents=True, exist_ok=True)
     shutil.copy(shutil.which("busybox"), root / "bin/busybox")
     release = next((tree / "lib/modules").iterdir())
-    files = modules(release)
-    for file in files:
-        shutil.copy(file, root / "modules" / file.name)
+    loaded = modules(release)
+    for name, content in loaded.items():
+        (root / "modules" / f"{name}.ko").write_bytes(content)
     init = root / "init"
-    init.write_text(_INIT.format(modules=" ".join(f.stem for f in files)))
+    init.write_text(_INIT.format(modules=" ".join(loaded)))
     init.chmod(0o755)
     names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
     image = folder / "initramfs.cpio"

@@ -26,18 +26,26 @@ QUIET = [
     ("pipe-1000hz", "1 pair over a pipe, 1000 Hz at most, 20 us", 3, ["pairs pipe 1 1000 20"]),
     ("futex-1000hz", "1 pair over a futex, 1000 Hz at most, 20 us", 3, ["pairs futex 1 1000 20"]),
     ("compositor", "a 60 Hz timer that wakes 3 threads of 200 us each", 5, ["compositor 60 3 200"]),
-    ("desktop", "a compositor, pairs over pipes of 30 Hz and over futexes of 1 Hz", 5,
-     ["compositor 60 3 300", "pairs pipe 2 30 300", "pairs futex 2 1 300"]),
+    (
+        "desktop",
+        "a compositor, pairs over pipes of 30 Hz and over futexes of 1 Hz",
+        5,
+        ["compositor 60 3 300", "pairs pipe 2 30 300", "pairs futex 2 1 300"],
+    ),
 ]
 #: percent of the machine, requests per second for each CPU, microseconds of work per request
 WEB = [(1, 1, 1500), (5, 6, 1500), (20, 25, 1500)]
 
 
-def record_one(name: str, load: str, seconds: int, commands: list[str], how: str = "trace-cmd") -> None:
+def record_one(
+    name: str, load: str, seconds: int, commands: list[str], how: str = "trace-cmd"
+) -> None:
     commands = [c if c.startswith("busybox") else f"{LOADS} {c}" for c in commands]
     with Load(*commands):
         record(
-            f"{name}-{KERNEL}-{CPUS}cpu", how, seconds,
+            f"{name}-{KERNEL}-{CPUS}cpu",
+            how,
+            seconds,
             {"class": "idle machines", "load": load, "load_commands": commands, **FACTS},
         )
 
@@ -49,13 +57,30 @@ def main() -> None:
     www.mkdir()
     (www / "index.html").write_text("hello\n" * 200)
     rows = [(*row, "trace-cmd") for row in QUIET]
-    rows.append(("idle-recorded", "nothing but trace-cmd record and its readers", 6, [], "trace-cmd record"))
+    rows.append(
+        ("idle-recorded", "nothing but trace-cmd record and its readers", 6, [], "trace-cmd record")
+    )
     for percent, rate, us in WEB:
         served = [f"server 8080 {2 * CPUS} {us}", f"client 8080 {rate * CPUS}"]
-        rows.append((f"web-{percent}", f"a server of {2 * CPUS} processes, {rate * CPUS} requests per second", 5, served,
-                     "trace-cmd"))
+        rows.append(
+            (
+                f"web-{percent}",
+                f"a server of {2 * CPUS} processes, {rate * CPUS} requests per second",
+                5,
+                served,
+                "trace-cmd",
+            )
+        )
     served = ["busybox httpd -f -p 8081 -h /tmp/www", f"client 8081 {4 * CPUS}"]
-    rows.append(("httpd", f"busybox httpd, a process per request, {4 * CPUS} requests per second", 5, served, "trace-cmd"))
+    rows.append(
+        (
+            "httpd",
+            f"busybox httpd, a process per request, {4 * CPUS} requests per second",
+            5,
+            served,
+            "trace-cmd",
+        )
+    )
     for row in rows:
         if not only or row[0] in only:
             record_one(*row)

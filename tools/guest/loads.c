@@ -6,7 +6,7 @@
  *     loads compositor HZ THREADS US               a timer thread wakes all others with one futex and waits for them
  *     loads server PORT WORKERS US                 worker processes that accept a connection, compute and answer
  *     loads client PORT RATE                       opens RATE connections per second at random (exponential) times
- *     loads pidreuse PARENTS WORK_MS               parents, each pinned to a CPU of its own, that fork and forget
+ *     loads pidreuse PARENTS WORK_MS               parents, two pinned to each CPU from 0, that fork one child after another
  *
  * Every load runs until it is killed. A time of work is CPU time of the thread (CLOCK_THREAD_CPUTIME_ID), so a thread that
  * has to wait for a CPU takes longer and does not do less.
@@ -263,7 +263,6 @@ static void requests(int port, double rate)
 
 static void pidreuse(int parents, long us)
 {
-	signal(SIGCHLD, SIG_IGN);
 	for (int i = 0; i < parents; i++)
 		if (fork() == 0) {
 			cpu_set_t set;
@@ -279,6 +278,7 @@ static void pidreuse(int parents, long us)
 					_exit(0);
 				}
 				work(us / 2);
+				wait(NULL);
 			}
 		}
 	pause();

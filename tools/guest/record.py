@@ -37,6 +37,12 @@ export PATH=/tmp/out/bin:$PATH NUMBA_DISABLE_JIT=1 PYTHONPATH={root}
 #: A virtual CPU that waits for a CPU of this machine looks like one that computes, so the emulator comes first here, and its
 #: timers (all threads that are no virtual CPU) come before its virtual CPUs.
 FIRST = ("chrt", "-r", "2")
+#: How many ms a thread under SCHED_RR may keep its CPU while another one waits: sched(7), "SCHED_RR: Round-robin scheduling"
+SLICE = Path("/proc/sys/kernel/sched_rr_timeslice_ms")
+
+
+#: An idle machine tells nothing if its virtual CPUs waited for this machine for a larger share of the time.
+MOST_DELAY = 0.05
 
 
 class Host(threading.Thread):
@@ -59,12 +65,16 @@ class Host(threading.Thread):
             for name in names - began.keys():
                 began[name] = self._delays()
             for name in began.keys() - names - self.waited.keys():
-                self.waited[name] = {t: d - began[name].get(t, 0) for t, d in self._delays().items()}
+                self.waited[name] = {
+                    t: d - began[name].get(t, 0) for t, d in self._delays().items()
+                }
 
     def _find(self) -> None:
         """Find the threads of this program's guest, and lower the priority of those that are virtual CPUs."""
         kids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        kids += [k for t in Path("/proc/self/task").glob("*/children") for k in t.read_text().split()]
+        kids += [
+            k for t in Path("/proc/self/task").glob("*/children") for k in t.read_text().split()
+        ]
         for thread in (t for kid in set(kids) for t in Path(f"/proc/{kid}/task").glob("*")):
             try:
                 name = (thread / "comm").read_text().strip()
@@ -79,13 +89,17 @@ class Host(threading.Thread):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("script", help="the loads: a module beside this one, without .py")
     parser.add_argument("names", nargs="*", help="only these loads")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the folder to write into")
     parser.add_argument("--kernel", choices=PACKAGES, default="6.1")
     parser.add_argument("--cpus", type=int, default=4, help="number of the guest's CPUs")
-    parser.add_argument("--tree", type=Path, help="an unpacked kernel package, instead of downloading it")
+    parser.add_argument(
+        "--tree", type=Path, help="an unpacked kernel package, instead of downloading it"
+    )
     parser.add_argument("--seconds", type=int, default=560, help="give up after so long")
     options = parser.parse_intermixed_args()
     if guest.missing():
@@ -108,7 +122,9 @@ def record(folder: Path, options: argparse.Namespace) -> None:
     job = JOB.format(root=ROOT, here=here, python=sys.executable, script=script, names=names)
     watch = Host(out)
     watch.start()
+    slice_ms = SLICE.read_text()
     try:
+        SLICE.write_text("4")
         log = guest.boot(
             tree,
             folder,
@@ -120,6 +136,7 @@ def record(folder: Path, options: argparse.Namespace) -> None:
             before=FIRST,
         )
     finally:
+        SLICE.write_text(slice_ms)
         watch.ended.set()
         keep(out, options.output, watch.waited)
     print(log)
@@ -138,7 +155,11 @@ def keep(out: Path, kept: Path, host_delay_ns: dict[str, dict[str, int]]) -> Non
         told = json.loads(facts.read_text())
         host = f"on a host of {os.cpu_count()} CPUs"
         told["machine"] = f"{version}, TCG, a thread per virtual CPU (SCHED_RR), {host}"
-        told["host_delay_ns"] = host_delay_ns.get(told["name"])
+        told["host_delay_ns"] = delays = host_delay_ns.get(told["name"], {})
+        share = sum(delays.values()) / (1e9 * told["counted"]["seconds"] * told["cpus"])
+        if told["class"] == "idle machines" and not (delays and share <= MOST_DELAY):
+            print(f"{told['name']}: not kept, its CPUs waited {share:.1%} of the time for the host")
+            continue
         (kept / facts.name).write_text(json.dumps(told, indent=1) + "\n")
         for file in out.glob(f"{told['name']}.*"):
             if file != facts and file.is_file():

@@ -21,7 +21,15 @@ from wastedcores.capture.snapshot import write_snapshot
 
 OUT = Path("/tmp/out")
 TRACING = Path("/sys/kernel/tracing")
-EVENTS = ("switch", "wakeup", "wakeup_new", "migrate_task", "process_fork", "process_exit", "process_exec")
+EVENTS = (
+    "switch",
+    "wakeup",
+    "wakeup_new",
+    "migrate_task",
+    "process_fork",
+    "process_exit",
+    "process_exec",
+)
 _LISTED = [word for e in EVENTS for word in ("-e", f"sched:sched_{e}")]
 
 
@@ -59,7 +67,9 @@ def _throttled() -> dict[str, dict[str, int]]:
     for file in Path("/sys/fs/cgroup").rglob("cpu.stat"):
         lines = dict(s.split() for s in file.read_text().splitlines())
         if int(lines.get("nr_periods", 0)):
-            found[str(file.parent)] = {k: int(v) for k, v in lines.items() if "thrott" in k or "nr_" in k}
+            found[str(file.parent)] = {
+                k: int(v) for k, v in lines.items() if "thrott" in k or "nr_" in k
+            }
     return found
 
 
@@ -122,16 +132,25 @@ class Load:
             process.wait()
 
 
-def record(name: str, how: str, seconds: float, facts: dict[str, Any], *, clock: str = "mono", cpus: str = "", during: str = "",
-           kib: int = 6000) -> None:
+def record(
+    name: str,
+    how: str,
+    seconds: float,
+    facts: dict[str, Any],
+    *,
+    clock: str = "mono",
+    cpus: str = "",
+    during: str = "",
+    kib: int = 6000,
+) -> None:
     """Record for some seconds into NAME.dat, NAME.perf or NAME.txt, with a snapshot from before and NAME.json.
 
     Parameters
     ----------
     how
-        ``trace-cmd`` (started, stopped and extracted, so nothing else runs meanwhile), ``trace-cmd record`` (whose readers run
-        meanwhile), ``perf``, ``ftrace`` (the kernel's text), ``window`` (the same, of an interval as short as asked for), ``perf sched``
-        (``perf sched record`` of the command ``during``, as people type it)
+        ``trace-cmd`` (started, stopped and extracted, so nothing else runs meanwhile), ``trace-cmd record`` (whose
+        readers run meanwhile), ``perf``, ``ftrace`` (the kernel's text), ``window`` (the same, of an interval as short as
+        asked for), ``perf sched`` (``perf sched record`` of the command ``during``, as people type it)
     clock
         the trace clock, of which perf has one only
     cpus
@@ -145,7 +164,10 @@ def record(name: str, how: str, seconds: float, facts: dict[str, Any], *, clock:
     (OUT / f"{name}.started").touch()
     before = counted()
     sleep = ["sh", "-c", f"{during}; exec sleep {seconds}"] if during else ["sleep", str(seconds)]
-    file = OUT / f"{name}.{ {'perf': 'perf', 'perf sched': 'perf', 'ftrace': 'txt', 'window': 'txt'}.get(how, 'dat') }"
+    file = (
+        OUT
+        / f"{name}.{ {'perf': 'perf', 'perf sched': 'perf', 'ftrace': 'txt', 'window': 'txt'}.get(how, 'dat') }"
+    )
     commands: list[list[str]]
     if how == "perf":
         events = [w for e in EVENTS for w in ("-e", f"sched:sched_{e}")]
@@ -157,7 +179,24 @@ def record(name: str, how: str, seconds: float, facts: dict[str, Any], *, clock:
         kept = "/tmp/perf.data"
     elif how == "trace-cmd record":
         mask = ["-M", cpus] if cpus else []
-        commands = [["trace-cmd", "record", "-q", "-C", clock, "-b", str(kib), *mask, *_LISTED, "--compression", "none", "-o", "/tmp/trace.dat", *sleep]]
+        commands = [
+            [
+                "trace-cmd",
+                "record",
+                "-q",
+                "-C",
+                clock,
+                "-b",
+                str(kib),
+                *mask,
+                *_LISTED,
+                "--compression",
+                "none",
+                "-o",
+                "/tmp/trace.dat",
+                *sleep,
+            ]
+        ]
         kept = "/tmp/trace.dat"
     else:
         mask = ["-M", cpus] if cpus else []
@@ -186,8 +225,17 @@ def record(name: str, how: str, seconds: float, facts: dict[str, Any], *, clock:
     lost = 0
     if not how.startswith("perf"):
         for stats in TRACING.glob("per_cpu/cpu*/stats"):
-            lost += sum(int(s.partition(":")[2]) for s in stats.read_text().splitlines() if s.startswith(("overrun", "dropped")))
-        subprocess.run(["trace-cmd", "reset"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            lost += sum(
+                int(s.partition(":")[2])
+                for s in stats.read_text().splitlines()
+                if s.startswith(("overrun", "dropped"))
+            )
+        subprocess.run(
+            ["trace-cmd", "reset"],
+            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     told = {
         "name": name,
         "kernel": platform.release(),
