@@ -29,7 +29,7 @@ JOB = """
 uname -sr
 touch /tmp/none; mount --bind /tmp/none /proc/kallsyms
 cd {here}
-export PATH=/tmp/out/bin:$PATH NUMBA_DISABLE_JIT=1 PYTHONPATH={root}
+export NUMBA_DISABLE_JIT=1 PYTHONPATH={root}
 {python} {here}/{script}.py {names}
 """
 
@@ -113,7 +113,7 @@ def main() -> None:
 def record(folder: Path, options: argparse.Namespace) -> None:
     """Boot the guest once, let it record, and pack what it wrote."""
     out = folder / "out"
-    (out / "bin").mkdir(parents=True)
+    out.mkdir()
     here = Path(__file__).parent
     build = ["gcc", "-O2", "-static", "-pthread", "-o", out / "loads", here / "loads.c", "-lm"]
     subprocess.run(build, check=True)
