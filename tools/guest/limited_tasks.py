@@ -96,7 +96,7 @@ def cpuset_v2(name: str) -> None:
 
 @named("taskset")
 def taskset(name: str) -> None:
-    load = f"taskset -c 0,1 {LOADS} spin 3 40 5"
+    load = f"taskset -c 0,1 {LOADS} spin 4 40 5"
     for how, end in (("trace-cmd record", "dat"), ("perf", "perf")):
         with Load(load):
             record(
@@ -105,9 +105,9 @@ def taskset(name: str) -> None:
                 4,
                 facts(
                     "clean",
-                    "three threads that may use CPUs 0 and 1 only",
+                    "four threads that may use CPUs 0 and 1 only",
                     TOLD,
-                    "three threads that compute 40 ms and sleep 5 ms",
+                    "four threads that compute 40 ms and sleep 5 ms",
                     load,
                 ),
             )
@@ -203,7 +203,7 @@ def pid_reuse(name: str) -> None:
 
 @named("unrecorded")
 def unrecorded(name: str) -> None:
-    load = f"taskset -c 0,1 {LOADS} spin 3 40 5"
+    load = f"taskset -c 0,1 {LOADS} spin 4 40 5"
     for how, cpus, end in (
         ("trace-cmd record", "e", "dat"),
         ("perf", "1-3", "perf"),
@@ -218,7 +218,7 @@ def unrecorded(name: str) -> None:
                     "clean",
                     "CPU 0, which was not recorded, was busy; CPUs 2 and 3 are not allowed",
                     CLEAN,
-                    "three threads that may use CPUs 0 and 1 only",
+                    "four threads that may use CPUs 0 and 1 only",
                     load,
                 ),
                 cpus=cpus,
