@@ -14,6 +14,7 @@ from wastedcores.runqueues.state import (
     LOSSY,
     MIGRATE,
     SNAPSHOT,
+    STAYS,
     SWITCH,
     UNTHROTTLE,
     WAKEUP,
@@ -106,13 +107,15 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
     """Find threads whose affinity may have changed, and their parents."""
     if k == SWITCH:
         if q > 0:
-            s.task[q, task_row.QUEUED] = keeps
+            s.task[q, task_row.QUEUED] = 1 if keeps == STAYS else 0
         if p > 0:
             s.task[p, task_row.QUEUED] = 1
             s.task[p, task_row.RAN] = c
     elif k == WAKEUP or k == WAKEUP_NEW:
         _queued(s, p, by, where)
     elif k == FORK and p > 0:
+        if s.task[p, task_row.QUEUED] != 0 or s.task[p, task_row.RAN] >= 0:
+            s.task[p, task_row.REUSED] = 1
         s.task[p, task_row.QUEUED] = 0
         s.task[p, task_row.PARENT] = max(by, 0)
     elif k == MIGRATE and p > 0 and _looks_repinned(s, p, c, by):
