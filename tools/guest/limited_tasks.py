@@ -357,6 +357,25 @@ def unbalanced_v1(name: str) -> None:
         flag.write_text("1")
 
 
+@named("clock-v1", VERSION_1)
+def clock_of_two(name: str) -> None:
+    """Record with clocks that do not count ns; in a machine of two CPUs (--cpus 2)."""
+    flag = GROUPS / "cpuset/cpuset.sched_load_balance"
+    flag.write_text("0")
+    load = f"{LOADS} spin 3 100000 0"
+    why = (
+        "three threads stay on one of two CPUs, which are not balanced; the clock does not count ns"
+    )
+    try:
+        with Load(load):
+            for time_of in ("uptime", "counter", "x86-tsc"):
+                told = facts("violations", why, REFUSED, "three threads that compute", load)
+                for how, end in (("trace-cmd", "dat"), ("ftrace", "txt")):
+                    record(f"{name}-{time_of}-{end}", how, 1.2, told, clock=time_of)
+    finally:
+        flag.write_text("1")
+
+
 @named("hotplug-2cpu", VERSION_1)
 def hotplug_of_two(name: str) -> None:
     load = f"{LOADS} spin 2 40 15"
