@@ -14,6 +14,7 @@ from support.random_schedules.truth import Limits
 from wastedcores.capture.attach import with_snapshot
 from wastedcores.capture.snapshot import Snapshot
 from wastedcores.errors import WastedCoresError
+from wastedcores.invariant import CheckResult
 
 #: what the verdict was made from
 KNOWLEDGE = ("trace alone", "with a snapshot")
@@ -99,11 +100,14 @@ def judge(
     file = folder / f"random-{seed}.txt"
     file.write_text(made.text)
     between = time.perf_counter()
-    outcomes, verdicts = {}, {}
+    outcomes: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
+    trace = None
     try:
         for knowledge in KNOWLEDGE:
             try:
-                found = _checked(file, made, knowledge)
+                trace = trace or wastedcores.open(file)
+                found = _checked(trace, made, knowledge)
             except WastedCoresError as e:
                 outcomes[knowledge], verdicts[knowledge] = REFUSED, str(e)
                 continue
@@ -128,8 +132,7 @@ def judge(
     )
 
 
-def _checked(file: Path, made: Schedule, knowledge: str) -> Any:
-    trace = wastedcores.open(file)
+def _checked(trace: wastedcores.Trace, made: Schedule, knowledge: str) -> CheckResult:
     if knowledge == KNOWLEDGE[1]:
         trace = with_snapshot(trace, Snapshot.model_validate(made.snapshot), "snapshot.json")
     return wastedcores.check(trace, persist_ns=1000 * made.persist_us)
