@@ -36,7 +36,7 @@ def test_the_machine_does_what_a_kernel_does(first):
         assert made.truth.possible.episodes == auditor.episodes(
             made.truth.start_us, made.truth.end_us
         ), seed
-        if not {"clocks", "lost"} & set(made.features):
+        if made.text.startswith("# tracer") and not {"clocks", "lost"} & set(made.features):
             assert not text_faults(made), (seed, text_faults(made)[:5])
 
 
@@ -47,7 +47,8 @@ def test_the_auditor_notices_a_machine_that_is_wrong(monkeypatch):
             auditor = Auditor()
             made = schedule(seed, features, audit=auditor)
             truth = auditor.episodes(made.truth.start_us, made.truth.end_us)
-            found += auditor.faults + auditor.overspent() + text_faults(made)
+            found += auditor.faults + auditor.overspent()
+            found += text_faults(made) if made.text.startswith("# tracer") else []
             found += ["truth"] * (truth != made.truth.possible.episodes)
         return found
 

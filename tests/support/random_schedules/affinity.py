@@ -42,7 +42,7 @@ def bind(m: Machine, caller: Task, request: Bind) -> None:
     if mask == task.mask or task.state == "dead":
         return
     task.mask = mask
-    m.mask_changes += 1
+    m.rebound.add(task.uid)
     m.touch(task.cpu)
     usable = mask & m.active
     if usable >> task.cpu & 1 or not usable or task.state == "sleeping":

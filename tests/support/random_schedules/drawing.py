@@ -33,6 +33,8 @@ FEATURES = {
     "recorder": "the recorder's own threads, whose wakeups are missing",
     "unrecorded": "CPUs that were not recorded",
     "lost": "lost events",
+    "overwritten": "ring buffers that overwrote their beginnings",
+    "quiet": "CPUs on which nothing happens for long, because one thread computes there or none does",
     "clocks": "clocks that differ between CPUs by up to 100 us",
     "short": "shorter than M",
     "one cpu": "a machine with one CPU",
@@ -55,7 +57,7 @@ class Schedule:
     text: str
     truth: Truth
     snapshot: dict[str, Any]
-    #: whether a thread's mask differed from the snapshot's at some time
+    #: whether a thread's mask differed at some time from what the snapshot says
     stale: bool
     #: all states and all events, for the tests of the generator
     log: Log
@@ -87,7 +89,7 @@ def schedule(
         span = int(persist * rng.uniform(0.1, 0.95))
     m = _machine(rng, chosen, span)
     m.audit = audit
-    busy = rng.random() < 0.7
+    busy = rng.random() < 0.7 and "quiet" not in chosen
     population.kernel_threads(m, busy)
     _populate(m, chosen, span)
     _start(m)
@@ -97,15 +99,16 @@ def schedule(
         recorder.own = tuple({t.comm for t in m.tasks.values()} & {"perf", "trace-cmd"})
         recorder.missing = rng.choice((1.0, 1.0, 0.7))
     snapshot, start = snapshots.taken(m), m.now
-    before = m.mask_changes
+    m.rebound.clear()
+    there = set(m.tasks)
     m.touch_all()
     m.events.on = True
     m.run_until(start + span)
-    kept, lost = recorder.keep(rng, m.events.events)
-    first, last = (kept[0].us, kept[-1].us) if kept else (start, start + span)
+    left = recorder.keep(rng, m.events.events)
+    first, last = (left.kept[0].us, left.kept[-1].us) if left.kept else (start, start + span)
     truth = truth_of(m.log, max(first, start), min(last, m.now), recorder.seen)
-    text = recording.text(kept, lost, m.online.bit_count())
-    stale = m.mask_changes != before
+    text = recording.text(recorder, left, m.online.bit_count())
+    stale = bool(m.rebound & there)
     return Schedule(
         seed, names, persist, m.cpus, text, truth, snapshot, stale, m.log, m.events.events
     )
@@ -142,7 +145,8 @@ def _populate(m: Machine, features: frozenset[str], span: int) -> None:
         count = rng.choice((0, 0, 1))
     else:
         count = rng.randrange(1, 2 * m.cpus + 1)
-    chosen = population.users(m, features, count, span)
+    style = "hogs" if "quiet" in features else rng.choice(("hogs", "workers", "mixed", "mixed"))
+    chosen = population.users(m, features, count, style)
     if features & {"fork", "reuse"}:
         population.families(m, features, span)
     if "realtime" in features:
@@ -173,7 +177,7 @@ def _start(m: Machine) -> None:
 
 def _recorder(m: Machine, features: frozenset[str]) -> recording.Recorder:
     rng = m.rng
-    r = recording.Recorder(m.all)
+    r = recording.Recorder(m.all, m.cpus)
     r.wakeups = rng.choice(("both", "waking")) if "wakings" in features else "wakeup"
     r.migrations = "no migrations" not in features
     r.hotplug = rng.random() < 0.5
@@ -181,6 +185,11 @@ def _recorder(m: Machine, features: frozenset[str]) -> recording.Recorder:
         r.seen &= ~sum(1 << c for c in rng.sample(range(m.cpus), rng.randrange(1, m.cpus)))
     if "clocks" in features:
         r.clocks = [rng.randrange(-50, 51) for _ in range(m.cpus)]
+    if "overwritten" in features:
+        r.overwritten = [rng.choice((0.0, rng.random() / 2)) for _ in range(m.cpus)]
+    r.form = rng.choices(recording.FORMS, (6, 2, 2))[0]
+    if r.overwritten and r.form == "perf script":
+        r.form = "ftrace"
     if "lost" in features:
         seen = cpus_of(r.seen)
         r.losses = [

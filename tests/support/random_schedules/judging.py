@@ -16,8 +16,12 @@ from wastedcores.capture.snapshot import Snapshot
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import CheckResult
 
-#: what the verdict was made from
-KNOWLEDGE = ("trace alone", "with a snapshot")
+#: what the verdict was made from; an old snapshot differs from what was true later, so it can mislead and is no failure
+KNOWLEDGE = ALONE, SNAPSHOT, OLD_SNAPSHOT = (
+    "trace alone",
+    "with a snapshot",
+    "with an old snapshot",
+)
 #: what became of a verdict
 RIGHT, UNKNOWN, REFUSED, NOT_JUDGED = "right", "unknown", "refused", "not judged"
 FALSE_ALARM, MISSED, WRONG_KIND, ERROR = "false alarm", "missed", "wrong kind", "error"
@@ -45,8 +49,8 @@ class Judged:
 
     @property
     def failed(self) -> bool:
-        """Whether any verdict is wrong."""
-        return any(o in FAILURES for o in self.outcomes.values())
+        """Whether any verdict is wrong that an old snapshot does not excuse."""
+        return any(o in FAILURES for k, o in self.outcomes.items() if k != OLD_SNAPSHOT)
 
     def to_json(self) -> dict[str, Any]:
         """Return what is kept of it."""
@@ -104,7 +108,7 @@ def judge(
     verdicts: dict[str, str] = {}
     trace = None
     try:
-        for knowledge in KNOWLEDGE:
+        for knowledge in (ALONE, OLD_SNAPSHOT if made.stale else SNAPSHOT):
             try:
                 trace = trace or wastedcores.open(file)
                 found = _checked(trace, made, knowledge)
@@ -133,7 +137,7 @@ def judge(
 
 
 def _checked(trace: wastedcores.Trace, made: Schedule, knowledge: str) -> CheckResult:
-    if knowledge == KNOWLEDGE[1]:
+    if knowledge != ALONE:
         trace = with_snapshot(trace, Snapshot.model_validate(made.snapshot), "snapshot.json")
     return wastedcores.check(trace, persist_ns=1000 * made.persist_us)
 

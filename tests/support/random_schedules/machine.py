@@ -59,8 +59,8 @@ class Machine:
         self.free_pids: list[int] = []
         self.pid_reuse = 0.0
         self.late_wakes = 0.0
-        #: how often a thread's mask was changed
-        self.mask_changes = 0
+        #: threads whose mask was changed, by uid
+        self.rebound: set[int] = set()
         #: called before time passes, whether or not something changed
         self.audit: Callable[[Machine], None] | None = None
         self.log: list[tuple[int, tuple[Cell, ...]]] = []

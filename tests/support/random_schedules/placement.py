@@ -15,7 +15,7 @@ def fallback(m: Machine, task: Task) -> int:
     usable = task.mask & m.active
     if not usable:
         task.mask = usable = m.active & ~m.isolated or m.active
-        m.mask_changes += 1
+        m.rebound.add(task.uid)
         m.touch(task.cpu)
     return usable
 

@@ -10,7 +10,7 @@ from support.random_schedules.machine import Machine
 from support.random_schedules.programs import Run, SetAffinity, SetCpuset, Sleep
 from support.random_schedules.tasks import DEADLINE, STOP, Group, Task, cpus_of
 
-NAMES = ("cc1", "java", "node", "postgres", "python3", "ffmpeg")
+NAMES = ("cc1", "java", "node", "Web Content", "tmux: server", "ffmpeg", "a-b-7")
 
 
 def kernel_threads(m: Machine, busy: bool) -> None:
@@ -89,20 +89,19 @@ def groups(m: Machine) -> list[Group]:
     return found
 
 
-def users(m: Machine, features: frozenset[str], count: int, span: int) -> list[Task]:
+def users(m: Machine, features: frozenset[str], count: int, style: str) -> list[Task]:
     """Add threads that compute and sleep, as many as asked for."""
     rng, found = m.rng, []
     choices = masks(m, features)
     limited: list[Group | None] = [*groups(m)] if "quota" in features else [None]
     if "quota" in features and rng.random() < 0.5:
         limited.append(None)
-    style = rng.choice(("hogs", "workers", "mixed", "mixed"))
     leader: Task | None = None
     for number in range(count):
         mask, path = rng.choice(choices)
         task = m.add(rng.choice(NAMES), mask, cpuset=path, group=rng.choice(limited))
         task.wanted = None if path != "/" or mask == m.all & ~m.isolated else mask
-        if leader is not None and "fork" in features and rng.random() < 0.4:
+        if leader is not None and rng.random() < 0.3:  # a thread of the same process
             task.tgid, task.comm = leader.tgid, leader.comm
         leader = task
         if style == "hogs" or (style == "mixed" and number % 2):
@@ -119,18 +118,21 @@ def families(m: Machine, features: frozenset[str], span: int) -> None:
     """Add shells that fork and exec, and processes that start threads."""
     rng = m.rng
     choices = masks(m, features)
+    usable = cpus_of(m.all & ~m.isolated)
     for _ in range(rng.randrange(1, 4)):
         mask, path = rng.choice(choices)
         shell = m.add(rng.choice(("sh", "make", "bash")), mask, cpuset=path)
         burst, rounds = rng.choice((2_000, 8_000, 25_000)), rng.randrange(1, 4)
         plain = rng.random() < 0.4
+        bind = rng.random() < (0.5 if "affinity" in features else 0.15)
 
         def child(
-            burst: int = burst, rounds: int = rounds, plain: bool = plain
+            burst: int = burst, rounds: int = rounds, plain: bool = plain, bind: bool = bind
         ) -> programs.Program:
             if plain:
                 return programs.worker(rng, burst, burst / 2, rounds)
-            return programs.command(rng, rng.choice(NAMES), burst, rounds)
+            to = 1 << rng.choice(usable) if bind else None
+            return programs.command(rng, rng.choice(NAMES), burst, rounds, to)
 
         children = rng.randrange(5, 25)
         shell.program = programs.shell(rng, children, span / children, child)

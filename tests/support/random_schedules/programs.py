@@ -139,9 +139,13 @@ def shell(rng: random.Random, children: int, pause: float, child: Callable[[], P
         yield Sleep(about(rng, 5 * pause))
 
 
-def command(rng: random.Random, comm: str, burst: float, rounds: int) -> Program:
-    """Exec a program that runs and sleeps a few times, and exits."""
+def command(
+    rng: random.Random, comm: str, burst: float, rounds: int, mask: int | None = None
+) -> Program:
+    """Exec a program that runs and sleeps a few times, and exits; with a mask, bind it before, as taskset does."""
     yield Run(rng.randrange(50, 300))
+    if mask is not None:
+        yield SetAffinity(None, mask)
     yield Exec(comm)
     yield from worker(rng, burst, burst, rounds)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.random_schedules.machine import Machine
+from support.random_schedules.recording import HOST, KERNEL
 from support.random_schedules.tasks import STOP, cpus_of
 
 
@@ -13,8 +14,8 @@ def taken(m: Machine) -> dict[str, Any]:
     online = cpus_of(m.online)
     return {
         "schema": "wastedcores.tasks/1",
-        "kernel": "6.12.107",
-        "host": "random",
+        "kernel": KERNEL,
+        "host": HOST,
         "boottime_ns": m.now * 1000,
         "unix_ns": 1_700_000_000_000_000_000,
         "tasks": [

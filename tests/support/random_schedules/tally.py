@@ -7,17 +7,25 @@ from collections.abc import Iterable
 from typing import Any
 
 from support.random_schedules.drawing import FEATURES
-from support.random_schedules.judging import FAILURES, KNOWLEDGE, OUTCOMES, TRUTHS, Judged
+from support.random_schedules.judging import (
+    ALONE,
+    FAILURES,
+    KNOWLEDGE,
+    OLD_SNAPSHOT,
+    OUTCOMES,
+    TRUTHS,
+    Judged,
+)
 
 #: separates the parts of a key, so that a tally is a plain JSON object
 _BAR = "|"
-ALONE, COMBINED, ALL = "alone", "combined", "all"
+SINGLE, COMBINED, ALL = "alone", "combined", "all"
 
 
 def rows_of(judged: Judged) -> list[tuple[str, str]]:
     """Return the rows of the tables in which a schedule counts: its class alone, or each of its classes combined."""
     if len(judged.features) == 1:
-        return [(ALONE, judged.features[0])]
+        return [(SINGLE, judged.features[0])]
     return [(COMBINED, ALL), *((COMBINED, f) for f in judged.features)]
 
 
@@ -36,7 +44,7 @@ def failures(counts: Counter[str]) -> Counter[str]:
     found: Counter[str] = Counter()
     for key, n in counts.items():
         place, row, knowledge, _, outcome = key.split(_BAR)
-        if outcome in FAILURES and (place == ALONE or row == ALL):
+        if outcome in FAILURES and knowledge != OLD_SNAPSHOT and (place == SINGLE or row == ALL):
             found[f"{knowledge}: {outcome}"] += n
     return found
 
@@ -44,7 +52,7 @@ def failures(counts: Counter[str]) -> Counter[str]:
 def as_rows(counts: Counter[str]) -> list[dict[str, Any]]:
     """Return one object per row and knowledge."""
     found = []
-    order = [(ALONE, f) for f in FEATURES] + [(COMBINED, ALL)] + [(COMBINED, f) for f in FEATURES]
+    order = [(SINGLE, f) for f in FEATURES] + [(COMBINED, ALL)] + [(COMBINED, f) for f in FEATURES]
     for knowledge in KNOWLEDGE:
         for place, name in order:
             of = {
@@ -86,10 +94,11 @@ def markdown(run: dict[str, Any]) -> str:
         "violating schedules that got the right verdict. *Refused* are traces about which `check` makes no statement, with a "
         "message: those without any switch, or without a task of the snapshot. A *false alarm* is `violations` about a clean "
         "schedule, *missed* is `clean` about a violating one, and *wrong kind* is `persistent` where only chronic waste is, or "
-        "the other way round.",
+        "the other way round. An *old snapshot* was taken before an affinity changed; what it makes `check` say is shown, and is "
+        "not among the failures.",
     ]
     for knowledge in KNOWLEDGE:
-        for place in (ALONE, COMBINED):
+        for place in (SINGLE, COMBINED):
             some = [r for r in run["rows"] if r["knowledge"] == knowledge and r["classes"] == place]
             if some:
                 lines += ["", f"## Verdicts from {_said(knowledge)}, classes {place}", "", *_HEAD]
@@ -109,7 +118,7 @@ _HEAD = (
 
 
 def _said(knowledge: str) -> str:
-    return "the trace alone" if knowledge == KNOWLEDGE[0] else "the trace with a snapshot"
+    return f"the {knowledge}" if knowledge == ALONE else f"the trace {knowledge}"
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -133,11 +133,11 @@ def _all_but_next(runnable: list[Task]) -> list[Task]:
 
 
 _SWITCH = re.compile(r"prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+) ")
-_LINE = re.compile(r"^ *(\S.*)-(\d+) +\[(\d+)\] (\S{5}) +(\d+\.\d{6}): (\w+): (.*)$")
+_LINE = re.compile(r"^ *(\S.*)-(\d+) +\[(\d+)\] (\S{4,5}) +(\d+\.\d{6}): (\w+): (.*)$")
 
 
 def text_faults(schedule: Schedule) -> list[str]:
-    """Return contradictions in the text of a recording without losses and with equal clocks."""
+    """Return contradictions in the ftrace text of a recording without losses and with equal clocks."""
     faults = []
     running: dict[int, int] = {}
     last = 0.0
