@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from support.random_schedules import affinity, hotplug, placement
 from support.random_schedules.events import IN_INTERRUPT, IN_SCHEDULE
 from support.random_schedules.programs import (
+    Act,
     Bind,
     Exec,
     Fork,
@@ -73,7 +74,10 @@ def _call(m: Machine, task: Task, request: Any) -> None:
     elif isinstance(request, Bind):
         affinity.bind(m, task, request)
     elif isinstance(request, Plug):
-        hotplug.plug(m, task, request.cpu, request.online)
+        steps = hotplug.steps(m, request.cpu, request.online)
+        task.program = chain(steps, task.program or ())
+    elif isinstance(request, Act):
+        request.action(task)
     else:
         raise TypeError(request)
 

@@ -54,7 +54,10 @@ class Machine:
         self.groups: list[Group] = []
         self.stoppers: list[Task] = []
         self.works: list[list[Callable[[], None]]] = [[] for _ in range(cpus)]
+        #: whether a stopper has to park, because its CPU goes offline
+        self.parked = 0
         self.hotplug_threads: list[Task] = []
+        self.softirq_threads: list[Task] = []
         self.cpusets: dict[str, int] = {}
         self.free_pids: list[int] = []
         self.pid_reuse = 0.0

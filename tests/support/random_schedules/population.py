@@ -30,6 +30,7 @@ def kernel_threads(m: Machine, busy: bool) -> None:
         worker = m.add(f"kworker/{c}:1", bit, pid=22 + 6 * c, **facts)
         worker.program = programs.periodic(rng, 15, rng.randrange(40_000, 200_000), "I")
         softirqs = m.add(f"ksoftirqd/{c}", bit, pid=23 + 6 * c, **facts)
+        m.softirq_threads.append(softirqs)
         softirqs.program = programs.periodic(rng, 10, rng.randrange(100_000, 300_000))
         for task in (worker, softirqs):
             m.after(rng.randrange(1, 60_000), m.timer_wake, task, 0)
@@ -45,7 +46,7 @@ def _stopper(m: Machine, cpu: int) -> Iterator[Any]:
         while m.works[cpu]:
             yield Run(m.rng.randrange(2, 6))
             m.works[cpu].pop(0)()
-        yield Sleep(None)
+        yield Sleep(None, "P" if m.parked >> cpu & 1 else "S")
 
 
 def masks(m: Machine, features: frozenset[str]) -> list[tuple[int, str]]:

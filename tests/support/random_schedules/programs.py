@@ -67,6 +67,13 @@ class Bind:
 
 
 @dataclass(frozen=True)
+class Act:
+    """Do something inside the kernel in this thread's name; it may have to wait until that is done."""
+
+    action: Callable[[Task], None]
+
+
+@dataclass(frozen=True)
 class SetCpuset:
     """Give all threads of a cpuset other CPUs."""
 
