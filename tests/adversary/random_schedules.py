@@ -37,12 +37,12 @@ LIVES = 3
 LISTED = 200
 
 
-def judge_chunk(first: int, count: int) -> dict[str, Any]:
-    """Judge some seeds in this process."""
+def judge_chunk(first: int, count: int, features: tuple[str, ...] | None) -> dict[str, Any]:
+    """Judge some seeds in this process; features None: those that the seeds draw."""
     from support.random_schedules.judging import judge
 
     with tempfile.TemporaryDirectory(prefix="random-schedules-") as folder:
-        judged = [judge(seed, Path(folder)) for seed in range(first, first + count)]
+        judged = [judge(seed, Path(folder), features) for seed in range(first, first + count)]
     return {
         "first": first,
         "count": count,
@@ -60,7 +60,9 @@ def _begin() -> None:
     sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE)]
 
 
-def results(chunks: list[tuple[int, int]], workers: int) -> Iterator[dict[str, Any]]:
+def results(
+    chunks: list[tuple[int, int]], features: tuple[str, ...] | None, workers: int
+) -> Iterator[dict[str, Any]]:
     """Judge chunks in processes; each is given again to a new process if its own dies."""
     lives = dict.fromkeys(chunks, LIVES)
     left = list(reversed(chunks))
@@ -71,7 +73,7 @@ def results(chunks: list[tuple[int, int]], workers: int) -> Iterator[dict[str, A
             while left and len(under_way) < 2 * workers:
                 pool = get_reusable_executor(workers, timeout=None, initializer=_begin)
                 try:
-                    future = pool.submit(judge_chunk, *left[-1])
+                    future = pool.submit(judge_chunk, *left[-1], features)
                 except BrokenProcessPool:
                     continue  # a new pool is made
                 under_way[future] = left.pop()
@@ -101,12 +103,13 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     found = folder / "found"
     found.mkdir(parents=True, exist_ok=True)
     kept, code = folder / "chunks.jsonl", folder / "commit"
-    if code.exists() and code.read_text() != commit():
+    now = f"{commit()} {' '.join(asked.features or ())}".strip()
+    if code.exists() and code.read_text() != now:
         raise SystemExit(
-            f"{folder} has results of commit {code.read_text()}, and {commit()} is checked out. Remove the folder, or name "
+            f"{folder} has results of {code.read_text()}, and this run would add those of {now}. Remove the folder, or name "
             "another one with --folder."
         )
-    code.write_text(commit())
+    code.write_text(now)
     done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     end = asked.first + asked.schedules
     wanted = [(s, min(CHUNK, end - s)) for s in range(asked.first, end, CHUNK)]
@@ -115,7 +118,7 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
     bar = tqdm(total=asked.schedules, unit="schedule", mininterval=5)
     bar.update(sum(d["count"] for d in done))
     with kept.open("a") as file, bar:
-        for result in results([c for c in wanted if c not in have], asked.workers):
+        for result in results([c for c in wanted if c not in have], asked.features, asked.workers):
             done.append(result)
             file.write(json.dumps(result) + "\n")
             file.flush()
@@ -156,14 +159,19 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, default=HERE.parents[1] / ".fuzz" / "random")
     parser.add_argument("--output", type=Path, default=HERE, help="where the two tables go")
+    parser.add_argument(
+        "--features",
+        type=lambda text: tuple(sorted(text.split(","))),
+        help="names, separated by commas, that all schedules get; default: each seed draws its own",
+    )
     parser.add_argument("--show", type=int, metavar="SEED", help="write this schedule and judge it")
     asked = parser.parse_args()
     if asked.show is not None:
         from support.random_schedules.judging import judge, write
 
         asked.folder.mkdir(parents=True, exist_ok=True)
-        print(json.dumps(judge(asked.show, asked.folder).to_json(), indent=1))
-        print(write(asked.show, asked.folder / "shown"))
+        print(json.dumps(judge(asked.show, asked.folder, asked.features).to_json(), indent=1))
+        print(write(asked.show, asked.folder / "shown", asked.features))
         return 0
     found = run(asked)
     (asked.output / "random_schedules.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -144,7 +144,8 @@ def _populate(m: Machine, features: frozenset[str], span: int) -> None:
         population.pairs(m)
         count = rng.choice((0, 0, 1))
     else:
-        count = rng.randrange(1, 2 * m.cpus + 1)
+        # quiet schedules of fewer threads have no events at all
+        count = rng.randrange(m.cpus + 1 if "quiet" in features else 1, 2 * m.cpus + 1)
     style = "hogs" if "quiet" in features else rng.choice(("hogs", "workers", "mixed", "mixed"))
     chosen = population.users(m, features, count, style)
     if features & {"fork", "reuse"}:
