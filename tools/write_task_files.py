@@ -1,8 +1,9 @@
 """Write ``tasks.json`` beside each recording: what its trace does not tell of its tasks, from datasets/recordings/README.md.
 
-No task changed its affinity in the measured windows, and no control group had a limit of CPU time. The recorder opened a session for each hog, for make, and for the shell that starts threads, and autogroup was on (off in db). It
-bound threads of gc and of the pinned lu to nodes 1 and 2, and each noise thread to its CPU. The file has the form that
-``wastedcores snapshot`` writes.
+No task changed its affinity in the measured windows, no control group had a limit of CPU time, and each trace began before
+the work did. The recorder opened a session for each hog, for make, and for the shell that starts threads, and autogroup was
+on (off in db). It bound threads of gc and of the pinned lu to nodes 1 and 2, and each noise thread to its CPU. The file has
+the form that ``wastedcores snapshot`` writes.
 
     python tools/write_task_files.py
 """
@@ -61,7 +62,7 @@ def main() -> None:
         when = {"boottime_ns": recording.trace.header.start_ns, "unix_ns": 0}
         kernel = recording.meta["kernel"]
         file = {"schema": SCHEMA, "kernel": kernel, "source": about, **when, "tasks": tasks}
-        file |= {"follows_affinity": True, "quotas": {}}
+        file |= {"follows_affinity": True, "silent_is_idle": True, "quotas": {}}
         (meta.parent / "tasks.json").write_text(json.dumps(file, indent=0) + "\n")
         print(f"{recording.name}: {len(tasks)} tasks")
 

@@ -73,7 +73,7 @@ def check(
         str | None,
         Option(
             metavar="idle|unknown",
-            help="Take online CPUs without a single event as this. Default: unknown, unless the trace lists what ran at its start.",
+            help="Take online CPUs without any event as this. Default: unknown, unless the trace lists what ran at its start.",
         ),
     ] = None,
     format: TraceFormat = None,

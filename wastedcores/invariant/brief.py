@@ -7,16 +7,16 @@ kernel takes 0.5 ms as the price of a move (``sysctl_sched_migration_cost``, ker
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wastedcores.invariant import brief_jit
 from wastedcores.runqueues.stream import Batch, no_changes
 
 #: overloads that are shorter do not count towards a verdict: the kernel's migration cost
 FLOOR_NS = 500_000
-
-_COLUMNS = ("ts_ns", "cpu", "nr", "free", "mask", "code")
 
 
 class WithoutBrief:
@@ -48,8 +48,16 @@ class WithoutBrief:
 
 
 def _joined(a: Batch, b: Batch) -> Batch:
-    return Batch(*(np.concatenate([getattr(a, c), getattr(b, c)]) for c in _COLUMNS))
+    ts_ns, cpu, nr, free, mask, code = (
+        np.concatenate(pair) for pair in zip(_columns(a), _columns(b), strict=True)
+    )
+    return Batch(ts_ns, cpu, nr, free, mask, code)
 
 
 def _part(batch: Batch, first: int, end: int) -> Batch:
-    return Batch(*(getattr(batch, c)[first:end] for c in _COLUMNS))
+    ts_ns, cpu, nr, free, mask, code = (column[first:end] for column in _columns(batch))
+    return Batch(ts_ns, cpu, nr, free, mask, code)
+
+
+def _columns(batch: Batch) -> tuple[NDArray[Any], ...]:
+    return batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, batch.code

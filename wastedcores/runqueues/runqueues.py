@@ -64,7 +64,11 @@ def runqueues(
     tasks, counted = source == "tasks", "nr_running" in kinds
     # a trace that counts but has no snapshot would have counted on a CPU that is there
     told = tasks and trace.header.every_switch and (not counted or "task_state" in kinds)
-    listed = trace.header.source_format == "replay" or "task_state" in kinds
+    listed = (
+        trace.header.silent_is_idle
+        or trace.header.source_format == "replay"
+        or "task_state" in kinds
+    )
     from_header = header_doubts(trace.header, start_ns, end_ns)["reason"]
     return Runqueues(
         trace,
