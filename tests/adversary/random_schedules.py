@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -173,6 +174,8 @@ def main() -> int:
         print(json.dumps(judge(asked.show, asked.folder, asked.features).to_json(), indent=1))
         print(write(asked.show, asked.folder / "shown", asked.features))
         return 0
+    # so that the workers do not outlive this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     found = run(asked)
     (asked.output / "random_schedules.json").write_text(json.dumps(found, indent=1) + "\n")
     (asked.output / "random_schedules.md").write_text(tally.markdown(found))
