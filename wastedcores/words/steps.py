@@ -89,7 +89,8 @@ def _unknown(r: CheckResult, name: str) -> list[tuple[str, str]]:
     if r.rests_on_affinity:
         return [
             (
-                "The trace does not tell where the waiting threads may run. See what the verdict is if they may run anywhere:",
+                "The trace does not tell where the waiting threads may run. Record again with a snapshot of the tasks beside it, "
+                "or see what the verdict is if they may run anywhere:",
                 f"wastedcores check {name} --ignore-affinity",
             )
         ]
@@ -152,6 +153,11 @@ def next_after_explaining(found: Explanation, name: str, placed: str = "") -> tu
         The command and its purpose.
     """
     said = f"{shlex.quote(name)}{placed}"
+    if found.looks_like == "in_doubt":
+        return (
+            f"wastedcores check {shlex.quote(name)}",
+            "why the verdict is unknown, and how to record again",
+        )
     if found.looks_like in ("nothing", "transient"):
         return f"wastedcores path {shlex.quote(name)}", "where the time of the work went instead"
     if found.fix and found.replayed:
