@@ -126,16 +126,16 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
             for failed in result["failed"]:
                 (found / f"{failed['seed']}.json").write_text(json.dumps(failed, indent=1) + "\n")
             bar.update(result["count"])
-    return summary(asked, done)
+    return summary(asked, done, now)
 
 
-def summary(asked: argparse.Namespace, done: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what is kept of a run."""
+def summary(asked: argparse.Namespace, done: list[dict[str, Any]], code: str) -> dict[str, Any]:
+    """Return what is kept of a run of this code."""
     counts: Counter[str] = sum((Counter(d["tally"]) for d in done), Counter())
     failed = sorted((f for d in done for f in d["failed"]), key=lambda f: f["seed"])
     schedules = sum(d["count"] for d in done)
     return {
-        "commit": commit(),
+        "commit": code,
         "first": asked.first,
         "schedules": schedules,
         "date": datetime.now(UTC).date().isoformat(),
