@@ -42,9 +42,10 @@ def test_a_report_streams_a_trace_at_most_three_times(passes):
     assert len(passes) == 3 + 3  # a check keeps the changes of a small trace, too
 
 
-def test_a_comparison_streams_each_trace_twice(passes):
+def test_a_comparison_streams_each_trace_at_most_three_times(passes):
     compare({"one": open_trace(fetch("live-balancing-on"))})
-    assert len(passes) == 2
+    # the state at the start, the changes, and the most waste that the spans in doubt allow
+    assert len(passes) == 3
 
 
 def test_every_question_is_about_the_window_and_cpus_that_the_recording_names():

@@ -317,8 +317,9 @@ def _judge(
     persistent = int(result.episodes["persistent"].sum())
     worst = result.chronic
     enough = worst is not None and worst.enough
+    seems_chronic = worst is not None and worst.enough and worst.share >= SHARE
     # what is not certain may still be explained; the doubt is told beside it
-    lasting = persistent > 0 or result.kind == "chronic" or (enough and worst.share >= SHARE)
+    lasting = persistent > 0 or result.kind == "chronic" or seems_chronic
     evidence = [
         f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "
         "domain of the idle CPU contained the overloaded one.",
