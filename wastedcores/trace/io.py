@@ -227,7 +227,7 @@ class _Import:
         ordered = in_order(self.seen.ranges(self.reading.frames()), self.path)
         for frame in told(self.seen.order(ordered), self.path.name):
             yield conform(frame.drop("line", strict=False), str(self.path))
-        if not self.seen.events:
+        if not self.seen.tells:
             raise self._nothing(self.reading.facts)
 
     def header(self) -> Header:
@@ -275,9 +275,10 @@ class _Import:
     def _nothing(self, facts: Facts) -> TraceFormatError:
         lines = f" ({facts.lines} lines)" if facts.lines else ""
         found = f" (found: {_counted(facts, 5)})" if facts.skipped else ""
+        said = f" {other[0].upper()}{other[1:]}" if (other := facts.notes.get("lines of another form")) else ""
         return TraceFormatError(
             f"{self.path}: read to the end as {self.kind}{lines}, but it has no event that states who ran or waited "
-            f"where{found}. Expected sched_switch and sched_wakeup, or runqueue sizes: record with `perf sched record` or "
+            f"where{found}.{said} Expected sched_switch and sched_wakeup, or runqueue sizes: record with `perf sched record` or "
             "`trace-cmd record -e sched`."
         )
 

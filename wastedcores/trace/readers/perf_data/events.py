@@ -149,9 +149,11 @@ def _learn(format: Format, formats: pj.Formats, path: Path) -> None:
         dynamic = kind.startswith("__data_loc")
         sizes = (4, 8) if name in _LONG else (8,) if name in _POINTERS else (4,)
         if name in _STRINGS:
-            good = size == 4 if dynamic else kind.endswith("]")
-            expected = "a string"
             tail = name in ("filename", "buf")
+            # a flexible array is "char buf[]" since about 5.5, and was "char buf" of size 0 before
+            flexible = tail and kind == "char" and size == 0
+            good = size == 4 if dynamic else kind.endswith("]") or flexible
+            expected = "a string"
             what = pj.T_DYNAMIC if dynamic else pj.T_TAIL if tail else pj.T_COMM
         else:
             good = size in sizes and not kind.endswith("]") and not dynamic

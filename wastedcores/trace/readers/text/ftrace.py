@@ -14,9 +14,19 @@ ENVELOPE = (
     r"(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
 )
 
+#: The same without the name of an event, as other tracers write: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
+_BARE = ENVELOPE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?$")
+
+#: The latency format (trace_print_lat_fmt; "%8.8s-%-7d %3d", flags, "%4lldus%c: ", in us since the beginning; since 6.5 with one
+#: more flag), also as `trace-cmd report -l` prints it, with seconds.
+_LATENCY = (
+    r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?P<cpu>\d{1,4})[dDXbB.][^\s]{3,5} +"
+    r"(?:(?P<us>\d{1,15})us.?|(?P<sec>\d{1,10})\.(?P<frac>\d{1,9})): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
+)
+
 DIALECT = Dialect(
     perf=False,
-    envelope=ENVELOPE,
+    envelopes=(ENVELOPE, _BARE, _LATENCY),
     noise=r"^(?: => |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|\s*#)",
     lost=(
         r"^(?:CPU:(?P<cpu>\d{1,4}) \[(?:LOST )?(?P<n>\d{1,12})? ?(?:EVENTS DROPPED|EVENTS)\]"
@@ -24,7 +34,7 @@ DIALECT = Dialect(
     ),
     hint=(
         "Expected '<task>-<pid> [cpu] flags seconds.fraction: event: fields'. For the kernel's own file turn "
-        "latency-format, raw, hex and bin off in trace_options and use a clock that counts seconds."
+        "raw, hex and bin off in trace_options and use a clock that counts seconds."
     ),
 )
 

@@ -24,6 +24,10 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"next_comm=(?P<comm>.*) next_pid=(?P<pid>{_INT}) next_prio=(?P<prio>{_INT}){_TAIL}",
         rf"^(?P<prev_comm>.*):(?P<prev_pid>{_INT}) \[(?P<prev_prio>{_INT})\] (?P<prev_state>\S+) ==> "
         rf"(?P<comm>.*):(?P<pid>{_INT}) \[(?P<prio>{_INT})\]\s*$",
+        # the fields as they are in memory: `trace-cmd report -R`
+        rf"^prev_comm=(?P<prev_comm>.*) prev_pid=(?P<prev_pid>{_INT}) prev_prio=(?P<prev_prio>{_INT})"
+        rf" prev_state=(?P<raw_state>0x[0-9a-f]{{1,8}}|\d{{1,9}}) "
+        rf"next_comm=(?P<comm>.*) next_pid=(?P<pid>{_INT}) next_prio=(?P<prio>{_INT}){_TAIL}",
     ),
     "wakeup": (
         rf"^comm=(?P<comm>.*) pid=(?P<pid>{_INT}) prio=(?P<prio>{_INT})"
@@ -36,6 +40,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "fork": (
         rf"^comm=(?P<by_comm>.*) pid=(?P<by_pid>{_INT}) child_comm=(?P<comm>.*) child_pid=(?P<pid>{_INT}){_TAIL}",
+        rf"^parent_comm=(?P<by_comm>.*) parent_pid=(?P<by_pid>{_INT}) child_comm=(?P<comm>.*)"
+        rf" child_pid=(?P<pid>{_INT}){_TAIL}",
     ),
     "exec": (rf"^filename=(?P<text>.*) pid=(?P<pid>{_INT}) old_pid=(?P<by_pid>{_INT}){_TAIL}",),
     "exit": (rf"^comm=(?P<comm>.*) pid=(?P<pid>{_INT}) prio=(?P<prio>{_INT}){_TAIL}",),
@@ -146,6 +152,8 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
     ).with_columns(
         kind=pl.lit("wakeup" if kind == "waking" else kind), waking=pl.lit(kind == "waking")
     )
+    if "raw_state" in out.columns:
+        out = _with_raw_states(out)
     context = {
         "switch": {"cpu": "ctx_cpu"},
         "wakeup": {"src_cpu": "ctx_cpu", "by_pid": "ctx_pid", "by_comm": "ctx_comm"},
@@ -170,6 +178,31 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         out = out.with_columns(value=(pl.col("step") == "sched_cpu_activate").cast(pl.Int64))
         out = out.drop("step")
     return out.drop("ctx_pid", "ctx_comm", "name", "payload")
+
+
+#: bits of prev_state in memory (include/linux/sched.h and TASK_STATE_TO_CHAR_STR of 3.0 to 6.18). 64 is a dead task up to 4.13,
+#: and a parked one since.
+_STATE_BITS = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "X", 128: "I"}
+_PARKED = 64
+#: The names of threads that are parked when their CPU goes offline end with its number.
+_PARKS = r"/\d+$"
+
+
+def _with_raw_states(events: pl.DataFrame) -> pl.DataFrame:
+    """Put letters for the numbers of ``raw_state``; the bit of a preempted task is above those of all letters."""
+    raw = events["raw_state"]
+    values = raw.drop_nulls().unique()
+    number = pl.Series([int(v, 0) for v in values], dtype=pl.Int64)
+    letters = {
+        v: next((t for bit, t in _STATE_BITS.items() if n & bit), "R+" if n else "R")
+        for v, n in zip(values, number, strict=True)
+    }
+    state = raw.replace_strict(letters, default=None, return_dtype=pl.String)
+    parked = [v for v, n in zip(values, number, strict=True) if n == _PARKED]
+    is_parked = pl.col("raw_state").is_in(parked) & pl.col("prev_comm").str.contains(_PARKS)
+    stated = pl.when(is_parked).then(pl.lit("P")).otherwise(pl.lit(state))
+    known = [pl.col("prev_state")] if "prev_state" in events.columns else []
+    return events.with_columns(prev_state=pl.coalesce(*known, stated)).drop("raw_state")
 
 
 def clean_comm(column: str) -> pl.Expr:

@@ -15,7 +15,7 @@ ENVELOPE = (
 
 DIALECT = Dialect(
     perf=True,
-    envelope=ENVELOPE,
+    envelopes=(ENVELOPE,),
     # call chains (indented addresses), side-band records
     noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
     lost=(
