@@ -32,16 +32,10 @@ from numpy.typing import NDArray
 from wastedcores.errors import TraceFormatError
 from wastedcores.trace.readers.support.reading import FactsBuilder
 from wastedcores.trace.readers.support.text_reading import Block, TextReading, split_lines
+from wastedcores.trace.recognisers import KUTRACE_SPAN
 
-_SPAN = (
-    r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*(?P<sec>\d+)\.(?P<frac>\d{1,9}), +(?P<dsec>\d+)\.(?P<dfrac>\d{1,9}), "
-    r"(?P<cpu>-?\d+), (?P<pid>-?\d+), (?P<rpc>-?\d+), (?P<event>-?\d+), (?P<arg>-?\d+), (?P<ret>-?\d+), "
-    r"(?P<ipc>-?\d+), \"(?P<name>[^\"]*)\"\],?\s*$"
-)
 _HEAD_ENDS = r"\"events\"\s*:\s*\["
 _BEGINS = r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*\d"
-#: A span, or the head of the file.
-LOOKS_LIKE = rf"{_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 
 # kutrace_lib.h: KUTRACE_*
 RUNNABLE, MWAIT, PSTATE, PSTATE2 = 0x206, 0x208, 0x209, 0x21C
@@ -142,7 +136,7 @@ def _spans(path: Path, block: Block) -> tuple[pl.DataFrame, bool]:
     """Return the spans of a block of lines, and whether the last span is among them."""
     lines = split_lines(block).filter(pl.col("text").str.contains(_BEGINS))
     fields = lines.select(
-        "line", "text", pl.col("text").str.extract_groups(_SPAN).alias("f")
+        "line", "text", pl.col("text").str.extract_groups(KUTRACE_SPAN).alias("f")
     ).unnest("f")
     last = (pl.col("sec").cast(pl.Int64, strict=False) >= END_S) & (pl.col("name") == "")
     over = fields.select(at=last.arg_max(), any=last.any()).row(0)

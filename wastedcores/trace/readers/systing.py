@@ -124,16 +124,6 @@ class SystingReading(Reading):
         return self.path, names[0].removesuffix(f"{_SLICE}.parquet")
 
 
-def looks_like(path: Path) -> bool:
-    """Return whether this is a folder with a ``sched_slice.parquet`` of systing, or such a file."""
-    if path.is_dir():
-        return any(path.glob(f"*{_SLICE}.parquet"))
-    try:
-        return not has_seal(path) and set(TABLES[_SLICE]) <= check_decodes(path, rows=False)
-    except OSError:
-        return False
-
-
 def _scan(file: Path, columns: tuple[str, ...]) -> pl.LazyFrame:
     try:
         check_decodes(file)
