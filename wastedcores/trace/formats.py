@@ -72,7 +72,18 @@ _ROWS = (
     Format(
         "ftrace", "ftrace text", ("text.ftrace", "FtraceReading"),
         "the kernel's `trace` file, also in the latency format; `trace-cmd report`, also raw (`-R`); systrace's text", "",
-        "recordings of 4.1 and 6.18 kernels; texts of Android, LISA and Trace Compass", _PLACED, (".txt", ".trace"), line=are.FTRACE,
+        "recordings of 4.1 and 6.18 kernels; texts of Android, LISA and Trace Compass", _PLACED, (".txt", ".trace"),
+        line=are.FTRACE,
+    ),
+    Format(
+        "systrace", "systrace's page", ("text.ftrace", "SystraceReading"),
+        "the page that systrace writes, which has ftrace text", "", "recordings of Android", _PLACED, (".html",),
+        known=are.is_systrace,
+    ),
+    Format(
+        "atrace", "what atrace writes", ("text.ftrace", "AtraceReading"),
+        "what `atrace -z` writes: ftrace text, packed with zlib", "", "recordings of Android, packed for the tests", _PLACED,
+        (".atrace",), known=are.is_atrace,
     ),
     Format(
         "perf-script", "perf script", ("text.perf_script", "PerfScriptReading"),

@@ -63,14 +63,19 @@ _MOST_SCRIPTS = 64 << 20
 ATRACE = re.compile(rb"(?:[^\n]{0,200}\n){0,3}?TRACE:\r?\n(?=\x78[\x01\x5e\x9c\xda])")
 
 
+def is_page(start: bytes) -> bool:
+    """Tell whether this is HTML."""
+    return bool(_HTML.match(start))
+
+
 def is_systrace(path: Path, start: bytes) -> bool:
     """Tell whether this is a page that systrace wrote."""
-    return bool(_HTML.match(start)) and page_block(path) in SYSTRACE_BLOCKS
+    return is_page(start) and page_block(path) in SYSTRACE_BLOCKS
 
 
 def is_kutrace_page(path: Path, start: bytes) -> bool:
     """Tell whether this is a page that KUtrace's makeself wrote."""
-    return bool(_HTML.match(start)) and page_block(path) == KUTRACE_BLOCK
+    return is_page(start) and page_block(path) == KUTRACE_BLOCK
 
 
 def page_block(path: Path) -> bytes | None:

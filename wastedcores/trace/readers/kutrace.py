@@ -1,6 +1,4 @@
-"""Reads KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws.
-
-No real recording was ever read. The tests make files from the source of ``eventtospan3``.
+"""Reads KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws; also the page that has both.
 
 Format: dicksites/KUtrace, postproc/eventtospan3.cc @01e5bd54 (InitialJson, WriteSpanJson2, FinalJson); numbers of events:
 postproc/kutrace_lib.h @16e9e0bc. A span is one line,
@@ -21,18 +19,21 @@ A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can dra
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError
+from wastedcores.trace.readers.support.embedded import kutrace_json
 from wastedcores.trace.readers.support.reading import FactsBuilder
 from wastedcores.trace.readers.support.text_reading import Block, TextReading, split_lines
-from wastedcores.trace.recognisers import KUTRACE_SPAN
+from wastedcores.trace.recognisers import KUTRACE_SPAN, is_page
 
 _HEAD_ENDS = r"\"events\"\s*:\s*\["
 _BEGINS = r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*\d"
@@ -86,6 +87,10 @@ class KUtraceReading(TextReading):
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "kutrace", complete, hashed=hashed)
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        start = cast(io.BufferedReader, stream).peek(1 << 10)
+        return kutrace_json(stream) if is_page(start) else stream
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield one event table, in order of time.

@@ -94,8 +94,12 @@ class TextReading(Reading):
         self._raw: IO[bytes] = self.resources.enter_context(_open_raw(path))
         if self._digest:
             self._raw = cast(IO[bytes], _HashingReader(self._raw, self._digest))
-        self._stream = _decompressor(self._raw, path)
+        self._stream = self._text_in(_decompressor(self._raw, path))
         self._bytes_read = 0
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        """Return the text in the unpacked file; some formats have it within something else."""
+        return stream
 
     def blocks(self) -> Iterator[Block]:
         """Yield the file as blocks of about :data:`BLOCK_BYTES`, cut at line ends.

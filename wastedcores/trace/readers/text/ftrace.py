@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
+from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
 from wastedcores.trace.recognisers import FTRACE_LATENCY_LINE, FTRACE_LINE
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
 
@@ -44,3 +46,17 @@ class FtraceReading(LineReading):
     ) -> None:
         super().__init__(path, "ftrace", DIALECT, hashed=hashed)
         self.found.overwritten.update(overwritten or {})
+
+
+class SystraceReading(FtraceReading):
+    """One pass over a page of systrace, which has ftrace text."""
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        return systrace_text(stream)
+
+
+class AtraceReading(FtraceReading):
+    """One pass over the ftrace text that ``atrace -z`` packed."""
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        return atrace_text(stream)
