@@ -95,6 +95,12 @@ _ROWS = (
         "who waits, not where; kernel and user mode", (".json", ".html"), line=are.KUTRACE, known=are.is_kutrace_page,
     ),
     Format(
+        "perfetto", "Perfetto's traces", ("perfetto.reader", "PerfettoReading"),
+        "Perfetto's file with ftrace events, also as `compact_sched`, also compressed", "",
+        "recordings of Android", "wakings, and where threads wait if sched_migrate_task was recorded",
+        (".pftrace", ".perfetto-trace"), known=are.is_perfetto,
+    ),
+    Format(
         "perf.data", "perf.data", ("perf_data.reader", "PerfDataReading"),
         "perf's file, read directly, also compressed", "", "recordings", _PLACED, (".data",), are.PERF_DATA,
     ),

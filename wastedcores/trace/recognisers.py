@@ -173,7 +173,7 @@ def is_systing(path: Path, start: bytes = b"") -> bool:
     from wastedcores.trace.seal import has_seal
 
     try:
-        return not has_seal(path) and SYSTING_SLICE <= set(check_decodes(path, rows=False))
+        return not has_seal(path) and set(check_decodes(path, rows=False)) >= SYSTING_SLICE
     except OSError:
         return False
 

@@ -24,7 +24,6 @@ from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresE
 from wastedcores.files import digest_of_files
 from wastedcores.trace.parquet import UNREADABLE, check_decodes
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
-from wastedcores.trace.seal import has_seal
 
 #: Rows of all tables together that are decoded at a time, on average.
 BATCH_ROWS = 1 << 20

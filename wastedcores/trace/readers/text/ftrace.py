@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import IO
 
 from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
-from wastedcores.trace.recognisers import FTRACE_LATENCY_LINE, FTRACE_LINE
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
+from wastedcores.trace.recognisers import FTRACE_LATENCY_LINE, FTRACE_LINE
 
 #: The same without the name of an event, as other tracers write: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
 _BARE = FTRACE_LINE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?$")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from wastedcores.trace.readers.support.raw_states import with_letters
 from wastedcores.trace.schema import COLUMNS
 
 _INT = r"-?\d+"
@@ -153,7 +154,7 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         kind=pl.lit("wakeup" if kind == "waking" else kind), waking=pl.lit(kind == "waking")
     )
     if "raw_state" in out.columns:
-        out = _with_raw_states(out)
+        out = with_letters(out, "raw_state")
     context = {
         "switch": {"cpu": "ctx_cpu"},
         "wakeup": {"src_cpu": "ctx_cpu", "by_pid": "ctx_pid", "by_comm": "ctx_comm"},
@@ -178,31 +179,6 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         out = out.with_columns(value=(pl.col("step") == "sched_cpu_activate").cast(pl.Int64))
         out = out.drop("step")
     return out.drop("ctx_pid", "ctx_comm", "name", "payload")
-
-
-#: bits of prev_state in memory (include/linux/sched.h and TASK_STATE_TO_CHAR_STR of 3.0 to 6.18). 64 is a dead task up to 4.13,
-#: and a parked one since.
-_STATE_BITS = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "X", 128: "I"}
-_PARKED = 64
-#: The names of threads that are parked when their CPU goes offline end with its number.
-_PARKS = r"/\d+$"
-
-
-def _with_raw_states(events: pl.DataFrame) -> pl.DataFrame:
-    """Put letters for the numbers of ``raw_state``; the bit of a preempted task is above those of all letters."""
-    raw = events["raw_state"]
-    values = raw.drop_nulls().unique()
-    number = pl.Series([int(v, 0) for v in values], dtype=pl.Int64)
-    letters = {
-        v: next((t for bit, t in _STATE_BITS.items() if n & bit), "R+" if n else "R")
-        for v, n in zip(values, number, strict=True)
-    }
-    state = raw.replace_strict(letters, default=None, return_dtype=pl.String)
-    parked = [v for v, n in zip(values, number, strict=True) if n == _PARKED]
-    is_parked = pl.col("raw_state").is_in(parked) & pl.col("prev_comm").str.contains(_PARKS)
-    stated = pl.when(is_parked).then(pl.lit("P")).otherwise(pl.lit(state))
-    known = [pl.col("prev_state")] if "prev_state" in events.columns else []
-    return events.with_columns(prev_state=pl.coalesce(*known, stated)).drop("raw_state")
 
 
 def clean_comm(column: str) -> pl.Expr:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wastedcores.trace.recognisers import PERF_SCRIPT_LINE
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
+from wastedcores.trace.recognisers import PERF_SCRIPT_LINE
 
 DIALECT = Dialect(
     perf=True,
