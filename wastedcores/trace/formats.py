@@ -110,6 +110,12 @@ _ROWS = (
         "recordings; files of 3.18, 4.13 and 4.14 kernels on Arm and i686", _PLACED, (".dat",), are.TRACE_DAT,
     ),
     Format(
+        "schedviz", "SchedViz's archives", ("trace_dat.schedviz", "SchedVizReading"),
+        "the archive of SchedViz's `trace.sh` (raw pages and format files), or the text of its bpftrace script", "",
+        "the recording in SchedViz's repository; **constructed text of bpftrace only**", _PLACED, (".tar.gz",),
+        known=are.is_schedviz,
+    ),
+    Format(
         "schedtrace", "a capture of wastedcores", ("schedtrace.reader", "SchedTraceReading"),
         "the collectors' file", "", "recordings", "lengths of runqueues, affinity, limits of CPU time", (".bin",), are.SCHEDTRACE,
     ),

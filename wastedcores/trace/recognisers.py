@@ -207,6 +207,15 @@ def is_tar(path: Path, start: bytes) -> bool:
     return start[257:262] == b"ustar"
 
 
+#: google/schedviz, ebpf/sched.bt: the first line that it prints
+BPFTRACE_START = re.compile(rb"^ST:0:[0-9a-f]{1,16}\r?$", re.MULTILINE)
+
+
+def is_schedviz(path: Path, start: bytes) -> bool:
+    """Tell whether this is an archive of SchedViz's collectors, or the text of its bpftrace script."""
+    return is_tar(path, start) or bool(BPFTRACE_START.search(start[: 1 << 12]))
+
+
 def is_perf_folder(path: Path, start: bytes = b"") -> bool:
     """Tell whether this is the folder that `perf record --threads` writes: a ``data`` file and others beside it."""
     if not path.is_dir():

@@ -317,6 +317,11 @@ def _page_format(file: Cursor, header: DatHeader) -> None:
     text = _text(file.sized(8, "the format of a page"))
     file.expect(b"header_event\0")
     file.sized(8, "the format of an event")
+    page_format(text, header, file)
+
+
+def page_format(text: str, header: DatHeader, file: Cursor) -> None:
+    """Learn from the kernel's file ``header_page``: where the events of a page begin, and the size of a page."""
     found = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
     start, size = found.get("data", (0, 0))
     if start not in (12, 16) or found.get("commit", (8, 0))[1] != start - 8:
