@@ -45,7 +45,7 @@ def _text(name: str, column: str) -> str:
 
 def _number(name: str, column: str) -> str:
     """Return the pattern of a number, which can be the value of a named constant."""
-    return rf'{name} = (?:\( [^:()]{{0,200}}: container = )?(?P<{column}>-?(?:0x[0-9a-f]+|\d+))(?: \))?'
+    return rf"{name} = (?:\( [^:()]{{0,200}}: container = )?(?P<{column}>-?(?:0x[0-9a-f]+|\d+))(?: \))?"
 
 
 def _sequence(*fields: str) -> str:
@@ -117,7 +117,13 @@ class CtfReading(Reading):
         folder = self._folder()
         self._learn(self._metadata(folder))
         said = self.resources.enter_context(tempfile.TemporaryFile())
-        command = [self._program(), "convert", "--clock-seconds", "--no-delta", str(folder.absolute())]
+        command = [
+            self._program(),
+            "convert",
+            "--clock-seconds",
+            "--no-delta",
+            str(folder.absolute()),
+        ]
         reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said)
         self.resources.callback(_end, reader)
         assert reader.stdout is not None
@@ -132,7 +138,9 @@ class CtfReading(Reading):
         if code and not self.found.lines:
             raise self._refused(errors)
         if code:  # what it printed before it met the damage is whole
-            self.found.truncated = f"babeltrace2 stopped behind {newest / 1e9:.9f} s: {_cause(errors)}"
+            self.found.truncated = (
+                f"babeltrace2 stopped behind {newest / 1e9:.9f} s: {_cause(errors)}"
+            )
             self.found.add_lost(-1, -1)
             lost = {"ts_ns": [newest], "kind": ["lost"], "value": [-1]}
             yield pl.DataFrame(lost)
@@ -161,7 +169,9 @@ class CtfReading(Reading):
                 "kernel."
             )
         if not folders:
-            raise TraceFormatError(f"{self.path}: no folder with a metadata file of the Common Trace Format is below it.")
+            raise TraceFormatError(
+                f"{self.path}: no folder with a metadata file of the Common Trace Format is below it."
+            )
         return kernel[0] if kernel else folders[0]
 
     def _metadata(self, folder: Path) -> str:
@@ -220,7 +230,9 @@ class CtfReading(Reading):
         bare = pl.col("event").str.split(":").list.last()
         table = table.with_columns(event=bare)
         known = pl.col("event").is_in(list(_EVENTS))
-        for name, n in table.filter(~known).group_by("event", maintain_order=True).len().iter_rows():
+        for name, n in (
+            table.filter(~known).group_by("event", maintain_order=True).len().iter_rows()
+        ):
             self.found.skipped[name] += n
         frames = [
             self._kind(str(name), group)
@@ -240,7 +252,9 @@ class CtfReading(Reading):
         ).with_columns(pl.col("rest").str.extract_groups(pattern).struct.unnest())  # fmt: skip
         numbers = [c for c in fields.columns if c in _NUMBERS]
         fields = fields.with_columns(_integer(c) for c in numbers)
-        bad = fields.filter(pl.any_horizontal(pl.col(c).is_null() for c in numbers) | pl.col("ctx_cpu").is_null())
+        bad = fields.filter(
+            pl.any_horizontal(pl.col(c).is_null() for c in numbers) | pl.col("ctx_cpu").is_null()
+        )
         if bad.height:
             raise TraceFormatError(
                 f"{self.path}, line {bad['line'][0]} of babeltrace2's text: the fields of {name} are not in any spelling this reader "
@@ -298,7 +312,11 @@ def _cause(errors: str) -> str:
 def _integer(column: str) -> pl.Expr:
     text = pl.col(column)
     hexadecimal = text.str.strip_prefix("0x").str.to_integer(base=16, strict=False)
-    value = pl.when(text.str.starts_with("0x")).then(hexadecimal).otherwise(text.cast(pl.Int64, strict=False))
+    value = (
+        pl.when(text.str.starts_with("0x"))
+        .then(hexadecimal)
+        .otherwise(text.cast(pl.Int64, strict=False))
+    )
     if column in COLUMNS and column not in ("cpu", "src_cpu", "value"):
         value = value.cast(COLUMNS[column].dtype, strict=False)
     return value.alias(column)

@@ -57,6 +57,7 @@ _KINDS = {
     pj.FREQUENCY: "frequency",
     pj.LOST: "lost",
     pj.HOTPLUG: "cpu_online",
+    pj.ENDED: "exit",
 }
 #: Fields that are strings; all others are numbers.
 _STRINGS = {"comm", "prev_comm", "next_comm", "parent_comm", "child_comm", "filename", "buf"}
@@ -114,6 +115,8 @@ def find_formats(
     kinds = np.zeros(pj.N_CODES, np.uint8)
     for code, kind in _KINDS.items():
         kinds[code] = KINDS.index(kind)
+    if page_start or "sched_process_exit" in tracepoints:
+        kinds[pj.ENDED] = 0
     formats = pj.Formats(
         **samples._asdict(),
         codes=np.full(65536, pj.IGNORED, np.int8),

@@ -104,7 +104,9 @@ class SchedVizReading(TraceDatReading):
     def _read_header(self, mapped: np.ndarray) -> DatHeader:
         header = DatHeader()
         page = self._members.get("formats/header_page")
-        formats = [m for n, m in self._members.items() if re.fullmatch(r"formats/\w+/\w+/format", n)]
+        formats = [
+            m for n, m in self._members.items() if re.fullmatch(r"formats/\w+/\w+/format", n)
+        ]
         cpus = {
             int(n.removeprefix("traces/cpu")): m
             for n, m in self._members.items()
@@ -124,7 +126,9 @@ class SchedVizReading(TraceDatReading):
         for cpu, member in sorted(cpus.items()):
             whole = member.size - member.size % header.page_bytes
             if cpu >= MAX_CPUS or member.offset_data + member.size > len(mapped):
-                raise self._unknown(f"{member.name} lies outside of the archive, or no kernel has such a CPU")
+                raise self._unknown(
+                    f"{member.name} lies outside of the archive, or no kernel has such a CPU"
+                )
             buffer.pages.append((cpu, member.offset_data, whole))
             if whole != member.size:
                 header.truncated = f"the last page of CPU {cpu} is cut short"
@@ -139,7 +143,9 @@ class SchedVizReading(TraceDatReading):
 
 def _events(text: str, reading: SchedVizReading) -> pl.DataFrame:
     """Return the events of the bpftrace script's text."""
-    table = pl.DataFrame({"text": pl.Series(text.split("\n"), dtype=pl.String)}).with_row_index("line", 1)
+    table = pl.DataFrame({"text": pl.Series(text.split("\n"), dtype=pl.String)}).with_row_index(
+        "line", 1
+    )
     table = table.with_columns(pl.col("line").cast(pl.Int64))
     table = table.filter(pl.col("text").str.strip_chars() != "")
     reading.found.lines = table.height
@@ -153,7 +159,9 @@ def _events(text: str, reading: SchedVizReading) -> pl.DataFrame:
     start = fields.filter(pl.col("what") == "ST")["a"]
     begin = int(start[0], 16) if start.len() else 0
     if begin >= 1 << 62:
-        raise TraceFormatError(f"{reading.path}: its start, {start[0]}, is not a time. The file is damaged.")
+        raise TraceFormatError(
+            f"{reading.path}: its start, {start[0]}, is not a time. The file is damaged."
+        )
     parts = pl.col("rest").str.split(":")
     words = [parts.list.get(i, null_on_oob=True) for i in range(3)]
     fields = fields.with_columns(
@@ -165,14 +173,18 @@ def _events(text: str, reading: SchedVizReading) -> pl.DataFrame:
 
     def rows(what: str, kind: str, **columns: str) -> pl.DataFrame:
         chosen = fields.filter(pl.col("what") == what)
-        short = chosen.filter(pl.any_horizontal(pl.col(c).is_null() for c in (*columns.values(), "ts_ns")))
+        short = chosen.filter(
+            pl.any_horizontal(pl.col(c).is_null() for c in (*columns.values(), "ts_ns"))
+        )
         if short.height:
             raise TraceFormatError(
                 f"{reading.path}, line {short['line'][0]}: {short['text'][0]!r} has fewer numbers than bpftrace wrote. The file is "
                 "damaged: copy or record it again."
             )
         out = chosen.select("line", "ts_ns", **{n: pl.col(c) for n, c in columns.items()})
-        out = out.with_columns(pl.col(c).cast(pl.Int32, wrap_numerical=True) for c in out.columns if c.endswith("pid"))
+        out = out.with_columns(
+            pl.col(c).cast(pl.Int32, wrap_numerical=True) for c in out.columns if c.endswith("pid")
+        )
         return out.with_columns(kind=pl.lit(kind))
 
     switches = rows("S", "switch", cpu="a", prev_pid="b", state="c", pid="d")
