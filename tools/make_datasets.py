@@ -18,7 +18,7 @@ import polars as pl
 from record_live_pair import work
 
 from wastedcores.analysis.examined import examine
-from wastedcores.capture.snapshot import read_snapshot
+from wastedcores.capture.snapshot import header_facts, read_snapshot
 from wastedcores.files import file_digest
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpulist import parse_cpulist
@@ -107,7 +107,7 @@ def guest(name: str, folder: Path) -> None:
         "window": find_window(trace, window),
         "counted_cpus": parse_cpulist(cpus) if cpus else None,
         "kernel_model": KernelModel.of_guest_variant(meta["variant"]).name,
-        "tasks": read_snapshot(folder / recording / "tasks.json").tasks or None,
+        **header_facts(read_snapshot(folder / recording / "tasks.json")),
         "provenance": provenance,
     }
     write_parquet(trace.with_header(**header), SMALL / f"{name}.parquet")

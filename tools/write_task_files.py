@@ -1,8 +1,9 @@
 """Write ``tasks.json`` beside each recording: what its trace does not tell of its tasks, from datasets/recordings/README.md.
 
-The recorder opened a session for each hog, for make, and for the shell that starts threads, and autogroup was on (off in db). It
-bound threads of gc and of the pinned lu to nodes 1 and 2, and each noise thread to its CPU. The file has the form that
-``wastedcores snapshot`` writes.
+No task changed its affinity in the measured windows, no control group had a limit of CPU time, and each trace began before
+the work did. The recorder opened a session for each hog, for make, and for the shell that starts threads, and autogroup was
+on (off in db). It bound threads of gc and of the pinned lu to nodes 1 and 2, and each noise thread to its CPU. The file has
+the form that ``wastedcores snapshot`` writes.
 
     python tools/write_task_files.py
 """
@@ -22,6 +23,8 @@ from wastedcores.topology.cpulist import format_cpulist
 
 #: by kind of run: names of tasks that lead a session
 LEADERS = {"gi": r"R-\d+|make", "gc": "shell", "ms": "shell", "lu": r"shell|R-\d+", "db": "(?!)"}
+#: names of tasks that may run anywhere unless their run is pinned, as their children may
+USERS = r"rec|make|shell|db|R-\d+"
 #: by kind of run: names of threads that are bound to nodes 1 and 2, if the run is pinned
 PINNED = {"gc": r"ep-\d+|shell", "lu": r"lu-\d+|shell"}
 
@@ -33,6 +36,8 @@ def facts(recording: Recording, found: Seen) -> list[dict[str, Any]]:
     out = []
     for row, comm in zip(found.tasks, found.comms, strict=True):
         fact: dict[str, Any] = {"pid": int(row[sj.T_PID]), "comm": comm}
+        if re.fullmatch(USERS, comm):
+            fact["allowed"] = f"0-{machine.cpus - 1}"
         if re.fullmatch(LEADERS[kind], comm):
             fact["autogroup"] = f"/autogroup-{fact['pid']}"
         if recording.pinned and re.fullmatch(PINNED.get(kind, "(?!)"), comm):
@@ -57,6 +62,7 @@ def main() -> None:
         when = {"boottime_ns": recording.trace.header.start_ns, "unix_ns": 0}
         kernel = recording.meta["kernel"]
         file = {"schema": SCHEMA, "kernel": kernel, "source": about, **when, "tasks": tasks}
+        file |= {"follows_affinity": True, "silent_is_idle": True, "quotas": {}}
         (meta.parent / "tasks.json").write_text(json.dumps(file, indent=0) + "\n")
         print(f"{recording.name}: {len(tasks)} tasks")
 

@@ -46,44 +46,49 @@ def test_a_plain_violation_is_certain():
     [
         ("never", "unknown", "occasional"),
         ("before", "unknown", "occasional"),
-        ("one after", "violations", "chronic"),
-        ("after", "violations", "persistent"),
+        ("after", "unknown", "occasional"),
+        ("one around", "violations", "chronic"),
+        ("around", "violations", "persistent"),
     ],
 )
-def test_unknown_affinity_decides_only_if_the_waiting_threads_ran_elsewhere_since(
+def test_unknown_affinity_decides_only_if_the_waiting_threads_ran_on_the_idle_cpu_before_and_after(
     moved, verdict, kind
 ):
-    """A thread that ran elsewhere before may have been pinned since, as taskset does to the program that it starts.
+    """A thread that ran there before may have been pinned since, and one that ran there later may have been pinned until then.
 
-    If one of two threads that take turns ran elsewhere, there was nobody to move whenever the other one waited: the waste is
+    If one of two threads that take turns ran there, there was nobody to move whenever the other one waited: the waste is
     chronic, but not persistent.
     """
-    before = [switch(1, 1, 0, "R", 11), switch(2, 1, 11, "R", 0), migrate(3, 1, 0, 11)]
-    after = [
-        switch(S + 1, 0, 11, "R", 10),
-        migrate(S + 2, 0, 1, 11),
-        switch(S + 3, 1, 9, "S", 11),
-        switch(S + 4, 1, 11, "S", 0),
-    ]
-    if moved == "after":
-        after += [
-            switch(S + 5, 0, 10, "R", 0),
-            migrate(S + 6, 0, 1, 10),
-            switch(S + 7, 1, 0, "R", 10),
-        ]
-    rows = [
-        *(before if moved == "before" else [switch(1, 1, 9, "S", 0)]),
-        switch(4, 0, 0, "R", 10),
-        *([] if moved == "before" else [wakeup(5, 0, 11)]),
+    both = (10, 11) if moved != "one around" else (11,)
+    rows = [switch(1, 1, 9, "S", 0), switch(1, 0, 0, "R", 50)]
+    if moved != "never" and moved != "after":
+        for i, pid in enumerate(both):
+            t = 2 + 10 * i
+            rows += [
+                wakeup(t, 1, pid),
+                switch(t + 1, 1, 0, "R", pid),
+                switch(t + 2, 1, pid, "S", 0),
+            ]
+            rows += [migrate(t + 3, 1, 0, pid), wakeup(t + 4, 0, pid)]
+        rows += [] if len(both) == 2 else [wakeup(30, 0, 10)]
+    else:
+        rows += [wakeup(30, 0, 10), wakeup(30, 0, 11)]
+    rows += [
+        switch(40, 0, 50, "S", 10),
         *busy_pair(),
-        switch(S, 1, 0, "R", 9),
-        *(after if "after" in moved else []),
+        switch(S, 0, 11, "S", 10),
+        switch(S + 1, 0, 10, "S", 0),
     ]
+    if moved != "never" and moved != "before":
+        for i, pid in enumerate(both):
+            t = S + 2 + 10 * i
+            rows += [migrate(t, 0, 1, pid), wakeup(t + 1, 1, pid), switch(t + 2, 1, 0, "R", pid)]
+            rows += [switch(t + 3, 1, pid, "S", 0)]
     result = check(trace_of(rows, cpus=2, known=False, quotas={}))
     assert (result.verdict, result.kind) == (verdict, kind)
     assert result.affinity_unknown >= 2
     certain = result.episodes.filter("persistent")["certain"].to_list()
-    assert certain == [moved == "after"]
+    assert certain == [moved == "around"]
 
 
 @pytest.mark.parametrize("brief", [False, True])
@@ -136,7 +141,8 @@ def test_the_kernels_count_wins_over_throttled_tasks():
             nr(t + 4 * MS, 0, 0), switch(t + 4 * MS + 1, 0, 10, "R", 0),
             nr(t + 100 * MS, 0, 3), switch(t + 100 * MS + 1, 0, 0, "R", 10),
         ]  # fmt: skip
-    result = check(trace_of(rows, cpus=2))
+    # the 4 ms of each 100 ms in which threads do wait there are chronic waste, which is not asked here
+    result = check(trace_of(rows, cpus=2), chronic_share=None)
     assert result.verdict == "clean"
     assert result.longest_ns < 5 * MS
     # CPU 0 is idle while they are throttled

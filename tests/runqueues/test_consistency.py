@@ -55,7 +55,7 @@ def test_counters_agree_with_the_tasks_after_every_event(seed):
     rq = runqueues(trace_of(rows, cpus=3))
     state = deepcopy(rq.start)
     assert disagreements(state) == []
-    for event in rq._events(1):
+    for event in rq.task_events(1):
         out = st.new_output(10 + 2 * int(state.cpu[:, cpu_row.WAITING].sum()), 1, 8)
         tasks_jit.run(event, state, out)
         assert disagreements(state) == [], event

@@ -363,20 +363,24 @@ def test_start__a_task_that_the_snapshot_does_not_list_had_not_waited(more, verd
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(2, 12), st.booleans())
-def test_with_bound__is_what_a_trace_with_these_threads_bound_gives(seed, cpus, tasks, keep):
+def test_strict__is_what_a_trace_with_bound_threads_gives(seed, cpus, tasks, keep):
+    """Threads of which nothing tells where they may run do not count; neither do those bound to their CPU by name."""
     little = LittleScheduler(seed, cpus, tasks)
     for _ in range(100):
         little.step()
     little.drain()
-    trace = trace_of(little.events[20:], cpus=cpus, known=False)
+    pids = {e["pid"] for e in little.events if e.get("pid")}
+    free = np.random.default_rng(seed).random(max(pids) + 1) < 0.5
+    told = [{"pid": p, "allowed": f"0-{cpus - 1}"} for p in pids if free[p]]
+    trace = trace_of(
+        little.events[20:], cpus=cpus, known=False, tasks=told, follows_affinity=True, quotas={}
+    )
     first = runqueues(trace, keep=keep)
-    bound = np.random.default_rng(seed).random(first.pids) < 0.5
-    of_pid = np.where(bound, np.int32(PRESUMED_BOUND), first.affinity.of_pid)
+    of_pid = np.where(first.affinity.known, first.affinity.of_pid, np.int32(PRESUMED_BOUND))
     anew = replace(first, affinity=first.affinity._replace(of_pid=of_pid), keep=False)
     for _ in first.batches():
         pass
-    shared = first.with_bound(bound).batches()
-    for expected, got in zip(anew.batches(), shared, strict=True):
+    for expected, got in zip(anew.batches(), first.strict().batches(), strict=True):
         for column in ("ts_ns", "cpu", "nr", "free", "mask", "code"):
             assert np.array_equal(getattr(expected, column), getattr(got, column)), column
 

@@ -58,7 +58,7 @@ class Examined:
     window: Window | None = None
     cpus: list[int] | None = None
     ignore_affinity: bool = False
-    silent: str = "idle"
+    silent: str | None = None
     chronic_share: float | None = SHARE
 
     @cached_property
@@ -262,7 +262,7 @@ def examine(
     cpus: str | Sequence[int] | None = None,
     whole: bool = False,
     ignore_affinity: bool = False,
-    silent: str = "idle",
+    silent: str | None = None,
 ) -> Examined:
     """Ask a question of a trace; the parts of the answer are computed when they are first used.
 

@@ -46,6 +46,10 @@ class Snapshot(BaseModel):
         When it was taken: since boot, and since 1970.
     tasks
         All tasks; None: this process could not see them (it was in a container).
+    follows_affinity
+        True: somebody knows that no task got another affinity while the trace was recorded, except by a fork.
+    silent_is_idle
+        True: somebody knows that a CPU without any event ran nothing, because the trace began before the work did.
     quotas, boot_id, boot_parameters, isolated_cpus, nohz_full_cpus, cpusets, sched_domains, sched_features, core_scheduling
         As in :class:`wastedcores.trace.header.Header`.
     """
@@ -59,6 +63,8 @@ class Snapshot(BaseModel):
     boottime_ns: int
     unix_ns: int
     tasks: list[TaskFacts] | None = None
+    follows_affinity: bool | None = None
+    silent_is_idle: bool | None = None
     quotas: dict[str, int] | None = None
     boot_id: str | None = None
     boot_parameters: str | None = None
@@ -203,6 +209,9 @@ def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any
     """
     facts: dict[str, Any] = {name: getattr(first, name) for name in SYSTEM}
     facts["host"] = first.host
+    for name in ("follows_affinity", "silent_is_idle"):
+        if getattr(first, name) is not None:
+            facts[name] = getattr(first, name)
     facts["tasks"] = first.tasks
     if last is None:
         return facts

@@ -70,8 +70,12 @@ def check(
     whole: Whole = False,
     ignore_affinity: IgnoreAffinity = False,
     silent: Annotated[
-        str, Option(metavar="idle|unknown", help="Take online CPUs without a single event as this.")
-    ] = "idle",
+        str | None,
+        Option(
+            metavar="idle|unknown",
+            help="Take online CPUs without any event as this. Default: unknown, unless the trace lists what ran at its start.",
+        ),
+    ] = None,
     format: TraceFormat = None,
     snapshot: SnapshotSource = None,
     live: Annotated[

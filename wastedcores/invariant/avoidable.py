@@ -108,6 +108,8 @@ class AvoidableWaits:
         self._window = start_ns, end_ns
         self._idle = IdleTime(rq, counted)
         self._threads = np.zeros((rq.pids, aj.WIDTH), np.int64)
+        #: avoidable waiting by what says that the thread could have moved, see wastedcores.runqueues.task_row
+        self.by_evidence_ns = np.zeros(3, np.int64)
 
     def add(self, batch: Batch) -> None:
         """Take the changes of a batch and the waits that ended in it."""
@@ -122,6 +124,7 @@ class AvoidableWaits:
             mask = waits["mask"].to_numpy()[mine]
             avoidable = self._idle.until(mask, end) - self._idle.until(mask, start)
             aj.collect(pid, start, end, avoidable, self._threads)
+            np.add.at(self.by_evidence_ns, waits["evidence"].to_numpy()[mine], avoidable)
         self._idle.forget(batch.oldest_wait_ns)
 
     def table(self) -> pl.DataFrame:

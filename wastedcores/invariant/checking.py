@@ -14,12 +14,14 @@ from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.invariant.trust import judge
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK
+from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Runqueues, runqueues
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.window import Moment, asked
+from wastedcores.units import human_ns
 
 #: M of the paper, section 4.1: the balancer is expected to repair shorter violations
 PERSIST_NS = 100_000_000
@@ -34,7 +36,7 @@ def check(
     between: Sequence[Moment] | None = None,
     whole: bool = False,
     ignore_affinity: bool = False,
-    silent: str = "idle",
+    silent: str | None = None,
 ) -> CheckResult:
     """Check the invariant over a trace.
 
@@ -88,7 +90,7 @@ def check(
 
 
 def require_sensible(
-    persist_ns: int, silent: str, chronic_share: float | None = chronic.SHARE
+    persist_ns: int, silent: str | None, chronic_share: float | None = chronic.SHARE
 ) -> None:
     """Refuse a question that cannot be meant, before a trace is read.
 
@@ -97,7 +99,7 @@ def require_sensible(
     persist_ns
         Must not be negative.
     silent
-        Must be ``idle`` or ``unknown``.
+        Must be ``idle``, ``unknown`` or None.
     chronic_share
         Must be above 0, or None.
 
@@ -106,7 +108,7 @@ def require_sensible(
     UsageError
         One of them is not.
     """
-    if silent not in ("idle", "unknown"):
+    if silent not in (None, "idle", "unknown"):
         raise UsageError(f"silent {silent!r}: expected idle or unknown.")
     if persist_ns < 0:
         raise UsageError(f"persist {persist_ns} ns: expected 0 or more.")
@@ -162,10 +164,13 @@ def check_runqueues(
     slice_ns = chronic.slice_ns(persist_ns, start_ns, end_ns) if chronic_share else 0
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     longest = watch(rq, counted)
-    collected, dropped, known = sweep(rq, state, end_ns, longest=longest)
-    episodes = episode_table(collected, rq.cpus, persist_ns)
-    times, waiting, causes, avoidable = details(rq, episodes, counted, (start_ns, end_ns), longest)
+    found = sweep(rq, state, end_ns, longest=longest)
+    episodes = episode_table(found.episodes, rq.cpus, persist_ns)
+    times, waiting, causes, avoidable, by_evidence_ns = details(
+        rq, episodes, counted, (start_ns, end_ns), longest
+    )
     scalars = [int(x) for x in state.scalars]
+    never_known = np.flatnonzero(counted.astype(bool) & ~found.known)
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
     lost = trace.header.lost_total
     notes = list(rq.notes)
@@ -175,19 +180,30 @@ def check_runqueues(
         )
     if trace.header.unproven:
         notes.append(trace.header.unproven)
-    if dropped:
-        notes.append(f"the {dropped} shortest episodes are not listed; the totals count them")
-    if chronic_share and not slice_ns:
+    if found.dropped:
+        notes.append(f"the {found.dropped} shortest episodes are not listed; the totals count them")
+    slices = (end_ns - start_ns) // slice_ns if slice_ns else 0
+    if chronic_share and slices < chronic.WINDOW:
         notes.append(chronic.not_judged(persist_ns, start_ns, end_ns))
-    episodes, trust = judge(rq, episodes, waiting, state, persist_ns, chronic_share)
+    episodes, trust = judge(
+        rq, episodes, found, state, persist_ns, chronic_share, unknown_cpus=never_known.size > 0
+    )
     verdict = trust.verdict
     notes += trust.notes
-    if spans or (lost > 0 and not rq.lost_spans):
+    if counted.sum() == 1:
+        verdict = "clean"
+        notes.append("only one CPU counts, so there is nowhere to move a thread")
+    elif spans or (lost > 0 and not rq.lost_spans):
         verdict = "unknown"
         notes.append(f"{lost} events were lost: the verdict is unknown")
     elif scalars[sweep_jit.KNOWN_NS] == 0 and end_ns > start_ns:
         verdict = "unknown"
         notes.append("no runqueue is known in the interval")
+    elif end_ns - start_ns < persist_ns:
+        verdict = "unknown"
+        notes.append(
+            f"the window is {human_ns(end_ns - start_ns)} long; a verdict needs {human_ns(persist_ns)} (--persist) at least"
+        )
     affinity = ", ".join(rq.affinity.sources) or "none in the trace"
     return CheckResult(
         trace=trace,
@@ -209,20 +225,34 @@ def check_runqueues(
         waiting=waiting,
         causes=causes,
         avoidable=avoidable,
-        episodes_dropped=dropped,
+        episodes_dropped=found.dropped,
         affinity="ignored" if ignore_affinity else affinity,
         source="nr_running" if rq.counted else "tasks",
         cpus=rq.cpus,
         counted_cpus=[int(c) for c in np.flatnonzero(counted)],
         silent_cpus=rq.silent_cpus,
-        unknown_cpus=[int(c) for c in np.flatnonzero(counted.astype(bool) & ~known)],
+        unknown_cpus=never_known.tolist(),
         unknown_spans=spans,
         oddities=rq.oddities,
         doubts=trust.doubts,
         affinity_unknown=trust.affinity_unknown,
         rests_on_affinity=trust.rests_on_affinity,
+        bound=trust.bound,
+        evidence=_evidence(rq, by_evidence_ns, trust.seen_ns),
         notes=notes,
     )
+
+
+def _evidence(rq: Runqueues, by_grade_ns: NDArray[np.int64], seen_ns: int) -> dict[str, int]:
+    """Avoidable waiting in ns by what says that the thread could have run elsewhere."""
+    assumed = int(by_grade_ns[task_row.ASSUMED])
+    seen = min(seen_ns, assumed)
+    return {
+        "told_ns": int(by_grade_ns[task_row.TOLD]),
+        "inherited_ns": int(by_grade_ns[task_row.INHERITED]),
+        "seen_ns": seen,
+        "assumed_ns": assumed - seen,
+    }
 
 
 def _counted(rq: Runqueues, cpus: Sequence[int] | None) -> NDArray[np.uint8]:

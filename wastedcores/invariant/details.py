@@ -73,7 +73,7 @@ def details(
     counted: NDArray[np.uint8],
     window: tuple[int, int],
     longest: Longest | None = None,
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame, NDArray[np.int64]]:
     """Say more about the longest episodes, and find the waits that were avoidable, in a second pass over the changes.
 
     Without tasks there is nothing that the sweep did not show to ``longest``, and no second pass.
@@ -93,12 +93,13 @@ def details(
 
     Returns
     -------
-    polars.DataFrame, polars.DataFrame, polars.DataFrame, polars.DataFrame
-        Times per CPU, waiting threads, causes, and avoidable waiting: see :class:`wastedcores.invariant.CheckResult`.
+    polars.DataFrame, polars.DataFrame, polars.DataFrame, polars.DataFrame, array
+        Times per CPU, waiting threads, causes, and avoidable waiting: see :class:`wastedcores.invariant.CheckResult`; and
+        (3,) avoidable waiting in ns by the grades of evidence of :mod:`wastedcores.runqueues.task_row`.
     """
     avoidable = AvoidableWaits(rq, counted, *window)
     if not episodes.height:
-        return _NO_DETAILS, _NO_WAITING, _NO_CAUSES, avoidable.table()
+        return _NO_DETAILS, _NO_WAITING, _NO_CAUSES, avoidable.table(), avoidable.by_evidence_ns
     chosen = (
         episodes.with_row_index("episode")
         .with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
@@ -112,7 +113,7 @@ def details(
         cause_ns = np.zeros((number.size, len(CAUSES)), np.int64)
         cause_ns[:, 0] = over_ns.sum(axis=1)  # no event says what overloaded a CPU
         times, causes = _tables(number, counted, idle_ns, over_ns, cause_ns)
-        return times, _NO_WAITING, causes, avoidable.table()
+        return times, _NO_WAITING, causes, avoidable.table(), avoidable.by_evidence_ns
     starts, ends = chosen["start_ns"].to_numpy().copy(), chosen["end_ns"].to_numpy().copy()
     number = chosen["episode"].to_numpy()
     now = np.full(rq.cpus, -1, np.int32)
@@ -138,7 +139,7 @@ def details(
     detail_jit.cpu_times_end(rq.end_ns, starts, ends, now, since, cause, idle_ns, over_ns, cause_ns)
     times, causes = _tables(number, counted, idle_ns, over_ns, cause_ns)
     if not parts:
-        return times, _NO_WAITING, causes, avoidable.table()
+        return times, _NO_WAITING, causes, avoidable.table(), avoidable.by_evidence_ns
     waiting = _sum_waits(parts).filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
     waiting = waiting.with_columns(episode=pl.Series(number)[waiting["episode"]].cast(pl.Int32))
     waiting = waiting.join(comms(rq.trace), on="pid", how="left").select(*_NO_WAITING.columns)
@@ -147,6 +148,7 @@ def details(
         waiting.sort("episode", "wait_ns", "pid", "cpu", descending=[False, True, False, False]),
         causes,
         avoidable.table(),
+        avoidable.by_evidence_ns,
     )
 
 

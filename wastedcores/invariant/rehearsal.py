@@ -33,7 +33,7 @@ def rehearse(pairs: bool) -> None:
         np.array([2, 0, 1], np.int32),
     )
     free, mask = np.array([1, 0, 0], np.int32), np.zeros(3, np.int32)
-    one = {"pid": 2, "cpu": 0, "start_ns": 0, "end_ns": 2, "mask": 0}
+    one = {"pid": 2, "cpu": 0, "start_ns": 0, "end_ns": 2, "mask": 0, "evidence": 0}
     waits = (
         pl.DataFrame([one])
         .cast({pl.Int64: pl.Int32})
@@ -41,5 +41,5 @@ def rehearse(pairs: bool) -> None:
     )
     rq._kept = [Batch(ts_ns, cpu, nr, free, mask, np.zeros(3, np.int8), waits)]
     state = sweep_jit.new_state(cpus, np.ones(cpus, np.uint8), 0, end_ns, 1)
-    collected, _, _ = sweep(rq, state, end_ns)
+    collected = sweep(rq, state, end_ns).episodes
     details(rq, episode_table(collected, cpus, 1), np.ones(cpus, np.uint8), (0, end_ns))

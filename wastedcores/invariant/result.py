@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from wastedcores.invariant.chronic import Chronic
+from wastedcores.invariant.trust import Bound
 from wastedcores.shown import Shown
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
@@ -82,6 +83,13 @@ class CheckResult(Shown):
         Number of threads that ran and of which the trace does not tell where they may run.
     rests_on_affinity
         Whether the verdict is unknown because nobody knows where some of these threads may run.
+    bound
+        The least and the most waste of CPU time that the trace allows, and the longest that an episode can be:
+        ``waste_at_least_ns``, ``waste_at_most_ns``, ``longest_at_most_ns``.
+    evidence
+        Avoidable waiting in ns by what says that the thread could have run on the idle CPU: ``told_ns`` (an event or a
+        snapshot), ``inherited_ns`` (from a parent of which it was told), ``seen_ns`` (it ran there before and after), and
+        ``assumed_ns`` (nothing says so). Seen is only looked for where the verdict depends on it.
     oddities
         Number of events that contradict the state before them, by kind.
     notes
@@ -118,6 +126,8 @@ class CheckResult(Shown):
     doubts: pl.DataFrame
     affinity_unknown: int
     rests_on_affinity: bool
+    bound: Bound
+    evidence: dict[str, int]
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -141,6 +151,11 @@ class CheckResult(Shown):
             "looked at": human_ns(self.duration_ns),
             **({"note": self.notes[-1]} if self.notes else {}),
         }
+
+    @property
+    def assumed(self) -> str | None:
+        """What the verdict takes for granted because the trace has no tasks; None: nothing."""
+        return "threads may move" if self.source == "nr_running" else None
 
     def mean(self, integral_ns: int) -> float:
         """Return an integral over the interval divided by its length."""
@@ -187,6 +202,9 @@ class CheckResult(Shown):
                 for s, e, c in self.unknown_spans
             ],
             "affinity_unknown": self.affinity_unknown,
+            "assumed": self.assumed,
+            "evidence": self.evidence,
+            "bound": self.bound._asdict(),
             "doubts": self.doubts.to_dicts(),
             "oddities": self.oddities,
             "notes": self.notes,

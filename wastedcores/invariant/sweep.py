@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
+from wastedcores.invariant.brief import WithoutBrief
 from wastedcores.invariant.longest import Longest
 from wastedcores.jit.second import Ahead
 from wastedcores.runqueues.runqueues import Batch, Runqueues
@@ -72,15 +75,71 @@ class Collected:
         return dropped
 
 
+class Swept(NamedTuple):
+    """What a sweep found: all episodes, how many short ones were dropped, which CPUs were known, and the finished state."""
+
+    episodes: Collected
+    dropped: int
+    known: NDArray[np.bool_]
+    state: sweep_jit.SweepState
+    #: the episodes, and the finished state, of the same runqueues without overloads that are too brief to count
+    firm: Collected
+    firm_state: sweep_jit.SweepState
+
+
+class _Pass:
+    """One sweep over changes that come batch by batch."""
+
+    def __init__(self, rq: Runqueues, state: sweep_jit.SweepState) -> None:
+        self.state, self.collected, self.dropped = state, Collected(), 0
+        self._out = sweep_jit.new_episodes(rq.cpus, _ROOM)
+        masks = rq.affinity.masks
+        pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
+        self.pairs = pinned or rq.is_strict or (rq.counted and rq.source == "tasks")
+        self._steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if self.pairs else None
+
+    def add(self, batch: Batch) -> NDArray[np.int64]:
+        """Take changes; return start, end and waste of the episodes that ended in them."""
+        at = 0
+        ended = [self._out.times[:0]]
+        rows = batch.ts_ns, batch.cpu, batch.nr
+        while at < batch.ts_ns.size:
+            if self._steal is not None:
+                at = sweep_affinity_jit.sweep(
+                    self.state, self._steal, self._out, *rows, batch.free, batch.mask, at
+                )
+            else:
+                at = sweep_jit.sweep(self.state, self._out, *rows, at)
+            ended.append(self._take())
+        return np.concatenate(ended)
+
+    def finish(self, end_ns: int) -> NDArray[np.int64]:
+        """Account until the end; return the last episodes."""
+        if self._steal is not None:
+            sweep_affinity_jit.finish(self.state, self._steal, self._out, end_ns)
+        else:
+            sweep_jit.finish(self.state, self._out, end_ns)
+        ended = self._take()
+        if self.collected.size > _KEEP:
+            self.dropped += self.collected.shrink(_KEEP)
+        return ended
+
+    def _take(self) -> NDArray[np.int64]:
+        n = int(self.state.scalars[sweep_jit.N_EPISODES])
+        self.collected.take(self._out, n)
+        if self.collected.size > 2 * _KEEP:
+            self.dropped += self.collected.shrink(_KEEP)
+        return self._out.times[:n].copy()
+
+
 def sweep(
     rq: Runqueues,
     state: sweep_jit.SweepState,
     end_ns: int,
-    hidden: pl.DataFrame | None = None,
-    hidden_nr: int = sweep_jit.UNKNOWN,
+    changes: Iterable[Batch] | None = None,
     longest: Longest | None = None,
-) -> tuple[Collected, int, NDArray[np.bool_]]:
-    """Stream all changes through the compiled sweep.
+) -> Swept:
+    """Stream all changes through the compiled sweep, twice: as they are, and without brief overloads.
 
     Parameters
     ----------
@@ -90,34 +149,28 @@ def sweep(
         The sweep's state before the first change; afterwards it holds the integrals.
     end_ns
         End of the window.
-    hidden
-        Spans (cpu, start_ns, end_ns; CPU -1 is all) in which what is known of a CPU does not count; None: no such span.
-    hidden_nr
-        Number of tasks that a CPU has in these spans instead; -1: unknown.
+    changes
+        What to stream; None: all changes of the runqueues.
     longest
         Is shown every batch and the episodes that ended in it.
 
     Returns
     -------
-    Collected, int, array
-        The episodes, how many short ones were dropped, and (cpus,) which CPUs were known at some time.
+    Swept
+        What was found.
     """
-    out = sweep_jit.new_episodes(rq.cpus, _ROOM)
-    collected = Collected()
-    dropped = 0
+    firm_state = deepcopy(state)
+    plain, firm = _Pass(rq, state), _Pass(rq, firm_state)
+    brief = WithoutBrief(rq.cpus)
     known = np.zeros(rq.cpus, np.bool_)
-    masks = rq.affinity.masks
-    pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
-    pairs = pinned or (rq.counted and rq.source == "tasks")
-    steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if pairs else None
-    compiled = sweep_affinity_jit.sweep if pairs else sweep_jit.sweep
+    compiled = sweep_affinity_jit.sweep if plain.pairs else sweep_jit.sweep
     # while the runqueues are rebuilt, which takes other compiled code
     ahead = (
         None
         if rq.kept
-        else Ahead(compiled, "wastedcores.invariant.rehearsal", f"rehearse({pairs})")
+        else Ahead(compiled, "wastedcores.invariant.rehearsal", f"rehearse({plain.pairs})")
     )
-    batches = rq.batches() if hidden is None else _without(rq, hidden, hidden_nr)
+    batches = iter(rq.batches() if changes is None else changes)
     if ahead is not None:
         # the first batch is the state at the start; compiled code makes the second one
         begin = list(islice(batches, 2))
@@ -126,39 +179,40 @@ def sweep(
     for batch in batches:
         if not known.all():
             known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
-        at = 0
-        ended: list[NDArray[np.int64]] = []
-        while at < batch.ts_ns.size:
-            if steal is not None:
-                at = sweep_affinity_jit.sweep(
-                    state, steal, out, batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, at
-                )
-            else:
-                at = sweep_jit.sweep(state, out, batch.ts_ns, batch.cpu, batch.nr, at)
-            n = int(state.scalars[sweep_jit.N_EPISODES])
-            collected.take(out, n)
-            if longest is not None:
-                ended.append(out.times[:n].copy())
-            if collected.size > 2 * _KEEP:
-                dropped += collected.shrink(_KEEP)
+        ended = plain.add(batch)
+        firm.add(brief.push(batch))
         if longest is not None:
-            all_ended = np.concatenate(ended) if ended else out.times[:0]
-            longest.add(batch, all_ended, int(state.scalars[sweep_jit.EP_START]))
-    if steal is not None:
-        sweep_affinity_jit.finish(state, steal, out, end_ns)
-    else:
-        sweep_jit.finish(state, out, end_ns)
-    n = int(state.scalars[sweep_jit.N_EPISODES])
-    collected.take(out, n)
+            longest.add(batch, ended, int(state.scalars[sweep_jit.EP_START]))
+    firm.add(brief.rest())
+    firm.finish(end_ns)
+    ended = plain.finish(end_ns)
     if longest is not None:
-        longest.add(no_changes(), out.times[:n], -1)
-    if collected.size > _KEEP:
-        dropped += collected.shrink(_KEEP)
-    return collected, dropped, known
+        longest.add(no_changes(), ended, -1)
+    return Swept(plain.collected, plain.dropped, known, state, firm.collected, firm_state)
 
 
-def _without(rq: Runqueues, hidden: pl.DataFrame, hidden_nr: int) -> Iterator[Batch]:
-    """Stream the changes of the runqueues, with ``hidden_nr`` tasks on a CPU in its hidden spans."""
+def without(
+    rq: Runqueues, hidden: pl.DataFrame, hidden_nr: int = sweep_jit.UNKNOWN
+) -> Iterator[Batch]:
+    """Stream the changes of the runqueues, but not what is known of CPUs in hidden spans.
+
+    Parameters
+    ----------
+    rq
+        The runqueues.
+    hidden
+        Spans: cpu (-1 is all), start_ns, end_ns.
+    hidden_nr
+        Number of tasks that a CPU has in these spans instead; -1: unknown.
+
+    Yields
+    ------
+    Batch
+        Changes in order of time.
+    """
+    if not hidden.height:
+        yield from rq.batches()
+        return
     spans = merged(hidden, rq.cpus)
     ends = pl.concat(
         [

@@ -1,10 +1,8 @@
-"""How far the verdict can be trusted: which episodes are certain, and whether one may have been missed.
+"""How far the verdict can be trusted: which violations are certain, and whether one may have been missed.
 
-A persistent episode decides only if it remains one after all doubtful spans are taken out, together with all threads that
-may have been pinned: their affinity is unknown, and they were on one CPU only since the episode began. An earlier move
-proves nothing: the thread may have been pinned since then, as ``taskset`` does. Chronic waste decides if enough of it
-remains without the doubtful spans and without threads that might be pinned. A trace without either is clean only if the
-doubtful spans could not hide one.
+A violation decides only if it remains one after everything is taken out that may be wrong: spans in which the trace
+contradicts itself, waits of threads that may have been throttled, and threads of which nothing says that they may use the idle
+CPU. A trace without a violation is clean only if what is in doubt could not hide one.
 """
 
 from __future__ import annotations
@@ -16,13 +14,26 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import sweep_jit
+from wastedcores.invariant.bounds import AtMost, at_most
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
-from wastedcores.invariant.sweep import Collected, episode_table, merged, sweep
+from wastedcores.invariant.seen import seen_spans
+from wastedcores.invariant.sweep import Swept, episode_table, merged, sweep, without
 from wastedcores.runqueues import task_row
+from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
 
-#: sweeps for the question whether an episode is certain, each without the threads that may be pinned
-_LOOKS = 4
+#: episodes of which is asked whether threads were seen on the idle CPUs, the longest first
+_LOOKS = 8
+#: what may be wrong in one direction only: with it there is less waste than it seems
+_ONLY_LESS = ("starved",)
+
+
+class Bound(NamedTuple):
+    """The least and the most waste of CPU time that the trace allows, and the longest episode, in ns."""
+
+    waste_at_least_ns: int
+    waste_at_most_ns: int
+    longest_at_most_ns: int
 
 
 class Trust(NamedTuple):
@@ -34,16 +45,29 @@ class Trust(NamedTuple):
     doubts: pl.DataFrame
     affinity_unknown: int
     rests_on_affinity: bool
+    bound: Bound
+    seen_ns: int
     notes: list[str]
+
+
+class _Certain(NamedTuple):
+    """What remains of the violations."""
+
+    episodes: NDArray[np.bool_]
+    chronic: Chronic | None
+    least_ns: int
+    seen_ns: int
+    affinity_matters: bool
 
 
 def judge(
     rq: Runqueues,
     episodes: pl.DataFrame,
-    waiting: pl.DataFrame,
+    found: Swept,
     state: sweep_jit.SweepState,
     persist_ns: int,
     chronic_share: float | None,
+    unknown_cpus: bool,
 ) -> tuple[pl.DataFrame, Trust]:
     """Decide the verdict.
 
@@ -53,86 +77,179 @@ def judge(
         The runqueues, streamed before, so that their doubts are known.
     episodes
         All episodes, as :func:`wastedcores.invariant.sweep.episode_table` gives them.
-    waiting
-        Who waited in the longest of them: episode, pid, ...
+    found
+        The sweep that found them.
     state
-        The finished sweep that found them.
+        Its finished state.
     persist_ns
         Episodes of at least this length are persistent.
     chronic_share
         The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for.
+    unknown_cpus
+        Whether nothing is known of a CPU that counts.
 
     Returns
     -------
     polars.DataFrame, Trust
-        The episodes with the column ``certain``, and the verdict.
+        The episodes with the columns ``persistent`` and ``certain``, and the verdict.
     """
     doubts = _inside(rq.doubts, state)
     cut = rq.trace.header.truncated_last_line
     notes = [f"the file was cut short: {cut}"] if cut else []
     unknown = _affinity_unknown(rq)
-    persistent = episodes["persistent"].to_numpy()
-    sure = persistent.copy()
-    chronic = worst(state)
-    rests = False
+    persistent = _survives(episodes, episode_table(found.firm, rq.cpus, persist_ns))
     limit = np.inf if chronic_share is None else chronic_share
-    found = chronic is not None and chronic.share >= limit
-    state_doubts = doubts.filter(pl.col("reason") != "bound_by_name")
-    if sure.any() and state_doubts.height:
-        collected, _ = _again(rq, state, state_doubts)
-        sure &= _survives(episodes, episode_table(collected, rq.cpus, persist_ns))
-        if not sure.all(where=persistent):
+    chronic = worst(found.firm_state)
+    seems_chronic = chronic is not None and chronic.enough and chronic.share >= limit
+    waste_ns = int(state.scalars[sweep_jit.THREAD_NS])
+    longest_ns = int((episodes["end_ns"] - episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
+    sure, certain = persistent.copy(), _Certain(persistent, chronic, waste_ns, 0, False)
+    if (persistent.any() or seems_chronic) and rq.source == "tasks":
+        throttled = rq.trace.header.quotas is None and "idle_beside_waiting" in rq.oddities
+        if throttled:
             notes.append(
-                f"{int((persistent & ~sure).sum())} persistent episodes rest on spans in which the trace contradicts itself"
+                "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
+                "whose limits are not known decide nothing. Record a snapshot"
             )
-    if sure.any() and rq.source == "tasks":
-        movable = _somebody_could_move(rq, episodes, waiting)
-        possible = sure.copy()
-        sure &= movable
-        if sure.any() and unknown:
-            sure = _survives_bound(rq, state, episodes, sure, state_doubts, persist_ns)
-        pinned = int((possible & ~sure).sum())
-        rests = pinned > 0
-        if pinned:
-            notes.append(
-                f"{pinned} persistent episodes rest on threads of which nobody knows whether they may run elsewhere: record "
-                "their affinity"
+        if unknown or doubts.height or throttled:
+            certain = _certain(
+                rq, episodes, persistent, chronic, state, persist_ns, unknown, throttled
             )
-    certain = found
-    if chronic and found and not sure.any() and (state_doubts.height or unknown):
-        strict = _bound(rq, chronic.start_ns) if unknown else rq
-        left = worst(_again(strict, state, state_doubts)[1])
-        certain = left is not None and left.share >= limit
-        if not certain:
-            rests |= unknown > 0
-            notes.append(
-                "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
-                "nobody knows whether they may run elsewhere"
-            )
-    verdict = "violations" if sure.any() or certain else "clean"
-    if verdict == "clean":
-        hidden = (
-            not persistent.any()
-            and not found
-            and _may_hide(rq, episodes, doubts, state, persist_ns, limit)
+            sure = certain.episodes
+    elif waste_ns and (unknown or doubts.height):
+        certain = certain._replace(least_ns=0)  # nobody looked
+    surely_chronic = (
+        seems_chronic and certain.chronic is not None and certain.chronic.share >= limit
+    )
+    missing = int((persistent & ~sure).sum())
+    if missing and certain.affinity_matters:
+        notes.append(
+            f"{missing} persistent episodes rest on threads of which nothing says that they may use the idle CPUs: "
+            "record a snapshot of the tasks"
         )
+    elif missing:
+        notes.append(
+            f"{missing} persistent episodes rest on spans in which the trace contradicts itself, or in which a thread may have "
+            "been throttled"
+        )
+    if seems_chronic and not surely_chronic and not sure.any():
+        notes.append(
+            "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
+            "nothing says that they may use the idle CPUs"
+        )
+    verdict = "violations" if sure.any() or surely_chronic else "clean"
+    bound = Bound(certain.least_ns, waste_ns, longest_ns)
+    doubtful = rq.source == "tasks" and (doubts.height > 0 or unknown_cpus)
+    # what the header says of all of a trace can mean that a CPU is idle for a reason
+    doubtful &= not doubts["reason"].is_in(list(HEADER_REASONS)).any()
+    if doubtful:
+        most = at_most(rq, state, persist_ns)
+        bound = Bound(
+            certain.least_ns, max(most.waste_ns, waste_ns), max(most.longest_ns, longest_ns)
+        )
+    if verdict == "clean":
+        seems = bool(persistent.any() or seems_chronic)
+        short = chronic is not None and not chronic.enough and chronic.share >= limit
+        hidden = unknown_cpus or (
+            not seems and _may_hide(rq, episodes, doubts, state, persist_ns, limit)
+        )
+        if (seems or hidden) and doubtful and not _allowed(most, persist_ns, limit):
+            seems = hidden = False
         if hidden and not cut:
-            notes.append("what the CPUs did is in doubt for so long that a violation may be hidden")
-        if persistent.any() or found or cut or hidden:
+            notes.append(
+                "the events of some CPUs were not recorded"
+                if unknown_cpus
+                else "what the CPUs did is in doubt for so long that a violation may be hidden"
+            )
+        if short:
+            notes.append(
+                "at least half of the window wastes as much as chronic waste does, but it is too short to say that it goes on"
+            )
+        if seems or cut or hidden or short:
             verdict = "unknown"
-    kind = "persistent" if sure.any() else "chronic" if certain else "occasional"
-    table = episodes.with_columns(certain=pl.Series(sure, dtype=pl.Boolean))
-    order = [c for c in table.columns if c != "certain"]
-    order.insert(order.index("persistent") + 1, "certain")
-    return table.select(order), Trust(
+    kind = "persistent" if sure.any() else "chronic" if surely_chronic else "occasional"
+    columns = [
+        pl.Series("persistent", persistent, pl.Boolean),
+        pl.Series("certain", sure, pl.Boolean),
+    ]
+    table = episodes.select("start_ns", "end_ns", *columns, pl.col(episodes.columns[3:]))
+    return table, Trust(
         verdict,
         kind if episodes.height else "none",
         chronic,
         doubts,
         unknown,
-        rests and verdict == "unknown",
+        certain.affinity_matters and verdict == "unknown",
+        bound,
+        certain.seen_ns,
         notes,
     )
+
+
+def _certain(
+    rq: Runqueues,
+    episodes: pl.DataFrame,
+    persistent: NDArray[np.bool_],
+    chronic: Chronic | None,
+    state: sweep_jit.SweepState,
+    persist_ns: int,
+    unknown: int,
+    throttled: bool,
+) -> _Certain:
+    """Find what is certain of the violations."""
+    strict = rq.strict(throttling=throttled)
+    if throttled:  # other waits are in doubt then
+        for _ in strict.batches():
+            pass
+    doubts = _inside(strict.doubts if throttled else rq.doubts, state)
+    doubts = doubts.filter(pl.col("reason") != "bound_by_name")
+    left = _again(strict, state, doubts)
+    told = episode_table(left.firm, rq.cpus, persist_ns)
+    sure = persistent & _survives(episodes, told)
+    still = worst(left.firm_state)
+    seen_ns = 0
+    if unknown and not sure.any() and not throttled:
+        spans = told.select("start_ns", "end_ns")
+        for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
+            # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
+            span = start_ns - persist_ns, end_ns + persist_ns
+            seen = seen_spans(rq, without(rq, doubts), span)
+            spans = _union(pl.concat([spans, seen]))
+            seen_ns += int((seen["end_ns"] - seen["start_ns"]).sum())
+            sure = persistent & _survives(
+                episodes, spans.with_columns(persistent=_long(persist_ns))
+            )
+            if sure.any():
+                break
+        if still is not None:
+            still = worst(left.firm_state, at_least=covered_ns(spans, left.firm_state))
+    matters = False
+    if unknown and not sure.any():
+        # would it be certain if all threads were free?
+        free = _again(rq, state, doubts)
+        matters = bool(_survives(episodes, episode_table(free.firm, rq.cpus, persist_ns)).any())
+        all_free = worst(free.firm_state)
+        matters |= all_free is not None and still is not None and all_free.share > still.share
+    least_ns = int(left.state.scalars[sweep_jit.THREAD_NS])
+    return _Certain(sure, still, max(least_ns, seen_ns), seen_ns, matters)
+
+
+def _spans_to_look_at(
+    episodes: pl.DataFrame, persistent: NDArray[np.bool_], chronic: Chronic | None
+) -> list[tuple[int, int]]:
+    """The longest persistent episodes, or the worst window of chronic waste."""
+    longest = (
+        episodes.filter(pl.Series(persistent))
+        .select("start_ns", "end_ns")
+        .top_k(_LOOKS, by=pl.col("end_ns") - pl.col("start_ns"))
+    )
+    if longest.height or chronic is None:
+        return longest.rows()
+    return [(chronic.start_ns, chronic.start_ns + chronic.window_ns)]
+
+
+def _long(persist_ns: int) -> pl.Expr:
+    return pl.col("end_ns") - pl.col("start_ns") >= persist_ns
 
 
 def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:
@@ -156,20 +273,12 @@ def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:
 
 def _again(
     rq: Runqueues, first: sweep_jit.SweepState, doubts: pl.DataFrame, nr: int = sweep_jit.UNKNOWN
-) -> tuple[Collected, sweep_jit.SweepState]:
-    """Sweep once more, with ``nr`` tasks on a CPU in its doubtful spans; return the episodes and the finished sweep."""
+) -> Swept:
+    """Sweep once more, with ``nr`` tasks on a CPU in its doubtful spans."""
     window = (int(first.window[0]), int(first.window[1]))
     length = int(first.scalars[sweep_jit.SLICE_NS])
     state = sweep_jit.new_state(rq.cpus, first.counted, *window, length)
-    collected, _, _ = sweep(rq, state, window[1], doubts if doubts.height else None, nr)
-    return collected, state
-
-
-def _bound(rq: Runqueues, since_ns: int) -> Runqueues:
-    """The same runqueues, with threads taken as pinned of which no affinity is known and that did not move since then."""
-    assert rq.moved_ns is not None
-    assert rq.affinity_known is not None
-    return rq.with_bound((rq.moved_ns <= since_ns) & ~rq.affinity_known)
+    return sweep(rq, state, window[1], without(rq, doubts, nr))
 
 
 def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
@@ -182,64 +291,19 @@ def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
     return after > before
 
 
-def _survives_bound(
-    rq: Runqueues,
-    state: sweep_jit.SweepState,
-    episodes: pl.DataFrame,
-    sure: NDArray[np.bool_],
-    doubts: pl.DataFrame,
-    persist_ns: int,
-) -> NDArray[np.bool_]:
-    """For each sure episode: whether it stays persistent without threads that may be pinned.
-
-    These are the threads of unknown affinity that did not move since the episode began. They are fewer for an earlier episode,
-    so what survives without those of the latest one is certain. Earlier ones are asked only until one survives.
-    """
-    begins = episodes["start_ns"].to_numpy()
-    found, left = np.zeros_like(sure), sure.copy()
-    for _ in range(_LOOKS):
-        since_ns = int(begins[left].max())
-        collected, _ = _again(_bound(rq, since_ns), state, doubts)
-        found |= left & _survives(episodes, episode_table(collected, rq.cpus, persist_ns))
-        left &= ~found & (begins < since_ns)
-        if found.any() or not left.any():
-            break
-    return found
-
-
-def _somebody_could_move(
-    rq: Runqueues, episodes: pl.DataFrame, waiting: pl.DataFrame
-) -> NDArray[np.bool_]:
-    """For each episode: whether a thread that waited in it was free to run elsewhere. Those not looked at count as such."""
-    answer = np.ones(episodes.height, np.bool_)
-    masks, of_pid, is_known, moved_ns = (
-        rq.affinity.masks,
-        rq.mask_of_pid,
-        rq.affinity_known,
-        rq.moved_ns,
-    )
-    if of_pid is None or is_known is None or moved_ns is None:
-        return answer
-    idle, begins = episodes["idle_cpus"], episodes["start_ns"].to_numpy()
-    for (episode,), rows in waiting.group_by("episode"):
-        pids = rows["pid"].to_numpy()
-        known = is_known[pids]
-        moved = moved_ns[pids] > begins[int(episode)]  # type: ignore[arg-type]
-        if (moved & ~known).any() or (of_pid[pids[known]] == task_row.FREE).any():
-            continue
-        cpus = idle[int(episode)].to_numpy()  # type: ignore[arg-type]
-        bits = masks[of_pid[pids[known]]][:, cpus >> 6] >> (cpus & 63).astype(
-            np.uint64
-        ) & np.uint64(1)
-        answer[int(episode)] = bool(bits.any())  # type: ignore[arg-type]
-    return answer
-
-
 def _affinity_unknown(rq: Runqueues) -> int:
-    """Number of threads that ran and of which the trace does not tell where they may run."""
-    if rq.ran is None or rq.affinity_known is None or rq.mask_of_pid is None:
+    """Number of threads that ran and of which nothing tells where they may run."""
+    if rq.ran is None or rq.evidence is None or rq.mask_of_pid is None:
         return 0
-    return int((rq.ran & ~rq.affinity_known & (rq.mask_of_pid != task_row.PRESUMED_BOUND)).sum())
+    assumed = (rq.evidence == task_row.ASSUMED) & (rq.mask_of_pid != task_row.PRESUMED_BOUND)
+    return int((rq.ran & assumed).sum())
+
+
+def _allowed(most: AtMost, persist_ns: int, limit: float) -> bool:
+    """Whether the most waste that the trace allows has a violation."""
+    return most.longest_ns >= persist_ns or (
+        most.chronic is not None and most.chronic.share >= limit
+    )
 
 
 def _may_hide(
@@ -254,12 +318,14 @@ def _may_hide(
 
     Where only the length of a queue is in doubt, the CPU is busy, and it cannot hide more than many waiting threads.
     """
+    doubts = doubts.filter(~pl.col("reason").is_in(_ONLY_LESS))
     if not doubts.height:
         return False
     only_length = pl.col("reason") == "queue_differs"
     if doubts.select(only_length.any()).item():
-        collected, state = _again(rq, state, doubts.filter(only_length), rq.cpus + 1)
-        episodes = episode_table(collected, rq.cpus, persist_ns)
+        found = _again(rq, state, doubts.filter(only_length), rq.cpus + 1)
+        state = found.state
+        episodes = episode_table(found.episodes, rq.cpus, persist_ns)
         doubts = doubts.filter(~only_length)
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
     if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]
@@ -274,4 +340,5 @@ def _times(spans: pl.DataFrame) -> pl.DataFrame:
 
 def _union(spans: pl.DataFrame) -> pl.DataFrame:
     """The time that some of the spans cover, as disjoint spans in order."""
-    return merged(_times(spans).with_columns(cpu=pl.lit(0, pl.Int32)), 1)
+    found = merged(_times(spans).with_columns(cpu=pl.lit(0, pl.Int32)), 1)
+    return found.select("start_ns", "end_ns")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wastedcores.runqueues import task_row
 from wastedcores.topology.cpulist import parse_cpulist
-from wastedcores.trace.header import TaskFacts
+from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.trace import Trace
 
 #: kernel threads bound to the CPU in their name (kernel/smpboot.c, workqueue.c, stop_machine.c, rcu/tree.c)
@@ -22,6 +22,15 @@ BOUND_KTHREADS = (
     r"^(?:migration|ksoftirqd|cpuhp|watchdog|rcuc|ktimers|irq_work|idle_inject|backlog_napi|kworker|stopper)"
     r"/(\d+)(?::.*)?$"
 )
+
+#: format -> name of the program that records it. What it does to its own threads is not always recorded: the wakeup of a reader
+#: by the event that it is to read comes while that event is written.
+RECORDERS = {
+    "perf.data": "perf",
+    "perf-script": "perf",
+    "trace-cmd": "trace-cmd",
+    "trace.dat": "trace-cmd",
+}
 
 
 class Affinity(NamedTuple):
@@ -33,6 +42,8 @@ class Affinity(NamedTuple):
     known: NDArray[
         np.int8
     ]  # (pids,) 1 where it is told at the start; a name tells nothing for sure
+    roles: dict[int, NDArray[np.int64]]  # pids by what their name says that they do
+    recorders: NDArray[np.int64]  # pids of the threads that recorded the trace
     sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
     follows: bool  # whether changes are events, so that what a child inherits is known, too
 
@@ -55,6 +66,8 @@ def unrestricted(cpus: int, pids: int) -> Affinity:
         {},
         np.zeros(pids, np.int32),
         np.ones(pids, np.int8),
+        {},
+        np.zeros(0, np.int64),
         (),
         follows=True,
     )
@@ -119,7 +132,17 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         known[snapshot["pid"].to_numpy()] = 1
     if trace.header.source_format == "replay" and trace.header.follows_affinity:
         known[:] = 1  # a task without an event may run anywhere
-    return Affinity(np.stack(rows), mask_ids, of_pid, known, tuple(sources), follows)
+    roles = {
+        role: bound.filter(pl.col("comm").str.starts_with(name))["pid"].to_numpy()
+        for role, name in ((task_row.STOPPER, "migration/"), (task_row.HOTPLUGGER, "cpuhp/"))
+    }
+    recorders = np.zeros(0, np.int64)
+    if name := RECORDERS.get(trace.header.source_format):
+        mine = comms.filter(pl.col("pid") > 0, pl.col("comm").cast(pl.String) == name)
+        recorders = mine.select("pid").unique().collect(engine="streaming")["pid"].to_numpy()
+    return Affinity(
+        np.stack(rows), mask_ids, of_pid, known, roles, recorders, tuple(sources), follows
+    )
 
 
 def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskFacts]:
@@ -130,12 +153,13 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
         yield from first.values()
         return
     # a task that began within the trace may have left what it inherited, and its number may have been another's before
-    born = set()
+    born: dict[int, int] = {}
     if "fork" in kinds:
-        born = set(trace.only("fork").select("pid").unique().collect()["pid"])
+        forks = trace.only("fork").group_by("pid").len().collect()
+        born = dict(forks.iter_rows())
     later = {task.pid: task for task in header.later_tasks or []}
     for task in first.values():
-        if task.pid not in born | later.keys() and "allowed" not in task.changed:
+        if task.pid not in born.keys() | later.keys() and "allowed" not in task.changed:
             yield task
     for task in later.values():
         parent = first.get((task.ppid if task.pid == task.tgid else task.tgid) or 0)
@@ -144,8 +168,47 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
             and parent.allowed == task.allowed
             and "allowed" not in parent.changed
         )
-        if same and task.pid not in first:
+        if same and task.pid not in first and born.get(task.pid, 1) == 1:
             yield task
+
+
+def outdated(header: Header, follows: bool, repinned: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have got another affinity.
+
+    Parameters
+    ----------
+    header
+        The header of the trace.
+    follows
+        Whether changes of affinity are events.
+    repinned
+        (pids,) 1 for tasks with a move that looks like such a change.
+
+    Returns
+    -------
+    array
+        bool (pids,). Kin are tasks of the same process, parent or cpuset.
+    """
+    found = repinned.astype(np.bool_)
+    if follows or header.later_tasks is not None or not found.any():
+        return found & (not follows) & (header.later_tasks is None)
+    tasks = [t for t in header.tasks or [] if 0 < t.pid < found.size]
+    moved = {key for task in tasks if found[task.pid] for key in _kin(task)}
+    for task in tasks:
+        found[task.pid] |= not moved.isdisjoint(_kin(task))
+    return found
+
+
+def _kin(task: TaskFacts) -> set[tuple[str, int | str]]:
+    """What a task has in common with others that get another affinity together with it."""
+    keys: set[tuple[str, int | str]] = set()
+    if task.tgid:
+        keys.add(("process", task.tgid))
+    if task.ppid and task.ppid > 2:
+        keys.add(("parent", task.ppid))
+    if task.cpuset and task.cpuset != "/":
+        keys.add(("cpuset", task.cpuset))
+    return keys
 
 
 def _mask_id(

@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.runqueues import state as st
+from wastedcores.runqueues import task_row
 from wastedcores.trace.header import Header
 
 #: by reason of :mod:`wastedcores.runqueues.state`
@@ -26,9 +27,6 @@ REASONS = (
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
 )
-
-#: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
-STARVED_NS = 100_000_000
 
 #: where more than this share of a CPU's switches contradicts the state, nothing between them is believed either: events were
 #: lost all along
@@ -137,3 +135,34 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
         reasons.append("isolation_changed")
     rows = [(-1, start_ns, end_ns, reason) for reason in reasons]
     return pl.DataFrame(rows, NO_DOUBTS.schema, orient="row")
+
+
+def limited(header: Header, pids: int) -> NDArray[np.int32]:
+    """Tell which tasks may be throttled: those of control groups with a limit of CPU time, or of unknown groups.
+
+    Parameters
+    ----------
+    header
+        The header of the trace.
+    pids
+        Process ids are below this.
+
+    Returns
+    -------
+    array
+        (pids,) values of LIMITED of :mod:`wastedcores.runqueues.task_row`.
+    """
+    if header.quotas == {} and "quotas" not in header.changed:
+        return np.full(pids, task_row.UNLIMITED, np.int32)
+    found = np.full(pids, task_row.PERHAPS, np.int32)
+    if header.quotas is None or "quotas" in header.changed:
+        return found
+    for task in (header.tasks or []) + (header.later_tasks or []):
+        if task.cgroup is None or "cgroup" in task.changed or not 0 < task.pid < pids:
+            continue
+        inside = any(
+            task.cgroup == path or task.cgroup.startswith(path.rstrip("/") + "/")
+            for path in header.quotas
+        )
+        found[task.pid] = task_row.LIMITED_FOR_SURE if inside else task_row.UNLIMITED
+    return found

@@ -17,21 +17,22 @@ from wastedcores.runqueues.state import (
     PRESUMED,
     REASON,
     START,
-    STARVED_NS,
     Output,
     State,
 )
 
 #: a difference between nr_running and the rebuilt tasks that lasts this long is no matter of the order of events
 COUNT_SETTLES_NS = 10_000_000
+#: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
+STARVED_NS = 100_000_000
 #: longer waits than this per task of the runqueue are suspect: slices of CFS are at most 24 ms (kernel/sched/fair.c, v4.1)
 STARVED_PER_TASK_NS = 25_000_000
 #: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
 SILENCE_NS = 1_000_000
 #: an idle CPU that still does not run its only task after this long was not told of it, or the task is elsewhere
 LATE_NS = 1_000_000
-#: shorter waits of tasks that are bound by name only are nothing to doubt about
-PRESUMED_NS = 1_000_000
+#: shorter waits of tasks that are bound by name only, or whose group has a limit, are nothing to doubt about
+PRESUMED_NS = 500_000
 
 
 @callee
@@ -79,7 +80,9 @@ def unseen_since(s: State, p: int, c: int) -> int:
 
 @callee
 def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> None:
-    """A contradiction about CPU ``c`` that began when ``p`` can first have waited there unseen."""
+    """A contradiction about CPU ``c`` that began when ``p`` can first have waited there unseen; the recorder makes them."""
+    if s.task[p, task_row.RECORDER] != 0:
+        return
     odd(s, out, c, unseen_since(s, p, c), t, reason)
 
 
@@ -98,8 +101,11 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
     """Doubt a wait of task ``p`` that ends: whether it was throttled, bound to this CPU, or here at all."""
     c = s.task[p, task_row.CPU]
     waited_ns = t - s.since[p]
-    limit_ns = s.numbers[STARVED_NS]
-    if limit_ns > 0 and waited_ns >= max(limit_ns, STARVED_PER_TASK_NS * s.cpu[c, cpu_row.NR]):
+    limited = s.task[p, task_row.LIMITED]
+    limit_ns = max(STARVED_NS, STARVED_PER_TASK_NS * s.cpu[c, cpu_row.NR])
+    if limited == task_row.LIMITED_FOR_SURE:
+        limit_ns = PRESUMED_NS
+    if limited != task_row.UNLIMITED and waited_ns >= limit_ns:
         odd(s, out, c, s.since[p], t, ODD_STARVED)
     if s.task[p, task_row.MASK] == task_row.PRESUMED_BOUND and waited_ns >= PRESUMED_NS:
         doubt(s, out, c, s.since[p], t, PRESUMED)

@@ -17,6 +17,8 @@ from wastedcores.runqueues.state import (
     ODD_PARKED,
     PID,
     START,
+    STRICT,
+    WAIT_EVIDENCE,
     WAIT_MASK,
     Output,
     State,
@@ -26,6 +28,8 @@ from wastedcores.runqueues.state import (
 @callee
 def count_waiting(s: State, p: int, by: int) -> None:
     """A wait of task ``p`` begins (+1) or ends (-1) on its CPU."""
+    if s.numbers[STRICT] != 0 and s.task[p, task_row.EVIDENCE] == task_row.ASSUMED:
+        return
     m = s.task[p, task_row.MASK]
     c = s.task[p, task_row.CPU]
     if m == task_row.FREE:
@@ -37,8 +41,6 @@ def count_waiting(s: State, p: int, by: int) -> None:
 @callee
 def begin_wait(s: State, p: int, c: int, t: int) -> None:
     """Task ``p`` joins the runqueue of ``c`` and waits; a task that had been running there leaves before."""
-    if s.task[p, task_row.CPU] != c and s.task[p, task_row.STATE] == task_row.ASLEEP:
-        s.moved_ns[p] = s.since[p]
     s.task[p, task_row.STATE] = task_row.WAITING
     s.task[p, task_row.CPU] = c
     s.task[p, task_row.EPOCH] = s.cpu[c, cpu_row.EPOCH]
@@ -73,6 +75,7 @@ def write_wait(s: State, out: Output, p: int, t: int) -> None:
         out.wait[PID, w] = p
         out.wait[CPU, w] = s.task[p, task_row.CPU]
         out.wait[WAIT_MASK, w] = s.task[p, task_row.MASK]
+        out.wait[WAIT_EVIDENCE, w] = s.task[p, task_row.EVIDENCE]
         out.wait_ns[START, w] = s.since[p]
         out.wait_ns[END, w] = t
         s.numbers[N_WAITS] = w + 1

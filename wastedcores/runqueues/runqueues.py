@@ -20,7 +20,7 @@ __all__ = ["Batch", "Runqueues", "comms", "runqueues"]
 
 
 def runqueues(
-    trace: Trace, *, silent: str = "idle", affinity: bool = True, keep: bool = False
+    trace: Trace, *, silent: str | None = None, affinity: bool = True, keep: bool = False
 ) -> Runqueues:
     """Find out how the runqueues of a trace are known; ``batches()`` of the result streams their changes.
 
@@ -29,8 +29,8 @@ def runqueues(
     trace
         A trace with nr_running events or with switch events.
     silent
-        What is assumed of an online CPU without one event in a trace that records every switch: ``idle``, or
-        ``unknown``, which leaves it out.
+        What is assumed of an online CPU without one event in a trace that records every switch: ``idle``, or ``unknown``,
+        because one thread may run there alone. None: idle where the trace lists what runs at its start, else unknown.
     affinity
         Take affinity into account where the trace tells it (events, a snapshot, names of kernel threads of one CPU).
     keep
@@ -64,6 +64,11 @@ def runqueues(
     tasks, counted = source == "tasks", "nr_running" in kinds
     # a trace that counts but has no snapshot would have counted on a CPU that is there
     told = tasks and trace.header.every_switch and (not counted or "task_state" in kinds)
+    listed = (
+        trace.header.silent_is_idle
+        or trace.header.source_format == "replay"
+        or "task_state" in kinds
+    )
     from_header = header_doubts(trace.header, start_ns, end_ns)["reason"]
     return Runqueues(
         trace,
@@ -73,7 +78,7 @@ def runqueues(
         start_ns,
         end_ns,
         sorted(online or []) if told else [],
-        silent,
+        silent or ("idle" if listed else "unknown"),
         find_affinity(trace, kinds, cpus, pids) if tasks and affinity else unrestricted(cpus, pids),
         lost_spans(trace, kinds),
         keep,

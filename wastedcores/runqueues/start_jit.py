@@ -74,6 +74,52 @@ def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
         _had_waited(s, p, c)
 
 
+@callee
+def _queued(s: State, p: int, by: int, where: int) -> None:
+    """Task ``p`` was put on a runqueue, in the context of ``by`` on CPU ``where``."""
+    if p > 0:
+        s.task[p, task_row.QUEUED] = 1
+        s.task[p, task_row.WAKER] = by
+        s.task[p, task_row.WAKER_CPU] = where
+
+
+@callee
+def _looks_repinned(s: State, p: int, c: int, by: int) -> bool:
+    """Whether the move of task ``p`` to CPU ``c``, in the context of ``by``, looks like a change of affinity.
+
+    A load balancer moves waiting threads to the CPU that it runs on, or runs in the context of the idle task, for other idle
+    CPUs. A change of affinity moves a waiting thread from the caller's CPU, and a running one by the stopper, which the
+    caller wakes (kernel/sched/core.c, v6.12: affine_move_task()). The stopper also serves active balancing, which wakes it
+    from the CPU that pulls (fair.c: sched_balance_rq()), and sched_exec(), which nothing tells from a change of affinity.
+    """
+    if by == 0:
+        return False
+    if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
+        return s.task[by, task_row.WAKER] != 0 and s.task[by, task_row.WAKER_CPU] != c
+    if s.task[p, task_row.QUEUED] == 0:
+        return False
+    return by < 0 or s.task[by, task_row.RAN] != c
+
+
+@callee
+def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, keeps: int) -> None:
+    """Find threads whose affinity may have changed, and their parents."""
+    if k == SWITCH:
+        if q > 0:
+            s.task[q, task_row.QUEUED] = keeps
+        if p > 0:
+            s.task[p, task_row.QUEUED] = 1
+            s.task[p, task_row.RAN] = c
+    elif k == WAKEUP or k == WAKEUP_NEW:
+        _queued(s, p, by, where)
+    elif k == FORK and p > 0:
+        s.task[p, task_row.QUEUED] = 0
+        s.task[p, task_row.PARENT] = max(by, 0)
+    elif k == MIGRATE and p > 0 and _looks_repinned(s, p, c, by):
+        s.task[p, task_row.REPINNED] = 1
+        s.task[s.task[p, task_row.PARENT], task_row.CHILD_REPINNED] = 1
+
+
 @lean
 def infer_start(e: Events, s: State) -> None:
     """What must have been true before the first event of each CPU and each task.
@@ -84,6 +130,7 @@ def infer_start(e: Events, s: State) -> None:
     """
     for i in range(e.code.size):
         k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]
+        _note_moves(s, k, c, p, e.prev_pid[i], by, e.src_cpu[i], e.aux[i])
         if k == FORGET:
             s.numbers[LOSSY] = 1
             continue

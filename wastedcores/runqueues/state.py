@@ -54,7 +54,6 @@ N_ODD = 11
 # State.numbers
 (
     PARKS,  # 1: moves are told when they happen, so a CPU that goes idle proves something about who waits there
-    STARVED_NS,  # a task that waits this long may be throttled; 0: none is
     WAKINGS,  # 1: the wakeups are sched_waking events, which can come while the task still runs
     INHERITS,  # 1: the affinity of a child is its parent's until an event tells otherwise
     LOSSY,  # 1 once pass 1 met a loss: what is first seen later says nothing of the start
@@ -63,17 +62,16 @@ N_ODD = 11
     N_WAITS,
     N_DOUBTS,
     BEFORE_NS,  # time of the event before the present one
+    STRICT,  # 1: only threads count of which something says where they may run
 ) = range(10)
 N_NUMBERS = 10
-
-#: before all time
-NEVER = np.iinfo(np.int64).min
 
 # rows of Output.change; a change with a mask id says that so many tasks of that mask now wait on the CPU
 CPU, NR, FREE, MASK, CODE = range(5)
 # rows of Output.wait, Output.wait_ns and Output.doubt
 PID = 1
 WAIT_MASK = 2
+WAIT_EVIDENCE = 3
 START, END = 0, 1
 DOUBT_CPU, REASON = 2, 3
 
@@ -100,9 +98,6 @@ class State(NamedTuple):
 
     task: I32  # (pids, task_row.WIDTH)
     since: I64  # (pids,) ns, start of the current wait or sleep; 0 unknown
-    moved_ns: (
-        I64  # (pids,) ns, until when it was last seen on another CPU than the present one; NEVER
-    )
     cpu: I64  # (cpus, cpu_row.WIDTH)
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
@@ -114,7 +109,7 @@ class Output(NamedTuple):
 
     change_ns: I64  # (room,)
     change: I32  # (5, room): CPU, NR (-1 unknown), FREE, MASK, CODE (the event behind it)
-    wait: I32  # (3, room): CPU, PID and WAIT_MASK (mask id) of a wait that ended
+    wait: I32  # (4, room): CPU, PID, WAIT_MASK (mask id) and WAIT_EVIDENCE of a wait that ended
     wait_ns: I64  # (2, room): START, END
     doubt: I64  # (4, room): START, END, DOUBT_CPU (-1: all), REASON of a span in which the state of a CPU may be wrong
 
@@ -135,7 +130,7 @@ def new_state(pids: int, cpus: int, masks: int) -> State:
         The state.
     """
     task = np.zeros((pids, task_row.WIDTH), np.int32)
-    task[:, [task_row.CPU, task_row.RAN, task_row.MOVED_FROM]] = -1
+    task[:, [task_row.CPU, task_row.RAN, task_row.MOVED_FROM, task_row.WAKER]] = -1
     cpu = np.zeros((cpus, cpu_row.WIDTH), np.int64)
     cpu[:, [cpu_row.CURR, cpu_row.KERNEL_NR, cpu_row.DIFFERS, cpu_row.MAYBE_IDLE]] = -1
     numbers = np.zeros(N_NUMBERS, np.int64)
@@ -143,7 +138,6 @@ def new_state(pids: int, cpus: int, masks: int) -> State:
     return State(
         task,
         np.zeros(pids, np.int64),
-        np.full(pids, NEVER, np.int64),
         cpu,
         np.zeros((cpus, masks), np.int32),
         np.zeros(N_ODD, np.int64),
@@ -167,7 +161,7 @@ def new_output(changes: int, waits: int, doubts: int) -> Output:
     return Output(
         np.zeros(changes, np.int64),
         np.zeros((5, changes), np.int32),
-        np.zeros((3, waits), np.int32),
+        np.zeros((4, waits), np.int32),
         np.zeros((2, waits), np.int64),
         np.zeros((4, doubts), np.int64),
     )

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK, KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
-from wastedcores.runqueues.affinity import Affinity
+from wastedcores.runqueues.affinity import Affinity, outdated
 from wastedcores.runqueues.ahead import ahead
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
     REASONS,
-    STARVED_NS,
     doubt_table,
     header_doubts,
+    limited,
     widened,
 )
 from wastedcores.runqueues.events import events, require_inside, require_times
@@ -113,16 +113,16 @@ class Runqueues:
         Keep the events and the changes in memory once they were streamed, unless they are too many (limits.py).
     counted
         The trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say.
+    is_strict
+        Only threads wait of which something says where they may run.
     oddities
         Number of events that contradict the state before them, counted while streaming.
     doubts
         Spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, those that
         follow from the header.
-    ran, moved_ns
-        (pids,) whether a task ran, and until when it was last seen on another CPU than its last one, in ns (or
-        ``state.NEVER``); known after streaming.
-    affinity_known, mask_of_pid
-        (pids,) whether a task's affinity is known, and its mask id at the end; known after streaming.
+    ran, evidence, mask_of_pid
+        (pids,) whether a task ran, what says which CPUs it may use (a grade of :mod:`wastedcores.runqueues.task_row`), and its
+        mask id at the end; known after streaming.
     notes
         Sentences that a reader of the verdict should know.
     """
@@ -139,13 +139,13 @@ class Runqueues:
     lost_spans: list[tuple[int, int, int]]
     keep: bool = False
     counted: bool = False
+    is_strict: bool = False
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     doubts: pl.DataFrame = field(default_factory=lambda: NO_DOUBTS)
     ran: NDArray[np.bool_] | None = None
-    affinity_known: NDArray[np.bool_] | None = None
+    evidence: NDArray[np.int32] | None = None
     mask_of_pid: NDArray[np.int32] | None = None
-    moved_ns: NDArray[np.int64] | None = None
     _kept: list[Batch] = field(default_factory=list, init=False, repr=False)
     _kept_events: list[st.Events] = field(default_factory=list, init=False, repr=False)
 
@@ -211,7 +211,19 @@ class Runqueues:
             require_inside(self.trace.name, [cpu], self.cpus, "CPU", low=0)
             yield Batch(ts_ns, cpu, nr, zero[:n], zero[:n], unknown[:n])
 
-    def _events(self, rows: int) -> Iterator[st.Events]:
+    def task_events(self, rows: int = BATCH_ROWS) -> Iterator[st.Events]:
+        """Stream the events that say anything about tasks, in order of time.
+
+        Parameters
+        ----------
+        rows
+            Events that are in memory at a time.
+
+        Returns
+        -------
+        iterator of Events
+            See :class:`wastedcores.runqueues.state.Events`.
+        """
         if self._kept_events:
             return iter(self._kept_events)
         stream = events(self.trace, self.affinity.mask_ids, self.cpus, self.pids, rows)
@@ -224,15 +236,17 @@ class Runqueues:
         """The state before the first event, inferred in one pass over the trace. Copy it before changing it."""
         state = st.new_state(self.pids, self.cpus, self.affinity.masks.shape[0])
         state.task[:, task_row.MASK] = self.affinity.of_pid
-        state.task[:, task_row.KNOWN] = self.affinity.known
+        state.task[:, task_row.EVIDENCE] = self.affinity.known
+        for role, pids in self.affinity.roles.items():
+            state.task[pids, task_row.ROLE] = role
+        state.task[self.affinity.recorders, task_row.RECORDER] = 1
+        state.task[:, task_row.LIMITED] = limited(self.trace.header, self.pids)
         header = self.trace.header
         state.numbers[st.PARKS] = header.source_format not in _LATE_MOVES
-        no_limits = header.quotas == {} and "quotas" not in header.changed
-        state.numbers[st.STARVED_NS] = 0 if no_limits else STARVED_NS
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
-        for batch in self._events(BATCH_ROWS):
+        for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
             if asleep.any() and not state.numbers[st.LISTED_NS]:
                 state.numbers[st.LISTED_NS] = batch.ts_ns[asleep][-1]
@@ -240,6 +254,11 @@ class Runqueues:
             seen[batch.cpu] = True
             seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
         start_jit.settle_start(state, self.start_ns)
+        doubtful = outdated(
+            self.trace.header, self.affinity.follows, state.task[:, task_row.REPINNED]
+        )
+        told = doubtful & (state.task[:, task_row.EVIDENCE] == task_row.TOLD)
+        state.task[told, task_row.EVIDENCE] = task_row.ASSUMED
         # a task that waited there proves that it was busy
         seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
         self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
@@ -247,29 +266,36 @@ class Runqueues:
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
         return state
 
-    def with_bound(self, pids: NDArray[np.bool_]) -> Runqueues:
-        """Return the same runqueues, with some threads of unknown affinity taken as bound to the CPU on which they are.
+    def strict(self, *, throttling: bool = False) -> Runqueues:
+        """Return the same runqueues, in which only threads wait of which something says where they may run.
 
         Parameters
         ----------
-        pids
-            (pids,) 1 for each of the threads.
+        throttling
+            Take every control group that may have a limit of CPU time as one that has it.
 
         Returns
         -------
         Runqueues
             They use what these ones know of the start and of the events, so that neither is found again.
         """
-        of_pid = np.where(pids, np.int32(task_row.PRESUMED_BOUND), self.affinity.of_pid)
-        bound = replace(self, affinity=self.affinity._replace(of_pid=of_pid), keep=False)
-        bound._kept_events = self._kept_events
+        strict = replace(self, keep=False, is_strict=True)
+        strict._kept_events = self._kept_events
         start = deepcopy(self.start)
-        state, cpu, mask = start.task[:, [task_row.STATE, task_row.CPU, task_row.MASK]].T
-        free = pids & (state == task_row.WAITING) & (mask == task_row.FREE)
+        if throttling:
+            perhaps = start.task[:, task_row.LIMITED] == task_row.PERHAPS
+            start.task[perhaps, task_row.LIMITED] = task_row.LIMITED_FOR_SURE
+        start.numbers[st.STRICT] = 1
+        state, cpu, mask, evidence = start.task[
+            :, [task_row.STATE, task_row.CPU, task_row.MASK, task_row.EVIDENCE]
+        ].T
+        out = (state == task_row.WAITING) & (evidence == task_row.ASSUMED)
+        free = out & (mask == task_row.FREE)
         np.subtract.at(start.cpu[:, cpu_row.FREE_WAITING], cpu[free], 1)
-        start.task[pids, task_row.MASK] = task_row.PRESUMED_BOUND
-        bound.start = start
-        return bound
+        bound = out & (mask > 0)
+        np.subtract.at(start.restricted, (cpu[bound], mask[bound]), 1)
+        strict.start = start
+        return strict
 
     def _first_batch(self, state: st.State) -> Batch:
         """Return the known runqueues of the first moment as changes."""
@@ -293,7 +319,7 @@ class Runqueues:
         yield self._first_batch(state)
         out = st.new_output(0, 0, 0)
         doubts: list[pl.DataFrame] = []
-        for batch in self._events(rows):
+        for batch in self.task_events(rows):
             size = batch.code.size
             room = 10 * size + 2 * int(state.cpu[:, cpu_row.WAITING].sum())
             if out.change_ns.size < room:
@@ -320,9 +346,8 @@ class Runqueues:
         from_header = header_doubts(self.trace.header, self.start_ns, self.end_ns)
         self.doubts = pl.concat([from_header, found])
         self.ran = state.task[:, task_row.RAN] != -1
-        self.affinity_known = state.task[:, task_row.KNOWN] == 1
+        self.evidence = state.task[:, task_row.EVIDENCE].copy()
         self.mask_of_pid = state.task[:, task_row.MASK].copy()
-        self.moved_ns = state.moved_ns.copy()
 
 
 def _keeping(
@@ -367,13 +392,14 @@ def wait_table(out: st.Output, n: int) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        Columns pid, cpu, mask (the thread's mask id during the wait), start_ns, end_ns.
+        Columns pid, cpu, mask and evidence (the thread's mask id and what says so during the wait), start_ns, end_ns.
     """
     return pl.DataFrame(
         {
             "pid": out.wait[st.PID, :n].copy(),
             "cpu": out.wait[st.CPU, :n].copy(),
             "mask": out.wait[st.WAIT_MASK, :n].copy(),
+            "evidence": out.wait[st.WAIT_EVIDENCE, :n].copy(),
             "start_ns": out.wait_ns[st.START, :n].copy(),
             "end_ns": out.wait_ns[st.END, :n].copy(),
         }

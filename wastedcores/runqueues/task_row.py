@@ -7,13 +7,33 @@ from __future__ import annotations
     CPU,  # where it is queued or was last, -1 unknown
     EPOCH,  # the runqueue's epoch when the current wait began
     MASK,  # mask id: FREE, PRESUMED_BOUND or an index of the distinct masks
-    KNOWN,  # 1: the mask is known, not assumed
+    EVIDENCE,  # what says which CPUs it may use: one of the grades below
     RAN,  # the CPU it ran on last, -1 none
     MOVED_FROM,  # in pass 1: the origin of a migration seen before anything else of the task, -1 none
     WOKEN,  # 1 + the CPU to which a sched_waking called it while it still ran, 0 none
     THROTTLED,  # 1: its control group has used up its CPU time, so it joins no runqueue
-) = range(9)
-WIDTH = 9
+    LIMITED,  # whether its control group has a limit of CPU time, so that a wait of it may be none: one of the values below
+    PARENT,  # in pass 1: its parent; 0 unknown
+    REPINNED,  # found in pass 1: 1 if a move of it looks like one that a change of affinity causes
+    CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
+    QUEUED,  # in pass 1: 1 while it runs or waits
+    WAKER,  # in pass 1: who woke it last, -1 unknown
+    WAKER_CPU,  # in pass 1: and on which CPU
+    RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
+    ROLE,  # what its name says that it does: one of the values below
+) = range(18)
+WIDTH = 18
+
+# values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline and back
+NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
+
+# values of LIMITED
+UNLIMITED, PERHAPS, LIMITED_FOR_SURE = 0, 1, 2
+
+# values of EVIDENCE, see docs/verdict.md
+ASSUMED = 0  # nothing: it is taken to be free
+TOLD = 1  # an event or a snapshot
+INHERITED = 2  # its parent's was told when it was forked, and nothing shows that a child of this parent got another one
 
 # values of STATE
 UNKNOWN, ASLEEP, WAITING, RUNNING = 0, 1, 2, 3

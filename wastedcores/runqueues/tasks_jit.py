@@ -49,7 +49,6 @@ from wastedcores.runqueues.state import (
     N_CHANGES,
     N_DOUBTS,
     N_WAITS,
-    NEVER,
     ODD_IN_WITHOUT_WAKEUP,
     ODD_LEFT_UNSEEN,
     ODD_MIGRATE_ELSEWHERE,
@@ -58,7 +57,6 @@ from wastedcores.runqueues.state import (
     ODD_WAKEUP_OF_QUEUED,
     PARKS,
     SNAPSHOT,
-    STARVED_NS,
     SWITCH,
     THROTTLE,
     UNTHROTTLE,
@@ -149,7 +147,7 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
             odd_unseen(s, out, p, c, t, ODD_MIGRATE_ELSEWHERE)
         if not parked(s, p):
             doubt_wait(s, out, p, t)
-        elif s.numbers[STARVED_NS] == 0:  # nothing can be throttled: it was elsewhere, unseen
+        elif s.task[p, task_row.LIMITED] == task_row.UNLIMITED:  # it was elsewhere, unseen
             odd(s, out, c, s.since[p], t, ODD_PARKED)
         elif q != 0:  # when it became able to run while others ran here is not told
             odd(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, ODD_PARKED)
@@ -188,6 +186,20 @@ def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
 
 
 @callee
+def _goes_offline(s: State, c: int, q: int) -> bool:
+    """Whether CPU ``c``, which goes idle after thread ``q``, may be offline from now on: cpuhp/N or the stopper after it ran.
+
+    Cf. kernel/cpu.c, v6.12: cpuhp_thread_fun(), takedown_cpu().
+    """
+    if q <= 0:
+        return False
+    role = s.task[q, task_row.ROLE]
+    after = s.cpu[c, cpu_row.HOTPLUGGED]
+    s.cpu[c, cpu_row.HOTPLUGGED] = 0
+    return role == task_row.HOTPLUGGER or (role == task_row.STOPPER and after != 0)
+
+
+@callee
 def _switch(s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool) -> None:
     """CPU ``c`` stops task ``q`` (-1: not known) and runs ``p``."""
     mask_p = s.task[p, task_row.MASK] if p > 0 else 0
@@ -197,12 +209,15 @@ def _switch(s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool) 
     if x >= 0 and x != q:
         left = _curr_left_unseen(s, out, q, c, t)
     if q > 0:
+        s.cpu[c, cpu_row.HOTPLUGGED] |= s.task[q, task_row.ROLE] == task_row.HOTPLUGGER
         _switch_out(s, out, q, c, t, keeps)
     if p > 0:
         if x == 0:
             s.cpu[c, cpu_row.BUSY_SINCE] = left
         _switch_in(s, out, p, q, c, t)
     s.cpu[c, cpu_row.CURR] = p
+    if p == 0 and _goes_offline(s, c, q):
+        s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
     s.cpu[c, cpu_row.SEEN] = t
     s.cpu[c, cpu_row.SWITCHES] += 1
     if p == 0 and s.cpu[c, cpu_row.WAITING] > 0 and s.numbers[PARKS] != 0:
@@ -270,7 +285,6 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int) -> None:
     old, state = s.task[p, task_row.CPU], s.task[p, task_row.STATE]
     if old == c or state == task_row.RUNNING:
         return
-    s.moved_ns[p] = t if state == task_row.WAITING else s.since[p]
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
         return
@@ -290,24 +304,32 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if state == task_row.WAITING or state == task_row.RUNNING:
         return
     s.task[p, task_row.STATE] = task_row.ASLEEP
+    s.task[p, task_row.CPU] = -1  # the number may have been another task's before
     s.task[p, task_row.RAN] = -1
-    s.moved_ns[p] = NEVER
     s.since[p] = t
-    if parent > 0 and s.numbers[INHERITS] != 0:  # a child inherits its parent's affinity
-        if s.task[parent, task_row.KNOWN] == 1 or s.task[p, task_row.KNOWN] == 1:
-            s.task[p, task_row.MASK] = s.task[parent, task_row.MASK]
-        s.task[p, task_row.KNOWN] = s.task[parent, task_row.KNOWN]
+    if parent <= 0:
+        return
+    evidence = s.task[parent, task_row.EVIDENCE]
+    if s.numbers[INHERITS] == 0:
+        if s.task[p, task_row.EVIDENCE] == task_row.TOLD:  # a snapshot told of the child itself
+            return
+        repinned = s.task[p, task_row.REPINNED] + s.task[parent, task_row.CHILD_REPINNED]
+        evidence = task_row.INHERITED if evidence > 0 and repinned == 0 else task_row.ASSUMED
+    if evidence > 0 or s.task[p, task_row.EVIDENCE] > 0:
+        s.task[p, task_row.MASK] = s.task[parent, task_row.MASK] if evidence > 0 else task_row.FREE
+    s.task[p, task_row.EVIDENCE] = evidence
+    s.task[p, task_row.LIMITED] = s.task[parent, task_row.LIMITED]
 
 
 @callee
 def _affinity(s: State, out: Output, t: int, p: int, new: int) -> None:
     """Task ``p`` may run on the CPUs of mask ``new`` from now on."""
-    s.task[p, task_row.KNOWN] = 1
     old = s.task[p, task_row.MASK]
-    if old == new:
-        return
     if s.task[p, task_row.STATE] != task_row.WAITING or parked(s, p):
+        s.task[p, task_row.EVIDENCE] = task_row.TOLD
         s.task[p, task_row.MASK] = new
+        return
+    if old == new and s.task[p, task_row.EVIDENCE] == task_row.TOLD:
         return
     c = s.task[p, task_row.CPU]
     doubt_wait(s, out, p, t)
@@ -316,6 +338,7 @@ def _affinity(s: State, out: Output, t: int, p: int, new: int) -> None:
     count_waiting(s, p, -1)
     if old > 0:
         emit(s, out, t, c, old, AFFINITY)
+    s.task[p, task_row.EVIDENCE] = task_row.TOLD
     s.task[p, task_row.MASK] = new
     count_waiting(s, p, 1)
     emit(s, out, t, c, new, AFFINITY)

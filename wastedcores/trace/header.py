@@ -163,6 +163,8 @@ class Header(BaseModel):
         The highest numbers in the events; None for a trace that was not written as Parquet.
     every_switch
         True if the source records every context switch, so that a CPU without one event was idle.
+    silent_is_idle
+        True if somebody knows that a CPU without any event ran nothing; else one thread may have run there alone.
     wakings
         True if the wakeups are sched_waking events, which come before the thread is put on a runqueue.
     lost
@@ -224,6 +226,7 @@ class Header(BaseModel):
     highest_cpu: int | None = None
     highest_pid: int | None = None
     every_switch: bool = False
+    silent_is_idle: bool = False
     wakings: bool = False
     lost: dict[int, int] = Field(default_factory=dict)
     overwritten: dict[int, int] = Field(default_factory=dict)

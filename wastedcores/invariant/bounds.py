@@ -1,0 +1,123 @@
+"""The most waste that a trace allows, found without knowing where the waiting threads are queued.
+
+At any moment no more threads can wait avoidably than CPUs are idle, and no more than could run and do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.invariant import pool_jit, sweep_jit
+from wastedcores.invariant.chronic import Chronic, covered_ns, worst
+from wastedcores.invariant.sweep import episode_table, merged, sweep
+from wastedcores.runqueues import cpu_row, task_row
+from wastedcores.runqueues.affinity import unrestricted
+from wastedcores.runqueues.runqueues import Batch, Runqueues
+
+
+class AtMost(NamedTuple):
+    """The most waste that can be in the window: of CPU time in all, in one piece, and as a chronic share."""
+
+    waste_ns: int
+    longest_ns: int
+    chronic: Chronic | None
+
+
+class Pooled:
+    """Runqueues of which the last one holds all threads that could run and do not, and one more."""
+
+    source, counted, kept, is_strict = "nr_running", False, False, False
+
+    def __init__(self, rq: Runqueues) -> None:
+        self._rq = rq
+        self.cpus = rq.cpus + 1
+        self.affinity = unrestricted(self.cpus, 1)
+        #: spans (start_ns, end_ns) in which a thread may have waited unseen; known after streaming
+        self.unseen: list[NDArray[np.int64]] = []
+
+    def batches(self, **_: Any) -> Iterator[Batch]:
+        """Stream the changes, see :class:`wastedcores.runqueues.stream.Runqueues`."""
+        rq, start = self._rq, self._rq.start
+        state = start.task[:, task_row.STATE]
+        waiting = state == task_row.WAITING
+        curr = start.cpu[:, cpu_row.CURR]
+        task = np.zeros((rq.pids, 3), np.int8)
+        task[:, pool_jit.STATE] = state
+        task_ns = np.full((rq.pids, 2), rq.start_ns, np.int64)
+        pool = pool_jit.Pool(
+            task, task_ns, (curr > 0).astype(np.int32), np.array([waiting.sum()], np.int64)
+        )
+        begin = np.append(pool.nr, pool.waiting[0] + 1).astype(np.int32)
+        yield self._batch(
+            np.full(self.cpus, rq.start_ns), np.arange(self.cpus, dtype=np.int32), begin
+        )
+        trusted = start.task[:, task_row.RECORDER] != 0
+        for e in rq.task_events():
+            n = 5 * e.code.size
+            out = pool_jit.Changes(
+                np.empty(n, np.int64),
+                np.empty(n, np.int32),
+                np.empty(n, np.int32),
+                np.empty((2 * e.code.size, 2), np.int64),
+                np.zeros(2, np.int64),
+            )
+            pool_jit.pool(e, rq.trace.header.wakings, trusted, pool, out)
+            rows, spans = out.n.tolist()
+            self.unseen.append(out.span[:spans])
+            yield self._batch(out.ts_ns[:rows], out.cpu[:rows], out.nr[:rows])
+        late = pool.task[:, pool_jit.LATE] != 0
+        self.unseen.append(pool.task_ns[late])
+
+    @staticmethod
+    def _batch(ts_ns: NDArray[np.int64], cpu: NDArray[np.int32], nr: NDArray[np.int32]) -> Batch:
+        none = np.zeros(ts_ns.size, np.int32)
+        return Batch(ts_ns, cpu, nr, none, none, none.astype(np.int8))
+
+
+def at_most(rq: Runqueues, first: sweep_jit.SweepState, persist_ns: int) -> AtMost:
+    """Find the most waste that the trace allows.
+
+    Parameters
+    ----------
+    rq
+        Runqueues that are rebuilt from tasks, streamed before.
+    first
+        A finished sweep over the same window and CPUs.
+    persist_ns
+        Episodes of at least this length are persistent.
+
+    Returns
+    -------
+    AtMost
+        The bounds.
+    """
+    pooled = Pooled(rq)
+    window = (int(first.window[0]), int(first.window[1]))
+    counted = np.append(first.counted, np.uint8(1))
+    state = sweep_jit.new_state(
+        pooled.cpus, counted, *window, int(first.scalars[sweep_jit.SLICE_NS])
+    )
+    collected = sweep(pooled, state, window[1]).episodes  # type: ignore[arg-type]
+    spans = np.concatenate(pooled.unseen).clip(*window)
+    spans = spans[spans[:, 1] > spans[:, 0]]
+    unseen = _union(pl.DataFrame(spans, schema={"start_ns": pl.Int64, "end_ns": pl.Int64}))
+    episodes = episode_table(collected, pooled.cpus, persist_ns).select("start_ns", "end_ns")
+    longest = _union(pl.concat([episodes, unseen]))
+    # the queue of all waiting threads is no busy CPU
+    length = int(state.scalars[sweep_jit.SLICE_NS])
+    state.slices[:, 0] -= length * np.arange(1, state.slices.shape[0] + 1)
+    hidden_ns = int((spans[:, 1] - spans[:, 0]).sum())
+    return AtMost(
+        int(state.scalars[sweep_jit.THREAD_NS]) + hidden_ns,
+        int((longest["end_ns"] - longest["start_ns"]).max() or 0),  # type: ignore[arg-type]
+        worst(state, covered_ns(unseen, state)),
+    )
+
+
+def _union(spans: pl.DataFrame) -> pl.DataFrame:
+    return merged(spans.with_columns(cpu=pl.lit(0, pl.Int32)), 1).select("start_ns", "end_ns")

@@ -1,0 +1,63 @@
+"""Runqueues without the overloads that are over before moving a thread would have paid.
+
+A thread that waits for 50 us beside an idle CPU is no worse off than one that is moved: its caches are where it is. The
+kernel takes 0.5 ms as the price of a move (``sysctl_sched_migration_cost``, kernel/sched/fair.c, v4.1 to v6.12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.invariant import brief_jit
+from wastedcores.runqueues.stream import Batch, no_changes
+
+#: overloads that are shorter do not count towards a verdict: the kernel's migration cost
+FLOOR_NS = 500_000
+
+
+class WithoutBrief:
+    """Passes changes on, with one task on a CPU wherever it holds two or more for less than ``FLOOR_NS``."""
+
+    def __init__(self, cpus: int) -> None:
+        self._overloads = brief_jit.new_overloads(cpus)
+        self._held = no_changes()
+
+    def push(self, batch: Batch) -> Batch:
+        """Take changes, and return those that the coming ones cannot change any more."""
+        both = _joined(self._held, batch) if self._held.ts_ns.size else batch
+        size = both.ts_ns.size
+        rows = int(np.searchsorted(both.ts_ns, both.ts_ns[-1] - FLOOR_NS)) if size else 0
+        self._held = _part(both, rows, size)
+        return self._changed(both, rows)
+
+    def rest(self) -> Batch:
+        """Return the changes that are left at the end."""
+        held, self._held = self._held, no_changes()
+        return self._changed(held, held.ts_ns.size)
+
+    def _changed(self, batch: Batch, rows: int) -> Batch:
+        nr = batch.nr.copy()
+        brief_jit.drop_brief(
+            batch.ts_ns, batch.cpu, nr, batch.mask, rows, FLOOR_NS, self._overloads
+        )
+        return _part(replace(batch, nr=nr), 0, rows)
+
+
+def _joined(a: Batch, b: Batch) -> Batch:
+    ts_ns, cpu, nr, free, mask, code = (
+        np.concatenate(pair) for pair in zip(_columns(a), _columns(b), strict=True)
+    )
+    return Batch(ts_ns, cpu, nr, free, mask, code)
+
+
+def _part(batch: Batch, first: int, end: int) -> Batch:
+    ts_ns, cpu, nr, free, mask, code = (column[first:end] for column in _columns(batch))
+    return Batch(ts_ns, cpu, nr, free, mask, code)
+
+
+def _columns(batch: Batch) -> tuple[NDArray[Any], ...]:
+    return batch.ts_ns, batch.cpu, batch.nr, batch.free, batch.mask, batch.code

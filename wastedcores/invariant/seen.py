@@ -1,0 +1,135 @@
+"""Waste that is certain although nothing tells where the threads may run, because they were seen on the idle CPUs.
+
+A thread counts for an idle CPU while it waits between two stays on that CPU, both within the span that is looked at. Threads
+with a move that looks like a change of their affinity do not count at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from wastedcores.invariant import seen_jit as sj
+from wastedcores.runqueues import task_row
+from wastedcores.runqueues.runqueues import Batch, Runqueues
+
+#: spans of waste that are kept; more than these prove nothing more
+_ROOM = 1 << 20
+
+
+def seen_spans(rq: Runqueues, changes: Iterable[Batch], span: tuple[int, int]) -> pl.DataFrame:
+    """Find the certain waste of threads of unknown affinity.
+
+    Parameters
+    ----------
+    rq
+        The runqueues, streamed before.
+    changes
+        Their changes, without what is in doubt.
+    span
+        Start and end in ns.
+
+    Returns
+    -------
+    polars.DataFrame
+        start_ns, end_ns of disjoint spans, in order, in each of which some thread waited beside an idle CPU that it could use.
+    """
+    window = np.array(span, np.int64)
+    stays = _stays(rq, window)
+    waits = _waits(rq, window)
+    nothing = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
+    if not stays.height or not waits.height:
+        return nothing
+    places = sj.surrounded(stays["pid"].to_numpy(), stays["cpu"].to_numpy(), (rq.cpus + 63) // 64)
+    stays = stays.with_row_index("stay").with_columns(some=pl.Series(places.any(axis=1)))
+    found = (
+        waits.sort("start_ns")
+        .join_asof(
+            stays.filter(pl.col("cpu") >= 0).sort("start_ns"),
+            on="start_ns",
+            by=["pid", "cpu"],
+            check_sortedness=False,
+        )
+        .filter(pl.col("some"))
+    )
+    if not found.height:
+        return nothing
+    idle, over = _lengths(rq, changes, window)
+    spans = sj.shared(
+        found["cpu"].to_numpy(),
+        found["start_ns"].to_numpy(),
+        found["end_ns"].to_numpy(),
+        found["stay"].cast(pl.Int32).to_numpy(),
+        places,
+        *over,
+        *idle,
+        _ROOM,
+    )
+    return pl.DataFrame(spans, schema=nothing.schema)
+
+
+def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
+    """Stays of threads within the window, ordered by thread and time."""
+    last = np.zeros(rq.pids, np.int32)
+    parts = [pl.DataFrame(schema={"pid": pl.Int32, "cpu": pl.Int32, "start_ns": pl.Int64})]
+    for e in rq.task_events():
+        room = 2 * e.code.size
+        out = sj.Stays(
+            np.empty(room, np.int32),
+            np.empty(room, np.int32),
+            np.empty(room, np.int64),
+            np.zeros(1, np.int64),
+        )
+        sj.stays(
+            e.code, e.ts_ns, e.cpu, e.pid, e.prev_pid, rq.trace.header.wakings, window, last, out
+        )
+        n = int(out.n[0])
+        parts.append(
+            pl.DataFrame({"pid": out.pid[:n], "cpu": out.cpu[:n], "start_ns": out.start_ns[:n]})
+        )
+    return pl.concat(parts).sort("pid", maintain_order=True)
+
+
+def _waits(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
+    """Waits within the window of threads that nothing tells about, and that were not moved by a change of affinity."""
+    moved = np.flatnonzero(rq.start.task[:, task_row.REPINNED])
+    parts = []
+    for batch in rq.batches(waits=True):
+        if batch.waits is not None:
+            parts.append(
+                batch.waits.filter(
+                    pl.col("evidence") == task_row.ASSUMED,
+                    pl.col("mask") == task_row.FREE,
+                    pl.col("end_ns") > window[0],
+                    pl.col("start_ns") < window[1],
+                )
+            )
+    if not parts:
+        return pl.DataFrame()
+    return pl.concat(parts).filter(~pl.col("pid").is_in(moved.tolist()))
+
+
+def _lengths(
+    rq: Runqueues, changes: Iterable[Batch], window: NDArray[np.int64]
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.int32]], ...]:
+    """Intervals in which CPUs were idle, and in which they were overloaded: (n, 2) by CPU and time, and where each CPU begins."""
+    now, since = np.zeros(rq.cpus, np.int32), np.zeros(rq.cpus, np.int64)
+    end = np.arange(rq.cpus, dtype=np.int32)
+    none = np.full(rq.cpus, -1, np.int32)
+    last = Batch(np.full(rq.cpus, window[1]), end, none, none, none, none.astype(np.int8))
+    parts = []
+    for batch in [*changes, last]:
+        out = np.zeros((batch.ts_ns.size, 4), np.int64)
+        n = sj.lengths(batch.ts_ns, batch.cpu, batch.nr, batch.mask, window, now, since, out)
+        parts.append(out[:n])
+    rows = np.concatenate(parts)
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    found = []
+    for kind in (1, 2):
+        mine = rows[rows[:, 3] == kind]
+        first = np.searchsorted(mine[:, 0], np.arange(rq.cpus + 1)).astype(np.int32)
+        found.append((np.ascontiguousarray(mine[:, 1:3]), first))
+    return found[0], found[1]

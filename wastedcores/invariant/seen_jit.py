@@ -1,0 +1,139 @@
+"""Where threads stayed, and when an idle CPU could have run one that stayed there both before and after."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.jit.compile import jit
+from wastedcores.runqueues.state import FORK, MIGRATE, SWITCH, WAKEUP, WAKEUP_NEW
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+U64 = NDArray[np.uint64]
+
+
+class Stays(NamedTuple):
+    """Stays of threads on CPUs, in order of their beginning; the first ``n[0]`` rows are valid."""
+
+    pid: I32
+    cpu: I32  # -1: a thread with this number is born
+    start_ns: I64
+    n: I64  # (1,)
+
+
+@jit
+def _on(s: Stays, last: I32, p: int, c: int, t: int) -> None:
+    """Thread ``p`` is on CPU ``c``, or born (-1)."""
+    if p <= 0 or last[p] == c + 2:
+        return
+    last[p] = c + 2
+    k = s.n[0]
+    s.pid[k], s.cpu[k], s.start_ns[k] = p, c, t
+    s.n[0] = k + 1
+
+
+@jit
+def stays(
+    code: NDArray[np.int8], ts_ns: I64, cpu: I32, pid: I32, prev_pid: I32, wakings: bool, span: I64,
+    last: I32, s: Stays,
+) -> None:  # fmt: skip
+    """Write the stays that events within ``span`` show; ``last`` (pids,) is carried along, ``s`` has room for two per event.
+
+    A sched_waking names the CPU on which the thread was, so it shows nothing.
+    """
+    for i in range(ts_ns.size):
+        t = ts_ns[i]
+        if t < span[0] or t > span[1]:
+            continue
+        k, c = code[i], cpu[i]
+        if k == SWITCH:
+            _on(s, last, prev_pid[i], c, t)
+            _on(s, last, pid[i], c, t)
+        elif k == MIGRATE or ((k == WAKEUP or k == WAKEUP_NEW) and not wakings):
+            _on(s, last, pid[i], c, t)
+        elif k == FORK:
+            _on(s, last, pid[i], -1, t)
+
+
+@jit
+def surrounded(pid: I32, cpu: I32, words: int) -> U64:
+    """For each stay, ordered by thread and time: the CPUs on which the thread was both before and after it, as (stays, words)."""
+    n = pid.size
+    before, after = np.zeros((n, words), np.uint64), np.zeros((n, words), np.uint64)
+    for i in range(1, n):
+        if pid[i] == pid[i - 1] and cpu[i] >= 0:
+            c = cpu[i - 1]
+            for w in range(words):
+                before[i, w] = before[i - 1, w]
+            if c >= 0:
+                before[i, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
+    for i in range(n - 2, -1, -1):
+        c = cpu[i + 1]
+        if pid[i] == pid[i + 1] and c >= 0:
+            for w in range(words):
+                after[i, w] = after[i + 1, w]
+            after[i, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
+    return before & after
+
+
+@jit
+def lengths(
+    ts_ns: I64, cpu: I32, nr: I32, mask: I32, span: I64, now: I32, since: I64,
+    out: I64,
+) -> int:  # fmt: skip
+    """Write the intervals within ``span`` in which a CPU was idle or overloaded as (cpu, start, end, 1 if idle) to ``out``.
+
+    ``now`` and ``since`` (cpus,) are carried along.
+    """
+    n = 0
+    for i in range(ts_ns.size):
+        c = cpu[i]
+        if mask[i] > 0:
+            continue
+        kind = 1 if nr[i] == 0 else 2 if nr[i] >= 2 else 0
+        if kind == now[c]:
+            continue
+        start, end = max(since[c], span[0]), min(ts_ns[i], span[1])
+        if now[c] > 0 and end > start:
+            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = c, start, end, now[c]
+            n += 1
+        now[c], since[c] = kind, ts_ns[i]
+    return n
+
+
+@jit
+def shared(
+    cpu: I32, start_ns: I64, end_ns: I64, of_stay: I32, places: U64,
+    over: I64, over_first: I32, idle: I64, idle_first: I32, room: int,
+) -> I64:  # fmt: skip
+    """Return the spans (n, 2) in which a waiting thread's CPU was overloaded and one of its places was idle, at most ``room``.
+
+    ``over`` and ``idle`` are (n, 2), ordered by CPU and time; those of CPU c begin at ``over_first[c]`` and ``idle_first[c]``.
+    """
+    out = np.zeros((room, 2), np.int64)
+    n = 0
+    for k in range(cpu.size):
+        row = places[of_stay[k]]
+        c = cpu[k]
+        for j in range(over_first[c], over_first[c + 1]):
+            lo, hi = max(over[j, 0], start_ns[k]), min(over[j, 1], end_ns[k])
+            if hi <= lo:
+                if over[j, 0] >= end_ns[k]:
+                    break
+                continue
+            for i in range(idle_first.size - 1):
+                if (row[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) == 0 or i == c:
+                    continue
+                first = idle_first[i]
+                at = first + np.searchsorted(idle[first : idle_first[i + 1], 1], lo, side="right")
+                while at < idle_first[i + 1] and idle[at, 0] < hi:
+                    if n == room:
+                        return out
+                    out[n, 0] = max(lo, idle[at, 0])
+                    out[n, 1] = min(hi, idle[at, 1])
+                    n += 1
+                    at += 1
+    return out[:n]
