@@ -59,7 +59,8 @@ _NO_MODEL = (
 )
 #: the first point about a trace whose check is undecided: what was found is no proof that nothing is wrong
 _NOT_DECIDED = (
-    "The check of this trace is undecided, so nothing here proves that no CPU idled while threads waited; `wastedcores check` says "
+    "The check of this trace is undecided, so nothing here proves that no CPU idled while threads waited; `wastedcores check` "
+    "says "
     "what is in doubt."
 )
 _STAND_IN = "The {}. Here {} stands for it, although the two may balance differently."

@@ -92,7 +92,8 @@ def place_of(
     Returns
     -------
     Machine, KernelModel, tuple of str
-        Both, and sentences about what nobody names (:mod:`wastedcores.analysis.assumed`). For a kernel that the replay does not model, this is the nearest release that it models, if one may stand for it.
+        Both, and sentences about what nobody names (:mod:`wastedcores.analysis.assumed`). For a kernel that the replay does
+        not model, this is the nearest release that it models, if one may stand for it.
 
     Raises
     ------

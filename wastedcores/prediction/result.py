@@ -160,7 +160,8 @@ class WhatIf:
     def trust(self) -> str:
         """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
 
-        It is low if nobody names the machine or the kernel. It is never high if another kernel stands for the recorded one, nor for a modern kernel, because no prediction for one has
+        It is low if nobody names the machine or the kernel. It is never high if another kernel stands for the recorded one,
+        nor for a modern kernel, because no prediction for one has
         been compared with a recording yet.
         """
         modern = KernelModel.named(self.kernel).is_modern

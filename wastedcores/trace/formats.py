@@ -126,7 +126,8 @@ _ROWS = (
     ),
     Format(
         "ctf", "the Common Trace Format", ("ctf", "CtfReading"),
-        "a folder of LTTng's kernel traces, or what `perf data convert --to-ctf` makes", "babeltrace2 (`apt-get install babeltrace2`)",
+        "a folder of LTTng's kernel traces, or what `perf data convert --to-ctf` makes", "babeltrace2 (`apt-get install "
+        "babeltrace2`)",
         "recordings of LTTng 2.1 and 2.5, and of perf", _PLACED, known=are.is_ctf, folder=True,
     ),
     # the others are asked before it, because its recogniser is its reader

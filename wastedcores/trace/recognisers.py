@@ -41,7 +41,10 @@ PERF_SCRIPT_LINE = (
 #: A line without the [cpu] column. It is recognised so that the message can say what is missing.
 PERF_SCRIPT_NO_CPU = r"^ *\S.*? +(?:\d+/)?-?\d+ +\d+\.\d{6,9}: +(?:\d+ +)?[\w-]+:[\w-]+: "
 #: State lines and the fork have a tab and a leading space; "# " begins the authors' lines of considered cores.
-SCHED_PROFILER_LINE = r"^(?P<state>[-\d ]*?)(?P<mark># |\t ?|  *)(?P<ts>\d+) nsecs (?P<kind>[A-Z_]+)(?P<args>(?: +[0-9a-f-]+)*) *$"
+SCHED_PROFILER_LINE = (
+    r"^(?P<state>[-\d ]*?)(?P<mark># |\t ?|  *)(?P<ts>\d+) nsecs (?P<kind>[A-Z_]+)"
+    r"(?P<args>(?: +[0-9a-f-]+)*) *$"
+)
 #: dicksites/KUtrace, postproc/eventtospan3.cc: WriteSpanJson2
 KUTRACE_SPAN = (
     r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*(?P<sec>\d+)\.(?P<frac>\d{1,9}), +(?P<dsec>\d+)\.(?P<dfrac>\d{1,9}), "
@@ -101,10 +104,14 @@ def is_atrace(path: Path, start: bytes) -> bool:
     return bool(ATRACE.match(start))
 
 
-#: Fields of a TracePacket that begin files (protos/perfetto/trace/trace_packet.proto): clock_snapshot, ftrace_events, trusted_uid,
-#: process_tree, timestamp, trusted_packet_sequence_id, track_event, sequence_flags, trace_config, system_info, synchronization_marker,
+#: Fields of a TracePacket that begin files (protos/perfetto/trace/trace_packet.proto): clock_snapshot, ftrace_events,
+#: trusted_uid,
+#: process_tree, timestamp, trusted_packet_sequence_id, track_event, sequence_flags, trace_config, system_info,
+#: synchronization_marker,
 #: compressed_packets, track_descriptor, and others that services write.
-_PACKET_FIELDS = {1, 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 14, 33, 34, 35, 36, 41, 42, 45, 50, 56, 57, 58, 59, 60, 72, 79, 87, 89, 92, 97, 109}  # fmt: skip
+_PACKET_FIELDS = {
+    *range(1, 4), 5, 6, *range(8, 15), *range(33, 37), 41, 42, 45, 50, *range(56, 61), 72, 79, 87, 89, 92, 97, 109, 133,
+}  # fmt: skip
 
 
 def is_perfetto(path: Path, start: bytes) -> bool:
@@ -234,24 +241,25 @@ def is_schedlog(path: Path, start: bytes = b"") -> bool:
     return looks_like(path)
 
 
-#: Texts that were made of a trace and are none: the line that shows it, and the way to the trace.
+#: Texts that were made of a trace and are none: the line that shows it, and what they tell.
 NOT_TRACES = {
     "perf sched map": (
-        r"^ +(?:(?:\*?[A-Z.][A-Z0-9. ] ?|\. |- ) *){1,64} +\d+\.\d+ secs(?: \S+ => .*)?$",
+        r"^ +(?:\*|[A-Z.-]).{0,400} +\d+\.\d{6} secs(?: +[A-Z]\S* => .*)?\s*$",
         "it shows which thread runs on which CPU, and no waiting",
     ),
     "perf sched timehist": (
-        r"^ +time +(?:cpu|CPU) +task name +|^ *\d+\.\d{6} +\[\d+\] +.*?(?:\[\d+(?:/\d+)?\]|<idle>) +\d+\.\d{3} +\d+\.\d{3} +\d+\.\d{3}",
-        "it shows when threads ran and how long they had waited, but not on which CPU",
+        r"^ +time +(?:cpu|CPU) +task name +"
+        r"|^ *\d+\.\d{6} +\[\d+\] +.*?(?:\[\d+(?:/\d+)?\]|<idle>) +\d+\.\d{3} +\d+\.\d{3} +\d+\.\d{3}",
+        "it shows where threads ran and how long they had waited, but not on which runqueue, nor who woke them",
     ),
     "perf sched latency": (
         r"^ +Task +\| +Runtime ms +\| +(?:Switches|Count)",
         "it has sums per thread",
     ),
-    "schedstat": (
+    "/proc/schedstat": (
         r"^version 1[4-9]$",
-        "it has the scheduler's counters since boot; two samples tell how often CPUs balanced and how long threads waited, but "
-        "not whether a CPU was idle meanwhile",
+        "it has the scheduler's counters since boot, of which two samples tell how often CPUs balanced and how long threads "
+        "waited in all, but not whether a CPU was idle meanwhile",
     ),
 }
 
@@ -261,9 +269,12 @@ def refuse_summary(path: Path, lines: list[str]) -> None:
     for name, (pattern, why) in NOT_TRACES.items():
         hits = sum(bool(re.search(pattern, line)) for line in lines)
         if hits and (name != "perf sched map" or hits > len(lines) // 2):
+            made = name.startswith("perf")
+            way = (
+                "Name the perf.data from which it was made, or record one"
+                if made
+                else "Record a trace"
+            )
             raise TraceFormatError(
-                f"{path}: this is the text of {name}: {why}. Name the perf.data from which it was made, or record one: perf sched "
-                "record -o perf.data sleep 10."
-                if name != "schedstat"
-                else f"{path}: these are samples of /proc/schedstat: {why}. Record a trace: perf sched record -o perf.data sleep 10."
+                f"{path}: this is the text of {name}: {why}. {way}: perf sched record -o perf.data sleep 10."
             )

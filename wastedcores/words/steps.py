@@ -189,7 +189,7 @@ def next_command(r: CheckResult, name: str) -> str:
     str
         One line.
     """
-    said, header = shlex.quote(name), r.trace.header
+    said = shlex.quote(name)
     if steps := _unknown(r, said):
         purpose = "treat every waiting thread as movable" if r.rests_on_affinity else "record again"
         return f"{steps[0][1]}   ({purpose})"
@@ -199,7 +199,8 @@ def next_command(r: CheckResult, name: str) -> str:
 
 
 def next_after_path(trace: Trace, name: str) -> tuple[str, str]:
-    """Return the command that helps most after a critical path, and its purpose: what a fix would have gained, if that can be told.
+    """Return the command that helps most after a critical path, and its purpose: what a fix would have gained, if that can
+    be told.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ class CtfReading(Reading):
         """
         folder = self._folder()
         self._learn(self._metadata(folder))
-        said = self.resources.enter_context(tempfile.TemporaryFile())
+        said = self.resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
         command = [
             self._program(),
             "convert",
@@ -153,7 +153,8 @@ class CtfReading(Reading):
         program = shutil.which("babeltrace2")
         if program is None:
             raise WastedCoresError(
-                f"{self.path}: a trace of the Common Trace Format (LTTng, perf data convert) is read through babeltrace2, which is "
+                f"{self.path}: a trace of the Common Trace Format (LTTng, perf data convert) is read through babeltrace2, "
+                f"which is "
                 f"not installed. {_INSTALL}."
             )
         return program
@@ -165,7 +166,8 @@ class CtfReading(Reading):
         if len(folders) > 1 and len(kernel) != 1:
             names = ", ".join(str(f.relative_to(self.path)) for f in folders[:4])
             raise TraceFormatError(
-                f"{self.path}: {len(folders)} traces of the Common Trace Format are below this folder ({names}); name the one of the "
+                f"{self.path}: {len(folders)} traces of the Common Trace Format are below this folder ({names}); name the one "
+                f"of the "
                 "kernel."
             )
         if not folders:
@@ -199,7 +201,8 @@ class CtfReading(Reading):
 
     def _refused(self, errors: str) -> TraceFormatError:
         return TraceFormatError(
-            f"{self.path}: babeltrace2 cannot read this trace of the Common Trace Format ({_cause(errors)}). Is the folder whole (its metadata "
+            f"{self.path}: babeltrace2 cannot read this trace of the Common Trace Format ({_cause(errors)}). Is the folder "
+            f"whole (its metadata "
             "and every channel)? Copy or record it again; `babeltrace2 FOLDER` shows all that it says."
         )
 
@@ -257,8 +260,10 @@ class CtfReading(Reading):
         )
         if bad.height:
             raise TraceFormatError(
-                f"{self.path}, line {bad['line'][0]} of babeltrace2's text: the fields of {name} are not in any spelling this reader "
-                f"knows: {bad['rest'][0][:200]!r}. LTTng 2 and perf are known; if yours is one of them, please report it with that "
+                f"{self.path}, line {bad['line'][0]} of babeltrace2's text: the fields of {name} are not in any spelling this "
+                f"reader "
+                f"knows: {bad['rest'][0][:200]!r}. LTTng 2 and perf are known; if yours is one of them, please report it with "
+                f"that "
                 "line."
             )
         self.found.every_switch |= kind == "switch"

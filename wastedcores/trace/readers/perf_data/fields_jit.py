@@ -168,7 +168,9 @@ def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Column
 
 @lean
 def _ended(b: U8, at: int, formats: Formats, name: Any, r: np.uintp, out: Columns) -> int:
-    """Decode a PERF_RECORD_EXIT of a thread that is called ``name`` minus 1: pid, ppid, tid, ptid, time, and the sample's identity."""
+    """Decode a PERF_RECORD_EXIT of a thread that is called ``name`` minus 1: pid, ppid, tid, ptid, time, and the sample's
+    identity.
+    """
     out.pid[r] = np.int64(np.int32(load32(b, at + 16)))
     low = np.uint8(HAS_PID)
     id_cpu = formats.layouts[0, L_ID_CPU]

@@ -159,7 +159,8 @@ class PerfettoReading(Reading):
                     raise zlib.error("it is cut short, or larger than any")
             except (zlib.error, zstandard.ZstdError) as e:
                 raise TraceFormatError(
-                    f"{self.path}: byte {at}: packed packets cannot be unpacked ({e}). The file is damaged: copy or record it again."
+                    f"{self.path}: byte {at}: packed packets cannot be unpacked ({e}). The file is damaged: copy or record it "
+                    f"again."
                 ) from e
             into.write(plain)
         return self._mapped(into)

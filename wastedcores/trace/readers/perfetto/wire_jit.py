@@ -47,7 +47,9 @@ def varint(b: U8, at: int, end: int) -> tuple[int, int]:
 
 @lean
 def field(b: U8, at: int, end: int) -> tuple[int, int, int, int]:
-    """Read a field: (number, value or place of its bytes, size of them or -1, place after it); the last is -1 if it is no field."""
+    """Read a field: (number, value or place of its bytes, size of them or -1, place after it); the last is -1 if it is no
+    field.
+    """
     tag, at = varint(b, at, end)
     if at < 0 or tag < 8:
         return 0, 0, 0, -1

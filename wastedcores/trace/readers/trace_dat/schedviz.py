@@ -94,7 +94,8 @@ class SchedVizReading(TraceDatReading):
     def _unknown(self, why: str) -> TraceFormatError:
         return TraceFormatError(
             f"{self.path}: {why}. Expected an archive of SchedViz's trace.sh (metadata.textproto, formats/header_page, "
-            "formats/sched/*/format and traces/cpuN) or the text of its bpftrace script. If a trace is in this archive, unpack it and "
+            "formats/sched/*/format and traces/cpuN) or the text of its bpftrace script. If a trace is in this archive, "
+            "unpack it and "
             "name the trace."
         )
 
@@ -153,7 +154,8 @@ def _events(text: str, reading: SchedVizReading) -> pl.DataFrame:
     bad = fields.filter(pl.col("what").is_null() & ~pl.col("text").str.starts_with("Attaching"))
     if bad.height:
         raise TraceFormatError(
-            f"{reading.path}, line {bad['line'][0]}: not a line of SchedViz's bpftrace script: {bad['text'][0][:120]!r}. Expected "
+            f"{reading.path}, line {bad['line'][0]}: not a line of SchedViz's bpftrace script: {bad['text'][0][:120]!r}. "
+            f"Expected "
             "ST, P, S, M or W and hexadecimal numbers. bpftrace may have lost lines: record fewer events."
         )
     start = fields.filter(pl.col("what") == "ST")["a"]
@@ -178,7 +180,8 @@ def _events(text: str, reading: SchedVizReading) -> pl.DataFrame:
         )
         if short.height:
             raise TraceFormatError(
-                f"{reading.path}, line {short['line'][0]}: {short['text'][0]!r} has fewer numbers than bpftrace wrote. The file is "
+                f"{reading.path}, line {short['line'][0]}: {short['text'][0]!r} has fewer numbers than bpftrace wrote. The "
+                f"file is "
                 "damaged: copy or record it again."
             )
         out = chosen.select("line", "ts_ns", **{n: pl.col(c) for n, c in columns.items()})
