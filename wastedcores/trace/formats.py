@@ -5,6 +5,7 @@ A row names its reader, and the reader is imported when a file of its format is 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -106,7 +107,7 @@ _ROWS = (
     ),
     Format(
         "trace.dat", "trace.dat", ("trace_dat.reader", "TraceDatReading"),
-        "trace-cmd's file of version 6 or 7, read directly, also compressed (zstd, zlib)", "",
+        "trace-cmd's file of version 6 or 7, read directly, also compressed (zstd)", "",
         "recordings; files of 3.18, 4.13 and 4.14 kernels on Arm and i686", _PLACED, (".dat",), are.TRACE_DAT,
     ),
     Format(
@@ -149,7 +150,7 @@ def listed() -> str:
 
 
 def table() -> str:
-    """Return the table of formats in Markdown."""
+    """Return the table of formats in Markdown (``python -m wastedcores.trace.formats`` writes it into the documents)."""
     head = ("name", "content", "tells beside who ran when", "needs", "tested on")
     own = (
         "`parquet`",
@@ -161,3 +162,24 @@ def table() -> str:
     rows = [head, ("---",) * len(head), own]
     rows += [(f"`{f.name}`", f.content, f.answers, f.needs, f.tested) for f in FOREIGN.values()]
     return "".join("| " + " | ".join(row).replace("|  |", "| |") + " |\n" for row in rows)
+
+
+#: What stands before and after a list that is written from the registry.
+BEGIN, END = "<!-- formats: written by python -m wastedcores.trace.formats -->\n", "<!-- /formats -->"
+#: Documents with such a list -> the list.
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "docs/trace-formats.md": table,
+    "README.md": lambda: f"{textwrap.fill(f'The format is detected from the content. Known are {listed()}.', 130)}\n",
+}
+
+
+def written(text: str, content: str) -> str:
+    """Return a document with a new list."""
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}{content}{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    for name, content in DOCUMENTS.items():
+        document = Path(name)
+        document.write_text(written(document.read_text(), content()))
