@@ -24,6 +24,7 @@ import os
 import platform
 import re
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -73,11 +74,63 @@ def tracefs():
     )
 
 
+def remove(path):
+    """Switch off and remove an instance; return whether it is gone."""
+    for _ in range(50):
+        try:
+            (path / "tracing_on").write_text("0")
+            (path / "events" / "enable").write_text("0")
+            path.rmdir()
+            return True
+        except FileNotFoundError:
+            return True
+        except OSError:  # a file of it is still open
+            time.sleep(0.02)
+    return False
+
+
+def remove_orphans(instances):
+    """Remove the instances of collectors that are no more: both they and their guards were killed."""
+    for path in instances.glob("wastedcores-*"):
+        pid = path.name.partition("-")[2]
+        try:
+            command = Path("/proc", pid, "cmdline").read_bytes()
+        except OSError:
+            command = b""
+        if pid.isdigit() and b"tracefs" not in command and remove(path):
+            print("tracefs: removed %s, which a killed collector left" % path, file=sys.stderr)
+
+
+#: removes the instance $1 as soon as the standard input ends, which is when the collector ends in whatever way
+GUARD = """trap '' INT TERM HUP
+read nothing
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    [ -d "$1" ] || exit 0
+    echo 0 > "$1/tracing_on"; echo 0 > "$1/events/enable"
+    rmdir "$1" && exit 0
+    sleep 0.1
+done"""
+
+
+def guard(path):
+    """Start a process that removes the instance when this one ends, even by SIGKILL."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", GUARD, "wastedcores-guard", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
 class Instance:
     """A trace buffer of its own, until close()."""
 
     def __init__(self, buffer_mib):
-        self.path = tracefs() / "instances" / ("wastedcores-%d" % os.getpid())
+        instances = tracefs() / "instances"
+        remove_orphans(instances)
+        self.path = instances / ("wastedcores-%d" % os.getpid())
+        self.guard = guard(self.path)
         self.path.mkdir()
         try:
             (self.path / "trace_clock").write_text("mono")
@@ -107,13 +160,9 @@ class Instance:
 
     def close(self):
         """Remove the instance."""
-        self.enable(False)
-        for _ in range(50):
-            try:
-                self.path.rmdir()
-                return
-            except OSError:
-                time.sleep(0.02)
+        remove(self.path)
+        self.guard.stdin.close()
+        self.guard.wait()
 
 
 def main(argv=None):

@@ -108,3 +108,49 @@ def test_full_buffers_are_counted_and_a_killed_collector_leaves_what_it_had(trac
     assert "missing" in open_trace(killed).header.truncated_last_line
     assert set(Path("/sys/kernel/tracing/instances").iterdir()) == before
     assert os.path.getsize(raw) >= len(so_far)
+
+
+def instances():
+    return {p.name for p in Path("/sys/kernel/tracing/instances").iterdir()}
+
+
+@pytest.mark.parametrize("moment", ["before ready", "recording"])
+def test_a_killed_collector_leaves_no_instance(root, tmp_path, moment):
+    before = instances()
+    command = ["/usr/bin/python3", "-B", str(SCRIPT), "-o", str(tmp_path / "raw")]
+    collector = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    if moment == "recording":
+        assert collector.stderr.readline() == "ready\n"
+    else:
+        while instances() == before and collector.poll() is None:
+            time.sleep(0.001)
+    assert instances() != before
+    collector.kill()
+    collector.wait()
+    collector.stderr.close()
+    until = time.monotonic() + 10
+    while instances() != before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert instances() == before
+
+
+def test_the_next_collector_and_doctor_find_what_a_killed_guard_left(root, tmp_path):
+    from wastedcores.capture import doctor
+
+    before = instances()
+    orphan = Path("/sys/kernel/tracing/instances/wastedcores-4194303")  # no process has this number
+    orphan.mkdir()
+    found = doctor.check_instances()
+    assert (found.state, orphan.name in found.says) == ("limited", True)
+    command = [
+        "/usr/bin/python3",
+        "-B",
+        str(SCRIPT),
+        "--seconds",
+        "0.1",
+        "-o",
+        str(tmp_path / "raw"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"removed {orphan}" in done.stderr
+    assert instances() == before

@@ -34,21 +34,19 @@ def later(**more):
 @pytest.mark.parametrize(
     ("header", "verdict"),
     [
-        ({}, "unknown"),
+        ({}, "violations"),
         ({"follows_affinity": True}, "violations"),
         ({"source_format": "schedtrace"}, "violations"),
-        ({"source_format": "schedtrace", "follows_affinity": False}, "unknown"),
+        ({"source_format": "schedtrace", "follows_affinity": False}, "violations"),
         ({"later_tasks": later()}, "violations"),
         ({"later_tasks": later(allowed="0")}, "unknown"),
-        ({"later_tasks": later(ppid=1)}, "unknown"),
-        ({"later_tasks": later(pid=12)}, "unknown"),
+        # a sibling got another affinity, so this one may have, too
+        ({"later_tasks": later(pid=12, tgid=12, allowed="0")}, "unknown"),
         # the number was another task's before
-        ({"later_tasks": later(), "tasks": [*TASKS, {"pid": 11, "allowed": "0-1"}]}, "unknown"),
+        ({"later_tasks": later(), "tasks": [*TASKS, {"pid": 11, "allowed": "0"}]}, "violations"),
     ],
 )
-def test_a_forked_task_is_known_if_changes_are_events_or_it_ends_with_what_it_inherited(
-    header, verdict
-):
+def test_a_forked_task_inherits_unless_it_or_a_sibling_ends_with_something_else(header, verdict):
     assert check(fork_beside_idle(**header)).verdict == verdict
 
 

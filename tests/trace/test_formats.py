@@ -10,7 +10,8 @@ import pytest
 from support import ROOT
 from typer.testing import CliRunner
 
-from wastedcores.cli import app
+from wastedcores.cli import register_verbs
+from wastedcores.cli._app import app
 from wastedcores.errors import WastedCoresError
 from wastedcores.trace.formats import DOCUMENTS, FOREIGN, listed, written
 from wastedcores.trace.io import open_trace
@@ -34,6 +35,7 @@ def test_the_documents_have_the_list_of_the_registry(name):
 
 
 def test_the_help_of_import_names_every_format():
+    register_verbs()
     said = CliRunner().invoke(app, ["import", "--help"]).output
     letters = "".join(c for c in said if c.isalnum())  # whatever the width of the terminal
     for row in FOREIGN.values():
@@ -41,8 +43,12 @@ def test_the_help_of_import_names_every_format():
 
 
 def test_the_registry_imports_no_reader():
-    program = "import sys, wastedcores.trace.io; print(*(m for m in sys.modules if '.readers.' in m))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        "import sys, wastedcores.trace.io; print(*(m for m in sys.modules if '.readers.' in m))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert all(".support" in m for m in done.stdout.split()), done.stdout
 
 

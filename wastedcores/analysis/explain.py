@@ -57,12 +57,6 @@ _FIX = {
 _NO_MODEL = (
     "Unknown: no model of this kernel's balancer, so nothing is said about the cause. The {}."
 )
-#: the first point about a trace whose check is undecided: what was found is no proof that nothing is wrong
-_NOT_DECIDED = (
-    "The check of this trace is undecided, so nothing here proves that no CPU idled while threads waited; `wastedcores check` "
-    "says "
-    "what is in doubt."
-)
 _STAND_IN = "The {}. Here {} stands for it, although the two may balance differently."
 
 
@@ -75,7 +69,8 @@ class Explanation:
     looks_like
         One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``,
         ``missing_domains``), ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart),
-        ``transient`` (neither persistent nor chronic), ``isolation`` (no domain spans both, and nothing recorded explains
+        ``in_doubt`` (the verdict of the check is unknown, and nothing certain was wasted), ``transient`` (neither persistent
+        nor chronic), ``isolation`` (no domain spans both, and nothing recorded explains
         it), ``nothing`` (no episode), ``unknown`` (CPUs were wasted, but there is no model of this kernel's balancer) or
         ``undecided``.
     kernel, machine
@@ -165,6 +160,8 @@ def explain(
     looks_like, evidence = _configured(result, pairs) or _judge(
         result, relations, causes, machine, model
     )
+    if result.verdict == "unknown":
+        looks_like, evidence = _in_doubt(result, looks_like, evidence)
     if (model.generation != "v4.1" or not balancer.replayed) and looks_like in (
         *FIXES,
         "undecided",
@@ -181,9 +178,6 @@ def explain(
             f"This looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that."
         )
         looks_like = "undecided" if result.kind in ("persistent", "chronic") else "transient"
-    if result.verdict == "unknown" and looks_like in ("nothing", "transient"):
-        looks_like = "undecided"
-        evidence.insert(0, _NOT_DECIDED)
     return Explanation(
         looks_like,
         model,
@@ -199,6 +193,19 @@ def explain(
         ],
         bool(balancer.replayed or balancer.stand_in),
     )
+
+
+def _in_doubt(result: CheckResult, looks_like: str, evidence: list[str]) -> tuple[str, list[str]]:
+    """Take over the doubt of the check: without a violation nothing is called repaired or free of bugs."""
+    reason = f" ({result.notes[-1]})" if result.notes else ""
+    doubt = f"The verdict of the check is unknown{reason}, so what follows may be wrong."
+    if looks_like in ("nothing", "transient"):
+        bound = (
+            f"At most {human_ns(result.bound.waste_at_most_ns)} of CPU time were wasted, and no episode lasted longer than "
+            f"{human_ns(result.bound.longest_at_most_ns)}."
+        )
+        return "in_doubt", [doubt, bound]
+    return looks_like, [doubt, *evidence]
 
 
 def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:

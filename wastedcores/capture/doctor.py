@@ -289,6 +289,10 @@ def check_cpuset() -> Finding:
     )
 
 
+#: where tracefs keeps its instances
+_INSTANCES = ("/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances")
+
+
 def check_leftovers() -> Finding:
     """Look in the current folder for files that killed captures, imports and reports have left behind."""
     left = leftovers(Path())
@@ -300,6 +304,26 @@ def check_leftovers() -> Finding:
         fix = f"wastedcores import {shlex.quote(str(left[0]))}   # or delete it"
     return Finding(
         "leftovers", "limited", f"unfinished: {names}", "the disk space they take", {"any": fix}
+    )
+
+
+def check_instances() -> Finding:
+    """Look for trace instances of collectors that are no more, which go on recording."""
+    name = "trace instances"
+    folder = next(
+        (p for p in map(Path, _INSTANCES) if os.access(p, os.R_OK | os.X_OK) and p.is_dir()), None
+    )
+    if folder is None:
+        return Finding(name, "ok", "none can be seen by this user")
+    orphans = [
+        p for p in sorted(folder.glob("wastedcores-*")) if not Path("/proc", p.name[12:]).exists()
+    ]
+    if not orphans:
+        return Finding(name, "ok", "no killed collector left one")
+    fix = f"sudo rmdir {shlex.quote(str(orphans[0]))}   # the next capture through tracefs does it, too"
+    names = ", ".join(p.name for p in orphans)
+    return Finding(
+        name, "limited", f"still recording: {names}", "the time and memory they take", {"any": fix}
     )
 
 
@@ -321,6 +345,7 @@ CHECKS: list[Callable[[], Finding]] = [
     check_frequency,
     check_cpuset,
     check_leftovers,
+    check_instances,
 ]
 
 

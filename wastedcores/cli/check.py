@@ -64,7 +64,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
     persist: Persist = "100ms",
-    chronic: Chronic = "1%",
+    chronic: Chronic = "0.75%",
     cpus: Cpus = None,
     between: Between = None,
     whole: Whole = False,
@@ -78,6 +78,14 @@ def check(
     ] = None,
     format: TraceFormat = None,
     snapshot: SnapshotSource = None,
+    limit: Annotated[
+        str,
+        Option(
+            "--limit",
+            metavar="N|all",
+            help="With --json: the longest N episodes, doubts and waits.",
+        ),
+    ] = "10",
     live: Annotated[
         bool, Option("--live", help="Check the running machine instead of a trace.")
     ] = False,
@@ -137,6 +145,7 @@ def check(
     """
     persist_ns = duration_ns(persist, "--persist")
     chronic_share = share(chronic, "--chronic")
+    most = None if limit == "all" else _number(limit)
     if table is not None:
         from wastedcores.cli._fleet import check_fleet
 
@@ -202,11 +211,18 @@ def check(
         silent=silent,
     )
     if as_json:
-        print_json(result.to_json())
+        print_json(result.to_json(most))
     else:
         print(describe(result))
         print(f"\n  next           {next_command(result, trace)}")
     raise typer.Exit(EXIT[result.verdict])
+
+
+def _number(text: str) -> int:
+    """Read --limit."""
+    if not text.isascii() or not text.isdigit():
+        raise UsageError(f"--limit {text!r}: expected a number from 0 on, or all.")
+    return int(text)
 
 
 def describe(result: CheckResult, longest: int = 10) -> str:
@@ -223,7 +239,7 @@ def describe(result: CheckResult, longest: int = 10) -> str:
         f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {result.cpus} CPUs"
         + (f", {header.events:,} events" if header.events is not None else ""),
         *(['  window         "{}" to "{}"'.format(*result.window.ends)] if result.window else []),
-        f"  idle beside overloaded CPUs for {human_ns(result.wall_ns)} ({of_time:.1f} % of the time)",
+        f"  a CPU was idle while threads waited on another for {human_ns(result.wall_ns)} ({of_time:.1f} % of the time)",
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
         f"{_mean_cpus(result.mean(result.thread_ns))} on average",
         f"  busy           {result.mean(result.busy_ns):.1f} CPUs on average",
@@ -232,13 +248,21 @@ def describe(result: CheckResult, longest: int = 10) -> str:
         else "  episodes       none",
         *_chronic(result),
         *_avoidable(result),
+        *_overloaded(result),
+        *_bound(result),
         f"  affinity       {result.affinity}"
         + (f"; unknown for {result.affinity_unknown:,} threads" if result.affinity_unknown else ""),
+        *_evidence(result),
         *_in_doubt(result),
     ]
     if result.silent_cpus:
         lines.append(
-            f"  silent CPUs    {format_cpulist(result.silent_cpus)} (no event; taken as idle)"
+            f"  silent CPUs    {format_cpulist(result.silent_cpus)} (no event; "
+            + (
+                "left out)"
+                if set(result.silent_cpus) <= set(result.unknown_cpus)
+                else "taken as idle)"
+            )
         )
     if result.unknown_cpus:
         lines.append(f"  unknown CPUs   {format_cpulist(result.unknown_cpus)} (left out)")
@@ -267,10 +291,56 @@ def _chronic(result: CheckResult) -> list[str]:
 
 def _headline(result: CheckResult) -> str:
     said = [result.kind] if result.kind != "none" else []
+    if result.assumed:
+        said.append(f"assuming that {result.assumed}, as the paper does")
     if result.rests_on_affinity:
         said.append(f"affinity of {result.affinity_unknown:,} threads unknown")
     more = f" ({', '.join(said)})" if said else ""
     return f"{result.trace.name}: {result.verdict.upper()}{more}"
+
+
+def _overloaded(result: CheckResult) -> list[str]:
+    """Return one line about more work than CPUs; none if there is not."""
+    if not result.overloaded:
+        return []
+    waiting = result.mean(result.waiting_ns)
+    return [
+        f"  overloaded     {waiting:.1f} threads waited on average while hardly any CPU was idle: this is no waste, but more "
+        "work than CPUs"
+    ]
+
+
+def _bound(result: CheckResult) -> list[str]:
+    """Return one line about the least and the most waste that the trace allows; none if the two are equal."""
+    b = result.bound
+    if b.waste_at_least_ns == b.waste_at_most_ns:
+        return []
+    return [
+        f"  certain        at least {human_ns(b.waste_at_least_ns)} and at most {human_ns(b.waste_at_most_ns)} of CPU time "
+        f"were wasted; no episode lasted longer than {human_ns(b.longest_at_most_ns)}"
+    ]
+
+
+#: how it is known that a thread may use an idle CPU, in words; docs/verdict.md explains each
+_KNOWN_BY = {
+    "told_ns": "told by the trace or a snapshot",
+    "inherited_ns": "inherited from a parent that was told",
+    "seen_ns": "seen there before and after",
+    "assumed_ns": "only assumed",
+}
+
+
+def _evidence(result: CheckResult) -> list[str]:
+    """Return one line on how it is known that the waiting threads could have moved; none if nobody waited avoidably."""
+    total = sum(result.evidence.values())
+    if not total:
+        return []
+    parts = [
+        f"{100 * ns / total:.0f} % {_KNOWN_BY[grade]}"
+        for grade, ns in result.evidence.items()
+        if ns
+    ]
+    return [f"  evidence       that the threads could use the idle CPU: {', '.join(parts)}"]
 
 
 def _avoidable(result: CheckResult) -> list[str]:
@@ -322,7 +392,7 @@ def _longest_episodes(result: CheckResult, most: int) -> list[str]:
     if any(cell.endswith("…") for row in rows for cell in row):
         lines.append("  … some CPUs are left out; --json has all of them, and all episodes")
     if "?" in marks:
-        lines.append("  ? long enough, but not certain: see the notes above")
+        lines.append("  ? persistent, but not certain: see the notes above")
     return lines
 
 

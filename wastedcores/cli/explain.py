@@ -87,6 +87,8 @@ def explain(
     from wastedcores.words.steps import next_after_explaining
 
     opened = open_input(trace)
+    if tasks and opened.header.tasks is None:  # the verdict needs to know where threads may run
+        opened = open_input(trace, snapshot=str(tasks))
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
     ran = kernel_of(opened, kernel, machine)
     result = check(

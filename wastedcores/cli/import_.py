@@ -11,9 +11,8 @@ from typer import Argument, Option
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, SnapshotSource, TraceFormat
 from wastedcores.cli._output import check_writable, parquet_name, print_json, print_next
-from wastedcores.units import human_ns
-
 from wastedcores.trace.formats import listed
+from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -186,7 +186,14 @@ def check_runqueues(
     if chronic_share and slices < chronic.WINDOW:
         notes.append(chronic.not_judged(persist_ns, start_ns, end_ns))
     episodes, trust = judge(
-        rq, episodes, found, state, persist_ns, chronic_share, unknown_cpus=never_known.size > 0
+        rq,
+        episodes,
+        found,
+        state,
+        persist_ns,
+        chronic_share,
+        assumed=bool(by_evidence_ns[task_row.ASSUMED]),
+        unknown_cpus=never_known.size > 0,
     )
     verdict = trust.verdict
     notes += trust.notes

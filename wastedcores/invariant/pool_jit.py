@@ -18,6 +18,7 @@ from wastedcores.runqueues.state import (
     FORK,
     HOTPLUG,
     SNAPSHOT,
+    STAYS,
     SWITCH,
     THROTTLE,
     UNTHROTTLE,
@@ -127,12 +128,11 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
         if k == SWITCH:
             x = e.prev_pid[i]
             if x > 0:
-                _stop(p, out, t, x, e.aux[i] != 0, q == 0)
+                _stop(p, out, t, x, e.aux[i] == STAYS, q == 0)
             if q > 0:
                 _begin(p, out, t, q, trusted[q])
-            if p.nr[c] >= 0:
-                p.nr[c] = 1 if q > 0 else 0
-                _row(out, t, c, p.nr[c])
+            p.nr[c] = 1 if q > 0 else 0
+            _row(out, t, c, p.nr[c])
         elif k == HOTPLUG:
             p.nr[c] = 0 if e.aux[i] != 0 else -1
             _row(out, t, c, p.nr[c])

@@ -10,11 +10,16 @@ import polars as pl
 from wastedcores.invariant.chronic import Chronic
 from wastedcores.invariant.trust import Bound
 from wastedcores.shown import Shown
+from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.units import human_ns, number
 
-CHECK_SCHEMA = "wastedcores.check/2"
+#: share of CPUs that may be idle on a machine that is called overloaded
+_HARDLY = 0.05
+_CPU_LISTS = ("idle_cpus", "overloaded_cpus")
+
+CHECK_SCHEMA = "wastedcores.check/3"
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,9 +166,31 @@ class CheckResult(Shown):
         """Return an integral over the interval divided by its length."""
         return integral_ns / self.duration_ns if self.duration_ns else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that ``wastedcores check --json`` prints."""
+    @property
+    def overloaded(self) -> bool:
+        """Whether there was more work than CPUs: threads waited nearly all the time, and hardly any CPU was idle meanwhile."""
+        cpus = len(self.counted_cpus)
+        return self.mean(self.waiting_ns) >= 1 and self.mean(self.idle_ns) < _HARDLY * cpus
+
+    def to_json(self, limit: int | None = 10) -> dict[str, Any]:
+        """Return the object that ``wastedcores check --json`` prints.
+
+        Parameters
+        ----------
+        limit
+            The largest number of entries in lists that can be long: episodes, doubts, spans with lost events, and threads that
+            waited avoidably, the longest first; None: all.
+
+        Returns
+        -------
+        dict
+            CPUs of episodes are text in the kernel's list format; times are in ns unless the name says otherwise.
+        """
         header = self.trace.header
+        episodes = _longest(self.episodes, limit)
+        lists = [pl.col(c).map_elements(format_cpulist, pl.String) for c in _CPU_LISTS]
+        doubts = _longest(self.doubts, limit)
+        spans = sorted(self.unknown_spans, key=lambda s: s[0] - s[1])[:limit]
         return {
             "schema": CHECK_SCHEMA,
             "trace": {
@@ -192,22 +219,33 @@ class CheckResult(Shown):
                 "waits": int(self.avoidable["waits"].sum()),
                 "avoidable_ns": int(self.avoidable["avoidable_ns"].sum()),
                 "longest_ns": int(self.avoidable["longest_ns"].max() or 0),  # type: ignore[arg-type]
-                "worst": self.avoidable.head(32).to_dicts(),
+                "worst": self.avoidable.head(
+                    self.avoidable.height if limit is None else limit
+                ).to_dicts(),
             },
             "affinity": self.affinity,
             "counted_cpus": self.counted_cpus,
             "unknown_cpus": self.unknown_cpus,
             "unknown_spans": [
                 {"start_ns": s, "end_ns": e, "cpu": None if c < 0 else c}
-                for s, e, c in self.unknown_spans
+                for s, e, c in sorted(spans)
             ],
             "affinity_unknown": self.affinity_unknown,
             "assumed": self.assumed,
             "evidence": self.evidence,
             "bound": self.bound._asdict(),
-            "doubts": self.doubts.to_dicts(),
+            "doubts": doubts.to_dicts(),
+            "doubts_total": self.doubts.height,
             "oddities": self.oddities,
             "notes": self.notes,
             "episodes_dropped": self.episodes_dropped,
-            "episodes": self.episodes.to_dicts(),
+            "episodes_total": self.episodes.height + self.episodes_dropped,
+            "episodes": episodes.with_columns(lists).to_dicts() if episodes.height else [],
         }
+
+
+def _longest(spans: pl.DataFrame, limit: int | None) -> pl.DataFrame:
+    """The longest of some spans, in order of time."""
+    if limit is None or spans.height <= limit:
+        return spans
+    return spans.top_k(limit, by=pl.col("end_ns") - pl.col("start_ns")).sort("start_ns", "end_ns")

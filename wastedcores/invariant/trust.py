@@ -67,6 +67,8 @@ def judge(
     state: sweep_jit.SweepState,
     persist_ns: int,
     chronic_share: float | None,
+    *,
+    assumed: bool,
     unknown_cpus: bool,
 ) -> tuple[pl.DataFrame, Trust]:
     """Decide the verdict.
@@ -85,6 +87,8 @@ def judge(
         Episodes of at least this length are persistent.
     chronic_share
         The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for.
+    assumed
+        Whether threads of which nothing says where they may run waited beside idle CPUs.
     unknown_cpus
         Whether nothing is known of a CPU that counts.
 
@@ -111,12 +115,12 @@ def judge(
                 "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
                 "whose limits are not known decide nothing. Record a snapshot"
             )
-        if unknown or doubts.height or throttled:
+        if assumed or doubts.height or throttled:
             certain = _certain(
-                rq, episodes, persistent, chronic, state, persist_ns, unknown, throttled
+                rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled
             )
             sure = certain.episodes
-    elif waste_ns and (unknown or doubts.height):
+    elif waste_ns and (assumed or doubts.height):
         certain = certain._replace(least_ns=0)  # nobody looked
     surely_chronic = (
         seems_chronic and certain.chronic is not None and certain.chronic.share >= limit
@@ -151,7 +155,7 @@ def judge(
         seems = bool(persistent.any() or seems_chronic)
         short = chronic is not None and not chronic.enough and chronic.share >= limit
         hidden = unknown_cpus or (
-            not seems and _may_hide(rq, episodes, doubts, state, persist_ns, limit)
+            not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
         )
         if (seems or hidden) and doubtful and not _allowed(most, persist_ns, limit):
             seems = hidden = False
@@ -193,7 +197,7 @@ def _certain(
     chronic: Chronic | None,
     state: sweep_jit.SweepState,
     persist_ns: int,
-    unknown: int,
+    assumed: bool,
     throttled: bool,
 ) -> _Certain:
     """Find what is certain of the violations."""
@@ -208,7 +212,7 @@ def _certain(
     sure = persistent & _survives(episodes, told)
     still = worst(left.firm_state)
     seen_ns = 0
-    if unknown and not sure.any() and not throttled:
+    if assumed and not sure.any() and not throttled:
         spans = told.select("start_ns", "end_ns")
         for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
             # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
@@ -224,7 +228,7 @@ def _certain(
         if still is not None:
             still = worst(left.firm_state, at_least=covered_ns(spans, left.firm_state))
     matters = False
-    if unknown and not sure.any():
+    if assumed and not sure.any():
         # would it be certain if all threads were free?
         free = _again(rq, state, doubts)
         matters = bool(_survives(episodes, episode_table(free.firm, rq.cpus, persist_ns)).any())
@@ -324,7 +328,7 @@ def _may_hide(
     only_length = pl.col("reason") == "queue_differs"
     if doubts.select(only_length.any()).item():
         found = _again(rq, state, doubts.filter(only_length), rq.cpus + 1)
-        state = found.state
+        state = found.firm_state
         episodes = episode_table(found.episodes, rq.cpus, persist_ns)
         doubts = doubts.filter(~only_length)
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]

@@ -199,6 +199,17 @@ def outdated(header: Header, follows: bool, repinned: NDArray[np.int32]) -> NDAr
     return found
 
 
+def repinned(header: Header) -> tuple[list[int], list[int]]:
+    """Tell which tasks got another affinity during the trace, as two snapshots show, and the parents of these tasks."""
+    first = {task.pid: task for task in header.tasks or []}
+    found = [t for t in first.values() if "allowed" in t.changed]
+    for task in header.later_tasks or []:
+        parent = first.get((task.ppid if task.pid == task.tgid else task.tgid) or 0)
+        if parent is not None and parent.allowed != task.allowed:
+            found.append(task)
+    return [t.pid for t in found], [t.ppid for t in found if t.ppid]
+
+
 def _kin(task: TaskFacts) -> set[tuple[str, int | str]]:
     """What a task has in common with others that get another affinity together with it."""
     keys: set[tuple[str, int | str]] = set()

@@ -16,9 +16,8 @@ from __future__ import annotations
     DIFFERS,  # ns, since when the kernel's count differs from NR; -1: it does not
     MAYBE_IDLE,  # ns, when the CPU last was idle by one of the two, or may have been idle unseen, while they differed
     SWITCHES,
-    HOTPLUGGED,  # 1 since the thread ran that takes the CPU offline and back, until the CPU goes idle
-) = range(14)
-WIDTH = 14
+) = range(13)
+WIDTH = 13
 
 # values of CURR
 CURR_UNKNOWN = -1  # nobody knows what the CPU runs

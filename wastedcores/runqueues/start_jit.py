@@ -14,6 +14,7 @@ from wastedcores.runqueues.state import (
     LOSSY,
     MIGRATE,
     SNAPSHOT,
+    STAYS,
     SWITCH,
     UNTHROTTLE,
     WAKEUP,
@@ -106,7 +107,7 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
     """Find threads whose affinity may have changed, and their parents."""
     if k == SWITCH:
         if q > 0:
-            s.task[q, task_row.QUEUED] = keeps
+            s.task[q, task_row.QUEUED] = 1 if keeps == STAYS else 0
         if p > 0:
             s.task[p, task_row.QUEUED] = 1
             s.task[p, task_row.RAN] = c

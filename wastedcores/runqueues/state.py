@@ -35,6 +35,10 @@ I8 = NDArray[np.int8]
     UNTHROTTLE,
 ) = range(14)
 
+# what a switch tells of the thread that it stops: it stays on the runqueue (R, R+), or it parks (P), as those of a CPU that
+# goes offline do
+STAYS, PARKED = 1, 2
+
 # reasons of doubts; State.odd counts the oddities by the same numbers
 (
     ODD_WAKEUP_OF_QUEUED,
@@ -79,7 +83,7 @@ DOUBT_CPU, REASON = 2, 3
 class Events(NamedTuple):
     """A batch of events in order of time; all arrays have the shape (events,), and -1 stands for null.
 
-    ``aux`` is for SWITCH 1 if the task left stays on the runqueue (state R or R+), for AFFINITY the new mask id, for SNAPSHOT
+    ``aux`` is for SWITCH 0, STAYS or PARKED, for AFFINITY the new mask id, for SNAPSHOT
     the task's state, for COUNT nr_running, and for HOTPLUG 1 if the CPU came online, else 0.
     """
 

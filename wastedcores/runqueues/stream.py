@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK, KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
-from wastedcores.runqueues.affinity import Affinity, outdated
+from wastedcores.runqueues.affinity import Affinity, outdated, repinned
 from wastedcores.runqueues.ahead import ahead
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
@@ -237,6 +237,10 @@ class Runqueues:
         state = st.new_state(self.pids, self.cpus, self.affinity.masks.shape[0])
         state.task[:, task_row.MASK] = self.affinity.of_pid
         state.task[:, task_row.EVIDENCE] = self.affinity.known
+        for column, told in zip(
+            (task_row.REPINNED, task_row.CHILD_REPINNED), repinned(self.trace.header), strict=True
+        ):
+            state.task[[pid for pid in told if pid < self.pids], column] = 1
         for role, pids in self.affinity.roles.items():
             state.task[pids, task_row.ROLE] = role
         state.task[self.affinity.recorders, task_row.RECORDER] = 1

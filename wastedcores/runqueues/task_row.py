@@ -24,7 +24,7 @@ from __future__ import annotations
 ) = range(18)
 WIDTH = 18
 
-# values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline and back
+# values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline; both park when the CPU is offline
 NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
 
 # values of LIMITED

@@ -55,8 +55,10 @@ from wastedcores.runqueues.state import (
     ODD_OUT_WITHOUT_IN,
     ODD_PARKED,
     ODD_WAKEUP_OF_QUEUED,
+    PARKED,
     PARKS,
     SNAPSHOT,
+    STAYS,
     SWITCH,
     THROTTLE,
     UNTHROTTLE,
@@ -186,21 +188,9 @@ def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
 
 
 @callee
-def _goes_offline(s: State, c: int, q: int) -> bool:
-    """Whether CPU ``c``, which goes idle after thread ``q``, may be offline from now on: cpuhp/N or the stopper after it ran.
-
-    Cf. kernel/cpu.c, v6.12: cpuhp_thread_fun(), takedown_cpu().
-    """
-    if q <= 0:
-        return False
-    role = s.task[q, task_row.ROLE]
-    after = s.cpu[c, cpu_row.HOTPLUGGED]
-    s.cpu[c, cpu_row.HOTPLUGGED] = 0
-    return role == task_row.HOTPLUGGER or (role == task_row.STOPPER and after != 0)
-
-
-@callee
-def _switch(s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool) -> None:
+def _switch(
+    s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool, parks: bool
+) -> None:
     """CPU ``c`` stops task ``q`` (-1: not known) and runs ``p``."""
     mask_p = s.task[p, task_row.MASK] if p > 0 else 0
     mask_q = s.task[q, task_row.MASK] if q > 0 else 0
@@ -209,15 +199,16 @@ def _switch(s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool) 
     if x >= 0 and x != q:
         left = _curr_left_unseen(s, out, q, c, t)
     if q > 0:
-        s.cpu[c, cpu_row.HOTPLUGGED] |= s.task[q, task_row.ROLE] == task_row.HOTPLUGGER
         _switch_out(s, out, q, c, t, keeps)
     if p > 0:
         if x == 0:
             s.cpu[c, cpu_row.BUSY_SINCE] = left
         _switch_in(s, out, p, q, c, t)
     s.cpu[c, cpu_row.CURR] = p
-    if p == 0 and _goes_offline(s, c, q):
-        s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
+    if p == 0 and parks and q > 0 and s.task[q, task_row.ROLE] != task_row.NO_ROLE:
+        s.cpu[c, cpu_row.CURR] = (
+            cpu_row.CURR_UNKNOWN
+        )  # the CPU goes offline (kernel/cpu.c, v6.12: takedown_cpu())
     s.cpu[c, cpu_row.SEEN] = t
     s.cpu[c, cpu_row.SWITCHES] += 1
     if p == 0 and s.cpu[c, cpu_row.WAITING] > 0 and s.numbers[PARKS] != 0:
@@ -396,7 +387,7 @@ def run(e: Events, s: State, out: Output) -> None:
         if i > 0:
             s.numbers[BEFORE_NS] = e.ts_ns[i - 1]
         if k == SWITCH:
-            _switch(s, out, t, c, p, e.prev_pid[i], e.aux[i] != 0)
+            _switch(s, out, t, c, p, e.prev_pid[i], e.aux[i] == STAYS, e.aux[i] == PARKED)
         elif k == COUNT:
             s.cpu[c, cpu_row.KERNEL_NR] = e.aux[i]
             emit(s, out, t, c, 0, k)

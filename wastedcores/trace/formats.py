@@ -165,11 +165,16 @@ def table() -> str:
 
 
 #: What stands before and after a list that is written from the registry.
-BEGIN, END = "<!-- formats: written by python -m wastedcores.trace.formats -->\n", "<!-- /formats -->"
+BEGIN, END = (
+    "<!-- formats: written by python -m wastedcores.trace.formats -->\n",
+    "<!-- /formats -->",
+)
 #: Documents with such a list -> the list.
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "docs/trace-formats.md": table,
-    "README.md": lambda: f"{textwrap.fill(f'The format is detected from the content. Known are {listed()}.', 130)}\n",
+    "README.md": lambda: (
+        f"{textwrap.fill(f'The format is detected from the content. Known are {listed()}.', 130)}\n"
+    ),
 }
 
 

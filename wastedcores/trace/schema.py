@@ -223,7 +223,17 @@ EVENTS: dict[str, EventSpec] = {
 TRANSITIONS = ("kernel_entry", "kernel_exit")
 
 #: Events that do not state who ran or waited where. A file that has no others is not a trace of the scheduler.
-ASIDE = (*TRANSITIONS, "mark", "frequency", "cpu_idle", "cpu_online", "lost", "exec", "fork", "exit")
+ASIDE = (
+    *TRANSITIONS,
+    "mark",
+    "frequency",
+    "cpu_idle",
+    "cpu_online",
+    "lost",
+    "exec",
+    "fork",
+    "exit",
+)
 
 KINDS: tuple[str, ...] = tuple(EVENTS)
 KIND_DTYPE = pl.Enum(KINDS)

@@ -22,10 +22,11 @@ NAMES = {
     "isolated": "isolated CPUs, which the load balancer leaves out as it was asked to",
     "balancing_off": "load balancing that is switched off between the idle and the overloaded CPUs",
     "isolation": "isolation: no scheduling domain spans the idle and the overloaded CPUs, and nothing recorded explains it",
-    "transient": "a short imbalance that the balancer repaired by itself",
+    "transient": "short imbalances that ended by themselves",
     "undecided": "none of the known bugs",
     "unknown": "something that is not known, because there is no model of this kernel's balancer",
-    "nothing": "no bug: no CPU was idle while another was overloaded",
+    "nothing": "no waste: no CPU was idle while threads waited on another",
+    "in_doubt": "something that the trace cannot tell: its verdict is unknown",
 }
 
 

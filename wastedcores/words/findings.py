@@ -35,6 +35,12 @@ def claim(run: Examined) -> str:
     r = run.result
     n = len(r.counted_cpus)
     mean = r.mean(r.thread_ns)
+    if r.verdict == "unknown" and r.overloaded:
+        return (
+            f"The machine was overloaded: {_amount(r.mean(r.busy_ns))} of {_cpus(n)} were busy while "
+            f"{_amount(r.mean(r.waiting_ns))} threads waited. At most {human_ns(r.bound.waste_at_most_ns)} of CPU time "
+            "were wasted; more cannot be said"
+        )
     if r.verdict == "unknown":
         return f"Undecided: {r.notes[-1]}" if r.notes else "Undecided"
     if r.kind == "chronic":
@@ -192,8 +198,9 @@ def _not_compared(run: Examined, against: Examined) -> list[str]:
 
 def _results(run: Examined) -> dict[str, Any]:
     """Return what ``wastedcores check --json`` prints, with counts instead of the list of episodes."""
-    found = run.result.to_json()
-    del found["episodes"]
+    found = run.result.to_json(limit=0)
+    for name in ("episodes", "doubts"):
+        del found[name]
     found["persistent_episodes"] = int(run.result.episodes["persistent"].sum())
     found["short_episodes"] = (
         run.result.episodes.height + run.result.episodes_dropped - found["persistent_episodes"]

@@ -91,7 +91,8 @@ def _unknown(r: CheckResult, name: str) -> list[tuple[str, str]]:
     if r.rests_on_affinity:
         return [
             (
-                "The trace does not tell where the waiting threads may run. See what the verdict is if they may run anywhere:",
+                "The trace does not tell where the waiting threads may run. Record again with a snapshot of the tasks beside it, "
+                "or see what the verdict is if they may run anywhere:",
                 f"wastedcores check {name} --ignore-affinity",
             )
         ]
@@ -164,6 +165,11 @@ def next_after_explaining(
     """
     said = f"{shlex.quote(name)}{placed}"
     woken = _shows_wakeups(trace)
+    if found.looks_like == "in_doubt":
+        return (
+            f"wastedcores check {shlex.quote(name)}",
+            "why the verdict is unknown, and how to record again",
+        )
     if found.looks_like in ("nothing", "transient") and woken:
         return f"wastedcores path {shlex.quote(name)}", "where the time of the work went instead"
     if found.fix and found.replayed and woken:

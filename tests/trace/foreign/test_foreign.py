@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from wastedcores.cli import app
+from wastedcores.cli import register_verbs
+from wastedcores.cli._app import app
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.trace.formats import FOREIGN
@@ -197,6 +198,7 @@ ASKED = [n for n in OPENS if "catapult-android.html" not in n]
 @pytest.mark.parametrize("name", marked(ASKED))
 def test_no_command_that_the_program_prints_fails(files, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
+    register_verbs()
     run = CliRunner()
     todo = [[verb, str(files[name])] for verb in ("check", "explain", "path", "info")]
     done: list[list[str]] = []
