@@ -71,7 +71,7 @@ def place(trace: Trace, machine: Machine | None, kernel: KernelModel | str | Non
     said = "the trace does not say which kernel it was recorded on"
     if named and not kernel:
         try:
-            recorded_kernel(named)
+            recorded_kernel(str(named))
         except UnknownKernelError:
             said = f"the trace calls its kernel {named!r}, which is no release"
             named = None

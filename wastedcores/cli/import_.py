@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from wastedcores.trace.header import Header
     from wastedcores.trace.trace import Trace
 
-_NOTES = f"""The format is detected from the content. Known are {listed()}. Text may be plain or compressed (.gz, .xz, .zst). Make
-text from perf.data with `perf script --show-lost-events -F +cpu`, so that lost events are seen. The readers of SchedLog and systing
-have only been tested on constructed files, because no real recording was available.
+_NOTES = f"""The format is detected from the content. Known are {listed()}. Text may be plain or compressed (.gz, .xz,
+.zst). Make text from perf.data with `perf script --show-lost-events -F +cpu`, so that lost events are seen. The readers of
+SchedLog and systing have only been tested on constructed files, because no real recording was available.
 
 Most formats do not tell which CPUs a task may use. `wastedcores snapshot`, run while the trace is recorded, writes this down for
 --snapshot. A snapshot of another machine or boot is refused."""

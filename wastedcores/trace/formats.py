@@ -37,7 +37,7 @@ class Format(NamedTuple):
     line
         A regular expression that a line of such a text matches.
     known
-        Takes the path and the first 64 kB, unpacked, and says whether it is of this format.
+        Says whether a file is of this format.
     folder
         It can be a folder; ``known`` is asked about folders, too.
     """
@@ -52,11 +52,24 @@ class Format(NamedTuple):
     extensions: tuple[str, ...] = ()
     magic: bytes | None = None
     line: str | None = None
-    known: Callable[[Path, bytes], bool] | None = None
+    known: Callable[[are.Candidate], bool] | None = None
     folder: bool = False
 
     def open(self, path: Path, *, hashed: bool) -> Reading:
-        """Import the reader, and open a file with it; ``hashed``: its SHA-256 is wanted."""
+        """Import the reader, and open a file with it.
+
+        Parameters
+        ----------
+        path
+            The file or folder.
+        hashed
+            Its SHA-256 is wanted.
+
+        Returns
+        -------
+        Reading
+            One pass over it.
+        """
         module, name = self.reader
         reader = getattr(import_module(f"wastedcores.trace.readers.{module}"), name)
         opened: Reading = reader(path, hashed=hashed)
@@ -179,7 +192,20 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
 
 
 def written(text: str, content: str) -> str:
-    """Return a document with a new list."""
+    """Return a document with a new list.
+
+    Parameters
+    ----------
+    text
+        The document.
+    content
+        The list.
+
+    Returns
+    -------
+    str
+        The document.
+    """
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}{content}{END}{rest.partition(END)[2]}"
 

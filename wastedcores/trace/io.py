@@ -25,7 +25,7 @@ from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_pa
 from wastedcores.trace.progress import told
 from wastedcores.trace.readers.support.reading import Facts, Reading
 from wastedcores.trace.readers.support.time_order import in_order
-from wastedcores.trace.recognisers import is_perf_folder, is_systing, refuse_summary
+from wastedcores.trace.recognisers import Candidate, is_perf_folder, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import seekable
 from wastedcores.trace.trace import Trace
@@ -66,12 +66,16 @@ def sniff(path: Path) -> str:
         )
     if start.startswith(MAGIC):
         check_name(path)
-        return "systing" if is_systing(path, start) else "parquet"
+        return "systing" if is_systing(Candidate(path, start)) else "parquet"
     for row in FOREIGN.values():
         if row.magic and start.startswith(row.magic):
             return row.name
     kinds = list(FOREIGN.values())
-    known = (row.name for row in kinds if row.known and not row.folder and row.known(path, start))
+    known = (
+        row.name
+        for row in kinds
+        if row.known and not row.folder and row.known(Candidate(path, start))
+    )
     if found := next(known, None):
         return found
     lines = pl.Series(start.decode("utf-8", "replace").splitlines()[:SNIFF_LINES], dtype=pl.String)
@@ -79,7 +83,9 @@ def sniff(path: Path) -> str:
     if any(votes.values()):
         return max(votes, key=votes.__getitem__)
     refuse_summary(path, lines.to_list())
-    if found := next((row.name for row in kinds if row.folder and row.known(path, start)), None):  # type: ignore[misc]
+    if found := next(
+        (row.name for row in kinds if row.folder and row.known(Candidate(path, start))), None
+    ):  # type: ignore[misc]
         return found
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
@@ -90,9 +96,9 @@ def sniff(path: Path) -> str:
 
 def _sniff_folder(path: Path) -> str:
     for row in FOREIGN.values():
-        if row.folder and row.known and row.known(path, b""):
+        if row.folder and row.known and row.known(Candidate(path)):
             return row.name
-    if is_perf_folder(path):
+    if is_perf_folder(Candidate(path)):
         raise TraceFormatError(
             f"{path}: this is the folder that `perf record --threads` writes, with a file per thread. Record again without "
             f"--threads, or import the text: perf script --show-lost-events -F +cpu -i {path.name} > FILE.txt."
@@ -326,7 +332,7 @@ def _check_possible(path: Path, format: str) -> None:
     if foreign and foreign.folder and foreign.known:
         with path.open("rb") if path.is_file() else nullcontext() as file:
             start = file.read(8) if file else b""
-        if not foreign.known(path, start):
+        if not foreign.known(Candidate(path, start)):
             raise TraceFormatError(f"{path}: this is not a trace of {format}.")
     elif path.is_dir():
         raise TraceFormatError(f"{path}: this is a folder, and a trace of {format} is a file.")

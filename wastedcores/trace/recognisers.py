@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from wastedcores.errors import TraceFormatError
 
@@ -52,6 +53,14 @@ KUTRACE_SPAN = (
     r"(?P<ipc>-?\d+), \"(?P<name>[^\"]*)\"\],?\s*$"
 )
 
+
+class Candidate(NamedTuple):
+    """What a recogniser looks at: a path, and the first 64 kB of the file there, unpacked; a folder has none."""
+
+    path: Path
+    start: bytes = b""
+
+
 FTRACE = rf"^# tracer:|^cpus=\d+\s*$|{FTRACE_LINE}|{FTRACE_LATENCY_LINE.replace('?P<', '?P<l')}"
 PERF_SCRIPT = rf"^# captured on\s*:|{PERF_SCRIPT_NO_CPU}|{PERF_SCRIPT_LINE}"
 KUTRACE = rf"{KUTRACE_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
@@ -71,14 +80,14 @@ def is_page(start: bytes) -> bool:
     return bool(_HTML.match(start))
 
 
-def is_systrace(path: Path, start: bytes) -> bool:
+def is_systrace(file: Candidate) -> bool:
     """Tell whether this is a page that systrace wrote."""
-    return is_page(start) and page_block(path) in SYSTRACE_BLOCKS
+    return is_page(file.start) and page_block(file.path) in SYSTRACE_BLOCKS
 
 
-def is_kutrace_page(path: Path, start: bytes) -> bool:
+def is_kutrace_page(file: Candidate) -> bool:
     """Tell whether this is a page that KUtrace's makeself wrote."""
-    return is_page(start) and page_block(path) == KUTRACE_BLOCK
+    return is_page(file.start) and page_block(file.path) == KUTRACE_BLOCK
 
 
 def page_block(path: Path) -> bytes | None:
@@ -99,9 +108,9 @@ def page_block(path: Path) -> bytes | None:
     return None
 
 
-def is_atrace(path: Path, start: bytes) -> bool:
+def is_atrace(file: Candidate) -> bool:
     """Tell whether this is what ``atrace -z`` wrote."""
-    return bool(ATRACE.match(start))
+    return bool(ATRACE.match(file.start))
 
 
 #: Fields of a TracePacket that begin files (protos/perfetto/trace/trace_packet.proto): clock_snapshot, ftrace_events,
@@ -114,17 +123,17 @@ _PACKET_FIELDS = {
 }  # fmt: skip
 
 
-def is_perfetto(path: Path, start: bytes) -> bool:
+def is_perfetto(file: Candidate) -> bool:
     """Tell whether this is a Trace of Perfetto: packets that are known messages, one after the other."""
     at, whole, known = 0, 0, False
-    while at < len(start) and whole < 4:
-        if start[at] != 0x0A:
+    while at < len(file.start) and whole < 4:
+        if file.start[at] != 0x0A:
             return False
-        size, begin = varint(start, at + 1)
+        size, begin = _varint(file.start, at + 1)
         if begin < 0:
             break
-        fields = list(_fields(start[begin : begin + size]))
-        if not fields or (None in fields and begin + size <= len(start)):
+        fields = list(_fields(file.start[begin : begin + size]))
+        if not fields or (None in fields and begin + size <= len(file.start)):
             return False
         if not all(f is None or f < 1000 for f in fields):
             return False
@@ -133,7 +142,7 @@ def is_perfetto(path: Path, start: bytes) -> bool:
     return known
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a variable-length number: (value, place after it); the place is -1 if it is cut."""
     value = 0
     for shift in range(0, 70, 7):
@@ -151,15 +160,15 @@ def _fields(message: bytes) -> Iterator[int | None]:
     """Yield the numbers of a message's fields; None where it is not a message, or cut."""
     at = 0
     while at < len(message):
-        tag, at = varint(message, at)
+        tag, at = _varint(message, at)
         kind, number = tag & 7, tag >> 3
         if at < 0 or kind not in (0, 1, 2, 5) or not number:
             yield None
             return
         if kind == 0:
-            _, at = varint(message, at)
+            _, at = _varint(message, at)
         elif kind == 2:
-            size, at = varint(message, at)
+            size, at = _varint(message, at)
             at = at + size if at >= 0 else at
         else:
             at += 8 if kind == 1 else 4
@@ -170,17 +179,19 @@ def _fields(message: bytes) -> Iterator[int | None]:
         yield number
 
 
-def is_systing(path: Path, start: bytes = b"") -> bool:
+def is_systing(file: Candidate) -> bool:
     """Tell whether this is a folder with a ``sched_slice.parquet`` of systing, or such a file."""
-    if path.is_dir():
-        return any(path.glob("*sched_slice.parquet"))
-    if not start.startswith(b"PAR1"):
+    if file.path.is_dir():
+        return any(file.path.glob("*sched_slice.parquet"))
+    if not file.start.startswith(b"PAR1"):
         return False
     from wastedcores.trace.parquet import check_decodes
     from wastedcores.trace.seal import has_seal
 
     try:
-        return not has_seal(path) and set(check_decodes(path, rows=False)) >= SYSTING_SLICE
+        return (
+            not has_seal(file.path) and set(check_decodes(file.path, rows=False)) >= SYSTING_SLICE
+        )
     except OSError:
         return False
 
@@ -204,41 +215,41 @@ def _is_ctf_metadata(file: Path) -> bool:
     return start.startswith(CTF_METADATA)
 
 
-def is_ctf(path: Path, start: bytes = b"") -> bool:
+def is_ctf(file: Candidate) -> bool:
     """Tell whether this is a folder of the Common Trace Format."""
-    return path.is_dir() and bool(ctf_folders(path))
+    return file.path.is_dir() and bool(ctf_folders(file.path))
 
 
-def is_tar(path: Path, start: bytes) -> bool:
+def is_tar(file: Candidate) -> bool:
     """Tell whether this is a tar archive, as SchedViz's collectors write one."""
-    return start[257:262] == b"ustar"
+    return file.start[257:262] == b"ustar"
 
 
 #: google/schedviz, ebpf/sched.bt: the first line that it prints
 BPFTRACE_START = re.compile(rb"^ST:0:[0-9a-f]{1,16}\r?$", re.MULTILINE)
 
 
-def is_schedviz(path: Path, start: bytes) -> bool:
+def is_schedviz(file: Candidate) -> bool:
     """Tell whether this is an archive of SchedViz's collectors, or the text of its bpftrace script."""
-    return is_tar(path, start) or bool(BPFTRACE_START.search(start[: 1 << 12]))
+    return is_tar(file) or bool(BPFTRACE_START.search(file.start[: 1 << 12]))
 
 
-def is_perf_folder(path: Path, start: bytes = b"") -> bool:
+def is_perf_folder(file: Candidate) -> bool:
     """Tell whether this is the folder that `perf record --threads` writes: a ``data`` file and others beside it."""
-    if not path.is_dir():
+    if not file.path.is_dir():
         return False
     try:
-        with (path / "data").open("rb") as f:
+        with (file.path / "data").open("rb") as f:
             return f.read(8) == PERF_DATA
     except OSError:
         return False
 
 
-def is_schedlog(path: Path, start: bytes = b"") -> bool:
+def is_schedlog(file: Candidate) -> bool:
     """Tell whether this is a ring of SchedLog or a folder of them; only its reader can tell, and it is asked last."""
     from wastedcores.trace.readers.schedlog import looks_like
 
-    return looks_like(path)
+    return looks_like(file.path)
 
 
 #: Texts that were made of a trace and are none: the line that shows it, and what they tell.
@@ -265,7 +276,15 @@ NOT_TRACES = {
 
 
 def refuse_summary(path: Path, lines: list[str]) -> None:
-    """Refuse a text that a tool made of a trace, with the way to the trace itself."""
+    """Refuse a text that a tool made of a trace, with the way to the trace itself.
+
+    Parameters
+    ----------
+    path
+        The file, for the message.
+    lines
+        Its first lines.
+    """
     for name, (pattern, why) in NOT_TRACES.items():
         hits = sum(bool(re.search(pattern, line)) for line in lines)
         if hits and (name != "perf sched map" or hits > len(lines) // 2):

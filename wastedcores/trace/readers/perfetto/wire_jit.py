@@ -6,6 +6,8 @@ ftrace/ftrace_event_bundle.proto (v58).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,7 +32,7 @@ OWN = 2998
 
 
 @lean
-def varint(b: U8, at: int, end: int) -> tuple[int, int]:
+def varint(b: U8, at: int, end: int) -> tuple[Any, int]:
     """Read a number: (value, place after it); the place is -1 if it is cut or too long."""
     value = np.uint64(0)
     shift = np.uint64(0)

@@ -321,7 +321,17 @@ def _page_format(file: Cursor, header: DatHeader) -> None:
 
 
 def page_format(text: str, header: DatHeader, file: Cursor) -> None:
-    """Learn from the kernel's file ``header_page``: where the events of a page begin, and the size of a page."""
+    """Learn where the events of a page begin, and the size of a page.
+
+    Parameters
+    ----------
+    text
+        The kernel's file ``header_page``.
+    header
+        Filled in.
+    file
+        For messages.
+    """
     found = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
     start, size = found.get("data", (0, 0))
     if start not in (12, 16) or found.get("commit", (8, 0))[1] != start - 8:

@@ -27,7 +27,7 @@ from wastedcores.trace.readers.trace_dat.cursor import Cursor
 from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
 from wastedcores.trace.readers.trace_dat.header import page_format
 from wastedcores.trace.readers.trace_dat.reader import TraceDatReading
-from wastedcores.trace.recognisers import BPFTRACE_START, is_tar
+from wastedcores.trace.recognisers import BPFTRACE_START, Candidate, is_tar
 
 #: collect.sh stops after a million lines unless it is told otherwise; text is held in memory
 _MOST_TEXT = 1 << 30
@@ -62,7 +62,7 @@ class SchedVizReading(TraceDatReading):
         self._archive.flush()
         self._archive.seek(0)
         start = self._archive.read(1 << 12)
-        if not is_tar(self.path, start):
+        if not is_tar(Candidate(self.path, start)):
             yield _events(self._text(0, size), self)
             return
         self._archive.seek(0)
