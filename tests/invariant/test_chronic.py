@@ -67,7 +67,7 @@ def fifth_worst(states, slice_ns, cpus):
             busy[k] += (hi - lo) * b
             wasted[k] += (hi - lo) * w
     shares = [
-        Fraction(w, b) if b and w >= Fraction(3, 1000) * cpus * slice_ns else Fraction(0)
+        Fraction(w, b) if b and w >= Fraction(5, 1000) * cpus * slice_ns else Fraction(0)
         for b, w in zip(busy, wasted, strict=True)
     ]
     window = min(n, 10)

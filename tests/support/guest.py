@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shutil
@@ -38,13 +39,13 @@ def missing() -> str:
     return ", ".join(need)
 
 
-def kernel(folder: Path) -> Path:
-    """Unpack Debian's kernel in ``folder`` without installing it, and return the folder."""
+def kernel(folder: Path, newest: str = "linux-image-amd64") -> Path:
+    """Unpack the kernel on which a package of Debian depends in ``folder`` without installing it, and return the folder."""
     depends = subprocess.run(
-        ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
+        ["apt-cache", "depends", newest], capture_output=True, text=True, check=True
     ).stdout
     names = [w for w in depends.split() if w.startswith("linux-image-")]
-    package = next(w for w in names if w != "linux-image-amd64")
+    package = next(w for w in names if w != newest)
     subprocess.run(
         ["apt-get", "download", "-qq", package], cwd=folder, check=True, capture_output=True
     )
@@ -53,18 +54,23 @@ def kernel(folder: Path) -> Path:
     return folder / "x"
 
 
-def modules(release: Path) -> list[Path]:
-    """Return the files of MODULES and of the modules on which they depend, in the order in which they load."""
-    files = {f.stem.replace("-", "_"): f for f in (release / "kernel").rglob("*.ko")}
-    order: list[Path] = []
+def modules(release: Path) -> dict[str, bytes]:
+    """Return MODULES and the modules on which they depend by name, in the order in which they load; newer kernels pack them."""
+    files = {f.name.partition(".")[0].replace("-", "_"): f for f in release.rglob("*.ko*")}
+    builtin = {Path(line).stem.replace("-", "_") for line in (release / "modules.builtin").open()}
+    order: dict[str, bytes] = {}
 
     def add(name: str) -> None:
-        depends = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
+        if name in builtin:
+            return
+        content = files[name].read_bytes()
+        if files[name].suffix == ".xz":
+            content = lzma.decompress(content)
+        depends = re.search(rb"\0depends=([^\0]*)\0", content)
         for need in depends.group(1).decode().split(",") if depends else []:
             if need:
                 add(need.replace("-", "_"))
-        if files[name] not in order:
-            order.append(files[name])
+        order[name] = content
 
     for name in MODULES:
         add(name)
@@ -72,19 +78,30 @@ def modules(release: Path) -> list[Path]:
 
 
 def boot(
-    tree: Path, folder: Path, job: str, *, cpus: int = 4, nodes: int = 4, seconds: int = 1700
+    tree: Path,
+    folder: Path,
+    job: str,
+    *,
+    cpus: int = 4,
+    nodes: int = 4,
+    memory_mb: int = 512,
+    seconds: int = 1700,
+    before: tuple[str, ...] = (),
 ) -> str:
-    """Run a shell script as root in the guest, where it writes its results to /tmp/out; return what it printed."""
+    """Run a shell script as root in the guest, where it writes its results to /tmp/out; return what it printed.
+
+    Each node has ``memory_mb`` of memory, and ``before`` is a command that starts the emulator, such as ``chrt -r 1``.
+    """
     root = folder / "initramfs"
     for d in ("bin", "modules", "host", "out", "proc", "sys", "dev"):
         (root / d).mkdir(parents=True, exist_ok=True)
     shutil.copy(shutil.which("busybox"), root / "bin/busybox")
     release = next((tree / "lib/modules").iterdir())
-    files = modules(release)
-    for file in files:
-        shutil.copy(file, root / "modules" / file.name)
+    loaded = modules(release)
+    for name, content in loaded.items():
+        (root / "modules" / f"{name}.ko").write_bytes(content)
     init = root / "init"
-    init.write_text(_INIT.format(modules=" ".join(f.stem for f in files)))
+    init.write_text(_INIT.format(modules=" ".join(loaded)))
     init.chmod(0o755)
     names = subprocess.run(["find", "."], cwd=root, capture_output=True, check=True).stdout
     image = folder / "initramfs.cpio"
@@ -98,11 +115,12 @@ def boot(
     per = cpus // nodes
     numa = []
     for n in range(nodes):
-        numa += ["-object", f"memory-backend-ram,id=m{n},size=512M"]
+        numa += ["-object", f"memory-backend-ram,id=m{n},size={memory_mb}M"]
         numa += ["-numa", f"node,nodeid={n},cpus={n * per}-{n * per + per - 1},memdev=m{n}"]
     with (folder / "console.txt").open("wb") as console:
         subprocess.run(
             [
+                *before,
                 "qemu-system-x86_64",
                 "-machine",
                 "q35",
@@ -113,8 +131,10 @@ def boot(
                 "-smp",
                 f"{cpus},sockets={nodes},cores={per}",
                 "-m",
-                f"{512 * nodes}M",
+                f"{memory_mb * nodes}M",
                 *numa,
+                "-name",
+                "guest,debug-threads=on",
                 "-nographic",
                 "-no-reboot",
                 "-kernel",

@@ -8,6 +8,7 @@ from typing import Any
 
 from wastedcores.errors import UsageError
 from wastedcores.invariant import CHECK_SCHEMA, CheckResult
+from wastedcores.invariant.chronic import SHARE
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class LiveOptions:
     deficit: bool = False
     useless: bool = False
     metrics: str | None = None
-    chronic_share: float | None = 0.01
+    chronic_share: float | None = SHARE
 
     def __post_init__(self) -> None:
         if self.persist_ns < 1_000_000 or self.period_ns < 1_000_000:

@@ -49,16 +49,22 @@ class Pooled:
         task = np.zeros((rq.pids, 3), np.int8)
         task[:, pool_jit.STATE] = state
         task_ns = np.full((rq.pids, 2), rq.start_ns, np.int64)
+        has = np.unpackbits(rq.affinity.masks.view(np.uint8), axis=1, bitorder="little")
+        has = np.ascontiguousarray(has[:, : rq.cpus])
+        has[task_row.FREE] = 1
+        mask = self._known_masks()
+        nr = (curr > 0).astype(np.int32)
+        by_mask = np.bincount(mask[waiting], minlength=has.shape[0]).astype(np.int64)
         pool = pool_jit.Pool(
-            task, task_ns, (curr > 0).astype(np.int32), np.array([waiting.sum()], np.int64)
+            task, task_ns, nr, mask, by_mask, has.astype(np.int64) @ (nr == 0), has
         )
-        begin = np.append(pool.nr, pool.waiting[0] + 1).astype(np.int32)
+        begin = np.append(pool.nr, pool_jit.useful(pool) + 1).astype(np.int32)
         yield self._batch(
             np.full(self.cpus, rq.start_ns), np.arange(self.cpus, dtype=np.int32), begin
         )
         trusted = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
-            n = 5 * e.code.size
+            n = 8 * e.code.size
             out = pool_jit.Changes(
                 np.empty(n, np.int64),
                 np.empty(n, np.int32),
@@ -72,6 +78,14 @@ class Pooled:
             yield self._batch(out.ts_ns[:rows], out.cpu[:rows], out.nr[:rows])
         late = pool.task[:, pool_jit.LATE] != 0
         self.unseen.append(pool.task_ns[late])
+
+    def _known_masks(self) -> NDArray[np.int32]:
+        """The mask id of each thread of which it is known and the same all the time; 0 of others, which may run anywhere."""
+        rq = self._rq
+        if rq.evidence is None or rq.mask_of_pid is None or "affinity" in rq.trace.kinds():
+            return np.zeros(rq.pids, np.int32)
+        known = (rq.evidence > 0) & (rq.start.task[:, task_row.REUSED] == 0)
+        return np.where(known, np.maximum(rq.mask_of_pid, 0), 0).astype(np.int32)
 
     @staticmethod
     def _batch(ts_ns: NDArray[np.int64], cpu: NDArray[np.int32], nr: NDArray[np.int32]) -> Batch:

@@ -1,7 +1,7 @@
 """Chronic waste: many short violations that add up, found in slices as long as a violation must last to be persistent.
 
 A trace wastes chronically if some window of ten consecutive slices has at least five of which each wastes a given share
-(0.75 % by default) or more of the CPU time that was used in it, and at least 0.3 % of the machine's. Five of ten leave out the
+(0.75 % by default) or more of the CPU time that was used in it, and at least 0.5 % of the machine's. Five of ten leave out the
 burst at the start of a program, while a balancer that repairs each imbalance within M and never prevents the next one is found.
 Overloads that are shorter than moving a thread costs do not count (:mod:`wastedcores.invariant.brief`), and the share of the
 machine keeps an idle machine, on which little is used, from being found wasteful for a wait now and then. docs/verdict.md has
@@ -23,7 +23,7 @@ from wastedcores.units import human_ns
 #: the share of the used CPU time that a slice must waste to count
 SHARE = 0.0075
 #: and the share of the time that all CPUs had
-MACHINE_SHARE = 0.003
+MACHINE_SHARE = 0.005
 #: slices in a window, and how many of them must waste so much
 WINDOW, NEEDED = 10, 5
 #: more slices than this are not kept (16 bytes each); the check then says that it looked for persistent violations only

@@ -45,7 +45,10 @@ class Pool(NamedTuple):
     task: NDArray[np.int8]  # (pids, 3)
     task_ns: I64  # (pids, 2)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
-    waiting: I64  # (1,) threads that could run and do not
+    mask: I32  # (pids,) mask id of a thread of which it is known all the time, else 0: it may run anywhere
+    waiting: I64  # (masks,) threads that could run and do not, by mask id
+    may_idle: I64  # (masks,) CPUs of the mask that may be idle
+    has: NDArray[np.uint8]  # (masks, cpus) 1: the mask has the CPU
 
 
 class Changes(NamedTuple):
@@ -66,22 +69,45 @@ def _row(out: Changes, t: int, c: int, nr: int) -> None:
 
 
 @jit
-def _count(p: Pool, out: Changes, t: int, by: int) -> None:
-    p.waiting[0] += by
-    _row(out, t, p.nr.size, p.waiting[0] + 1)
+def useful(p: Pool) -> int:
+    """Return how many threads wait that may use a CPU that may be idle."""
+    n = 0
+    for m in range(p.waiting.size):
+        if p.may_idle[m] > 0:
+            n += p.waiting[m]
+    return n
+
+
+@jit
+def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
+    p.waiting[p.mask[q]] += by
+    _row(out, t, p.nr.size, useful(p) + 1)
+
+
+@jit
+def _set(p: Pool, out: Changes, t: int, c: int, nr: int) -> None:
+    """CPU ``c`` may be idle (0), is busy (1) or offline (-1)."""
+    change = (1 if nr == 0 else 0) - (1 if p.nr[c] == 0 else 0)
+    p.nr[c] = nr
+    _row(out, t, c, nr)
+    if change != 0:
+        for m in range(p.may_idle.size):
+            p.may_idle[m] += change * p.has[m, c]
+        if p.may_idle.size > 1:
+            _row(out, t, p.nr.size, useful(p) + 1)
 
 
 @jit
 def _wait(p: Pool, out: Changes, t: int, q: int) -> None:
     if p.task[q, STATE] != task_row.WAITING:
         p.task[q, STATE] = task_row.WAITING
-        _count(p, out, t, 1)
+        _count(p, out, t, q, 1)
 
 
 @jit
 def _sleep(p: Pool, out: Changes, t: int, q: int) -> None:
     if p.task[q, STATE] == task_row.WAITING:
-        _count(p, out, t, -1)
+        _count(p, out, t, q, -1)
     p.task[q, STATE] = task_row.ASLEEP
     p.task_ns[q, SINCE] = t
 
@@ -100,7 +126,7 @@ def _settle(p: Pool, out: Changes, q: int) -> None:
 def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
     """Thread ``q`` begins to run."""
     if p.task[q, STATE] == task_row.WAITING:
-        _count(p, out, t, -1)
+        _count(p, out, t, q, -1)
     elif p.task[q, STATE] != task_row.RUNNING and not trusted:
         p.task[q, LATE] = 1
         p.task_ns[q, BEGAN] = t
@@ -121,7 +147,7 @@ def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> Non
 
 @jit
 def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Changes) -> None:
-    """Apply events; ``out`` has room for five rows and two spans per event. Threads that are ``trusted`` never waited unseen."""
+    """Apply events; ``out`` has room for eight rows and two spans per event. Threads that are ``trusted`` never waited unseen."""
     out.n[:] = 0
     for i in range(e.code.size):
         k, t, c, q = e.code[i], e.ts_ns[i], e.cpu[i], e.pid[i]
@@ -131,14 +157,11 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
                 _stop(p, out, t, x, e.aux[i] == STAYS, q == 0)
             if q > 0:
                 _begin(p, out, t, q, trusted[q])
-            p.nr[c] = 1 if q > 0 else 0
-            _row(out, t, c, p.nr[c])
+            _set(p, out, t, c, 1 if q > 0 else 0)
         elif k == HOTPLUG:
-            p.nr[c] = 0 if e.aux[i] != 0 else -1
-            _row(out, t, c, p.nr[c])
+            _set(p, out, t, c, 0 if e.aux[i] != 0 else -1)
         elif k == FORGET:
-            p.nr[c] = 0
-            _row(out, t, c, 0)
+            _set(p, out, t, c, 0)
         elif q <= 0:
             continue
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:

@@ -114,6 +114,8 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
     elif k == WAKEUP or k == WAKEUP_NEW:
         _queued(s, p, by, where)
     elif k == FORK and p > 0:
+        if s.task[p, task_row.QUEUED] != 0 or s.task[p, task_row.RAN] >= 0:
+            s.task[p, task_row.REUSED] = 1
         s.task[p, task_row.QUEUED] = 0
         s.task[p, task_row.PARENT] = max(by, 0)
     elif k == MIGRATE and p > 0 and _looks_repinned(s, p, c, by):

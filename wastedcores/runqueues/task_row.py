@@ -16,13 +16,14 @@ from __future__ import annotations
     PARENT,  # in pass 1: its parent; 0 unknown
     REPINNED,  # found in pass 1: 1 if a move of it looks like one that a change of affinity causes
     CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
+    REUSED,  # found in pass 1: 1 if its number was another thread's before
     QUEUED,  # in pass 1: 1 while it runs or waits
     WAKER,  # in pass 1: who woke it last, -1 unknown
     WAKER_CPU,  # in pass 1: and on which CPU
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
     ROLE,  # what its name says that it does: one of the values below
-) = range(18)
-WIDTH = 18
+) = range(19)
+WIDTH = 19
 
 # values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline; both park when the CPU is offline
 NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
