@@ -181,7 +181,7 @@ class PerfettoReading(Reading):
         found = self.found
         if packet.HasField("system_info"):
             system = packet.system_info
-            found.kernel_release = system.utsname.release or found.kernel_release
+            found.kernel_release = _plain(system.utsname.release) or found.kernel_release
             if system.num_cpus:
                 found.cpus = min(system.num_cpus, MAX_CPUS)
             for key, value in (
@@ -189,10 +189,10 @@ class PerfettoReading(Reading):
                 ("android_build", system.android_build_fingerprint),
             ):
                 if value:
-                    found.notes[key] = value[:200]
+                    found.notes[key] = _plain(value)[:200]
         if packet.HasField("trace_config"):
             events = {
-                event
+                _plain(event)
                 for source in packet.trace_config.data_sources
                 for event in source.config.ftrace_config.ftrace_events
             }
@@ -309,6 +309,11 @@ class PerfettoReading(Reading):
             if number not in _READ:
                 name = names.get(number, f"event {number}")
                 self.found.skipped[name] += int(self._counts[number])
+
+
+def _plain(text: str | bytes) -> str:
+    """Return a text of a message, which protobuf hands out as bytes if it is none."""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
 def _dtype(column: str) -> pl.DataType:

@@ -132,7 +132,8 @@ def _kutrace(page: IO[bytes]) -> Iterator[bytes]:
 def _atrace(file: IO[bytes]) -> Iterator[bytes]:
     start = file.read(1 << 16)
     match = ATRACE.match(start)
-    assert match is not None
+    if match is None:
+        raise zlib.error("no line 'TRACE:' with a stream of zlib behind it")
     packed = start[match.end() :]
     unpacker = zlib.decompressobj()
     while packed or (packed := file.read(_PACKED)):

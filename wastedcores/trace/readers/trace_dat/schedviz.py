@@ -171,6 +171,17 @@ def _events(text: str, reading: SchedVizReading) -> pl.DataFrame:
         a=_hex(pl.col("a")), b=_hex(pl.col("b")), ts_ns=_hex(pl.col("at")) + begin,
     )  # fmt: skip
     named = fields.filter(pl.col("what") == "P")
+    # -1, the priority of a deadline task, is printed without a sign
+    deadline = pl.col("b") == 0xFFFFFFFF
+    named = named.with_columns(b=pl.when(deadline).then(-1).otherwise("b"))
+    odd = named.filter(
+        pl.col("a").is_null() | ~pl.col("b").is_between(-1, 1 << 14).fill_null(False)
+    )
+    if odd.height:
+        raise TraceFormatError(
+            f"{reading.path}, line {odd['line'][0]}: {odd['text'][0][:120]!r} has no thread or no priority. The file is damaged: "
+            "copy or record it again."
+        )
     comms = named.select(pid="a", prio="b", comm="rest").unique("pid", keep="last")
 
     def rows(what: str, kind: str, **columns: str) -> pl.DataFrame:
