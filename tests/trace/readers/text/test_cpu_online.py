@@ -19,8 +19,8 @@ TEXT = """\
 
 #: without an event of who ran, the file is no trace of the scheduler
 SWITCH = (
-    "          <idle>-0       [000] d..2.    58.800000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> "
-    "next_comm=bash next_pid=78 next_prio=120\n"
+    "          <idle>-0       [000] d..2.    58.800000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R"
+    " ==> next_comm=bash next_pid=78 next_prio=120\n"
 )
 
 
