@@ -149,3 +149,30 @@ def test_a_trace_without_decisions_or_with_other_texts_says_so(run):
     )
     with pytest.raises(TraceFormatError, match=r"docs/events\.md"):
         decisions(type(run.trace)(broken, run.trace.header))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["v6.1.192", "v6.12.107"])
+def test_refusals_since_linux_5_5_have_a_reason_a_figure_and_steps(kernel):
+    """The balancer compares types of groups; the figure once looked for a load of that name."""
+    from wastedcores import figures, words
+
+    given = {"jobs": 40}
+    replay = wc.replay_scenario(
+        "group-imbalance", kernel, machine="bd-paper-16", given=given, decisions=True
+    )
+    calls = decisions(replay.trace)
+    refused = calls.filter(result="balanced")
+    assert refused["why"].null_count() == 0
+    assert {"idle CPUs", "no task"} <= set(refused["why"])
+    assert (
+        calls.filter(pl.col("result") != "balanced")["why"].null_count()
+        == calls.height - refused.height
+    )
+    table = words.refusals(calls).text
+    assert "as many idle CPUs in the busiest group" in table
+    ends = {words.call_steps(row)[-1].text for row in refused.iter_rows(named=True)}
+    assert all(end.endswith(": balanced.") for end in ends)
+    figure = figures.decision_step(refused.row(-1, named=True))
+    assert figure.layout.yaxis.title.text == "threads of the group"
+    assert figures.decision_marks(wc.examine(replay.trace)).data

@@ -19,12 +19,12 @@ from wastedcores.trace.io import open_trace
 def passes(monkeypatch):
     """The list of streams of a trace's events that were begun."""
     begun = []
-    for name in ("_events", "_nr_batches"):
+    for name in ("task_events", "_nr_batches"):
         stream = getattr(Runqueues, name)
 
-        def counted(self, rows, stream=stream, name=name):
+        def counted(self, *rows, stream=stream, name=name):
             begun.append(name)
-            return stream(self, rows)
+            return stream(self, *rows)
 
         monkeypatch.setattr(Runqueues, name, counted)
     return begun

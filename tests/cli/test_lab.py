@@ -26,6 +26,18 @@ def test_lab__copies_all_notebooks_and_keeps_those_of_the_user(tmp_path):
     assert mine.read_text() == "changed"
 
 
+def test_lab__copies_have_no_link_that_leads_nowhere(tmp_path):
+    copy_notebooks(tmp_path)
+    texts = {p.name: p.read_text() for p in tmp_path.glob("*.ipynb")}
+    assert not [name for name, text in texts.items() if "](../" in text]
+    assert "section 13 (`docs/replay-semantics.md` of the project)" in "".join(texts.values())
+    # everything else is as it was
+    assert (
+        texts["01_is_my_machine_wasting.ipynb"]
+        == (notebooks() / "01_is_my_machine_wasting.ipynb").read_text()
+    )
+
+
 def test_lab__a_file_is_no_folder(tmp_path):
     (tmp_path / "f").write_text("")
     with pytest.raises(UsageError, match="Name another folder"):

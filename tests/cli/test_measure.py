@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
+import textwrap
 
 import pytest
+from support import ROOT
 from typer.testing import CliRunner
 
 from wastedcores.capture.measure import measure, read_settings
@@ -73,3 +76,15 @@ def test_one_run_and_an_absent_command_are_refused():
         measure(["true"], runs=1)
     with pytest.raises(UsageError, match="cannot run"):
         measure([f"/nowhere/{os.getpid()}"], runs=2)
+
+
+def test_the_file_of_settings_in_the_guide_can_be_read_and_used(tmp_path):
+    page = (ROOT / "docs/how-to/measure.md").read_text()
+    block = re.search(r"Write the settings into a file\.(?s:.*?)\n\n((?:       .*\n|\n)+)", page)
+    file = tmp_path / "settings.toml"
+    file.write_text(textwrap.dedent(block[1]))
+    settings = read_settings(file)
+    assert list(settings) == ["as it is", "two CPUs"]
+    assert settings["two CPUs"]["env"] == {"OMP_NUM_THREADS": "2"}
+    found = measure([sys.executable, "-I", "-S", "-c", "0"], runs=2, settings=settings)
+    assert list(found["settings"]) == ["as it is", "two CPUs"]

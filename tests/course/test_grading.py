@@ -197,9 +197,9 @@ def test_no_numbers_are_drawn_while_a_judgement_switches_functions_off(tmp_path,
     files = {"measured.jsonl": json.dumps(measured).encode()}
     outcome = Outcome(0, "", 0.0, 0.0, 0, 0, files, "")
     monkeypatch.setattr(grader.Grader, "run", lambda *given: outcome)
-    judging, disturbed, draw = [], [], grader._variations
+    judging, disturbed, draw = [], [], grader.variation
 
-    def judge(lab, name, variation, answer):
+    def judge(lab, name, variation, answer, hidden, quoted):
         judging.append(name)
         time.sleep(0.05)
         judging.pop()
@@ -210,8 +210,8 @@ def test_no_numbers_are_drawn_while_a_judgement_switches_functions_off(tmp_path,
         return draw(*given)
 
     monkeypatch.setattr(grader, "judge", judge)
-    monkeypatch.setattr(grader, "_variations", draws)
-    one = grader.Grader(source, "nbgrader", {}, path, tmp_path, None, LIMITS, True)
+    monkeypatch.setattr(grader, "variation", draws)
+    one = grader.Grader(source, "nbgrader", {}, path, tmp_path, b"", LIMITS, True)
     with ThreadPoolExecutor(4) as pool:
         rows = list(pool.map(lambda who: one.graded(path, who), "abcd"))
     assert [row.feedback["1"] for row in rows] == ["wrong."] * 4

@@ -174,7 +174,8 @@ def test_plain_json_and_equality():
 
 
 def test_the_sweep_of_lab_1_finds_what_the_tool_finds_where_no_thread_is_pinned():
-    from wastedcores.course.labs.idle_cores import episodes, recording, rows
+    from wastedcores.course.answers.idle_cores import episodes
+    from wastedcores.course.labs.idle_cores import recording, rows
     from wastedcores.invariant.checking import check
 
     result = check(recording())

@@ -146,8 +146,13 @@ def test_load_heatmap__needs_load_events():
     loads = States.collect(
         [(np.array([0, 500 * MS]), np.array([0, 0]), np.array([1024, 2048]))], 4, 0, 1000 * MS
     )
-    z = np.asarray(load_heatmap(scene(loads=loads), cols=10).data[0].z)
-    assert z[0].tolist() == [1024] * 5 + [2048] * 5
+    trace = load_heatmap(scene(loads=loads), cols=10).data[0]
+    assert np.asarray(trace.customdata)[0].tolist() == [1024] * 5 + [2048] * 5
+    # on the slides' scale 0, 1, 1024 a compiler of a big session (15) is not an idle CPU
+    z = np.asarray(trace.z)
+    assert 2 ** z[0] - 1 == pytest.approx([1024] * 5 + [2048] * 5, rel=1e-4)
+    assert trace.colorbar.ticktext[0::4] == ("0", "1024")
+    assert np.log2(16) / trace.zmax > 0.3
 
 
 def mask(*cpus):

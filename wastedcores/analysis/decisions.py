@@ -36,6 +36,11 @@ _WHY = {
     "above average": "but the local group is above the average of the level, ",
     "idle rule": "but the busiest group is not overloaded and has as many idle CPUs, ",
     "margin": "but the difference is within the margin, ",
+    "local type": "and the local group is fuller by its type, ",
+    "busy": "but no CPU here is idle and the busiest group is not overloaded, ",
+    "idle CPUs": "but the busiest group has as many idle CPUs, ",
+    "single task": "but a single thread is there, ",
+    "no imbalance": "but nothing would be gained, ",
 }
 _GROUPS = {
     "cpus": pl.String(), "local": pl.Boolean(), "type": pl.String(), "load": pl.Int64(),
@@ -48,7 +53,7 @@ _TEXT = pl.Struct(
         "designated": pl.Int64, "dst_cpu": pl.Int64, "busiest": pl.Int64, "imbalance": pl.Int64, "average": pl.Int64,
         "imbalance_pct": pl.Int64, "tries": pl.Int64, "nr_balance_failed": pl.Int64, "interval_ms": pl.Int64,
         "src_nr_running": pl.Int64, "prefer_sibling": pl.Boolean, "pinned": pl.Int64, "running": pl.Int64,
-        "hot": pl.Int64, "heavy": pl.Int64,
+        "hot": pl.Int64, "heavy": pl.Int64, "reason": pl.String, "migration": pl.String,
         "groups": pl.Struct({key: pl.List(dtype) for key, dtype in _GROUPS.items()}),
     }
 )  # fmt: skip
@@ -139,12 +144,9 @@ def _with_loads(table: pl.DataFrame) -> pl.DataFrame:
         _idle_rule=(pl.col("idle") == "idle") & (of("type", busiest) != "overloaded"),
     )
     why = (
-        # a recording does not tell what the running kernel compared, and v6.12 compares more than loads
-        pl.when(
-            (pl.col("result") != "balanced")
-            | pl.col("moment").is_null()
-            | (pl.col("compares") == "group_type").fill_null(False)
-        ).then(None)
+        # a recording does not tell what the kernel compared; since v5.5 that is more than loads, and a replay says what
+        pl.when((pl.col("result") != "balanced") | pl.col("moment").is_null()).then(None)
+        .when((pl.col("compares") == "group_type").fill_null(False)).then(pl.col("reason"))
         .when(busiest.is_null() | (pl.col("_nr") == 0)).then(pl.lit("no thread"))
         .when(by_least).then(pl.lit("minimum"))
         .when(pl.col("local_load") >= pl.col("busiest_load")).then(pl.lit("average"))
@@ -259,7 +261,7 @@ def _example(row: dict) -> str:
     """Say how a call ended, with the loads if they decided."""
     if row["result"] == "not_designated" and row["designated"] is not None:
         return f"CPU {row['designated']} balances for its group"
-    if row["why"] == "no thread":
+    if row["why"] in ("no thread", "no task"):
         return "no other group had a thread, balanced"
     if row["result"] == "moved":
         source = "" if row["src_cpu"] is None else f" from CPU {row['src_cpu']}"

@@ -28,6 +28,7 @@ from wastedcores.analysis.pairs import (
 )
 from wastedcores.analysis.pattern import pattern
 from wastedcores.invariant import CheckResult, check
+from wastedcores.invariant.chronic import SHARE
 from wastedcores.kernels import (
     FIXES,
     Balancer,
@@ -177,7 +178,7 @@ def explain(
         evidence.append(
             f"This looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that."
         )
-        looks_like = "undecided" if result.kind in ("persistent", "chronic") else "transient"
+        looks_like = "transient" if result.verdict == "clean" else "undecided"
     return Explanation(
         looks_like,
         model,
@@ -297,7 +298,10 @@ def _judge(
     woken = _share(causes, "cause", "wakeup")
     lengths = result.episodes["end_ns"] - result.episodes["start_ns"]
     persistent = int(result.episodes["persistent"].sum())
-    lasting = persistent > 0 or result.kind == "chronic"
+    worst = result.chronic
+    enough = worst is not None and worst.enough
+    # what is not certain may still be explained; the doubt is told beside it
+    lasting = persistent > 0 or result.kind == "chronic" or (enough and worst.share >= SHARE)
     evidence = [
         f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "
         "domain of the idle CPU contained the overloaded one.",
@@ -327,7 +331,7 @@ def _judge(
             f"During {100 * share:.1f} % of the recording a CPU was idle while another was overloaded."
         )
         # a trace that is too short to be judged chronic or not may still show it
-        much = result.chronic is None and share > 0.05
+        much = not enough and share > 0.05
         return "overload_on_wakeup" if lasting or much else "transient", evidence
     if not lasting:
         return "transient", evidence

@@ -159,7 +159,8 @@ def grade(
         Option(
             "--secret",
             metavar="FILE",
-            help="The lecturer's secret, from which hidden checks draw their numbers.",
+            help="The lecturer's secret, from which hidden checks draw their numbers. Default: random bytes, kept beside the "
+            "grades.",
         ),
     ] = None,
     seconds: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -55,9 +55,15 @@ def copy_notebooks(folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         wanted = [p for p in sorted(notebooks().glob("*.ipynb")) if not (folder / p.name).exists()]
         for path in wanted:
-            shutil.copyfile(path, folder / path.name)
+            text = path.read_text(encoding="utf-8")
+            (folder / path.name).write_text(_without_dead_links(text), encoding="utf-8")
     except OSError as e:
         raise UsageError(
             f"{folder}: the notebooks cannot be copied there ({e.strerror}). Name another folder."
         ) from e
     return len(wanted)
+
+
+def _without_dead_links(text: str) -> str:
+    """Name the project's pages instead of linking to them; a copy has no docs folder beside it."""
+    return re.sub(r"\[([^\]]+)\]\(\.\./(docs/[^)]+)\)", r"\1 (`\2` of the project)", text)

@@ -132,22 +132,29 @@ def _print(result: dict[str, Any]) -> None:
     """Print the rows as a table, then the verdict."""
     print(f"{'':34}{'published':>10}{'replayed':>12}{'5-95 %':>16}  verdict")
     for row in result["rows"]:
-        mark = {"calibrated": "c", "predicted": "p", "measured": "m", "computed": "w"}[row["kind"]]
+        mark = {
+            "calibrated": "c",
+            "predicted": "p",
+            "measured": "m",
+            "computed": "w",
+            "assumed": "a",
+        }[row["kind"]]
         span = "" if row["low"] is None else f"{row['low']:.3g}..{row['high']:.3g}"
         print(
             f"{mark} {row['id'][:32]:32}{_short(row['published']):>10}{_short(row['ours']):>12}"
-            f"{span:>16}  {row['verdict']}"
+            f"{span:>16}  {row['verdict']}{' =' * bool(row['restates'])}{' *' * row['afterwards']}"
         )
     s = result["summary"]
     print(
         f"\nc calibrated ({s['calibrated']}), p predicted ({s['predicted']}), m measured ({s['measured']}), "
-        f"w worked examples ({s['computed']})"
+        f"w worked examples ({s['computed']}), "
+        f"a assumed ({s['assumed']}); * the reading was chosen after a result had been seen"
     )
     if s["predicted_median_error"] is not None:
         print(
-            f"predicted: {s['predicted_within_1.5']:.0%} within a factor of 1.5, median error "
-            f"{s['predicted_median_error']:.0%}; {s['predicted_reproduced']} of {s['predicted']} reproduced, "
-            "where changes in percent are compared as such"
+            f"predicted: {s['predicted_reproduced']} of {s['predicted']} reproduced within a factor of 1.5, median error "
+            f"{s['predicted_median_error']:.0%}; changes in percent are compared as such, and {s['restated']} rows that state a "
+            "prediction again (=) do not count"
         )
     wrong = ", ".join(s["direction_wrong"]) or "none"
     none = ", ".join(s["no_effect"]) or "none"

@@ -5,23 +5,27 @@ So a student's code decides nothing but its own answers: it can neither read the
 
 from __future__ import annotations
 
+import builtins
 import json
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from wastedcores.course import answers, inside
 from wastedcores.course.feedback import Feedback
-from wastedcores.course.lab import MEASURED, SECRET, STUDENT, Lab, judge
+from wastedcores.course.lab import HIDDEN, MEASURED, STUDENT, VARIATIONS, judge, module_of
 from wastedcores.course.nbgrader_tree import assignment_name
 from wastedcores.course.row import Row
 from wastedcores.course.sandbox import Limits, Outcome, isolated, unprotected
 from wastedcores.course.source import Source
 from wastedcores.course.submissions import notebook_student
-from wastedcores.course.task import Manual
+from wastedcores.course.task import Manual, Task
+from wastedcores.course.vary import variation, write_variations
 
 #: the longest measurements of a submission that are read
 _LONGEST = 16 << 20
@@ -49,7 +53,7 @@ class Grader:
     cache
         Folder of compiled code.
     secret
-        File with the secret of hidden checks, or None.
+        The secret of hidden checks. It never enters a sandbox.
     limits
         The limits of each submission.
     sandboxed
@@ -61,7 +65,7 @@ class Grader:
     material: dict[str, Path]
     solution: Path
     cache: Path
-    secret: Path | None
+    secret: bytes
     limits: Limits
     sandboxed: bool
 
@@ -82,14 +86,40 @@ class Grader:
         Outcome
             With the files of measurements and of messages.
         """
-        files = {inside.SUBMISSION: submission, **self.material}
-        environment = {STUDENT: student, MEASURED: "measured.jsonl"}
-        if self.secret:
-            files["secret"] = self.secret
-            environment[SECRET] = "secret"
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as drawn:
+            drawn.write(write_variations(self.source.lab, self.variations(submission, student)))
+            drawn.flush()
+            return self._run(submission, student, Path(drawn.name), warm)
+
+    def variations(self, submission: Path, student: str) -> list[Any]:
+        """Draw the student's own numbers, and those of hidden checks, which no other submission has.
+
+        Parameters
+        ----------
+        submission
+            The notebook. Its content decides with the secret, so what somebody learns of hidden numbers helps nobody.
+        student
+            The student.
+
+        Returns
+        -------
+        list
+            The student's variation and the hidden ones.
+        """
+        content = sha256(submission.read_bytes()).hexdigest()
+        with _JUDGING:
+            hidden = [
+                variation(self.source.lab, f"{name} {student} {content}", self.secret)
+                for name in HIDDEN
+            ]
+            return [variation(self.source.lab, student), *hidden]
+
+    def _run(self, submission: Path, student: str, drawn: Path, warm: bool) -> Outcome:
         # a path must hold in every folder into which a notebook changes
         here = "/submission/" if self.sandboxed else ""
-        environment |= {k: here + environment[k] for k in (MEASURED, SECRET) if k in environment}
+        files = {inside.SUBMISSION: submission, "variations.json": drawn, **self.material}
+        environment = {STUDENT: student, MEASURED: f"{here}measured.jsonl"}
+        environment[VARIATIONS] = f"{here}variations.json"
         words = [
             sys.executable, "-m", "wastedcores.course.inside", self.tool,
             assignment_name(self.source.lab), self.source.name, str(int(self.limits.wall_s * 2 / 3)),
@@ -139,9 +169,10 @@ class Grader:
         row.seconds, row.cpu_s, row.memory = outcome.seconds, outcome.cpu_s, outcome.memory
         measured = _measurements(outcome)
         report = _report(outcome)
+        own, *hidden = self.variations(submission, student)
         for name in names:
             with _JUDGING:
-                found = self._judged(name, student, measured, report, outcome)
+                found = self._judged(name, [own], hidden, measured, report, outcome)
             row.points[name], row.feedback[name] = found.points, found.message
             if found.hint:
                 row.hints[name] = found.hint
@@ -153,30 +184,33 @@ class Grader:
     def _judged(
         self,
         name: str,
-        student: str,
+        own: list[Any],
+        hidden: list[Any],
         measured: dict[tuple[str, bool], Any],
         report: dict[str, str],
         outcome: Outcome,
     ) -> Feedback:
         """Judge one task; a task gives its points only if all its checks were run and are right."""
-        task = Lab(self.source.lab, student).task(name)
+        task = next(
+            t for t in module_of(self.source.lab).TASKS if t.name == name and isinstance(t, Task)
+        )
 
         def failed(message: str) -> Feedback:
             return Feedback(name, False, 0, task.points, message)
 
-        for hidden in (False, True) if task.hidden else (False,):
-            found = measured.get((name, hidden))
-            variations = _variations(self.source.lab, student, hidden, self.secret)
+        for is_hidden in (False, True) if task.hidden else (False,):
+            found = measured.get((name, is_hidden))
+            variations = hidden if is_hidden else own
             if not isinstance(found, list) or len(found) != len(variations):
                 why = self._broken(outcome, report)
                 if not why and name in report:
-                    why = f"it stopped with {report[name][:500].rstrip('.')}"
+                    why = f"it stopped with {_kind_of(report[name])}"
                 return failed(
                     f"the check was not run to its end{f', because {why}' if why else ''}."
                 )
             for v, one in zip(variations, found, strict=True):
                 try:
-                    feedback = judge(self.source.lab, name, v, one)
+                    feedback = judge(self.source.lab, name, v, one, is_hidden, quoted=False)
                 except Exception:  # measurements come from students' processes and may be anything
                     return failed("the answer has another shape than the task asks for.")
                 if not feedback.passed:
@@ -210,6 +244,13 @@ class Grader:
             yield f"the notebook names the student {named[:60]!r}; it was graded with the numbers of {student!r}"
 
 
+def _kind_of(text: str) -> str:
+    """Return the name of an exception of Python's own; the rest of the text may be anything that the student's code found."""
+    name = text.partition(":")[0]
+    known = isinstance(getattr(builtins, name, None), type)
+    return name if known else "an exception"
+
+
 def _printable(text: str) -> str:
     """Return a text without what would control a terminal; students' code writes parts of notes and feedback."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
@@ -217,17 +258,6 @@ def _printable(text: str) -> str:
 
 #: a judgement switches functions of the package off for a moment, which drawing a student's numbers may need
 _JUDGING = threading.Lock()
-
-
-def _variations(lab: int, student: str, hidden: bool, secret: Path | None) -> list[Any]:
-    """Return the numbers of the public or of the hidden check of a student, with the grader's secret."""
-    from wastedcores.course.lab import HIDDEN
-    from wastedcores.course.vary import variation
-
-    if not hidden:
-        return [variation(lab, student)]
-    key = secret.read_bytes() if secret else b""
-    return [variation(lab, name, key) for name in HIDDEN]
 
 
 def _measurements(outcome: Outcome) -> dict[tuple[str, bool], Any]:

@@ -18,6 +18,7 @@ from wastedcores.course.sandbox import Limits
 from wastedcores.course.source import read_source
 from wastedcores.course.submissions import submissions
 from wastedcores.errors import WastedCoresError
+from wastedcores.files import written_whole
 
 
 def prepare(
@@ -25,7 +26,7 @@ def prepare(
     work: Path,
     tool: str,
     cache: Path,
-    secret: Path | None,
+    secret: bytes,
     limits: Limits,
     sandboxed: bool,
 ) -> Grader:
@@ -101,7 +102,7 @@ def grade(
     tool
         ``nbgrader`` or ``otter``.
     secret
-        File with the secret of hidden checks.
+        File with the secret of hidden checks. None: random bytes, which are kept in the folder of the results.
     limits
         The limits of each submission.
     jobs
@@ -126,13 +127,14 @@ def grade(
     source = read_source(lab)
     found = submissions(folder, source)
     rows.mkdir(parents=True, exist_ok=True)
-    settings = repr((source, tool, secret and secret.read_bytes(), limits, sandboxed)).encode()
+    key = secret.read_bytes() if secret else _random_secret(rows / ".secret")
+    settings = repr((source, tool, key, limits, sandboxed)).encode()
     digests = {who: sha256(settings + path.read_bytes()).hexdigest() for who, path in found.items()}
     done = {who: row for who in found if (row := saved_row(rows / f"{who}.json", digests[who]))}
     todo = [who for who in found if who not in done]
     if todo:
         with tempfile.TemporaryDirectory() as work:
-            grader = prepare(lab, Path(work), tool, rows / ".compiled", secret, limits, sandboxed)
+            grader = prepare(lab, Path(work), tool, rows / ".compiled", key, limits, sandboxed)
             with (
                 ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool,
                 tqdm(
@@ -159,3 +161,12 @@ def grade(
                     pool.shutdown(wait=True, cancel_futures=True)
                     raise
     return [done[who] for who in sorted(done)]
+
+
+def _random_secret(path: Path) -> bytes:
+    """Return random bytes that later runs find again, so that what was graded need not be graded again."""
+    if not path.exists():
+        with written_whole(path) as part:
+            part.write_bytes(os.urandom(32))
+            part.chmod(0o600)
+    return path.read_bytes()

@@ -12,6 +12,7 @@ from typing import Any
 
 from wastedcores.course.feedback import Feedback, WrongAnswerError
 from wastedcores.course.measuring import measured, same
+from wastedcores.course.noted import RefusedAnswerError
 from wastedcores.course.task import Answer, Manual, Task
 from wastedcores.errors import UsageError
 from wastedcores.files import notebooks
@@ -27,14 +28,15 @@ LABS = {
     6: "missing_domains",
 }
 
-#: the grader's settings: the student whose submission it is, the file with the secret of hidden checks, and the file to which
-#: measured answers are appended, one JSON object per line
-STUDENT, SECRET, MEASURED = (
+#: a grader's settings: the student whose submission it is, the file with the secret of hidden checks, the file with variations
+#: that were drawn elsewhere, and the file to which measured answers are appended, one JSON object per line
+STUDENT, SECRET, VARIATIONS, MEASURED = (
     "WASTEDCORES_COURSE_STUDENT",
     "WASTEDCORES_COURSE_SECRET",
+    "WASTEDCORES_COURSE_VARIATIONS",
     "WASTEDCORES_COURSE_MEASURED",
 )
-#: the hidden checks of a lab are made for these students, who do not exist; the whole class has the same ones
+#: the hidden checks of a lab are made for these students, who do not exist
 HIDDEN = ("hidden 1", "hidden 2")
 
 
@@ -103,7 +105,8 @@ class Lab(Shown):
 
         self.number, self.student = number, os.environ.get(STUDENT, student)
         self.module = module_of(number)
-        self.variation = self.v = variation(number, self.student)
+        drawn = _drawn_elsewhere(number)
+        self.variation = self.v = drawn[0] if drawn else variation(number, self.student)
         self.tasks: dict[str, Task | Manual] = {t.name: t for t in self.module.TASKS}
 
     def _facts(self) -> dict[str, str]:
@@ -124,6 +127,8 @@ class Lab(Shown):
         """The machines and numbers of hidden checks."""
         from wastedcores.course.vary import variation
 
+        if drawn := _drawn_elsewhere(self.number):
+            return drawn[1:]
         path = os.environ.get(SECRET)
         secret = Path(path).read_bytes() if path else b""
         return [variation(self.number, student, secret) for student in HIDDEN]
@@ -200,14 +205,27 @@ class Lab(Shown):
                 return Feedback(name, True, 0, task.points, "measured; it is judged elsewhere.")
         feedback = None
         for v, one in zip(variations, found, strict=True):
-            feedback = judge(self.number, name, v, one)
+            feedback = judge(self.number, name, v, one, hidden)
             if not feedback.passed:
                 raise WrongAnswerError(feedback)
         assert feedback is not None
         return feedback
 
 
-def judge(lab: int, name: str, v: Any, found: dict[str, Any]) -> Feedback:
+def _drawn_elsewhere(lab: int) -> list[Any]:
+    """Return the student's and the hidden variations as the grader has drawn them, or an empty list.
+
+    Where it grades, neither the secret nor the functions that draw are needed.
+    """
+    from wastedcores.course.vary import read_variations
+
+    path = os.environ.get(VARIATIONS)
+    return read_variations(lab, Path(path).read_text()) if path else []
+
+
+def judge(
+    lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = False, quoted: bool = True
+) -> Feedback:
     """Judge what was measured of an answer.
 
     Parameters
@@ -220,6 +238,10 @@ def judge(lab: int, name: str, v: Any, found: dict[str, Any]) -> Feedback:
         The variation for which the answer was measured.
     found
         What :func:`wastedcores.course.measuring.measured` returned, perhaps in another process.
+    hidden
+        It is a hidden check. Then the text of an exception is never quoted.
+    quoted
+        The text of an exception may be quoted. A grader says False: there a student's code could put into it what it has found.
 
     Returns
     -------
@@ -234,9 +256,27 @@ def judge(lab: int, name: str, v: Any, found: dict[str, Any]) -> Feedback:
     if "unanswered" in found:
         return failed(f"there is no answer yet ({task.title}).")
     if "error" in found:
-        return failed(f"your code stopped with {found['error']}")
-    answer, got = answers_of(lab)[name], found["value"]
-    want = measured(task, v, answer.right(v))["value"]
+        if hidden:
+            return failed(
+                "your code stopped with an exception where the numbers are others than yours."
+            )
+        if not quoted:
+            return failed(
+                "your code stopped with an exception, which the check in your notebook shows."
+            )
+        return failed(f"your code stopped with {str(found['error'])[:500]}")
+    answer = answers_of(lab)[name]
+
+    def followed(found: dict[str, Any]) -> Any:
+        return task.follow(v, found["value"]) if task.follow else found["value"]
+
+    want = followed(measured(task, v, answer.right(v)))
+    try:
+        got = followed(found)
+    except RefusedAnswerError as error:
+        return failed(str(error))
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+        return failed("the answer has another shape than the task asks for.")
     try:
         if task.right(v, want, got) if task.right else same(want, got):
             return Feedback(name, True, task.points, task.points, f"right ({task.title}).")
@@ -245,7 +285,8 @@ def judge(lab: int, name: str, v: Any, found: dict[str, Any]) -> Feedback:
         # the answer has another shape than the right one
         return failed(f"expected {_shape(want)}, but your answer is {_shape(got)}.")
     for mistake in answer.mistakes:
-        if same(measured(task, v, mistake.answer(v)).get("value"), got):
+        other = measured(task, v, mistake.answer(v))
+        if "value" in other and same(followed(other), got):
             return failed(message, mistake.hint)
     return failed(message)
 

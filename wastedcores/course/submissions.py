@@ -70,6 +70,11 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
                 f"{student}: expected one notebook, or one with the name {source.name}.ipynb; got "
                 f"{', '.join(str(p.relative_to(student)) for p in named)}."
             )
+        if named and student.name in found:
+            raise UsageError(
+                f"{folder}: the student {student.name} handed in two notebooks; expected one, got {student.name}.ipynb and "
+                f"{named[0].relative_to(folder)}. Move one of them away."
+            )
         if named:
             found[student.name] = named[0]
     if not found:

@@ -44,17 +44,21 @@ def write_table(rows: Sequence[Row], source: Source, path: Path) -> None:
         table.writerow(["student", "points", "of", *names, "seconds", "note"])
         for row in rows:
             points = [f"{row.points[n]:g}" if n in row.points else "" for n in source.tasks]
-            note = f"'{row.note}" if row.note.startswith(("=", "+", "-", "@")) else row.note
             table.writerow(
                 [
-                    row.student,
+                    _inert(row.student),
                     f"{row.total:g}",
                     f"{points_of(source):g}",
                     *points,
                     f"{row.seconds:.0f}",
-                    note,
+                    _inert(row.note),
                 ]
             )
+
+
+def _inert(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula; students choose the names of their files."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
 def write_feedback(rows: Sequence[Row], source: Source, folder: Path) -> None:

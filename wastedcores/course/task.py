@@ -35,11 +35,15 @@ class Task:
     measure
         Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
         student's code runs, and it must not need to know the right answer.
+    follow
+        Function of the variation and the measurement, which consists of answers. It computes what follows from them (queues,
+        times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves
+        are judged.
     explain
-        Function of the variation, the expected and the given measurement. It returns one or two sentences about the first
-        difference.
+        Function of the variation, the expected and the given measurement, or what followed from each. It returns one or two
+        sentences about the first difference.
     right
-        Function of the variation, the expected and the given measurement that tells whether the answer is right; None: the two
+        Function of the same three that tells whether the answer is right; None: the two
         are equal, floats to one part in a million. A task that has several right answers needs one.
     hidden
         The grader repeats the check on machines and numbers that students do not have.
@@ -55,6 +59,7 @@ class Task:
     measure: Callable[[Any, Any], Measured] = _as_it_is
     explain: Callable[[Any, Measured, Measured], str] = _other
     right: Callable[[Any, Measured, Measured], bool] | None = None
+    follow: Callable[[Any, Measured], Measured] | None = None
     hidden: bool = False
     writes: tuple[str, ...] = ()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Sequence
+from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
 
@@ -51,3 +54,48 @@ def variation(lab: int, student: str, secret: bytes = b"") -> Any:
     raise UsageError(
         f"lab {lab}, student {student!r}: no variation after {MOST_DRAWS} draws; this is a mistake in the lab."
     )
+
+
+def write_variations(lab: int, drawn: Sequence[Any]) -> str:
+    """Return variations as a text.
+
+    Parameters
+    ----------
+    lab
+        Number of the lab.
+    drawn
+        The student's own variation, and those of hidden checks.
+
+    Returns
+    -------
+    str
+        JSON, for :func:`read_variations`.
+    """
+    return json.dumps({"lab": lab, "variations": [asdict(v) for v in drawn]})
+
+
+def read_variations(lab: int, text: str) -> list[Any]:
+    """Read variations.
+
+    Parameters
+    ----------
+    lab
+        Number of the lab.
+    text
+        What :func:`write_variations` returned.
+
+    Returns
+    -------
+    list
+        The variations; an empty list if they are of another lab.
+    """
+    found = json.loads(text)
+    if found["lab"] != lab:
+        return []
+    kind = module_of(lab).Variation
+    return [kind(**{name: _tuples(x) for name, x in v.items()}) for v in found["variations"]]
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has no tuples; a variation has nothing else."""
+    return tuple(_tuples(x) for x in value) if isinstance(value, list) else value

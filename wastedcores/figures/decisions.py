@@ -207,7 +207,9 @@ def decision_step(call: Mapping[str, Any], number: int = 0) -> go.Figure:
         row=1,
         col=1,
     )
-    fig.update_yaxes(title="compared load of the group", range=[0, 1.15 * top], row=1, col=1)
+    by_type = call["compares"] == "group_type"
+    title = "threads of the group" if by_type else "compared load of the group"
+    fig.update_yaxes(title=title, range=[0, 1.15 * top], row=1, col=1)
     fig.update_xaxes(visible=False, range=[0, 1], row=1, col=2)
     fig.update_yaxes(visible=False, range=[23.6, 0.4], row=1, col=2)
     return fig.update_layout(height=560, margin_t=ABOVE + 22, margin_b=84, showlegend=False)
@@ -223,7 +225,9 @@ def _loads(call: Mapping[str, Any], step: Step) -> go.Bar:
     for i, local in enumerate(groups["local"]):
         chosen = colours.violation if local else colours.waiting if i == call["busiest"] else None
         tints.append(chosen if chosen and step.line >= 13 else "#c4bfb6")
-    loads = [v or 0 for v in groups[call["compares"] or "avg_load"]]
+    # since Linux 5.5 types are compared first, and a group that is not overloaded has no load
+    by_type = call["compares"] == "group_type"
+    loads = [v or 0 for v in groups["nr_running" if by_type else call["compares"] or "avg_load"]]
     detail = [
         f"CPUs {cpus}<br>{n} threads, {idle} idle CPUs, {kind}"
         for cpus, n, idle, kind in zip(
@@ -239,7 +243,7 @@ def _loads(call: Mapping[str, Any], step: Step) -> go.Bar:
         marker={"color": tints},
         opacity=1 if known else 0.25,
         customdata=detail,
-        hovertemplate="%{customdata}<br>load %{y}<extra></extra>",
+        hovertemplate=f"%{{customdata}}<br>{'threads' if by_type else 'load'} %{{y}}<extra></extra>",
     )
 
 

@@ -226,6 +226,10 @@ def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
         )
 
 
+#: loads that the scale of their colours names; a thread of nice 0 that is alone in its session has 1024
+LOAD_TICKS = (0, 1, 16, 128, 1024)
+
+
 def load_heatmap(
     scene: Scene,
     window: tuple[int, int] | None = None,
@@ -252,7 +256,8 @@ def load_heatmap(
     Returns
     -------
     plotly.graph_objects.Figure
-        One row per CPU; the colour is the mean load of the pixel.
+        One row per CPU; the colour is the mean load of the pixel, on a logarithmic scale from 0 over 1 to 1024 and more as on the
+        authors' slides, so that an idle CPU and one with a light thread differ.
 
     Raises
     ------
@@ -284,14 +289,18 @@ def load_heatmap(
         go.Heatmap(
             x=axis.at(bins.edges),
             y=scene.rows(),
-            z=bins.mean.astype(np.float32),
+            z=np.log2(1 + bins.mean).astype(np.float32),
+            customdata=np.nan_to_num(bins.mean).round().astype(np.int32),
             zmin=0,
+            zmax=float(np.log2(1 + max(np.nanmax(bins.mean, initial=0), LOAD_TICKS[-1]))),
             colorscale="Cividis_r",
             colorbar={
+                "tickvals": [float(np.log2(1 + v)) for v in LOAD_TICKS],
+                "ticktext": [str(v) for v in LOAD_TICKS],
                 "title": {"text": "load of the<br>runqueue", "font": {"size": 11}},
                 "thickness": 14,
             },
-            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>mean load %{{z:.0f}}<extra></extra>",
+            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>mean load %{{customdata}}<extra></extra>",
             name="load",
         ),
         row=1,

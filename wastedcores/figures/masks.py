@@ -44,7 +44,8 @@ def considered_events(trace: Trace, cpu: int | None = None, op: str | None = Non
     if table.is_empty():
         raise MissingEventsError(
             f"{trace.name}: no 'considered' events, so the CPUs that were looked at cannot be drawn. sched_profiler "
-            "traces, captures with the `considered` collector and replays have them."
+            "traces, captures with the `considered` collector and replays that were asked for them (`considered=True`) have "
+            "them."
         )
     part = table
     if cpu is not None:

@@ -19,6 +19,7 @@ KINDS = {
     "predicted": (CLASS_COLOURS[1], "circle"),
     "calibrated": (CLASS_COLOURS[2], "square"),
     "measured": (CLASS_COLOURS[3], "diamond"),
+    "assumed": (CLASS_COLOURS[0], "cross"),
 }
 
 
@@ -66,8 +67,8 @@ def score_dots(result: dict[str, Any]) -> go.Figure:
     )
     s = result["summary"]
     claim = "Published and obtained numbers"
-    if s["predicted_within_1.5"] is not None:
-        claim = f"{100 * s['predicted_within_1.5']:.0f} % of the predicted numbers are within a factor of 1.5"
+    if s["predicted"]:
+        claim = f"{s['predicted_reproduced']} of {s['predicted']} predictions are reproduced"
     fig = style(
         fig,
         claim,

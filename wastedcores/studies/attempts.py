@@ -94,13 +94,19 @@ class Attempt:
     published
         The number as it is printed.
     kind
-        ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, or ``computed`` (a worked example).
+        ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, ``computed`` (a worked
+        example), or ``assumed`` (it follows from a number that the document does not give).
     reading
         How this project's number is computed.
     others
         Alternative readings that are shown next to it, by label.
     reason
         Why the numbers differ, or what the replay assumes, in terms of the scheduler's mechanisms.
+    restates
+        The row that is the same prediction in another unit, such as the change of the seconds of this one. A prediction counts
+        once.
+    afterwards
+        The reading, or the number that stands for words, was chosen after a result had been seen.
     """
 
     id: str
@@ -115,6 +121,8 @@ class Attempt:
     reading: Reading
     others: Mapping[str, Reading] = field(default_factory=dict)
     reason: str = ""
+    restates: str = ""
+    afterwards: bool = False
 
     def runs(self) -> list[Run]:
         """Return all replays that the row needs."""
@@ -162,6 +170,8 @@ class Attempt:
             "reproduced": False,
             "seeds": 0,
             "reason": self.reason,
+            "restates": self.restates,
+            "afterwards": self.afterwards,
             "beside": {},
         }
 
@@ -270,12 +280,16 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In words: same (within 10 %), close (25 %), within 1.5x, direction only, no effect, opposite."""
+        """In words: same (within 10 %), close (25 %), within 1.5x, direction only, no effect, opposite.
+
+        A change is compared with the published change, and not the two times that the changes stand for.
+        """
         if self.no_effect:
             return "no effect"
-        if not self.direction_right or not self.ratio or self.ratio < 0:
+        compared = self.ratio if self.effect is None else self.effect
+        if not self.direction_right or not compared or compared < 0:
             return "opposite"
-        away = math.exp(abs(math.log(self.ratio)))
+        away = math.exp(abs(math.log(compared)))
         for limit, word in ((1.1, "same"), (1.25, "close"), (1.5, "within 1.5x")):
             if away <= limit:
                 return word
@@ -285,12 +299,9 @@ class Comparison:
     def reproduced(self) -> bool:
         """Whether the number follows in size, not only in direction: within a factor of :data:`GOOD`.
 
-        A change in percent must itself be within that factor of the published change, which is harder than comparing the
-        two times that it stands for. Where no change was published, there must be none.
+        Where no change was published, there must be none.
         """
-        if self.verdict not in ("same", "close", "within 1.5x"):
-            return False
-        return self.effect is None or 1 / GOOD <= self.effect <= GOOD
+        return self.verdict in ("same", "close", "within 1.5x")
 
     def fields(self) -> dict[str, Any]:
         """Return what the scorecard's row says of the comparison."""

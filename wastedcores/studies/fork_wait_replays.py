@@ -63,6 +63,7 @@ def build(
     jobs: int,
     *,
     stretch: float = 1.0,
+    recipes: float = 1.0,
     exec: bool = False,
     **clocks: float,
 ) -> dict[str, Any]:
@@ -72,7 +73,7 @@ def build(
     ----------
     kernel, seed
         Name of the kernel model, and the seed.
-    tree, jobs, stretch, exec
+    tree, jobs, stretch, recipes, exec
         As for :func:`wastedcores.workload.kbuild.kbuild`.
     **clocks
         As for :func:`machine`.
@@ -86,7 +87,7 @@ def build(
         ``wall_s``.
     """
     where = machine(**clocks)  # type: ignore[arg-type]  # whole numbers of ticks come as such
-    program = kbuild(where, seed, tree, jobs, exec, stretch).program()
+    program = kbuild(where, seed, tree, jobs, exec, stretch, recipes).program()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
         raw = simulate(program, where, KernelModel.named(kernel), seed=seed, load=False)

@@ -64,7 +64,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
     typical, longest, middle = (
         column_of("only", c) for c in ("typical_ms", "longest_ms", "median_ms")
     )
-    common = {"group": "wakeup", "reason": _WHY}
+    common = {"group": "wakeup", "reason": _WHY, "afterwards": True}
     recovery = claim(
         tables,
         "wakeup_idle_long",

@@ -330,6 +330,7 @@ def _rows_of(table: str, tables: Tables, p: Parameters, seeds: Sequence[int]) ->
             Reading({"bug": bug}, total(p, "bug")),
             unit="s",
             kind=untested,
+            restates=f"{table}.{app}.speedup",
             short=f"{app}, with bug",
             quantity=f"{app}, with the bug",
         ),

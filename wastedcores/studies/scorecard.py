@@ -12,10 +12,11 @@ from wastedcores import __version__
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.studies import claims, fork_wait, nas, sensitivity, sites, tool_costs, tpch
-from wastedcores.studies.attempts import CLAIMS, GOOD, Attempt, Comparison
+from wastedcores.studies.attempts import CLAIMS, Attempt, Comparison
 from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
 from wastedcores.sweep import sweep
+from wastedcores.words.scorecard_rows import predictions
 
 SCHEMA = "wastedcores.reproduce/1"
 PARTS = ("table1", "table2", "table3", "claims", "walcher")
@@ -167,30 +168,37 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Count the rows by kind and outcome, and name those that missed."""
-    predicted = [r for r in rows if r["kind"] == "predicted" and r["ratio"]]
-    away = [max(r["ratio"], 1 / r["ratio"]) for r in predicted]
+    """Count the rows by kind and outcome, and name those that missed.
+
+    A prediction that is there twice, as seconds and as their change, counts once.
+    """
+    predicted = predictions(rows)
+    away = [
+        abs((r["ratio"] if r["effect"] is None else r["effect"]) - 1)
+        for r in predicted
+        if r["ratio"]
+    ]
     known = [r for r in rows if r["ours"] is not None]
     return {
         "rows": len(rows),
         "calibrated": sum(r["kind"] == "calibrated" for r in rows),
-        "predicted": sum(r["kind"] == "predicted" for r in rows),
+        "predicted": len(predicted),
+        "restated": sum(r["kind"] == "predicted" for r in rows) - len(predicted),
         "measured": sum(r["kind"] == "measured" for r in rows),
         "computed": sum(r["kind"] == "computed" for r in rows),
+        "assumed": sum(r["kind"] == "assumed" for r in rows),
         "failed": sum(r["verdict"] == "failed" for r in rows),
         "direction_wrong": [
             r["id"]
             for r in known
             if r["kind"] != "measured"
+            and not r["restates"]
             and not Comparison(r["ours"], r["published"], r["unit"]).direction_right
         ],
         "no_effect": [r["id"] for r in rows if r["verdict"] == "no effect"],
-        "predicted_reproduced": sum(
-            r["kind"] == "predicted" and r["reproduced"] is True for r in rows
-        ),
-        "predicted_within_1.5": sum(a <= GOOD for a in away) / len(away) if away else None,
-        "predicted_median_error": median(abs(r["ratio"] - 1) for r in predicted) if away else None,
-        "missed": [r["id"] for r, a in zip(predicted, away, strict=True) if a > GOOD],
+        "predicted_reproduced": sum(r["reproduced"] is True for r in predicted),
+        "predicted_median_error": median(away) if away else None,
+        "missed": [r["id"] for r in predicted if r["reproduced"] is False],
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from wastedcores.errors import WastedCoresError
@@ -99,11 +100,14 @@ def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], lis
             f"{_PREFIX[table]}.{name}", "tools", short, source, place, quantity, unit, published, "measured",
             Reading({}, lambda _: None), reason=reason.strip(),
         ).described()  # fmt: skip
+        low, high = _interval(row)
         verdict = _verdict(row, ours, described["published"], name in MORE_IS_BETTER)
         made.append(
             described
             | {
                 "ours": ours,
+                "low": low,
+                "high": high,
                 "ratio": ours / described["published"] if ours > 0 else None,
                 "verdict": verdict,
                 "reproduced": _BETTER.get(verdict),
@@ -120,6 +124,12 @@ def _number(value: Any) -> float:
         return math.nan
 
 
+def _interval(row: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a measurement, which the benchmark's note has."""
+    found = re.search(r"95 % interval (-?[\d.]+) to (-?[\d.]+)", row.get("note") or "")
+    return (float(found[1]), float(found[2])) if found else (None, None)
+
+
 #: verdict -> whether this project's number is at least as good
 _BETTER = {"not more": True, "more": False, "not less": True, "less": False}
 
@@ -127,9 +137,12 @@ _BETTER = {"not more": True, "more": False, "not less": True, "less": False}
 def _verdict(row: dict[str, Any], ours: float, published: float, more_is_better: bool) -> str:
     """Say which of two costs (or rates) is better; the machines differ, so there is no more to say.
 
-    A benchmark that has a goal and leaves open whether it was met could not judge, because its machine was not quiet.
+    A benchmark that has a goal and leaves open whether it was met could not judge, because its machine was not quiet. Neither
+    can it if the published number lies within the interval of the measurement.
     """
-    if "met" in row and row["met"] is None:
+    low, high = _interval(row)
+    within = low is not None and high is not None and low <= published <= high
+    if within or ("met" in row and row["met"] is None):
         return "not judgeable"
     if more_is_better:
         return "not less" if ours >= published else "less"

@@ -200,7 +200,9 @@ def _rows_of(
 
     fixed = [query(FIXES[fix], MACHINE, POOLS, workload, s) for s in seeds]
     seconds = Reading({"fixed": fixed}, lambda rows: stages * rows["fixed"]["stage_s"])
-    rows = [attempt("s", "s", seconds, unit="s", quantity=f"TPC-H {workload}, fixes: {fix}")]
+    restates = "" if fix == "none" else f"table2.{workload}.{fix}.change"
+    quantity = f"TPC-H {workload}, fixes: {fix}"
+    rows = [attempt("s", "s", seconds, unit="s", quantity=quantity, restates=restates)]
     if fix != "none":
         others = {"each container an autogroup": changed(FIXES[fix], seeds[:5], autogroups=True)}
         if fix in _PAPER_TEXT:
@@ -275,6 +277,7 @@ def _desktop_rows(cores: int, workload: str, tables: Tables, seeds: Sequence[int
                 quantity=f"TPC-H {workload} on {cores} cores, fixes: {fix}",
                 kind="calibrated" if (cores, fix) == (most, "none") else "predicted",
                 reason=_DESKTOP_SECONDS,
+                restates=f"walcher.{cores}.{workload}.change" if fix != "none" else "",
             )
         )  # fmt: skip
     change_ = Reading({"bug": runs(cores, "none"), "fixed": runs(cores, wakeup)}, CHANGE)

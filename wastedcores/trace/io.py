@@ -83,10 +83,9 @@ def sniff(path: Path) -> str:
     if any(votes.values()):
         return max(votes, key=votes.__getitem__)
     refuse_summary(path, lines.to_list())
-    if found := next(
-        (row.name for row in kinds if row.folder and row.known(Candidate(path, start))), None
-    ):  # type: ignore[misc]
-        return found
+    for row in kinds:
+        if row.folder and row.known and row.known(Candidate(path, start)):
+            return row.name
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
         f"{path}: not a trace that this package reads; it begins with '{shown}'. Expected {listed()} (text plain, .gz, .xz or "

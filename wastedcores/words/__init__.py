@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = lazy(
         "kernels": "kernels_verdict kernels_table kernels_markdown",
         "bugs": "bugs_table bugs_markdown",
         "scorecard": "score_verdict score_table score_reasons score_not_tried tick_table",
+        "chosen": "written_for",
         "rich_text": "RichText sentence figure_or_reason",
     },
 )

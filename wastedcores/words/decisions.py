@@ -19,7 +19,31 @@ _WHY = {
     "above average": "local above the level's average",
     "idle rule": "busiest group not overloaded, as many idle CPUs",
     "margin": "within the margin",
+    # since Linux 5.5 the types of the groups are compared first
+    "no task": "no other group has a thread",
+    "local type": "local group is fuller, by its type",
+    "local load": "busiest ≤ local, both overloaded",
+    "busy": "no idle CPU here, and busiest group not overloaded",
+    "idle CPUs": "as many idle CPUs in the busiest group",
+    "single task": "a single thread in the busiest group",
+    "no imbalance": "moving a thread would gain nothing",
 }
+#: the same as sentences
+_WHY_SINCE_V5_5 = {
+    "no task": "No other group has a thread that could be taken",
+    "local type": "The type of the local group says that it is fuller than the busiest one",
+    "local load": "Both groups are overloaded, and the local one has at least the load of the busiest one",
+    "above average": "Both groups are overloaded, and the local one is not below the average of the level",
+    "margin": "Both groups are overloaded, and their loads differ by less than the margin",
+    "busy": "The CPU that asks is busy, and the busiest group is not overloaded",
+    "idle CPUs": "The busiest group has as many idle CPUs as the local one, or one less",
+    "single task": "The busiest group has a single thread, which runs",
+    "no imbalance": "The imbalance is too small to move anything",
+}
+
+
+#: groups of a call that a sentence lists
+_MOST_GROUPS = 8
 
 
 @dataclass(frozen=True)
@@ -149,8 +173,32 @@ def _groups(call: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{key: values[i] for key, values in lists.items()} for i in range(len(lists["cpus"]))]
 
 
+def _compared_types(call: Mapping[str, Any]) -> list[Step]:
+    """Follow lines 10 to 17 where the kernel compares the types of groups first, as it does since Linux 5.5."""
+    groups = _groups(call)
+
+    def said(g: Mapping[str, Any]) -> str:
+        return f"{(g['type'] or 'of unknown type').replace('_', ' ')}, {count(g['nr_running'], 'thread')}, {g['idle_cpus']} idle"
+
+    each = "; ".join(f"CPUs {g['cpus']} {said(g)}" for g in groups[:_MOST_GROUPS])
+    more = f"; and {len(groups) - _MOST_GROUPS} more" if len(groups) > _MOST_GROUPS else ""
+    steps = [Step(11, f"The {count(len(groups), 'group')}: {each}{more}.")]
+    if call["busiest"] is not None:
+        steps.append(Step(13, f"The busiest group is CPUs {groups[call['busiest']]['cpus']}."))
+    if call["result"] == "balanced":
+        why = _WHY_SINCE_V5_5.get(call["why"] or "", "The kernel found nothing to pull")
+        return [*steps, Step(16, f"{why}: balanced.")]
+    what = {"load": "load", "util": "use", "task": "threads"}.get(call["migration"] or "", "load")
+    return [
+        *steps,
+        Step(15, f"The groups are not balanced: go on, to move {call['imbalance']} of {what}."),
+    ]
+
+
 def _compared(call: Mapping[str, Any]) -> list[Step]:
     """Follow lines 10 to 17."""
+    if call["compares"] == "group_type":
+        return _compared_types(call)
     least = call["compares"] == "min_load"
     key, name = ("min_load", "least load") if least else ("avg_load", "average load")
     groups = _groups(call)

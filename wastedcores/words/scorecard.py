@@ -12,7 +12,17 @@ from typing import Any
 import polars as pl
 
 from wastedcores.words.rich_text import RichText, count, sentence, table
-from wastedcores.words.scorecard_rows import FIRM, Group, grouped, span, text
+from wastedcores.words.scorecard_rows import (
+    FIRM,
+    GROUPS,
+    MINUS,
+    TIMES,
+    Group,
+    grouped,
+    predictions,
+    span,
+    text,
+)
 
 _SOURCES = {
     "lozi2016": "the paper",
@@ -22,28 +32,32 @@ _SOURCES = {
     "sites": "Sites' article",
 }
 #: the sign of each kind, as in the dot plot
-_SIGNS = {"predicted": "\u25cf", "calibrated": "\u25a0", "measured": "\u25c6", "computed": "\u25b2"}
+_SIGNS = {
+    "predicted": "\u25cf",
+    "calibrated": "\u25a0",
+    "measured": "\u25c6",
+    "computed": "\u25b2",
+    "assumed": "\u25cb",
+}
 
 
 def score_verdict(result: dict[str, Any]) -> RichText:
     """Summarise the scorecard: numbers of each kind, and what was reproduced, what was not, and what was not attempted."""
     s = result["summary"]
-    tested = [r for r in result["rows"] if r["kind"] == "predicted"]
+    tested = predictions(result["rows"])
     right = sum(r["reproduced"] is True for r in tested)
-    wrong, none = len(s["direction_wrong"]), len(s["no_effect"])
+    wrong, none = (sum(r["verdict"] == word for r in tested) for word in ("opposite", "no effect"))
     cards = [
         (
             f"{right} of {len(tested)}",
             "predictions are reproduced",
-            f"of the others: {len(tested) - right - wrong - none} in the right direction but of another size, "
-            f"{none} without an effect, {wrong} in the wrong direction",
+            f"within a factor of 1.5, each counted once; of the others: {len(tested) - right - wrong - none} in the right "
+            f"direction but of another size, {none} without an effect, {wrong} in the wrong direction",
         ),
         (
             "" if s["predicted_median_error"] is None else _percent(s["predicted_median_error"]),
             "median error of predictions",
-            ""
-            if s["predicted_within_1.5"] is None
-            else f"as ratios of times; {_percent(s['predicted_within_1.5'])} of them are within a factor of 1.5",
+            "of changes, as parts of the published change",
         ),
         (
             str(s["calibrated"]),
@@ -103,7 +117,7 @@ def _percent(share: float) -> str:
 
 def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str, str, str], str]:
     """Return the row of a group on the first screen, as cells and as text."""
-    tested = [r for r in rows if r["kind"] != "calibrated"]
+    tested = [r for r in rows if r["kind"] not in ("calibrated", "assumed") and not r["restates"]]
     name = f'<a href="#group-{group.key}">{escape(group.title)}</a>'
     if not tested:
         count = f"{len(rows)} calibrated"
@@ -144,7 +158,7 @@ def _left_out(items: Sequence[dict[str, str]]) -> tuple[tuple[str, str, str, str
 
 
 def score_table(
-    result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured", "computed")
+    result: dict[str, Any], kinds: Sequence[str] = ("predicted", "measured", "computed", "assumed")
 ) -> RichText:
     """Tabulate the numbers of some kinds, group by group.
 
@@ -153,13 +167,14 @@ def score_table(
     result
         What ``wastedcores reproduce`` writes.
     kinds
-        Any of ``predicted``, ``measured``, ``computed`` and ``calibrated``.
+        Any of ``predicted``, ``measured``, ``computed``, ``assumed`` and ``calibrated``.
 
     Returns
     -------
     RichText
         A table with the published number, the obtained one, its 5-95 % range over the seeds, their ratio, the obtained
-        change as a part of the published one, and the verdict.
+        change as a part of the published one, and the verdict. An asterisk marks rows whose reading was chosen after a result
+        had been seen.
     """
     heads = ("", "published", "obtained", "5\u201395 %", "ratio", "part of the effect", "verdict")
     head = "".join(f"<th>{h}</th>" for h in heads)
@@ -190,14 +205,13 @@ def score_table(
 
 
 def _cells(r: dict[str, Any]) -> list[str]:
-    far = r["reproduced"] is False and r["verdict"] in ("same", "close", "within 1.5x")
     return [
         text(r["published"], r["unit"]),
         text(r["ours"], r["unit"]),
         span(r),
         "" if r["ratio"] is None else f"{r['ratio']:.2f}",
         "" if r["effect"] is None else _percent(r["effect"]),
-        r["verdict"] + (", but not the effect" if far else ""),
+        r["verdict"] + ", counted as its effect" * bool(r["restates"]) + " *" * r["afterwards"],
     ]
 
 
@@ -280,3 +294,34 @@ def tick_table(study: dict[str, Any]) -> RichText:
         row = by.setdefault(r["id"], {"program": r["name"]})
         row[f"tick {r['tick_ms']} ms"] = text(r["s"], "s")
     return table(pl.DataFrame(list(by.values()) or [{"program": "none"}]))
+
+
+def score_paragraph(result: dict[str, Any]) -> str:
+    """Return what README says of the scorecard; ``tools/make_scorecard.py`` writes it there.
+
+    Parameters
+    ----------
+    result
+        What ``wastedcores reproduce all`` writes.
+
+    Returns
+    -------
+    str
+        Markdown, one paragraph.
+    """
+    s = result["summary"]
+    tested = predictions(result["rows"])
+    missed = [r for r in tested if r["reproduced"] is False]
+    known = {g.key: g.short for g in GROUPS}
+    said = "; ".join(f"{known[r['group']]}, {_missed(r)}" for r in missed)
+    chosen = [r["short"] for r in result["rows"] if r["afterwards"]]
+    lines = (
+        f"Of {s['predicted']} predictions {s['predicted_reproduced']} are reproduced within a factor of 1.5, and the median "
+        f"error is {_percent(s['predicted_median_error'])}, over {result['seeds']} seeds. A prediction that is printed twice, as "
+        f"seconds and as their change, counts once ({s['restated']} rows are such repetitions), and changes in percent are "
+        f"compared with the published changes. The direction of {sum(r['verdict'] == 'opposite' for r in tested)} is wrong, and "
+        f"{sum(r['verdict'] == 'no effect' for r in tested)} without an effect should have one. Not reproduced are: {said}. "
+        f"{count(len(chosen), 'row')} compare words with a number or a reading that was chosen after a result had been seen "
+        f"({', '.join(chosen)}); the table marks them with an asterisk."
+    )
+    return lines.replace(FIRM, " ").replace("\u202f", " ").replace(MINUS, "-").replace(TIMES, "x")

@@ -52,6 +52,11 @@ def grouped(rows: Sequence[dict[str, Any]]) -> list[tuple[Group, list[dict[str, 
     return [(group, mine) for group, mine in found if mine]
 
 
+def predictions(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows that are predictions; one that is there twice, as seconds and as their change, counts once."""
+    return [r for r in rows if r["kind"] == "predicted" and not r["restates"]]
+
+
 def text(value: Any, unit: str) -> str:
     """Write a number with its unit, in three significant digits.
 

@@ -15,7 +15,9 @@ def prediction(found: WhatIf) -> RichText:
     if found.trust == "low":
         return sentence(f"{_replayed(found)} {_unknown(found)}")
     best = next((v for v in found.variants if not KernelModel.named(v.kernel).is_design), None)
-    if best is None or best.gain.low <= 0:
+    if best is None:
+        most = "No other kernel was asked for."
+    elif best.gain.low <= 0:
         most = "No kernel would have gained more than chance."
     else:
         most = f"Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}."
@@ -81,7 +83,15 @@ def gains(advice: Advice | None) -> RichText:
         if listed
         else "None of the fixes that the recorded kernel lacks would have paid."
     )
+    if _overlap(advice):
+        paid += " The ranges of several of them overlap, so the replays do not tell which of those gains most."
     return sentence(f"{paid} {_replayed(advice.found)} {_bound_and_trust(advice.found)}")
+
+
+def _overlap(advice: Advice) -> bool:
+    """Tell whether the range of some proposal contains the median of another one."""
+    gains = [p.gain for p in advice.proposals]
+    return any(a is not b and a.low <= b.median <= a.high for a in gains for b in gains)
 
 
 def _whole(reason: str) -> str:

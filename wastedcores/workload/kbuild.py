@@ -63,6 +63,7 @@ def kbuild(
     jobs: int = 32,
     exec: bool = False,
     stretch: float = 1.0,
+    recipes: float = 1.0,
 ) -> Workload:
     """Make the build.
 
@@ -80,6 +81,8 @@ def kbuild(
     stretch
         Length of the stretches in the sequential phases, as a multiple of the assumed one. There are fewer recipes in proportion,
         so that their work stays the same.
+    recipes
+        Number of the sequential recipes, as a multiple of the assumed one.
 
     Returns
     -------
@@ -93,23 +96,24 @@ def kbuild(
     """
     if tree not in TREES:
         raise WorkloadError(f"tree {tree!r} is unknown; there are {', '.join(TREES)}.")
-    if jobs < 1 or not 0.05 <= stretch <= 20:
+    if jobs < 1 or not (0.05 <= stretch <= 20 and 0.05 <= recipes <= 20):
         raise WorkloadError(
-            f"{jobs} jobs and stretches of {stretch} times the assumed; expected 1 or more, and 0.05 to 20."
+            f"{jobs} jobs, stretches of {stretch} times the assumed and {recipes} times the recipes; expected 1 or more, and "
+            "0.05 to 20 of both."
         )
     size = TREES[tree]
     w = Workload("kbuild", Measure("build_s", "make start", "make end"))
-    recipes = _Recipes(w, jobs, exec, stretch)
+    rules = _Recipes(w, jobs, exec, stretch, recipes)
     make = Script().mark("make start")
-    recipes.sequence(make, size.prepare)
+    rules.sequence(make, size.prepare)
     make.mark("burst")
-    recipes.at_once(make, 1, size.burst, (4 * MS, 40 * MS, 1 * MS))
+    rules.at_once(make, 1, size.burst, (4 * MS, 40 * MS, 1 * MS))
     make.mark("between")
-    recipes.sequence(make, size.between)
+    rules.sequence(make, size.between)
     make.mark("compile")
-    recipes.at_once(make, size.directories, size.files, size.compile_ns)
+    rules.at_once(make, size.directories, size.files, size.compile_ns)
     make.mark("finish")
-    recipes.sequence(make, size.finish)
+    rules.sequence(make, size.finish)
     w.task("make", make.mark("make end"), session=w.session())
     return w
 
@@ -117,8 +121,8 @@ def kbuild(
 class _Recipes:
     """Templates of the processes of recipes, and the rows of a make that runs them."""
 
-    def __init__(self, w: Workload, jobs: int, exec_: bool, stretch: float) -> None:
-        self.w, self.exec, self.stretch = w, exec_, stretch
+    def __init__(self, w: Workload, jobs: int, exec_: bool, stretch: float, recipes: float) -> None:
+        self.w, self.exec, self.stretch, self.times = w, exec_, stretch, recipes
         self.tokens = w.semaphore(jobs)
         pipe = w.semaphore()
         cc1 = w.template("cc1", self._begin(CC1_NS).post(pipe))
@@ -138,7 +142,7 @@ class _Recipes:
 
     def sequence(self, make: Script, recipes: int) -> None:
         """Let make run recipes one after the other."""
-        rounds = max(round(recipes / self.stretch), 1)
+        rounds = max(round(recipes * self.times / self.stretch), 1)
         make.loop(rounds).compute(*self._scaled(MAKE_NS)).fork(self.sh).wait_children(0).end()
 
     def at_once(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from wastedcores.course.noted import RefusedAnswerError
 from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference.kernel import Kernel
@@ -24,6 +26,16 @@ TITLE = "average against minimum load"
 BALANCED_LINES = (15, 16)
 #: the passes after which a balancer should have settled, and those in which it then must not move anything
 SETTLED_AFTER, WATCHED = 8, 3
+#: states with unequal averages in which a rule must settle, too
+TRIALS = 3
+#: the statistics of a group that are numbers
+STATISTICS = (
+    "avg_load", "group_load", "sum_weighted", "load_per_task", "capacity", "usage", "nr_running", "idle_cpus", "weight",
+    "type", "no_capacity", "min_load", "max_load",
+)  # fmt: skip
+
+#: numbers that are equal may differ so much when they were computed otherwise
+_EXACT = 1e-6
 
 Balanced = Callable[[GroupStats, GroupStats], bool]
 
@@ -196,14 +208,16 @@ def makespan_ms(v: Variation, kernel: str) -> float:
     return k.log[-1].ts_ns / 1e6
 
 
-def _balanced_by(v: Variation, balanced: Balanced, passes: int) -> list[Decision]:
+def _balanced_by(
+    v: Variation, balanced: Balanced, passes: int, threads: list[Thread] | None = None
+) -> list[Decision]:
     def policy(k: Kernel, env: Any, local: GroupStats, busiest: GroupStats, average: int) -> bool:
         return bool(balanced(local, busiest))
 
     return balancing_pass(
         v.machine,
         "v4.1+group_imbalance",
-        v.state(),
+        threads or v.state(),
         passes=passes,
         policies={"balanced": policy},
     )
@@ -243,9 +257,71 @@ def _measure_rule(v: Variation, rule: Balanced) -> list[bool]:
     return [bool(rule(group(a), group(b))) for a, b in pairs(v)]
 
 
-def _measure_steady(v: Variation, rule: Balanced) -> dict[str, Any]:
-    per_pass = moved_per_pass(v, rule, SETTLED_AFTER + WATCHED)
-    return {"queues": queues_after(v, rule), "late moves": sum(per_pass[SETTLED_AFTER:])}
+@lru_cache(maxsize=16)
+def trials(v: Variation) -> list[list[Thread]]:
+    """Return the states in which a rule must settle: the student's own, and some in which the averages differ.
+
+    In the second one a rule that always pulls never settles.
+    """
+    rng = random.Random(v.seed)
+    found = [v.state()]
+    while len(found) <= TRIALS:
+        weight, many = rng.randrange(6, 25), rng.randrange(6, 17)
+        first = 2 * rng.randrange(2)
+        # both CPUs of one node have threads, one of them more; the other node has none
+        left = rng.randrange(2, many - 1)
+        cpus = [first] * left + [first + 1] * (many - left)
+        threads = [Thread(cpu, weight, session_threads=many) for cpu in cpus]
+        if len(found) > 1 or _outcome(v, lambda local, busiest: False, threads)["late moves"]:
+            found.append(threads)
+    return found
+
+
+def _outcome(v: Variation, rule: Balanced, threads: list[Thread]) -> dict[str, Any]:
+    """Return the threads per CPU when a rule should have settled, and the moves that come later."""
+    passes = [_balanced_by(v, rule, n, threads) for n in (SETTLED_AFTER, SETTLED_AFTER + WATCHED)]
+    early, late = (sum(len(d.moved) for d in p) for p in passes)
+    return {"queues": [len(q) for q in passes[0][-1].queues], "late moves": late - early}
+
+
+def _key(stats: GroupStats) -> list[int]:
+    return [int(getattr(stats, name)) for name in STATISTICS]
+
+
+def _measure_steady(v: Variation, rule: Balanced) -> list[list[Any]]:
+    """Return the table of the rule's truth: what it was asked in all states, and what it said."""
+    table: dict[str, list[Any]] = {}
+
+    def noted(local: GroupStats, busiest: GroupStats) -> bool:
+        asked = [_key(local), _key(busiest)]
+        said = bool(rule(local, busiest))
+        table[repr((asked, said))] = [*asked, said]
+        return said
+
+    for threads in trials(v):
+        _balanced_by(v, noted, SETTLED_AFTER + WATCHED, threads)
+    return list(table.values())
+
+
+def _follow_steady(v: Variation, answers: Any) -> list[dict[str, Any]]:
+    """Balance each state with the table of the rule's truth."""
+    table: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
+    for local, busiest, said in answers:
+        asked = tuple(local), tuple(busiest)
+        if table.setdefault(asked, said) is not said or not isinstance(said, bool):
+            raise RefusedAnswerError(
+                "your rule must return True or False, and the same for groups with the same statistics."
+            )
+
+    def rule(local: GroupStats, busiest: GroupStats) -> bool:
+        try:
+            return table[tuple(_key(local)), tuple(_key(busiest))]
+        except KeyError:
+            raise RefusedAnswerError(
+                "your rule was not asked the same here as where it ran. Its answers were changed by other code."
+            ) from None
+
+    return [_outcome(v, rule, threads) for threads in trials(v)]
 
 
 # --- how a wrong answer is explained ----------------------------------------------------------------------------------
@@ -253,12 +329,20 @@ def _measure_steady(v: Variation, rule: Balanced) -> dict[str, Any]:
 
 def _right_loads(v: Variation, want: Any, got: Any) -> bool:
     # the balancer rounds the load of a thread down, which students need not do
-    return all(abs(w - g) <= v.threads for w, g in zip(want, got, strict=True))
+    return all(-_EXACT <= g - w < 1 for w, g in zip(want, got, strict=True))
+
+
+def _right_averages(v: Variation, want: Any, got: Any) -> bool:
+    # without rounding both averages are half of a session's load; with it, each of the many threads loses less than 1
+    load = v.weight * 100 / 2
+    return all(w - 1 <= g <= load + _EXACT for w, g in zip(want, got, strict=True))
 
 
 def _explain_loads(v: Variation, want: Any, got: Any) -> str:
     names = ("of the lone thread", f"of each of the {v.threads} threads")
-    name, _, g = next(x for x in zip(names, want, got, strict=True) if abs(x[1] - x[2]) > 1)
+    name, _, g = next(
+        x for x in zip(names, want, got, strict=True) if not -_EXACT <= x[2] - x[1] < 1
+    )
     return (
         f"the load {name} is not {g}. It is the weight of its session times the percent of a CPU that it uses, divided by the "
         "threads of the session."
@@ -306,18 +390,26 @@ def _explain_moves(v: Variation, want: Any, got: Any) -> str:
     return f"pass {n + 1} does not move {got[n]} threads when the rule compares minimum loads."
 
 
+def _is_steady(found: dict[str, Any]) -> bool:
+    return 0 not in found["queues"] and found["late moves"] == 0
+
+
 def _right_steady(v: Variation, want: Any, got: Any) -> bool:
-    return 0 not in got["queues"] and got["late moves"] == 0
+    return all(map(_is_steady, got))
 
 
 def _explain_steady(v: Variation, want: Any, got: Any) -> str:
-    if 0 in got["queues"]:
+    i = next(i for i, found in enumerate(got) if not _is_steady(found))
+    queues, late = got[i]["queues"], got[i]["late moves"]
+    cpus = [sum(t.cpu == c for t in trials(v)[i]) for c in range(v.machine.cpus)]
+    where = "" if i == 0 else f"in a state that begins with {cpus} threads per CPU, "
+    if 0 in queues:
         return (
-            f"CPU {got['queues'].index(0)} is still idle after {SETTLED_AFTER} passes (threads per CPU: "
-            f"{got['queues']}). Your rule calls the nodes balanced too early."
+            f"{where}CPU {queues.index(0)} is still idle after {SETTLED_AFTER} passes (threads per CPU: "
+            f"{queues}). Your rule calls the nodes balanced too early."
         )
     return (
-        f"no CPU is idle, but passes {SETTLED_AFTER + 1} to {SETTLED_AFTER + WATCHED} still move {got['late moves']} threads "
+        f"{where}no CPU is idle, but passes {SETTLED_AFTER + 1} to {SETTLED_AFTER + WATCHED} still move {late} threads "
         "although nobody gains by it. Your rule must call the groups balanced sooner."
     )
 
@@ -331,7 +423,7 @@ def _explain_ratio(v: Variation, want: Any, got: Any) -> str:
 
 TASKS = (
     Task("1", "loads of threads", 1, 5, explain=_explain_loads, right=_right_loads),
-    Task("2", "averages of nodes", 1, 5, explain=_explain_averages, right=_right_loads),
+    Task("2", "averages of nodes", 1, 5, explain=_explain_averages, right=_right_averages),
     Task("3", "the idle CPU and the line", 2, 10, explain=_explain_refusal, right=_right_refusal),
     Task(
         "4", "the rule of Linux 4.1", 2, 10, _measure_rule, hidden=True,
@@ -343,7 +435,8 @@ TASKS = (
     ),
     Task("6", "threads moved per pass", 2, 10, explain=_explain_moves),
     Task(
-        "7", "a rule that settles", 4, 20, _measure_steady, _explain_steady, _right_steady, hidden=True
+        "7", "a rule that settles", 4, 20, _measure_steady, _explain_steady, _right_steady, _follow_steady,
+        hidden=True,
     ),
     Task("8", "what the bug costs", 2, 5, explain=_explain_ratio),
     Manual("9", "reflection: is the minimum ideal?", 3, 10),

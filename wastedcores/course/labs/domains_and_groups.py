@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from wastedcores.course.labs.numa import (
@@ -96,25 +97,60 @@ def overlapping(v: Variation) -> list[int]:
 # --- what checks measure ----------------------------------------------------------------------------------------------
 
 
-def _limits(v: Variation) -> list[tuple[int, int]]:
-    return [(n, d) for n in range(len(v.distance)) for d in (LOCAL, ONE_HOP, TWO_HOPS)]
+def made_up(v: Variation) -> Table:
+    """Return a table with distances that no firmware reports, so that no function for machines gives the answer."""
+    rng = random.Random(repr(v))
+    n, far = rng.randrange(4, 8), sorted(rng.sample(range(300, 1000), 3))
+    table = [[LOCAL] * n for _ in range(n)]
+    for a, b in combinations(range(n), 2):
+        table[a][b] = table[b][a] = rng.choice(far)
+    return tuple(map(tuple, table))
+
+
+def _made_up_span(v: Variation) -> list[int]:
+    """Return the CPUs of some nodes that are not next to each other."""
+    rng = random.Random(repr(v))
+    return [c for n in sorted(rng.sample(range(40), 6)) for c in cpus_of(n)]
+
+
+def _asked_within(v: Variation) -> list[tuple[Table, int, int]]:
+    return [
+        (table, n, d)
+        for table in (v.distance, made_up(v))
+        for n in range(len(table))
+        for d in sorted({d for row in table for d in row})
+    ]
+
+
+def _asked_domains(v: Variation) -> list[tuple[Table, int]]:
+    return [
+        (table, c) for table in (v.distance, made_up(v)) for c in range(len(table) * CPUS_PER_NODE)
+    ]
+
+
+def _asked_groups(v: Variation) -> list[tuple[int, list[int]]]:
+    spans = [
+        (c, v.within(c // CPUS_PER_NODE, ONE_HOP)) for c in range(len(v.distance) * CPUS_PER_NODE)
+    ]
+    other = _made_up_span(v)
+    return spans + [(c, other) for c in other]
 
 
 def _measure_within(v: Variation, within: Callable[..., Any]) -> list[Any]:
-    return [sorted(within(v.distance, n, d)) for n, d in _limits(v)]
+    return [sorted(within(*about)) for about in _asked_within(v)]
 
 
 def _measure_domains(v: Variation, domains: Callable[..., Any]) -> list[Any]:
-    cpus = range(len(v.distance) * CPUS_PER_NODE)
-    return [[sorted(span) for span in domains(v.distance, c)] for c in cpus]
+    return [[sorted(span) for span in domains(*about)] for about in _asked_domains(v)]
 
 
 def _measure_groups(v: Variation, groups: Callable[..., Any]) -> list[Any]:
-    below = {c: list(cpus_of(n)) for n in range(len(v.distance)) for c in cpus_of(n)}
-    spans = {c: v.within(c // CPUS_PER_NODE, ONE_HOP) for c in below}
     return [
-        [sorted(g) for g in groups(c, list(span), {x: below[x] for x in span})]
-        for c, span in spans.items()
+        [
+            sorted(g)
+            for g in groups(c, list(span), {x: list(cpus_of(x // CPUS_PER_NODE)) for x in span})
+        ]
+        for c, span in _asked_groups(v)
     ]
 
 
@@ -141,10 +177,12 @@ def _explain_levels(v: Variation, want: Any, got: Any) -> str:
 
 
 def _explain_within(v: Variation, want: Any, got: Any) -> str:
-    (node, limit), w, g = next(x for x in zip(_limits(v), want, got, strict=True) if x[1] != x[2])
+    asked = zip(_asked_within(v), want, got, strict=True)
+    (table, node, limit), w, g = next(x for x in asked if x[1] != x[2])
     n = min(set(w) ^ set(g))
     verdict = "must contain" if n in w else "must not contain"
-    return f"the nodes within distance {limit} of node {node} {verdict} node {n}, which is at distance {v.distance[node][n]}."
+    where = "" if table == v.distance else f"in the table {table}, "
+    return f"{where}the nodes within distance {limit} of node {node} {verdict} node {n}, which is at distance {table[node][n]}."
 
 
 def _first_span(v: Variation, cpu: int, want: Any, got: Any) -> str:
@@ -171,13 +209,16 @@ def _right_spans(v: Variation, want: Any, got: Any) -> bool:
 
 
 def _explain_domains(v: Variation, want: Any, got: Any) -> str:
-    cpu = next(c for c, (w, g) in enumerate(zip(want, got, strict=True)) if w != g)
-    return _first_span(v, cpu, want[cpu], got[cpu])
+    asked = zip(_asked_domains(v), want, got, strict=True)
+    (table, cpu), w, g = next(x for x in asked if x[1] != x[2])
+    if table == v.distance:
+        return _first_span(v, cpu, w, g)
+    return f"with the table {table}, the domains of CPU {cpu} are {w}; yours are {g}."
 
 
 def _explain_groups(v: Variation, want: Any, got: Any) -> str:
-    cpu = next(c for c, (w, g) in enumerate(zip(want, got, strict=True)) if w != g)
-    w, g = want[cpu], got[cpu]
+    asked = zip(_asked_groups(v), want, got, strict=True)
+    (cpu, span), w, g = next(x for x in asked if x[1] != x[2])
     i = next((i for i, x in enumerate(w) if i >= len(g) or g[i] != x), len(w))
     if i == len(w):
         return f"CPU {cpu} needs {len(w)} groups, one for each node of its domain, but you return {len(g)}."
@@ -188,7 +229,8 @@ def _explain_groups(v: Variation, want: Any, got: Any) -> str:
         else "it is the next one after the groups before it, wrapping around"
     )
     given = f"CPUs {g[i]}" if i < len(g) else "missing"
-    return f"group {i + 1} of CPU {cpu} must be node {node} (CPUs {w[i]}), because {why}; yours is {given}."
+    where = f" in a domain with the CPUs {span}" if span == _made_up_span(v) else ""
+    return f"group {i + 1} of CPU {cpu}{where} must be node {node} (CPUs {w[i]}), because {why}; yours is {given}."
 
 
 def _explain_overlap(v: Variation, want: Any, got: Any) -> str:

@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from wastedcores.course.labs.numa import (
+    CPUS_PER_NODE,
     ONE_HOP,
     TWO_HOPS,
     Nodes,
@@ -23,6 +24,7 @@ from wastedcores.course.labs.numa import (
     machine_of,
     nodes_of,
 )
+from wastedcores.course.noted import Said, cpu_sets, noting
 from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference.kernel import Kernel
@@ -157,8 +159,9 @@ def threads_after(
     """
     if construct is None:
         return _balanced(v.machine, v.pair, kernel)
+    pair = v.pair  # found with the package's own construction, not with this one
     with _constructed_by(construct):
-        return _balanced(v.machine, v.pair, REPAIRED)
+        return _balanced(v.machine, pair, REPAIRED)
 
 
 def makespan_ms(v: Variation, kernel: str) -> float:
@@ -221,16 +224,49 @@ def _constructed_by(construct: Construct) -> Iterator[None]:
 # --- what checks measure, and how a wrong answer is explained ---------------------------------------------------------
 
 
+#: a CPU, the CPUs of its domain, and the CPUs of each CPU's next smaller domain
+Asked = tuple[int, list[int], dict[int, list[int]]]
+
+
+def asked(v: Variation) -> list[Asked]:
+    """Return what a construction is asked: for each CPU of the machine, and for some CPUs of a domain that no machine has.
+
+    There a node may see another one that does not see it, so no table of distances and none of the package's functions for
+    machines gives the answer.
+    """
+    found = [(c, v.span, v.below) for c in v.span]
+    rng = random.Random(repr(v))
+    n = rng.randrange(5, 9)
+    seen = [sorted({i, *rng.sample(range(n), rng.randrange(1, 4))}) for i in range(n)]
+    span = [c for i in range(n) for c in cpus_of(i)]
+    below = {c: [x for i in seen[c // CPUS_PER_NODE] for x in cpus_of(i)] for c in span}
+    return found + [(c, span, below) for c in span]
+
+
 def _measure_construct(v: Variation, construct: Construct) -> list[list[list[int]]]:
-    below = v.below
     return [
-        [sorted(g) for g in construct(c, list(v.span), {k: list(x) for k, x in below.items()})]
-        for c in v.span
+        [sorted(g) for g in construct(c, list(span), {k: list(x) for k, x in below.items()})]
+        for c, span, below in asked(v)
     ]
 
 
-def _measure_effect(v: Variation, construct: Construct) -> list[int]:
-    return threads_after(v, construct=construct)
+def _measure_effect(v: Variation, construct: Construct) -> list[list[list[int]]]:
+    """Return the groups that the function constructs for the experiment."""
+    said: list[list[list[int]]] = []
+    threads_after(v, construct=noting(construct, said))
+    return said
+
+
+def _follow_effect(v: Variation, answers: Any) -> list[int]:
+    """Repeat the experiment with these groups."""
+    said = Said(answers, "your function")
+
+    def construct(cpu: int, span: list[int], below: dict[int, list[int]]) -> list[list[int]]:
+        return cpu_sets(said.next(), span, "your function")
+
+    found = threads_after(v, construct=construct)
+    said.ended()
+    return found
 
 
 def _in_nodes(cpus: Sequence[int]) -> str:
@@ -255,8 +291,13 @@ def _explain_by_hand(v: Variation, want: Any, got: Any) -> str:
 
 def _explain_construct(from_first: bool) -> Callable[[Any, Any, Any], str]:
     def explain(v: Variation, want: Any, got: Any) -> str:
-        cpu = next(c for c in v.span if want[c] != got[c])
-        w, g = want[cpu], got[cpu]
+        n, w, g = next((n, w, g) for n, (w, g) in enumerate(zip(want, got, strict=True)) if w != g)
+        cpu, span, below = asked(v)[n]
+        if n >= len(v.span):
+            return (
+                f"in a domain that no machine has, with the CPUs {span} and below = {below}, the groups of CPU {cpu} must "
+                f"be {w}; yours are {g}."
+            )
         i = next((i for i, x in enumerate(w) if i >= len(g) or g[i] != x), len(w))
         if i == len(w):
             return f"CPU {cpu} needs {len(w)} groups, which cover its whole domain, but you return {len(g)}."
@@ -332,7 +373,7 @@ TASKS = (
         "5", "the repaired construction", 4, 20, _measure_construct, _explain_construct(False), hidden=True,
         writes=_IS_THE_ANSWER,
     ),
-    Task("6", "the proof", 2, 5, _measure_effect, _explain_effect, hidden=True),
+    Task("6", "the proof", 2, 5, _measure_effect, _explain_effect, None, _follow_effect, hidden=True),
     Task("7", "what the bug costs", 2, 5, explain=_explain_ratio),
     Manual("8", "reflection: whose view?", 3, 10),
 )  # fmt: skip

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from wastedcores.course.noted import RefusedAnswerError, Said, noting, whole_or_none
 from wastedcores.course.task import Manual, Task
-from wastedcores.errors import UsageError
+from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.invariant.checking import check
+from wastedcores.simulator.reference.answers import QUESTIONS
 from wastedcores.simulator.reference.core import Module
+from wastedcores.simulator.reference.kernel import Kernel
+from wastedcores.simulator.reference.state import Task as Thread
 from wastedcores.simulator.reference.trace import replay_design
 from wastedcores.simulator.replay import Replay, replay
 from wastedcores.topology.machine import Machine
@@ -142,12 +147,59 @@ def try_module(v: Variation, module: Module) -> dict[str, float]:
 # --- what checks measure ----------------------------------------------------------------------------------------------
 
 
-def _measure_module(v: Variation, module: Callable[[], Module]) -> dict[str, Any]:
+def _measure_module(v: Variation, module: Callable[[], Module]) -> dict[str, list[Any]]:
+    """Return what the module answers in a run, question by question."""
     if not (isinstance(module, type) and issubclass(module, Module)):
         raise UsageError(
             f"{module!r}: expected your class, which inherits from Module, and not an instance or a function."
         )
-    return try_module(v, module())
+    own = module()
+    said: dict[str, list[Any]] = {}
+    for name in QUESTIONS:
+        if getattr(module, name) is not getattr(Module, name):
+            said[name] = []
+            # an instance of a frozen class has methods of its own, too
+            object.__setattr__(own, name, noting(getattr(own, name), said[name]))
+    try_module(v, own)
+    return said
+
+
+class _Answers(Module):
+    """A module that answers as a student's did."""
+
+    name = "answers"
+
+    def __init__(self, said: dict[str, Said]) -> None:
+        self.said = said
+
+    def _next(self, question: str) -> int | None:
+        return whole_or_none(self.said[question].next()) if question in self.said else None
+
+    def suggest_cpu(self, k: Kernel, p: Thread, waker_cpu: int, why: str) -> int | None:
+        """Suggest a CPU for a thread that becomes runnable."""
+        return self._next("suggest_cpu")
+
+    def suggest_source(self, k: Kernel, cpu: int) -> int | None:
+        """Suggest a CPU from which a CPU without work should take a thread."""
+        return self._next("suggest_source")
+
+    def suggest_pull(self, k: Kernel, cpu: int) -> int | None:
+        """Suggest a CPU from which a busy CPU should take a thread."""
+        return self._next("suggest_pull")
+
+
+def _follow_module(v: Variation, answers: Any) -> dict[str, float]:
+    """Run the application with these answers."""
+    if not isinstance(answers, dict) or not set(answers) <= set(QUESTIONS):
+        raise RefusedAnswerError("the answers are not those of a module.")
+    said = {name: Said(x, f"{name}()") for name, x in answers.items()}
+    with warnings.catch_warnings():
+        # the student has been warned where the module ran
+        warnings.simplefilter("ignore", ModelWarning)
+        found = try_module(v, _Answers(said))
+    for one in said.values():
+        one.ended()
+    return found
 
 
 # --- how a wrong answer is explained ----------------------------------------------------------------------------------
@@ -226,6 +278,7 @@ TASKS = (
         _measure_module,
         _explain_module,
         _right_module,
+        _follow_module,
         hidden=True,
     ),
     Manual("8", "reflection: rule and policy", 3, 10),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from wastedcores.course.noted import RefusedAnswerError, Said, cpu_or_none, noting
 from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference.kernel import Kernel
@@ -29,6 +30,8 @@ NODE = 8
 SEEDS = tuple(s for s in range(1, 41) if s not in (8, 19, 21, 32))
 #: how many states a function is tried with
 STATES = 40
+#: a run of the database ends here at the latest
+_LONGEST_NS = 5_000_000_000
 
 
 @dataclass(frozen=True)
@@ -179,9 +182,11 @@ def _database(seed: int, policy: Callable[..., int] | None) -> float:
     if policy:
         k.policies.longest_idle_cpu = policy
     work = scenario(SCENARIO).workload(machine, seed, {"iterations": ITERATIONS})
-    Simulation(k, work.program(), seed).run(until_ns=5_000_000_000)
+    Simulation(k, work.program(), seed).run(until_ns=_LONGEST_NS)
     marks = [e.ts_ns for e in k.log if e.kind == "mark"]
-    return (marks[-1] - marks[0]) / 1e6
+    # a database that choices keep from its end has no second mark
+    end_ns = marks[1] if len(marks) == 2 else _LONGEST_NS
+    return (end_ns - marks[0]) / 1e6
 
 
 # --- what checks measure ----------------------------------------------------------------------------------------------
@@ -223,8 +228,28 @@ def _measure_choose(v: Variation, choose: Choose) -> list[int | None]:
     return [choose(*state) for state in states(v.seed)]
 
 
-def _measure_makespan(v: Variation, choose: Choose) -> float:
-    return makespan_ms(v, choose)
+def _measure_makespan(v: Variation, choose: Choose) -> list[int | None]:
+    """Return the CPUs that the function chooses in a run of the database."""
+    said: list[int | None] = []
+    makespan_ms(v, noting(choose, said))
+    return said
+
+
+def _follow_makespan(v: Variation, answers: Any) -> float:
+    """Run the database with these choices."""
+    said = Said(answers, "your function")
+
+    def choose(prev_cpu: int, allowed: frozenset[int], cpus: Sequence[Cpu]) -> int | None:
+        cpu = cpu_or_none(said.next(), len(cpus), "your function")
+        if cpu is not None and (cpu not in allowed or not cpus[cpu].online):
+            raise RefusedAnswerError(
+                f"your function returned CPU {cpu}, on which the thread may not run or which is offline."
+            )
+        return cpu
+
+    found = makespan_ms(v, choose)
+    said.ended()
+    return found
 
 
 # --- how a wrong answer is explained ----------------------------------------------------------------------------------
@@ -305,7 +330,7 @@ TASKS = (
     Task("4", "the CPU that the fix chooses", 1, 5, explain=_explain_with_fix),
     Task(
         "5", "the proof in the scheduler", 3, 10, _measure_makespan, _explain_makespan,
-        _right_makespan, hidden=True,
+        _right_makespan, _follow_makespan, hidden=True,
     ),
     Task("6", "what the bug costs", 2, 5, explain=_explain_ratio),
     Task("7", "the wasted time", 2, 10, explain=_explain_wasted, right=_right_wasted),
