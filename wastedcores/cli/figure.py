@@ -221,8 +221,8 @@ def _within(whole: tuple[int, int], start: float | None, end: float | None) -> t
     stop = last if end is None else min(last, round(end * 1e9))
     if begin >= stop:
         raise UsageError(
-            f"a window must end after it starts: --from and --to leave nothing of what is drawn, which is from {first / 1e9:.6f} to "
-            f"{last / 1e9:.6f} s of the trace's clock. Give seconds within that."
+            "a window must end after it starts: --from and --to leave nothing of what is drawn, which is from "
+            f"{first / 1e9:.6f} to {last / 1e9:.6f} s of the trace's clock. Give seconds within that."
         )
     return begin, stop
 
