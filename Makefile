@@ -23,8 +23,9 @@ test: $(STAMP)   ## the test suite (tests that need root or a browser run where 
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "not live"
 	@$(BIN)/python -m pytest -m live   # one by one: these tests leave a CPU idle on purpose and examine the whole machine
 
-fuzz: $(STAMP)   ## read a million mutated files of all formats, about two hours; goes on where it was interrupted
+fuzz: $(STAMP)   ## a million mutated files and 100,000 random schedules, some hours; goes on where it was interrupted
 	@$(BIN)/python tests/adversary/fuzz.py
+	@$(BIN)/python tests/adversary/random_schedules.py
 
 # numba hides what it compiles from coverage, so this pass runs the same sources as plain Python
 coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the domains, uncompiled

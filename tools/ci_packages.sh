@@ -4,6 +4,7 @@
 #   chromium                      checks in a real browser
 #   linux-perf                    perf script, with which the importer is compared
 #   trace-cmd                     the program that reads trace.dat
+#   babeltrace2                   the program that reads the Common Trace Format
 #   python3-bpfcc, linux-headers  the collectors; the headers may be those of another kernel, because every kernel
 #                                 structure comes from BTF and the collectors show the tree to bcc themselves
 #   stress-ng, sysbench           loads under which the online checker must stay silent
@@ -13,6 +14,7 @@ want=""
 command -v chromium >/dev/null || want="$want chromium"
 command -v perf >/dev/null || want="$want linux-perf"
 command -v trace-cmd >/dev/null || want="$want trace-cmd"
+command -v babeltrace2 >/dev/null || want="$want babeltrace2"
 command -v stress-ng >/dev/null || want="$want stress-ng"
 command -v sysbench >/dev/null || want="$want sysbench"
 /usr/bin/python3 -c 'import bcc' 2>/dev/null || want="$want python3-bpfcc"

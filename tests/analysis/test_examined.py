@@ -19,12 +19,12 @@ from wastedcores.trace.io import open_trace
 def passes(monkeypatch):
     """The list of streams of a trace's events that were begun."""
     begun = []
-    for name in ("_events", "_nr_batches"):
+    for name in ("task_events", "_nr_batches"):
         stream = getattr(Runqueues, name)
 
-        def counted(self, rows, stream=stream, name=name):
+        def counted(self, *rows, stream=stream, name=name):
             begun.append(name)
-            return stream(self, rows)
+            return stream(self, *rows)
 
         monkeypatch.setattr(Runqueues, name, counted)
     return begun
@@ -42,9 +42,10 @@ def test_a_report_streams_a_trace_at_most_three_times(passes):
     assert len(passes) == 3 + 3  # a check keeps the changes of a small trace, too
 
 
-def test_a_comparison_streams_each_trace_twice(passes):
+def test_a_comparison_streams_each_trace_at_most_three_times(passes):
     compare({"one": open_trace(fetch("live-balancing-on"))})
-    assert len(passes) == 2
+    # the state at the start, the changes, and the most waste that the spans in doubt allow
+    assert len(passes) == 3
 
 
 def test_every_question_is_about_the_window_and_cpus_that_the_recording_names():

@@ -61,7 +61,8 @@ def test_explain__recordings_of_each_bug(name):
         cpu = 20 if meta["cpus"] == 64 else 5
         machine = machine.offline(cpu).online(cpu)
     start, end = meta["sanity"]["window"]
-    result = check(open_trace(folder / "trace.txt.xz"), cpus=cpus, between=(f"{start}", f"{end}"))
+    between = (f"{start}", f"{end}")
+    result = check(open_trace(folder / "trace.txt.xz"), cpus=cpus, between=between, silent="idle")
     found = explain(result, machine, KernelModel.of_guest_variant(meta["variant"]))
     assert found.looks_like == bug, found.evidence
     assert [
@@ -197,7 +198,7 @@ def test_explain__without_a_model_pinned_threads_cpusets_and_quotas_are_named():
         quotas={"/a": 10_000},
         cpusets=[cpuset("/", "0-3", partition="root"), cpuset("/b", "3", partition="root")],
     )
-    found = explain(check(trace, ignore_affinity=True), Machine.preset("i5-4670k"))
+    found = explain(check(trace, ignore_affinity=True, silent="idle"), Machine.preset("i5-4670k"))
     assert found.looks_like == "unknown"
     said = " ".join(found.evidence)
     assert "1 of the 2 threads" in said

@@ -79,7 +79,7 @@ def test_a_violation_that_the_recorder_interrupts_again_and_again_is_certain(tmp
         rows += [switch(now + 2, 0, 3, "S", OWN), switch(now + MS, 0, OWN, "S", waits)]
         now, runs, waits = now + MS, waits, runs
     without(rows, tmp_path)
-    found = check(tmp_path / "without.parquet")
+    found = check(tmp_path / "without.parquet", silent="idle")
     assert found.verdict == "violations"
     assert found.episodes.filter("persistent")["certain"].to_list() == [True]
 

@@ -72,7 +72,7 @@ ONLY_IN = {
     "anywidget": ("wastedcores.widgets",),
     "papermill": ("wastedcores.reports",),
     "typer": ("wastedcores.cli",),
-    "perfetto": ("wastedcores.reports.perfetto",),
+    "perfetto": ("wastedcores.reports.perfetto", "wastedcores.trace.readers.perfetto"),
 }
 
 

@@ -111,7 +111,16 @@ def test_a_named_format_overrides_what_the_content_looks_like(tmp_path):
 def test_line_in_the_middle_that_is_none(tmp_path):
     lines = FTRACE.splitlines(True)
     lines.insert(14, "what is this\n")
-    refused(write(tmp_path, "".join(lines)), "line 15", "what is this")
+    notes = open_trace(write(tmp_path, "".join(lines))).header.provenance
+    assert "1 (lines of another form)" in notes["skipped"]
+    assert "the first is line 15: 'what is this'" in notes["lines of another form"]
+
+
+@pytest.mark.parametrize("bad", ["a sched_switch of b\n", "a\0b\n", "a\xffb\n"])
+def test_a_line_that_was_an_event_or_is_damaged_is_not_skipped(tmp_path, bad):
+    lines = [line.encode() for line in FTRACE.splitlines(True)]
+    lines.insert(14, bad.encode("latin-1"))
+    refused(write(tmp_path, b"".join(lines)), "line 15", "not a line of ftrace output")
 
 
 def test_known_event_in_no_known_spelling(tmp_path):

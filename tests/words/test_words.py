@@ -92,7 +92,7 @@ def test_without_an_episode_it_is_said_once_and_the_rest_is_about_all_of_the_win
     assert "wastedcores path x" in words.next_steps(run, "x").text
     assert words.why(
         examine(trace_of(events, cpus=2, machine={"cpus": 2}, kernel_release="6.1"), "t")
-    ).text.endswith("no CPU was idle while another was overloaded.")
+    ).text.endswith("no CPU was idle while threads waited on another.")
 
 
 def test_waiting__one_wait_has_no_percentiles():

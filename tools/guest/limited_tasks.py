@@ -357,6 +357,46 @@ def unbalanced_v1(name: str) -> None:
         flag.write_text("1")
 
 
+@named("clock-v1", VERSION_1)
+def clock_of_two(name: str) -> None:
+    """Record with clocks that do not count ns; in a machine of two CPUs (--cpus 2)."""
+    flag = GROUPS / "cpuset/cpuset.sched_load_balance"
+    flag.write_text("0")
+    load = f"{LOADS} spin 3 100000 0"
+    why = (
+        "three threads stay on one of two CPUs, which are not balanced; the clock does not count ns"
+    )
+    try:
+        with Load(load):
+            for time_of in ("uptime", "counter", "x86-tsc"):
+                told = facts("violations", why, REFUSED, "three threads that compute", load)
+                for how, end in (("trace-cmd", "dat"), ("ftrace", "txt")):
+                    record(f"{name}-{time_of}-{end}", how, 1.2, told, clock=time_of)
+    finally:
+        flag.write_text("1")
+
+
+@named("hotplug-2cpu", VERSION_1)
+def hotplug_of_two(name: str) -> None:
+    load = f"{LOADS} spin 2 40 15"
+    cpu = "/sys/devices/system/cpu/cpu1/online"
+    with Load(load):
+        why = "two free threads share CPU 0 while CPU 1 is off; in a machine of two CPUs (--cpus 2)"
+        what = "two threads that compute 40 ms and sleep 15 ms"
+        during = f"sleep 1; echo 0 > {cpu}; sleep 1; echo 1 > {cpu}"
+        told = facts("clean", why, CLEAN, what, load)
+        record(name, "trace-cmd", 1.5, told, during=during)
+
+
+@named("unrecorded-2cpu", VERSION_1)
+def unrecorded_of_two(name: str) -> None:
+    load = f"taskset -c 0,1 {LOADS} spin 4 40 5"
+    with Load(load):
+        why = "CPU 0, which was not recorded, was busy; in a machine of two CPUs (--cpus 2)"
+        what = "four threads that compute 40 ms and sleep 5 ms"
+        record(name, "perf", 3, facts("clean", why, CLEAN, what, load), cpus="1")
+
+
 MAKEFILE = """
 all: $(shell seq 24)
 %:

@@ -127,7 +127,7 @@ def critical_path(
         Any trace with switches and wakeups.
     end
         What the path leads to: the pid of a thread, or the beginning of a mark's text. Default: the mark that ends the measured
-        window, else the last task that exits.
+        window, else the last task that exits, else the last run of the thread that ran longest.
     window
         The part of the trace to look at; default: the one that the recording names, else all.
     whole
@@ -141,7 +141,7 @@ def critical_path(
     Raises
     ------
     UsageError
-        There is no such thread or mark, or nothing ends in the trace and no end was given.
+        There is no such thread or mark, or no thread ran.
     TraceContentError
         The trace lacks switches or wakeups.
     """
@@ -182,10 +182,7 @@ def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
     # work that may spin has no time that can be predicted, but an end
     span = find_span(trace, s, np.ones(len(s.tasks), np.bool_))
     if not span.ending:
-        raise UsageError(
-            f"{trace.name}: nothing ends in the window, so it is not known where the path should lead. Name a thread or a "
-            "mark, for example --from 1234."
-        )
+        return _busiest(trace, s, latest)
     if span.marks:
         return span.ending[0], span.end_ns, f'the mark "{span.marks[1]}"'
     ending = np.array(span.ending)
@@ -195,6 +192,24 @@ def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
         int(s.tasks[task, sj.T_EXIT_NS]),
         f"the exit of {s.comms[task]} ({s.tasks[task, sj.T_PID]})",
     )
+
+
+def _busiest(trace: Trace, s: Seen, latest: int) -> tuple[int, int, str]:
+    """Return the same for the thread that ran longest, where nothing ends."""
+    pieces = s.pieces[
+        (s.pieces[:, sj.P_SINCE] < latest) & (s.tasks[s.pieces[:, sj.P_TASK], sj.T_PID] > 0)
+    ]
+    if not len(pieces):
+        raise UsageError(
+            f"{trace.name}: no thread ran in the window, so there is no path. Look at another one with --between, or at --whole."
+        )
+    ran = np.bincount(
+        pieces[:, sj.P_TASK], np.minimum(pieces[:, sj.P_END], latest) - pieces[:, sj.P_SINCE]
+    )
+    task = int(np.argmax(ran))
+    end = int(pieces[pieces[:, sj.P_TASK] == task, sj.P_END].max())
+    words = f"the last run of {s.comms[task]} ({s.tasks[task, sj.T_PID]}), which ran longest, because nothing ends in the trace"
+    return task, min(end, latest), words
 
 
 def _walk(s: Seen, rounds: Rounds, task: int, start_ns: int, end_ns: int) -> I64:

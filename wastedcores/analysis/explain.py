@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from wastedcores.analysis.assumed import place
 from wastedcores.analysis.configured import BALANCING_OFF, ISOLATED, REASONS, kept_apart
 from wastedcores.analysis.decisions import asked, decisions
 from wastedcores.analysis.pairs import (
@@ -26,8 +27,8 @@ from wastedcores.analysis.pairs import (
     related,
 )
 from wastedcores.analysis.pattern import pattern
-from wastedcores.errors import TopologyError
 from wastedcores.invariant import CheckResult, check
+from wastedcores.invariant.chronic import SHARE
 from wastedcores.kernels import (
     FIXES,
     Balancer,
@@ -135,7 +136,7 @@ def explain(
     found
         A trace or its name, which is checked with the default settings, or the result of :func:`wastedcores.check`.
     machine
-        The topology with its hotplug history; default: the trace's own.
+        The topology with its hotplug history; default: the trace's own, else one level with its CPUs.
     kernel
         The kernel model or its name, such as ``v4.1``; default: the trace's own.
     tasks
@@ -149,10 +150,10 @@ def explain(
     Raises
     ------
     TopologyError
-        The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
+        The machine has fewer CPUs than the trace.
     """
     result = found if isinstance(found, CheckResult) else check(found)
-    machine, model, note, balancer = _facts(result, machine, kernel)
+    machine, model, notes, balancer = _facts(result, machine, kernel)
     domains = build_domains(machine, model)
     pairs = related(meetings(result, _allowed(result, tasks)), domains)
     relations = _shares(pairs.rename({"met_ns": "w"}), ["relation", "level"])
@@ -177,7 +178,7 @@ def explain(
         evidence.append(
             f"This looks like {looks_like.replace('_', ' ')}, but {model.name} already has the fix for that."
         )
-        looks_like = "undecided" if result.kind in ("persistent", "chronic") else "transient"
+        looks_like = "transient" if result.verdict == "clean" else "undecided"
     return Explanation(
         looks_like,
         model,
@@ -187,7 +188,7 @@ def explain(
         pairs,
         _cured(looks_like, model, machine, pairs),
         [
-            *([f"{note[0].upper()}{note[1:]}."] if note else []),
+            *(f"{note[0].upper()}{note[1:]}." for note in notes),
             *evidence,
             *_answers(result, pairs),
         ],
@@ -229,32 +230,15 @@ def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
 
 def _facts(
     result: CheckResult, machine: Machine | None, kernel: KernelModel | str | None
-) -> tuple[Machine, KernelModel, str | None, Balancer]:
-    """Return the machine, the kernel, what may differ in its domains, and how well its balancer is known."""
-    header = result.trace.header
-    if machine is None:
-        if header.machine is None:
-            raise TopologyError(
-                f"{result.trace.name}: does not say on which machine it was recorded. If it was this one, add "
-                "`--machine live`; otherwise name a preset or a file (see `wastedcores domains --help`)."
-            )
-        machine = Machine.from_dict(header.machine)
-    if result.cpus > machine.cpus:
-        raise TopologyError(
-            f"{result.trace.name}: has CPUs 0-{result.cpus - 1}, but machine {machine.name} has {machine.cpus}. "
-            "Was it recorded on another machine?"
-        )
-    if kernel is not None:
-        if isinstance(kernel, str):
-            return machine, *recorded_kernel(kernel), recorded_balancer(kernel)
-        return machine, kernel, None, balancer_of(kernel)
-    recorded = header.kernel_model or header.kernel_release
-    if recorded is None:
-        raise TopologyError(
-            f"{result.trace.name}: does not say which kernel it was recorded on. Name it as uname -r prints it there, or as "
-            "a model: --kernel 6.12.107+deb13-amd64, --kernel v4.1."
-        )
-    return machine, *recorded_kernel(recorded), recorded_balancer(recorded)
+) -> tuple[Machine, KernelModel, list[str], Balancer]:
+    """Return the machine, the kernel, what nobody names or may differ in its domains, and how well its balancer is known."""
+    where = place(result.trace, machine, kernel)
+    if isinstance(where.kernel, KernelModel):
+        model, note, balancer = where.kernel, None, balancer_of(where.kernel)
+    else:
+        model, note = recorded_kernel(where.kernel)
+        balancer = recorded_balancer(where.kernel)
+    return where.machine, model, [*where.assumed, *([note] if note else [])], balancer
 
 
 def _allowed(result: CheckResult, tasks: Sequence[TaskFacts] | None) -> dict[int, str]:
@@ -314,7 +298,11 @@ def _judge(
     woken = _share(causes, "cause", "wakeup")
     lengths = result.episodes["end_ns"] - result.episodes["start_ns"]
     persistent = int(result.episodes["persistent"].sum())
-    lasting = persistent > 0 or result.kind == "chronic"
+    worst = result.chronic
+    enough = worst is not None and worst.enough
+    seems_chronic = worst is not None and worst.enough and worst.share >= SHARE
+    # what is not certain may still be explained; the doubt is told beside it
+    lasting = persistent > 0 or result.kind == "chronic" or seems_chronic
     evidence = [
         f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "
         "domain of the idle CPU contained the overloaded one.",
@@ -344,7 +332,7 @@ def _judge(
             f"During {100 * share:.1f} % of the recording a CPU was idle while another was overloaded."
         )
         # a trace that is too short to be judged chronic or not may still show it
-        much = result.chronic is None and share > 0.05
+        much = not enough and share > 0.05
         return "overload_on_wakeup" if lasting or much else "transient", evidence
     if not lasting:
         return "transient", evidence

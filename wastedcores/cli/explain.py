@@ -145,7 +145,7 @@ def explain(
         print(f"\n{wrapped(_not_computed(found), '  ', '  ')}")
     given = (("machine", machine), ("kernel", kernel))
     placed = "".join(f" --{option} {shlex.quote(value)}" for option, value in given if value)
-    print_next(*next_after_explaining(found, str(trace), placed))
+    print_next(*next_after_explaining(found, opened, str(trace), placed))
 
 
 def _not_computed(found: Explanation) -> str:

@@ -217,10 +217,14 @@ def _window(run: Examined, start: float | None, end: float | None) -> tuple[int,
 
 def _within(whole: tuple[int, int], start: float | None, end: float | None) -> tuple[int, int]:
     first, last = whole
-    return (
-        first if start is None else max(first, round(start * 1e9)),
-        last if end is None else min(last, round(end * 1e9)),
-    )
+    begin = first if start is None else max(first, round(start * 1e9))
+    stop = last if end is None else min(last, round(end * 1e9))
+    if begin >= stop:
+        raise UsageError(
+            "a window must end after it starts: --from and --to leave nothing of what is drawn, which is from "
+            f"{first / 1e9:.6f} to {last / 1e9:.6f} s of the trace's clock. Give seconds within that."
+        )
+    return begin, stop
 
 
 def _heatmap(

@@ -11,6 +11,7 @@ from typer import Argument, Option
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, SnapshotSource, TraceFormat
 from wastedcores.cli._output import check_writable, parquet_name, print_json, print_next
+from wastedcores.trace.formats import listed
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
     from wastedcores.trace.header import Header
     from wastedcores.trace.trace import Trace
 
-_NOTES = """The format is detected from the content. Known are ftrace text, the output of trace-cmd report and of perf
-script, perf.data, trace.dat, sched_profiler, KUtrace's JSON, the folder of rings that SchedLog writes, and systing's
-folder of Parquet tables. Text may be plain or compressed (.gz, .xz, .zst). Make text from perf.data with
-`perf script --show-lost-events -F +cpu`, so that lost events are seen. The readers of SchedLog, KUtrace and systing have
-only been tested on constructed files, because no real recording was available.
+_NOTES = f"""The format is detected from the content. Known are {listed()}. Text may be plain or compressed (.gz, .xz,
+.zst). Make text from perf.data with `perf script --show-lost-events -F +cpu`, so that lost events are seen. The readers of
+SchedLog and systing have only been tested on constructed files, because no real recording was available.
 
 Most formats do not tell which CPUs a task may use. `wastedcores snapshot`, run while the trace is recorded, writes this down for
 --snapshot. A snapshot of another machine or boot is refused."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -48,6 +47,7 @@ def path(
     from wastedcores.analysis.critical_path import critical_path
     from wastedcores.cli._input import open_input
     from wastedcores.trace.window import asked
+    from wastedcores.words.steps import next_after_path
 
     opened = open_input(trace, format)
     window, _ = asked(opened, between, None, whole=whole)
@@ -56,7 +56,7 @@ def path(
         print_json(found.to_json())
     else:
         print(_describe(opened.name, found))
-        print_next(f"wastedcores whatif {shlex.quote(str(trace))}", "what a fix would have gained")
+        print_next(*next_after_path(opened, str(trace)))
 
 
 def _describe(name: str, found: CriticalPath, most: int = 10) -> str:

@@ -161,7 +161,7 @@ def judge(
             seems = hidden = False
         if hidden and not cut:
             notes.append(
-                "the events of some CPUs were not recorded"
+                "a CPU has no event, so nobody knows whether it was idle or ran one thread alone, or was not recorded"
                 if unknown_cpus
                 else "what the CPUs did is in doubt for so long that a violation may be hidden"
             )

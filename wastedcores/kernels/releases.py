@@ -8,13 +8,14 @@ from typing import NamedTuple
 from wastedcores.errors import UnmodelledKernelError
 from wastedcores.kernels._parsing import dotted, is_release
 from wastedcores.kernels.model import KernelModel
-from wastedcores.kernels.tables import NEWEST
+from wastedcores.kernels.tables import NEWEST, OLDEST
 
 #: kernels whose vendors take over scheduler changes of later releases and keep the version: Enterprise Linux and its rebuilds
 #: (``.el9_5``, ``.el8uek``), SUSE (``-150600.23.25-default``, ``-lp150.12-default``, ``-122.37-default``), openEuler, Anolis,
 #: OpenCloudOS and TencentOS
+#: (ELRepo's builds of mainline are not among them)
 _BACKPORTS = re.compile(
-    r"\.el\d+\w*|-\d{6}\.[\d.]*-\w+|-lp\d[\d.]*-\w+|-\d+\.[\d.]+-default|\.oe\d\w*|\.(?:an|al|alnx)[78]\b|[.-](?:tl|oc|tlinux)\d\w*",
+    r"\.el\d+\w*(?!.*elrepo)(?<!elrepo)|-\d{6}\.[\d.]*-\w+|-lp\d[\d.]*-\w+|-\d+\.[\d.]+-default|\.oe\d\w*|\.(?:an|al|alnx)[78]\b|[.-](?:tl|oc|tlinux)\d\w*",
     re.ASCII,
 )
 #: kernels with another scheduler, or with a changed one
@@ -22,13 +23,16 @@ _PATCHED = re.compile(
     r"[-.](?:android\w*|cachyos|zen\d*|xanmod\d*|liquorix|tkg|bore|bmq|pds|muqss|prjc|ck\d*)(?![a-z])",
     re.ASCII,
 )
+#: the real-time patches, in mainline's own numbering and in distributors'
+_REAL_TIME = re.compile(r"[-.+]rt\d*(?![a-z])|[-.]realtime|PREEMPT_RT", re.ASCII)
 #: releases of other architectures than x86-64, where the name says so
 _ELSEWHERE = re.compile(
-    r"[-+._](?:aarch64|arm64|armv\d\w*|armmp\w*|rpi|raspi|v8|v7l?|ppc64\w*|powerpc\w*|s390x|riscv64|loong\w+|mips\w*)(?![a-z])",
+    r"[-+._](?:aarch64|arm64|armv\d\w*|armmp\w*|rpi|raspi|v[678]l?(?=\+|$)|v8-16k|ppc64\w*|powerpc\w*|s390x|riscv64|loong\w+|mips\w*)(?![a-z])",
     re.ASCII,
 )
 #: Debian 12 and Ubuntu number their builds of a series: 6.1.0-56-amd64 and 6.8.0-45-generic are late stable releases
 _UNTOLD = re.compile(r"\d+\.\d+\.0-\d+-", re.ASCII)
+_NUMBERS = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.|$)", re.ASCII)
 #: the releases between which nothing was compared with a running kernel or read
 _UNREAD = ((6, 19), (7, 2))
 
@@ -65,16 +69,24 @@ def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
     Returns
     -------
     KernelModel
-        The model; v7.2 for a newer kernel.
+        The model; v7.2 for a newer kernel, and v3.19 for an older one.
     str or None
-        A sentence without a full stop if the domains may differ from those of that kernel: it is newer than the newest model,
-        it is between releases that were read, its vendor changes the scheduler, or it is not for x86-64.
+        A sentence without a full stop if the domains may differ from those of that kernel: it is newer than the newest model or
+        older than the oldest, it is between releases that were read, its vendor changes the scheduler, or it is not for x86-64.
 
     Raises
     ------
     UnknownKernelError
-        This is no release, or it is older than v3.19.
+        This is no release.
     """
+    release = spelt(release)
+    numbers = _NUMBERS.match(release)
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST and is_release(release):
+        nearest = KernelModel.named("v" + dotted(OLDEST))
+        return nearest, (
+            f"kernel {release} is older than {nearest.name}, the oldest kernel whose domains are modelled: these are the domains "
+            f"of {nearest.name}, and those of {release} may differ"
+        )
     try:
         model = KernelModel.named(release)
     except UnmodelledKernelError:
@@ -118,8 +130,9 @@ def recorded_balancer(release: str) -> Balancer:
     Raises
     ------
     UnknownKernelError
-        This is no release, or it is older than v3.19.
+        This is no release.
     """
+    release = spelt(release)
     model, _ = recorded_kernel(release)
     return balancer_of(model, release if is_release(release) else "")
 
@@ -158,10 +171,22 @@ def balancer_of(model: KernelModel, release: str = "") -> Balancer:
     )
 
 
+def spelt(release: str) -> str:
+    """Return a release as ``uname -r`` prints it, without what some recorders write behind it.
+
+    KUtrace writes ``uname -r`` and ``uname -v`` in one word, ``5.10.66#8SMPMonSep20...``; others add the architecture or the
+    date after a space.
+    """
+    words = release.strip().removeprefix("Linux ").removeprefix("Linux-").split()
+    return words[0].partition("#")[0] if words else ""
+
+
 def _changed(release: str) -> str:
     """Return what a vendor changed in the scheduler, for a sentence; empty if the name does not say so."""
     if vendor := _BACKPORTS.search(release):
         return f"the scheduler changes that its vendor took over from later releases ({vendor[0].strip('.-')})"
     if patched := _PATCHED.search(release):
         return f"a scheduler that its vendor changes ({patched[0].strip('.-')})"
+    if real_time := _REAL_TIME.search(release):
+        return f"the patches for real time ({real_time[0].strip('.-+')})"
     return ""

@@ -117,7 +117,7 @@ def advise(
     }
     try:
         balancer = balancer_on(trace, kernel)
-        # a kernel that nobody names is refused, with a reason
+        # another one stands for a kernel that nobody names
         if balancer is None or balancer.replayed or balancer.stand_in:
             found = whatif(trace, kernel=kernel, **ask)
             return _from(found)
@@ -131,7 +131,11 @@ def _from(found: WhatIf) -> Advice:
     in_time = found.itself.window_ns is not None
     bound = next((v.gain for v in found.variants if v.kernel == CORE), None)
     if found.trust == "low":
-        reason = "the replay does not show what was recorded, so no fix is proposed"
+        reason = (
+            "the machine or the kernel is not known, so no fix is proposed"
+            if found.assumed
+            else "the replay does not show what was recorded, so no fix is proposed"
+        )
         return Advice((), found, None, (reason, *found.reasons), in_time)
     paying = [Proposal(fix, v.gain) for fix, v in variants.items() if _pays(found, v)]
     paying.sort(key=lambda p: -p.gain.median)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wastedcores.errors import NotRecoverableError, TopologyError, UsageError
+from wastedcores.analysis.assumed import place
+from wastedcores.errors import NotRecoverableError, UsageError
 from wastedcores.kernels import (
     FIXES,
     Balancer,
@@ -78,7 +79,7 @@ def check_recoverable(trace: Trace, recovered: Recovered) -> None:
 
 def place_of(
     trace: Trace, machine: Machine | str | None, kernel: KernelModel | str | None
-) -> tuple[Machine, KernelModel]:
+) -> tuple[Machine, KernelModel, tuple[str, ...]]:
     """Return the machine and the kernel of a recording.
 
     Parameters
@@ -90,33 +91,24 @@ def place_of(
 
     Returns
     -------
-    Machine, KernelModel
-        Both. For a kernel that the replay does not model, this is the nearest release that it models, if one may stand for it.
+    Machine, KernelModel, tuple of str
+        Both, and sentences about what nobody names (:mod:`wastedcores.analysis.assumed`). For a kernel that the replay does
+        not model, this is the nearest release that it models, if one may stand for it.
 
     Raises
     ------
     TopologyError
-        One of them is neither given nor in the trace.
+        The machine has fewer CPUs than the trace.
     """
     if isinstance(machine, str):
         machine = find_machine(machine).machine
-    if machine is None:
-        if trace.header.machine is None:
-            raise TopologyError(
-                f"{trace.name}: does not say on which machine it was recorded. If it was this one, add "
-                "`--machine live`; otherwise name a preset or a file (see `wastedcores domains --help`)."
-            )
-        machine = Machine.from_dict(trace.header.machine)
-    if isinstance(kernel, KernelModel):
-        return machine, kernel
-    name = kernel or trace.header.kernel_model or trace.header.kernel_release
-    if name is None:
-        raise TopologyError(
-            f"{trace.name}: does not say which kernel it was recorded on. Name it as uname -r prints it there, or as a model: "
-            "--kernel 6.12.107+deb13-amd64, --kernel v4.1."
-        )
+    where = place(trace, machine, kernel)
+    name = where.kernel
+    if isinstance(name, KernelModel):
+        return where.machine, name, where.assumed
     stand_in = recorded_balancer(name).stand_in
-    return machine, KernelModel.named(stand_in) if stand_in else recorded_kernel(name)[0]
+    model = KernelModel.named(stand_in) if stand_in else recorded_kernel(name)[0]
+    return where.machine, model, where.assumed
 
 
 def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | None:

@@ -95,14 +95,14 @@ def whatif(
     NotRecoverableError
         The work cannot be recovered: too little of it was recorded, events were lost, or the engine does not have the kernel.
     TopologyError
-        The machine or the kernel is neither given nor in the trace.
+        The machine has fewer CPUs than the trace.
     """
     if seeds < 1:
         raise UsageError(f"{seeds} seeds; expected 1 or more.")
     trace = opened(trace)
     window, counted = asked(trace, between, cpus, whole=whole)
     trace = trace.with_header(window=window)
-    on, model = place_of(trace, machine, kernel)
+    on, model, assumed = place_of(trace, machine, kernel)
     balancer = balancer_on(trace, kernel)
     check_modelled(trace, balancer)
     names = list(to) if to else variants_of(model)
@@ -128,6 +128,7 @@ def whatif(
         seeds,
         balancer.reason if balancer and balancer.stand_in else "",
         _recorded_as(trace, kernel) if balancer and balancer.stand_in else "",
+        assumed,
     )
 
 

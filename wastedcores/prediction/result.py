@@ -119,6 +119,8 @@ class WhatIf:
         Why the model is that of another kernel than the recorded one, as a sentence without a full stop; empty if it is not.
     recorded_as
         The name of the recorded kernel if another one stands for it; else empty.
+    assumed
+        Sentences about the machine and the kernel where neither the trace nor the user names them, without full stops.
     """
 
     trace: str
@@ -132,6 +134,7 @@ class WhatIf:
     seeds: int
     stands_in: str = ""
     recorded_as: str = ""
+    assumed: tuple[str, ...] = ()
 
     @property
     def recorded_kernel(self) -> str:
@@ -157,10 +160,13 @@ class WhatIf:
     def trust(self) -> str:
         """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
 
-        It is never high if another kernel stands for the recorded one, nor for a modern kernel, because no prediction for one has
+        It is low if nobody names the machine or the kernel. It is never high if another kernel stands for the recorded one,
+        nor for a modern kernel, because no prediction for one has
         been compared with a recording yet.
         """
         modern = KernelModel.named(self.kernel).is_modern
+        if self.assumed:
+            return "low"
         if (
             not modern
             and not self.stands_in
@@ -192,6 +198,7 @@ class WhatIf:
             else []
         )
         return [
+            *self.assumed,
             *stands_in,
             *unproved,
             f"a replay under {under} {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",

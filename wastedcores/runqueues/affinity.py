@@ -23,14 +23,9 @@ BOUND_KTHREADS = (
     r"/(\d+)(?::.*)?$"
 )
 
-#: format -> name of the program that records it. What it does to its own threads is not always recorded: the wakeup of a reader
-#: by the event that it is to read comes while that event is written.
-RECORDERS = {
-    "perf.data": "perf",
-    "perf-script": "perf",
-    "trace-cmd": "trace-cmd",
-    "trace.dat": "trace-cmd",
-}
+#: names of programs that record. What they do to their own threads is not always recorded: the wakeup of a reader by the event
+#: that it is to read comes while that event is written.
+RECORDERS = ("perf", "trace-cmd")
 
 
 class Affinity(NamedTuple):
@@ -102,11 +97,9 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
             for p, c in (("pid", "comm"), ("prev_pid", "prev_comm"))
         ]
     )
-    bound = (
-        comms.filter(pl.col("pid") > 0, pl.col("comm").str.contains(BOUND_KTHREADS))
-        .unique()
-        .collect(engine="streaming")
-    )
+    named = pl.col("comm").str.contains(BOUND_KTHREADS) | pl.col("comm").is_in(RECORDERS)
+    found = comms.filter(pl.col("pid") > 0, named).unique().collect(engine="streaming")
+    bound = found.filter(~pl.col("comm").is_in(RECORDERS))
     if bound.height:
         of_pid[bound["pid"].to_numpy()] = task_row.PRESUMED_BOUND
         sources.append("names of kernel threads")
@@ -136,10 +129,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
         role: bound.filter(pl.col("comm").str.starts_with(name))["pid"].to_numpy()
         for role, name in ((task_row.STOPPER, "migration/"), (task_row.HOTPLUGGER, "cpuhp/"))
     }
-    recorders = np.zeros(0, np.int64)
-    if name := RECORDERS.get(trace.header.source_format):
-        mine = comms.filter(pl.col("pid") > 0, pl.col("comm").cast(pl.String) == name)
-        recorders = mine.select("pid").unique().collect(engine="streaming")["pid"].to_numpy()
+    recorders = found.filter(pl.col("comm").is_in(RECORDERS))["pid"].to_numpy()
     return Affinity(
         np.stack(rows), mask_ids, of_pid, known, roles, recorders, tuple(sources), follows
     )

@@ -138,7 +138,7 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def limited(header: Header, pids: int) -> NDArray[np.int32]:
-    """Tell which tasks may be throttled: those of control groups with a limit of CPU time, or of unknown groups.
+    """Tell which tasks may be throttled: deadline tasks, and those of control groups with a limit or of unknown groups.
 
     Parameters
     ----------
@@ -152,17 +152,18 @@ def limited(header: Header, pids: int) -> NDArray[np.int32]:
     array
         (pids,) values of LIMITED of :mod:`wastedcores.runqueues.task_row`.
     """
-    if header.quotas == {} and "quotas" not in header.changed:
-        return np.full(pids, task_row.UNLIMITED, np.int32)
-    found = np.full(pids, task_row.PERHAPS, np.int32)
-    if header.quotas is None or "quotas" in header.changed:
-        return found
+    told = header.quotas is not None and "quotas" not in header.changed
+    none = told and not header.quotas
+    found = np.full(pids, task_row.UNLIMITED if none else task_row.PERHAPS, np.int32)
     for task in (header.tasks or []) + (header.later_tasks or []):
-        if task.cgroup is None or "cgroup" in task.changed or not 0 < task.pid < pids:
+        if not 0 < task.pid < pids:
             continue
-        inside = any(
-            task.cgroup == path or task.cgroup.startswith(path.rstrip("/") + "/")
-            for path in header.quotas
-        )
-        found[task.pid] = task_row.LIMITED_FOR_SURE if inside else task_row.UNLIMITED
+        if task.policy == "deadline":  # its own budget throttles it
+            found[task.pid] = task_row.LIMITED_FOR_SURE
+        elif told and not none and task.cgroup is not None and "cgroup" not in task.changed:
+            inside = any(
+                task.cgroup == path or task.cgroup.startswith(path.rstrip("/") + "/")
+                for path in header.quotas or ()
+            )
+            found[task.pid] = task_row.LIMITED_FOR_SURE if inside else task_row.UNLIMITED
     return found

@@ -1,46 +1,216 @@
-"""The foreign formats of traces: how each is recognised, and its reader.
+"""The foreign formats of traces: one row each, from which every list of formats in help and documents is written.
 
-Importing the readers takes longer than opening a Parquet file, so :mod:`wastedcores.trace.io` imports this module only for
-other files.
+A row names its reader, and the reader is imported when a file of its format is opened.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from wastedcores.trace.readers import kutrace, sched_profiler, schedlog, systing
-from wastedcores.trace.readers.perf_data import reader as perf_data
-from wastedcores.trace.readers.schedtrace import reader as schedtrace
+import wastedcores.trace.recognisers as are
 from wastedcores.trace.readers.support.reading import Reading
-from wastedcores.trace.readers.text import ftrace, perf_script
-from wastedcores.trace.readers.trace_dat import header as trace_dat_header
-from wastedcores.trace.readers.trace_dat import reader as trace_dat
 
 
 class Format(NamedTuple):
-    """A foreign format: the function that opens it, and how it is recognised. One of ``line``, ``magic``, ``path`` is given."""
+    """A foreign format.
 
-    #: takes the path and ``hashed``, whether the file's SHA-256 is wanted
-    open: Callable[..., Reading]
-    #: a regular expression of polars, which needs time in proportion to the text, that a line of such a text matches
-    line: str | None = None
-    #: the first bytes of a file
+    Attributes
+    ----------
+    name
+        Its name, as ``--format`` takes it.
+    title
+        What it is, for lists in sentences.
+    reader
+        Module below ``wastedcores.trace.readers`` and class of its reader.
+    content, needs, tested
+        Columns of the table in docs/trace-formats.md.
+    answers
+        What it can tell beside who ran when: the last column of that table.
+    extensions
+        Usual ends of file names. Nothing depends on them.
+    magic
+        The first bytes of a file.
+    line
+        A regular expression that a line of such a text matches.
+    known
+        Says whether a file is of this format.
+    folder
+        It can be a folder; ``known`` is asked about folders, too.
+    """
+
+    name: str
+    title: str
+    reader: tuple[str, str]
+    content: str
+    needs: str
+    tested: str
+    answers: str
+    extensions: tuple[str, ...] = ()
     magic: bytes | None = None
-    #: says whether this is such a folder, or a file of it
-    path: Callable[[Path], bool] | None = None
+    line: str | None = None
+    known: Callable[[are.Candidate], bool] | None = None
+    folder: bool = False
 
+    def open(self, path: Path, *, hashed: bool) -> Reading:
+        """Import the reader, and open a file with it.
+
+        Parameters
+        ----------
+        path
+            The file or folder.
+        hashed
+            Its SHA-256 is wanted.
+
+        Returns
+        -------
+        Reading
+            One pass over it.
+        """
+        module, name = self.reader
+        reader = getattr(import_module(f"wastedcores.trace.readers.{module}"), name)
+        opened: Reading = reader(path, hashed=hashed)
+        return opened
+
+
+_PLACED = "where threads wait, if sched_migrate_task was recorded"
+_ROWS = (
+    Format(
+        "sched_profiler", "the text of sched_profiler", ("sched_profiler", "SchedProfilerReading"),
+        "the text of the paper authors' profiler and of its fork", "", "published traces of the fork",
+        "lengths of runqueues; the CPUs that were considered", (".txt",), line=are.SCHED_PROFILER_LINE,
+    ),
+    Format(
+        "ftrace", "ftrace text", ("text.ftrace", "FtraceReading"),
+        "the kernel's `trace` file, also in the latency format; `trace-cmd report`, also raw (`-R`); systrace's text", "",
+        "recordings of 4.1 and 6.18 kernels; texts of Android, LISA and Trace Compass", _PLACED, (".txt", ".trace"),
+        line=are.FTRACE,
+    ),
+    Format(
+        "systrace", "systrace's page", ("text.ftrace", "SystraceReading"),
+        "the page that systrace writes, which has ftrace text", "", "recordings of Android", _PLACED, (".html",),
+        known=are.is_systrace,
+    ),
+    Format(
+        "atrace", "what atrace writes", ("text.ftrace", "AtraceReading"),
+        "what `atrace -z` writes: ftrace text, packed with zlib", "", "recordings of Android, packed for the tests", _PLACED,
+        (".atrace",), known=are.is_atrace,
+    ),
+    Format(
+        "perf-script", "perf script", ("text.perf_script", "PerfScriptReading"),
+        "the text of `perf script`", "", "recordings", _PLACED, (".txt",), line=are.PERF_SCRIPT,
+    ),
+    Format(
+        "kutrace", "KUtrace's JSON or page", ("kutrace", "KUtraceReading"),
+        "KUtrace's JSON of time spans, or the HTML page with it", "", "the recording in KUtrace's repository",
+        "who waits, not where; kernel and user mode", (".json", ".html"), line=are.KUTRACE, known=are.is_kutrace_page,
+    ),
+    Format(
+        "perfetto", "Perfetto's traces", ("perfetto.reader", "PerfettoReading"),
+        "Perfetto's file with ftrace events, also as `compact_sched`, also compressed", "",
+        "recordings of Android", "wakings, and where threads wait if sched_migrate_task was recorded",
+        (".pftrace", ".perfetto-trace"), known=are.is_perfetto,
+    ),
+    Format(
+        "perf.data", "perf.data", ("perf_data.reader", "PerfDataReading"),
+        "perf's file, read directly, also compressed", "", "recordings", _PLACED, (".data",), are.PERF_DATA,
+    ),
+    Format(
+        "trace.dat", "trace.dat", ("trace_dat.reader", "TraceDatReading"),
+        "trace-cmd's file of version 6 or 7, read directly, also compressed (zstd)", "",
+        "recordings; files of 3.18, 4.13 and 4.14 kernels on Arm and i686", _PLACED, (".dat",), are.TRACE_DAT,
+    ),
+    Format(
+        "schedviz", "SchedViz's archives", ("trace_dat.schedviz", "SchedVizReading"),
+        "the archive of SchedViz's `trace.sh` (raw pages and format files), or the text of its bpftrace script", "",
+        "the recording in SchedViz's repository; **constructed text of bpftrace only**", _PLACED, (".tar.gz",),
+        known=are.is_schedviz,
+    ),
+    Format(
+        "schedtrace", "a capture of wastedcores", ("schedtrace.reader", "SchedTraceReading"),
+        "the collectors' file", "", "recordings", "lengths of runqueues, affinity, limits of CPU time", (".bin",), are.SCHEDTRACE,
+    ),
+    Format(
+        "systing", "systing's Parquet tables", ("systing", "SystingReading"),
+        "a folder of systing's Parquet tables", "", "**constructed tables only**", _PLACED, (".parquet",),
+        known=are.is_systing, folder=True,
+    ),
+    Format(
+        "ctf", "the Common Trace Format", ("ctf", "CtfReading"),
+        "a folder of LTTng's kernel traces, or what `perf data convert --to-ctf` makes", "babeltrace2 (`apt-get install "
+        "babeltrace2`)",
+        "recordings of LTTng 2.1 and 2.5, and of perf", _PLACED, known=are.is_ctf, folder=True,
+    ),
+    # the others are asked before it, because its recogniser is its reader
+    Format(
+        "schedlog", "SchedLog's rings", ("schedlog", "SchedLogReading"),
+        "a folder of SchedLog's rings (24-byte records, one file per CPU)", "", "**constructed rings only**",
+        "lengths of runqueues", known=are.is_schedlog, folder=True,
+    ),
+)  # fmt: skip
 
 #: Foreign formats by name.
-FOREIGN: dict[str, Format] = {
-    "sched_profiler": Format(sched_profiler.SchedProfilerReading, line=sched_profiler.LINE),
-    "ftrace": Format(ftrace.FtraceReading, line=ftrace.LOOKS_LIKE),
-    "perf-script": Format(perf_script.PerfScriptReading, line=perf_script.LOOKS_LIKE),
-    "kutrace": Format(kutrace.KUtraceReading, line=kutrace.LOOKS_LIKE),
-    "perf.data": Format(perf_data.PerfDataReading, magic=perf_data.MAGIC),
-    "trace.dat": Format(trace_dat.TraceDatReading, magic=trace_dat_header.MAGIC),
-    "schedtrace": Format(schedtrace.SchedTraceReading, magic=schedtrace.MAGIC),
-    "systing": Format(systing.SystingReading, path=systing.looks_like),
-    "schedlog": Format(schedlog.SchedLogReading, path=schedlog.looks_like),
+FOREIGN: dict[str, Format] = {row.name: row for row in _ROWS}
+
+
+def listed() -> str:
+    """Return the formats for a sentence: ``Parquet files of wastedcores, ftrace text, ... and SchedLog's rings``."""
+    titles = ["Parquet files of wastedcores", *(f.title for f in FOREIGN.values())]
+    return f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+
+def table() -> str:
+    """Return the table of formats in Markdown (``python -m wastedcores.trace.formats`` writes it into the documents)."""
+    head = ("name", "content", "tells beside who ran when", "needs", "tested on")
+    own = (
+        "`parquet`",
+        "the native file, written by `import` and `capture`",
+        "all that its source told",
+        "",
+        "",
+    )
+    rows = [head, ("---",) * len(head), own]
+    rows += [(f"`{f.name}`", f.content, f.answers, f.needs, f.tested) for f in FOREIGN.values()]
+    return "".join("| " + " | ".join(row).replace("|  |", "| |") + " |\n" for row in rows)
+
+
+#: What stands before and after a list that is written from the registry.
+BEGIN, END = (
+    "<!-- formats: written by python -m wastedcores.trace.formats -->\n",
+    "<!-- /formats -->",
+)
+#: Documents with such a list -> the list.
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "docs/trace-formats.md": table,
+    "README.md": lambda: (
+        f"{textwrap.fill(f'The format is detected from the content. Known are {listed()}.', 130)}\n"
+    ),
 }
+
+
+def written(text: str, content: str) -> str:
+    """Return a document with a new list.
+
+    Parameters
+    ----------
+    text
+        The document.
+    content
+        The list.
+
+    Returns
+    -------
+    str
+        The document.
+    """
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}{content}{END}{rest.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    for name, content in DOCUMENTS.items():
+        document = Path(name)
+        document.write_text(written(document.read_text(), content()))

@@ -10,7 +10,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
-from wastedcores.trace.schema import TRANSITIONS
+from wastedcores.trace.schema import ASIDE, TRANSITIONS
 
 #: No kernel is silent for so long, since its own threads wake up: after such a gap between two events of all CPUs the machine
 #: slept, the clock was set, two recordings follow one another, or events are missing.
@@ -31,6 +31,8 @@ class Inspector:
         The CPUs of the given topology; None: any CPU that a kernel can have.
     start_ns, end_ns, events, highest_cpu
         What was seen so far. Transitions between user and kernel mode count as events only.
+    tells
+        Whether any event states who ran or waited where.
     jumps
         Number of gaps longer than :data:`JUMP_NS`.
     last_line_ns
@@ -44,6 +46,7 @@ class Inspector:
     start_ns: int | None = None
     end_ns: int | None = None
     events: int = 0
+    tells: bool = False
     highest_cpu: int = -1
     jumps: int = 0
     last_line_ns: int | None = None
@@ -93,6 +96,7 @@ class Inspector:
                     table = self._with_jumps(frame, ts.to_numpy(), before)
                 self.end_ns = last
             self.events += table.height
+            self.tells = self.tells or bool((~table["kind"].is_in(ASIDE)).any())
             yield table
 
     def _with_jumps(self, frame: pl.DataFrame, ts: np.ndarray, before: int) -> pl.DataFrame:

@@ -8,55 +8,35 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from wastedcores import __version__
 from wastedcores.errors import TraceContentError, TraceFormatError, UsageError, WastedCoresError
 from wastedcores.limits import MAX_CPUS
+from wastedcores.trace.formats import FOREIGN, listed
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
 from wastedcores.trace.progress import told
-from wastedcores.trace.readers import schedlog, systing
 from wastedcores.trace.readers.support.reading import Facts, Reading
-from wastedcores.trace.readers.support.text_reading import head
 from wastedcores.trace.readers.support.time_order import in_order
+from wastedcores.trace.recognisers import Candidate, is_perf_folder, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import seekable
 from wastedcores.trace.trace import Trace
 
-if TYPE_CHECKING:
-    from wastedcores.trace.formats import Format
-
 #: Every format that this package reads, by name; all but Parquet are foreign (:mod:`wastedcores.trace.formats`).
-FORMATS = (
-    "parquet",
-    "sched_profiler",
-    "ftrace",
-    "perf-script",
-    "kutrace",
-    "perf.data",
-    "trace.dat",
-    "schedtrace",
-    "systing",
-    "schedlog",
-)
+FORMATS = ("parquet", *FOREIGN)
 #: Lines at the beginning of a file that have a vote on its format.
 SNIFF_LINES = 200
 
 #: Events that ``open_trace`` keeps in memory; a trace with more goes through a temporary Parquet file.
 MEMORY_EVENTS = 4_000_000
-
-
-def _foreign() -> dict[str, Format]:
-    from wastedcores.trace.formats import FOREIGN  # Parquet files need none of the readers
-
-    return FOREIGN
 
 
 def sniff(path: Path) -> str:
@@ -77,6 +57,8 @@ def sniff(path: Path) -> str:
     _check_readable(path)
     if path.is_dir():
         return _sniff_folder(path)
+    from wastedcores.trace.readers.support.text_reading import head
+
     start = head(path)
     if not start:
         raise TraceFormatError(
@@ -84,33 +66,46 @@ def sniff(path: Path) -> str:
         )
     if start.startswith(MAGIC):
         check_name(path)
-        return "systing" if systing.looks_like(path) else "parquet"
-    for name, format in _foreign().items():
-        if format.magic and start.startswith(format.magic):
-            return name
+        return "systing" if is_systing(Candidate(path, start)) else "parquet"
+    for row in FOREIGN.values():
+        if row.magic and start.startswith(row.magic):
+            return row.name
+    kinds = list(FOREIGN.values())
+    known = (
+        row.name
+        for row in kinds
+        if row.known and not row.folder and row.known(Candidate(path, start))
+    )
+    if found := next(known, None):
+        return found
     lines = pl.Series(start.decode("utf-8", "replace").splitlines()[:SNIFF_LINES], dtype=pl.String)
-    votes = {
-        name: int(lines.str.contains(f.line).sum()) for name, f in _foreign().items() if f.line
-    }
+    votes = {row.name: int(lines.str.contains(row.line).sum()) for row in kinds if row.line}
     if any(votes.values()):
         return max(votes, key=votes.__getitem__)
-    if schedlog.looks_like(path):
-        return "schedlog"
+    refuse_summary(path, lines.to_list())
+    for row in kinds:
+        if row.folder and row.known and row.known(Candidate(path, start)):
+            return row.name
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
-        f"{path}: not a trace that this package reads; it begins with '{shown}'. Expected perf.data, trace.dat, a "
-        "capture or Parquet file of wastedcores, a Parquet table of systing, a ring of SchedLog, or the text of ftrace, "
-        "trace-cmd report, perf script, sched_profiler or KUtrace (plain, .gz, .xz or .zst)."
+        f"{path}: not a trace that this package reads; it begins with '{shown}'. Expected {listed()} (text plain, .gz, .xz or "
+        ".zst)."
     )
 
 
 def _sniff_folder(path: Path) -> str:
-    for name, format in _foreign().items():
-        if format.path and format.path(path):
-            return name
+    for row in FOREIGN.values():
+        if row.folder and row.known and row.known(Candidate(path)):
+            return row.name
+    if is_perf_folder(Candidate(path)):
+        raise TraceFormatError(
+            f"{path}: this is the folder that `perf record --threads` writes, with a file per thread. Record again without "
+            f"--threads, or import the text: perf script --show-lost-events -F +cpu -i {path.name} > FILE.txt."
+        )
+    folders = [row.title for row in FOREIGN.values() if row.folder]
     raise TraceFormatError(
-        f"{path}: this is a folder, and it has neither rings of SchedLog (files 0, 1, 2, ...) nor Parquet tables of "
-        "systing (sched_slice.parquet). Name a trace file."
+        f"{path}: this is a folder, and it is none of {', '.join(folders[:-1])} or {folders[-1]}. Name a trace file; "
+        "`wastedcores check DIR --table FILE.parquet` checks every trace below a folder."
     )
 
 
@@ -141,7 +136,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     with seekable(path) as file, _reading_as(file, format) as kind:
         if kind == "parquet":
             return read_parquet(file)
-        with _foreign()[kind].open(file, hashed=False) as reading:
+        with FOREIGN[kind].open(file, hashed=False) as reading:
             run = _Import(reading, kind, None)
             frames = run.frames()
             kept: list[pl.DataFrame] = []
@@ -200,7 +195,7 @@ def import_trace(
                 trace = trace.with_header(machine=machine)
             write_parquet(trace, dst)
         else:
-            with _foreign()[kind].open(file, hashed=source is None) as reading:
+            with FOREIGN[kind].open(file, hashed=source is None) as reading:
                 run = _Import(reading, kind, cpus, machine, source, facts)
                 stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
@@ -227,7 +222,7 @@ class _Import:
         ordered = in_order(self.seen.ranges(self.reading.frames()), self.path)
         for frame in told(self.seen.order(ordered), self.path.name):
             yield conform(frame.drop("line", strict=False), str(self.path))
-        if not self.seen.events:
+        if not self.seen.tells:
             raise self._nothing(self.reading.facts)
 
     def header(self) -> Header:
@@ -275,9 +270,14 @@ class _Import:
     def _nothing(self, facts: Facts) -> TraceFormatError:
         lines = f" ({facts.lines} lines)" if facts.lines else ""
         found = f" (found: {_counted(facts, 5)})" if facts.skipped else ""
+        said = (
+            f" {other[0].upper()}{other[1:]}"
+            if (other := facts.notes.get("lines of another form"))
+            else ""
+        )
         return TraceFormatError(
             f"{self.path}: read to the end as {self.kind}{lines}, but it has no event that states who ran or waited "
-            f"where{found}. Expected sched_switch and sched_wakeup, or runqueue sizes: record with `perf sched record` or "
+            f"where{found}.{said} Expected sched_switch and sched_wakeup, or runqueue sizes: record with `perf sched record` or "
             "`trace-cmd record -e sched`."
         )
 
@@ -326,10 +326,12 @@ def _reading_as(path: Path, format: str | None) -> Iterator[str]:
 
 def _check_possible(path: Path, format: str) -> None:
     """Refuse a file that cannot be of a format: its first bytes are others, or it should be a folder or a file."""
-    foreign = _foreign().get(format)
+    foreign = FOREIGN.get(format)
     magic = foreign.magic if foreign else MAGIC
-    if foreign and foreign.path:
-        if not foreign.path(path):
+    if foreign and foreign.folder and foreign.known:
+        with path.open("rb") if path.is_file() else nullcontext() as file:
+            start = file.read(8) if file else b""
+        if not foreign.known(Candidate(path, start)):
             raise TraceFormatError(f"{path}: this is not a trace of {format}.")
     elif path.is_dir():
         raise TraceFormatError(f"{path}: this is a folder, and a trace of {format} is a file.")

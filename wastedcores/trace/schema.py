@@ -222,6 +222,19 @@ EVENTS: dict[str, EventSpec] = {
 #: the same answer with and without them.
 TRANSITIONS = ("kernel_entry", "kernel_exit")
 
+#: Events that do not state who ran or waited where. A file that has no others is not a trace of the scheduler.
+ASIDE = (
+    *TRANSITIONS,
+    "mark",
+    "frequency",
+    "cpu_idle",
+    "cpu_online",
+    "lost",
+    "exec",
+    "fork",
+    "exit",
+)
+
 KINDS: tuple[str, ...] = tuple(EVENTS)
 KIND_DTYPE = pl.Enum(KINDS)
 

@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = lazy(
     {
         "findings": "verdict claim claim_pair facts waiting_sentence cost",
         "answer": "headline",
-        "steps": "next_steps next_command next_after_explaining",
+        "steps": "next_steps next_command next_after_explaining next_after_path",
         "episode_tables": "episodes worst waited_most avoidable",
         "cause": "why",
         "critical_path": "path_cost path_threads",

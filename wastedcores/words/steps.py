@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.invariant.result import CheckResult
+from wastedcores.kernels import recorded_balancer
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import RichText
 
 if TYPE_CHECKING:
     from wastedcores.analysis.examined import Examined
     from wastedcores.analysis.explain import Explanation
+    from wastedcores.trace.trace import Trace
 
 #: format of the trace -> how to record with larger buffers
 _LARGER = {
@@ -65,7 +67,7 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
                 f"wastedcores check {said} --persist {max(r.longest_ns / 1e6 * 0.9, 0.001):.3g}ms",
             )
         )
-    if r.verdict == "clean" and r.source == "tasks":
+    if r.verdict == "clean" and r.source == "tasks" and _shows_wakeups(r.trace):
         steps.append(
             (
                 "The scheduler did not keep CPUs idle beside waiting threads. See where the time of the work went instead:",
@@ -135,13 +137,22 @@ def _gain(run: Examined, name: str) -> list[tuple[str, str]]:
     return [("See the evidence for the cause, and what would help:", f"wastedcores explain {name}")]
 
 
-def next_after_explaining(found: Explanation, name: str, placed: str = "") -> tuple[str, str]:
+def _shows_wakeups(trace: Trace) -> bool:
+    """Tell whether a critical path and the work of the tasks can be found in a trace."""
+    return bool({"wakeup", "wakeup_new"} & trace.kinds().keys())
+
+
+def next_after_explaining(
+    found: Explanation, trace: Trace, name: str, placed: str = ""
+) -> tuple[str, str]:
     """Return the command that helps most after an explanation, and its purpose.
 
     Parameters
     ----------
     found
         The explanation.
+    trace
+        The trace; without wakeups there is no path and no replay of its work.
     name
         The trace as the user named it.
     placed
@@ -153,14 +164,15 @@ def next_after_explaining(found: Explanation, name: str, placed: str = "") -> tu
         The command and its purpose.
     """
     said = f"{shlex.quote(name)}{placed}"
+    woken = _shows_wakeups(trace)
     if found.looks_like == "in_doubt":
         return (
             f"wastedcores check {shlex.quote(name)}",
             "why the verdict is unknown, and how to record again",
         )
-    if found.looks_like in ("nothing", "transient"):
+    if found.looks_like in ("nothing", "transient") and woken:
         return f"wastedcores path {shlex.quote(name)}", "where the time of the work went instead"
-    if found.fix and found.replayed:
+    if found.fix and found.replayed and woken:
         return f"wastedcores whatif {said}", "each fix, with its gain and its spread"
     return (
         f"wastedcores report {said} -o report",
@@ -183,14 +195,39 @@ def next_command(r: CheckResult, name: str) -> str:
     str
         One line.
     """
-    said, header = shlex.quote(name), r.trace.header
+    said = shlex.quote(name)
     if steps := _unknown(r, said):
         purpose = "treat every waiting thread as movable" if r.rests_on_affinity else "record again"
         return f"{steps[0][1]}   ({purpose})"
     if r.verdict == "clean":
         return f"wastedcores report {said}   (a page with figures)"
-    if header.machine is None:
-        return (
-            f"wastedcores explain {said} --machine live   (why, if it was recorded on this machine)"
-        )
     return f"wastedcores explain {said}   (why, and which fix would help)"
+
+
+def next_after_path(trace: Trace, name: str) -> tuple[str, str]:
+    """Return the command that helps most after a critical path, and its purpose: what a fix would have gained, if that can
+    be told.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    name
+        The trace as the user named it.
+
+    Returns
+    -------
+    str, str
+        The command and its purpose.
+    """
+    from wastedcores.analysis.assumed import place
+    from wastedcores.prediction.place import SHORTEST_NS
+
+    said, header = shlex.quote(name), trace.header
+    where = place(trace, None, None)
+    balancer = recorded_balancer(str(where.kernel))
+    window = (header.window.end_ns - header.window.start_ns) if header.window else None
+    length = window if window is not None else (header.end_ns or 0) - (header.start_ns or 0)
+    if header.lost_total or length < SHORTEST_NS or not (balancer.replayed or balancer.stand_in):
+        return f"wastedcores report {said} -o report", "a page with the figures"
+    return f"wastedcores whatif {said}", "what a fix would have gained"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import yaml
 
-from support import encoders, perf_file, recorders, trace_dat_file
+from support import encoders, more_encoders, perf_file, recorders, trace_dat_file
 from support.builders import trace_of
 from wastedcores.capture.attach import with_snapshot
 from wastedcores.capture.snapshot import read_snapshot, take
@@ -159,6 +159,10 @@ def make_targets(folder: Path) -> dict[str, Target]:
             dat.write_bytes(trace_dat_file.as_trace_dat(run, version))
             add("trace.dat", dat)
         add("kutrace", recorders.as_kutrace(run, folder / f"kutrace{i}.json"))
+        for name, encode in more_encoders.MORE.items():
+            file = folder / f"run{i}.{name}"
+            file.write_bytes(encode(run))
+            add(name.split()[-1], file)
         own = folder / f"own{i}.parquet"
         import_trace(folder / f"run{i}" / "ftrace", own)
         add("parquet", own)
@@ -179,7 +183,15 @@ def make_targets(folder: Path) -> dict[str, Target]:
     targets = {}
     for name, files in seeds.items():
         format = {"trace-cmd": "ftrace", "unsealed": "parquet"}.get(name, name)
-        text = name in ("ftrace", "trace-cmd", "perf-script", "sched_profiler", "kutrace")
+        text = name in (
+            "ftrace",
+            "trace-cmd",
+            "perf-script",
+            "sched_profiler",
+            "kutrace",
+            "systrace",
+            "schedviz",
+        )
         targets[name] = Target(name, files, _Checked(format), text=text)
     targets["detected"] = Target(
         "detected", [f for fs in seeds.values() for f in fs if FILE in f], _Checked(None), text=True

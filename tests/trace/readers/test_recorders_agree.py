@@ -6,7 +6,7 @@ import random
 
 import polars as pl
 import pytest
-from support import recorders
+from support import encoders, more_encoders, recorders
 from support.builders import trace_of
 
 from wastedcores.analysis.examined import examine
@@ -82,6 +82,24 @@ def test_kutrace(run, truth, tmp_path):
     ended = [w for w in who_waited(truth) if w in run.waits]
     assert ended
     assert [w for w in who_waited(trace) if w in run.waits] == ended
+
+
+@pytest.mark.parametrize("name", more_encoders.MORE)
+def test_formats_of_ftrace_events_say_what_ftrace_text_says(run, tmp_path, name):
+    """Text has microseconds, so that times are compared in these."""
+    text, other = tmp_path / "text", tmp_path / "other"
+    text.write_bytes(encoders.as_ftrace(run))
+    other.write_bytes(more_encoders.MORE[name](run))
+    columns = ["ts_ns", "kind", "cpu", "src_cpu", "pid", "comm", "prev_state"]
+
+    def said(path) -> pl.DataFrame:
+        events = open_trace(path).only("switch", "wakeup", "migrate").select(columns).collect()
+        columns_of_text = [pl.col(c).cast(pl.String) for c in ("kind", "comm", "prev_state")]
+        events = events.with_columns(pl.col("ts_ns") // 1000, *columns_of_text)
+        return events.sort(events.columns)
+
+    assert said(other).height > 20
+    assert said(other).equals(said(text))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -194,7 +194,7 @@ def test_bad_input(tmp_path):
     (folder / "note.txt").write_text("not a ring")
     refused(folder, "1: not a ring of SchedLog", "text")
     refused(folder / "1", "not a trace")
-    refused(folder_of(tmp_path / "only", text), "neither rings")
+    refused(folder_of(tmp_path / "only", text), "none of", "SchedLog's rings")
     (tmp_path / "ring").write_bytes(OVERLOADED)
     refused(tmp_path / "ring", "not the number of its CPU")
     refused(folder_of(tmp_path / "none"), "is a folder")

@@ -1,6 +1,4 @@
-"""Reads KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws.
-
-No real recording was ever read. The tests make files from the source of ``eventtospan3``.
+"""Reads KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws; also the page that has both.
 
 Format: dicksites/KUtrace, postproc/eventtospan3.cc @01e5bd54 (InitialJson, WriteSpanJson2, FinalJson); numbers of events:
 postproc/kutrace_lib.h @16e9e0bc. A span is one line,
@@ -21,27 +19,24 @@ A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can dra
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError
+from wastedcores.trace.readers.support.embedded import kutrace_json
 from wastedcores.trace.readers.support.reading import FactsBuilder
 from wastedcores.trace.readers.support.text_reading import Block, TextReading, split_lines
+from wastedcores.trace.recognisers import KUTRACE_SPAN, is_page
 
-_SPAN = (
-    r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*(?P<sec>\d+)\.(?P<frac>\d{1,9}), +(?P<dsec>\d+)\.(?P<dfrac>\d{1,9}), "
-    r"(?P<cpu>-?\d+), (?P<pid>-?\d+), (?P<rpc>-?\d+), (?P<event>-?\d+), (?P<arg>-?\d+), (?P<ret>-?\d+), "
-    r"(?P<ipc>-?\d+), \"(?P<name>[^\"]*)\"\],?\s*$"
-)
 _HEAD_ENDS = r"\"events\"\s*:\s*\["
 _BEGINS = r"^\s*(?:\{.*\"events\"\s*:\s*\[)?\s*\[\s*\d"
-#: A span, or the head of the file.
-LOOKS_LIKE = rf"{_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 
 # kutrace_lib.h: KUTRACE_*
 RUNNABLE, MWAIT, PSTATE, PSTATE2 = 0x206, 0x208, 0x209, 0x21C
@@ -93,6 +88,10 @@ class KUtraceReading(TextReading):
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "kutrace", complete, hashed=hashed)
 
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        start = cast(io.BufferedReader, stream).peek(1 << 10)
+        return kutrace_json(stream) if is_page(start) else stream
+
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield one event table, in order of time.
 
@@ -142,7 +141,7 @@ def _spans(path: Path, block: Block) -> tuple[pl.DataFrame, bool]:
     """Return the spans of a block of lines, and whether the last span is among them."""
     lines = split_lines(block).filter(pl.col("text").str.contains(_BEGINS))
     fields = lines.select(
-        "line", "text", pl.col("text").str.extract_groups(_SPAN).alias("f")
+        "line", "text", pl.col("text").str.extract_groups(KUTRACE_SPAN).alias("f")
     ).unnest("f")
     last = (pl.col("sec").cast(pl.Int64, strict=False) >= END_S) & (pl.col("name") == "")
     over = fields.select(at=last.arg_max(), any=last.any()).row(0)

@@ -19,9 +19,7 @@ import polars as pl
 from wastedcores.errors import TraceContentError, TraceFormatError
 from wastedcores.trace.readers.support.reading import FactsBuilder
 from wastedcores.trace.readers.support.text_reading import Block, TextReading, split_lines
-
-#: State lines and the fork have a tab and a leading space; "# " begins the authors' lines of considered cores.
-LINE = r"^(?P<state>[-\d ]*?)(?P<mark># |\t ?|  *)(?P<ts>\d+) nsecs (?P<kind>[A-Z_]+)(?P<args>(?: +[0-9a-f-]+)*) *$"
+from wastedcores.trace.recognisers import SCHED_PROFILER_LINE
 
 #: The authors' BA events (sched_profiler.h) -> the kernel function that considered the CPUs.
 CONSIDERED = {
@@ -122,7 +120,9 @@ class SchedProfilerReading(TextReading):
 
 def _read_block(path: Path, block: Block, facts: FactsBuilder, state: _State) -> pl.DataFrame:
     lines = split_lines(block)
-    fields = lines.with_columns(pl.col("text").str.extract_groups(LINE).struct.unnest())
+    fields = lines.with_columns(
+        pl.col("text").str.extract_groups(SCHED_PROFILER_LINE).struct.unnest()
+    )
     bad = fields.filter(pl.col("ts").is_null() & (pl.col("text").str.strip_chars() != ""))
     if bad.height:
         raise TraceFormatError(

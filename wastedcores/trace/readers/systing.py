@@ -24,7 +24,6 @@ from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresE
 from wastedcores.files import digest_of_files
 from wastedcores.trace.parquet import UNREADABLE, check_decodes
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
-from wastedcores.trace.seal import has_seal
 
 #: Rows of all tables together that are decoded at a time, on average.
 BATCH_ROWS = 1 << 20
@@ -122,16 +121,6 @@ class SystingReading(Reading):
                 f"{self.path}: the folder has no {_SLICE}.parquet. Name the folder of systing's Parquet tables."
             )
         return self.path, names[0].removesuffix(f"{_SLICE}.parquet")
-
-
-def looks_like(path: Path) -> bool:
-    """Return whether this is a folder with a ``sched_slice.parquet`` of systing, or such a file."""
-    if path.is_dir():
-        return any(path.glob(f"*{_SLICE}.parquet"))
-    try:
-        return not has_seal(path) and set(TABLES[_SLICE]) <= check_decodes(path, rows=False)
-    except OSError:
-        return False
 
 
 def _scan(file: Path, columns: tuple[str, ...]) -> pl.LazyFrame:

@@ -17,9 +17,16 @@ TEXT = """\
 """
 
 
+#: without an event of who ran, the file is no trace of the scheduler
+SWITCH = (
+    "          <idle>-0       [000] d..2.    58.800000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R"
+    " ==> next_comm=bash next_pid=78 next_prio=120\n"
+)
+
+
 def test_only_the_step_of_the_scheduler_counts(tmp_path):
-    (tmp_path / "t.txt").write_text(TEXT)
+    (tmp_path / "t.txt").write_text(TEXT + SWITCH)
     trace = import_trace(tmp_path / "t.txt", tmp_path / "t.parquet")
     rows = trace.only("cpu_online").collect().select("ts_ns", "cpu", "value").rows()
     assert rows == [(58_616_105_000, 1, 0), (58_753_937_000, 1, 1)]
-    assert trace.kinds() == {"cpu_online": 2, "exit": 1}
+    assert trace.kinds() == {"cpu_online": 2, "exit": 1, "switch": 1}

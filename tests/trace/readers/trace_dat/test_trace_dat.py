@@ -13,7 +13,7 @@ from support import perf_file, recorders, trace_dat_file
 from wastedcores.errors import WastedCoresError
 from wastedcores.trace.io import import_trace, open_trace, sniff
 from wastedcores.trace.readers.perf_data import decoding
-from wastedcores.trace.readers.trace_dat.header import MAGIC
+from wastedcores.trace.recognisers import TRACE_DAT
 
 RUN = recorders.random_run(3)
 
@@ -209,7 +209,7 @@ def refused(tmp_path, data):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (MAGIC + bytes(100), "version ''"),
+        (TRACE_DAT + bytes(100), "version ''"),
         (GOOD.replace(b"tracing6", b"tracing8", 1), "expected 6 or 7"),
         (GOOD[:12] + b"\1" + GOOD[13:], "big-endian"),
         (GOOD[: len(GOOD) // 3], "cut short or damaged"),

@@ -57,6 +57,7 @@ _KINDS = {
     pj.FREQUENCY: "frequency",
     pj.LOST: "lost",
     pj.HOTPLUG: "cpu_online",
+    pj.ENDED: "exit",
 }
 #: Fields that are strings; all others are numbers.
 _STRINGS = {"comm", "prev_comm", "next_comm", "parent_comm", "child_comm", "filename", "buf"}
@@ -114,6 +115,8 @@ def find_formats(
     kinds = np.zeros(pj.N_CODES, np.uint8)
     for code, kind in _KINDS.items():
         kinds[code] = KINDS.index(kind)
+    if page_start or "sched_process_exit" in tracepoints:
+        kinds[pj.ENDED] = 0
     formats = pj.Formats(
         **samples._asdict(),
         codes=np.full(65536, pj.IGNORED, np.int8),
@@ -149,9 +152,11 @@ def _learn(format: Format, formats: pj.Formats, path: Path) -> None:
         dynamic = kind.startswith("__data_loc")
         sizes = (4, 8) if name in _LONG else (8,) if name in _POINTERS else (4,)
         if name in _STRINGS:
-            good = size == 4 if dynamic else kind.endswith("]")
-            expected = "a string"
             tail = name in ("filename", "buf")
+            # a flexible array is "char buf[]" since about 5.5, and was "char buf" of size 0 before
+            flexible = tail and kind == "char" and size == 0
+            good = size == 4 if dynamic else kind.endswith("]") or flexible
+            expected = "a string"
             what = pj.T_DYNAMIC if dynamic else pj.T_TAIL if tail else pj.T_COMM
         else:
             good = size in sizes and not kind.endswith("]") and not dynamic

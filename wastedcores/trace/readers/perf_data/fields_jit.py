@@ -18,6 +18,7 @@ from wastedcores.trace.readers.perf_data.records_jit import (
     BAD_LOST,
     BAD_PRIO,
     C_COMM,
+    ENDED,
     EXEC,
     F_OFFSET,
     F_SIZE,
@@ -162,6 +163,27 @@ def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Column
         return BAD_LOST
     out.cpu[r] = cpu
     out.low[r], out.high[r] = low, np.uint8(HAS_VALUE)
+    return OK
+
+
+@lean
+def _ended(b: U8, at: int, formats: Formats, name: Any, r: np.uintp, out: Columns) -> int:
+    """Decode a PERF_RECORD_EXIT of a thread that is called ``name`` minus 1: pid, ppid, tid, ptid, time, and the sample's
+    identity.
+    """
+    out.pid[r] = np.int64(np.int32(load32(b, at + 16)))
+    low = np.uint8(HAS_PID)
+    id_cpu = formats.layouts[0, L_ID_CPU]
+    if id_cpu:
+        cpu = np.int64(load32(b, at + np.int64(load16(b, at + 6)) + id_cpu))
+        if cpu >= MAX_CPUS:
+            return BAD_CPU
+        out.cpu[r] = cpu
+        low = np.uint8(HAS_PID | HAS_CPU)
+    if name:
+        out.comm[r] = name - np.uint32(1)
+        low |= np.uint8(HAS_COMM)
+    out.low[r], out.high[r] = low, np.uint8(0)
     return OK
 
 
@@ -372,6 +394,15 @@ def decode(
         out.kind[r] = formats.kinds[what]
         if what == LOST:
             problem = _lost(b, at, which, formats, r, out)
+            if problem != OK:
+                break
+            row += 1
+            i += 1
+            continue
+        if what == ENDED:
+            problem = _ended(
+                b, at, formats, comm_at(comms, np.int64(load32(b, at + 16)), i), r, out
+            )
             if problem != OK:
                 break
             row += 1

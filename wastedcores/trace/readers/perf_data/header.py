@@ -26,6 +26,8 @@ _IP, _TID, _TIME, _ADDR, _READ, _CHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
 )
 _IDENTIFIER = 1 << 16
 _SAMPLE_ID_ALL = 1 << 18
+#: tools/lib/perf/include/perf/event.h: PERF_RECORD_COMPRESSED2 or later, depending on the version
+_FIRST_COUNTERS = 83
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
 #: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
@@ -127,6 +129,14 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
             f"{path}: its data should reach to byte {data_at + data_size}, the file has {len(data)} (perf writes the "
             "size when it ends). It is cut short or was not closed: `perf inject -i FILE -o NEW` may save it."
         )
+    if not attrs_size and _has_counters(data, data_at, data_at + data_size):
+        raise TraceFormatError(
+            f"{path}: this is what `perf sched stats record` writes: the scheduler's counters of /proc/schedstat, per CPU and "
+            f"domain. "
+            "They tell how often CPUs balanced and how long threads waited in all, but not whether a CPU was idle meanwhile. "
+            "`perf sched stats report -i FILE` prints them; for a verdict record a trace: perf sched record -o perf.data "
+            "sleep 10."
+        )
     samples = _attributes(data, (attr_size, attrs_at, attrs_size), path)
     header = PerfHeader((data_at, data_at + data_size), samples)
     header.end = max(data_at + data_size, attrs_at + attrs_size)
@@ -136,6 +146,20 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
             f"{len(data) - header.end} bytes follow the recording and were left out; they may be another recording"
         )
     return header
+
+
+def _has_counters(data: np.ndarray, at: int, end: int) -> bool:
+    """Tell whether the records are PERF_RECORD_SCHEDSTAT_CPU and _DOMAIN, whose numbers changed between versions of perf."""
+    kinds = set()
+    for _ in range(1000):
+        if at + 8 > end:
+            break
+        kind, _, size = struct.unpack("<IHH", data[at : at + 8].tobytes())
+        if size < 8:
+            return False
+        kinds.add(kind)
+        at += size
+    return bool(kinds) and min(kinds) >= _FIRST_COUNTERS
 
 
 def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:

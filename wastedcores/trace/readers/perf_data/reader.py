@@ -18,9 +18,6 @@ from wastedcores.trace.readers.perf_data.packed import decompress, is_compressed
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.schema import KIND_DTYPE
 
-#: How a file written by perf record begins.
-MAGIC = b"PERFILE2"
-
 
 class PerfDataReading(TracepointReading):
     """One pass over a perf.data file.

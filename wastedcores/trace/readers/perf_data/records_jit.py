@@ -25,7 +25,7 @@ I32 = NDArray[np.int32]
 U32 = NDArray[np.uint32]
 
 # enum perf_event_type, include/uapi/linux/perf_event.h; 64 and above: tools/perf/util/event.h
-R_LOST, R_COMM, R_FORK, R_SAMPLE, R_LOST_SAMPLES = 2, 3, 7, 9, 13
+R_LOST, R_COMM, R_EXIT, R_FORK, R_SAMPLE, R_LOST_SAMPLES = 2, 3, 4, 7, 9, 13
 R_AUXTRACE, R_FINISHED_ROUND, R_COMPRESSED, R_COMPRESSED2 = 71, 68, 81, 83
 #: PERF_RECORD_MISC_LOST_SAMPLES_BPF, tools/lib/perf/include/perf/event.h: a filter dropped the samples on purpose.
 DROPPED_BY_FILTER = 1 << 15
@@ -37,7 +37,9 @@ IGNORED = -1
 LOST, C_COMM, C_FORK = 12, 20, 21
 #: A step of CPU hotplug (cpuhp_enter) that decides whether the CPU may run tasks; only trace.dat has the symbols for it.
 HOTPLUG = 13
-N_CODES = 14
+#: A PERF_RECORD_EXIT. It becomes an event where the file has no sched_process_exit: then ``kinds`` has a kind for it.
+ENDED = 14
+N_CODES = 15
 
 #: Columns of a layout: offsets from the begin of the record (-1: absent). L_RAW is -1 if a call chain at L_CHAIN comes
 #: before the raw data. L_ID_TIME and L_ID_CPU count from the end of a record that is not a sample (0: absent).
@@ -212,6 +214,14 @@ def index(
             ts[n] = stamp
             what = C_COMM if kind == R_COMM else (C_FORK if kind == R_FORK else LOST)
             ref[n] = at << PLACE | what
+            n += 1
+        elif kind == R_EXIT and size >= 24 - tail and tail and formats.kinds[ENDED]:
+            stamp = np.int64(load64(b, at + size + tail))
+            if stamp < 0:
+                problem = BAD_TIME
+                break
+            newest = max(newest, stamp)
+            ts[n], ref[n] = stamp, at << PLACE | ENDED
             n += 1
         elif kind == R_LOST_SAMPLES and size >= 16:
             if load64(b, at + 8) > np.uint64(MAX_LOST):

@@ -33,7 +33,6 @@ from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 from wastedcores.trace.schema import KIND_DTYPE
 
 FORMAT = "wastedcores.schedtrace"
-MAGIC = b'{"format": "wastedcores.schedtrace"'
 VERSION = 1
 BLOCK_MAGIC = 0x31424357
 BLOCK = np.dtype(

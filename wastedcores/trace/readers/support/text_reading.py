@@ -8,6 +8,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -93,8 +94,15 @@ class TextReading(Reading):
         self._raw: IO[bytes] = self.resources.enter_context(_open_raw(path))
         if self._digest:
             self._raw = cast(IO[bytes], _HashingReader(self._raw, self._digest))
-        self._stream = _decompressor(self._raw, path)
+        self._file = _decompressor(
+            self._raw, path
+        )  # kept, because whatever is dropped open is warned of
+        self._stream = self._text_in(self._file)
         self._bytes_read = 0
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        """Return the text in the unpacked file; some formats have it within something else."""
+        return stream
 
     def blocks(self) -> Iterator[Block]:
         """Yield the file as blocks of about :data:`BLOCK_BYTES`, cut at line ends.
@@ -278,6 +286,29 @@ def _decompressor(raw: IO[bytes], path: Path, ahead: int = 1 << 20) -> IO[bytes]
     return buffered
 
 
+@contextmanager
+def unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file and unpack it while it is read.
+
+    Raises
+    ------
+    TraceFormatError
+        The file is compressed and cannot be unpacked.
+    WastedCoresError
+        The file cannot be opened or read.
+    """
+    with _open_raw(path) as raw:
+        try:
+            yield _decompressor(raw, path, 1 << 16)
+        except _DAMAGED as e:
+            raise TraceFormatError(
+                f"{path}: it is compressed, but cannot be unpacked ({e}). The file is cut short or damaged: copy or "
+                "record it again."
+            ) from e
+        except OSError as e:
+            raise WastedCoresError(f"{path}: cannot be read ({e.strerror or e}).") from e
+
+
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """Return the beginning of a file, decompressed.
 
@@ -300,17 +331,8 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     WastedCoresError
         The file cannot be opened or read.
     """
-    with _open_raw(path) as raw:
-        stream = _decompressor(raw, path, size)
-        try:
-            return stream.read(size)
-        except _DAMAGED as e:
-            raise TraceFormatError(
-                f"{path}: it is compressed, but cannot be unpacked ({e}). The file is cut short or damaged: copy or "
-                "record it again."
-            ) from e
-        except OSError as e:
-            raise WastedCoresError(f"{path}: cannot be read ({e.strerror or e}).") from e
+    with unpacked(path) as stream:
+        return stream.read(size)
 
 
 def split_lines(block: Block) -> pl.DataFrame:

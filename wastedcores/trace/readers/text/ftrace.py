@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
+from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
+from wastedcores.trace.recognisers import FTRACE_LATENCY_LINE, FTRACE_LINE
 
-#: kernel/trace/trace_output.c:trace_print_context and trace_print_lat_fmt (4.1 ... 6.18): "%16s-%-7d ", an optional
-#: "(%7d) " with record-tgid, "[%03d] ", 4 or 5 flag characters, the time; trace-cmd report leaves the flags out.
-ENVELOPE = (
-    r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?:\( *[\d-]+\) +)?\[(?P<cpu>\d{1,9})\] +(?:[^\s]{4,6} +)?"
-    r"(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
-)
+#: The same without the name of an event, as other tracers write: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
+_BARE = FTRACE_LINE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?$")
 
 DIALECT = Dialect(
     perf=False,
-    envelope=ENVELOPE,
+    envelopes=(FTRACE_LINE, _BARE, FTRACE_LATENCY_LINE),
     noise=r"^(?: => |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|\s*#)",
     lost=(
         r"^(?:CPU:(?P<cpu>\d{1,4}) \[(?:LOST )?(?P<n>\d{1,12})? ?(?:EVENTS DROPPED|EVENTS)\]"
@@ -24,13 +23,9 @@ DIALECT = Dialect(
     ),
     hint=(
         "Expected '<task>-<pid> [cpu] flags seconds.fraction: event: fields'. For the kernel's own file turn "
-        "latency-format, raw, hex and bin off in trace_options and use a clock that counts seconds."
+        "raw, hex and bin off in trace_options and use a clock that counts seconds."
     ),
 )
-
-
-#: A line of ftrace text or of a trace-cmd report.
-LOOKS_LIKE = rf"^# tracer:|^cpus=\d+\s*$|{ENVELOPE}"
 
 
 class FtraceReading(LineReading):
@@ -51,3 +46,17 @@ class FtraceReading(LineReading):
     ) -> None:
         super().__init__(path, "ftrace", DIALECT, hashed=hashed)
         self.found.overwritten.update(overwritten or {})
+
+
+class SystraceReading(FtraceReading):
+    """One pass over a page of systrace, which has ftrace text."""
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        return systrace_text(stream)
+
+
+class AtraceReading(FtraceReading):
+    """One pass over the ftrace text that ``atrace -z`` packed."""
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        return atrace_text(stream)

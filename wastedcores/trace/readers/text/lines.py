@@ -28,8 +28,8 @@ class Dialect:
     ----------
     perf
         The compiled code looks for perf's envelope; otherwise for ftrace's.
-    envelope
-        Regular expression with groups comm, pid, cpu, sec, frac, name, payload.
+    envelopes
+        Regular expressions with groups comm, pid, cpu, sec, frac (or us), name, payload; the first that matches counts.
     noise
         Regular expression of lines without an event, which can be anywhere.
     lost
@@ -39,7 +39,7 @@ class Dialect:
     """
 
     perf: bool
-    envelope: str
+    envelopes: tuple[str, ...]
     noise: str
     lost: str
     hint: str
@@ -106,6 +106,11 @@ def _read_rest(
     path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect, last: _LastEvent
 ) -> pl.DataFrame:
     """Read the lines that the compiled code left alone; ``found`` and ``last`` are kept up to date."""
+    # text that stands in the source of a page has its line ends and quotation marks escaped
+    escaped = pl.col("text").str.ends_with("\\n\\")
+    plain = pl.col("text").str.slice(0, pl.col("text").str.len_chars() - 3)
+    plain = plain.str.replace_all(r"\\(.)", "$1")
+    lines = lines.with_columns(text=pl.when(escaped).then(plain).otherwise("text"))
     comments = lines.filter(pl.col("text").str.contains(r"^(?:#|cpus=\d+$)"))
     for text in comments["text"].head(200):
         learn(found, text)
@@ -113,10 +118,9 @@ def _read_rest(
         ~pl.col("text").str.starts_with("#") & (pl.col("text").str.strip_chars() != "")
         | pl.col("text").str.starts_with("##### CPU")
     )
-    fields = lines.with_columns(pl.col("text").str.extract_groups(dialect.envelope).struct.unnest())
-    # a number of seconds that does not fit is not a time
-    good = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS).fill_null(False)
-    events, other = fields.filter(good), fields.filter(~good)
+    events, other = _split(lines, dialect)
+    if events["us"].is_not_null().any():
+        found.clock = found.clock or "microseconds since the recording began"
     if not dialect.perf:
         _refuse_buffers(path, events)
     events = _stamped(events)
@@ -125,13 +129,9 @@ def _read_rest(
     unknown = other.filter(~pl.col("text").str.contains(dialect.noise))
     if unknown.height:
         unknown = _marker_lines(unknown, events, last)
-        found.skipped["(further lines of a marker)"] += unknown.height
-        bad = unknown.filter(~pl.col("marker"))
-        if bad.height:
-            raise TraceFormatError(
-                f"{path}, line {bad['line'][0]}: not a line of {found.source_format} output: "
-                f"{_short(bad['text'][0])!r}. {dialect.hint}"
-            )
+        _skip(path, unknown.filter(~pl.col("marker")), found, dialect)
+        if further := int(unknown["marker"].sum()):
+            found.skipped["(further lines of a marker)"] += further
     frames = [lost]
     bare_name = pl.col("name").str.split(":").list.last()
     is_known = bare_name.is_in(list(KIND_OF))
@@ -142,7 +142,9 @@ def _read_rest(
         bare = str(name)
         kind = KIND_OF[bare]
         parsed, bad = parse_payloads(group.with_columns(name=pl.lit(bare)), kind)
-        if bad.height:
+        if bad.height and kind == "cpu_online":  # other spellings do not name the step
+            found.skipped[bare] += bad.height
+        elif bad.height:
             raise TraceFormatError(
                 f"{path}, line {bad['line'][0]}: the fields of {bare} are not in any spelling this reader knows: "
                 f"{_short(bad['payload'][0])!r}. If your tool prints it so, please report it with that line."
@@ -152,6 +154,44 @@ def _read_rest(
     if events.height:
         last.line, last.name = events["line"][-1], str(events["name"][-1])
     return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
+
+
+def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Take lines apart: those that have the parts of an event, and the others."""
+    parts, rest = [], lines
+    for envelope in dialect.envelopes:
+        fields = rest.with_columns(pl.col("text").str.extract_groups(envelope).struct.unnest())
+        if "us" not in fields.columns:
+            fields = fields.with_columns(us=pl.lit(None, pl.String))
+        # a number of seconds that does not fit is not a time
+        seconds = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS)
+        good = (seconds | pl.col("us").is_not_null()).fill_null(False)
+        parts.append(fields.filter(good))
+        rest = fields.filter(~good).select(lines.columns)
+        if not rest.height:
+            break
+    return pl.concat(parts, how="diagonal").sort("line", maintain_order=True), rest
+
+
+def _skip(path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect) -> None:
+    """Count lines that are no events; refuse those that were some, but are damaged or printed in another way."""
+    if not lines.height:
+        return
+    bad = lines.filter(pl.col("text").str.contains(_BROKEN))
+    if bad.height:
+        raise TraceFormatError(
+            f"{path}, line {bad['line'][0]}: not a line of {found.source_format} output: "
+            f"{_short(bad['text'][0])!r}. {dialect.hint}"
+        )
+    found.skipped["(lines of another form)"] += lines.height
+    found.notes.setdefault(
+        "lines of another form",
+        f"they were left out; the first is line {lines['line'][0]}: {_short(lines['text'][0])!r}. {dialect.hint}",
+    )
+
+
+#: A line that names an event of the scheduler, or has bytes that no text has.
+_BROKEN = r"sched_(?:switch|wakeup|waking|migrate_task)|[\x00-\x08\x0e-\x1f\x{fffd}]"
 
 
 def _refuse_buffers(path: Path, events: pl.DataFrame) -> None:
@@ -173,8 +213,11 @@ def _refuse_buffers(path: Path, events: pl.DataFrame) -> None:
 def _stamped(events: pl.DataFrame) -> pl.DataFrame:
     return events.select(
         "line",
-        ts_ns=pl.col("sec").cast(pl.Int64) * 1_000_000_000
-        + pl.col("frac").str.slice(0, 9).str.pad_end(9, "0").cast(pl.Int64),
+        ts_ns=pl.coalesce(
+            pl.col("us").cast(pl.Int64) * 1000,
+            pl.col("sec").cast(pl.Int64) * 1_000_000_000
+            + pl.col("frac").str.slice(0, 9).str.pad_end(9, "0").cast(pl.Int64),
+        ),
         ctx_cpu=pl.col("cpu").cast(pl.Int64),
         ctx_pid=pl.col("pid").cast(pl.Int64),
         ctx_comm=clean_comm("comm"),
@@ -253,6 +296,9 @@ def _short(text: str, width: int = 120) -> str:
 _LEARN = (
     re.compile(
         r"entries-in-buffer/entries-written: (?P<kept>\d{1,18})/(?P<written>\d{1,18})\s+#P:(?P<cpus>\d{1,9})"
+    ),
+    re.compile(
+        r"^# latency: .{0,40}#(?P<kept>\d{1,18})/(?P<written>\d{1,18}), .{0,80}#P:(?P<cpus>\d{1,9})\)"
     ),
     re.compile(r"^cpus=(?P<cpus>\d{1,9})$"),
     re.compile(r"^# os release : (?P<kernel>\S+)"),

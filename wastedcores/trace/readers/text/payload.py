@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from wastedcores.trace.readers.support.raw_states import with_letters
 from wastedcores.trace.schema import COLUMNS
 
 _INT = r"-?\d+"
@@ -24,6 +25,10 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"next_comm=(?P<comm>.*) next_pid=(?P<pid>{_INT}) next_prio=(?P<prio>{_INT}){_TAIL}",
         rf"^(?P<prev_comm>.*):(?P<prev_pid>{_INT}) \[(?P<prev_prio>{_INT})\] (?P<prev_state>\S+) ==> "
         rf"(?P<comm>.*):(?P<pid>{_INT}) \[(?P<prio>{_INT})\]\s*$",
+        # the fields as they are in memory: `trace-cmd report -R`
+        rf"^prev_comm=(?P<prev_comm>.*) prev_pid=(?P<prev_pid>{_INT}) prev_prio=(?P<prev_prio>{_INT})"
+        rf" prev_state=(?P<raw_state>0x[0-9a-f]{{1,8}}|\d{{1,9}}) "
+        rf"next_comm=(?P<comm>.*) next_pid=(?P<pid>{_INT}) next_prio=(?P<prio>{_INT}){_TAIL}",
     ),
     "wakeup": (
         rf"^comm=(?P<comm>.*) pid=(?P<pid>{_INT}) prio=(?P<prio>{_INT})"
@@ -36,6 +41,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "fork": (
         rf"^comm=(?P<by_comm>.*) pid=(?P<by_pid>{_INT}) child_comm=(?P<comm>.*) child_pid=(?P<pid>{_INT}){_TAIL}",
+        rf"^parent_comm=(?P<by_comm>.*) parent_pid=(?P<by_pid>{_INT}) child_comm=(?P<comm>.*)"
+        rf" child_pid=(?P<pid>{_INT}){_TAIL}",
     ),
     "exec": (rf"^filename=(?P<text>.*) pid=(?P<pid>{_INT}) old_pid=(?P<by_pid>{_INT}){_TAIL}",),
     "exit": (rf"^comm=(?P<comm>.*) pid=(?P<pid>{_INT}) prio=(?P<prio>{_INT}){_TAIL}",),
@@ -146,6 +153,8 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
     ).with_columns(
         kind=pl.lit("wakeup" if kind == "waking" else kind), waking=pl.lit(kind == "waking")
     )
+    if "raw_state" in out.columns:
+        out = with_letters(out, "raw_state")
     context = {
         "switch": {"cpu": "ctx_cpu"},
         "wakeup": {"src_cpu": "ctx_cpu", "by_pid": "ctx_pid", "by_comm": "ctx_comm"},

@@ -5,17 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
-
-#: tools/perf/builtin-script.c:perf_sample__fprintf_start (6.1): "%16s " comm, "%7d " tid or "%7d/%-7d " pid/tid,
-#: "[%03d] " cpu, "%5lu.%06lu: " time (%09lu with --ns), an optional period, "%*s: " event.
-ENVELOPE = (
-    r"^ *(?P<comm>.*?) +(?:\d+/)?(?P<pid>-?\d{1,9}) +\[(?P<cpu>\d{1,9})\] +"
-    r"(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?:\d+ +)?(?P<name>[\w.-]+:[\w.:-]+|[\w./,=-]+): ?(?P<payload>.*)$"
-)
+from wastedcores.trace.recognisers import PERF_SCRIPT_LINE
 
 DIALECT = Dialect(
     perf=True,
-    envelope=ENVELOPE,
+    envelopes=(PERF_SCRIPT_LINE,),
     # call chains (indented addresses), side-band records
     noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
     lost=(
@@ -26,11 +20,6 @@ DIALECT = Dialect(
         "perf script -F +cpu --show-lost-events."
     ),
 )
-
-#: A line without the [cpu] column. It is recognised so that the message can say what is missing.
-NO_CPU = r"^ *\S.*? +(?:\d+/)?-?\d+ +\d+\.\d{6,9}: +(?:\d+ +)?[\w-]+:[\w-]+: "
-#: A line of perf script's output.
-LOOKS_LIKE = rf"^# captured on\s*:|{NO_CPU}|{ENVELOPE}"
 
 
 class PerfScriptReading(LineReading):

@@ -20,9 +20,7 @@ from wastedcores.trace.readers.perf_data.header import parse_formats
 from wastedcores.trace.readers.trace_dat.blocks import KIND, read_blocks
 from wastedcores.trace.readers.trace_dat.cursor import Cursor, unpack
 from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
-
-#: trace-cmd.dat(5): the first ten bytes
-MAGIC = b"\x17\x08\x44tracing"
+from wastedcores.trace.recognisers import TRACE_DAT
 
 _DONE, _DATE, _CPUSTAT, _BUFFER, _CLOCK, _UNAME, _OFFSET, _CPUCOUNT, _TSC2NSEC = (
     *range(6), 7, 8, 14,
@@ -61,7 +59,7 @@ def read_header(data: np.ndarray, path: Path, pool: Executor) -> DatHeader:
     TraceFormatError
         The file is cut or damaged, of another byte order or version, or its times are not nanoseconds.
     """
-    file = Cursor(data, path, len(MAGIC))
+    file = Cursor(data, path, len(TRACE_DAT))
     version = file.string("the version")
     if version not in (b"6", b"7"):
         raise _unread(
@@ -319,6 +317,21 @@ def _page_format(file: Cursor, header: DatHeader) -> None:
     text = _text(file.sized(8, "the format of a page"))
     file.expect(b"header_event\0")
     file.sized(8, "the format of an event")
+    page_format(text, header, file)
+
+
+def page_format(text: str, header: DatHeader, file: Cursor) -> None:
+    """Learn where the events of a page begin, and the size of a page.
+
+    Parameters
+    ----------
+    text
+        The kernel's file ``header_page``.
+    header
+        Filled in.
+    file
+        For messages.
+    """
     found = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
     start, size = found.get("data", (0, 0))
     if start not in (12, 16) or found.get("commit", (8, 0))[1] != start - 8:

@@ -38,7 +38,7 @@ class TraceDatReading(TracepointReading):
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in order of time."""
         mapped = self._map()
-        header = read_header(mapped, self.path, self._pool)
+        header = self._read_header(mapped)
         hashing = self._pool.submit(sha256, mapped) if self._hashed else None
         opened = {n: self._open(mapped, b, header) for n, b in _filled(header).items()}
         hotplug = header.hotplug.result() if header.hotplug else None
@@ -52,7 +52,8 @@ class TraceDatReading(TracepointReading):
         found.kernel_release, found.host, found.cpus = header.release, header.host, header.cpus
         found.clock = buffer.clock
         if buffer.blocks:
-            found.source_format, found.truncated = "tracefs", header.truncated
+            found.source_format = "tracefs"
+        found.truncated = header.truncated
         found.overwritten.update(buffer.overrun)
         self._threads.know(header.comms)
         for frame in self._tables(0, self._pages.size):
@@ -63,6 +64,9 @@ class TraceDatReading(TracepointReading):
         for cpu, n in (buffer.overrun + buffer.dropped).items():
             found.lost[cpu] = n
         found.sha256 = hashing.result() if hashing else None
+
+    def _read_header(self, mapped: np.ndarray) -> DatHeader:
+        return read_header(mapped, self.path, self._pool)
 
     def _choose(self, opened: dict[str, Pages], header: DatHeader) -> tuple[Buffer, Pages]:
         """Choose the buffer with the most scheduler events, and note what is left out."""

@@ -1,0 +1,209 @@
+"""What is true of other people's machines: cpusets, changes of affinity, reused pids, quotas, CPUs that were not recorded."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import migrate, nr, switch, trace_of, wakeup
+
+from wastedcores.invariant import check
+
+S = 1_000_000_000
+MS = 1_000_000
+STOPPER = 90
+
+
+def turns(first, end, cpu, pids, slice_ns=4 * MS):
+    """Threads that take turns on a CPU; the first of them runs already."""
+    waiting = list(pids)
+    rows = []
+    for t in range(first + slice_ns, end, slice_ns):
+        runs, waiting = waiting[0], waiting[1:] + waiting[:1]
+        rows.append(switch(t, cpu, runs, "R", waiting[0]))
+    return rows, waiting[0]
+
+
+def confined(*, back):
+    """Threads 10, 11 and 12 move among CPUs 0 and 1, and CPU 2 idles; ``back``: each also ran on CPU 2 before and after."""
+    rows = [switch(0, 2, 9, "S", 0), switch(1, 0, 50, "S", 10), switch(1, 1, 51, "S", 12)]
+    rows += [wakeup(2, 0, 11)]
+    if back:
+        for i, pid in enumerate((10, 11, 12)):
+            rows += [
+                switch(10 + 4 * i, 2, 0, "R", pid + 100),
+                switch(11 + 4 * i, 2, pid + 100, "S", 0),
+            ]
+    moved, runs = turns(2, S, 0, (10, 11))
+    rows += moved
+    rows += [switch(S, 0, runs, "R", 21 - runs), migrate(S + 1, 0, 1, runs)]
+    rows += [switch(S + 2, 1, 12, "R", runs), migrate(S + 3, 1, 0, 12)]
+    moved, _ = turns(S + 3, 2 * S, 0, (21 - runs, 12))
+    return trace_of(rows + moved, cpus=3, known=False, quotas={})
+
+
+def test_u1_a_move_from_one_cpu_to_another_says_nothing_of_a_third():
+    """Threads in a cpuset of CPUs 0 and 1 wait for each other while CPU 2, which they may not use, is idle."""
+    result = check(confined(back=False))
+    assert result.verdict == "unknown"
+    assert result.rests_on_affinity
+    assert result.bound.waste_at_least_ns == 0
+    assert result.evidence["assumed_ns"] > 1.9 * S
+
+
+@pytest.mark.parametrize("waker", ["the thread itself", "another thread", "an idle CPU"])
+def test_u2a_a_move_by_the_stopper_on_behalf_of_a_thread_is_a_change_of_affinity(waker):
+    """10 and 11 run on CPU 1 before and after, but in between the stopper had moved them to CPU 0, to which they were bound.
+
+    If an idle CPU woke the stopper, it was an active load balance, and nobody was bound.
+    """
+    by = {"the thread itself": 10, "another thread": 60, "an idle CPU": 0}[waker]
+    rows = [switch(0, 1, 50, "S", 10), switch(0, 3, 52, "S", 60), switch(0, 2, 51, "S", 0)]
+    rows += [switch(0, 0, 53, "S", 61)]
+    for i, pid in enumerate((10, 11)):
+        t = 100 + 100 * i
+        rows += [
+            *([wakeup(t, 1, 11), switch(t + 1, 1, 0, "R", 11)] if pid == 11 else []),
+            wakeup(
+                t + 2,
+                1,
+                STOPPER,
+                by_pid=by if by != 10 else pid,
+                src_cpu={10: 1, 60: 3, 0: 0}[by],
+                comm="migration/1",
+            ),
+            switch(t + 3, 1, pid, "R+", STOPPER, comm="migration/1"),
+            {**migrate(t + 4, 1, 0, pid), "by_pid": STOPPER},
+            switch(t + 5, 1, STOPPER, "S", 0, prev_comm="migration/1"),
+        ]
+    rows += [switch(400, 0, 61, "S", 10)]
+    moved, runs = turns(400, S, 0, (10, 11))
+    rows += moved
+    rows += [switch(S, 0, runs, "S", 21 - runs), switch(S + 1, 0, 21 - runs, "S", 0)]
+    for i, pid in enumerate((10, 11)):
+        t = S + 100 + 10 * i
+        rows += [migrate(t, 0, 1, pid), wakeup(t + 1, 1, pid), switch(t + 2, 1, 0, "R", pid)]
+        rows += [switch(t + 3, 1, pid, "S", 0)]
+    rows += [switch(2 * S, 2, 0, "R", 51)]
+    result = check(trace_of(rows, cpus=4, known=False, quotas={}))
+    assert result.verdict == ("violations" if by == 0 and waker == "an idle CPU" else "unknown")
+
+
+def test_u2b_a_fork_resets_what_is_known_of_a_pid():
+    """Thread 11 ran on CPU 1 and ended. Another thread with its number waits on CPU 0, where it was born."""
+    rows = [
+        switch(0, 0, 50, "S", 10),
+        switch(0, 1, 0, "R", 11),
+        switch(1, 1, 11, "Z", 0),
+        {"ts_ns": 2, "kind": "fork", "cpu": 0, "pid": 11, "by_pid": 10},
+        wakeup(3, 0, 11, by_pid=10, src_cpu=0) | {"kind": "wakeup_new"},
+    ]
+    moved, runs = turns(4, S, 0, (10, 11))
+    rows += [*moved, switch(S, 0, runs, "S", 21 - runs), switch(S + 1, 0, 21 - runs, "S", 0)]
+    rows += [{"ts_ns": S + 2, "kind": "fork", "cpu": 0, "pid": 11, "by_pid": 10}]
+    rows += [wakeup(S + 3, 1, 11), switch(S + 4, 1, 0, "R", 11), switch(S + 5, 1, 11, "S", 0)]
+    result = check(trace_of(rows, cpus=2, known=False, quotas={}))
+    assert result.verdict == "unknown"
+    assert result.evidence["seen_ns"] == 0
+
+
+def throttled(*, goes_idle):
+    """Every 100 ms thread 11 uses 20 ms and is throttled: it "waits" behind 10, which may be throttled, too."""
+    rows = [switch(0, 1, 9, "S", 0), switch(0, 0, 0, "R", 10), wakeup(1, 0, 11)]
+    for k in range(12):
+        t = k * 100 * MS + 2
+        rows += [switch(t, 0, 10, "R", 11), switch(t + 20 * MS, 0, 11, "R", 10)]
+        if goes_idle:
+            rows += [switch(t + 80 * MS, 0, 10, "R", 0), switch(t + 100 * MS - 1, 0, 0, "R", 10)]
+    told = [{"pid": p, "allowed": "0-1"} for p in (9, 10, 11)]
+    return trace_of(rows, cpus=2, known=False, tasks=told, follows_affinity=True, quotas=None)
+
+
+def test_u2c_a_cpu_that_idles_beside_its_own_thread_shows_that_quotas_are_in_use():
+    result = check(throttled(goes_idle=True))
+    assert result.verdict == "unknown"
+    assert any("limits of CPU time" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "group", "verdict"),
+    [({"/a": 20_000}, "/b", "violations"), ({"/a": 20_000}, "/a/x", "unknown")],
+)
+def test_u2c_a_snapshot_tells_which_groups_are_limited(quotas, group, verdict):
+    rows = [switch(1, 0, 0, "R", 10), switch(1, 1, 9, "S", 0), wakeup(2, 0, 11)]
+    moved, _ = turns(2, S, 0, (10, 11), 20 * MS)
+    told = [{"pid": p, "allowed": "0-1", "cgroup": group} for p in (9, 10, 11)]
+    trace = trace_of(
+        [*rows, *moved], cpus=2, known=False, tasks=told, follows_affinity=True, quotas=quotas
+    )
+    assert check(trace).verdict == verdict
+
+
+def test_u4_a_cpu_without_any_event_may_have_run_one_thread_alone():
+    rows = [switch(1, 0, 0, "R", 10), wakeup(2, 0, 11)]
+    moved, _ = turns(2, S, 0, (10, 11))
+    trace = trace_of([*rows, *moved], cpus=2)
+    result = check(trace)
+    assert (result.verdict, result.unknown_cpus, result.wall_ns) == ("unknown", [1], 0)
+    assert result.bound.longest_at_most_ns > 0.9 * S
+    assert check(trace, silent="idle").verdict == "violations"
+
+
+def test_u4_a_cpu_whose_hotplug_threads_parked_is_offline():
+    rows = [
+        switch(1, 1, 0, "R", 80, comm="cpuhp/1"),
+        switch(2, 1, 80, "P", STOPPER, prev_comm="cpuhp/1", comm="migration/1"),
+        switch(3, 1, STOPPER, "P", 0, prev_comm="migration/1"),
+        switch(3, 0, 0, "R", 10),
+        wakeup(4, 0, 11),
+    ]
+    moved, _ = turns(4, S, 0, (10, 11))
+    result = check(trace_of([*rows, *moved], cpus=2))
+    assert result.wall_ns == 0
+    back = [wakeup(S + 1, 1, 80, comm="cpuhp/1"), switch(S + 2, 1, 0, "R", 80, comm="cpuhp/1")]
+    back += [switch(S + 3, 1, 80, "S", 0, prev_comm="cpuhp/1")]
+    more, _ = turns(S, 2 * S, 0, (10, 11))
+    result = check(trace_of([*rows, *moved, *back, *more], cpus=2))
+    assert result.verdict == "violations"
+    assert result.wall_ns == pytest.approx(S, rel=0.01)
+
+
+def test_u6_lengths_of_runqueues_alone_are_judged_as_the_paper_does():
+    result = check(trace_of([nr(0, 0, 0), nr(0, 1, 2), nr(200 * MS, 0, 1)], cpus=2))
+    assert (result.verdict, result.assumed) == ("violations", "threads may move")
+    assert result.to_json()["assumed"] == "threads may move"
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("perf", "clean"), ("t12", "unknown")])
+def test_u10_what_the_recorder_does_to_its_own_threads_is_no_contradiction(name, verdict):
+    """Thread 12 runs again and again without a wakeup, as perf does in its own recordings."""
+    rows = [switch(0, 1, 9, "S", 0), switch(0, 0, 0, "R", 10)]
+    for k in range(20):
+        t = (k + 1) * 50 * MS
+        rows += [
+            switch(t, 0, 10, "R", 12, comm=name),
+            switch(t + 1000, 0, 12, "S", 10, prev_comm=name),
+        ]
+    trace = trace_of(rows, cpus=2, source_format="perf.data")
+    assert check(trace).verdict == verdict
+
+
+def test_a_trace_that_contradicts_itself_is_clean_if_nothing_could_have_waited():
+    """Where threads are placed is wrong all along, but no thread ever could run while a CPU was idle."""
+    rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 0, "R", 11)]
+    for k in range(100):
+        t = (k + 1) * 10 * MS
+        rows += [wakeup(t, k % 2, 12), switch(t + 1, 1 - k % 2, 10 + (1 - k % 2), "R", 12)]
+        rows += [switch(t + MS, 1 - k % 2, 12, "S", 10 + (1 - k % 2))]
+    result = check(trace_of(rows, cpus=2))
+    assert result.oddities["ran_elsewhere"] >= 50
+    assert result.verdict == "clean"
+
+
+def test_the_json_of_a_long_list_of_episodes_is_short_unless_all_is_asked_for():
+    rows = [nr(0, c, int(c == 0)) for c in range(64)]
+    for k in range(1000):
+        rows += [nr(k * 4 * MS + 1, 0, 2), nr(k * 4 * MS + 1 + 2 * MS, 0, 1)]
+    result = check(trace_of(rows, cpus=64))
+    short, whole = result.to_json(), result.to_json(None)
+    assert (len(short["episodes"]), short["episodes_total"]) == (10, 1000)
+    assert len(whole["episodes"]) == 1000
+    assert short["episodes"][0]["idle_cpus"] == "1-63"

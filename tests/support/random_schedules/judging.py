@@ -1,0 +1,152 @@
+"""A verdict of ``wastedcores.check`` compared with the truth."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import wastedcores
+from support.random_schedules.drawing import Schedule, schedule
+from support.random_schedules.truth import Limits
+from wastedcores.capture.attach import with_snapshot
+from wastedcores.capture.snapshot import Snapshot
+from wastedcores.errors import WastedCoresError
+from wastedcores.invariant import CheckResult
+
+#: what the verdict was made from; an old snapshot differs from what was true later, so it can mislead and is no failure
+KNOWLEDGE = ALONE, SNAPSHOT, OLD_SNAPSHOT = (
+    "trace alone",
+    "with a snapshot",
+    "with an old snapshot",
+)
+#: what became of a verdict
+RIGHT, UNKNOWN, REFUSED, NOT_JUDGED = "right", "unknown", "refused", "not judged"
+FALSE_ALARM, MISSED, WRONG_KIND, ERROR = "false alarm", "missed", "wrong kind", "error"
+OUTCOMES = (RIGHT, UNKNOWN, REFUSED, NOT_JUDGED, FALSE_ALARM, MISSED, WRONG_KIND, ERROR)
+#: those that must not occur
+FAILURES = (FALSE_ALARM, MISSED, WRONG_KIND, ERROR)
+TRUTHS = ("clean", "persistent", "chronic", "both", "between")
+
+
+@dataclass
+class Judged:
+    """One schedule and its verdicts; seed and features make it again."""
+
+    seed: int
+    features: tuple[str, ...]
+    truth: str
+    persist_us: int
+    #: whether a thread's affinity was another one at some time than the snapshot says
+    stale: bool
+    events: int
+    outcomes: dict[str, str]
+    verdicts: dict[str, str]
+    made_ms: float
+    checked_ms: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether any verdict is wrong that an old snapshot does not excuse."""
+        return any(o in FAILURES for k, o in self.outcomes.items() if k != OLD_SNAPSHOT)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept of it."""
+        return asdict(self)
+
+
+def truth_word(made: Schedule, limits: Limits) -> str:
+    """Say in a word what the truth is: clean, persistent, chronic, both, or between (too close to call)."""
+    persistent, chronic = made.truth.verdicts(made.persist_us, limits)
+    if persistent and chronic:
+        return "both"
+    if persistent or chronic:
+        return "persistent" if persistent else "chronic"
+    return "clean" if persistent is False and chronic is False else "between"
+
+
+def outcome(made: Schedule, verdict: str, kind: str, limits: Limits) -> str:
+    """Compare a verdict with the truth."""
+    persistent, chronic = made.truth.verdicts(made.persist_us, limits)
+    truth = made.truth
+    if verdict == "unknown":
+        return UNKNOWN
+    length = truth.end_us - truth.start_us
+    if length < made.persist_us and made.cpus > 1:
+        # nobody knows how long an episode went on that the trace does not end
+        wasted = sum(b - a for a, b in truth.certain.episodes)
+        if verdict == "clean":
+            return MISSED if wasted > length / 10 else NOT_JUDGED
+        return FALSE_ALARM
+    if verdict == "clean":
+        if persistent or chronic:
+            return MISSED
+        return RIGHT if persistent is False and chronic is False else NOT_JUDGED
+    claimed = persistent if kind == "persistent" else chronic
+    other = chronic if kind == "persistent" else persistent
+    if claimed is None:
+        return NOT_JUDGED
+    if claimed:
+        return RIGHT
+    if other is False:
+        return FALSE_ALARM
+    return WRONG_KIND if other else NOT_JUDGED
+
+
+def judge(
+    seed: int, folder: Path, features: tuple[str, ...] | None = None, limits: Limits = Limits()
+) -> Judged:
+    """Make a schedule and judge the verdicts about it."""
+    began = time.perf_counter()
+    made = schedule(seed, features)
+    file = folder / f"random-{seed}.txt"
+    file.write_text(made.text)
+    between = time.perf_counter()
+    outcomes: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
+    trace = None
+    try:
+        for knowledge in (ALONE, OLD_SNAPSHOT if made.stale else SNAPSHOT):
+            try:
+                trace = trace or wastedcores.open(file)
+                found = _checked(trace, made, knowledge)
+            except WastedCoresError as e:
+                outcomes[knowledge], verdicts[knowledge] = REFUSED, str(e)
+                continue
+            except Exception as e:  # whatever it is: it would have been a traceback
+                outcomes[knowledge], verdicts[knowledge] = ERROR, repr(e)
+                continue
+            outcomes[knowledge] = outcome(made, found.verdict, found.kind, limits)
+            verdicts[knowledge] = f"{found.verdict} ({found.kind})"
+    finally:
+        file.unlink()
+    return Judged(
+        seed,
+        made.features,
+        truth_word(made, limits),
+        made.persist_us,
+        made.stale,
+        len(made.events),
+        outcomes,
+        verdicts,
+        round(1000 * (between - began), 2),
+        round(1000 * (time.perf_counter() - between), 2),
+    )
+
+
+def _checked(trace: wastedcores.Trace, made: Schedule, knowledge: str) -> CheckResult:
+    if knowledge != ALONE:
+        trace = with_snapshot(trace, Snapshot.model_validate(made.snapshot), "snapshot.json")
+    return wastedcores.check(trace, persist_ns=1000 * made.persist_us)
+
+
+def write(seed: int, folder: Path, features: tuple[str, ...] | None = None) -> Path:
+    """Write the trace and the snapshot of a schedule, for somebody who wants to look at a failure."""
+    made = schedule(seed, features)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"random-{seed}.txt"
+    file.write_text(made.text)
+    file.with_suffix(".json").write_text(json.dumps(made.snapshot, indent=1) + "\n")
+    return file

@@ -1,0 +1,140 @@
+"""Counts verdicts about many schedules, and shows them as tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from support.random_schedules.drawing import FEATURES
+from support.random_schedules.judging import (
+    ALONE,
+    FAILURES,
+    KNOWLEDGE,
+    OLD_SNAPSHOT,
+    OUTCOMES,
+    TRUTHS,
+    Judged,
+)
+
+#: separates the parts of a key, so that a tally is a plain JSON object
+_BAR = "|"
+SINGLE, COMBINED, ALL = "alone", "combined", "all"
+
+
+def rows_of(judged: Judged) -> list[tuple[str, str]]:
+    """Return the rows of the tables in which a schedule counts: its class alone, or each of its classes combined."""
+    if len(judged.features) == 1:
+        return [(SINGLE, judged.features[0])]
+    return [(COMBINED, ALL), *((COMBINED, f) for f in judged.features)]
+
+
+def tally(schedules: Iterable[Judged]) -> Counter[str]:
+    """Count schedules by row, knowledge, truth and outcome."""
+    counts: Counter[str] = Counter()
+    for judged in schedules:
+        for row in rows_of(judged):
+            for knowledge, outcome in judged.outcomes.items():
+                counts[_BAR.join((*row, knowledge, judged.truth, outcome))] += 1
+    return counts
+
+
+def failures(counts: Counter[str]) -> Counter[str]:
+    """Return how often each failure occurred; a schedule counts once for each kind of knowledge."""
+    found: Counter[str] = Counter()
+    for key, n in counts.items():
+        place, row, knowledge, _, outcome = key.split(_BAR)
+        if outcome in FAILURES and knowledge != OLD_SNAPSHOT and (place == SINGLE or row == ALL):
+            found[f"{knowledge}: {outcome}"] += n
+    return found
+
+
+def as_rows(counts: Counter[str]) -> list[dict[str, Any]]:
+    """Return one object per row and knowledge."""
+    found = []
+    order = [(SINGLE, f) for f in FEATURES] + [(COMBINED, ALL)] + [(COMBINED, f) for f in FEATURES]
+    for knowledge in KNOWLEDGE:
+        for place, name in order:
+            of = {
+                (t, o): counts[_BAR.join((place, name, knowledge, t, o))]
+                for t in TRUTHS
+                for o in OUTCOMES
+            }
+            total = sum(of.values())
+            if not total:
+                continue
+            found.append(
+                {
+                    "knowledge": knowledge,
+                    "classes": place,
+                    "class": name,
+                    "schedules": total,
+                    "truth": {t: sum(of[t, o] for o in OUTCOMES) for t in TRUTHS},
+                    "answered_of_clean": of["clean", "right"],
+                    "answered_of_violating": sum(
+                        of[t, "right"] for t in ("persistent", "chronic", "both")
+                    ),
+                    "outcomes": {o: sum(of[t, o] for t in TRUTHS) for o in OUTCOMES},
+                }
+            )
+    return found
+
+
+def markdown(run: dict[str, Any]) -> str:
+    """Return the tables of a run for people."""
+    lines = [
+        "# Random schedules: the verdict against a known truth",
+        "",
+        f"Written by `python tests/adversary/random_schedules.py --schedules {run['schedules']} --first {run['first']}` at "
+        f"commit `{run['commit']}` ({run['date']}, {run['machine']}). A schedule takes {run['made_ms']} ms to make, and its two "
+        f"verdicts together take {run['checked_ms']} ms.",
+        "",
+        "The schedules and the truth come from `tests/support/random_schedules/`. *Clean* and *violating* are those whose truth "
+        "is beyond doubt; the others are too close to call and judge nothing. *Answered* is the share of the clean and of the "
+        "violating schedules that got the right verdict. *Refused* are traces about which `check` makes no statement, with a "
+        "message: those without any switch, or without a task of the snapshot. A *false alarm* is `violations` about a clean "
+        "schedule, *missed* is `clean` about a violating one, and *wrong kind* is `persistent` where only chronic waste is, or "
+        "the other way round. An *old snapshot* was taken before an affinity changed; what it makes `check` say is shown, and is "
+        "not among the failures.",
+    ]
+    for knowledge in KNOWLEDGE:
+        for place in (SINGLE, COMBINED):
+            some = [r for r in run["rows"] if r["knowledge"] == knowledge and r["classes"] == place]
+            if some:
+                lines += ["", f"## Verdicts from {_said(knowledge)}, classes {place}", "", *_HEAD]
+                lines += [_line(r) for r in some]
+    lines += ["", "## Failures", ""]
+    if not run["failures"]:
+        lines.append("None.")
+    lines += [f"- {words}: {n}" for words, n in sorted(run["failures"].items())]
+    return "\n".join(lines) + "\n"
+
+
+_HEAD = (
+    "| class | schedules | clean | answered | violating | answered | unknown | refused | false alarm | missed | wrong kind "
+    "| error |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def _said(knowledge: str) -> str:
+    return f"the {knowledge}" if knowledge == ALONE else f"the trace {knowledge}"
+
+
+def _line(row: dict[str, Any]) -> str:
+    clean = row["truth"]["clean"]
+    violating = sum(row["truth"][t] for t in ("persistent", "chronic", "both"))
+    cells = [
+        row["class"],
+        row["schedules"],
+        clean,
+        _share(row["answered_of_clean"], clean),
+        violating,
+        _share(row["answered_of_violating"], violating),
+        *(row["outcomes"][o] for o in OUTCOMES if o not in ("right", "not judged")),
+    ]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "-"

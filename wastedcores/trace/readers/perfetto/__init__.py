@@ -1,0 +1,1 @@
+"""Perfetto's traces, decoded without its trace processor."""

@@ -1,0 +1,391 @@
+"""Decodes the events in bundles of ftrace events, whether as messages or as columns (compact_sched).
+
+Formats: protos/perfetto/trace/ftrace/{ftrace_event,ftrace_event_bundle,sched,power,task}.proto (v58).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.jit.compile import lean
+from wastedcores.limits import MAX_CPUS
+from wastedcores.trace.readers.perfetto.wire_jit import (
+    BAD,
+    BUNDLE,
+    BUNDLE_SIZE,
+    CPU,
+    FULL,
+    LOST,
+    OK,
+    WHAT,
+    field,
+    varint,
+)
+from wastedcores.trace.readers.support.names_jit import COMM_MAX, intern
+from wastedcores.trace.readers.support.tracepoints import (
+    CPU_IDLE,
+    EXIT,
+    FORK,
+    MIGRATE,
+    SWITCH,
+    WAKEUP,
+    WAKEUP_NEW,
+    WAKING,
+)
+
+U8 = NDArray[np.uint8]
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+
+#: Codes beside those of tracepoints.py.
+FREQUENCY, LOSS = 9, 10
+#: A number or a name that an event does not have.
+NONE = -(2**31)
+
+#: Rows of the table of events, which has one column per event. Names are numbers of names_jit.
+FIELDS = (
+    "ts_ns", "code", "ctx_cpu", "cpu", "pid", "comm", "prio", "prev_pid", "prev_comm", "prev_prio", "state", "src_cpu", "by_pid",
+    "by_comm", "value",
+)  # fmt: skip
+(
+    TS_NS, CODE, CTX_CPU, CPU_OF, PID, COMM, PRIO, PREV_PID, PREV_COMM, PREV_PRIO, STATE, SRC_CPU, BY_PID, BY_COMM, VALUE,
+) = range(len(FIELDS))  # fmt: skip
+
+#: Numbers of FtraceEvent's fields.
+E_SWITCH, E_FREQUENCY, E_IDLE, E_WAKEUP, E_WAKING, E_WAKEUP_NEW, E_NEWTASK, E_EXIT, E_FORK, E_MIGRATE = (
+    4, 11, 13, 17, 20, 114, 235, 238, 239, 491,
+)  # fmt: skip
+#: Numbers below this are counted.
+N_EVENTS = 1024
+#: Columns of what is known of a CPU: who runs (pid, name, priority), and the last new task.
+RUNS, RUNS_COMM, RUNS_PRIO, NEWTASK = range(4)
+N_KNOWN = 4
+_PARTS = 8
+
+
+class Scratch(NamedTuple):
+    """Memory for the parts of one message."""
+
+    parts: I64  # (2, fields): values and sizes
+    places: I64  # (fields, 2): where the columns of compact_sched begin and end
+    comms: I64  # the names in its table
+
+
+def new_scratch(size: int) -> Scratch:
+    """Return memory for bundles of up to ``size`` bytes."""
+    return Scratch(
+        np.empty((2, _PARTS), np.int64),
+        np.empty((13, 2), np.int64),
+        np.empty(size // 2 + 1, np.int64),
+    )
+
+
+@lean
+def _name(b: U8, at: int, size: int, names: U64) -> int:
+    """Return the number of a name; -2 if the table is full."""
+    n = 0
+    while n < size and n < COMM_MAX and b[at + n] != 0:
+        n += 1
+    return intern(b, at, n, names)
+
+
+@lean
+def _blank(out: I64, r: int) -> None:
+    for i in range(out.shape[0]):
+        out[i, r] = NONE
+
+
+@lean
+def _cpu_ok(cpu: int) -> bool:
+    return 0 <= cpu < MAX_CPUS
+
+
+@lean
+def _event(
+    b: U8,
+    at: int,
+    end: int,
+    cpu: int,
+    out: I64,
+    r: int,
+    names: U64,
+    known: I64,
+    counts: I64,
+    parts: I64,
+) -> tuple[int, int]:
+    """Decode a message of an event: (events that were written, problem)."""
+    values, sizes = parts[0], parts[1]
+    values[:] = 0
+    sizes[:] = -1
+    ns = pid = kind = 0
+    begin = length = 0
+    while at < end:
+        number, value, size, at = field(b, at, end)
+        if at < 0:
+            return 0, BAD
+        if number == 1 and size < 0:
+            ns = value
+        elif number == 2 and size < 0:
+            pid = value
+        elif number > 2 and size >= 0:
+            kind, begin, length = number, value, size
+    if kind == 0:
+        return 0, OK
+    if kind < N_EVENTS:
+        counts[kind] += 1
+    code = -1
+    if kind == E_SWITCH:
+        code = SWITCH
+    elif kind == E_WAKEUP:
+        code = WAKEUP
+    elif kind == E_WAKEUP_NEW:
+        code = WAKEUP_NEW
+    elif kind == E_WAKING:
+        code = WAKING
+    elif kind == E_MIGRATE:
+        code = MIGRATE
+    elif kind == E_EXIT:
+        code = EXIT
+    elif kind == E_FORK or kind == E_NEWTASK:
+        code = FORK
+    elif kind == E_IDLE:
+        code = CPU_IDLE
+    elif kind == E_FREQUENCY:
+        code = FREQUENCY
+    if code < 0:
+        return 0, OK
+    at, end = begin, begin + length
+    while at < end:
+        number, value, size, at = field(b, at, end)
+        if at < 0:
+            return 0, BAD
+        if number < _PARTS:
+            values[number], sizes[number] = value, size
+    if ns < 0:
+        return 0, BAD
+    _blank(out, r)
+    out[TS_NS, r], out[CODE, r], out[CTX_CPU, r], out[CPU_OF, r] = ns, code, cpu, cpu
+    name_at = 3 if kind == E_FORK else 2 if kind == E_NEWTASK else 5 if kind == E_SWITCH else 1
+    if code != CPU_IDLE and code != FREQUENCY and sizes[name_at] >= 0:
+        out[COMM, r] = _name(b, values[name_at], sizes[name_at], names)
+        if out[COMM, r] == -2:
+            return 0, FULL
+    if code == SWITCH:
+        if sizes[1] >= 0:
+            out[PREV_COMM, r] = _name(b, values[1], sizes[1], names)
+            if out[PREV_COMM, r] == -2:
+                return 0, FULL
+        out[PREV_PID, r], out[PREV_PRIO, r], out[STATE, r] = values[2], values[3], values[4]
+        out[PID, r], out[PRIO, r] = values[6], values[7]
+        known[RUNS], known[RUNS_COMM], known[RUNS_PRIO] = values[6], out[COMM, r], values[7]
+    elif code == FORK:
+        out[PID, r] = values[4] if kind == E_FORK else values[1]
+        out[BY_PID, r] = values[2] if kind == E_FORK else pid
+        if kind == E_NEWTASK:
+            known[NEWTASK] = values[1]
+        elif known[NEWTASK] == values[4]:
+            return 0, OK  # task_newtask has stated it
+    elif code == EXIT:
+        out[PID, r], out[PRIO, r] = values[2], values[4]
+    elif code == CPU_IDLE or code == FREQUENCY:
+        out[CPU_OF, r] = values[2]
+        idles = values[1] & 0xFFFFFFFF
+        out[VALUE, r] = -1 if code == CPU_IDLE and idles == 0xFFFFFFFF else idles
+        if not _cpu_ok(values[2]):
+            return 0, BAD
+    else:
+        out[PID, r], out[PRIO, r], out[BY_PID, r] = values[2], values[3], pid
+        out[CPU_OF, r], out[SRC_CPU, r] = values[5], cpu
+        if code == MIGRATE:
+            out[SRC_CPU, r] = values[4]
+        if known[RUNS] == pid:
+            out[BY_COMM, r] = known[RUNS_COMM]
+        if not _cpu_ok(out[CPU_OF, r]) or not _cpu_ok(out[SRC_CPU, r]):
+            return 0, BAD
+    return 1, OK
+
+
+@lean
+def _compact(
+    b: U8,
+    at: int,
+    end: int,
+    cpu: int,
+    out: I64,
+    r: int,
+    names: U64,
+    known: I64,
+    counts: I64,
+    wakes: int,
+    places: I64,
+    comms: I64,
+) -> tuple[int, int]:
+    """Decode compact_sched: (events that were written, problem). ``wakes`` is the code of its wakings."""
+    places[:] = 0
+    strings = 0
+    begin = at
+    while at < end:
+        number, value, size, at = field(b, at, end)
+        if at < 0:
+            return 0, BAD
+        if number == 5:
+            strings += 1
+        elif number <= 12 and size >= 0:
+            if places[number, 1]:
+                return 0, BAD
+            places[number, 0], places[number, 1] = value, value + size
+    if strings > comms.shape[0]:
+        return 0, BAD
+    at, k = begin, 0
+    while at < end:
+        number, value, size, at = field(b, at, end)
+        if number == 5:
+            if size < 0:
+                return 0, BAD
+            comms[k] = _name(b, value, size, names)
+            if comms[k] == -2:
+                return 0, FULL
+            k += 1
+    n = 0
+    switch_ns = waking_ns = 0
+    switches, wakings = places[1, 0], places[7, 0]
+    next_switch = next_waking = -1
+    while True:
+        if next_switch < 0 and switches < places[1, 1]:
+            delta, switches = varint(b, switches, places[1, 1])
+            if switches < 0:
+                return 0, BAD
+            switch_ns += delta
+            next_switch = switch_ns
+        if next_waking < 0 and wakings < places[7, 1]:
+            delta, wakings = varint(b, wakings, places[7, 1])
+            if wakings < 0:
+                return 0, BAD
+            waking_ns += delta
+            next_waking = waking_ns
+        if next_switch < 0 and next_waking < 0:
+            return n, OK
+        is_switch = next_waking < 0 or (next_switch >= 0 and next_switch <= next_waking)
+        _blank(out, r + n)
+        out[TS_NS, r + n] = next_switch if is_switch else next_waking
+        out[CTX_CPU, r + n] = out[CPU_OF, r + n] = cpu
+        first, last = (2, 6) if is_switch else (8, 11)
+        for which in range(first, last + 1):
+            if which == 5:
+                continue
+            value, places[which, 0] = varint(b, places[which, 0], places[which, 1])
+            if places[which, 0] < 0:
+                return 0, BAD
+            if which == 2:
+                out[STATE, r + n] = value
+            elif which == 3 or which == 8:
+                out[PID, r + n] = value
+            elif which == 4 or which == 10:
+                out[PRIO, r + n] = value
+            elif which == 9:
+                out[CPU_OF, r + n] = value
+                if not _cpu_ok(value):
+                    return 0, BAD
+            else:
+                if value < 0 or value >= strings:
+                    return 0, BAD
+                out[COMM, r + n] = comms[value]
+        if is_switch:
+            out[CODE, r + n] = SWITCH
+            counts[E_SWITCH] += 1
+            out[PREV_PID, r + n] = known[RUNS] if known[RUNS] != NONE else -1
+            out[PREV_COMM, r + n], out[PREV_PRIO, r + n] = known[RUNS_COMM], known[RUNS_PRIO]
+            known[RUNS], known[RUNS_COMM] = out[PID, r + n], out[COMM, r + n]
+            known[RUNS_PRIO] = out[PRIO, r + n]
+            next_switch = -1
+        else:
+            out[CODE, r + n] = wakes
+            counts[E_WAKING] += 1
+            out[SRC_CPU, r + n] = cpu
+            out[BY_PID, r + n], out[BY_COMM, r + n] = known[RUNS], known[RUNS_COMM]
+            next_waking = -1
+        n += 1
+
+
+@lean
+def bundles(
+    b: U8,
+    table: I64,
+    i: int,
+    n: int,
+    out: I64,
+    names: U64,
+    known: I64,
+    counts: I64,
+    wakes: int,
+    scratch: Scratch,
+) -> tuple[int, int, int]:
+    """Decode bundles.
+
+    Parameters
+    ----------
+    b
+        The bytes of the file.
+    table
+        The packets that have bundles (:mod:`~wastedcores.trace.readers.perfetto.wire_jit`), in order of their first times.
+    i, n
+        The rows to decode.
+    out
+        (FIELDS, events), filled; an event for every three bytes has room.
+    names
+        The table of names, which grows.
+    known
+        (CPUs, N_KNOWN): what is known of each CPU, kept up to date.
+    counts
+        (N_EVENTS,) events by number, added to.
+    wakes
+        The code of the wakings in compact_sched.
+    scratch
+        Memory for the parts of one message.
+
+    Returns
+    -------
+    rows, problem, row
+        The number of events, the problem, and the row of the table that has it.
+    """
+    r = 0
+    for row in range(i, n):
+        cpu = table[row, CPU]
+        if not _cpu_ok(cpu):
+            return r, BAD, row
+        at, end = table[row, BUNDLE], table[row, BUNDLE] + table[row, BUNDLE_SIZE]
+        mine = known[cpu]
+        if table[row, WHAT] & LOST:
+            mine[RUNS] = mine[RUNS_COMM] = mine[RUNS_PRIO] = NONE
+        while at < end:
+            number, value, size, at = field(b, at, end)
+            if at < 0:
+                return r, BAD, row
+            if size < 0 or (number != 2 and number != 4):
+                continue
+            if number == 2:
+                more, problem = _event(
+                    b, value, value + size, cpu, out, r, names, mine, counts, scratch.parts
+                )
+            else:
+                more, problem = _compact(
+                    b,
+                    value,
+                    value + size,
+                    cpu,
+                    out,
+                    r,
+                    names,
+                    mine,
+                    counts,
+                    wakes,
+                    scratch.places,
+                    scratch.comms,
+                )
+            if problem != OK:
+                return r, problem, row
+            r += more
+    return r, OK, n

@@ -1,0 +1,146 @@
+"""Text traces that stand within another file: in a page of systrace or of KUtrace, or packed by atrace."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Iterator
+from typing import IO, cast
+
+from wastedcores.trace.recognisers import ATRACE, KUTRACE_BLOCK, SYSTRACE_BLOCKS
+
+_CHUNK = 1 << 20
+#: Packed bytes that are unpacked at a time; zlib makes 1032 bytes of one at most.
+_PACKED = 1 << 14
+_BETWEEN_SPANS = b"], ["
+_SCRIPT_ENDS, _STRING_ENDS, _JSON_ENDS = b"</script>", b'\\n";', b"';"
+
+
+class Chunks(io.RawIOBase):
+    """A file whose content comes from an iterator of bytes."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        """Fill the buffer with the next bytes."""
+        while not self._ready:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._ready = memoryview(chunk)
+        n = min(len(self._ready), len(buffer))
+        buffer[:n] = self._ready[:n]
+        self._ready = self._ready[n:]
+        return n
+
+
+def systrace_text(page: IO[bytes]) -> IO[bytes]:
+    """Return the ftrace text in a page of systrace: the first block that is not JSON."""
+    return cast(IO[bytes], io.BufferedReader(Chunks(_systrace(page)), _CHUNK))
+
+
+def kutrace_json(page: IO[bytes]) -> IO[bytes]:
+    """Return the JSON in a page of KUtrace, one span a line; makeself puts it on one line."""
+    return cast(IO[bytes], io.BufferedReader(Chunks(_kutrace(page)), _CHUNK))
+
+
+def atrace_text(file: IO[bytes]) -> IO[bytes]:
+    """Return the ftrace text that ``atrace -z`` packed."""
+    return cast(IO[bytes], io.BufferedReader(Chunks(_atrace(file)), _CHUNK))
+
+
+class _Scanner:
+    """Reads a file up to given words."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._have = b""
+        #: the word that was found; empty at the end of the file
+        self.word = b""
+
+    def until(self, *words: bytes) -> Iterator[bytes]:
+        """Yield what stands before the first of the words, and go past it; at the end of the file, what is left."""
+        longest = max(map(len, words))
+        while True:
+            found = [(at, w) for w in words if (at := self._have.find(w)) >= 0]
+            if found:
+                at, word = min(found)
+                before, self._have = self._have[:at], self._have[at + len(word) :]
+                self.word = word
+                yield before
+                return
+            keep = max(len(self._have) - longest + 1, 0)
+            before, self._have = self._have[:keep], self._have[keep:]
+            yield before
+            chunk = self._file.read(_CHUNK)
+            if not chunk:
+                yield self._have
+                self._have, self.word = b"", b""
+                return
+            self._have += chunk
+
+    def starts_with_json(self) -> bool:
+        """Say whether what follows is JSON."""
+        while not self._have.strip() and (chunk := self._file.read(_CHUNK)):
+            self._have += chunk
+        return self._have.lstrip()[:1] in (b"{", b"[")
+
+
+def _systrace(page: IO[bytes]) -> Iterator[bytes]:
+    scanner = _Scanner(page)
+    while True:
+        for _ in scanner.until(*SYSTRACE_BLOCKS):
+            pass
+        if not scanner.word:
+            return
+        if scanner.starts_with_json():
+            continue
+        ends = _STRING_ENDS if scanner.word == SYSTRACE_BLOCKS[1] else _SCRIPT_ENDS
+        first = True
+        for chunk in scanner.until(ends):
+            # the text begins on the line after the tag, or after a backslash
+            yield chunk.lstrip(b"\\\r\n") if first else chunk
+            first = first and not chunk
+        if scanner.word:
+            yield b"\n"
+        return
+
+
+def _kutrace(page: IO[bytes]) -> Iterator[bytes]:
+    scanner = _Scanner(page)
+    for _ in scanner.until(KUTRACE_BLOCK):
+        pass
+    rest = b""
+    for chunk in scanner.until(_JSON_ENDS):
+        spans = (rest + chunk).split(_BETWEEN_SPANS)
+        # the word may go on in the next chunk; behind the last span, whose name is empty, other things follow
+        rest = spans.pop().replace(b'""] ', b'""]\n')
+        yield b"".join(span + b"],\n[" for span in spans)
+        keep = len(rest) - len(_BETWEEN_SPANS)
+        if keep > 0:
+            yield rest[:keep]
+            rest = rest[keep:]
+    yield rest + b"\n"
+
+
+def _atrace(file: IO[bytes]) -> Iterator[bytes]:
+    start = file.read(1 << 16)
+    match = ATRACE.match(start)
+    if match is None:
+        raise zlib.error("no line 'TRACE:' with a stream of zlib behind it")
+    packed = start[match.end() :]
+    unpacker = zlib.decompressobj()
+    while packed or (packed := file.read(_PACKED)):
+        for at in range(0, len(packed), _PACKED):
+            yield unpacker.decompress(packed[at : at + _PACKED])
+        packed = b""
+        if unpacker.eof:
+            return
+    if not unpacker.eof:
+        raise EOFError("the stream has no end")
