@@ -19,11 +19,6 @@ def find(*parts: str) -> Path:
     """Path of a bundled file or folder, e.g. ``find("notebooks", "01_is_my_machine_wasting.ipynb")``.
 
     The checkout's own copy wins: an editable install may leave a stale bundle behind.
-
-    Raises
-    ------
-    WastedCoresError
-        If neither the checkout nor the installed package has it.
     """
     for base in (_PACKAGE.parent, _PACKAGE / "_bundled"):
         if base.name != "_bundled" and not (base / "pyproject.toml").exists():
@@ -58,16 +53,6 @@ def written_whole(path: Path) -> Iterator[Path]:
 
     Readers never see half a file, and an error leaves what stood there before. The file gets the permissions that the
     process's umask gives to new files.
-
-    Parameters
-    ----------
-    path
-        The file that shall exist afterwards.
-
-    Yields
-    ------
-    Path
-        A new, empty file in the same folder and with the same ending.
     """
     # named before it is there, so that an interrupt at any moment finds what to take away
     part = path.with_name(f"{part_prefix(path.stem)}{secrets.token_hex(4)}.part{path.suffix}")
@@ -107,13 +92,7 @@ _UNFINISHED = re.compile(r"^.+\.(\d+)\.raw$|^\..*\.(\d+)-\w+\.part(?:\.\w+)?$")
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of one file, in hexadecimal.
-
-    Raises
-    ------
-    WastedCoresError
-        The file cannot be read.
-    """
+    """SHA-256 of one file, in hexadecimal."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,20 +10,7 @@ from typing import Any
 def lazy(
     package: str, modules: dict[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make the functions ``__getattr__`` and ``__dir__`` of a package, and its ``__all__``.
-
-    Parameters
-    ----------
-    package
-        The package's ``__name__``.
-    modules
-        The public names of each module, separated by spaces. The module is named as seen from the package.
-
-    Returns
-    -------
-    Callable, Callable, list of str
-        The values of ``__getattr__``, ``__dir__`` and ``__all__``.
-    """
+    """Make the functions ``__getattr__`` and ``__dir__`` of a package, and its ``__all__``."""
     module_of = {name: module for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:

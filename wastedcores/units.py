@@ -43,25 +43,7 @@ def duration_ns(text: str | float, name: str) -> int:
 
 
 def share(text: str, name: str) -> float | None:
-    """Read a share like ``1%`` or ``0.01``; ``off`` is None.
-
-    Parameters
-    ----------
-    text
-        What the user wrote.
-    name
-        The option or parameter it was given for; errors name it.
-
-    Returns
-    -------
-    float or None
-        The share, above 0 and up to 1.
-
-    Raises
-    ------
-    UsageError
-        The text is neither a share nor ``off``.
-    """
+    """Read a share like ``1%`` or ``0.01``; ``off`` is None."""
     if text.strip() == "off":
         return None
     match = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,9})?)\s*(%?)\s*", text)

@@ -1,9 +1,15 @@
-"""Public functions and methods are documented as numpydoc asks: summary, parameters, results, in the order of the signature."""
+"""What people call is documented as numpydoc asks: summary, parameters, results, in the order of the signature.
+
+That is what a package exports, and what README, documents and notebooks name. Everything else has a sentence.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import re
+from functools import cache
 
 import pytest
 from numpydoc.validate import validate
@@ -30,6 +36,35 @@ def modules() -> list[str]:
     return names
 
 
+@cache
+def named() -> frozenset[str]:
+    """Names that packages export, and names that README, documents and notebooks take from the package."""
+    names = set()
+    for path in (ROOT / "wastedcores").rglob("__init__.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict):  # exported lazily, by name
+                keys = [k.value for k in node.keys if isinstance(k, ast.Constant)]
+                names |= {k for k in keys if isinstance(k, str) and k.isidentifier()}
+            elif isinstance(node, ast.Assign) and any(
+                isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
+            ):
+                constants = [n for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
+                names |= {n.value for n in constants}
+    files = [
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "notebooks").glob("*.ipynb"),
+    ]
+    for path in files:
+        text = path.read_text()
+        for imported in re.findall(r"from wastedcores[\w.]* import ([^\n\"\\]+)", text):
+            names |= set(re.findall(r"\w+", imported))
+        for dotted in re.findall(r"wastedcores\.([\w.]+)", text):
+            names |= set(dotted.split("."))
+        names |= set(re.findall(r"\b(?:wc|words|figures|views)\.(\w+)\(", text))
+    return frozenset(names)
+
+
 def public_functions(module_name: str):
     """Each public function and method that the module defines: (dotted name, function)."""
     module = importlib.import_module(module_name)
@@ -53,7 +88,13 @@ def public_functions(module_name: str):
 def faults(dotted: str, function) -> list[str]:
     """What numpydoc finds wrong with one function."""
     parameters = [p for p in inspect.signature(function).parameters if p not in {"self", "cls"}]
-    sections = len(parameters) > 1 and not dotted.startswith(WITH_A_GLOSSARY)
+    # a method is public if its class is
+    module_and_class = function.__qualname__.split(".")
+    sections = (
+        len(parameters) > 1
+        and module_and_class[0] in named()
+        and not dotted.startswith(WITH_A_GLOSSARY)
+    )
     codes = ALWAYS | (WITH_TWO_PARAMETERS if sections else set())
     if ".Script." in dotted:  # its methods return the script, as the docstring of the class says
         codes = codes - {"RT01"}

@@ -49,20 +49,7 @@ class Pair:
         return Pair(self.runs, (first, second - by_ns), f"{self.how}, moved by {by_ns / 1e6:g} ms")
 
     def bins(self, window: tuple[int, int], cols: int = 900) -> list[Bins]:
-        """Reduce a window of the common axis to pixels, of both traces; a pixel outside a trace is unknown.
-
-        Parameters
-        ----------
-        window
-            First and last ns of the common axis.
-        cols
-            The largest number of pixels per row.
-
-        Returns
-        -------
-        list of Bins
-            One per trace; their edges are times of the common axis.
-        """
+        """Reduce a window of the common axis to pixels, of both traces; a pixel outside a trace is unknown."""
         out = []
         for run, zero in zip(self.runs, self.zeros, strict=True):
             found = run.scene.states.bin(
@@ -86,30 +73,13 @@ def _cut(found: Bins, states: States, zero: int) -> Bins:
 
 
 def common_marks(run: Examined, against: Examined) -> list[str]:
-    """Return the texts of the marks that both traces have, in the order of the first.
-
-    Parameters
-    ----------
-    run, against
-        The examined traces.
-
-    Returns
-    -------
-    list of str
-        The texts; each once.
-    """
+    """Return the texts of the marks that both traces have, in the order of the first."""
     theirs = {text for _, text in against.marks}
     return list(dict.fromkeys(text for _, text in run.marks if text in theirs))
 
 
 def first_activity(run: Examined) -> int:
-    """Return the first ns at which some CPU that is drawn is known to have a thread on its runqueue.
-
-    Raises
-    ------
-    UsageError
-        No CPU ever has one.
-    """
+    """Return the first ns at which some CPU that is drawn is known to have a thread on its runqueue."""
     states = run.scene.states
     busy = np.flatnonzero(states.values > 0)
     cpu = np.searchsorted(states.offsets, busy, side="right") - 1
@@ -120,26 +90,7 @@ def first_activity(run: Examined) -> int:
 
 
 def align(run: Examined, against: Examined, by: str = "") -> Pair:
-    """Find the moments of two traces that coincide.
-
-    Parameters
-    ----------
-    run, against
-        The examined traces.
-    by
-        The beginning of the text of a mark that both have, ``first activity``, or ``start of the traces``; empty: the first mark
-        that both have, else the first activity.
-
-    Returns
-    -------
-    Pair
-        The traces with these moments.
-
-    Raises
-    ------
-    UsageError
-        A trace has no such mark, or no activity.
-    """
+    """Find the moments of two traces that coincide."""
     marks = common_marks(run, against)
     by = by or (marks[0] if marks else ACTIVITY)
     if by == START:

@@ -31,25 +31,7 @@ class Place(NamedTuple):
 
 
 def place(trace: Trace, machine: Machine | None, kernel: KernelModel | str | None) -> Place:
-    """Find the machine and the kernel of a trace.
-
-    Parameters
-    ----------
-    trace
-        The trace, whose header may name both.
-    machine, kernel
-        What the user names instead, or None.
-
-    Returns
-    -------
-    Place
-        Both. One level with the CPUs that the trace names stands for a machine that nobody names.
-
-    Raises
-    ------
-    TopologyError
-        The machine has fewer CPUs than the trace.
-    """
+    """Find the machine and the kernel of a trace."""
     header = trace.header
     assumed = []
     cpus = header.cpus or 1

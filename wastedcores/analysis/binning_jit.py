@@ -17,18 +17,7 @@ CLASSES = 6
 
 @jit
 def index_by_cpu(ts, cpu, nr, n_cpus):
-    """Group changes by CPU and keep their order in time.
-
-    Parameters
-    ----------
-    ts, cpu, nr
-        int64, int32 and int32 arrays of one length, ordered by time. Rows of CPUs outside ``[0, n_cpus)`` are dropped.
-
-    Returns
-    -------
-    ts_out, nr_out, offsets
-        Times and lengths, grouped; CPU ``c`` has the rows ``offsets[c]:offsets[c + 1]``.
-    """
+    """Group changes by CPU and keep their order in time."""
     offsets = np.zeros(n_cpus + 1, np.int64)
     for i in range(cpu.size):
         if 0 <= cpu[i] < n_cpus:
@@ -49,28 +38,7 @@ def index_by_cpu(ts, cpu, nr, n_cpus):
 
 @jit
 def bin_states(ts, nr, offsets, cpus, edges):
-    """Reduce runqueue lengths to pixels.
-
-    Parameters
-    ----------
-    ts, nr, offsets
-        From :func:`index_by_cpu`. A length of -1 is unknown, as is the time before a CPU's first change.
-    cpus : int64 (rows,)
-        The CPUs, in the order of the rows.
-    edges : int64 (cols + 1,)
-        Pixel borders in ns, rising.
-
-    Returns
-    -------
-    longest : int8 (rows, cols)
-        The length that held longest (0 to 5, 5 is "5 or more"); -1 where nothing is known.
-    last, peak : int32 (rows, cols)
-        The length at the pixel's end, and the greatest length in it; -1 is unknown.
-    mean : float64 (rows, cols)
-        The time-weighted mean over the known part; NaN is unknown.
-    idle, waiting, known : float64 (cols,)
-        Idle CPU time, time of threads queued behind another, and CPU time whose state is known, in ns, summed over the rows.
-    """
+    """Reduce runqueue lengths to pixels."""
     rows, cols = cpus.size, edges.size - 1
     longest = np.full((rows, cols), -1, np.int8)
     last = np.full((rows, cols), -1, np.int32)
@@ -123,20 +91,7 @@ def bin_states(ts, nr, offsets, cpus, edges):
 
 @jit
 def bin_owner(intervals, edges, n_rows):
-    """Find the interval that covers most of each pixel.
-
-    Parameters
-    ----------
-    intervals : int64 (4, n)
-        Start, end, owner and row of each interval. They do not overlap within a row and are ordered by (row, start).
-    edges : int64 (cols + 1,)
-        Pixel borders in ns.
-
-    Returns
-    -------
-    int64 (n_rows, cols)
-        Index of the interval whose ``owner`` covers most of the pixel; -1 if there is none.
-    """
+    """Find the interval that covers most of each pixel."""
     start, end, owner, row = intervals
     cols = edges.size - 1
     out = np.full((n_rows, cols), -1, np.int64)

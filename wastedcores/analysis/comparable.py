@@ -6,18 +6,7 @@ from wastedcores.analysis.examined import Examined
 
 
 def differences(run: Examined, against: Examined) -> list[str]:
-    """Return what differs between two traces besides the scheduler, as far as they tell.
-
-    Parameters
-    ----------
-    run, against
-        The examined traces.
-
-    Returns
-    -------
-    list of str
-        One clause per difference; empty if nothing is known to differ.
-    """
+    """Return what differs between two traces besides the scheduler, as far as they tell."""
     out = []
     mine, theirs = len(run.result.counted_cpus), len(against.result.counted_cpus)
     if mine != theirs:
@@ -35,18 +24,7 @@ def differences(run: Examined, against: Examined) -> list[str]:
 
 
 def not_known_same(run: Examined, against: Examined) -> list[str]:
-    """Return what two traces do not tell of each other's machine and workload, so that they may differ in it.
-
-    Parameters
-    ----------
-    run, against
-        The examined traces, of which :func:`differences` finds none.
-
-    Returns
-    -------
-    list of str
-        One clause per fact; empty if both describe the machine, and name the same marks or the same command.
-    """
+    """Return what two traces do not tell of each other's machine and workload, so that they may differ in it."""
     runs = (run, against)
     out = [f"{r.label} does not describe its machine" for r in runs if r.machine is None]
     ran = [r.trace.header.provenance.get("command") for r in runs]

@@ -76,13 +76,7 @@ class Comparison(Shown):
         }
 
     def gain(self, column: str) -> dict[str, float]:
-        """Return how much less each run has in a column than the first one, as a fraction of the first.
-
-        Raises
-        ------
-        UsageError
-            There is no such column, or it does not hold numbers.
-        """
+        """Return how much less each run has in a column than the first one, as a fraction of the first."""
         if column not in self.table.columns or not self.table[column].dtype.is_numeric():
             numbers = [c for c in self.table.columns if self.table[c].dtype.is_numeric()]
             raise UsageError(f"compare: no column {column!r}; there are {', '.join(numbers)}.")

@@ -21,21 +21,7 @@ REASONS = (NOTHING, ISOLATED, BALANCING_OFF)
 def kept_apart(
     header: Header, idle_cpus: NDArray[np.int64], busy_cpus: NDArray[np.int64]
 ) -> NDArray[np.int8]:
-    """Find out which pairs of CPUs the recorded configuration does not balance.
-
-    Parameters
-    ----------
-    header
-        The facts about the trace. Cpusets that changed while it was recorded prove nothing.
-    idle_cpus, busy_cpus
-        (pairs,) numbers of the two CPUs.
-
-    Returns
-    -------
-    array
-        (pairs,) index into :data:`REASONS`: nothing recorded forbids it, one of the two is isolated (``isolcpus`` or an
-        isolated partition), or no cpuset with load balancing contains both.
-    """
+    """Find out which pairs of CPUs the recorded configuration does not balance."""
     cpus = 1 + max(idle_cpus.max(initial=0), busy_cpus.max(initial=0))
     isolated = np.zeros(cpus, np.bool_)
     if "isolated_cpus" not in header.changed:

@@ -158,19 +158,7 @@ def _with_loads(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def refused_calls(table: pl.DataFrame) -> pl.DataFrame:
-    """Count the calls by level and result, with the loads that were compared.
-
-    Parameters
-    ----------
-    table
-        From :func:`decisions`.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns level, result, why, calls, cpus (how many asked), moved, and local_load and busiest_load, the medians. The
-        levels are in the order of their groups' sizes, and the commonest result comes first.
-    """
+    """Count the calls by level and result, with the loads that were compared."""
     size = pl.col("groups").struct.field("capacity").list.sum().mean()
     order = dict(table.group_by("level").agg(size).iter_rows())
     counted = table.group_by("level", "result", "why").agg(
@@ -196,22 +184,7 @@ def refused_calls(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def asked(table: pl.DataFrame, cpu: int, level: str = "") -> list[str]:
-    """Say in sentences what a CPU was told when it asked for work.
-
-    Parameters
-    ----------
-    table
-        From :func:`decisions`, of the time that counts.
-    cpu
-        The CPU, which was idle.
-    level
-        The level that matters; empty: all levels at which it asked.
-
-    Returns
-    -------
-    list of str
-        One sentence per level, and one about the CPU that balances for this one if it is another.
-    """
+    """Say in sentences what a CPU was told when it asked for work."""
     if table.is_empty():
         return []
     ts_ns = table["ts_ns"].to_numpy()

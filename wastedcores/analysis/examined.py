@@ -202,13 +202,7 @@ class Examined:
         return table.sort("wasted_ns", descending=True).row(0, named=True) if table.height else None
 
     def worst_window(self, most_ms: float = 200.0) -> tuple[int, int]:
-        """Return the window (start_ns, end_ns) to look at closely: the worst episode, or the worst part of a long one.
-
-        Raises
-        ------
-        UsageError
-            There is no episode.
-        """
+        """Return the window (start_ns, end_ns) to look at closely: the worst episode, or the worst part of a long one."""
         worst = self.worst
         if worst is None:
             raise UsageError(f"{self.label}: no episode, so there is no worst one to zoom into.")
@@ -227,13 +221,7 @@ class Examined:
         return begin, begin + most
 
     def longest_wait_window(self, most_ms: float = 200.0) -> tuple[int, int]:
-        """Return the window (start_ns, end_ns) around the end of the longest wait, a quarter of it after the end.
-
-        Raises
-        ------
-        UsageError
-            No wait is known.
-        """
+        """Return the window (start_ns, end_ns) around the end of the longest wait, a quarter of it after the end."""
         if not self.waits.height:
             raise UsageError(
                 f"{self.label}: no wait for a CPU is known, so there is no longest one."

@@ -26,40 +26,13 @@ _EPISODES = 64
 
 
 def relation(domains: Domains, idle_cpu: int, busy_cpu: int) -> tuple[str, str]:
-    """Find out what an idle CPU could have done about an overloaded one.
-
-    Parameters
-    ----------
-    domains
-        The domains of the machine.
-    idle_cpu, busy_cpu
-        Numbers of the two CPUs.
-
-    Returns
-    -------
-    str, str
-        One of :data:`RELATIONS`, and the name of the lowest level at which it could pull, or else of the lowest that spans
-        both; empty if none does.
-    """
+    """Find out what an idle CPU could have done about an overloaded one."""
     found, levels = _relations(domains, idle_cpu)
     return RELATIONS[found[busy_cpu]], levels[busy_cpu]
 
 
 def related(pairs: pl.DataFrame, domains: Domains) -> pl.DataFrame:
-    """Add what the domains of the idle CPU say about the overloaded one.
-
-    Parameters
-    ----------
-    pairs
-        A table with columns idle_cpu and overloaded_cpu.
-    domains
-        The domains of the machine.
-
-    Returns
-    -------
-    polars.DataFrame
-        The table with columns relation and level, as :func:`relation` gives them.
-    """
+    """Add what the domains of the idle CPU say about the overloaded one."""
     idle, busy = pairs["idle_cpu"].to_numpy(), pairs["overloaded_cpu"].to_numpy()
     found = np.empty(len(pairs), object)
     levels = np.empty(len(pairs), object)
@@ -93,21 +66,7 @@ def _relations(domains: Domains, idle_cpu: int) -> tuple[NDArray[np.int8], NDArr
 
 
 def meetings(result: CheckResult, allowed: Mapping[int, str]) -> pl.DataFrame:
-    """Return pairs of an idle and an overloaded CPU of which one could have helped the other.
-
-    Parameters
-    ----------
-    result
-        The result of a check.
-    allowed
-        The CPUs on which a thread may run, in the kernel's list format, by pid. A thread that is not in it may run anywhere.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns idle_cpu, overloaded_cpu, and met_ns, the time in which the two can have met. Of this time only that share
-        counts in which a thread waited on the overloaded CPU that may run on the idle one. The pair with the most time is first.
-    """
+    """Return pairs of an idle and an overloaded CPU of which one could have helped the other."""
     weights = np.zeros((result.cpus, result.cpus), np.int64)
     chosen = (
         result.details.group_by("episode")

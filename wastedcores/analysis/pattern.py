@@ -18,22 +18,7 @@ _FAR = "on different nodes"
 
 
 def pattern(result: CheckResult, machine: Machine, pairs: pl.DataFrame) -> list[str]:
-    """Describe where CPUs were idle beside overloaded ones, and which recorded limits were in force.
-
-    Parameters
-    ----------
-    result
-        The result of the check.
-    machine
-        The machine of the trace.
-    pairs
-        Table with columns idle_cpu, overloaded_cpu and met_ns.
-
-    Returns
-    -------
-    list of str
-        Sentences about the distance between the CPUs, pinned threads, cpusets and quotas. Facts that are not recorded are named.
-    """
+    """Describe where CPUs were idle beside overloaded ones, and which recorded limits were in force."""
     return [*_distance(machine, pairs), _pinned(result), _cpusets(result), _quotas(result)]
 
 

@@ -21,29 +21,7 @@ def _add(sums, col, top, bottom, rgb, weight):
 
 @jit
 def add_strokes(sums, counts, window, ts, row, to, tall, colour, rgb, weight):
-    """Add segments that have no length in time.
-
-    Parameters
-    ----------
-    sums
-        See the module.
-    counts : int32 (rows, cols)
-        Numbers of segments per row and column; increased.
-    window : int64 (2,)
-        First ns, and the first ns after the window.
-    ts : int64 (n,)
-        Times inside the window.
-    row, to : int32 (n,)
-        The row of each segment, and the one to which an arrow goes.
-    tall : int
-        Pixels per row.
-    colour : int32 (n,)
-        Index into ``rgb``.
-    rgb : float64 (colours, 3)
-        Colours from 0 to 255.
-    weight : float
-        The weight of each segment.
-    """
+    """Add segments that have no length in time."""
     cols = sums.shape[0]
     scale = cols / (window[1] - window[0])
     gap = 1 if tall >= 4 else 0
@@ -58,17 +36,7 @@ def add_strokes(sums, counts, window, ts, row, to, tall, colour, rgb, weight):
 
 @jit
 def add_spans(sums, counts, window, start, end, row, heights, colour, rgb):
-    """Add segments that have a length in time.
-
-    Parameters
-    ----------
-    sums, counts, window, row, colour, rgb
-        As for :func:`add_strokes`.
-    start, end : int64 (n,)
-        Beginnings and ends of the spans; those outside the window are clipped or left out.
-    heights : int64 (3,)
-        Pixels per row, and the first and last pixel of a row that a span fills (the last one excluded).
-    """
+    """Add segments that have a length in time."""
     cols = sums.shape[0]
     scale = cols / (window[1] - window[0])
     for i in range(start.size):
@@ -88,16 +56,7 @@ def add_spans(sums, counts, window, start, end, row, heights, colour, rgb):
 
 @jit
 def mean_colours(sums, image):
-    """Turn sums into the mean colour of every pixel.
-
-    Parameters
-    ----------
-    sums
-        See the module.
-    image : uint8 (height, cols, 4)
-        Red, green, blue and opacity; filled in. The opacity is the weight, at least 0.15 where there is anything and
-        at most 1, so that a CPU that a span covers for half of a pixel looks half as dense.
-    """
+    """Turn sums into the mean colour of every pixel."""
     height = image.shape[0]
     for col in range(sums.shape[0]):
         r = g = b = w = 0.0

@@ -75,20 +75,7 @@ class Scene:
 
 
 def by_node(cpus: Sequence[int], nodes: Sequence[int] | None) -> tuple[int, ...]:
-    """Sort CPUs into the order of rows: node by node, and by number within a node.
-
-    Parameters
-    ----------
-    cpus
-        The CPUs.
-    nodes
-        The NUMA node of every CPU number; None if unknown.
-
-    Returns
-    -------
-    tuple of int
-        The CPUs in order.
-    """
+    """Sort CPUs into the order of rows: node by node, and by number within a node."""
     if nodes is None:
         return tuple(sorted(cpus))
     return tuple(sorted(cpus, key=lambda c: (nodes[c] if c < len(nodes) else -1, c)))
@@ -104,20 +91,7 @@ class TimeAxis:
 
     @classmethod
     def of(cls, zero_ns: int, width_ns: int) -> TimeAxis:
-        """Choose seconds from two seconds on, microseconds below two milliseconds, and else milliseconds.
-
-        Parameters
-        ----------
-        zero_ns
-            The time that is 0 on the axis.
-        width_ns
-            The width of the window.
-
-        Returns
-        -------
-        TimeAxis
-            The axis.
-        """
+        """Choose seconds from two seconds on, microseconds below two milliseconds, and else milliseconds."""
         for unit, ns in (("s", 1e9), ("ms", 1e6)):
             if width_ns >= 2 * ns:
                 return cls(zero_ns, unit, ns)

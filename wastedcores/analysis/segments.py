@@ -49,18 +49,7 @@ class Segments:
     arrows: bool = False
 
     def inside(self, start_ns: int, end_ns: int) -> np.ndarray:
-        """Return the indices of the segments that a window touches.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The window; its end is not part of it.
-
-        Returns
-        -------
-        numpy.ndarray
-            int64, rising.
-        """
+        """Return the indices of the segments that a window touches."""
         first, last = np.searchsorted(self.start, [start_ns, end_ns])
         if not self.spans:
             return np.arange(first, last)
@@ -68,18 +57,7 @@ class Segments:
         return np.concatenate([before, np.arange(first, last)])
 
     def count(self, start_ns: int, end_ns: int) -> int:
-        """Count the segments that a window touches.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The window; its end is not part of it.
-
-        Returns
-        -------
-        int
-            As many as :meth:`inside` has.
-        """
+        """Count the segments that a window touches."""
         first, last = np.searchsorted(self.start, [start_ns, end_ns])
         before = np.count_nonzero(self.end[:first] > start_ns) if self.spans else 0
         return int(last - first + before)
@@ -113,29 +91,7 @@ def pixels_per_row(rows: int) -> tuple[int, int, int]:
 
 
 def raster(layers: Sequence[Segments], window: tuple[int, int], cols: int, rows: int) -> Raster:
-    """Reduce a window to pixels.
-
-    Parameters
-    ----------
-    layers
-        The segments.
-    window
-        First ns, and the first ns after it.
-    cols
-        The largest number of pixels; there are never more than :data:`wastedcores.analysis.states.MAX_COLS`.
-    rows
-        Number of rows.
-
-    Returns
-    -------
-    Raster
-        The pixels.
-
-    Raises
-    ------
-    UsageError
-        The window is empty.
-    """
+    """Reduce a window to pixels."""
     from wastedcores.analysis.raster_jit import add_spans, add_strokes, mean_colours
 
     start, end = window

@@ -46,24 +46,7 @@ class Span:
 def span(
     run: Examined, start_ns: int, end_ns: int, cpus: Collection[int], stays: pl.DataFrame
 ) -> Span:
-    """Look closely at a part of a trace.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    start_ns, end_ns
-        The window.
-    cpus
-        The CPUs whose waiting threads are listed.
-    stays
-        Who ran where in the whole trace: columns cpu, start_ns, end_ns, pid and comm.
-
-    Returns
-    -------
-    Span
-        The threads that waited, and why.
-    """
+    """Look closely at a part of a trace."""
     part = replace(run, window=Window(start_ns=start_ns, end_ns=end_ns))
     # the runqueues of the trace do not depend on the window
     part.__dict__["runqueues"] = run.runqueues

@@ -42,25 +42,7 @@ class Bins:
 
 
 def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
-    """Divide a window into pixels of at least one ns.
-
-    Parameters
-    ----------
-    start_ns, end_ns
-        The window.
-    cols
-        The largest number of pixels; there are never more than :data:`MAX_COLS`.
-
-    Returns
-    -------
-    numpy.ndarray
-        Borders of the pixels in ns, int64 (pixels + 1,).
-
-    Raises
-    ------
-    UsageError
-        The window is empty or ends before it starts.
-    """
+    """Divide a window into pixels of at least one ns."""
     if end_ns <= start_ns:
         raise UsageError(
             f"window {start_ns}..{end_ns} ns: it must end after it starts. Zoom out, or give other ends (--from, --to)."
@@ -98,22 +80,7 @@ class States:
         start_ns: int | None = None,
         end_ns: int | None = None,
     ) -> States:
-        """Gather streamed changes and index them by CPU.
-
-        Parameters
-        ----------
-        batches
-            Arrays (ts_ns, cpu, value), ordered by time.
-        n_cpus
-            CPU numbers are below this.
-        start_ns, end_ns
-            The interval that the states describe; default: from the first to the last change.
-
-        Returns
-        -------
-        States
-            The index.
-        """
+        """Gather streamed changes and index them by CPU."""
         from wastedcores.analysis.binning_jit import index_by_cpu
 
         parts = [
@@ -141,27 +108,7 @@ class States:
         cols: int = 1000,
         cpus: Sequence[int] | None = None,
     ) -> Bins:
-        """Reduce a window to pixels.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The window; default: all.
-        cols
-            The largest number of pixels per CPU.
-        cpus
-            The CPUs, in the order of the rows; default: all.
-
-        Returns
-        -------
-        Bins
-            The pixels.
-
-        Raises
-        ------
-        UsageError
-            The window is empty, or the trace does not have a CPU.
-        """
+        """Reduce a window to pixels."""
         from wastedcores.analysis.binning_jit import bin_states
 
         edges = pixel_edges(

@@ -17,24 +17,7 @@ _MARK = r"group (\d+) start$"
 
 
 def stays(trace: Trace) -> pl.DataFrame:
-    """Return every stay of a thread of a group on a CPU.
-
-    Parameters
-    ----------
-    trace
-        The trace, which has context switches.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns group, thread (its number in the group), cpu, start_ns, end_ns (of the trace), begin_ns (of the group), ordered
-        by group, thread and start_ns.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no such groups.
-    """
+    """Return every stay of a thread of a group on a CPU."""
     switches = (
         trace.only("switch")
         .select("ts_ns", "cpu", "pid", "prev_pid", pl.col("prev_comm").cast(pl.String))

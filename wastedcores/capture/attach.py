@@ -35,27 +35,7 @@ _SLACK_NS = 60_000_000_000
 def with_snapshot(
     trace: Trace, snapshot: Snapshot, source: str | Path, recorded: Path | None = None
 ) -> Trace:
-    """Return a trace with the facts of a snapshot in its header.
-
-    Parameters
-    ----------
-    trace
-        Any trace.
-    snapshot, source
-        The snapshot, and what it was read from: a file, or ``live``.
-    recorded
-        The file that the recorder wrote; the time of its last change is compared, too. None: the trace's own file.
-
-    Returns
-    -------
-    Trace
-        The same events. Tasks that have another name in the trace than in the snapshot are left out.
-
-    Raises
-    ------
-    UsageError
-        The trace and the snapshot are not of the same machine and boot, or nothing shows that they are.
-    """
+    """Return a trace with the facts of a snapshot in its header."""
     header, file = trace.header, recorded or trace.path
     name = file.name if file else trace.name
     names = _names(trace)

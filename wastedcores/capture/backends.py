@@ -54,18 +54,7 @@ class Backend:
 
 
 def distribution(os_release: Path = Path("/etc/os-release")) -> str:
-    """Return the distribution's family: ``debian``, ``fedora``, ``arch``, or ``any`` if it is none of these.
-
-    Parameters
-    ----------
-    os_release
-        The file that names the distribution.
-
-    Returns
-    -------
-    str
-        The family.
-    """
+    """Return the distribution's family: ``debian``, ``fedora``, ``arch``, or ``any`` if it is none of these."""
     words: set[str] = set()
     if os_release.exists():
         for line in os_release.read_text().splitlines():
@@ -226,27 +215,7 @@ def choose(name: str = "auto") -> Backend:
 
 
 def command(script: str, arguments: list[str], backend: Backend) -> list[str]:
-    """Return the argument list that runs a collector, with sudo where it is needed. No shell is involved.
-
-    Parameters
-    ----------
-    script
-        File name of the collector, e.g. ``schedtrace.py``.
-    arguments
-        Its arguments.
-    backend
-        ``bpf`` needs a Python with bcc; ``tracefs`` runs under any Python that root may run.
-
-    Returns
-    -------
-    list of str
-        The command.
-
-    Raises
-    ------
-    CollectorError
-        There is no Python for it, or others than root can change what root would run.
-    """
+    """Return the argument list that runs a collector, with sudo where it is needed. No shell is involved."""
     python = bcc_python() if backend.name == "bpf" else None
     if python is None:
         python = SYSTEM_PYTHON if Path(SYSTEM_PYTHON).exists() else shutil.which("python3")

@@ -88,13 +88,7 @@ class Collector:
         self.ready.set()
 
     def wait_ready(self) -> None:
-        """Wait until events are being recorded.
-
-        Raises
-        ------
-        CollectorError
-            The collector gave up, or was not ready in time; the message has its own words.
-        """
+        """Wait until events are being recorded."""
         if not self.ready.wait(READY_S):
             self.stop()
             raise CollectorError(

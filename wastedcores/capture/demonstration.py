@@ -212,23 +212,6 @@ def push_work_away(cpu: int = 1, *, sample_s: float = 0.1) -> bool:
 
     The CPU goes offline and comes back. Inside :func:`balancing_off` a task that left it stays away until it wakes up
     where it last slept.
-
-    Parameters
-    ----------
-    cpu
-        The CPU to free.
-    sample_s
-        For how many seconds its idle time is measured; it counts as idle from 90 % on.
-
-    Returns
-    -------
-    bool
-        False if the CPU was idle already.
-
-    Raises
-    ------
-    CollectorError
-        This process is not root, or the CPU cannot go offline.
     """
     before = _idle_s(cpu)
     time.sleep(sample_s)

@@ -30,18 +30,7 @@ class Source:
 
 
 def sources(root: Path = Path("/")) -> list[Source]:
-    """Return the ways to learn the frequency of a CPU, the best first.
-
-    Parameters
-    ----------
-    root
-        The folder that has ``sys`` and ``dev``; only tests use another one.
-
-    Returns
-    -------
-    list of Source
-        Counters of perf, the model-specific registers, the events of cpufreq, and its current value.
-    """
+    """Return the ways to learn the frequency of a CPU, the best first."""
     devices = root / "sys/bus/event_source/devices/msr/events"
     counters = [e for e in ("aperf", "mperf") if (devices / e).exists()]
     perf = Source(

@@ -27,20 +27,7 @@ PRIORITY, REST_S = 50, 0.05
 
 
 def calibrated(array: np.ndarray, work_s: float) -> int:
-    """Return how many checksums take so long: the fastest of five trials counts, since other work only slows them down.
-
-    Parameters
-    ----------
-    array
-        What is added up.
-    work_s
-        CPU time of one thread, in seconds.
-
-    Returns
-    -------
-    int
-        At least 1.
-    """
+    """Return how many checksums take so long: the fastest of five trials counts, since other work only slows them down."""
     checksum(array, 1)
     fastest = np.inf
     for _ in range(5):
@@ -51,17 +38,7 @@ def calibrated(array: np.ndarray, work_s: float) -> int:
 
 
 def run_groups(most: int, work_s: float, policy: str) -> None:
-    """Run the groups one after the other.
-
-    Parameters
-    ----------
-    most
-        Threads of the last group.
-    work_s
-        CPU time of each thread, in seconds.
-    policy
-        ``other``, ``fifo`` or ``rr``, for all threads.
-    """
+    """Run the groups one after the other."""
     array = np.arange(ARRAY_BYTES // 8, dtype=np.int64)
     times = calibrated(array, work_s)
     if policy != "other":

@@ -7,15 +7,7 @@ from wastedcores.jit.compile import jit
 
 @jit
 def checksum(array, times):
-    """Add up an array several times, as Sites' threads do, and return a sum that depends on all of it.
-
-    Parameters
-    ----------
-    array
-        int64.
-    times
-        How often.
-    """
+    """Add up an array several times, as Sites' threads do, and return a sum that depends on all of it."""
     a, b = 1, 0
     for _ in range(times):
         for value in array:

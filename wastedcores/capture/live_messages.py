@@ -17,13 +17,6 @@ def read_messages(stream: IO[bytes], received: queue.Queue[Any]) -> None:
 
     Each message is a line of JSON, followed by as many bytes as it says. This runs on a thread of its own, so that no
     signal can cut a message in two.
-
-    Parameters
-    ----------
-    stream
-        The collector's standard output.
-    received
-        The queue. An unexpected line becomes a :class:`CollectorError` in it.
     """
     try:
         while line := stream.readline():
@@ -56,24 +49,7 @@ def add_message(
     folder: Path,
     report: Callable[[str], None],
 ) -> Path | None:
-    """Add a message to the result.
-
-    Parameters
-    ----------
-    result
-        What was seen so far.
-    message, recording
-        As :func:`messages` yields them.
-    folder
-        The recording is written there.
-    report
-        Called with a line of text about the message.
-
-    Returns
-    -------
-    Path or None
-        The file of the recording, if there is one.
-    """
+    """Add a message to the result."""
     event, raw = message.pop("event"), None
     message.pop("bytes")
     for key in ("checks", "suspected", "confirmed"):

@@ -59,21 +59,7 @@ class _Counts:
 def record_and_check(
     result: LiveCheck, folder: Path, seconds: float | None, backend: Backend, report: Report
 ) -> None:
-    """Record all the time, check the recording, and add what the kernel's own counts showed.
-
-    Parameters
-    ----------
-    result
-        Everything found is added to it.
-    folder
-        The recording is written there.
-    seconds
-        How long; None: until Ctrl-C or SIGTERM.
-    backend
-        The tracefs backend.
-    report
-        Called with a line of text now and then.
-    """
+    """Record all the time, check the recording, and add what the kernel's own counts showed."""
     file = folder / "recording.parquet"
     persist_ns = result.options.persist_ns
     counts = _Counts(result, backend, file)

@@ -26,23 +26,7 @@ _SYS = Path("/sys/devices/system/cpu")
 
 
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
-    """Read settings from a TOML file: ``[name]`` with ``prefix = ["chrt", "-r", "10"]`` and ``env = {OMP_NUM_THREADS = "2"}``.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    dict
-        Settings by name.
-
-    Raises
-    ------
-    UsageError
-        It cannot be read, or has something else in it.
-    """
+    """Read settings from a TOML file: ``[name]`` with ``prefix = ["chrt", "-r", "10"]`` and ``env = {OMP_NUM_THREADS = "2"}``."""
     try:
         found = tomllib.loads(path.read_text())
     except (OSError, ValueError) as e:
@@ -153,18 +137,7 @@ def _median(values: np.ndarray, seed: int) -> dict[str, float]:
 
 
 def manifest(command: Sequence[str]) -> dict[str, Any]:
-    """Return what Walcher's reproduction missed in the paper, and what else decides how fast a command runs.
-
-    Parameters
-    ----------
-    command
-        The command; the first word is looked up on the PATH.
-
-    Returns
-    -------
-    dict
-        Facts by name. None: it is not known here. ``not_known`` lists what only the author can tell.
-    """
+    """Return what Walcher's reproduction missed in the paper, and what else decides how fast a command runs."""
     program = shutil.which(command[0])
     return {
         "program": program,

@@ -50,27 +50,6 @@ def written_without(
     """Copy a recording of task events without some tasks: where one of them ran, its CPU does what it would have done.
 
     A task that was interrupted goes on running, else one that waits on the CPU runs, and a CPU on which nobody waits is idle.
-
-    Parameters
-    ----------
-    recording
-        A Parquet file without runqueue sizes, which would count these tasks.
-    pids
-        The tasks.
-    output
-        The file to write.
-    broken
-        Why the recording is not complete; None: it is.
-
-    Returns
-    -------
-    Trace
-        The written file, opened.
-
-    Raises
-    ------
-    WastedCoresError
-        The file cannot be written.
     """
     trace = read_parquet(recording)
     left_out = _Leaver(pids)

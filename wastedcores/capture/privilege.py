@@ -38,13 +38,7 @@ def changeable(path: Path) -> str | None:
 
 
 def collectors_for_root() -> Path:
-    """Return the folder from which root may run the collectors: the package's own, or the copy in :data:`INSTALLED`.
-
-    Raises
-    ------
-    CollectorError
-        Others than root can change both, or the copy is absent or of another version; the message says how to make one.
-    """
+    """Return the folder from which root may run the collectors: the package's own, or the copy in :data:`INSTALLED`."""
     own = collectors()
     why = changeable(own)
     if why is None:

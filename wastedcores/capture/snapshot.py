@@ -106,13 +106,7 @@ def take() -> Snapshot:
 
 
 def take_with_tasks() -> Snapshot:
-    """Take a snapshot of this machine now.
-
-    Raises
-    ------
-    CollectorError
-        This process is in a container, where pids differ from those in a trace.
-    """
+    """Take a snapshot of this machine now."""
     taken = take()
     if taken.tasks is None:
         raise CollectorError(
@@ -123,25 +117,7 @@ def take_with_tasks() -> Snapshot:
 
 
 def write_snapshot(output: str | Path) -> int:
-    """Take a snapshot and write it as JSON.
-
-    Parameters
-    ----------
-    output
-        The file to write.
-
-    Returns
-    -------
-    int
-        Number of tasks.
-
-    Raises
-    ------
-    CollectorError
-        This process is in a container.
-    WastedCoresError
-        The file cannot be written.
-    """
+    """Take a snapshot and write it as JSON."""
     taken = take_with_tasks()
     try:
         with written_whole(Path(output)) as part:
@@ -154,15 +130,7 @@ def write_snapshot(output: str | Path) -> int:
 
 
 def read_snapshot(source: str | Path) -> Snapshot:
-    """Read a snapshot; ``live`` takes one now.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is not a snapshot.
-    WastedCoresError
-        The file cannot be read.
-    """
+    """Read a snapshot; ``live`` takes one now."""
     if str(source) == "live":
         return take_with_tasks()
     try:
@@ -192,21 +160,7 @@ def read_snapshot(source: str | Path) -> Snapshot:
 
 
 def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any]:
-    """Return what snapshots tell a trace's header.
-
-    Parameters
-    ----------
-    first
-        Taken when the trace began.
-    last
-        Taken when it ended; None: nobody looked whether anything changed meanwhile.
-
-    Returns
-    -------
-    dict
-        Fields of :class:`wastedcores.trace.header.Header` by name. Facts that differ are named in ``changed``, and tasks that
-        only the last snapshot has are ``later_tasks``.
-    """
+    """Return what snapshots tell a trace's header."""
     facts: dict[str, Any] = {name: getattr(first, name) for name in SYSTEM}
     facts["host"] = first.host
     for name in ("follows_affinity", "silent_is_idle"):

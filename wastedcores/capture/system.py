@@ -18,19 +18,7 @@ _FEATURES = ("sys/kernel/debug/sched/features", "sys/kernel/debug/sched_features
 
 
 def system_facts(root: Path = Path("/")) -> dict[str, Any]:
-    """Return the facts about the whole machine.
-
-    Parameters
-    ----------
-    root
-        The folder that contains ``proc`` and ``sys``.
-
-    Returns
-    -------
-    dict
-        Fields of :class:`wastedcores.trace.header.Header` by name: quotas, boot_id, boot_parameters, isolated_cpus,
-        nohz_full_cpus, cpusets, sched_domains, sched_features. None stands for what cannot be read.
-    """
+    """Return the facts about the whole machine."""
     features = next((text for f in _FEATURES if (text := _read(root / f)) is not None), None)
     isolated = _cpus(root / "sys/devices/system/cpu/isolated")
     without_tick = _cpus(root / "sys/devices/system/cpu/nohz_full")
@@ -107,18 +95,7 @@ def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
 
 
 def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:
-    """Say which control groups were throttled in between.
-
-    Parameters
-    ----------
-    before, now
-        What :func:`throttled` returned then and now.
-
-    Returns
-    -------
-    str
-        Each group with the number of times and the time in ms.
-    """
+    """Say which control groups were throttled in between."""
     said = []
     for group, (times, us) in sorted(now.items()):
         old_times, old_us = before.get(group, (0, 0))
@@ -128,13 +105,7 @@ def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int
 
 
 def cpusets(root: Path = Path("/")) -> list[CpusetFacts] | None:
-    """Return the cpusets that have CPUs of their own, sorted by path; None if they cannot be known.
-
-    Parameters
-    ----------
-    root
-        The folder that contains ``proc`` and ``sys``.
-    """
+    """Return the cpusets that have CPUs of their own, sorted by path; None if they cannot be known."""
     folder = _hierarchy("cpuset", root)
     if folder is None or not in_first_namespace("cgroup"):
         return None
@@ -161,13 +132,7 @@ def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
 
 
 def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
-    """Return the domains that the kernel shows, one entry per group of CPUs that share one; None if it shows none.
-
-    Parameters
-    ----------
-    root
-        The folder that contains ``proc`` and ``sys``.
-    """
+    """Return the domains that the kernel shows, one entry per group of CPUs that share one; None if it shows none."""
     shown = kernel_domains(root)
     if shown is None:
         return None

@@ -54,13 +54,7 @@ VERBS = (
 
 
 def register_verbs(typed: Sequence[str] = ()) -> None:
-    """Import the modules of verbs, each of which puts its verb on the application.
-
-    Parameters
-    ----------
-    typed
-        The words of a command line. If a verb comes first, perhaps after options, only its module is imported.
-    """
+    """Import the modules of verbs, each of which puts its verb on the application."""
     first = next((word for word in typed if not word.startswith("-")), None)
     wanted = [verb for verb in VERBS if verb.rstrip("_") == first]
     for verb in wanted or VERBS:

@@ -20,18 +20,6 @@ def student_notebook(source: Source, student: str = "") -> dict[str, Any]:
     """Return the copy for a student: stubs instead of solutions, and no hidden checks.
 
     Its cells have the metadata of nbgrader, so it can be graded as nbgrader's own release can.
-
-    Parameters
-    ----------
-    source
-        The source notebook.
-    student
-        The student's id; empty: students write it into the notebook themselves.
-
-    Returns
-    -------
-    dict
-        A notebook in format 4.
     """
     cells = []
     for cell in source.cells:
@@ -43,20 +31,7 @@ def student_notebook(source: Source, student: str = "") -> dict[str, Any]:
 
 
 def instructor_notebook(source: Source, student: str = "") -> dict[str, Any]:
-    """Return the copy with everything in it; the parameters are those of :func:`student_notebook`.
-
-    Parameters
-    ----------
-    source
-        The source notebook.
-    student
-        The id of the student whose numbers it has.
-
-    Returns
-    -------
-    dict
-        A notebook in format 4.
-    """
+    """Return the copy with everything in it; the parameters are those of :func:`student_notebook`."""
     cells = [
         written(c, _named(c, c.text, student), {"tags": [c.role]} if c.role else {})
         for c in source.cells
@@ -65,18 +40,7 @@ def instructor_notebook(source: Source, student: str = "") -> dict[str, Any]:
 
 
 def nbgrader_notebook(source: Source) -> dict[str, Any]:
-    """Return nbgrader's source form: solutions, and hidden checks inside the test cells.
-
-    Parameters
-    ----------
-    source
-        The source notebook.
-
-    Returns
-    -------
-    dict
-        A notebook in format 4.
-    """
+    """Return nbgrader's source form: solutions, and hidden checks inside the test cells."""
     cells = []
     for cell in source.cells:
         if cell.role in ("hidden", "instructor"):
@@ -91,20 +55,7 @@ def nbgrader_notebook(source: Source) -> dict[str, Any]:
 
 
 def between(solution: str, begin: str, end: str) -> str:
-    """Put two lines around what a solution has below the mark, with its indentation.
-
-    Parameters
-    ----------
-    solution
-        The text of a cell.
-    begin, end
-        The lines.
-
-    Returns
-    -------
-    str
-        The new text.
-    """
+    """Put two lines around what a solution has below the mark, with its indentation."""
     head, _, body = solution.partition(f"{MARK}\n")
     spaces = " " * (len(body) - len(body.lstrip(" ")))
     return f"{head}{MARK}\n{spaces}{begin}\n{body.rstrip()}\n{spaces}{end}"
@@ -130,20 +81,7 @@ def shown(check: str) -> str:
 
 
 def nbgrader_metadata(source: Source, cell: Cell) -> dict[str, Any]:
-    """Return the metadata of a cell in nbgrader's schema 3.
-
-    Parameters
-    ----------
-    source
-        The source notebook.
-    cell
-        One of its cells.
-
-    Returns
-    -------
-    dict
-        With the key ``nbgrader``, unless students may change the cell freely.
-    """
+    """Return the metadata of a cell in nbgrader's schema 3."""
     if cell.role == "parameters":
         return {"tags": ["parameters"]}
     task = source.tasks.get(cell.task)
@@ -170,22 +108,7 @@ def nbgrader_metadata(source: Source, cell: Cell) -> dict[str, Any]:
 
 
 def written(cell: Cell, text: str, metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return a cell as notebooks store it, without outputs.
-
-    Parameters
-    ----------
-    cell
-        The cell of the source.
-    text
-        Its new text.
-    metadata
-        Its new metadata.
-
-    Returns
-    -------
-    dict
-        A cell in format 4.5.
-    """
+    """Return a cell as notebooks store it, without outputs."""
     found = {
         "cell_type": cell.kind,
         "id": cell.id,
@@ -196,20 +119,7 @@ def written(cell: Cell, text: str, metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def notebook(source: Source, cells: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a notebook with the source's metadata.
-
-    Parameters
-    ----------
-    source
-        The source notebook.
-    cells
-        Its new cells.
-
-    Returns
-    -------
-    dict
-        A notebook in format 4.
-    """
+    """Return a notebook with the source's metadata."""
     return {"cells": cells, "metadata": source.metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
@@ -227,20 +137,7 @@ def _named(cell: Cell, text: str, student: str) -> str:
 
 
 def save(content: dict[str, Any], path: Path) -> Path:
-    """Write a notebook and return its path.
-
-    Parameters
-    ----------
-    content
-        The notebook.
-    path
-        Its file, whose folder is made if necessary.
-
-    Returns
-    -------
-    Path
-        The file.
-    """
+    """Write a notebook and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
         part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -250,29 +147,7 @@ def save(content: dict[str, Any], path: Path) -> Path:
 def write_copies(
     labs: list[int], folder: Path, students: list[str], instructor: bool = False
 ) -> list[Path]:
-    """Write students' or instructor's copies of labs.
-
-    Parameters
-    ----------
-    labs
-        Their numbers.
-    folder
-        Where to write them.
-    students
-        Ids, each of which gets a folder of its own; none: one copy, into which students write their id.
-    instructor
-        True for copies with the solutions.
-
-    Returns
-    -------
-    list of Path
-        The notebooks.
-
-    Raises
-    ------
-    UsageError
-        An id cannot be the name of a folder.
-    """
+    """Write students' or instructor's copies of labs."""
     make = instructor_notebook if instructor else student_notebook
     for student in students:
         if not re.fullmatch(r"[\w.@+-]+", student) or student.startswith("."):

@@ -70,42 +70,14 @@ class Grader:
     sandboxed: bool
 
     def run(self, submission: Path, student: str, warm: bool = False) -> Outcome:
-        """Execute a submission.
-
-        Parameters
-        ----------
-        submission
-            The notebook.
-        student
-            Whose numbers it is measured with.
-        warm
-            True for the solution, whose compiled code is kept.
-
-        Returns
-        -------
-        Outcome
-            With the files of measurements and of messages.
-        """
+        """Execute a submission."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as drawn:
             drawn.write(write_variations(self.source.lab, self.variations(submission, student)))
             drawn.flush()
             return self._run(submission, student, Path(drawn.name), warm)
 
     def variations(self, submission: Path, student: str) -> list[Any]:
-        """Draw the student's own numbers, and those of hidden checks, which no other submission has.
-
-        Parameters
-        ----------
-        submission
-            The notebook. Its content decides with the secret, so what somebody learns of hidden numbers helps nobody.
-        student
-            The student.
-
-        Returns
-        -------
-        list
-            The student's variation and the hidden ones.
-        """
+        """Draw the student's own numbers, and those of hidden checks, which no other submission has."""
         content = sha256(submission.read_bytes()).hexdigest()
         with _JUDGING:
             hidden = [
@@ -140,22 +112,7 @@ class Grader:
         )
 
     def graded(self, submission: Path, student: str, digest: str = "", warm: bool = False) -> Row:
-        """Execute and judge a submission.
-
-        Parameters
-        ----------
-        submission, student
-            As for :meth:`run`.
-        digest
-            For the row.
-        warm
-            As for :meth:`run`.
-
-        Returns
-        -------
-        Row
-            Its grades.
-        """
+        """Execute and judge a submission."""
         row = Row(student, digest)
         names = [name for name, task in self.source.tasks.items() if not isinstance(task, Manual)]
         try:

@@ -30,29 +30,7 @@ def prepare(
     limits: Limits,
     sandboxed: bool,
 ) -> Grader:
-    """Make what a grader needs, and grade the solution, which must get all points; its code is compiled on the way.
-
-    Parameters
-    ----------
-    lab
-        Number of the lab.
-    work
-        An empty folder, which must stay while the grader is used.
-    tool
-        ``nbgrader`` or ``otter``.
-    cache, secret, limits, sandboxed
-        As in :class:`Grader`.
-
-    Returns
-    -------
-    Grader
-        The grader.
-
-    Raises
-    ------
-    WastedCoresError
-        The solution does not get all points here, so grades would not be right.
-    """
+    """Make what a grader needs, and grade the solution, which must get all points; its code is compiled on the way."""
     source = read_source(lab)
     if tool == "nbgrader":
         write_nbgrader([lab], work)
@@ -89,39 +67,7 @@ def grade(
     sandboxed: bool = True,
     quiet: bool = False,
 ) -> list[Row]:
-    """Grade all submissions of a folder; what was graded before and has not changed is not graded again.
-
-    Parameters
-    ----------
-    folder
-        The submissions, see :func:`submissions`.
-    lab
-        Number of the lab.
-    rows
-        Folder of the results, one file per student.
-    tool
-        ``nbgrader`` or ``otter``.
-    secret
-        File with the secret of hidden checks. None: random bytes, which are kept in the folder of the results.
-    limits
-        The limits of each submission.
-    jobs
-        Submissions at the same time; 0: one for each CPU.
-    sandboxed
-        False: run students' code with the rights of this process.
-    quiet
-        Show no progress bar.
-
-    Returns
-    -------
-    list of Row
-        The grades in the order of the students.
-
-    Raises
-    ------
-    WastedCoresError
-        There is nothing to grade, no sandbox, or the solution does not get all points.
-    """
+    """Grade all submissions of a folder; what was graded before and has not changed is not graded again."""
     from tqdm import tqdm
 
     source = read_source(lab)

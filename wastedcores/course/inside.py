@@ -22,22 +22,7 @@ _STUDENT = "student"
 
 
 def run_nbgrader(assignment: str, name: str, cell_s: int) -> dict[str, str]:
-    """Let nbgrader restore the locked cells of a submission and execute it.
-
-    Parameters
-    ----------
-    assignment
-        nbgrader's name of the lab.
-    name
-        Name of the notebook without its ending.
-    cell_s
-        The longest time that a cell may take, in seconds.
-
-    Returns
-    -------
-    dict
-        Task -> what its check raised, as far as it raised something; :data:`STOPPED` -> why no later cell was run.
-    """
+    """Let nbgrader restore the locked cells of a submission and execute it."""
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import Config
 

@@ -41,13 +41,7 @@ HIDDEN = ("hidden 1", "hidden 2")
 
 
 def module_of(lab: int) -> ModuleType:
-    """Return the module of a lab.
-
-    Raises
-    ------
-    UsageError
-        There is no such lab.
-    """
+    """Return the module of a lab."""
     if lab not in LABS:
         raise UsageError(
             f"lab {lab!r}: there is no such lab; there are {', '.join(map(str, LABS))}."
@@ -56,27 +50,13 @@ def module_of(lab: int) -> ModuleType:
 
 
 def source_of(lab: int) -> Path:
-    """Return the path of a lab's source notebook.
-
-    Raises
-    ------
-    UsageError
-        There is no such lab.
-    """
+    """Return the path of a lab's source notebook."""
     module_of(lab)
     return notebooks() / "course" / f"{lab:02d}_{LABS[lab]}.ipynb"
 
 
 def answers_of(lab: int) -> dict[str, Answer]:
-    """Return the answers of a lab by the names of its tasks.
-
-    Raises
-    ------
-    UsageError
-        There is no such lab.
-    ImportError
-        The grader has left the answers out.
-    """
+    """Return the answers of a lab by the names of its tasks."""
     module_of(lab)
     found: dict[str, Answer] = import_module(f"wastedcores.course.answers.{LABS[lab]}").ANSWERS
     return found
@@ -226,28 +206,7 @@ def _drawn_elsewhere(lab: int) -> list[Any]:
 def judge(
     lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = False, quoted: bool = True
 ) -> Feedback:
-    """Judge what was measured of an answer.
-
-    Parameters
-    ----------
-    lab
-        Number of the lab.
-    name
-        Name of the task.
-    v
-        The variation for which the answer was measured.
-    found
-        What :func:`wastedcores.course.measuring.measured` returned, perhaps in another process.
-    hidden
-        It is a hidden check. Then the text of an exception is never quoted.
-    quoted
-        The text of an exception may be quoted. A grader says False: there a student's code could put into it what it has found.
-
-    Returns
-    -------
-    Feedback
-        The judgement, with a hint if the answer is a common mistake.
-    """
+    """Judge what was measured of an answer."""
     task = next(t for t in module_of(lab).TASKS if t.name == name)
 
     def failed(message: str, hint: str = "") -> Feedback:

@@ -21,22 +21,7 @@ _PACKAGE = Path(wastedcores.__file__).parent
 
 
 def measured(task: Task, v: Any, answer: Any) -> dict[str, Any]:
-    """Measure an answer.
-
-    Parameters
-    ----------
-    task
-        The task.
-    v
-        The variation.
-    answer
-        A value or a function, from the student.
-
-    Returns
-    -------
-    dict
-        Plain JSON with one entry: ``value`` with what was measured, ``error`` with a sentence, or ``unanswered``.
-    """
+    """Measure an answer."""
     if answer is ... or answer is None:
         return {"unanswered": True}
     try:
@@ -52,13 +37,7 @@ def measured(task: Task, v: Any, answer: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as plain JSON: sets as sorted lists, tuples and arrays as lists, NumPy's numbers as Python's.
-
-    Raises
-    ------
-    UsageError
-        The value has a part that is nothing of this kind.
-    """
+    """Return a value as plain JSON: sets as sorted lists, tuples and arrays as lists, NumPy's numbers as Python's."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -81,18 +60,7 @@ def _mixed(values: Set[Any]) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Tell whether two measurements are equal; floats need to agree to one part in a million.
-
-    Parameters
-    ----------
-    a, b
-        Plain JSON.
-
-    Returns
-    -------
-    bool
-        True if they are equal.
-    """
+    """Tell whether two measurements are equal; floats need to agree to one part in a million."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):

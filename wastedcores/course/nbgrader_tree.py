@@ -29,25 +29,7 @@ def assignment_name(lab: int) -> str:
 
 
 def write_nbgrader(labs: list[int], folder: Path) -> list[Path]:
-    """Write labs into a folder of nbgrader, and let nbgrader make the release of each.
-
-    Parameters
-    ----------
-    labs
-        Their numbers.
-    folder
-        The folder of the course. Afterwards it has ``nbgrader_config.py``, ``source/``, ``release/`` and ``gradebook.db``.
-
-    Returns
-    -------
-    list of Path
-        The released notebooks.
-
-    Raises
-    ------
-    WastedCoresError
-        nbgrader is not installed, or refuses a notebook.
-    """
+    """Write labs into a folder of nbgrader, and let nbgrader make the release of each."""
     sources = [read_source(lab) for lab in labs]
     folder.mkdir(parents=True, exist_ok=True)
     configuration = folder / "nbgrader_config.py"
@@ -80,29 +62,7 @@ def _with_stubs(source: Source, release: Path) -> Path:
 
 
 def run_tool(module: str, *words: str, cwd: Path, environment: dict[str, str] | None = None) -> str:
-    """Run the command line of nbgrader or otter-grader and return what it printed.
-
-    Parameters
-    ----------
-    module
-        ``nbgrader`` or ``otter``.
-    *words
-        Its arguments.
-    cwd
-        The folder in which it runs.
-    environment
-        Additional environment variables.
-
-    Returns
-    -------
-    str
-        Its output.
-
-    Raises
-    ------
-    WastedCoresError
-        It is not installed, or it failed.
-    """
+    """Run the command line of nbgrader or otter-grader and return what it printed."""
     # nbgrader calls the command `alembic`, which is beside this Python
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     done = subprocess.run(

@@ -17,20 +17,7 @@ class RefusedAnswerError(ValueError):
 
 
 def noting(function: Callable[..., Any], said: list[Any]) -> Callable[..., Any]:
-    """Return the function, which also writes down what it answers.
-
-    Parameters
-    ----------
-    function
-        A student's function.
-    said
-        Gets each answer as plain JSON.
-
-    Returns
-    -------
-    Callable
-        The function with the same name.
-    """
+    """Return the function, which also writes down what it answers."""
 
     @wraps(function)
     def noted(*about: Any) -> Any:
@@ -60,13 +47,7 @@ class Said:
         self._given = 0
 
     def next(self) -> Any:
-        """Return the next answer.
-
-        Raises
-        ------
-        RefusedAnswerError
-            There are no more. The scheduler asked more often than the function had answered.
-        """
+        """Return the next answer."""
         self._given += 1
         if self._given > self.number:
             raise RefusedAnswerError(
@@ -76,13 +57,7 @@ class Said:
         return next(self._left)
 
     def ended(self) -> None:
-        """Say that nothing more will be asked.
-
-        Raises
-        ------
-        RefusedAnswerError
-            Answers are left.
-        """
+        """Say that nothing more will be asked."""
         if self._given != self.number:
             raise RefusedAnswerError(
                 f"{self.of} was asked {self._given} times here, and {self.number} times where it ran. Its answers, or the state "
@@ -91,27 +66,7 @@ class Said:
 
 
 def cpu_or_none(value: Any, cpus: int, of: str) -> int | None:
-    """Return an answer that must be the number of a CPU, or None; -1 means None, as in the kernel.
-
-    Parameters
-    ----------
-    value
-        The answer.
-    cpus
-        Number of CPUs.
-    of
-        What it is the answer of, for the message.
-
-    Returns
-    -------
-    int or None
-        The CPU.
-
-    Raises
-    ------
-    RefusedAnswerError
-        It is something else.
-    """
+    """Return an answer that must be the number of a CPU, or None; -1 means None, as in the kernel."""
     if value is None or (value == -1 and not isinstance(value, bool)):
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < cpus:
@@ -122,13 +77,7 @@ def cpu_or_none(value: Any, cpus: int, of: str) -> int | None:
 
 
 def whole_or_none(value: Any) -> int | None:
-    """Return an answer of a module, which must be a whole number or None; the core itself refuses CPUs that do not exist.
-
-    Raises
-    ------
-    RefusedAnswerError
-        It is something else.
-    """
+    """Return an answer of a module, which must be a whole number or None; the core itself refuses CPUs that do not exist."""
     if value is None or (type(value) is int and abs(value) < 1 << 31):
         return value
     raise RefusedAnswerError(
@@ -137,27 +86,7 @@ def whole_or_none(value: Any) -> int | None:
 
 
 def cpu_sets(value: Any, cpus: Sequence[int], of: str) -> list[list[int]]:
-    """Return an answer that must be a list of sets of CPUs.
-
-    Parameters
-    ----------
-    value
-        The answer.
-    cpus
-        The CPUs that may be in them.
-    of
-        What it is the answer of, for the message.
-
-    Returns
-    -------
-    list of list of int
-        The sets.
-
-    Raises
-    ------
-    RefusedAnswerError
-        It is something else.
-    """
+    """Return an answer that must be a list of sets of CPUs."""
     known = set(cpus)
     if not isinstance(value, list) or not all(isinstance(group, list) and group for group in value):
         raise RefusedAnswerError(f"{of} answered {_short(value)}; expected lists of CPUs.")

@@ -28,18 +28,6 @@ def otter_notebook(source: Source, requirement: str = REQUIREMENT) -> dict[str, 
 
     Tests raise exceptions (``ok_format: false``), because the text of the exception is the feedback. A question gives all of
     its points or none, as a task of a lab does.
-
-    Parameters
-    ----------
-    source
-        The source notebook.
-    requirement
-        What pip installs in the autograder's container.
-
-    Returns
-    -------
-    dict
-        A notebook in format 4.
     """
     settings = {
         "name": assignment_name(source.lab),
@@ -128,29 +116,7 @@ def _raw(text: str, name: str) -> dict[str, Any]:
 def write_otter(
     labs: list[int], folder: Path, requirement: str = REQUIREMENT, run_tests: bool = True
 ) -> list[Path]:
-    """Write labs as assignments of otter-grader.
-
-    Parameters
-    ----------
-    labs
-        Their numbers.
-    folder
-        Each lab gets a folder in it, with otter's ``student/`` and ``autograder/``.
-    requirement
-        What pip installs in the autograder's container.
-    run_tests
-        Let otter run its tests against the solutions.
-
-    Returns
-    -------
-    list of Path
-        The autograders' zip files, for Gradescope and for ``wastedcores course grade --grader otter``.
-
-    Raises
-    ------
-    WastedCoresError
-        otter-grader is not installed, or its tests fail with the solutions.
-    """
+    """Write labs as assignments of otter-grader."""
     found = []
     for source in (read_source(lab) for lab in labs):
         target = folder / assignment_name(source.lab)

@@ -51,34 +51,13 @@ class Row:
 
 
 def save_row(row: Row, path: Path) -> None:
-    """Write the grades of a submission.
-
-    Parameters
-    ----------
-    row
-        The grades.
-    path
-        The file, which is written whole or not at all.
-    """
+    """Write the grades of a submission."""
     with written_whole(path) as part:
         part.write_text(json.dumps(asdict(row), indent=1, ensure_ascii=False))
 
 
 def saved_row(path: Path, digest: str) -> Row | None:
-    """Read the grades of a submission that were kept.
-
-    Parameters
-    ----------
-    path
-        The file.
-    digest
-        The digest that the submission has now.
-
-    Returns
-    -------
-    Row or None
-        None if there are none, or if they are of another submission, lab or setting.
-    """
+    """Read the grades of a submission that were kept."""
     try:
         row = Row(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

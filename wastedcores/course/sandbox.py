@@ -104,37 +104,7 @@ def isolated(
     cache: Path | None = None,
     cache_written: bool = False,
 ) -> Outcome:
-    """Run a command in a sandbox of its own.
-
-    Parameters
-    ----------
-    command
-        The command; ``sys.executable`` and this package are at their usual places.
-    files
-        Name in the command's folder -> file to copy there.
-    results
-        Names of files in that folder whose contents are wanted.
-    limits
-        Its limits.
-    environment
-        Additional environment variables.
-    hidden
-        Folders of the package that are empty inside.
-    cache
-        Folder of compiled code. What the command adds to it is lost, unless ``cache_written``.
-    cache_written
-        True for a trusted command that fills the cache.
-
-    Returns
-    -------
-    Outcome
-        How it ended, and its files.
-
-    Raises
-    ------
-    NoSandboxError
-        The machine cannot make a sandbox.
-    """
+    """Run a command in a sandbox of its own."""
     root = os.geteuid() == 0
     uid = (
         _NOBODY if root else 0
@@ -270,18 +240,7 @@ def unprotected(
     limits: Limits,
     environment: Mapping[str, str],
 ) -> Outcome:
-    """Run a command without a sandbox, with the rights of this process; only its time is limited.
-
-    Parameters
-    ----------
-    command, files, results, limits, environment
-        As for :func:`isolated`.
-
-    Returns
-    -------
-    Outcome
-        How it ended, and its files.
-    """
+    """Run a command without a sandbox, with the rights of this process; only its time is limited."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         for name, path in files.items():

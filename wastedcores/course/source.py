@@ -76,13 +76,7 @@ class Source:
 
 
 def read_source(lab: int) -> Source:
-    """Read the source notebook of a lab.
-
-    Raises
-    ------
-    UsageError
-        There is no such lab, or its cells and its tasks do not fit.
-    """
+    """Read the source notebook of a lab."""
     path = source_of(lab)
     content = json.loads(path.read_text())
     cells = tuple(_cell(c, path) for c in content["cells"])
@@ -146,18 +140,6 @@ def stub(source: Source, cell: Cell) -> str:
 
     A function or a class keeps its head and gets a body that names the task. A value becomes ``...``, which a check takes for
     no answer.
-
-    Parameters
-    ----------
-    source
-        The notebook.
-    cell
-        One of its cells with the tag ``solution``.
-
-    Returns
-    -------
-    str
-        The text of the student's cell.
     """
     if cell.kind == "markdown":
         return _MANUAL_PROMPT
@@ -166,20 +148,7 @@ def stub(source: Source, cell: Cell) -> str:
 
 
 def stub_body(source: Source, cell: Cell, body: str) -> str:
-    """Return what stands below the mark in a student's cell.
-
-    Parameters
-    ----------
-    source, cell
-        As for :func:`stub`.
-    body
-        What the source has below the mark.
-
-    Returns
-    -------
-    str
-        One or more lines.
-    """
+    """Return what stands below the mark in a student's cell."""
     indent = re.search(r"^( *)\S", body, re.MULTILINE)
     spaces = indent[1] if indent else ""
     if spaces:

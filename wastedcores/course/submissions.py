@@ -14,13 +14,7 @@ _LONGEST = 16 << 20
 
 
 def notebook_student(path: Path) -> str:
-    """Return the student's id in a notebook's parameters cell, or an empty text.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError, AttributeError
-        The file is not a notebook.
-    """
+    """Return the student's id in a notebook's parameters cell, or an empty text."""
     if path.stat().st_size > _LONGEST:
         raise ValueError("too big")
     content = json.loads(path.read_bytes())
@@ -38,23 +32,6 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
 
     A student has a notebook with the student's name, or a folder with one notebook, or with several of which one has the lab's
     name.
-
-    Parameters
-    ----------
-    folder
-        The folder of the class.
-    source
-        The lab's source notebook.
-
-    Returns
-    -------
-    dict
-        Student -> notebook.
-
-    Raises
-    ------
-    UsageError
-        There is no submission, or it is not clear which notebook is meant.
     """
     # a link could lead to what another student handed in
     found = {p.stem: p for p in sorted(folder.glob("[!.]*.ipynb")) if not p.is_symlink()}

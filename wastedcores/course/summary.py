@@ -27,17 +27,7 @@ def points_of(source: Source) -> float:
 
 
 def write_table(rows: Sequence[Row], source: Source, path: Path) -> None:
-    """Write the grades as CSV: one line per student, one column per task.
-
-    Parameters
-    ----------
-    rows
-        The grades.
-    source
-        The lab.
-    path
-        The file. A task that a person grades has an empty column.
-    """
+    """Write the grades as CSV: one line per student, one column per task."""
     with written_whole(path) as part, part.open("w", newline="") as file:
         table = csv.writer(file)
         names = [f"task {n}" for n in source.tasks]
@@ -62,17 +52,7 @@ def _inert(text: str) -> str:
 
 
 def write_feedback(rows: Sequence[Row], source: Source, folder: Path) -> None:
-    """Write a text for each student with the feedback of each task.
-
-    Parameters
-    ----------
-    rows
-        The grades.
-    source
-        The lab.
-    folder
-        Gets a file ``STUDENT.txt`` for each row.
-    """
+    """Write a text for each student with the feedback of each task."""
     folder.mkdir(parents=True, exist_ok=True)
     for row in rows:
         lines = [f"Lab {source.lab}: {row.total:g} of {points_of(source):g} points", ""]
@@ -87,20 +67,7 @@ def write_feedback(rows: Sequence[Row], source: Source, folder: Path) -> None:
 
 
 def hardest(rows: Sequence[Row], source: Source) -> tuple[str, int] | None:
-    """Return the task that the fewest students solved, and how many did; None if all did, or there is no row.
-
-    Parameters
-    ----------
-    rows
-        The grades.
-    source
-        The lab.
-
-    Returns
-    -------
-    tuple or None
-        Name of the task, and the number of students.
-    """
+    """Return the task that the fewest students solved, and how many did; None if all did, or there is no row."""
     solved = _solved(rows, source)
     if not rows or not solved or min(solved.values()) == len(rows):
         return None
@@ -114,17 +81,7 @@ def _solved(rows: Sequence[Row], source: Source) -> dict[str, int]:
 
 
 def write_page(rows: Sequence[Row], source: Source, path: Path) -> None:
-    """Write a page with the distribution, the tasks from the hardest, the common mistakes and the notes.
-
-    Parameters
-    ----------
-    rows
-        The grades.
-    source
-        The lab.
-    path
-        The file.
-    """
+    """Write a page with the distribution, the tasks from the hardest, the common mistakes and the notes."""
     most = points_of(source)
     totals = sorted(row.total for row in rows)
     middle = totals[len(totals) // 2] if totals else 0

@@ -17,27 +17,7 @@ MOST_DRAWS = 200
 
 
 def variation(lab: int, student: str, secret: bytes = b"") -> Any:
-    """Draw the numbers of a lab for a student.
-
-    Parameters
-    ----------
-    lab
-        Number of the lab.
-    student
-        The student's id; upper and lower case and spaces around it do not matter.
-    secret
-        Empty for the tasks that students see, so that everybody can draw them; the lecturer's secret for hidden checks.
-
-    Returns
-    -------
-    Any
-        The dataclass ``Variation`` of the lab's module. The same arguments always give the same one.
-
-    Raises
-    ------
-    UsageError
-        There is no such lab, or the id is empty.
-    """
+    """Draw the numbers of a lab for a student."""
     who = student.strip().lower()
     if not who:
         raise UsageError("student: the id is empty; write your id into the parameters cell.")
@@ -57,38 +37,12 @@ def variation(lab: int, student: str, secret: bytes = b"") -> Any:
 
 
 def write_variations(lab: int, drawn: Sequence[Any]) -> str:
-    """Return variations as a text.
-
-    Parameters
-    ----------
-    lab
-        Number of the lab.
-    drawn
-        The student's own variation, and those of hidden checks.
-
-    Returns
-    -------
-    str
-        JSON, for :func:`read_variations`.
-    """
+    """Return variations as a text."""
     return json.dumps({"lab": lab, "variations": [asdict(v) for v in drawn]})
 
 
 def read_variations(lab: int, text: str) -> list[Any]:
-    """Read variations.
-
-    Parameters
-    ----------
-    lab
-        Number of the lab.
-    text
-        What :func:`write_variations` returned.
-
-    Returns
-    -------
-    list
-        The variations; an empty list if they are of another lab.
-    """
+    """Read variations."""
     found = json.loads(text)
     if found["lab"] != lab:
         return []

@@ -20,27 +20,7 @@ ABOVE = 96
 
 
 def balancing_step(machine: Machine, steps: Sequence[Decision], number: int = 0) -> go.Figure:
-    """Draw the queues after one decision of a pass, and the line of Algorithm 1 that decided.
-
-    Parameters
-    ----------
-    machine
-        The machine on which the pass ran.
-    steps
-        What :func:`wastedcores.simulator.reference.stepping.balancing_pass` returned.
-    number
-        The decision to draw; 0 is the state before the pass.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per CPU with a segment per thread, a line per compared group, and the algorithm.
-
-    Raises
-    ------
-    UsageError
-        There is no decision of that number.
-    """
+    """Draw the queues after one decision of a pass, and the line of Algorithm 1 that decided."""
     if not 0 <= number < len(steps):
         raise UsageError(f"decision {number}: expected 0 to {len(steps) - 1}.")
     d = steps[number]
@@ -70,18 +50,7 @@ def balancing_step(machine: Machine, steps: Sequence[Decision], number: int = 0)
 
 
 def balancing_steps(machine: Machine, steps: Sequence[Decision]) -> go.Figure:
-    """Draw all decisions of a pass, with a slider that steps forward and back.
-
-    Parameters
-    ----------
-    machine, steps
-        As for :func:`balancing_step`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figures of all steps, of which the slider shows one. It needs no kernel.
-    """
+    """Draw all decisions of a pass, with a slider that steps forward and back."""
     each = [balancing_step(machine, steps, i) for i in range(len(steps))]
     return with_slider(each, "decision ", above=44).update_layout(height=650, margin_b=154)
 
@@ -148,22 +117,7 @@ def algorithm() -> go.Scatter:
 
 
 def with_slider(each: Sequence[go.Figure], prefix: str, *, above: int) -> go.Figure:
-    """Put figures with equal numbers of traces behind a slider that shows one of them.
-
-    Parameters
-    ----------
-    each
-        The figures; the first one becomes the result.
-    prefix
-        What stands before the number of the one that is shown.
-    above
-        Pixels between the figure and the slider.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure with the slider, which needs no kernel.
-    """
+    """Put figures with equal numbers of traces behind a slider that shows one of them."""
     fig = each[0]
     traces = len(fig.data)
     for other in each[1:]:

@@ -23,23 +23,7 @@ _SHOWN = (
 def costs(
     found: Comparison, title: str = "", subtitle: str = "", *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw bars per run: makespan or work done, wasted core time, long waits and migrations.
-
-    Parameters
-    ----------
-    found
-        From :func:`wastedcores.analysis.compare.compare`.
-    title, subtitle
-        What stands above the figure.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One panel per quantity; the first run has another colour. Where all runs last equally long, the first panel is the
-        work that they did.
-    """
+    """Draw bars per run: makespan or work done, wasted core time, long waits and migrations."""
     colours = palette(palette_name)
     shown = [p for p in _panels(found) if found.table[p[0]].null_count() < found.table.height]
     names = [folded_name(run) for run in found.table["run"].to_list()]
@@ -90,20 +74,7 @@ def _panels(found: Comparison) -> list[tuple[str, str, int]]:
 
 
 def balance_calls(found: Comparison, title: str = "", subtitle: str = "") -> go.Figure:
-    """Draw the calls of ``load_balance()`` at each level of every run, by result.
-
-    Parameters
-    ----------
-    found
-        From :func:`wastedcores.analysis.compare.compare`.
-    title, subtitle
-        What stands above the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Stacked bars: how often the call moved a task, or why it did not.
-    """
+    """Draw the calls of ``load_balance()`` at each level of every run, by result."""
     shades = dict(
         zip(
             (*REFUSALS, "active", "moved"),
@@ -140,24 +111,7 @@ def spread(
     *,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """Draw the spread of a quantity over the seeds of every run.
-
-    Parameters
-    ----------
-    values
-        Name of a run -> its values, one per seed.
-    recorded
-        Name of a run -> the value that was recorded on a real kernel; drawn as a diamond.
-    title, unit
-        What stands above the figure, and the unit of the values.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per run, one dot per seed, with a box over the quartiles.
-    """
+    """Draw the spread of a quantity over the seeds of every run."""
     colours = palette(palette_name)
     fig = go.Figure()
     for name, points in values.items():

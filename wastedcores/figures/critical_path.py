@@ -23,22 +23,7 @@ _MOST = 4000
 
 
 def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "safe") -> go.Figure:
-    """Draw a critical path: below one line per segment on its CPU, above how the time adds up.
-
-    Parameters
-    ----------
-    path
-        The path.
-    title
-        What stands above the figure; default: what the path cost.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        x is the time since the path began; y is the CPU, with a row of its own for sleeps.
-    """
+    """Draw a critical path: below one line per segment on its CPU, above how the time adds up."""
     colours = palette(palette_name)
     shade = {
         "running": MUTED,

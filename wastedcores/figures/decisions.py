@@ -48,35 +48,7 @@ def decision_marks(
     palette_name: str = "safe",
     title: str = "",
 ) -> go.Figure:
-    """Draw a mark for every call of the balancer over the heat map of the runqueues.
-
-    Parameters
-    ----------
-    run
-        The examined trace, with decisions.
-    window
-        First and last ns; default: the whole trace.
-    level
-        Only the calls at this level, such as ``NUMA<=16``; empty: all.
-    cols
-        Columns of the heat map that are sent to the browser.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    title
-        What stands above the figure; default: how many calls were refused.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The row is the CPU for which the balancer was called. Hovering over a mark shows the loads of the groups.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no decisions.
-    UsageError
-        There is no such level.
-    """
+    """Draw a mark for every call of the balancer over the heat map of the runqueues."""
     scene = run.scene
     start, end = window or scene.window
     calls = decisions(run.trace, (start, end))
@@ -170,25 +142,7 @@ def _hover(call: Mapping[str, Any]) -> str:
 
 
 def decision_step(call: Mapping[str, Any], number: int = 0) -> go.Figure:
-    """Draw one step of a call: the loads of the groups beside the line of Algorithm 1.
-
-    Parameters
-    ----------
-    call
-        A row of :func:`wastedcores.analysis.decisions.decisions`, as a dictionary.
-    number
-        The step, from 0.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A bar per group, and the algorithm with its line marked.
-
-    Raises
-    ------
-    UsageError
-        There is no step of that number.
-    """
+    """Draw one step of a call: the loads of the groups beside the line of Algorithm 1."""
     steps = call_steps(call)
     if not 0 <= number < len(steps):
         raise UsageError(f"step {number}: expected 0 to {len(steps) - 1}.")
@@ -260,17 +214,6 @@ def _group_names(call: Mapping[str, Any]) -> list[str]:
 
 
 def decision_steps(call: Mapping[str, Any]) -> go.Figure:
-    """Draw all steps of a call, with a slider that steps forward and back.
-
-    Parameters
-    ----------
-    call
-        As for :func:`decision_step`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figures of all steps, of which the slider shows one. It needs no kernel.
-    """
+    """Draw all steps of a call, with a slider that steps forward and back."""
     each = [decision_step(call, i) for i in range(len(call_steps(call)))]
     return with_slider(each, "step ", above=54).update_layout(height=660, margin_b=174)

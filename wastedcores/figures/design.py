@@ -13,29 +13,7 @@ from wastedcores.figures.theme import GRID, fit_legend, folded_name, palette, st
 def suggestions(
     found: Comparison, title: str = "", subtitle: str = "", *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw how many suggestions the core took and refused, per run, module and moment.
-
-    Parameters
-    ----------
-    found
-        From :func:`wastedcores.analysis.compare.compare`.
-    title
-        What stands above the figure; default: the share of refused suggestions.
-    subtitle
-        What stands below the title.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Stacked bars.
-
-    Raises
-    ------
-    MissingEventsError
-        No run is a replay of a design with modules.
-    """
+    """Draw how many suggestions the core took and refused, per run, module and moment."""
     made = found.suggestions.filter(pl.col("silent") < pl.col("asked"))
     if not found.suggestions.height:
         raise MissingEventsError(

@@ -25,24 +25,7 @@ def groups_compared(
     kernels: Sequence[KernelModel | str] = ("v4.1", "v6.1"),
     source: int | None = None,
 ) -> go.Figure:
-    """Draw the groups of a CPU's widest domain, one panel per kernel.
-
-    Parameters
-    ----------
-    machine
-        The machine with its hotplug history.
-    cpu
-        The CPU whose domain is drawn.
-    kernels
-        Kernel models or their names.
-    source
-        A node with load, in bold on the axis; the title then says whether the CPU can pull from it.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per group and one column per node.
-    """
+    """Draw the groups of a CPU's widest domain, one panel per kernel."""
     panels = [build_domains(machine, k) for k in kernels]
     widest = [online_domains(p, cpu)[-1] if p.of(cpu) else None for p in panels]
     titles = [
@@ -128,20 +111,7 @@ def _groups_claim(
 
 
 def pull_matrix(domains: Domains, pin: Sequence[int] | None = None) -> go.Figure:
-    """Draw the lowest level at which a CPU of the row's node can pull from the column's node.
-
-    Parameters
-    ----------
-    domains
-        From :func:`wastedcores.topology.domains.build_domains`.
-    pin
-        CPUs on which the tasks may run; default: all online CPUs.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One cell per pair of nodes.
-    """
+    """Draw the lowest level at which a CPU of the row's node can pull from the column's node."""
     table = pull_table(domains, pin)
     names = sorted({int(v) for v in table[table >= 0].tolist()})
     labels = {k: _level_label(domains, k) for k in names}
@@ -211,21 +181,7 @@ def _counted(domains: Domains, pin: Sequence[int] | None) -> list[int]:
 
 
 def pull_table(domains: Domains, pin: Sequence[int] | None = None) -> np.ndarray:
-    """Return the lowest level at which each node can pull from each other node.
-
-    Parameters
-    ----------
-    domains
-        From :func:`wastedcores.topology.domains.build_domains`.
-    pin
-        CPUs on which the tasks may run; default: all online CPUs.
-
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape (nodes, nodes): the entry of the level table at which the row's node can first pull from the
-        column's, or -1 for never. On the diagonal -1 means that the CPUs of the node have no domain.
-    """
+    """Return the lowest level at which each node can pull from each other node."""
     m = domains.machine
     counted = _counted(domains, pin)
     allowed = cpumask_of(counted)

@@ -38,25 +38,7 @@ def subtitle(domains: Domains) -> str:
 
 
 def online_domains(domains: Domains, cpu: int) -> tuple[Domain, ...]:
-    """Return the domains of an online CPU, the smallest first.
-
-    Parameters
-    ----------
-    domains
-        From :func:`wastedcores.topology.domains.build_domains`.
-    cpu
-        The CPU.
-
-    Returns
-    -------
-    tuple of Domain
-        Its domains.
-
-    Raises
-    ------
-    TopologyError
-        The CPU is not online.
-    """
+    """Return the domains of an online CPU, the smallest first."""
     if not 0 <= cpu < domains.machine.cpus or cpu not in domains.cpus:
         raise TopologyError(
             f"machine {domains.machine.name!r}: CPU {cpu} is not online; online are {format_cpulist(domains.cpus)}."
@@ -68,25 +50,7 @@ def online_domains(domains: Domains, cpu: int) -> tuple[Domain, ...]:
 
 
 def domain_areas(domains: Domains, cpu: int) -> go.Figure:
-    """Draw the domains of one CPU as nested areas around it.
-
-    Parameters
-    ----------
-    domains
-        From :func:`wastedcores.topology.domains.build_domains`.
-    cpu
-        The CPU; it must be online.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One area per domain, with its CPUs inside.
-
-    Raises
-    ------
-    TopologyError
-        The CPU is not online.
-    """
+    """Draw the domains of one CPU as nested areas around it."""
     mine = online_domains(domains, cpu)
     place, ends, height = _layout(domains, cpu, mine)
     fig = go.Figure()
@@ -210,20 +174,7 @@ def _node_names(
 
 
 def node_graph(machine: Machine, mark: Sequence[int] = ()) -> go.Figure:
-    """Draw the nodes in a circle; lines join nodes at the smallest distance.
-
-    Parameters
-    ----------
-    machine
-        The machine.
-    mark
-        Nodes to highlight.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One marker per node; the hover text has the distances.
-    """
+    """Draw the nodes in a circle; lines join nodes at the smallest distance."""
     n, d = machine.nodes, machine.distance
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / max(n, 1)
     x, y = np.cos(angle), np.sin(angle)

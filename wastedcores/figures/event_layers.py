@@ -81,13 +81,7 @@ class EventLayer:
         return (how, column) if how in ("by", "scale") and column else ("", "")
 
     def fixed_colour(self) -> str:
-        """Return the colour as ``#rrggbb``.
-
-        Raises
-        ------
-        UsageError
-            There is no such colour.
-        """
+        """Return the colour as ``#rrggbb``."""
         found = _NAMED.get(self.colour, self.colour)
         if not re.fullmatch(r"#[0-9a-fA-F]{6}", found):
             raise UsageError(
@@ -107,26 +101,7 @@ class EventLayer:
 
 
 def styled(query: str | pl.Expr, style: str = "") -> EventLayer:
-    """Return a layer whose style is written as text.
-
-    Parameters
-    ----------
-    query
-        The query.
-    style
-        Words such as ``draw=spans:run_ns colour=by:comm width=3 label="long runs"``; those that are left out have their
-        defaults. A single word with a colour is a colour.
-
-    Returns
-    -------
-    EventLayer
-        The layer.
-
-    Raises
-    ------
-    UsageError
-        The style cannot be understood.
-    """
+    """Return a layer whose style is written as text."""
     try:
         words = shlex.split(style)
     except ValueError as e:
@@ -157,23 +132,7 @@ def _layer(given: dict[str, Any], where: str) -> EventLayer:
 
 
 def read_layers(path: Path) -> tuple[list[EventLayer], list[Span]]:
-    """Read layers and spans from a TOML file: tables ``[[layer]]`` with query and style, ``[[span]]`` with name, begin and end.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    list of EventLayer, list of Span
-        In the order of the file.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, is no TOML, or has something else in it.
-    """
+    """Read layers and spans from a TOML file: tables ``[[layer]]`` with query and style, ``[[span]]`` with name, begin and end."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as e:
@@ -196,20 +155,7 @@ def read_layers(path: Path) -> tuple[list[EventLayer], list[Span]]:
 
 
 def write_layers(layers: Sequence[EventLayer], path: Path) -> None:
-    """Write layers to a TOML file that :func:`read_layers` reads.
-
-    Parameters
-    ----------
-    layers
-        Layers whose queries are texts.
-    path
-        The file.
-
-    Raises
-    ------
-    UsageError
-        There is no layer, a query is no text, or the file cannot be written.
-    """
+    """Write layers to a TOML file that :func:`read_layers` reads."""
     if not layers or not all(isinstance(layer.query, str) for layer in layers):
         raise UsageError(f"{path}: there must be a layer, and all queries must be texts.")
     lines = []
@@ -262,18 +208,7 @@ _MARKS = EventLayer('kind in ("lost", "cpu_online")', "strokes", "red", 2.0, "lo
 
 
 def default_layers(trace: Trace) -> list[EventLayer]:
-    """Return the layers that are drawn if nothing else is asked for: who ran, and arrows for tasks that change CPUs.
-
-    Parameters
-    ----------
-    trace
-        The trace; what it does not have is left out.
-
-    Returns
-    -------
-    list of EventLayer
-        At least one layer.
-    """
+    """Return the layers that are drawn if nothing else is asked for: who ran, and arrows for tasks that change CPUs."""
     kinds = set(trace.kinds())
     layers = [_RUNS] if "switch" in kinds else [_BUSY] if "nr_running" in kinds else []
     layers += [_MOVES] if kinds & {"wakeup", "wakeup_new", "migrate"} else []
@@ -282,19 +217,6 @@ def default_layers(trace: Trace) -> list[EventLayer]:
 
 
 def with_own_colours(layers: Sequence[EventLayer], colours: tuple[str, ...]) -> list[EventLayer]:
-    """Give each layer without a colour one of its own.
-
-    Parameters
-    ----------
-    layers
-        The layers.
-    colours
-        The colours to choose from.
-
-    Returns
-    -------
-    list of EventLayer
-        The layers.
-    """
+    """Give each layer without a colour one of its own."""
     own = iter(colours * len(layers))
     return [layer if layer.colour else replace(layer, colour=next(own)) for layer in layers]

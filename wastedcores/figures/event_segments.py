@@ -64,29 +64,7 @@ class Drawn:
 def segments_of(
     table: EventTable, layers: Sequence[EventLayer], cpus: Sequence[int]
 ) -> list[Drawn]:
-    """Choose the events of layers and give them places and colours.
-
-    Parameters
-    ----------
-    table
-        The events.
-    layers
-        The layers; each has a colour.
-    cpus
-        The CPUs of the rows, in order.
-
-    Returns
-    -------
-    list of Drawn
-        One per layer. Events of other CPUs and of none are left out.
-
-    Raises
-    ------
-    QueryError
-        A query cannot be understood.
-    UsageError
-        A column is unknown or of a type that cannot be drawn.
-    """
+    """Choose the events of layers and give them places and colours."""
     columns = dict.fromkeys(
         layer.coloured_by[1] for layer in layers if layer.coloured_by[0] == "by"
     )

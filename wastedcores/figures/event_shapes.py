@@ -27,21 +27,7 @@ def add_shapes(
     window: tuple[int, int],
     axis: TimeAxis,
 ) -> None:
-    """Draw segments one by one.
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    view
-        The layers.
-    inside
-        Indices of the segments to draw, one array per layer.
-    window
-        First and last ns; spans are clipped to it.
-    axis
-        The time axis.
-    """
+    """Draw segments one by one."""
     numbers = [d.segments.event[i] for d, i in zip(view.drawn, inside, strict=True)]
     texts = _texts(view, np.unique(np.concatenate(numbers)), axis)
     for drawn, chosen in zip(view.drawn, inside, strict=True):

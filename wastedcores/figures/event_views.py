@@ -44,30 +44,7 @@ class EventView:
         *,
         table: EventTable | None = None,
     ) -> None:
-        """Choose the events of all layers and give them colours.
-
-        Parameters
-        ----------
-        run
-            The examined trace. Its check is not needed and not made.
-        layers
-            The layers, the lowest first; default: :func:`wastedcores.figures.event_layers.default_layers`.
-        functions
-            The user's decorations: functions from a table of events to one with more columns.
-        spans
-            Pairs of events whose lengths layers may use.
-        table
-            The events, if an earlier view of the trace has them; ``functions`` and ``spans`` are those of the table then.
-
-        Raises
-        ------
-        QueryError
-            A query cannot be understood.
-        UsageError
-            A style cannot be drawn.
-        MissingEventsError
-            The trace does not have what a column is computed from.
-        """
+        """Choose the events of all layers and give them colours."""
         self.run = run
         self.table = table or EventTable(run.trace, functions, spans)
         self.scene = _scene(run)
@@ -83,31 +60,7 @@ class EventView:
         title: str = "",
         height: int | None = None,
     ) -> go.Figure:
-        """Draw a window.
-
-        Parameters
-        ----------
-        window
-            First and last ns; default: the whole trace.
-        cols
-            Columns of the raster.
-        most_shapes
-            Up to this many segments are drawn one by one; more become a raster.
-        title
-            What stands above the figure; default: how many segments there are.
-        height
-            Height in pixels; default: by the number of CPUs.
-
-        Returns
-        -------
-        plotly.graph_objects.Figure
-            One row per CPU.
-
-        Raises
-        ------
-        UsageError
-            The window is empty.
-        """
+        """Draw a window."""
         window = window or self.scene.window
         axis = TimeAxis.of(self.scene.window[0], window[1] - window[0])
         many = sum(d.segments.count(*window) for d in self.drawn)

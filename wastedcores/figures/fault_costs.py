@@ -61,18 +61,7 @@ def page_faults(touches: pl.DataFrame) -> go.Figure:
 
 
 def page_costs(table: pl.DataFrame) -> go.Figure:
-    """Draw what a page costs in several ways of touching new memory, and what faults of several pages were predicted to cost.
-
-    Parameters
-    ----------
-    table
-        From :func:`wastedcores.probes.page_faults.measure`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-    """
+    """Draw what a page costs in several ways of touching new memory, and what faults of several pages were predicted to cost."""
     fig = go.Figure()
     fig.add_bar(
         x=table["page_us"], y=table["way"], orientation="h", name="measured", marker_color=CLASS_COLOURS[0],

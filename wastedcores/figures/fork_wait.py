@@ -43,23 +43,7 @@ def _ticks(name: str, trace: Trace) -> pl.DataFrame:
 
 
 def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
-    """Draw one mark per busy CPU and tick, coloured by frequency, and below the number of busy CPUs (figures 1 and 3).
-
-    Parameters
-    ----------
-    runs
-        Traces by name, one panel each, on one axis of time.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure. Of long traces a mark is the mean of several ticks.
-
-    Raises
-    ------
-    MissingEventsError
-        A trace has no ticks with a frequency.
-    """
+    """Draw one mark per busy CPU and tick, coloured by frequency, and below the number of busy CPUs (figures 1 and 3)."""
     panels = len(runs)
     fig = make_subplots(
         rows=panels + 1, cols=1, shared_xaxes=True, vertical_spacing=0.05,
@@ -104,22 +88,7 @@ def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
 
 
 def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -> go.Figure:
-    """Draw every stay of a task on a CPU in a short window, with arrows for forks and wakeups (figures 2a and 2b).
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    start_ns, end_ns
-        The window.
-    by
-        Colour of the stays: ``task`` for the name of the task, ``frequency`` for the classes of the paper.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure; CPUs on which nothing ran in the window are left out.
-    """
+    """Draw every stay of a task on a CPU in a short window, with arrows for forks and wakeups (figures 2a and 2b)."""
     stays = stays_of(trace, start_ns, end_ns).filter(pl.col("pid") > 0).sort("start_ns")
     if by == "frequency":
         khz = trace.only("frequency", "tick").select("ts_ns", "cpu", ghz=pl.col("value") / 1e6)
@@ -194,18 +163,7 @@ def _arrows(
 
 
 def idle_before(runs: Mapping[str, Trace]) -> go.Figure:
-    """Draw how long a CPU had been idle before each task that it began to run.
-
-    Parameters
-    ----------
-    runs
-        Traces by name.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The share of stays whose CPU had been idle for at most so long.
-    """
+    """Draw how long a CPU had been idle before each task that it began to run."""
     fig = go.Figure()
     for i, (name, trace) in enumerate(runs.items()):
         last_ns = int(trace.only("switch").select(pl.col("ts_ns").max()).collect().item())
@@ -223,18 +181,7 @@ def idle_before(runs: Mapping[str, Trace]) -> go.Figure:
 
 
 def assumptions(rows: list[dict[str, float]]) -> go.Figure:
-    """Draw how much each strategy gains when one assumption changes.
-
-    Parameters
-    ----------
-    rows
-        What :func:`wastedcores.studies.fork_wait.tornado` returns.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One mark per strategy and value of a parameter; dashed: as assumed.
-    """
+    """Draw how much each strategy gains when one assumption changes."""
     base, *rest = rows
     names = [f"{r['parameter']} = {r['value']:g}" for r in rest]
     fig = go.Figure()

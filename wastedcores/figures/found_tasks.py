@@ -18,20 +18,7 @@ MOST_LINES = 3000
 
 
 def matching(stays: pl.DataFrame, text: str) -> pl.DataFrame:
-    """Return the stays of the tasks that a person means.
-
-    Parameters
-    ----------
-    stays
-        Who ran where, see :func:`wastedcores.figures.timelines.runs`.
-    text
-        A pid, a part of a name, or ``name:pid``; upper and lower case are the same.
-
-    Returns
-    -------
-    polars.DataFrame
-        The stays, ordered by time.
-    """
+    """Return the stays of the tasks that a person means."""
     text = text.strip().lower()
     lower = pl.col("comm").str.to_lowercase()
     # also for name:pid, because a name such as kworker/0:1 has a colon itself
@@ -45,26 +32,7 @@ def matching(stays: pl.DataFrame, text: str) -> pl.DataFrame:
 def mark_found(
     fig: go.Figure, scene: Scene, stays: pl.DataFrame, window: tuple[int, int], cols: int = 900
 ) -> int:
-    """Draw lines over a figure where some tasks ran.
-
-    Parameters
-    ----------
-    fig
-        A figure whose first panel has one row per CPU and time since the start of the trace.
-    scene
-        The trace that is drawn.
-    stays
-        The stays of the tasks.
-    window
-        First and last ns that are drawn.
-    cols
-        Pixels of a row; stays that are closer to each other become one line.
-
-    Returns
-    -------
-    int
-        The number of stays in the window.
-    """
+    """Draw lines over a figure where some tasks ran."""
     from wastedcores.analysis.binning_jit import bin_owner
 
     part = clipped(stays, *window).filter(pl.col("cpu").is_in(list(scene.cpus)))

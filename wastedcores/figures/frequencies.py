@@ -23,31 +23,7 @@ def frequency(
     palette_name: str = "safe",
     title: str = "",
 ) -> go.Figure:
-    """Draw how fast every CPU was, and below how many CPUs were busy and slow.
-
-    Parameters
-    ----------
-    run
-        The examined trace. It needs ``tick`` or ``frequency`` events.
-    window
-        First and last ns; default: the whole trace.
-    cols
-        Columns sent to the browser.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    title
-        What stands above the figure; default: how often CPUs were slow while they were busy.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Dark is slow and yellow is fast; hatched is unknown.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace does not tell any frequency.
-    """
+    """Draw how fast every CPU was, and below how many CPUs were busy and slow."""
     from wastedcores.analysis.binning_jit import bin_cover
 
     slow, scene = slow_while_busy(run), run.scene

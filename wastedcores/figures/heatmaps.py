@@ -25,36 +25,7 @@ def heatmap(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw the heat map, the episodes and the machine-wide curves of one trace on one time axis.
-
-    Parameters
-    ----------
-    scene
-        The trace to draw.
-    window
-        First and last ns; default: the whole trace. The columns are binned for this window.
-    cols
-        Columns sent to the browser, at most 2000.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    reduce
-        The length of the runqueue that a pixel shows: the one that held ``longest``, the ``last`` one (as in the paper's
-        figures), or the ``peak``.
-    title
-        What stands above the figure.
-    height
-        Height in pixels; default: by the number of CPUs.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Three panels, from above: threads per runqueue, episodes, idle CPUs and waiting threads.
-
-    Raises
-    ------
-    UsageError
-        The palette or reduction is unknown, or the window is empty.
-    """
+    """Draw the heat map, the episodes and the machine-wide curves of one trace on one time axis."""
     return _figure(
         [scene],
         [window],
@@ -77,31 +48,7 @@ def side_by_side(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw two traces next to each other on one time axis, each from its own start; they zoom together.
-
-    Parameters
-    ----------
-    left, right
-        The traces to draw.
-    windows
-        First and last ns of each; None: the whole trace.
-    cols
-        Columns per trace sent to the browser, at most 2000.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    reduce, title, height
-        As for :func:`heatmap`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Two columns of the panels of :func:`heatmap`.
-
-    Raises
-    ------
-    UsageError
-        The palette or reduction is unknown, or a window is empty.
-    """
+    """Draw two traces next to each other on one time axis, each from its own start; they zoom together."""
     return _figure(
         [left, right],
         list(windows),
@@ -238,32 +185,7 @@ def load_heatmap(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw the mean load of every runqueue over time (paper, Figure 2b).
-
-    Parameters
-    ----------
-    scene
-        The trace to draw.
-    window
-        First and last ns; default: the whole trace.
-    cols
-        Columns sent to the browser, at most 2000.
-    title
-        What stands above the figure.
-    height
-        Height in pixels; default: by the number of CPUs.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per CPU; the colour is the mean load of the pixel, on a logarithmic scale from 0 over 1 to 1024 and more as on the
-        authors' slides, so that an idle CPU and one with a light thread differ.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no load events.
-    """
+    """Draw the mean load of every runqueue over time (paper, Figure 2b)."""
     if scene.loads is None:
         raise MissingEventsError(
             f"{scene.label}: no 'load' events, so the load cannot be drawn. sched_profiler traces and captures "

@@ -17,24 +17,7 @@ from wastedcores.trace.trace import Trace
 def idle_exits(
     trace: Trace, states: Sequence[IdleState], start_ns: int, end_ns: int, title: str = ""
 ) -> go.Figure:
-    """Draw a short window with one row per CPU: idle, leaving an idle state, and running, with an arc per fork and wakeup.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    states
-        The idle states of its machine, as for :func:`wastedcores.analysis.idle.exits`.
-    start_ns, end_ns
-        The window.
-    title
-        What stands above the figure; default: how many times a CPU left a state, and how long that took.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-    """
+    """Draw a short window with one row per CPU: idle, leaving an idle state, and running, with an arc per fork and wakeup."""
     fig = fork_wait_zoom(trace, start_ns, end_ns)
     row_of = {int(cpu): row for row, cpu in enumerate(fig.layout.yaxis.ticktext)}
     found = exits(idle_intervals(trace), states).filter(
@@ -64,18 +47,7 @@ def idle_exits(
 
 
 def spin_costs(costs: pl.DataFrame) -> go.Figure:
-    """Draw what policies of spinning before an idle state would have cost.
-
-    Parameters
-    ----------
-    costs
-        From :func:`wastedcores.analysis.idle.idle_costs`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure; more than twice the cost of the oracle is beyond the dotted line.
-    """
+    """Draw what policies of spinning before an idle state would have cost."""
     twice = 2 * costs.filter(pl.col("policy") == "oracle")["cost_s"][0]
     most = costs.filter(pl.col("cost_s") <= 4 * max(twice, 1e-9))["cost_s"].max()
     longest = 1.1 * max(twice, float(most or 0))  # type: ignore[arg-type]

@@ -22,27 +22,7 @@ _TICKS = ((1, 2, 5, 10, 20), (0.01, 0.1, 1, 10, 60))
 def kernels_compared(
     rows: pl.DataFrame, title: str = "", *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw for every workload how much longer each kernel took than the fastest one, and how many CPUs it wasted.
-
-    Parameters
-    ----------
-    rows
-        The table of comparisons, of one size of machine.
-    title
-        What stands above the figure.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One line per kernel, in groups by workload. A diamond is a recording, and a bar is the 5-95 % range of its replays.
-
-    Raises
-    ------
-    UsageError
-        The table has no row, or rows of several sizes.
-    """
+    """Draw for every workload how much longer each kernel took than the fastest one, and how many CPUs it wasted."""
     if rows["cpus"].n_unique() != 1:
         raise UsageError(
             f"kernels_compared: expected rows of one size of machine, got {rows['cpus'].n_unique()}; filter the column `cpus`."

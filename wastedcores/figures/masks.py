@@ -15,27 +15,7 @@ from wastedcores.trace.trace import Trace
 
 
 def considered_events(trace: Trace, cpu: int | None = None, op: str | None = None) -> pl.DataFrame:
-    """Return the considered events of a trace.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    cpu
-        Only events of this CPU; None: all.
-    op
-        Only events of this kernel function; None: all.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns ts_ns, cpu, op and cpu_mask.
-
-    Raises
-    ------
-    MissingEventsError
-        There is no such event; the message says which CPUs and functions have some.
-    """
+    """Return the considered events of a trace."""
     table = (
         trace.only("considered")
         .select("ts_ns", "cpu", pl.col("op").cast(pl.String), "cpu_mask")
@@ -63,20 +43,7 @@ def considered_events(trace: Trace, cpu: int | None = None, op: str | None = Non
 
 
 def unpack_masks(masks: pl.Series, n_cpus: int) -> np.ndarray:
-    """Unpack CPU masks.
-
-    Parameters
-    ----------
-    masks
-        Bit strings, least significant byte first; None is an empty mask.
-    n_cpus
-        Number of CPUs.
-
-    Returns
-    -------
-    numpy.ndarray
-        bool, shape (events, n_cpus).
-    """
+    """Unpack CPU masks."""
     width = (n_cpus + 7) // 8
     raw = b"".join((m or b"")[:width].ljust(width, b"\0") for m in masks)
     bits = np.unpackbits(
@@ -94,33 +61,7 @@ def considered(
     palette_name: str = "safe",
     title: str = "",
 ) -> go.Figure:
-    """Draw the heat map, and over it the CPUs that were looked at.
-
-    Parameters
-    ----------
-    scene
-        The trace to draw.
-    events
-        From :func:`considered_events`.
-    window
-        First and last ns; default: the whole trace.
-    cols
-        Columns sent to the browser, at most 2000.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    title
-        What stands above the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure of :func:`wastedcores.figures.heatmaps.heatmap` with one more layer.
-
-    Raises
-    ------
-    UsageError
-        There is no event, or the window is empty.
-    """
+    """Draw the heat map, and over it the CPUs that were looked at."""
     if events.is_empty():
         raise UsageError("There are no considered events to draw.")
     window = window or scene.window

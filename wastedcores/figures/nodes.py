@@ -28,29 +28,6 @@ def threads_per_node(
 
     A balanced machine has the same number everywhere. Where one node has more threads than CPUs and another has fewer, CPUs are
     wasted, as in the paper's picture of Overload-on-Wakeup, in which two nodes of 8 CPUs have 9 and 7 threads.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    window
-        First and last ns; default: the window of the trace.
-    cols
-        Columns sent to the browser.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    title
-        What stands above the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One panel per node, with the mean number of threads in every pixel; a gap is unknown.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace does not tell which CPU is on which node.
     """
     scene = run.scene
     starts = scene.node_starts()

@@ -26,20 +26,7 @@ NAMED_ROWS = 16
 
 
 def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
-    """Return the references of a subplot's axes.
-
-    Parameters
-    ----------
-    fig
-        The figure.
-    row, col
-        The subplot, counted from 1.
-
-    Returns
-    -------
-    str, str
-        For example ``x3`` and ``y3``.
-    """
+    """Return the references of a subplot's axes."""
     subplot = fig.get_subplot(row, col)
     return (
         subplot.xaxis.plotly_name.replace("axis", ""),
@@ -50,21 +37,7 @@ def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
 def cpu_axis(
     fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = True, *, numbers: bool = False
 ) -> None:
-    """Name the rows, by CPU if they are few and by node otherwise, and draw lines between the nodes.
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    scene
-        The trace that is drawn.
-    row, col
-        The subplot, counted from 1.
-    labels
-        Whether to show the names; the subplots on the right share those of the first.
-    numbers
-        Whether the rows are the numbers 0, 1, ... of a linear axis, so that lines can end between them.
-    """
+    """Name the rows, by CPU if they are few and by node otherwise, and draw lines between the nodes."""
     runs, rows = scene.node_starts(), scene.rows()
     if len(rows) <= NAMED_ROWS:
         node_of_row = {first: f"node {node} · " for node, first, _ in runs} if len(runs) > 1 else {}
@@ -116,27 +89,7 @@ def add_tasks(
     reduce: str = "longest",
     bar: dict | None = None,
 ) -> None:
-    """Draw the threads on every runqueue over time (paper, Figure 2a).
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    scene
-        The trace that is drawn.
-    bins
-        Its states, binned to pixels.
-    axis
-        The time axis.
-    colours
-        The palette.
-    row, col
-        The subplot, counted from 1.
-    reduce
-        What a pixel shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
-    bar
-        The colour bar; None: no bar.
-    """
+    """Draw the threads on every runqueue over time (paper, Figure 2a)."""
     z = {"longest": bins.longest, "last": bins.last, "peak": bins.peak}[reduce]
     z = np.minimum(z, 5).astype(np.int8)
     if (z < 0).any():
@@ -173,23 +126,7 @@ def add_band(
     row: int,
     col: int,
 ) -> None:
-    """Draw the episodes in one row: persistent ones in full colour, short ones by the share of the pixel that they fill.
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    scene
-        The trace that is drawn.
-    bins
-        Its states; only their edges count.
-    axis
-        The time axis.
-    colours
-        The palette.
-    row, col
-        The subplot, counted from 1.
-    """
+    """Draw the episodes in one row: persistent ones in full colour, short ones by the share of the pixel that they fill."""
     from wastedcores.analysis.binning_jit import bin_cover
 
     width = np.diff(bins.edges).astype(float)
@@ -244,23 +181,7 @@ def add_band(
 def add_strip(
     fig: go.Figure, bins: Bins, axis: TimeAxis, colours: Palette, *, row: int, col: int, top: float
 ) -> None:
-    """Draw the numbers of idle CPUs and of waiting threads over time.
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    bins
-        The states, binned to pixels.
-    axis
-        The time axis.
-    colours
-        The palette.
-    row, col
-        The subplot, counted from 1.
-    top
-        Upper end of the vertical axis.
-    """
+    """Draw the numbers of idle CPUs and of waiting threads over time."""
     unknown = bins.known <= 0
     curves = (
         ("idle CPUs", bins.idle, colours.idle),
@@ -308,23 +229,7 @@ def add_marks(
     col: int,
     axis_ns: int | None = None,
 ) -> None:
-    """Draw dotted lines at the marks that a person or a program wrote into the trace, with their texts at the top.
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    scene
-        The trace that is drawn.
-    axis
-        The time axis.
-    window
-        First and last ns that are drawn.
-    row, col
-        The subplot, counted from 1.
-    axis_ns
-        The ns that the axis shows, where it is longer than the window.
-    """
+    """Draw dotted lines at the marks that a person or a program wrote into the trace, with their texts at the top."""
     inside = [(t, text) for t, text in scene.marks if window[0] < t < window[1]]
     if not inside or len(inside) > MAX_LINES:
         return
@@ -386,18 +291,5 @@ def _faint(colour: str) -> str:
 
 
 def bar_beside(x: float, height: float, y: float) -> dict:
-    """Return a colour bar as high as the heat map.
-
-    Parameters
-    ----------
-    x
-        Place of the bar's left edge, as a fraction of the figure's width.
-    height, y
-        Height of the bar and place of its middle, as fractions of the figure's height.
-
-    Returns
-    -------
-    dict
-        Plotly's description of the bar.
-    """
+    """Return a colour bar as high as the heat map."""
     return {**task_bar(x), "len": height, "y": y, "yanchor": "middle", "lenmode": "fraction"}

@@ -25,25 +25,6 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
 
     Distances from the replays' median are drawn in tolerances: 10 % of the median or, where that is less, the floor below
     which differences of busy CPUs and threads do not count.
-
-    Parameters
-    ----------
-    rows
-        The table of comparisons.
-    title
-        What stands above the figure; default: how many values agree.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One band per run; a value that disagrees has another colour and another shape.
-
-    Raises
-    ------
-    UsageError
-        The table has no row.
     """
     if not rows.height:
         raise UsageError("recorded_dots: the table has no row. Give the table of at least one run.")

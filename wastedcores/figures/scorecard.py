@@ -24,19 +24,7 @@ KINDS = {
 
 
 def score_dots(result: dict[str, Any]) -> go.Figure:
-    """Draw published numbers (hollow) and the obtained ones (filled, with their 5-95 % range), one line per number.
-
-    Parameters
-    ----------
-    result
-        What ``wastedcores reproduce`` writes.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Three panels with logarithmic axes. Top left: what a fix gains, as a speedup (a change of -20 % is 1.25). Bottom
-        left: numbers with other units, divided by the published ones. Right: seconds.
-    """
+    """Draw published numbers (hollow) and the obtained ones (filled, with their 5-95 % range), one line per number."""
     rows = [r for r in result["rows"] if _plottable(r)]
     # the changes that were measured on tools are no speedups
     gains = [r for r in rows if r["unit"] in ("ratio", "percent") and r["kind"] != "measured"]

@@ -109,13 +109,7 @@ IN_LEGEND = ("scatter", "bar", "box")
 
 
 def palette(name: str = "safe") -> Palette:
-    """Return the palette of that name.
-
-    Raises
-    ------
-    UsageError
-        There is no such palette.
-    """
+    """Return the palette of that name."""
     if name not in PALETTES:
         raise UsageError(f"palette {name!r} is unknown; there are {' and '.join(PALETTES)}.")
     return PALETTES[name]
@@ -129,20 +123,7 @@ def task_scale(colours: Palette) -> list[tuple[float, str]]:
 
 
 def task_bar(x: float = 1.01, title: str = "threads per<br>runqueue") -> dict:
-    """Return a colour bar that names the steps of :func:`task_scale`, without the unknown one.
-
-    Parameters
-    ----------
-    x
-        Place of the bar, as a fraction of the figure's width.
-    title
-        What stands above the bar.
-
-    Returns
-    -------
-    dict
-        Plotly's description of the bar.
-    """
+    """Return a colour bar that names the steps of :func:`task_scale`, without the unknown one."""
     return {
         "title": {"text": title, "font": {"size": 11}},
         "tickvals": list(range(6)),
@@ -169,15 +150,7 @@ def hatch() -> str:
 
 
 def add_hatch(fig: go.Figure, xaxis: str, yaxis: str) -> None:
-    """Put the hatching under one panel.
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    xaxis, yaxis
-        References of the panel's axes, such as ``x2`` and ``y3``.
-    """
+    """Put the hatching under one panel."""
     fig.add_layout_image(
         source=hatch(),
         layer="below",
@@ -193,24 +166,7 @@ def add_hatch(fig: go.Figure, xaxis: str, yaxis: str) -> None:
 
 
 def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> go.Figure:
-    """Set fonts, margins, title and subtitle, the same for all figures.
-
-    Parameters
-    ----------
-    fig
-        The figure to change.
-    title
-        The finding.
-    subtitle
-        Trace, kernel and machine, or how to read the figure; ``<br>`` separates lines.
-    height
-        Height in pixels.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        ``fig`` itself.
-    """
+    """Set fonts, margins, title and subtitle, the same for all figures."""
     title, subtitle = _folded(title, TITLE_CHARS), _folded(subtitle, SUBTITLE_CHARS)
     lines = subtitle.count("<br>") + 1 if subtitle else 0
     below_title = 22 * title.count("<br>")

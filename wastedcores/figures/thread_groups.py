@@ -15,25 +15,7 @@ from wastedcores.trace.trace import Trace
 
 
 def group_stays(runs: Mapping[str, Trace], group: int | None = None) -> go.Figure:
-    """Draw one row per thread and one dash per stay on a CPU, coloured by CPU.
-
-    Parameters
-    ----------
-    runs
-        Traces by name, one panel each: beside each other for one group, else below each other.
-    group
-        Number of threads of the group to draw, with an arrow from the first to the last completion; None for all groups.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-
-    Raises
-    ------
-    UsageError
-        A trace does not have the group.
-    """
+    """Draw one row per thread and one dash per stay on a CPU, coloured by CPU."""
     tables = {name: _of_group(name, stays(trace), group) for name, trace in runs.items()}
     one = group is not None
     fig = make_subplots(

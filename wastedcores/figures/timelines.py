@@ -34,24 +34,6 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
     than 0). Where a switch stops another task than the previous switch had started, that task is assumed to have run
     since its last wakeup. Without a wakeup the switch in between is not known, and the time counts for the previous task.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    start_ns, end_ns
-        The window.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns cpu, start_ns, end_ns, pid and comm, one row per stay on a CPU, ordered by cpu and start_ns and clipped
-        to the window. Pid 0 is the idle task.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace records no context switches.
     """
     columns = ("ts_ns", "cpu", "pid", pl.col("comm").cast(pl.String))
     switches = (
@@ -105,20 +87,7 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def clipped(stays: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
-    """Return the stays that overlap a window, cut at its ends.
-
-    Parameters
-    ----------
-    stays
-        From :func:`runs`, of a window that contains this one.
-    start_ns, end_ns
-        The window.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same columns in the same order.
-    """
+    """Return the stays that overlap a window, cut at its ends."""
     return stays.filter(pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns).with_columns(
         pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns)
     )
@@ -173,30 +142,7 @@ def timeline(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw who ran where in a window; a pixel shows the task that filled most of it.
-
-    Parameters
-    ----------
-    scene
-        The trace to draw.
-    table
-        From :func:`runs`.
-    window
-        First and last ns.
-    cols
-        Columns sent to the browser.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    title
-        What stands above the figure.
-    height
-        Height in pixels; default: by the number of CPUs.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        A heat map. The colour is the class of the task by its comm; the hover text names the task and its pid.
-    """
+    """Draw who ran where in a window; a pixel shows the task that filled most of it."""
     from wastedcores.analysis.binning_jit import bin_owner
 
     colours = palette(palette_name)

@@ -23,22 +23,7 @@ from wastedcores.words.rich_text import count
 def overview(
     run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw the whole trace, with the finding as its title.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    against
-        A second one, which is drawn next to it on the same time axis.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The heat map of :func:`wastedcores.figures.heatmaps.heatmap` or ``side_by_side``.
-    """
+    """Draw the whole trace, with the finding as its title."""
     if against is None:
         return heatmap(run.scene, palette_name=palette_name, title=claim(run))
     return side_by_side(
@@ -47,27 +32,7 @@ def overview(
 
 
 def zoom(run: Examined, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure:
-    """Draw the worst episode, or the worst part of a long one.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    zoom_ms
-        Length of the part in ms; a shorter episode is drawn whole.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The heat map.
-
-    Raises
-    ------
-    MissingEventsError
-        There is no episode.
-    """
+    """Draw the worst episode, or the worst part of a long one."""
     if run.worst is None:
         raise MissingEventsError(f"{run.label}: there is no episode to zoom into.")
     window = run.worst_window(zoom_ms)
@@ -82,29 +47,7 @@ def who_ran(
     zoom_ms: float = 200.0,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """Draw which task ran on which CPU.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    window
-        First and last ns; default: the worst part of the worst episode, or the longest wait if there is no episode.
-    zoom_ms
-        Length of that part in ms.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The timeline of :func:`wastedcores.figures.timelines.timeline`.
-
-    Raises
-    ------
-    MissingEventsError
-        There is no window, no episode and no wait, or the trace has no switch events.
-    """
+    """Draw which task ran on which CPU."""
     of = ""
     if window is None and run.worst is None:
         if not run.waits.height:
@@ -197,25 +140,7 @@ def avoidable(run: Examined, *, most: int = 16, palette_name: str = "safe") -> g
 
 
 def load(run: Examined, window: tuple[int, int] | None = None) -> go.Figure:
-    """Draw the load of every runqueue (paper, Figure 2b).
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    window
-        First and last ns; default: the whole trace.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The heat map of :func:`wastedcores.figures.heatmaps.load_heatmap`.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no load events.
-    """
+    """Draw the load of every runqueue (paper, Figure 2b)."""
     return load_heatmap(run.scene, window, title=f"Load of every runqueue: {run.label}")
 
 
@@ -227,31 +152,7 @@ def looked_at(
     window: tuple[int, int] | None = None,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """Draw the CPUs that balancing or wakeups looked at (paper, Figure 5).
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    cpu
-        Only decisions on behalf of this CPU; None: all.
-    op
-        Only decisions of this kernel function; None: all.
-    window
-        First and last ns; default: the whole trace.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The heat map with the CPUs that were looked at over it.
-
-    Raises
-    ------
-    MissingEventsError
-        There are no considered events, or none of that CPU and function in that window.
-    """
+    """Draw the CPUs that balancing or wakeups looked at (paper, Figure 5)."""
     events = considered_events(run.trace, cpu, op)
     who = f"CPU {cpu}" if cpu is not None else "all CPUs"
     first, last = window or run.scene.window

@@ -24,26 +24,7 @@ def waiting_times(
     palette_name: str = "safe",
     height: int = 380,
 ) -> go.Figure:
-    """Draw the distribution of waiting times.
-
-    Parameters
-    ----------
-    waits
-        Name of a trace -> lengths of its waits in ns, in any order. Waits of no length count in the lowest bin.
-    title, subtitle
-        What stands above the figure.
-    persist_ns
-        Length from which an episode is persistent; a dotted line marks it.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    height
-        Height of the figure in pixels.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Left: thread-seconds waited, by length of the wait. Right: share of waits at least that long (both axes log).
-    """
+    """Draw the distribution of waiting times."""
     colours = palette(palette_name)
     shades = (colours.waiting, "#5c6670", "#00795c", "#7b5ea7")
     top = max((float(w.max()) for w in waits.values() if w.size), default=1e3)
@@ -133,24 +114,7 @@ def lost_time(
     most: int = 16,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """Draw how long the threads waited that waited longest beside an idle CPU.
-
-    Parameters
-    ----------
-    threads
-        Columns comm, pid, waited_ns, avoidable_ns and ran_ns, those that lost most first.
-    title, subtitle
-        What stands above the figure.
-    most
-        Number of threads at most.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One bar per thread: what was avoidable, and the rest of its waiting.
-    """
+    """Draw how long the threads waited that waited longest beside an idle CPU."""
     colours = palette(palette_name)
     part = threads.head(most).reverse()
     names = [f"{comm} {pid}" for comm, pid in part.select("comm", "pid").iter_rows()]

@@ -12,23 +12,7 @@ LEAST_WIDTH = 0.1
 
 
 def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> go.Figure:
-    """Draw the recorded result, its replay, and the prediction for each variant.
-
-    Parameters
-    ----------
-    found
-        The answer of :func:`wastedcores.prediction.whatif`.
-    title
-        What stands above the figure.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        One row per kernel: a dot at the median, a line from the 5th to the 95th percentile of the seeds. A vertical line
-        marks the recording.
-    """
+    """Draw the recorded result, its replay, and the prediction for each variant."""
     colours = palette(palette_name)
     in_time = found.itself.window_ns is not None
     unit, scale = ("s", 1e9) if in_time else ("busy CPUs", 1.0)

@@ -74,20 +74,7 @@ class IdleTime:
         self._steps = tuple(column[keep] for column in self._steps)  # type: ignore[assignment]
 
     def until(self, mask: NDArray[np.int32], moment_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how long there has been an idle CPU of some masks until some moments.
-
-        Parameters
-        ----------
-        mask
-            int32 (n,) mask ids; negative ones stand for threads that are bound to one CPU by name.
-        moment_ns
-            int64 (n,) in ns.
-
-        Returns
-        -------
-        array
-            int64 (n,) in ns; 0 for negative mask ids.
-        """
+        """Return how long there has been an idle CPU of some masks until some moments."""
         masks, ts_ns, sum_ns, grows = self._steps
         out = np.zeros(moment_ns.size, np.int64)
         for m in np.unique(mask[mask >= 0]).tolist():
@@ -128,13 +115,7 @@ class AvoidableWaits:
         self._idle.forget(batch.oldest_wait_ns)
 
     def table(self) -> pl.DataFrame:
-        """Return the threads that waited avoidably, those that lost most time first.
-
-        Returns
-        -------
-        polars.DataFrame
-            Columns pid, waits (of which some was avoidable), waited_ns (all of its waits), avoidable_ns, longest_ns.
-        """
+        """Return the threads that waited avoidably, those that lost most time first."""
         pid = np.flatnonzero(self._threads[:, aj.WAITS])
         rows = self._threads[pid]
         return pl.DataFrame(

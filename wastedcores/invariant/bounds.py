@@ -94,22 +94,7 @@ class Pooled:
 
 
 def at_most(rq: Runqueues, first: sweep_jit.SweepState, persist_ns: int) -> AtMost:
-    """Find the most waste that the trace allows.
-
-    Parameters
-    ----------
-    rq
-        Runqueues that are rebuilt from tasks, streamed before.
-    first
-        A finished sweep over the same window and CPUs.
-    persist_ns
-        Episodes of at least this length are persistent.
-
-    Returns
-    -------
-    AtMost
-        The bounds.
-    """
+    """Find the most waste that the trace allows."""
     pooled = Pooled(rq)
     window = (int(first.window[0]), int(first.window[1]))
     counted = np.append(first.counted, np.uint8(1))

@@ -92,22 +92,7 @@ def check(
 def require_sensible(
     persist_ns: int, silent: str | None, chronic_share: float | None = chronic.SHARE
 ) -> None:
-    """Refuse a question that cannot be meant, before a trace is read.
-
-    Parameters
-    ----------
-    persist_ns
-        Must not be negative.
-    silent
-        Must be ``idle``, ``unknown`` or None.
-    chronic_share
-        Must be above 0, or None.
-
-    Raises
-    ------
-    UsageError
-        One of them is not.
-    """
+    """Refuse a question that cannot be meant, before a trace is read."""
     if silent not in (None, "idle", "unknown"):
         raise UsageError(f"silent {silent!r}: expected idle or unknown.")
     if persist_ns < 0:
@@ -125,33 +110,7 @@ def check_runqueues(
     chronic_share: float | None = chronic.SHARE,
     ignore_affinity: bool = False,
 ) -> CheckResult:
-    """Check the invariant over runqueues that are already found.
-
-    Parameters
-    ----------
-    rq
-        The runqueues; their changes are streamed twice.
-    window
-        The part to look at; None: all.
-    cpus
-        The CPUs to count; None: all.
-    persist_ns
-        Episodes of at least this length are persistent, in ns.
-    chronic_share
-        Waste is chronic from this share of the used CPU time on; None: it is not looked for.
-    ignore_affinity
-        Whether ``rq`` was made without affinity because the user said so.
-
-    Returns
-    -------
-    CheckResult
-        The verdict, the integrals over time, and the episodes.
-
-    Raises
-    ------
-    UsageError
-        A CPU that the trace does not have, or an empty list of CPUs.
-    """
+    """Check the invariant over runqueues that are already found."""
     trace = rq.trace
     start_ns, end_ns = rq.start_ns, rq.end_ns
     if window is not None:

@@ -45,20 +45,7 @@ class Chronic(NamedTuple):
 
 
 def slice_ns(persist_ns: int, start_ns: int, end_ns: int) -> int:
-    """Return the length of the slices of a window; 0 if chronic waste cannot be judged in it.
-
-    Parameters
-    ----------
-    persist_ns
-        The paper's M: slices are as long.
-    start_ns, end_ns
-        The window.
-
-    Returns
-    -------
-    int
-        The length in ns.
-    """
+    """Return the length of the slices of a window; 0 if chronic waste cannot be judged in it."""
     if persist_ns <= 0 or not 1 <= (end_ns - start_ns) // persist_ns <= MOST_SLICES:
         return 0
     return persist_ns
@@ -124,20 +111,7 @@ def _shares(
 
 
 def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:
-    """Return how much of each slice some of the spans cover.
-
-    Parameters
-    ----------
-    spans
-        Disjoint spans, in order: start_ns, end_ns.
-    state
-        A finished sweep with slices.
-
-    Returns
-    -------
-    array
-        (slices,) in ns.
-    """
+    """Return how much of each slice some of the spans cover."""
     ends = int(state.window[0]) + int(state.scalars[SLICE_NS]) * np.arange(
         int(state.scalars[SLICES_DONE]) + 1
     )
@@ -153,20 +127,7 @@ def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:
 
 
 def not_judged(persist_ns: int, start_ns: int, end_ns: int) -> str:
-    """Say why only persistent violations were looked for, in a window for which :func:`slice_ns` is 0.
-
-    Parameters
-    ----------
-    persist_ns
-        The paper's M.
-    start_ns, end_ns
-        The window.
-
-    Returns
-    -------
-    str
-        A note for the reader of the verdict.
-    """
+    """Say why only persistent violations were looked for, in a window for which :func:`slice_ns` is 0."""
     if persist_ns > 0 and end_ns - start_ns < WINDOW * persist_ns:
         return (
             f"the window is shorter than {human_ns(WINDOW * persist_ns)} (ten times --persist), so chronic waste "

@@ -50,20 +50,7 @@ CAUSES = (
 
 
 def watch(rq: Runqueues, counted: NDArray[np.uint8]) -> Longest | None:
-    """Return what looks at the longest episodes during the sweep, if the trace does not say who waits.
-
-    Parameters
-    ----------
-    rq
-        The runqueues.
-    counted
-        (cpus,) 1 for each CPU that counts.
-
-    Returns
-    -------
-    Longest or None
-        For the sweep, and then for :func:`details`.
-    """
+    """Return what looks at the longest episodes during the sweep, if the trace does not say who waits."""
     return None if rq.source == "tasks" else Longest(rq.cpus, counted, _DETAILS)
 
 
@@ -77,25 +64,6 @@ def details(
     """Say more about the longest episodes, and find the waits that were avoidable, in a second pass over the changes.
 
     Without tasks there is nothing that the sweep did not show to ``longest``, and no second pass.
-
-    Parameters
-    ----------
-    rq
-        The runqueues.
-    episodes
-        All episodes, in order.
-    counted
-        (cpus,) 1 for each CPU that counts.
-    window
-        Start and end in ns.
-    longest
-        What :func:`watch` returned, after the sweep.
-
-    Returns
-    -------
-    polars.DataFrame, polars.DataFrame, polars.DataFrame, polars.DataFrame, array
-        Times per CPU, waiting threads, causes, and avoidable waiting: see :class:`wastedcores.invariant.CheckResult`; and
-        (3,) avoidable waiting in ns by the grades of evidence of :mod:`wastedcores.runqueues.task_row`.
     """
     avoidable = AvoidableWaits(rq, counted, *window)
     if not episodes.height:

@@ -41,17 +41,7 @@ class Longest:
         self._kept: dict[tuple[int, int], I64] = {}
 
     def add(self, batch: Batch, ended: I64, open_ns: int) -> None:
-        """Look at a batch that went through the sweep.
-
-        Parameters
-        ----------
-        batch
-            The changes.
-        ended
-            (episodes, at least 2) start and end of those that ended in it, in order.
-        open_ns
-            Start of the episode that is open after it, or -1.
-        """
+        """Look at a batch that went through the sweep."""
         ts_ns, cpu, nr = batch.ts_ns, batch.cpu, batch.nr
         at = 0
         for start_ns, end_ns in ended[self._candidates(ended), :2].tolist():
@@ -95,18 +85,7 @@ class Longest:
             del self._kept[max(self._kept)]
 
     def times(self, chosen: pl.DataFrame) -> tuple[I64, I64]:
-        """Return the times of episodes that are among the longest.
-
-        Parameters
-        ----------
-        chosen
-            Table with the columns ``start_ns`` and ``end_ns``.
-
-        Returns
-        -------
-        idle_ns, over_ns
-            (episodes, cpus).
-        """
+        """Return the times of episodes that are among the longest."""
         keys = [(s - e, s) for s, e in chosen.select("start_ns", "end_ns").iter_rows()]
         both = np.array([self._kept[k] for k in keys], np.int64).reshape(len(keys), 2, -1)
         return both[:, 0], both[:, 1]

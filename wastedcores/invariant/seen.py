@@ -21,22 +21,7 @@ _ROOM = 1 << 20
 
 
 def seen_spans(rq: Runqueues, changes: Iterable[Batch], span: tuple[int, int]) -> pl.DataFrame:
-    """Find the certain waste of threads of unknown affinity.
-
-    Parameters
-    ----------
-    rq
-        The runqueues, streamed before.
-    changes
-        Their changes, without what is in doubt.
-    span
-        Start and end in ns.
-
-    Returns
-    -------
-    polars.DataFrame
-        start_ns, end_ns of disjoint spans, in order, in each of which some thread waited beside an idle CPU that it could use.
-    """
+    """Find the certain waste of threads of unknown affinity."""
     window = np.array(span, np.int64)
     stays = _stays(rq, window)
     waits = _waits(rq, window)

@@ -46,15 +46,7 @@ class Collected:
     size: int = 0
 
     def take(self, out: sweep_jit.Episodes, n: int) -> None:
-        """Copy the episodes that a call of the sweep wrote.
-
-        Parameters
-        ----------
-        out
-            The arrays that were written.
-        n
-            How many episodes of them are valid.
-        """
+        """Copy the episodes that a call of the sweep wrote."""
         if n:
             self.times.append(out.times[:n].copy())
             self.idle.append(out.idle[:n].copy())
@@ -194,22 +186,7 @@ def sweep(
 def without(
     rq: Runqueues, hidden: pl.DataFrame, hidden_nr: int = sweep_jit.UNKNOWN
 ) -> Iterator[Batch]:
-    """Stream the changes of the runqueues, but not what is known of CPUs in hidden spans.
-
-    Parameters
-    ----------
-    rq
-        The runqueues.
-    hidden
-        Spans: cpu (-1 is all), start_ns, end_ns.
-    hidden_nr
-        Number of tasks that a CPU has in these spans instead; -1: unknown.
-
-    Yields
-    ------
-    Batch
-        Changes in order of time.
-    """
+    """Stream the changes of the runqueues, but not what is known of CPUs in hidden spans."""
     if not hidden.height:
         yield from rq.batches()
         return
@@ -239,20 +216,7 @@ def without(
 
 
 def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
-    """Merge the spans of each CPU that overlap or touch.
-
-    Parameters
-    ----------
-    spans
-        Table cpu, start_ns, end_ns; CPU -1 stands for all.
-    cpus
-        Number of CPUs.
-
-    Returns
-    -------
-    polars.DataFrame
-        The disjoint spans with the same columns, ordered by CPU and time.
-    """
+    """Merge the spans of each CPU that overlap or touch."""
     everywhere = (
         spans.filter(pl.col("cpu") < 0)
         .drop("cpu")
@@ -284,22 +248,7 @@ def _cpu_lists(masks: NDArray[np.uint64], cpus: int) -> pl.Series:
 
 
 def episode_table(collected: Collected, cpus: int, persist_ns: int) -> pl.DataFrame:
-    """Return the episodes as a table.
-
-    Parameters
-    ----------
-    collected
-        The episodes as they came out of the sweep, in order.
-    cpus
-        CPU numbers are below this.
-    persist_ns
-        Episodes of at least this length are persistent, in ns.
-
-    Returns
-    -------
-    polars.DataFrame
-        See :class:`wastedcores.invariant.CheckResult`.
-    """
+    """Return the episodes as a table."""
     if not collected.size:
         return pl.DataFrame(schema=_EPISODES)
     times, idle, over = collected.whole()

@@ -45,20 +45,7 @@ class StealState(NamedTuple):
 
 
 def new_steal_state(cpus: int, masks: U64) -> StealState:
-    """Return a state in which no thread waits.
-
-    Parameters
-    ----------
-    cpus
-        CPU numbers are below this.
-    masks
-        (masks, words) allowed CPUs by mask id.
-
-    Returns
-    -------
-    StealState
-        The state.
-    """
+    """Return a state in which no thread waits."""
     totals = np.zeros(6, np.int64)
     totals[DIRTY] = 1
     return StealState(
@@ -79,15 +66,7 @@ def _allowed(masks: U64, m: int, cpu: int) -> bool:
 
 @jit
 def match(allowed: NDArray[np.uint8], room: I64) -> int:
-    """Return the largest number of items that find a place in classes with limited room (Kuhn's augmenting paths).
-
-    Parameters
-    ----------
-    allowed
-        (items, classes) 1 where the item may go into the class.
-    room
-        (classes,) number of places.
-    """
+    """Return the largest number of items that find a place in classes with limited room (Kuhn's augmenting paths)."""
     n, k = allowed.shape
     place = np.full(n, -1, np.int32)
     used = np.zeros(k, np.int64)

@@ -60,24 +60,7 @@ class Episodes(NamedTuple):
 def new_state(
     cpus: int, counted: NDArray[np.uint8], start_ns: int, end_ns: int, slice_ns: int = 0
 ) -> SweepState:
-    """Return the state before the first change, in which every CPU is unknown.
-
-    Parameters
-    ----------
-    cpus
-        CPU numbers are below this.
-    counted
-        (cpus,) 1 for each CPU that takes part.
-    start_ns, end_ns
-        The window.
-    slice_ns
-        Length of the slices; 0: none are wanted.
-
-    Returns
-    -------
-    SweepState
-        The state.
-    """
+    """Return the state before the first change, in which every CPU is unknown."""
     words = (cpus + 63) // 64
     scalars = np.zeros(N_SCALARS, np.int64)
     scalars[EP_START] = -1
@@ -97,20 +80,7 @@ def new_state(
 
 
 def new_episodes(cpus: int, room: int) -> Episodes:
-    """Return empty arrays for the episodes of one call.
-
-    Parameters
-    ----------
-    cpus
-        CPU numbers are below this.
-    room
-        The largest number of episodes.
-
-    Returns
-    -------
-    Episodes
-        The arrays.
-    """
+    """Return empty arrays for the episodes of one call."""
     words = (cpus + 63) // 64
     return Episodes(
         np.zeros((room, 3), np.int64),

@@ -71,32 +71,7 @@ def judge(
     assumed: bool,
     unknown_cpus: bool,
 ) -> tuple[pl.DataFrame, Trust]:
-    """Decide the verdict.
-
-    Parameters
-    ----------
-    rq
-        The runqueues, streamed before, so that their doubts are known.
-    episodes
-        All episodes, as :func:`wastedcores.invariant.sweep.episode_table` gives them.
-    found
-        The sweep that found them.
-    state
-        Its finished state.
-    persist_ns
-        Episodes of at least this length are persistent.
-    chronic_share
-        The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for.
-    assumed
-        Whether threads of which nothing says where they may run waited beside idle CPUs.
-    unknown_cpus
-        Whether nothing is known of a CPU that counts.
-
-    Returns
-    -------
-    polars.DataFrame, Trust
-        The episodes with the columns ``persistent`` and ``certain``, and the verdict.
-    """
+    """Decide the verdict."""
     doubts = _inside(rq.doubts, state)
     cut = rq.trace.header.truncated_last_line
     notes = [f"the file was cut short: {cut}"] if cut else []

@@ -43,18 +43,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
 
 
 def referenced(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each global that a function reads, also those that it reads as ``module.name``.
-
-    Parameters
-    ----------
-    function
-        A plain Python function.
-
-    Yields
-    ------
-    tuple
-        Name and value. Names that are read of some module are looked up in every module that the function names.
-    """
+    """Yield the name and the value of each global that a function reads, also those that it reads as ``module.name``."""
     names = dict.fromkeys(n for code in _codes(function.__code__) for n in code.co_names)
     for name in names:
         value = function.__globals__.get(name)

@@ -12,20 +12,7 @@ from wastedcores.jit.compile import CACHE_ROOT, cached
 
 
 def second_process(module: str, call: str) -> subprocess.Popen[bytes] | None:
-    """Call a function in a second process, if there is a cache to hand over the results and a second CPU to work on.
-
-    Parameters
-    ----------
-    module
-        The module of the function.
-    call
-        The function and its arguments, as Python writes them.
-
-    Returns
-    -------
-    subprocess.Popen or None
-        The process, which prints nothing; None if there is none.
-    """
+    """Call a function in a second process, if there is a cache to hand over the results and a second CPU to work on."""
     if CACHE_ROOT is None or len(os.sched_getaffinity(0)) < 2:
         return None
     code = f"import sys; sys.path[:] = {sys.path!r}\nimport {module}\n{module}.{call}"

@@ -128,21 +128,7 @@ def _let_compiled_code_call(unit: Unit) -> None:
 
 
 def apart(result: Any, *, entry: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Mark a function of the table and integers as a unit.
-
-    Parameters
-    ----------
-    result
-        VALUE or NOTHING.
-    entry
-        Whether Python calls the function, or compiled code by its address. An entry has a second function around it, which
-        follows the calling convention of C and has to be compiled, too.
-
-    Returns
-    -------
-    Callable
-        The decorator.
-    """
+    """Mark a function of the table and integers as a unit."""
 
     def mark(function: Callable[..., Any]) -> Any:
         return function if config.DISABLE_JIT else Unit(function, result, entry)

@@ -121,18 +121,5 @@ BASE_SLICES_NS = (100_000, 100_000_000)
 
 
 def without(rules: Rules, features: Iterable[str]) -> Rules:
-    """Return rules with some features switched off.
-
-    Parameters
-    ----------
-    rules
-        The rules of a release.
-    features
-        Names from :data:`FEATURES`.
-
-    Returns
-    -------
-    Rules
-        The rules without them.
-    """
+    """Return rules with some features switched off."""
     return rules._replace(**{FEATURES[name]: False for name in features})

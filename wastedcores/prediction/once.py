@@ -83,20 +83,7 @@ def replay_once(path: str, kernel: str, seed: int) -> dict[str, float | int | st
 def run(
     task: Task, kernel: KernelModel, seed: int, trees: list[Domains] | None = None
 ) -> RawReplay:
-    """Replay a task's program.
-
-    Parameters
-    ----------
-    task, kernel, seed
-        What to replay.
-    trees
-        The domains when the replay begins and after each hotplug step of the program; None: they are built here.
-
-    Returns
-    -------
-    RawReplay
-        The replay.
-    """
+    """Replay a task's program."""
     length = task.lead_ns + task.end_ns
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)
@@ -113,18 +100,7 @@ def run(
 
 
 def trees_of(task: Task, kernel: KernelModel) -> list[Domains]:
-    """Return the domains when the replay begins and after each hotplug step of the program.
-
-    Parameters
-    ----------
-    task, kernel
-        What is replayed.
-
-    Returns
-    -------
-    list of Domains
-        The machine's own steps were taken before the recording.
-    """
+    """Return the domains when the replay begins and after each hotplug step of the program."""
     trees = domain_events(with_steps(task.machine, task.program), kernel.linux)
     return trees[len(task.machine.hotplug) :]
 
@@ -141,18 +117,7 @@ def _trees(path: str, kernel: str) -> list[Domains]:
 
 
 def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
-    """Return the window of a replay.
-
-    Parameters
-    ----------
-    task, raw
-        What was replayed, and the replay.
-
-    Returns
-    -------
-    start, end
-        In ns of the replay.
-    """
+    """Return the window of a replay."""
     begin = raw.phase_ns + task.lead_ns
     start = begin + task.start_ns
     at = marks(raw, task.program)
@@ -163,22 +128,7 @@ def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
 
 
 def wasted_ns(raw: RawReplay, cpus: list[int], start: int, end: int) -> int:
-    """Return the wasted thread time of a replay: threads that waited while a CPU was idle, at most one per idle CPU.
-
-    Parameters
-    ----------
-    raw
-        The replay.
-    cpus
-        The CPUs that count.
-    start, end
-        The window in ns.
-
-    Returns
-    -------
-    int
-        ns. Affinity is not considered.
-    """
+    """Return the wasted thread time of a replay: threads that waited while a CPU was idle, at most one per idle CPU."""
     log = raw.of(log_kind.NR_RUNNING)
     log = log[np.isin(log[:, log_column.CPU], cpus)]
     order = np.lexsort((np.arange(len(log)), log[:, log_column.CPU]))

@@ -27,19 +27,7 @@ SHORTEST_NS = 50_000_000
 
 
 def variants_of(kernel: KernelModel) -> list[str]:
-    """Return the kernels to compare with: each fix that it lacks, all of them, and the core, which wastes nothing.
-
-    Parameters
-    ----------
-    kernel
-        The recorded kernel.
-
-    Returns
-    -------
-    list of str
-        Names of kernel models. The fixes are the authors' published patches. A modern kernel gets the wakeup fix, and newidle
-        balancing that leaves no level out at random.
-    """
+    """Return the kernels to compare with: each fix that it lacks, all of them, and the core, which wastes nothing."""
     if kernel.is_modern:
         changes = [] if kernel.overload_on_wakeup else ["overload_on_wakeup"]
         changes += ["NO_NI_RANDOM"] if kernel.rules.newidle_random else []
@@ -52,18 +40,7 @@ def variants_of(kernel: KernelModel) -> list[str]:
 
 
 def check_recoverable(trace: Trace, recovered: Recovered) -> None:
-    """Refuse a trace whose work cannot be recovered.
-
-    Parameters
-    ----------
-    trace, recovered
-        The trace, and what was recovered from it.
-
-    Raises
-    ------
-    NotRecoverableError
-        The text says what is missing and how to record it.
-    """
+    """Refuse a trace whose work cannot be recovered."""
     start, end = recovered.window_ns
     if end - start < SHORTEST_NS:
         raise NotRecoverableError(
@@ -80,26 +57,7 @@ def check_recoverable(trace: Trace, recovered: Recovered) -> None:
 def place_of(
     trace: Trace, machine: Machine | str | None, kernel: KernelModel | str | None
 ) -> tuple[Machine, KernelModel, tuple[str, ...]]:
-    """Return the machine and the kernel of a recording.
-
-    Parameters
-    ----------
-    trace
-        The recording, whose header may name both.
-    machine, kernel
-        What the user names instead, or None.
-
-    Returns
-    -------
-    Machine, KernelModel, tuple of str
-        Both, and sentences about what nobody names (:mod:`wastedcores.analysis.assumed`). For a kernel that the replay does
-        not model, this is the nearest release that it models, if one may stand for it.
-
-    Raises
-    ------
-    TopologyError
-        The machine has fewer CPUs than the trace.
-    """
+    """Return the machine and the kernel of a recording."""
     if isinstance(machine, str):
         machine = find_machine(machine).machine
     where = place(trace, machine, kernel)
@@ -112,20 +70,7 @@ def place_of(
 
 
 def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | None:
-    """Find out whether the replay may stand for the kernel of a recording.
-
-    Parameters
-    ----------
-    trace
-        The recording, whose header may name the kernel.
-    kernel
-        What the user names instead, or None.
-
-    Returns
-    -------
-    Balancer or None
-        The answer, and the reason if it is no; None if nobody names the kernel.
-    """
+    """Find out whether the replay may stand for the kernel of a recording."""
     if isinstance(kernel, KernelModel):
         return balancer_of(kernel)
     name = kernel or trace.header.kernel_model or trace.header.kernel_release
@@ -133,22 +78,7 @@ def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | No
 
 
 def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> None:
-    """Refuse a kernel for which the replay may not stand.
-
-    Parameters
-    ----------
-    trace
-        The recording.
-    balancer
-        How well the balancer of the kernel is known.
-    asked
-        The kernel if somebody asked for a prediction under it; empty if it is the recorded one.
-
-    Raises
-    ------
-    NotRecoverableError
-        The replay does not model this kernel's balancer.
-    """
+    """Refuse a kernel for which the replay may not stand."""
     if balancer is None or balancer.replayed or (balancer.stand_in and not asked):
         return
     if asked:
@@ -164,20 +94,7 @@ def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> 
 
 
 def task_of(recovered: Recovered, machine: Machine, cpus: list[int] | None) -> Task:
-    """Return what the replays of a recovered workload share.
-
-    Parameters
-    ----------
-    recovered, machine
-        The work and its machine.
-    cpus
-        The CPUs that count; None: all.
-
-    Returns
-    -------
-    Task
-        It can be pickled.
-    """
+    """Return what the replays of a recovered workload share."""
     start, end = recovered.window_ns
     return Task(
         _widened(recovered.workload.program(), recovered.cpus, machine.cpus),
@@ -193,27 +110,7 @@ def task_of(recovered: Recovered, machine: Machine, cpus: list[int] | None) -> T
 
 
 def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | None) -> Task:
-    """Return the same work on another machine, or bound to some CPUs.
-
-    Parameters
-    ----------
-    here
-        The work where it was recorded.
-    machine
-        The other machine; None: the same.
-    pin
-        CPUs to which every task is bound that was free to move; None: as recorded.
-
-    Returns
-    -------
-    Task
-        ``here`` itself if nothing changes.
-
-    Raises
-    ------
-    UsageError
-        The other machine is smaller.
-    """
+    """Return the same work on another machine, or bound to some CPUs."""
     if machine is None and pin is None:
         return here
     on = find_machine(machine).machine if isinstance(machine, str) else machine or here.machine

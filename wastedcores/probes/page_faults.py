@@ -111,18 +111,6 @@ def grouped_cost_us(table: pl.DataFrame, pages: int) -> float:
 
     A fault of n pages costs one entry and exit and n times the clearing of a page. Populating all pages in one call has almost no
     entries, so what is left is the clearing.
-
-    Parameters
-    ----------
-    table
-        From :func:`measure`, with the ways ``touch`` and ``populate all``.
-    pages
-        Pages per fault.
-
-    Returns
-    -------
-    float
-        Microseconds per page.
     """
     single, clear = (
         table.filter(pl.col("way") == way)["page_us"][0] for way in ("touch", "populate all")

@@ -54,25 +54,7 @@ def events_where(
 
 
 def condition(table: EventTable, query: str | Query | pl.Expr) -> tuple[pl.Expr, set[str]]:
-    """Return a query as an expression, and the columns that it uses.
-
-    Parameters
-    ----------
-    table
-        The events that it is for.
-    query
-        A query as text, a query that was read, or any polars expression.
-
-    Returns
-    -------
-    polars.Expr, set of str
-        The expression and the columns.
-
-    Raises
-    ------
-    QueryError
-        The text is no query.
-    """
+    """Return a query as an expression, and the columns that it uses."""
     read = table.parse(query) if isinstance(query, str) else query
     if isinstance(read, Query):
         return read.where, set(read.columns)
@@ -80,25 +62,7 @@ def condition(table: EventTable, query: str | Query | pl.Expr) -> tuple[pl.Expr,
 
 
 def filtered(events: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
-    """Return the events for which an expression is true.
-
-    Parameters
-    ----------
-    events
-        Events.
-    where
-        The expression.
-
-    Returns
-    -------
-    polars.DataFrame
-        Some of the events.
-
-    Raises
-    ------
-    UsageError
-        The expression cannot be computed.
-    """
+    """Return the events for which an expression is true."""
     try:
         return events.filter(where)
     except pl.exceptions.PolarsError as e:

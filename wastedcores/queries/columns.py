@@ -62,18 +62,7 @@ def _type(dtype: pl.DataType) -> str | None:
 
 
 def columns_of(schema: Mapping[str, pl.DataType] | None = None) -> dict[str, Column]:
-    """Return all columns that a query may name.
-
-    Parameters
-    ----------
-    schema
-        Columns of the table that the query is for, with those that the user's decorations added; default: those of a trace.
-
-    Returns
-    -------
-    dict of str to Column
-        The columns by name; a column of the table has precedence over one that could be computed.
-    """
+    """Return all columns that a query may name."""
     added = added_columns()
     found: dict[str, Column] = {}
     given: Iterable[tuple[str, pl.DataType]] = (

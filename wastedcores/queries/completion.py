@@ -24,22 +24,7 @@ def complete(
     columns: Mapping[str, Column] | None = None,
     values: Mapping[str, Iterable[str]] | None = None,
 ) -> list[str]:
-    """Return continuations of the beginning of a query.
-
-    Parameters
-    ----------
-    begun
-        The text so far; the cursor is at its end.
-    columns
-        The columns that the query may name; default: those of every trace.
-    values
-        Texts that occur in a column, by the name of the column: they are offered inside quotes.
-
-    Returns
-    -------
-    list of str
-        Whole texts that begin as ``begun`` does, the likeliest first.
-    """
+    """Return continuations of the beginning of a query."""
     known = columns_of() if columns is None else columns
     inside = _STRING.search(begun) if begun.count('"') % 2 or begun.count("'") % 2 else None
     if inside:

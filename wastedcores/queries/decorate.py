@@ -42,22 +42,7 @@ class EventTable:
     def __init__(
         self, trace: Trace, functions: Sequence[Decoration] = (), spans: Sequence[Span] = ()
     ) -> None:
-        """Read nothing yet, unless there are functions.
-
-        Parameters
-        ----------
-        trace
-            The trace.
-        functions
-            Functions from table to table. Each gets all columns of the trace.
-        spans
-            Pairs of events besides those of :data:`wastedcores.queries.spans.SPANS`.
-
-        Raises
-        ------
-        UsageError
-            A function does not return a table of events.
-        """
+        """Read nothing yet, unless there are functions."""
         self.trace = trace
         self.spans = {s.column: s for s in (*SPANS.values(), *spans)}
         self.table: pl.DataFrame | None = None
@@ -75,15 +60,7 @@ class EventTable:
         return parse(text, schema={c: pl.Int64() for c in self.spans} | columns | added)
 
     def with_columns(self, columns: Iterable[str]) -> pl.DataFrame:
-        """Return the events with ``ts_ns``, ``kind``, ``cpu`` and these columns.
-
-        Raises
-        ------
-        UsageError
-            A column is unknown.
-        MissingEventsError
-            The trace does not have the facts from which a column is computed.
-        """
+        """Return the events with ``ts_ns``, ``kind``, ``cpu`` and these columns."""
         wanted = list(dict.fromkeys(["ts_ns", "kind", "cpu", *columns]))
         order: list[str] = []
         for column in wanted:
@@ -98,18 +75,7 @@ class EventTable:
         return self.last
 
     def rows(self, numbers: np.ndarray) -> pl.DataFrame:
-        """Return some events with all columns of the trace, and with those that were computed before.
-
-        Parameters
-        ----------
-        numbers
-            Numbers of events, rising, as in the tables of :meth:`with_columns`.
-
-        Returns
-        -------
-        polars.DataFrame
-            One row per number.
-        """
+        """Return some events with all columns of the trace, and with those that were computed before."""
         if self.table is not None:
             return self.table[numbers]
         first, last = (int(numbers[0]), int(numbers[-1]) + 1) if numbers.size else (0, 0)

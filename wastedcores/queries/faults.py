@@ -20,41 +20,13 @@ class QueryError(UsageError):
 
 
 def outside_texts(pattern: str, line: str) -> Iterator[re.Match[str]]:
-    """Find the matches of a pattern that are not inside quotes.
-
-    Parameters
-    ----------
-    pattern
-        A regular expression without groups.
-    line
-        The query.
-
-    Returns
-    -------
-    Iterator of re.Match
-        The matches.
-    """
+    """Find the matches of a pattern that are not inside quotes."""
     quoted = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|"""
     return (found for found in re.finditer(quoted + pattern, line) if found[1] is None)
 
 
 def syntax_error(line: str, indent: int, error: SyntaxError) -> QueryError:
-    """Turn an error of Python's parser into a sentence about queries.
-
-    Parameters
-    ----------
-    line
-        The query without the spaces around it.
-    indent
-        The number of characters before it.
-    error
-        The parser's error.
-
-    Returns
-    -------
-    QueryError
-        The error to raise.
-    """
+    """Turn an error of Python's parser into a sentence about queries."""
     at = min(error.offset - 1, len(line)) if error.offset else len(line)  # 0: where the text ends
     for found in outside_texts(r"&&|\|\||!(?!=)|(?<![=<>!])=(?!=)", line):
         instead = {"&&": "and", "||": "or", "!": "not", "=": "=="}[found[0]]
@@ -73,19 +45,6 @@ def listed(names: Iterable[str]) -> str:
 
 
 def instead_of(name: str, known: Iterable[str]) -> str:
-    """Return how a sentence about an unknown name ends.
-
-    Parameters
-    ----------
-    name
-        The unknown name.
-    known
-        The names that exist.
-
-    Returns
-    -------
-    str
-        The name that is likeliest meant, or all of them.
-    """
+    """Return how a sentence about an unknown name ends."""
     close = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {listed(known)}."

@@ -89,25 +89,7 @@ class _Value:
 
 
 def parse(text: str, *, schema: Mapping[str, pl.DataType] | None = None) -> Query:
-    """Read a query.
-
-    Parameters
-    ----------
-    text
-        The query.
-    schema
-        Columns of the table that the query is for; default: those of a trace. Columns that can be computed are always known.
-
-    Returns
-    -------
-    Query
-        The condition as a polars expression.
-
-    Raises
-    ------
-    QueryError
-        The text is no query; the message names the character and what is wrong there.
-    """
+    """Read a query."""
     if len(text) > LONGEST:
         raise QueryError(LONGEST, f"a query has at most {LONGEST:,} characters.")
     if not text.strip():

@@ -18,18 +18,6 @@ def with_names(events: pl.DataFrame, known: dict[int, str] | None = None) -> pl.
 
     A task has the name that the trace last told. A new task has its parent's name (``copy_process()``, kernel/fork.c), and an
     exec gives it the name of its event or else the last part of the program's path (``begin_new_exec()``, fs/exec.c, v6.1).
-
-    Parameters
-    ----------
-    events
-        Events with the columns of :data:`NEEDED`, ordered by time.
-    known
-        Names of tasks before the first event, by pid.
-
-    Returns
-    -------
-    polars.DataFrame
-        The events; ``comm``, ``prev_comm`` and ``by_comm`` have fewer nulls.
     """
     from wastedcores.queries.names_jit import carry_names
 

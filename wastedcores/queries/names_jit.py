@@ -7,19 +7,7 @@ from wastedcores.jit.compile import jit
 
 @jit
 def carry_names(kind, pid, comm, by_pid, by_comm, names):
-    """Fill in the names that events do not have.
-
-    Parameters
-    ----------
-    kind : int8 (n,)
-        1 for a fork, 2 for an exec, 3 for an exit, 0 for all other events.
-    pid, by_pid : int32 (n,)
-        Indices of the tasks; -1 if the event names none.
-    comm, by_comm : int32 (n,)
-        Codes of the names; -1 if the event has none. Filled in where the name is known.
-    names : int32 (tasks,)
-        The code of the name of each task before the first event; -1 is unknown.
-    """
+    """Fill in the names that events do not have."""
     for i in range(kind.size):
         p, b = pid[i], by_pid[i]
         if b >= 0:

@@ -79,26 +79,7 @@ SPANS = {
 
 
 def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
-    """Add the lengths of a span to the events that begin one.
-
-    Parameters
-    ----------
-    events
-        Events, ordered by time.
-    span
-        The pair of queries.
-
-    Returns
-    -------
-    polars.DataFrame
-        The events with the column ``NAME_ns`` (Int64): the length of the span in ns; null where the event begins none, or
-        where its end is unknown.
-
-    Raises
-    ------
-    UsageError
-        A query is wrong, a column does not exist, or the events have a column of that name already.
-    """
+    """Add the lengths of a span to the events that begin one."""
     if span.column in events.columns:
         raise UsageError(
             f"span {span.name!r}: the column {span.column!r} exists already; give the span another name."
@@ -107,27 +88,7 @@ def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
 
 
 def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Series:
-    """Return the lengths of a span at the events that begin one, or at those that end one.
-
-    Parameters
-    ----------
-    events
-        Events, ordered by time.
-    span
-        The pair of queries.
-    at_end
-        Whether the lengths stand at the events that end a span.
-
-    Returns
-    -------
-    polars.Series
-        Int64, in ns; null at all other events, and where an end is unknown.
-
-    Raises
-    ------
-    UsageError
-        A query is wrong, or a column does not exist.
-    """
+    """Return the lengths of a span at the events that begin one, or at those that end one."""
     from wastedcores.queries.language import parse
     from wastedcores.queries.spans_jit import NONE, pair
 
@@ -159,18 +120,7 @@ def _read_only(column: pl.Series | np.ndarray) -> np.ndarray:
 
 
 def numbered(columns: Iterable[pl.Series]) -> list[np.ndarray]:
-    """Give the values of some columns numbers from 0 on, the same in all of them, so that arrays can be indexed by them.
-
-    Parameters
-    ----------
-    columns
-        Columns of comparable types.
-
-    Returns
-    -------
-    list of numpy.ndarray
-        int32, one array per column; -1 is null.
-    """
+    """Give the values of some columns numbers from 0 on, the same in all of them, so that arrays can be indexed by them."""
     given = list(columns)
     if all(c.dtype.is_integer() for c in given):
         ends = [cast(int, e) for c in given for e in (c.min(), c.max()) if e is not None]

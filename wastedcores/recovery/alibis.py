@@ -28,22 +28,7 @@ MOST_PAIRS = 1_000_000
 
 
 def wakers_by_alibi(seen: Seen, free: I64, eldest: I64) -> tuple[I64, I64]:
-    """Find the wakers of sleeps that nobody else can have ended.
-
-    Parameters
-    ----------
-    seen
-        The tables.
-    free
-        int64 (n,): sleeps whose waker is not known.
-    eldest
-        int64 (tasks,): the oldest ancestor of each task; only tasks of the same family are suspected.
-
-    Returns
-    -------
-    sleep, waker
-        int64 (m,): some of ``free``, and who ended them.
-    """
+    """Find the wakers of sleeps that nobody else can have ended."""
     s = seen.sleeps
     free = free[~regular_tasks(seen, free)[s[free, sj.S_TASK]]]
     free = free[seen.tasks[s[free, sj.S_TASK], sj.T_PARENT] >= 0]

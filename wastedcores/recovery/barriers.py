@@ -72,18 +72,7 @@ class Rounds:
 
 
 def find_barriers(seen: Seen) -> Rounds:
-    """Find the rounds of all barriers and give the class BARRIER to their sleeps.
-
-    Parameters
-    ----------
-    seen
-        The tables; classes are written into ``seen.sleeps``.
-
-    Returns
-    -------
-    Rounds
-        The rounds.
-    """
+    """Find the rounds of all barriers and give the class BARRIER to their sleeps."""
     sleeps = seen.sleeps
     free = np.flatnonzero((sleeps[:, sj.S_CLASS] == UNKNOWN) & (sleeps[:, sj.S_WAKE_NS] >= 0))
     free = free[np.argsort(sleeps[free, sj.S_WAKE_NS], kind="stable")]

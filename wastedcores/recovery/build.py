@@ -36,22 +36,7 @@ PIECE_NS = 1_000_000_000
 def build(
     name: str, seen: Seen, facts: Facts, rounds: Rounds, plan: Timeline, span: Span
 ) -> Workload:
-    """Make the workload.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    seen, facts, rounds, plan
-        What the trace shows.
-    span
-        The part of the trace whose time is predicted. A replay waits for the tasks that end it; the others are daemons.
-
-    Returns
-    -------
-    Workload
-        It begins :data:`WARM_NS` before the trace.
-    """
+    """Make the workload."""
     w = Workload(name)
     for _ in range(int(facts.session.max(initial=0))):
         w.session()

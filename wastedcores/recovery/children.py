@@ -16,13 +16,7 @@ WITHIN_NS = 100_000
 
 
 def mark_exits_of_children(seen: Seen) -> None:
-    """Give the class CHILD to the sleeps of parents that end right after the exit of one of their children.
-
-    Parameters
-    ----------
-    seen
-        The tables; classes, wakers and their clocks are written into ``seen.sleeps``.
-    """
+    """Give the class CHILD to the sleeps of parents that end right after the exit of one of their children."""
     tasks, sleeps = seen.tasks, seen.sleeps
     exits = np.flatnonzero((tasks[:, sj.T_EXIT_NS] >= 0) & (tasks[:, sj.T_PARENT] >= 0))
     exits = exits[np.lexsort((tasks[exits, sj.T_EXIT_NS], tasks[exits, sj.T_PARENT]))]
@@ -45,18 +39,7 @@ def mark_exits_of_children(seen: Seen) -> None:
 
 
 def alive(seen: Seen, parent: int) -> tuple[I64, I64]:
-    """Return how many children a task has over time.
-
-    Parameters
-    ----------
-    seen, parent
-        The tables, and the task.
-
-    Returns
-    -------
-    ts_ns, count
-        int64 (changes,): the moments of births and exits, and the number of children afterwards.
-    """
+    """Return how many children a task has over time."""
     mine = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
     gone = mine[mine[:, sj.T_EXIT_NS] >= 0]
     ts = np.concatenate([mine[:, sj.T_BORN_NS], gone[:, sj.T_EXIT_NS]])

@@ -57,22 +57,7 @@ class Facts:
 def gather(
     seen: Seen, tasks: Sequence[TaskFacts | Mapping[str, Any]] | None, sessions: Iterable[str]
 ) -> Facts:
-    """Collect what is known of the tasks.
-
-    Parameters
-    ----------
-    seen
-        The tables.
-    tasks
-        The tasks of a snapshot, or None.
-    sessions
-        Names; a task that is ever called so leads a session, and its children inherit it.
-
-    Returns
-    -------
-    Facts
-        One entry per task.
-    """
+    """Collect what is known of the tasks."""
     count = len(seen.tasks)
     by_pid = {}
     for told in tasks or ():

@@ -17,23 +17,6 @@ def family_of(trace: Trace, name: str) -> Trace:
 
     While a CPU runs other tasks it counts as idle, and wakeups by other tasks have no waker. So the result says how much each
     task of the family computed and why it slept, but not who had to wait: a check of it means nothing.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    name
-        The name that the first task has, from its birth or from an exec on.
-
-    Returns
-    -------
-    Trace
-        Its window is from the first event of the family to its last.
-
-    Raises
-    ------
-    UsageError
-        No task has this name.
     """
     events = trace.only("switch", *_OF_A_TASK).collect()
     named = events.filter(pl.col("comm") == name, pl.col("pid") > 0)

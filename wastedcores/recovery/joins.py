@@ -61,18 +61,7 @@ class _Round:
 
 
 def find_joins(seen: Seen) -> Joins:
-    """Find the masters that wait for all their workers, and give the class JOIN to their sleeps.
-
-    Parameters
-    ----------
-    seen
-        The tables, with the wakers of messages; classes are written into ``seen.sleeps``.
-
-    Returns
-    -------
-    Joins
-        The rounds.
-    """
+    """Find the masters that wait for all their workers, and give the class JOIN to their sleeps."""
     s = seen.sleeps
     woken = np.flatnonzero(np.isin(s[:, sj.S_CLASS], (MESSAGE, LIKELY)))
     woken = woken[np.lexsort((s[woken, sj.S_WAKER_NS], s[woken, sj.S_WAKER]))]

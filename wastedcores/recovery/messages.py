@@ -32,15 +32,7 @@ FEW = 3
 
 
 def find_messages(seen: Seen, bound: Bool) -> None:
-    """Find the wakers of sleeps, and give these the class MESSAGE or LIKELY.
-
-    Parameters
-    ----------
-    seen
-        The tables; classes, wakers and their clocks are written into ``seen.sleeps``.
-    bound
-        bool (tasks,): kernel threads of one CPU, which interrupts wake.
-    """
+    """Find the wakers of sleeps, and give these the class MESSAGE or LIKELY."""
     sleeps = seen.sleeps
     free = (sleeps[:, sj.S_CLASS] == UNKNOWN) & (sleeps[:, sj.S_WAKE_NS] >= 0)
     free &= ~bound[sleeps[:, sj.S_TASK]]

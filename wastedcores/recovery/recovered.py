@@ -158,18 +158,7 @@ def recover(
 
 
 def classify(s: Seen, facts: Facts) -> Waits:
-    """Find out why each sleep ended.
-
-    Parameters
-    ----------
-    s, facts
-        What the trace shows and what is told of its tasks; classes and wakers are written into ``s.sleeps``.
-
-    Returns
-    -------
-    Waits
-        What several sleeps have in common.
-    """
+    """Find out why each sleep ended."""
     mark_exits_of_children(s)
     rounds = find_barriers(s)
     find_messages(s, facts.bound)

@@ -83,36 +83,14 @@ class Seen:
         return keys
 
     def clock(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
-        """Return tasks' own clocks at some moments, and whether they were on a CPU.
-
-        Parameters
-        ----------
-        task, ts_ns
-            int64 (n,): the tasks and the moments.
-
-        Returns
-        -------
-        clock, running
-            int64 (n,) in ns, and bool (n,).
-        """
+        """Return tasks' own clocks at some moments, and whether they were on a CPU."""
         piece, found = self._piece(task, ts_ns)
         inside = np.minimum(ts_ns, piece[:, sj.P_END]) - piece[:, sj.P_SINCE]
         clock = np.where(found, piece[:, sj.P_CLOCK] + inside, 0)
         return clock, found & (ts_ns <= piece[:, sj.P_END])
 
     def ran_until(self, task: I64, ts_ns: I64) -> I64:
-        """Return until when tasks ran before some moments, or these moments if they ran then.
-
-        Parameters
-        ----------
-        task, ts_ns
-            int64 (n,): the tasks, which have run before, and the moments.
-
-        Returns
-        -------
-        array
-            int64 (n,) in ns.
-        """
+        """Return until when tasks ran before some moments, or these moments if they ran then."""
         return np.minimum(self._piece(task, ts_ns)[0][:, sj.P_END], ts_ns)
 
     def _piece(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
@@ -126,25 +104,7 @@ class Seen:
 
 
 def seen(trace: Trace, switch_ns: int) -> Seen:
-    """Go through the task events of a trace.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    switch_ns
-        The cost of a context switch, which is not the task's own work.
-
-    Returns
-    -------
-    Seen
-        The tables.
-
-    Raises
-    ------
-    TraceContentError
-        The trace has no switches, or no wakeups.
-    """
+    """Go through the task events of a trace."""
     kinds = trace.kinds()
     for kind, event in (("switch", "sched_switch"), ("wakeup", "sched_wakeup")):
         if not kinds.get(kind):

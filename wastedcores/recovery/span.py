@@ -61,18 +61,6 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
 
     It is the window between two marks that tasks wrote. Without one it lasts from the start of the window (or of the trace)
     until the last task has exited that exits in it.
-
-    Parameters
-    ----------
-    trace, seen
-        The trace and its tables, with classes.
-    in_rounds
-        bool (tasks,): tasks that meet at barriers.
-
-    Returns
-    -------
-    Span
-        The part, and why it does not end by itself.
     """
     window = trace.header.window
     start = window.start_ns if window else seen.start_ns
@@ -100,18 +88,7 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
 
 
 def busy_per_cpu(seen: Seen, span: Span) -> tuple[float, ...]:
-    """Return the share of a span in which each CPU was busy.
-
-    Parameters
-    ----------
-    seen, span
-        The tables and the span.
-
-    Returns
-    -------
-    tuple of float
-        One number from 0 to 1 per CPU.
-    """
+    """Return the share of a span in which each CPU was busy."""
     begin = np.clip(seen.pieces[:, sj.P_SINCE], span.start_ns, span.end_ns)
     end = np.clip(seen.pieces[:, sj.P_END], span.start_ns, span.end_ns)
     busy = np.bincount(seen.pieces[:, sj.P_CPU], end - begin, seen.cpus)

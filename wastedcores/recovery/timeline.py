@@ -57,20 +57,7 @@ class Waits:
 
 
 def timeline(seen: Seen, waits: Waits, wake_ns: int) -> Timeline:
-    """Assemble what each task does.
-
-    Parameters
-    ----------
-    seen, waits
-        The tables with their classes, and how tasks wait for each other.
-    wake_ns
-        The cost of a wakeup for the waker, which is not its own work.
-
-    Returns
-    -------
-    Timeline
-        The actions.
-    """
+    """Assemble what each task does."""
     messages, semaphores = _messages(seen, wake_ns)
     parts = [
         *messages,
@@ -92,22 +79,7 @@ def in_order(actions: I64) -> I64:
 
 
 def rows(task: I64, at: I64, ns: I64, what: int, arg: I64 | int, cost: I64 | int = 0) -> I64:
-    """Make actions.
-
-    Parameters
-    ----------
-    task, at, ns
-        int64 (n,): the tasks, their clocks, and the times in the trace.
-    what, arg
-        What the tasks do (such as ``WAIT``), and with what: one number, or one per action.
-    cost
-        The cost for the scheduler's work, which is in the recorded CPU time but not the task's own, in ns.
-
-    Returns
-    -------
-    array
-        int64 (n, A_WIDTH).
-    """
+    """Make actions."""
     made = np.empty((len(task), A_WIDTH), np.int64)
     for column, value in zip(range(A_WIDTH), (task, at, ns, what, arg, cost), strict=True):
         made[:, column] = value

@@ -20,18 +20,7 @@ TIMES = 3
 
 
 def find_timers(seen: Seen) -> I64:
-    """Give the class TIMER or DEVICE to the sleeps that nobody is known to have ended.
-
-    Parameters
-    ----------
-    seen
-        The tables; classes are written into ``seen.sleeps``.
-
-    Returns
-    -------
-    array
-        int64 (tasks,): the period of tasks that wake at equal distances however long they ran; 0 for all others.
-    """
+    """Give the class TIMER or DEVICE to the sleeps that nobody is known to have ended."""
     sleeps = seen.sleeps
     sleeps[sleeps[:, sj.S_WAKE_NS] < 0, sj.S_CLASS] = UNENDED
     free = np.flatnonzero(sleeps[:, sj.S_CLASS] == UNKNOWN)
@@ -48,18 +37,7 @@ def find_timers(seen: Seen) -> I64:
 
 
 def regular_tasks(seen: Seen, free: I64) -> Bool:
-    """Return the tasks whose sleeps have one length or end at equal distances, as timers do.
-
-    Parameters
-    ----------
-    seen, free
-        The tables, and the sleeps to look at: int64 (n,).
-
-    Returns
-    -------
-    array
-        bool (tasks,).
-    """
+    """Return the tasks whose sleeps have one length or end at equal distances, as timers do."""
     s = seen.sleeps
     found = np.zeros(len(seen.tasks), np.bool_)
     for mine in _by_task(s, free):

@@ -19,20 +19,7 @@ _MAP_HOURS, _MAP_HOSTS = 48, 60
 
 
 def fleet_page(table: pl.DataFrame, title: str) -> str:
-    """Return a page that ranks machines and hours by the cores they wasted.
-
-    Parameters
-    ----------
-    table
-        As :func:`wastedcores.sweep.sweep` returns it for traces.
-    title
-        The title of the page.
-
-    Returns
-    -------
-    str
-        A complete HTML document that needs no network.
-    """
+    """Return a page that ranks machines and hours by the cores they wasted."""
     css = (Path(__file__).parent / "report.css").read_text()
     good = table.filter(pl.col("error").is_null())
     failed = table.filter(pl.col("error").is_not_null())
@@ -65,20 +52,7 @@ def fleet_page(table: pl.DataFrame, title: str) -> str:
 
 
 def write_fleet_page(table: pl.DataFrame, title: str, path: Path) -> Path:
-    """Write :func:`fleet_page`.
-
-    Parameters
-    ----------
-    table, title
-        As for :func:`fleet_page`.
-    path
-        The file, which appears when it is complete.
-
-    Returns
-    -------
-    Path
-        ``path``.
-    """
+    """Write :func:`fleet_page`."""
     with written_whole(path) as part:
         part.write_text(fleet_page(table, title))
     return path

@@ -37,20 +37,7 @@ def scripts() -> str:
 
 
 def figure_div(figure: dict, name: str) -> str:
-    """Return a figure as a div and a script; the page must include :func:`scripts`.
-
-    Parameters
-    ----------
-    figure
-        Its ``data`` and ``layout``, as a notebook stores them.
-    name
-        Id of the div; unique in the page.
-
-    Returns
-    -------
-    str
-        HTML.
-    """
+    """Return a figure as a div and a script; the page must include :func:`scripts`."""
     # "</" inside a script would end it
     data, layout = (json.dumps(figure.get(k, {})).replace("</", "<\\/") for k in ("data", "layout"))
     height = figure.get("layout", {}).get("height", 450)
@@ -61,22 +48,7 @@ def figure_div(figure: dict, name: str) -> str:
 
 
 def write_figure(fig: go.Figure, path: Path, *, width: int = 1280) -> None:
-    """Write a figure as a page that works offline (``.html``), as ``.json``, or as ``.png`` by means of Chromium.
-
-    Parameters
-    ----------
-    fig
-        The figure.
-    path
-        The file; its ending decides the format.
-    width
-        Width of a ``.png`` in pixels.
-
-    Raises
-    ------
-    WastedCoresError
-        The ending is another one, the place cannot be written, or there is no browser for a ``.png``.
-    """
+    """Write a figure as a page that works offline (``.html``), as ``.json``, or as ``.png`` by means of Chromium."""
     if path.suffix not in (".html", ".json", ".png"):
         raise WastedCoresError(
             f"{path}: a figure is written as .html, .json or .png; got {path.suffix or 'no ending'!r}."

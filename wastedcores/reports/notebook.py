@@ -61,13 +61,7 @@ class Report:
 
 
 def find_notebook(name: str) -> Path:
-    """Return a notebook by its path, or a bundled one by its name or the beginning of its name.
-
-    Raises
-    ------
-    UsageError
-        There is no such notebook, or several names begin in this way.
-    """
+    """Return a notebook by its path, or a bundled one by its name or the beginning of its name."""
     given = Path(name)
     if given.suffix == ".ipynb" and given.exists():
         return given
@@ -94,25 +88,7 @@ def parameters_of(notebook: Path) -> dict[str, dict[str, str]]:
 
 
 def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters with the types that the notebook's cell declares; strings are converted.
-
-    Parameters
-    ----------
-    notebook
-        Path of the notebook.
-    values
-        Name -> value.
-
-    Returns
-    -------
-    dict
-        Name -> value of the declared type.
-
-    Raises
-    ------
-    UsageError
-        The notebook has no parameter of that name (the message offers the closest), or a value has another type.
-    """
+    """Return parameters with the types that the notebook's cell declares; strings are converted."""
     known = parameters_of(notebook)
     out: dict[str, Any] = {}
     for name, value in values.items():
@@ -154,34 +130,7 @@ def report(
     parameters: dict[str, Any] | None = None,
     progress: bool = True,
 ) -> Report:
-    """Run a notebook and write ``report.ipynb``, ``report.html`` and ``manifest.json`` into a folder.
-
-    Parameters
-    ----------
-    trace, against
-        Trace files or names of data sets, for the notebook's parameters of these names; None: the defaults.
-    out
-        The folder. An earlier report in it is replaced; otherwise it must be absent or empty.
-    notebook
-        Path of a notebook, or name of a bundled one.
-    parameters
-        Further parameters; unknown names and wrong types are refused before anything runs.
-    progress
-        Whether to show a progress bar on stderr.
-
-    Returns
-    -------
-    Report
-        The files of the report.
-
-    Raises
-    ------
-    UsageError
-        A parameter cannot be meant as given, or the folder holds other files.
-    ReportError
-        A cell failed, and the notebook up to it stays next to the folder as ``<name>.failed.ipynb``; or the folder cannot
-        be written.
-    """
+    """Run a notebook and write ``report.ipynb``, ``report.html`` and ``manifest.json`` into a folder."""
     source = find_notebook(notebook)
     values = dict(parameters or {})
     known = parameters_of(source)

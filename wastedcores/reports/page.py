@@ -23,20 +23,7 @@ _TEMPLATE = """
 
 
 def page(notebook: nbformat.NotebookNode, title: str) -> str:
-    """Return an executed notebook as a complete HTML document.
-
-    Parameters
-    ----------
-    notebook
-        The executed notebook, with figures stored as plotly's JSON.
-    title
-        Title of the browser's tab.
-
-    Returns
-    -------
-    str
-        HTML.
-    """
+    """Return an executed notebook as a complete HTML document."""
     nb = nbformat.from_dict(notebook)
     for number, cell in enumerate(nb.cells):
         for at, output in enumerate(cell.get("outputs", ())):

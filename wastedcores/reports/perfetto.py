@@ -38,27 +38,7 @@ _COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prio", "comm", "prev_stat
 
 
 def export_perfetto(runqueues: Runqueues, path: Path, result: CheckResult | None = None) -> Path:
-    """Write a trace that https://ui.perfetto.dev opens.
-
-    Parameters
-    ----------
-    runqueues
-        The runqueues of any trace. Their lengths become counters; the trace's switches and wakeups become thread tracks.
-    path
-        File to write; it appears only when it is complete.
-    result
-        A check of the trace; its episodes become a track of their own.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    WastedCoresError
-        The file cannot be written.
-    """
+    """Write a trace that https://ui.perfetto.dev opens."""
     path = Path(path)
     try:
         with written_whole(path) as part, part.open("wb") as out:

@@ -31,22 +31,7 @@ def browser() -> str | None:
 
 
 def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
-    """Write a PNG picture of a local page.
-
-    Parameters
-    ----------
-    page
-        The HTML file.
-    picture
-        The file to write.
-    width, height
-        Size in pixels.
-
-    Raises
-    ------
-    WastedCoresError
-        There is no browser, or it failed.
-    """
+    """Write a PNG picture of a local page."""
     program = browser()
     if program is None:
         raise WastedCoresError(

@@ -44,18 +44,7 @@ class Affinity(NamedTuple):
 
 
 def unrestricted(cpus: int, pids: int) -> Affinity:
-    """Return the affinity of a trace in which every task may run anywhere.
-
-    Parameters
-    ----------
-    cpus, pids
-        CPU numbers and pids are below these.
-
-    Returns
-    -------
-    Affinity
-        No mask, and every task known to be free.
-    """
+    """Return the affinity of a trace in which every task may run anywhere."""
     return Affinity(
         np.zeros((1, (cpus + 63) // 64), np.uint64),
         {},
@@ -69,22 +58,7 @@ def unrestricted(cpus: int, pids: int) -> Affinity:
 
 
 def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) -> Affinity:
-    """Collect the affinity masks of a trace.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    kinds
-        The kinds of its events.
-    cpus, pids
-        CPU numbers and pids are below these.
-
-    Returns
-    -------
-    Affinity
-        The masks, and the mask of every task at the start.
-    """
+    """Collect the affinity masks of a trace."""
     masks, mask_ids, of_pid, *_ = unrestricted(cpus, pids)
     known = np.zeros(pids, np.int8)
     follows = trace.header.follows_affinity
@@ -163,22 +137,7 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
 
 
 def outdated(header: Header, follows: bool, repinned: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have got another affinity.
-
-    Parameters
-    ----------
-    header
-        The header of the trace.
-    follows
-        Whether changes of affinity are events.
-    repinned
-        (pids,) 1 for tasks with a move that looks like such a change.
-
-    Returns
-    -------
-    array
-        bool (pids,). Kin are tasks of the same process, parent or cpuset.
-    """
+    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have got another affinity."""
     found = repinned.astype(np.bool_)
     if follows or header.later_tasks is not None or not found.any():
         return found & (not follows) & (header.later_tasks is None)

@@ -13,16 +13,6 @@ def ahead(stream: Iterable[Part]) -> Iterator[Part]:
     """Yield the parts of a stream, one of which is made ahead in a thread.
 
     Decoding and compiled code do not hold Python's lock, so both run at once. One more part is in memory.
-
-    Parameters
-    ----------
-    stream
-        Used by the thread only.
-
-    Yields
-    ------
-    Part
-        The same parts in the same order. An error of the stream is raised where its part would have come.
     """
     coming = iter(stream)
     end = object()

@@ -39,20 +39,7 @@ _MANY = 10
 
 
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
-    """Return the first doubts as a table.
-
-    Parameters
-    ----------
-    out
-        Arrays that the compiled state machine filled.
-    n
-        How many doubts are valid.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns cpu (-1: all), start_ns, end_ns, reason.
-    """
+    """Return the first doubts as a table."""
     rows = out.doubt[:, :n]
     return pl.DataFrame(
         {
@@ -68,22 +55,7 @@ def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
 def widened(
     doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
 ) -> pl.DataFrame:
-    """Add doubts about all of a trace, or all the time between a CPU's contradictions, where there are many of them.
-
-    Parameters
-    ----------
-    doubts
-        Table cpu, start_ns, end_ns, reason.
-    switches
-        (cpus,) number of switches of each CPU.
-    start_ns, end_ns
-        Times of the first and last event.
-
-    Returns
-    -------
-    polars.DataFrame
-        The table with the doubts added.
-    """
+    """Add doubts about all of a trace, or all the time between a CPU's contradictions, where there are many of them."""
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
     if odd.height < _MANY:
         return doubts
@@ -113,18 +85,6 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
     pick_next_task(), v5.14), and no event tells so. CPUs that are isolated later, or were before, should not take tasks.
-
-    Parameters
-    ----------
-    header
-        The header of the trace.
-    start_ns, end_ns
-        Times of the first and last event.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns cpu, start_ns, end_ns, reason.
     """
     tasks = (header.tasks or []) + (header.later_tasks or [])
     cookies = header.core_scheduling or any(t.core_cookie for t in tasks)
@@ -138,20 +98,7 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def limited(header: Header, pids: int) -> NDArray[np.int32]:
-    """Tell which tasks may be throttled: deadline tasks, and those of control groups with a limit or of unknown groups.
-
-    Parameters
-    ----------
-    header
-        The header of the trace.
-    pids
-        Process ids are below this.
-
-    Returns
-    -------
-    array
-        (pids,) values of LIMITED of :mod:`wastedcores.runqueues.task_row`.
-    """
+    """Tell which tasks may be throttled: deadline tasks, and those of control groups with a limit or of unknown groups."""
     told = header.quotas is not None and "quotas" not in header.changed
     none = told and not header.quotas
     found = np.full(pids, task_row.UNLIMITED if none else task_row.PERHAPS, np.int32)

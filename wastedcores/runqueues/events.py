@@ -137,20 +137,7 @@ def events(
 
 
 def require_times(name: str, *columns: pl.Series) -> None:
-    """Refuse a trace in which an event has no time or no kind.
-
-    Parameters
-    ----------
-    name
-        The name of the trace.
-    *columns
-        Must have no null.
-
-    Raises
-    ------
-    TraceContentError
-        One of them has.
-    """
+    """Refuse a trace in which an event has no time or no kind."""
     for column in columns:
         if column.null_count():
             raise TraceContentError(
@@ -161,26 +148,7 @@ def require_times(name: str, *columns: pl.Series) -> None:
 def require_inside(
     name: str, arrays: Iterable[NDArray[np.int32]], limit: int, what: str, low: int = -1
 ) -> None:
-    """Refuse CPUs or pids outside of the announced range, because compiled code does not check its indices.
-
-    Parameters
-    ----------
-    name
-        The file's name for the error message.
-    arrays
-        The numbers.
-    limit
-        They are below this.
-    what
-        What they are, for the error message.
-    low
-        They are at least this.
-
-    Raises
-    ------
-    TraceContentError
-        One of them is not.
-    """
+    """Refuse CPUs or pids outside of the announced range, because compiled code does not check its indices."""
     for a in arrays:
         if a.size and (int(a.min()) < low or int(a.max()) >= limit):
             bad = int(a.max()) if int(a.max()) >= limit else int(a.min())

@@ -16,11 +16,6 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
     """Return the first and last time in ns, the highest CPU and the highest pid.
 
     A header that was written with the trace as Parquet has them; otherwise the events are scanned.
-
-    Raises
-    ------
-    TraceContentError
-        A CPU or pid that no Linux can have.
     """
     header = trace.header
     if header.kinds is not None and header.start_ns is not None:
@@ -57,20 +52,7 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
 
 
 def lost_spans(trace: Trace, kinds: Collection[str]) -> list[tuple[int, int, int]]:
-    """Find the spans in which events are missing.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    kinds
-        The kinds of its events.
-
-    Returns
-    -------
-    list of (int, int, int)
-        start_ns, end_ns and CPU (-1: unknown): from the last event on that CPU before the loss to the loss itself.
-    """
+    """Find the spans in which events are missing."""
     spans: list[tuple[int, int, int]] = []
     if "lost" in kinds:
         remote = pl.col("kind").is_in(["wakeup", "wakeup_new", "migrate"])

@@ -10,20 +10,7 @@ from wastedcores.runqueues.stream import Runqueues
 
 
 def run_times(rq: Runqueues, start_ns: int, end_ns: int) -> NDArray[np.int64]:
-    """Return the time that every task was on a CPU.
-
-    Parameters
-    ----------
-    rq
-        The runqueues of the trace.
-    start_ns, end_ns
-        The window in ns.
-
-    Returns
-    -------
-    array
-        int64 (pids,) in ns. What a CPU ran before its first switch is left out.
-    """
+    """Return the time that every task was on a CPU."""
     since = np.zeros(rq.cpus, np.int64)
     runs = np.full(rq.cpus, -1, np.int32)
     ran_ns = np.zeros(rq.pids, np.int64)

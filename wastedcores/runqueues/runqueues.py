@@ -22,32 +22,7 @@ __all__ = ["Batch", "Runqueues", "comms", "runqueues"]
 def runqueues(
     trace: Trace, *, silent: str | None = None, affinity: bool = True, keep: bool = False
 ) -> Runqueues:
-    """Find out how the runqueues of a trace are known; ``batches()`` of the result streams their changes.
-
-    Parameters
-    ----------
-    trace
-        A trace with nr_running events or with switch events.
-    silent
-        What is assumed of an online CPU without one event in a trace that records every switch: ``idle``, or ``unknown``,
-        because one thread may run there alone. None: idle where the trace lists what runs at its start, else unknown.
-    affinity
-        Take affinity into account where the trace tells it (events, a snapshot, names of kernel threads of one CPU).
-    keep
-        Keep the changes in memory, so that the trace is streamed once however often they are asked for.
-
-    Returns
-    -------
-    Runqueues
-        The source of the runqueues, and the stream of their changes.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has neither nr_running nor switch events.
-    TraceContentError
-        A CPU or pid that no Linux can have.
-    """
+    """Find out how the runqueues of a trace are known; ``batches()`` of the result streams their changes."""
     kinds = trace.kinds()
     source = "tasks" if "switch" in kinds else "nr_running"
     if source not in kinds and "switch" not in kinds:

@@ -119,20 +119,7 @@ class Output(NamedTuple):
 
 
 def new_state(pids: int, cpus: int, masks: int) -> State:
-    """Return a state in which nothing is known.
-
-    Parameters
-    ----------
-    pids, cpus
-        Process ids and CPU numbers are below these.
-    masks
-        Number of distinct affinity masks, FREE included.
-
-    Returns
-    -------
-    State
-        The state.
-    """
+    """Return a state in which nothing is known."""
     task = np.zeros((pids, task_row.WIDTH), np.int32)
     task[:, [task_row.CPU, task_row.RAN, task_row.MOVED_FROM, task_row.WAKER]] = -1
     cpu = np.zeros((cpus, cpu_row.WIDTH), np.int64)
@@ -150,18 +137,7 @@ def new_state(pids: int, cpus: int, masks: int) -> State:
 
 
 def new_output(changes: int, waits: int, doubts: int) -> Output:
-    """Return empty arrays.
-
-    Parameters
-    ----------
-    changes, waits, doubts
-        The largest number of rows of each. Waits beyond it are not written.
-
-    Returns
-    -------
-    Output
-        The arrays.
-    """
+    """Return empty arrays."""
     return Output(
         np.zeros(changes, np.int64),
         np.zeros((5, changes), np.int32),

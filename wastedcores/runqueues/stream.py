@@ -159,20 +159,7 @@ class Runqueues:
         return bool(self._kept)
 
     def batches(self, *, waits: bool = False, rows: int = BATCH_ROWS) -> Iterator[Batch]:
-        """Stream the changes.
-
-        Parameters
-        ----------
-        waits
-            Each batch also has the waits that ended in it (only where the runqueues are rebuilt from tasks).
-        rows
-            Events that are in memory at a time.
-
-        Yields
-        ------
-        Batch
-            Changes in order of time.
-        """
+        """Stream the changes."""
         if self._kept:
             yield from self._kept
             return
@@ -212,18 +199,7 @@ class Runqueues:
             yield Batch(ts_ns, cpu, nr, zero[:n], zero[:n], unknown[:n])
 
     def task_events(self, rows: int = BATCH_ROWS) -> Iterator[st.Events]:
-        """Stream the events that say anything about tasks, in order of time.
-
-        Parameters
-        ----------
-        rows
-            Events that are in memory at a time.
-
-        Returns
-        -------
-        iterator of Events
-            See :class:`wastedcores.runqueues.state.Events`.
-        """
+        """Stream the events that say anything about tasks, in order of time."""
         if self._kept_events:
             return iter(self._kept_events)
         stream = events(self.trace, self.affinity.mask_ids, self.cpus, self.pids, rows)
@@ -271,18 +247,7 @@ class Runqueues:
         return state
 
     def strict(self, *, throttling: bool = False) -> Runqueues:
-        """Return the same runqueues, in which only threads wait of which something says where they may run.
-
-        Parameters
-        ----------
-        throttling
-            Take every control group that may have a limit of CPU time as one that has it.
-
-        Returns
-        -------
-        Runqueues
-            They use what these ones know of the start and of the events, so that neither is found again.
-        """
+        """Return the same runqueues, in which only threads wait of which something says where they may run."""
         strict = replace(self, keep=False, is_strict=True)
         strict._kept_events = self._kept_events
         start = deepcopy(self.start)
@@ -384,20 +349,7 @@ def _batch_of(out: st.Output, state: st.State, waits: bool, end_ns: int) -> Batc
 
 
 def wait_table(out: st.Output, n: int) -> pl.DataFrame:
-    """Return the first finished waits as a table.
-
-    Parameters
-    ----------
-    out
-        Arrays that the compiled state machine filled.
-    n
-        How many waits are valid.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns pid, cpu, mask and evidence (the thread's mask id and what says so during the wait), start_ns, end_ns.
-    """
+    """Return the first finished waits as a table."""
     return pl.DataFrame(
         {
             "pid": out.wait[st.PID, :n].copy(),

@@ -35,35 +35,12 @@ _RULES = (
 
 
 def rows_of(trees: Sequence[Domains], kernel: KernelModel) -> int:
-    """Count the rows of what the CPUs of a last-level cache share (``struct sched_domain_shared``).
-
-    Parameters
-    ----------
-    trees
-        The domains at boot and after each hotplug step.
-    kernel
-        The kernel of the replay.
-
-    Returns
-    -------
-    int
-        The number of rows, 0 for a kernel that balances otherwise or not at all.
-    """
+    """Count the rows of what the CPUs of a last-level cache share (``struct sched_domain_shared``)."""
     return sum(len(_shared(tree)) for tree in trees) if kernel.is_modern else 0
 
 
 def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelModel) -> None:
-    """Write what the balancer of v6.12 needs into the table; do nothing for other kernels.
-
-    Parameters
-    ----------
-    m
-        The world, int64 (rows, WIDTH).
-    first
-        The first row of what the last-level caches share.
-    trees, kernel
-        The domains at boot and after each hotplug step, and the kernel of the replay.
-    """
+    """Write what the balancer of v6.12 needs into the table; do nothing for other kernels."""
     if not kernel.is_modern:
         return
     from wastedcores.simulator.engine.balance import v6_12_seam

@@ -16,21 +16,6 @@ def as_booted(program: Program, machine: Machine, kernel: KernelModel) -> Progra
 
     Tasks without an affinity of their own inherit that of init, which leaves the isolated CPUs out (kernel/sched/core.c:
     sched_init_smp(), v4.1 and v6.12.107). Without autogroups every task is in the root group.
-
-    Parameters
-    ----------
-    program, machine, kernel
-        The workload, the machine with its isolated CPUs, and the kernel.
-
-    Returns
-    -------
-    Program
-        The program; the same one if nothing was set at boot.
-
-    Raises
-    ------
-    WorkloadError
-        Every CPU is isolated.
     """
     rest = frozenset(range(machine.cpus)) - frozenset(machine.isolated)
     if not rest:

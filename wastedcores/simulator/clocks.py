@@ -16,17 +16,7 @@ def rows_of(machine: Machine) -> int:
 
 
 def install(m: np.ndarray, first: int, machine: Machine, costs: Costs) -> None:
-    """Write the clocks into the table; do nothing if all CPUs run at one constant speed.
-
-    Parameters
-    ----------
-    m
-        The world, int64 (rows, WIDTH).
-    first
-        The first row of the clocks.
-    machine, costs
-        The machine, and the machine constants of the replay.
-    """
+    """Write the clocks into the table; do nothing if all CPUs run at one constant speed."""
     if not machine.has_clocks:
         return
     from wastedcores.simulator.engine.clocks.seam import entry

@@ -80,38 +80,12 @@ _OF_A_GROUP_V6_12 = {
 
 
 def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
-    """Count the rows of the table that hold the decision that is being made; none if decisions are not logged.
-
-    Parameters
-    ----------
-    trees
-        The domains at boot and after each hotplug step.
-    wanted
-        Whether decisions are logged.
-
-    Returns
-    -------
-    int
-        The number of rows.
-    """
+    """Count the rows of the table that hold the decision that is being made; none if decisions are not logged."""
     return 1 + _most_groups(trees) if wanted else 0
 
 
 def records_per_event(trees: Sequence[Domains], wanted: bool) -> int:
-    """Return how many records of decisions one event may write: a call per level, for each CPU that one event lets balance.
-
-    Parameters
-    ----------
-    trees
-        The domains at boot and after each hotplug step.
-    wanted
-        Whether decisions are logged.
-
-    Returns
-    -------
-    int
-        The number of records, an upper bound.
-    """
+    """Return how many records of decisions one event may write: a call per level, for each CPU that one event lets balance."""
     if not wanted:
         return 0
     levels = max((len(tree.of(cpu)) for tree in trees for cpu in tree.cpus), default=0)
@@ -146,22 +120,7 @@ class Decided:
 def take_decisions(
     log: np.ndarray, m: np.ndarray, trees: Sequence[Domains]
 ) -> tuple[np.ndarray, Decided]:
-    """Separate the values of decisions from the log.
-
-    Parameters
-    ----------
-    log
-        int64 (records, 8), with decisions.
-    m
-        The engine's table.
-    trees
-        The domains at boot and after each hotplug step.
-
-    Returns
-    -------
-    tuple of array and Decided
-        The log with one record per decision, and the values.
-    """
+    """Separate the values of decisions from the log."""
     kind = log[:, log_column.KIND]
     parts = log[kind == log_kind.DECISION_PART, log_column.CPU :]
     heads = np.flatnonzero(kind == log_kind.DECISION)
@@ -193,22 +152,7 @@ def level_names(tree: Domains) -> list[str]:
 
 
 def with_decisions(events: pl.DataFrame, raw: RawReplay, cpus: int) -> pl.DataFrame:
-    """Fill ``op`` and ``text`` of the decision events.
-
-    Parameters
-    ----------
-    events
-        The events of the replay, one row per record of its log.
-    raw
-        The replay.
-    cpus
-        Number of CPUs of the machine.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same events.
-    """
+    """Fill ``op`` and ``text`` of the decision events."""
     if raw.decided is None:
         return events
     at = np.flatnonzero(raw.log[:, log_column.KIND] == log_kind.DECISION)
@@ -220,20 +164,7 @@ def with_decisions(events: pl.DataFrame, raw: RawReplay, cpus: int) -> pl.DataFr
 
 
 def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
-    """Write the values of each decision as JSON.
-
-    Parameters
-    ----------
-    raw
-        A replay with decisions.
-    cpus
-        Number of CPUs of the machine.
-
-    Returns
-    -------
-    polars.Series
-        One text per decision, in the order of the log.
-    """
+    """Write the values of each decision as JSON."""
     assert raw.decided is not None
     heads = raw.of(log_kind.DECISION)
     calls, first = raw.decided.calls, int(raw.masks[0, sim.DOMAIN0])

@@ -25,18 +25,7 @@ _MOMENTS = (
 
 
 def rows_of(machine: Machine, kernel: KernelModel) -> int:
-    """Count the rows behind the core row: counts of answers, counts of busy CPUs, CPUs by nearness.
-
-    Parameters
-    ----------
-    machine, kernel
-        The machine and the kernel model of the replay.
-
-    Returns
-    -------
-    int
-        0 for Linux.
-    """
+    """Count the rows behind the core row: counts of answers, counts of busy CPUs, CPUs by nearness."""
     if not kernel.is_design:
         return 0
     n = machine.cpus
@@ -48,11 +37,6 @@ def nearness(machine: Machine) -> IntArray:
 
     The order is: the CPU itself, its core, its last-level cache, its node, then nodes by distance. Among equals the lower number
     comes first.
-
-    Returns
-    -------
-    array
-        int32 (cpus, cpus).
     """
     m = machine
     everyone = np.arange(m.cpus, dtype=np.int32)
@@ -71,15 +55,7 @@ def nearness(machine: Machine) -> IntArray:
 
 
 def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
-    """Write the core row and the lists that it names into the table; do nothing for Linux.
-
-    Parameters
-    ----------
-    m
-        The world, int64 (rows, WIDTH).
-    machine, kernel
-        The machine and the kernel model of the replay.
-    """
+    """Write the core row and the lists that it names into the table; do nothing for Linux."""
     if kernel.modules is None:
         return
     from wastedcores.simulator.engine.design.seam import entry
@@ -98,20 +74,7 @@ def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
 
 
 def refusal_text(module: int, value: int) -> str:
-    """Return the text of a refused suggestion's event.
-
-    Parameters
-    ----------
-    module
-        Code of the module.
-    value
-        The moment and the reason, as refuse() in simulator/engine/design/core_jit.py encodes them.
-
-    Returns
-    -------
-    str
-        "module: moment, reason".
-    """
+    """Return the text of a refused suggestion's event."""
     reason, moment = divmod(value, suggestion.MOMENTS)
     return f"{list(MODULES)[module]}: {OPERATIONS[moment]}, {REFUSALS[reason]}"
 
@@ -122,21 +85,7 @@ SUGGESTIONS = pl.Schema(
 
 
 def suggestions(world: np.ndarray, kernel: KernelModel) -> pl.DataFrame:
-    """Tabulate the fate of each module's suggestions.
-
-    Parameters
-    ----------
-    world
-        The table that the engine left, int64 (rows, WIDTH).
-    kernel
-        The kernel model of the replay; Linux has no suggestions.
-
-    Returns
-    -------
-    DataFrame
-        One row per module and moment at which it was asked: module, moment (wakeup, fork, exec, handover, newidle, periodic),
-        asked, silent, taken, refused.
-    """
+    """Tabulate the fate of each module's suggestions."""
     rows = []
     for name in kernel.modules or ():
         counts = world[int(world[0, sim.SETS]) + 1 + list(MODULES).index(name)]

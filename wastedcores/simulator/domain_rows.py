@@ -83,20 +83,7 @@ class Tree:
         self.capacities = len(self._first_of_capacity)
 
     def write(self, m: np.ndarray, sd0: int, group0: int, capacity0: int) -> list[int]:
-        """Write the domains, groups and capacities into the world.
-
-        Parameters
-        ----------
-        m
-            The world, int64 (rows, WIDTH).
-        sd0, group0, capacity0
-            The rows of this tree's first domain, group and capacity.
-
-        Returns
-        -------
-        list of int
-            Per CPU the row of its first domain, the number of its domains and the id of its last-level cache.
-        """
+        """Write the domains, groups and capacities into the world."""
         a = self.arrays
         capacities = m[capacity0 : capacity0 + self.capacities]
         capacities[:, group_capacity.CAPACITY] = 1024 * a.group_weight[self._first_of_capacity]

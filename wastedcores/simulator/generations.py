@@ -7,18 +7,7 @@ from wastedcores.kernels import KernelModel
 
 
 def check_generation(kernel: KernelModel) -> None:
-    """Check that a replay models the scheduler of this kernel.
-
-    Parameters
-    ----------
-    kernel
-        The kernel of a replay.
-
-    Raises
-    ------
-    UnknownKernelError
-        The replay does not model it.
-    """
+    """Check that a replay models the scheduler of this kernel."""
     if kernel.is_replayed or kernel.is_design:
         return
     near = (

@@ -99,22 +99,7 @@ def _with_heap_and_log(head: np.ndarray, g: np.ndarray, steps: int, records: int
 
 
 def grown(m: np.ndarray, tasks: int, steps: int) -> np.ndarray:
-    """Return a copy of the world with room for more tasks; its log must be empty.
-
-    Parameters
-    ----------
-    m
-        The world, int64 (rows, WIDTH).
-    tasks
-        Number of tasks that the new table has room for.
-    steps
-        Number of hotplug steps of the replay.
-
-    Returns
-    -------
-    array
-        int64 (more rows, WIDTH).
-    """
+    """Return a copy of the world with room for more tasks; its log must be empty."""
     g = m[0].copy()
     heap, log = int(g[sim.HEAP0]), int(g[sim.LOG0])
     head = np.concatenate([m[:heap], new_table(tasks - int(g[sim.TASK_ROOM]))])
@@ -126,17 +111,7 @@ def grown(m: np.ndarray, tasks: int, steps: int) -> np.ndarray:
 
 
 def write_list(m: np.ndarray, row: int, values: Any) -> None:
-    """Write numbers into the table as a list that runs over rows.
-
-    Parameters
-    ----------
-    m
-        The world, int64 (rows, WIDTH).
-    row
-        The first row of the list.
-    values
-        The numbers, any sequence of integers.
-    """
+    """Write numbers into the table as a list that runs over rows."""
     rows = rows_for(len(values))
     padded = np.zeros(rows * LIST, dtype=np.int64)
     padded[: len(values)] = values

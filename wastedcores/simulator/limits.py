@@ -35,25 +35,13 @@ _TIMED = {
 
 
 def check_seed(seed: Any) -> None:
-    """Check a seed.
-
-    Raises
-    ------
-    UsageError
-        The seed is not a whole number from 0 to 2^63 - 1.
-    """
+    """Check a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
         raise UsageError(f"seed {seed!r}; expected a whole number from 0 to 2^63 - 1.")
 
 
 def check_cpus(machine: Machine) -> None:
-    """Check that the engine's CPU sets can hold the machine.
-
-    Raises
-    ------
-    UsageError
-        The machine has more than :data:`MOST_CPUS` CPUs.
-    """
+    """Check that the engine's CPU sets can hold the machine."""
     if machine.cpus > MOST_CPUS:
         raise UsageError(
             f"machine {machine.name!r} has {machine.cpus} CPUs; a replay has at most {MOST_CPUS}. Take a smaller machine; "
@@ -62,13 +50,7 @@ def check_cpus(machine: Machine) -> None:
 
 
 def check_until(until_ns: Any) -> None:
-    """Check the end of a replay; None is fine.
-
-    Raises
-    ------
-    UsageError
-        The end is not a whole number of nanoseconds above 0, or it is later than 11 days.
-    """
+    """Check the end of a replay; None is fine."""
     if until_ns is None:
         return
     if (
@@ -82,20 +64,7 @@ def check_until(until_ns: Any) -> None:
 
 
 def check_wheels(program: Program, cpus: int) -> None:
-    """Check that no task sleeps on the timer wheel of a CPU that the machine does not have.
-
-    Parameters
-    ----------
-    program
-        The program to replay.
-    cpus
-        Number of CPUs of the machine.
-
-    Raises
-    ------
-    WorkloadError
-        A task does; the text names the task and the CPU.
-    """
+    """Check that no task sleeps on the timer wheel of a CPU that the machine does not have."""
     for spec in (*program.tasks, *program.templates):
         for row in spec.rows:
             if row[0] == ops.OP_SLEEP_JIFFIES and row[4] > cpus:
@@ -105,13 +74,7 @@ def check_wheels(program: Program, cpus: int) -> None:
 
 
 def check_ends(program: Program) -> None:
-    """Check that a program ends, for a replay that has no end of its own.
-
-    Raises
-    ------
-    WorkloadError
-        A task that the replay waits for has a loop that nothing ends.
-    """
+    """Check that a program ends, for a replay that has no end of its own."""
     specs = (*program.tasks, *program.templates)
     forked = {row[1] for spec in specs for row in spec.rows if row[0] == ops.OP_FORK}
     deadlines = {

@@ -20,15 +20,7 @@ class Log:
         self._rows = 0
 
     def add(self, part: np.ndarray, rows: int) -> None:
-        """Append records.
-
-        Parameters
-        ----------
-        part
-            int64 (rows, LIST): rows of the engine's table.
-        rows
-            How many records of ``part`` count.
-        """
+        """Append records."""
         room = self._rows + part.size // log_column.WIDTH
         if room > len(self._table):
             # this is realloc(), which moves pages instead of copying their content

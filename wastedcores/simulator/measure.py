@@ -107,22 +107,7 @@ def marks(raw: RawReplay, program: Program) -> dict[str, int]:
 
 
 def busy_share(raw: RawReplay, cpus: int, start: int, end: int) -> np.ndarray:
-    """Compute the share of a window in which each CPU ran something else than idle.
-
-    Parameters
-    ----------
-    raw
-        A replay.
-    cpus
-        Number of CPUs of the machine.
-    start, end
-        The window [start, end) in ns.
-
-    Returns
-    -------
-    array
-        float64 (cpus,), 0 to 1.
-    """
+    """Compute the share of a window in which each CPU ran something else than idle."""
     ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
     return running_ns(ts_ns, cpu, pid != 0, cpus, start, end) / max(end - start, 1)
 
@@ -130,24 +115,7 @@ def busy_share(raw: RawReplay, cpus: int, start: int, end: int) -> np.ndarray:
 def running_ns(
     ts_ns: np.ndarray, cpu: np.ndarray, counts: np.ndarray, cpus: int, start: int, end: int
 ) -> np.ndarray:
-    """Compute how long each CPU ran some tasks inside a window.
-
-    Parameters
-    ----------
-    ts_ns, cpu
-        int64 (switches,): time and CPU of each context switch, in order of time.
-    counts
-        bool (switches,): whether the task that is switched to counts.
-    cpus
-        Number of CPUs of the machine.
-    start, end
-        The window [start, end) in ns.
-
-    Returns
-    -------
-    array
-        float64 (cpus,), whole numbers of ns.
-    """
+    """Compute how long each CPU ran some tasks inside a window."""
     order = np.argsort(cpu, kind="stable")
     cpu = cpu[order]
     length = durations_ns(ts_ns[order], cpu, start, end)
@@ -155,20 +123,7 @@ def running_ns(
 
 
 def durations_ns(ts_ns: np.ndarray, owner: np.ndarray, start: int, end: int) -> np.ndarray:
-    """Compute how much of a window lies between each event and the next one of the same owner.
-
-    Parameters
-    ----------
-    ts_ns, owner
-        int64 (events,): the events, grouped by owner and in order of time in each group.
-    start, end
-        The window [start, end) in ns. The last event of an owner lasts until its end.
-
-    Returns
-    -------
-    array
-        int64 (events,) in ns.
-    """
+    """Compute how much of a window lies between each event and the next one of the same owner."""
     ts_ns = np.clip(ts_ns, start, end)
     last = np.append(owner[1:] != owner[:-1], True)[: len(owner)]
     until = np.append(ts_ns[1:], end)[: len(ts_ns)]
@@ -176,22 +131,7 @@ def durations_ns(ts_ns: np.ndarray, owner: np.ndarray, start: int, end: int) -> 
 
 
 def overload_share(raw: RawReplay, counted: np.ndarray, start: int, end: int) -> float:
-    """Compute the share of a window in which one of some CPUs was idle and another had two tasks or more.
-
-    Parameters
-    ----------
-    raw
-        A replay.
-    counted
-        bool (cpus,): which CPUs to look at.
-    start, end
-        The window [start, end) in ns.
-
-    Returns
-    -------
-    float
-        0 to 1.
-    """
+    """Compute the share of a window in which one of some CPUs was idle and another had two tasks or more."""
     log = raw.of(log_kind.NR_RUNNING)
     log = log[counted[log[:, log_column.CPU]]]
     # the state of all CPUs after each event is the sum of the changes of "is idle" and "is overloaded"
@@ -269,20 +209,7 @@ def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) 
 
 
 def share_of_first(raw: RawReplay, program: Program, measure: Measure) -> float | None:
-    """Compute the share of the first thread in the CPU time of all measured threads.
-
-    Parameters
-    ----------
-    raw, program
-        A replay and what it ran.
-    measure
-        The measure, whose ``of`` begins the names of the threads.
-
-    Returns
-    -------
-    float or None
-        0 to 1; None if none of them ran.
-    """
+    """Compute the share of the first thread in the CPU time of all measured threads."""
     at = marks(raw, program)
     pids = raw.pids[[comm.startswith(measure.of) for comm in raw.comms(program)]]
     ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T

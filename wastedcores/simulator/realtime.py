@@ -24,18 +24,7 @@ def has_policies(program: Program) -> bool:
 
 
 def check_policies(program: Program, kernel: KernelModel) -> None:
-    """Check that only a kernel with the scheduler of v4.1 replays a program with policies.
-
-    Parameters
-    ----------
-    program, kernel
-        What is replayed under which kernel.
-
-    Raises
-    ------
-    WorkloadError
-        The kernel does not have them.
-    """
+    """Check that only a kernel with the scheduler of v4.1 replays a program with policies."""
     if (kernel.modules is not None or kernel.is_modern or kernel.tracks_load_v4_4) and has_policies(
         program
     ):
@@ -46,35 +35,12 @@ def check_policies(program: Program, kernel: KernelModel) -> None:
 
 
 def rows_of(program: Program, cpus: int) -> int:
-    """Count the rows: one per CPU and one for what they share; none without policies.
-
-    Parameters
-    ----------
-    program
-        The program to replay.
-    cpus
-        Number of CPUs of the machine.
-
-    Returns
-    -------
-    int
-        The number of rows.
-    """
+    """Count the rows: one per CPU and one for what they share; none without policies."""
     return cpus + 1 if has_policies(program) else 0
 
 
 def install(m: np.ndarray, first: int, program: Program, costs: Costs) -> None:
-    """Write the real-time queues into the table; do nothing if no task changes its policy.
-
-    Parameters
-    ----------
-    m
-        The world, int64 (rows, WIDTH).
-    first
-        The first row of the queues.
-    program, costs
-        The program, and the machine constants of the replay.
-    """
+    """Write the real-time queues into the table; do nothing if no task changes its policy."""
     if not has_policies(program):
         return
     from wastedcores.simulator.engine.realtime.seam import entry

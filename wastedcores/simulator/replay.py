@@ -218,13 +218,7 @@ def replay(
 
 
 def check_kernel(kernel: KernelModel | str) -> KernelModel:
-    """Find a kernel model, and check that the replay models its balancing.
-
-    Raises
-    ------
-    UnknownKernelError
-        There is no kernel of that name, or the replay does not model its scheduler.
-    """
+    """Find a kernel model, and check that the replay models its balancing."""
     kernel = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
     check_generation(kernel)
     return kernel

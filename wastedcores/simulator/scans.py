@@ -12,18 +12,6 @@ def take_scans(log: np.ndarray, masks: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Give the examined CPUs of each search a row, and take the records that hold them out of the log.
 
     The engine writes a ``CONSIDERED`` record whose set has no row (-1), and behind it the words of the set, six per record.
-
-    Parameters
-    ----------
-    log
-        int64 (records, 8).
-    masks
-        int64 (rows, WIDTH): the rows that the other ``CONSIDERED`` records point at.
-
-    Returns
-    -------
-    tuple of array and array
-        The log without the parts, and ``masks`` with one more row per distinct set.
     """
     kind = log[:, log_column.KIND]
     is_part = kind == log_kind.CONSIDERED_PART

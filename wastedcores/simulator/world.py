@@ -58,29 +58,7 @@ def build_world(
     decided: bool = False,
     log_records: int | None = None,
 ) -> np.ndarray:
-    """Build the table of a replay.
-
-    Parameters
-    ----------
-    program, machine, kernel
-        What runs where under which kernel.
-    trees
-        The domains at boot and after each hotplug step of the program.
-    costs, seed
-        The machine constants, and the seed of all random draws.
-    considered, load
-        Whether to log the CPUs each decision looked at, and the weight of the runqueues.
-    decided
-        Whether to log the balancer's decisions.
-    log_records
-        How many records the engine collects before it stops so that they can be taken out. None: as many as stay in the
-        processor's cache.
-
-    Returns
-    -------
-    array
-        int64 (rows, WIDTH), ready for the engine's ``run()``.
-    """
+    """Build the table of a replay."""
     cpusets = CpuSets()
     lists: list[int] = []
     rows = [Tree(tree.to_arrays(), cpusets, lists) for tree in trees]

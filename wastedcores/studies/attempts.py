@@ -177,29 +177,7 @@ class Attempt:
 
 
 def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attempt:
-    """Return an attempt of a statement in the text of Lozi et al. 2016.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    row
-        Name of the statement in ``lozi2016_claims.csv``.
-    reading
-        How this project's number is computed.
-    **described
-        Further attributes of :class:`Attempt`; ``kind`` is ``predicted`` unless it is given.
-
-    Returns
-    -------
-    Attempt
-        With place, quantity, unit and published value of the statement.
-
-    Raises
-    ------
-    DatasetError
-        There is no such statement.
-    """
+    """Return an attempt of a statement in the text of Lozi et al. 2016."""
     place, quantity, unit, value = (
         tables.text(CLAIMS, row, column) for column in ("place", "quantity", "unit", "value")
     )
@@ -314,18 +292,7 @@ class Comparison:
 
 
 def column_of(role: str, column: str) -> Value:
-    """Compute one column of one role's row.
-
-    Parameters
-    ----------
-    role, column
-        Names of both.
-
-    Returns
-    -------
-    callable
-        Returns the column.
-    """
+    """Compute one column of one role's row."""
     return lambda rows: rows[role][column]
 
 
@@ -335,16 +302,5 @@ def change(column: str) -> Value:
 
 
 def quotient(above: str, below: str, column: str) -> Value:
-    """Compute one role's column divided by another role's.
-
-    Parameters
-    ----------
-    above, below, column
-        Names of both roles and of the column.
-
-    Returns
-    -------
-    callable
-        Returns the quotient.
-    """
+    """Compute one role's column divided by another role's."""
     return lambda rows: rows[above][column] / rows[below][column]

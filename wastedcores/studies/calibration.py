@@ -23,23 +23,7 @@ Note = Callable[[str], None]
 
 
 def read_calibration(path: Path | None = None) -> dict[str, Any]:
-    """Return the content of a calibration file.
-
-    Parameters
-    ----------
-    path
-        A file that ``wastedcores reproduce --calibrate`` wrote; by default ``datasets/calibration.json``.
-
-    Returns
-    -------
-    dict
-        What :func:`calibrate` returned.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, or it is no calibration.
-    """
+    """Return the content of a calibration file."""
     path = path or find("datasets", "calibration.json")
     try:
         content: dict[str, Any] = json.loads(path.read_text())
@@ -59,29 +43,7 @@ def calibrate(
     progress: bool = True,
     note: Note = print,
 ) -> dict[str, Any]:
-    """Fit the parameters of all programs to the cells that a calibration may see.
-
-    Parameters
-    ----------
-    folder
-        Gets ``calibration.json``, and keeps the replays so that a calibration that was interrupted continues.
-    seeds
-        One replay of each kind per seed; the median counts.
-    workers, scheduler, progress
-        As for :func:`wastedcores.sweep.sweep`.
-    note
-        Called with remarks on the progress.
-
-    Returns
-    -------
-    dict
-        Schema ``wastedcores.calibration/1``: the parameters, how well they fit, and how they were found.
-
-    Raises
-    ------
-    UsageError
-        A replay failed.
-    """
+    """Fit the parameters of all programs to the cells that a calibration may see."""
     tables = blanked(load())
     runs_folder = folder / "calibration"
     runs_folder.mkdir(parents=True, exist_ok=True)

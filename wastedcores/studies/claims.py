@@ -75,22 +75,7 @@ _WHY_RATES = (
 def attempts(
     tables: Tables, parameters: Mapping[str, Parameters], seeds: Sequence[int]
 ) -> list[Attempt]:
-    """Return the rows of the claims that replays attempt.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    parameters
-        Calibrated NAS programs by name.
-    seeds
-        One replay of each kind per seed.
-
-    Returns
-    -------
-    list of Attempt
-        The rows, in the order of the paper.
-    """
+    """Return the rows of the claims that replays attempt."""
     return [
         *_make_beside_r(tables, seeds),
         *_figures(tables, seeds),
@@ -104,20 +89,7 @@ def attempts(
 
 
 def build(kernel: str, seed: int, **how: float) -> Run:
-    """Return one replay of the kernel build beside two R processes.
-
-    Parameters
-    ----------
-    kernel, seed
-        Kernel model and seed.
-    **how
-        Further arguments of :func:`wastedcores.studies.replays.make_r`.
-
-    Returns
-    -------
-    Run
-        The run.
-    """
+    """Return one replay of the kernel build beside two R processes."""
     return Run.of(f"{_TASKS}:make_r", kernel=kernel, machine=MACHINE, seed=seed, jobs=JOBS, **how)
 
 

@@ -30,20 +30,7 @@ _SLEEPS = (
 
 
 def run(kernel: str, seed: int, tree: str = "sched", **how: Any) -> Run:
-    """Return the replay of one build with the paper's number of jobs: 32 for kernel/sched, 320 for the whole kernel.
-
-    Parameters
-    ----------
-    kernel, seed, tree
-        Kernel model, seed, and what is built.
-    **how
-        Further arguments of :func:`wastedcores.studies.fork_wait_replays.build`.
-
-    Returns
-    -------
-    Run
-        The run.
-    """
+    """Return the replay of one build with the paper's number of jobs: 32 for kernel/sched, 320 for the whole kernel."""
     return Run.of(
         "wastedcores.studies.fork_wait_replays:build",
         kernel=kernel, seed=seed, tree=tree, jobs=32 if tree == "sched" else 320, **how,
@@ -51,38 +38,12 @@ def run(kernel: str, seed: int, tree: str = "sched", **how: Any) -> Run:
 
 
 def best_change(column: str, *roles: str) -> Value:
-    """Compute the change of a time from CFS to the best of some strategies, in percent.
-
-    Parameters
-    ----------
-    column
-        The column.
-    *roles
-        The strategies to take the best of.
-
-    Returns
-    -------
-    callable
-        Returns percent.
-    """
+    """Compute the change of a time from CFS to the best of some strategies, in percent."""
     return lambda rows: 100 * (min(rows[r][column] for r in roles) / rows["cfs"][column] - 1)
 
 
 def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
-    """Return the rows of the fork/wait paper.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    seeds
-        Seeds of the replays of kernel/sched.
-
-    Returns
-    -------
-    list of Attempt
-        One row per number or statement of the paper that a replay predicts.
-    """
+    """Return the rows of the fork/wait paper."""
     kernels = {"cfs": CFS, "s1": FIRST, "s2": SECOND}
     sched = {role: [run(k, s) for s in seeds] for role, k in kernels.items()}
     full = {role: [run(k, s, "full") for s in seeds[:FULL_SEEDS]] for role, k in kernels.items()}
@@ -169,18 +130,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 
 def real_build(kernel: str, seed: int) -> Run:
-    """Return the replay of the recorded build of kernel/sched.
-
-    Parameters
-    ----------
-    kernel, seed
-        Kernel model and seed.
-
-    Returns
-    -------
-    Run
-        The run.
-    """
+    """Return the replay of the recorded build of kernel/sched."""
     return Run.of("wastedcores.studies.recorded_build:recorded", kernel=kernel, seed=seed)
 
 
@@ -233,18 +183,7 @@ _ENERGY = (
 
 
 def tornado(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, Any]]:
-    """Replay kernel/sched with one assumption changed at a time.
-
-    Parameters
-    ----------
-    seeds
-        The medians are over these.
-
-    Returns
-    -------
-    list of dict
-        parameter, value, and the gain of each strategy in percent: s1, s2.
-    """
+    """Replay kernel/sched with one assumption changed at a time."""
     from statistics import median
 
     from wastedcores.studies.fork_wait_replays import build

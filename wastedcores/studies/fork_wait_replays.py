@@ -67,25 +67,7 @@ def build(
     exec: bool = False,
     **clocks: float,
 ) -> dict[str, Any]:
-    """Replay one build.
-
-    Parameters
-    ----------
-    kernel, seed
-        Name of the kernel model, and the seed.
-    tree, jobs, stretch, recipes, exec
-        As for :func:`wastedcores.workload.kbuild.kbuild`.
-    **clocks
-        As for :func:`machine`.
-
-    Returns
-    -------
-    dict
-        ``build_s`` and the seconds of its phases ``initial_s`` (before the burst), ``compile_s`` and ``finish_s``;
-        ``initial_cpus``, the most CPUs that are busy at the same time in the first; of the second, with the prefix ``compile_``,
-        ``cpus``, ``most``, ``busy`` and ``khz`` of :func:`measured`; of the whole build its ``slow``, ``fast`` and ``energy_j``;
-        ``wall_s``.
-    """
+    """Replay one build."""
     where = machine(**clocks)  # type: ignore[arg-type]  # whole numbers of ticks come as such
     program = kbuild(where, seed, tree, jobs, exec, stretch, recipes).program()
     with warnings.catch_warnings():
@@ -107,22 +89,7 @@ def build(
 
 
 def measured(raw: RawReplay, where: Machine, start: int, end: int) -> dict[str, Any]:
-    """Measure how many CPUs a window of a replay uses and how fast they are.
-
-    Parameters
-    ----------
-    raw, where
-        A replay and its machine.
-    start, end
-        The window in ns.
-
-    Returns
-    -------
-    dict
-        ``cpus``, the number of CPUs that are used; ``most`` and ``busy``, the largest and the mean number of CPUs that are busy
-        at the same time; ``khz``, the mean frequency of the ticks; ``slow`` and ``fast``, the shares of ticks in the lowest and
-        the highest class; ``energy_j``, modelled.
-    """
+    """Measure how many CPUs a window of a replay uses and how fast they are."""
     ticks = raw.of(log_kind.TICK)
     ticks = ticks[(ticks[:, log_column.TS] >= start) & (ticks[:, log_column.TS] < end)]
     khz = ticks[:, log_column.VALUE]
@@ -139,20 +106,7 @@ def measured(raw: RawReplay, where: Machine, start: int, end: int) -> dict[str, 
 
 
 def most_busy(raw: RawReplay, cpus: int, start: int, end: int) -> int:
-    """Return the largest number of CPUs that run tasks at the same moment of a window.
-
-    Parameters
-    ----------
-    raw, cpus
-        A replay and the number of its CPUs.
-    start, end
-        The window in ns.
-
-    Returns
-    -------
-    int
-        The number.
-    """
+    """Return the largest number of CPUs that run tasks at the same moment of a window."""
     ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
     inside = ts_ns < end
     ts_ns, cpu, busy = ts_ns[inside], cpu[inside], (pid[inside] != 0).astype(np.int64)
@@ -165,20 +119,7 @@ def most_busy(raw: RawReplay, cpus: int, start: int, end: int) -> int:
 
 
 def energy_j(ticks: np.ndarray, where: Machine, length_ns: int) -> float:
-    """Model the energy of packages and memory during a build, from the ticks as samples of 4 ms.
-
-    Parameters
-    ----------
-    ticks
-        int64 (ticks, 8): records of ticks.
-    where, length_ns
-        The machine, and the length of the build in ns.
-
-    Returns
-    -------
-    float
-        Joules.
-    """
+    """Model the energy of packages and memory during a build, from the ticks as samples of 4 ms."""
     assert where.frequency is not None
     core = where.core_of_cpu[ticks[:, log_column.CPU]]
     samples = np.stack([core, ticks[:, log_column.TS] // TICK_NS], axis=1)

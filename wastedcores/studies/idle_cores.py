@@ -39,20 +39,7 @@ _WHY = (
 
 
 def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
-    """Return the rows about the length of the episodes.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    seeds
-        One replay per seed; the first five are used.
-
-    Returns
-    -------
-    list of Attempt
-        The longest time to recover, and the typical length.
-    """
+    """Return the rows about the length of the episodes."""
     full, q18, fixed = (
         {"only": [_run(kernel, together, s) for s in seeds[:5]]}
         for kernel, together in (
@@ -152,27 +139,7 @@ def episodes(
 def lengths(
     ts_ns: np.ndarray, cpu: np.ndarray, pid: np.ndarray, cpus: int, begin_ns: int, end_ns: int
 ) -> dict[str, float]:
-    """Measure the episodes of a recording or of a replay.
-
-    Parameters
-    ----------
-    ts_ns, cpu, pid
-        Time, CPU and worker of each moment at which a worker gets a CPU.
-    cpus
-        Number of CPUs.
-    begin_ns, end_ns
-        The window.
-
-    Returns
-    -------
-    dict
-        ``typical_ms``, ``median_ms``, ``short_ms``, ``longest_ms``, ``per_s`` and ``episodes``, as for :func:`episodes`.
-
-    Raises
-    ------
-    WorkloadError
-        No CPU was ever without a worker.
-    """
+    """Measure the episodes of a recording or of a replay."""
     ms = np.sort(without_worker(ts_ns, cpu, pid, cpus, begin_ns, end_ns)) / 1e6
     if not len(ms):
         raise WorkloadError(f"no CPU was without a worker in {(end_ns - begin_ns) / 1e9:.1f} s.")
@@ -190,18 +157,7 @@ def lengths(
 def without_worker(
     ts_ns: np.ndarray, cpu: np.ndarray, pid: np.ndarray, cpus: int, begin_ns: int, end_ns: int
 ) -> np.ndarray:
-    """Return for how long CPUs were without a worker.
-
-    Parameters
-    ----------
-    ts_ns, cpu, pid, cpus, begin_ns, end_ns
-        As for :func:`lengths`.
-
-    Returns
-    -------
-    numpy.ndarray
-        One length per episode in ns, CPU after CPU, cut to the window.
-    """
+    """Return for how long CPUs were without a worker."""
     order = np.lexsort((ts_ns, pid))
     ts_ns, cpu, pid = ts_ns[order], cpu[order], pid[order]
     first = np.r_[True, pid[1:] != pid[:-1]]

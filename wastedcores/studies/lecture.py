@@ -132,16 +132,6 @@ def threads_per_node_after_wakeup(kernel: str) -> tuple[int, int]:
     """Return how many of 16 threads each of two nodes with eight CPUs has after one of nine on node 0 woke up.
 
     Seven threads run on node 1, where a CPU is idle. On node 0 eight threads run. The ninth slept there and is woken there.
-
-    Parameters
-    ----------
-    kernel
-        Name of a kernel model.
-
-    Returns
-    -------
-    tuple of int
-        The threads of node 0 and of node 1.
     """
     machine = grid("2 nodes x 8 cores", nodes_per_package=2, cores_per_llc=8)
     running = [Thread(cpu) for cpu in range(machine.cpus - 1)]

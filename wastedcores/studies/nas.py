@@ -138,18 +138,7 @@ class Parameters:
     remote: float = 0.0
 
     def grain_ns(self, place: Place, machine: Machine) -> int:
-        """Return the work of one thread in one interval in ns.
-
-        Parameters
-        ----------
-        place, machine
-            The conditions and the machine, whose distances matter.
-
-        Returns
-        -------
-        int
-            At least 1.
-        """
+        """Return the work of one thread in one interval in ns."""
         work = self.work_s * (1 + self.remote * distance(machine, place.reach))
         return max(round(1e9 * work / place.threads / self.intervals), 1)
 
@@ -163,35 +152,13 @@ class Parameters:
         return self.serial_s + self.intervals / self.per_mark * interval_s
 
     def changed(self, name: str, factor: float) -> Parameters:
-        """Return the same program with one parameter multiplied by a factor.
-
-        Parameters
-        ----------
-        name, factor
-            An attribute with a number, and the factor.
-
-        Returns
-        -------
-        nas.Parameters
-            The changed program; ``planes`` stays a whole number.
-        """
+        """Return the same program with one parameter multiplied by a factor."""
         value = getattr(self, name) * factor
         return replace(self, **{name: max(round(value), 1) if name == "planes" else value})
 
 
 def distance(machine: Machine, nodes: Sequence[int]) -> float:
-    """Return the mean SLIT distance minus 10 over all ordered pairs of nodes, each node with itself included.
-
-    Parameters
-    ----------
-    machine, nodes
-        The machine and some of its nodes.
-
-    Returns
-    -------
-    float
-        0 for a single node.
-    """
+    """Return the mean SLIT distance minus 10 over all ordered pairs of nodes, each node with itself included."""
     table = np.asarray(machine.distance, dtype=float)
     return float(np.mean(table[np.ix_(list(nodes), list(nodes))])) - 10.0
 
@@ -214,26 +181,7 @@ def run(
     whole: bool = False,
     **options: Any,
 ) -> Run:
-    """Return one replay of a program.
-
-    Parameters
-    ----------
-    p, place, seed
-        The program, the conditions and the seed.
-    machine, start_node
-        Name of the machine, and the node where the program is started.
-    spin_ns, spread, kworker_ns
-        Spin limit of a barrier, spread of the work of one interval, and period of the kernel threads on each CPU.
-    whole
-        Replay the whole run instead of a few seconds of its steady state.
-    **options
-        Further arguments of :func:`wastedcores.studies.replays.spmd`.
-
-    Returns
-    -------
-    Run
-        The run.
-    """
+    """Return one replay of a program."""
     return Run.of(
         TASK,
         kernel=place.kernel,
@@ -257,18 +205,7 @@ def run(
 
 
 def total(p: Parameters, role: str) -> Value:
-    """Compute the seconds of a whole run.
-
-    Parameters
-    ----------
-    p, role
-        The program, and the role whose replay counts.
-
-    Returns
-    -------
-    callable
-        Returns the seconds, from one row per role.
-    """
+    """Compute the seconds of a whole run."""
     return lambda rows: p.total_s(float(rows[role]["interval_s"]))
 
 
@@ -280,24 +217,7 @@ def speedup(p: Parameters) -> Value:
 def attempts(
     table: str, tables: Tables, parameters: Mapping[str, Parameters], seeds: Sequence[int]
 ) -> list[Attempt]:
-    """Return the rows of Table 1 (all calibrated) or Table 3 (the fixed column is calibrated, the rest predicted).
-
-    Parameters
-    ----------
-    table
-        ``table1`` or ``table3``.
-    tables
-        The published tables.
-    parameters
-        Calibrated programs by name.
-    seeds
-        One replay of each kind per seed.
-
-    Returns
-    -------
-    list of Attempt
-        Three rows per program: with the bug, fixed, and the speedup.
-    """
+    """Return the rows of Table 1 (all calibrated) or Table 3 (the fixed column is calibrated, the rest predicted)."""
     return [row for app in KINDS for row in _rows_of(table, tables, parameters[app], seeds)]
 
 

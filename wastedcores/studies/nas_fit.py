@@ -47,22 +47,6 @@ def calibrate(
 
     Each round fits the parameters, replays the programs, and measures how much longer an interval takes in the replay
     than its share of the work. The next round's fit takes that into account.
-
-    Parameters
-    ----------
-    tables
-        The published tables; cells that are predicted may be blank.
-    execute
-        Executes replays.
-    seeds
-        One replay of each kind per seed; the median counts.
-    rounds
-        Number of rounds.
-
-    Returns
-    -------
-    dict
-        app -> ``{"parameters": {...}, "residuals": {place: ours / published - 1}}``.
     """
     seen = {
         app: {place: tables.number(table, app, column) for place, (table, column) in SEEN.items()}

@@ -71,23 +71,7 @@ class Tables:
         return list(dict.fromkeys(row for t, row, _ in self.cells if t == table))
 
     def text(self, table: str, row: str, column: str) -> str:
-        """Return the text of a cell.
-
-        Parameters
-        ----------
-        table, row, column
-            Names of the cell.
-
-        Returns
-        -------
-        str
-            The text as it is printed.
-
-        Raises
-        ------
-        DatasetError
-            There is no such cell, or it was blanked.
-        """
+        """Return the text of a cell."""
         value = self.cells.get((table, row, column))
         if value is None:
             raise DatasetError(
@@ -98,23 +82,7 @@ class Tables:
         return value
 
     def number(self, table: str, row: str, column: str) -> float:
-        """Return the number in a cell.
-
-        Parameters
-        ----------
-        table, row, column
-            Names of the cell.
-
-        Returns
-        -------
-        float
-            The number as it is printed.
-
-        Raises
-        ------
-        DatasetError
-            There is no such cell, it was blanked, or it has no number.
-        """
+        """Return the number in a cell."""
         text = self.text(table, row, column)
         try:
             value = float(text)
@@ -128,18 +96,7 @@ class Tables:
 
 
 def load(folder: Path | None = None) -> Tables:
-    """Read all published tables.
-
-    Parameters
-    ----------
-    folder
-        Folder of the CSV files; by default ``datasets/published``.
-
-    Raises
-    ------
-    DatasetError
-        A file or a column is missing, or two rows have the same name.
-    """
+    """Read all published tables."""
     folder = folder or find("datasets", "published")
     cells: dict[tuple[str, str, str], str] = {}
     for table, (keys, _) in TABLES.items():

@@ -49,23 +49,7 @@ def recorded(kernel: str, seed: int, trace: str = TRACE, **clocks: float) -> dic
 
 @lru_cache(maxsize=4)
 def work(trace: str = TRACE, clocks: tuple[tuple[str, float], ...] = ()) -> Task:
-    """Recover the work of a build for the machine of the fork/wait paper.
-
-    Parameters
-    ----------
-    trace, clocks
-        As for :func:`recorded`; the clocks are pairs of a name and a value.
-
-    Returns
-    -------
-    Task
-        The program, the machine and the window.
-
-    Raises
-    ------
-    NotRecoverableError
-        The trace has lost events, or is too short.
-    """
+    """Recover the work of a build for the machine of the fork/wait paper."""
     where = machine(**dict(clocks))  # type: ignore[arg-type]  # whole numbers of ticks come as such
     found = family_of(opened(trace), ROOT)
     recovered = recover(found, costs=costs_of(where))

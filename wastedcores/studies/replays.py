@@ -43,19 +43,7 @@ _BALANCER = (log_op.NEWIDLE, log_op.PERIODIC, log_op.NOHZ, log_op.ACTIVE)
 
 @lru_cache(maxsize=8)
 def machine_named(name: str) -> Machine:
-    """Return a machine, which is built once per process.
-
-    Parameters
-    ----------
-    name
-        A preset; or ``bulldozer:N``, N CPUs cut from the paper's machine (2, 4, 8: part of one node; 16, 32, 64: whole
-        nodes); or ``desktop:N``, N CPUs that share one cache.
-
-    Raises
-    ------
-    TopologyError
-        There is no such machine.
-    """
+    """Return a machine, which is built once per process."""
     family, _, number = name.partition(":")
     if not number:
         return preset(name)
@@ -144,29 +132,7 @@ def spmd(
     tick_ns: int = TICK_NS,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Measure the time of one interval of a program of many equal threads, in its steady state or over a whole run.
-
-    Parameters
-    ----------
-    kernel, machine, seed
-        Names of the kernel model and of the machine, and the seed.
-    until_ns
-        Simulate until this time, instead of until enough intervals were seen.
-    tick_ns
-        Period of the scheduler tick.
-    **spec
-        Attributes of :class:`wastedcores.workload.spmd.Spmd`; with ``intervals`` the whole run is replayed.
-
-    Returns
-    -------
-    dict
-        ``interval_s`` (for the kind ``none``: the time of the whole run), ``busy_cpus``, ``events``, ``wall_s``.
-
-    Raises
-    ------
-    WorkloadError
-        There are too few intervals after minutes of simulated time.
-    """
+    """Measure the time of one interval of a program of many equal threads, in its steady state or over a whole run."""
     if spec.get("nodes") is not None:
         spec["nodes"] = tuple(spec["nodes"])
     what = Spmd(**spec)
@@ -234,27 +200,7 @@ def make_r(
     length: float = 1.0,
     tick_ns: int = TICK_NS,
 ) -> dict[str, Any]:
-    """Replay a kernel build beside two R processes (Lozi et al. 2016, section 3.1).
-
-    Parameters
-    ----------
-    kernel, machine, seed
-        Names of the kernel model and of the machine, and the seed.
-    jobs
-        Number of compilers in total.
-    length
-        Factor of their lengths, which are otherwise those of the recording: 20-60 ms.
-    tick_ns
-        Period of the scheduler tick.
-
-    Returns
-    -------
-    dict
-        ``make_s``; ``r_share``, the part of a CPU that each R had during the build; ``idle_nodes``, the number of nodes
-        that left at least one of their CPUs unused; ``migrations``, how often a thread came to another CPU, by a fork,
-        a wakeup or the balancer; ``node_migrations``, those to another node; ``moves_per_s``, how often per second the
-        balancer moved a thread to another node; ``busy_cpus``, ``events``, ``wall_s``.
-    """
+    """Replay a kernel build beside two R processes (Lozi et al. 2016, section 3.1)."""
     where = machine_named(machine)
     shortest, longest = round(20_000 * length), round(60_000 * length)
     build = recorded_gi(where, seed, jobs=jobs, lo_us=shortest, hi_us=longest).program()
@@ -292,25 +238,7 @@ def tpch(
     tick_ns: int = TICK_NS,
     **options: int,
 ) -> dict[str, Any]:
-    """Replay some stages of a database's queries.
-
-    Parameters
-    ----------
-    kernel, machine, seed
-        Names of the kernel model and of the machine, and the seed.
-    pools, together, stages, autogroups, pin
-        As for :func:`wastedcores.workload.database.resident_pools`.
-    tick_ns
-        Period of the scheduler tick.
-    **options
-        Further arguments of that generator.
-
-    Returns
-    -------
-    dict
-        ``stage_s``, the time of one stage as a mean over the pools; ``migrations``, ``node_migrations`` and ``moves_per_s``
-        as for :func:`make_r`; ``busy_cpus``, ``events``, ``wall_s``.
-    """
+    """Replay some stages of a database's queries."""
     queries = resident_pools(
         machine_named(machine),
         seed,
@@ -341,18 +269,7 @@ def _common(spans: list[tuple[int, int]]) -> tuple[int, int]:
 def profiler_events(
     kernel: str, machine: str, seed: int, *, pools: list[int], together: bool, stages: int
 ) -> dict[str, Any]:
-    """Count the events that the authors' profiler (Lozi et al. 2016, section 4.2) would record of a database.
-
-    Parameters
-    ----------
-    kernel, machine, seed, pools, together, stages
-        As for :func:`tpch`.
-
-    Returns
-    -------
-    dict
-        ``nr_running``, ``load`` and ``considered``: the rate of each kind of event in 1/s.
-    """
+    """Count the events that the authors' profiler (Lozi et al. 2016, section 4.2) would record of a database."""
     where = machine_named(machine)
     queries = resident_pools(where, seed, pools=tuple(pools), together=together, stages=stages)
     raw = simulate(
@@ -378,23 +295,7 @@ def profiler_events(
 
 
 def looks_of_core0(kernel: str, machine: str, seed: int) -> dict[str, Any]:
-    """Measure how often CPU 0 looks for work to steal (figure 5 of Lozi et al. 2016).
-
-    Parameters
-    ----------
-    kernel, machine, seed
-        Names of the kernel model and of the machine, and the seed.
-
-    Returns
-    -------
-    dict
-        ``period_ms``, the median time between two such moments, and ``looks``, their number.
-
-    Raises
-    ------
-    WorkloadError
-        CPU 0 looked for work fewer than three times.
-    """
+    """Measure how often CPU 0 looks for work to steal (figure 5 of Lozi et al. 2016)."""
     where = machine_named(machine)
     children = recorded_ms(where, seed, n=16, limit_s=0.5).program()
     raw = _simulate(children, machine, kernel, seed, TICK_NS, considered=True)
@@ -412,20 +313,7 @@ def looks_of_core0(kernel: str, machine: str, seed: int) -> dict[str, Any]:
 
 
 def machine_groups(kernel: str, machine: str, seed: int) -> dict[str, Any]:
-    """Build the two scheduling groups that CPU 0 sees over the whole machine (Lozi et al. 2016, section 3.2).
-
-    Parameters
-    ----------
-    kernel, machine
-        Names of the kernel model and of the machine.
-    seed
-        Not used: nothing is random.
-
-    Returns
-    -------
-    dict
-        ``groups``: the groups as sets of nodes, such as ``{0,1};{2,3}``.
-    """
+    """Build the two scheduling groups that CPU 0 sees over the whole machine (Lozi et al. 2016, section 3.2)."""
     del seed
     where = machine_named(machine)
     top = build_domains(where, KernelModel.named(kernel)).of(0)[-1]

@@ -27,29 +27,7 @@ FURTHER_PARTS = ("carver", "sites")
 def attempts(
     parts: Sequence[str], tables: Tables, calibrated: dict[str, Any], seeds: Sequence[int]
 ) -> list[Attempt]:
-    """Return the rows of some parts before their replays have run.
-
-    Parameters
-    ----------
-    parts
-        Of :data:`PARTS` and :data:`FURTHER_PARTS`.
-    tables
-        The published tables.
-    calibrated
-        Content of a calibration file.
-    seeds
-        One replay of each kind per seed.
-
-    Returns
-    -------
-    list of Attempt
-        The rows in the order of the parts.
-
-    Raises
-    ------
-    UsageError
-        There is no such part.
-    """
+    """Return the rows of some parts before their replays have run."""
     parameters = nas.parameters_from(calibrated["nas"])
     rows: list[Attempt] = []
     for part in parts:
@@ -83,34 +61,7 @@ def reproduce(
     scheduler: str | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Run all replays that the rows of these parts need, and fill the rows in.
-
-    Parameters
-    ----------
-    parts
-        Of :data:`PARTS` and :data:`FURTHER_PARTS`.
-    folder
-        Gets ``runs.parquet`` (one row per replay) and ``scorecard.json`` (see :func:`stem`). Replays that are in it
-        already and were made by the same code are not run again.
-    seeds
-        Median and 5-95 % range are over these.
-    depends
-        Whether to study what the predictions depend on, too, and to write ``sensitivity.json``.
-    calibration
-        File with the parameters of the programs; by default the bundled one.
-    workers, scheduler, progress
-        As for :func:`wastedcores.sweep.sweep`.
-
-    Returns
-    -------
-    dict
-        Schema ``wastedcores.reproduce/1``: ``rows``, ``summary``, ``not_tried``, where the parameters come from.
-
-    Raises
-    ------
-    UsageError
-        There is no such part, or the file is no calibration.
-    """
+    """Run all replays that the rows of these parts need, and fill the rows in."""
     folder.mkdir(parents=True, exist_ok=True)
     tables, calibrated = load(), read_calibration(calibration)
     todo = attempts(parts, tables, calibrated, seeds)
@@ -273,22 +224,7 @@ def not_tried(
     missing: Sequence[str] = (),
     reasons: Mapping[str, Mapping[str, str]] = WHY_NOT,
 ) -> list[dict[str, str]]:
-    """Return the published claims that are not attempted.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    missing
-        Claims of Lozi et al. whose benchmark got no number.
-    reasons
-        Table -> claim -> why it is not attempted.
-
-    Returns
-    -------
-    list of dict
-        ``source``, ``quantity``, ``published`` and ``why_not``, in the order of the tables.
-    """
+    """Return the published claims that are not attempted."""
     return [
         {
             "source": table.removesuffix("_claims"),
@@ -309,23 +245,7 @@ def _with_unit(value: str, unit: str) -> str:
 
 
 def read(folder: str | Path, name: str = "scorecard") -> dict[str, Any]:
-    """Read ``scorecard.json`` or ``sensitivity.json`` of a folder.
-
-    Parameters
-    ----------
-    folder, name
-        The folder, and the name of the file without its ending.
-
-    Returns
-    -------
-    dict
-        The content; empty if there is no such file.
-
-    Raises
-    ------
-    WastedCoresError
-        The file is not what ``wastedcores reproduce`` writes.
-    """
+    """Read ``scorecard.json`` or ``sensitivity.json`` of a folder."""
     path = Path(folder) / f"{name}.json"
     if not path.exists():
         return {}

@@ -44,26 +44,7 @@ Plan = Mapping[str, Sequence[Point]]
 
 
 def plan(calibrated: Mapping[str, Any], seeds: Sequence[int] = (1, 2, 3, 4, 5)) -> Plan:
-    """Return the rows of the study before their replays have run.
-
-    Parameters
-    ----------
-    calibrated
-        Content of a calibration file.
-    seeds
-        Seeds of bars and curves; small effects have more, see the constants.
-
-    Returns
-    -------
-    dict
-        Name of a part -> its rows:
-
-        * ``tornado``: id, name, parameter, low, base, high;
-        * ``curves``: bug, cpus, ratio of the times with the bug and with the fix;
-        * ``tick``: id, name, tick_ms, s;
-        * ``noise``: fix, period_ms, change of query 18 in percent;
-        * ``quiet``: period_s, speedup of lu beside R.
-    """
+    """Return the rows of the study before their replays have run."""
     parameters = nas.parameters_from(calibrated["nas"])
     return {
         "tornado": tornado.bars(parameters, seeds),
@@ -75,21 +56,7 @@ def plan(calibrated: Mapping[str, Any], seeds: Sequence[int] = (1, 2, 3, 4, 5)) 
 
 
 def result(planned: Plan, results: Results) -> dict[str, Any]:
-    """Return the content of ``sensitivity.json``.
-
-    Parameters
-    ----------
-    planned
-        What :func:`plan` returned.
-    results
-        Run key -> row of the sweep.
-
-    Returns
-    -------
-    dict
-        The parts of the plan with their numbers; ``quiet_published``, the published speedup of lu beside R; ``checker``,
-        see :func:`checker`. Rows whose replays failed are left out.
-    """
+    """Return the content of ``sensitivity.json``."""
     return {
         "schema": "wastedcores.sensitivity/1",
         "step": tornado.STEP,
@@ -189,17 +156,6 @@ def checker(recordings: Sequence[str] = RECORDINGS) -> list[dict[str, Any]]:
     """Return what a checker with another M would see of the recordings, and how many checks it would need.
 
     A check at a random moment reports an episode that lasts at least M longer.
-
-    Parameters
-    ----------
-    recordings
-        Names of data sets.
-
-    Returns
-    -------
-    list of dict
-        ``recording``; ``m_ms``; ``caught``, the share of the wasted time in episodes of at least M; ``checks``, the mean
-        number of checks (each S apart) until the first report, or None if there is never one.
     """
     rows: list[dict[str, Any]] = []
     for name in recordings:

@@ -53,20 +53,7 @@ COMPARED = (
 
 
 def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
-    """Return the rows of the article that a replay attempts.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    seeds
-        One replay of each kind per seed.
-
-    Returns
-    -------
-    list of Attempt
-        The rows, in the order of the article.
-    """
+    """Return the rows of the article that a replay attempts."""
     cfs, fifo, rr = (
         {"only": [_run("thread_groups", s, policy=policy) for s in seeds]}
         for policy in ("other", "fifo", "rr")
@@ -116,18 +103,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 
 def measured(tables: Tables) -> list[dict[str, Any]]:
-    """Return the rows about page faults, measured now on this machine.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-
-    Returns
-    -------
-    list of dict
-        Rows of the scorecard, of the kind ``measured``; none where page faults cannot be measured.
-    """
+    """Return the rows about page faults, measured now on this machine."""
     try:
         table = page_faults.measure()
     except WastedCoresError:

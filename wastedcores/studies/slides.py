@@ -42,20 +42,7 @@ _REASON = (
 
 
 def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
-    """Return the rows of the worked examples.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    seeds
-        The first one is used. Nothing here is random.
-
-    Returns
-    -------
-    list of Attempt
-        The rows, in the order of the slides.
-    """
+    """Return the rows of the worked examples."""
     run = Run.of(f"{__name__}:examples", kernel="v4.1", machine="slides", seed=seeds[0])
     made = []
     for name, short in SHORT.items():
@@ -72,20 +59,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 
 def examples(kernel: str, machine: str, seed: int) -> dict[str, Any]:
-    """Compute the worked examples.
-
-    Parameters
-    ----------
-    kernel
-        Name of a kernel model.
-    machine, seed
-        Not used: each example has its own machine, and nothing is random.
-
-    Returns
-    -------
-    dict
-        One value per claim of :data:`SHORT`; a text if the slides print two numbers that differ.
-    """
+    """Compute the worked examples."""
     del machine, seed
     averages = EXAMPLES["averages of groups"].decisions()
     compared = next(d for d in averages if d.level.startswith("NUMA"))

@@ -93,13 +93,7 @@ def kernels_modelled(bug: str) -> str:
 
 
 def read_table_4(path: Path | str | None = None) -> pl.DataFrame:
-    """Read the repository's own table, or one that ``tools/make_table_4.py`` wrote elsewhere.
-
-    Raises
-    ------
-    DatasetError
-        The file is no such table.
-    """
+    """Read the repository's own table, or one that ``tools/make_table_4.py`` wrote elsewhere."""
     file = find("datasets", FILE) if path is None else Path(path)
     try:
         return pl.read_csv(file, schema=SCHEMA)

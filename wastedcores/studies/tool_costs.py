@@ -50,25 +50,7 @@ WHY_NOT = "the benchmark that measures it got no number"
 
 
 def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the scorecard's rows of claims that a benchmark measured.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    table
-        The one whose claims are compared.
-
-    Returns
-    -------
-    rows, missing
-        The rows, and the claims whose benchmark ran and got no number.
-
-    Raises
-    ------
-    WastedCoresError
-        There are no benchmark results, or they have no row with the id of a claim.
-    """
+    """Return the scorecard's rows of claims that a benchmark measured."""
     path = find("benchmarks", "results.json")
     results = json.loads(path.read_text())
     made, missing = [], []

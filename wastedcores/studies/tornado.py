@@ -47,32 +47,13 @@ class Point:
         return [run for reading in self.readings.values() for run in reading.runs()]
 
     def row(self, results: Results) -> dict[str, Any] | None:
-        """Return labels and numbers, or None if all replays of one number failed.
-
-        Parameters
-        ----------
-        results
-            Run key -> row of the sweep.
-        """
+        """Return labels and numbers, or None if all replays of one number failed."""
         values = {name: reading.of_medians(results) for name, reading in self.readings.items()}
         return None if None in values.values() else {**self.labels, **values}
 
 
 def bars(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> list[Point]:
-    """Return the bars of all numbers that are predicted from parameters: Tables 2 and 3, lu and make beside R.
-
-    Parameters
-    ----------
-    parameters
-        Calibrated NAS programs by name.
-    seeds
-        Seeds of the bars of Table 3 and of make; the others have :data:`SMALL_EFFECT_SEEDS`.
-
-    Returns
-    -------
-    list of Point
-        ``id``, ``name`` and ``parameter`` with ``low``, ``base`` and ``high``.
-    """
+    """Return the bars of all numbers that are predicted from parameters: Tables 2 and 3, lu and make beside R."""
     few = range(1, SMALL_EFFECT_SEEDS + 1)
     return [
         *_table3(parameters, seeds),

@@ -86,28 +86,7 @@ def query(
     autogroups: bool = False,
     **how: int,
 ) -> Run:
-    """Return one replay of some stages of a workload.
-
-    Parameters
-    ----------
-    kernel, machine
-        Names of the kernel model and of the machine.
-    pools
-        Workers of each container process.
-    workload
-        Key of :data:`WORKLOADS`.
-    seed
-        Seed of the replay.
-    autogroups
-        Whether each container process is in an autogroup of its own.
-    **how
-        Further arguments of :func:`wastedcores.workload.database.resident_pools`.
-
-    Returns
-    -------
-    Run
-        The run.
-    """
+    """Return one replay of some stages of a workload."""
     return Run.of(
         "wastedcores.studies.replays:tpch",
         kernel=kernel,
@@ -122,22 +101,7 @@ def query(
 
 
 def calibrate(tables: Tables, execute: Any, *, seeds: Sequence[int]) -> dict[str, float]:
-    """Return the number of stages of the query and of the full run, from the row without fixes.
-
-    Parameters
-    ----------
-    tables
-        The published tables; cells that are predicted may be blank.
-    execute
-        Executes runs and returns their rows in order.
-    seeds
-        The median over these replays counts.
-
-    Returns
-    -------
-    dict
-        Workload -> number of stages.
-    """
+    """Return the number of stages of the query and of the full run, from the row without fixes."""
     stages = {}
     for workload in WORKLOADS:
         seconds = tables.number("lozi2016_table2", "none", f"{workload}_s")
@@ -147,22 +111,7 @@ def calibrate(tables: Tables, execute: Any, *, seeds: Sequence[int]) -> dict[str
 
 
 def attempts(tables: Tables, stages: dict[str, float], seeds: Sequence[int]) -> list[Attempt]:
-    """Return the rows of Table 2: seconds, and changes by each fix.
-
-    Parameters
-    ----------
-    tables
-        The published tables.
-    stages
-        Calibrated number of stages by workload.
-    seeds
-        One replay of each kind per seed.
-
-    Returns
-    -------
-    list of Attempt
-        One row without fixes and two rows per combination of fixes, for each workload.
-    """
+    """Return the rows of Table 2: seconds, and changes by each fix."""
     return [
         row
         for workload in WORKLOADS
@@ -224,16 +173,6 @@ def desktop_attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
     """Return the rows of the reproduction by Walcher and Semeniuc: seconds and changes on 4 and on 2 cores.
 
     The seconds of 4 cores without the fix give the number of stages, so these two are calibrated. All other rows are predicted.
-
-    Parameters
-    ----------
-    tables, seeds
-        As for :func:`attempts`.
-
-    Returns
-    -------
-    list of Attempt
-        Two rows of seconds and one of their change per number of cores and workload.
     """
     return [
         row

@@ -18,25 +18,7 @@ CONNECT_S = 10
 def on_cluster(
     runs: list[Run], address: str
 ) -> Generator[tuple[Run, dict[str, Value]], None, None]:
-    """Execute runs on a cluster, whose scheduler gives the runs of a lost worker to another one.
-
-    Parameters
-    ----------
-    runs
-        What to execute.
-    address
-        Address of the scheduler.
-
-    Yields
-    ------
-    run, row
-        Each run with its row, in the order in which they end. A lost run has a row with an ``error``.
-
-    Raises
-    ------
-    UsageError
-        Dask is not installed, no scheduler answers at the address, or the workers have other code.
-    """
+    """Execute runs on a cluster, whose scheduler gives the runs of a lost worker to another one."""
     try:
         from distributed import Client, as_completed
     except ImportError:

@@ -19,18 +19,7 @@ PRESENTATION = ("capture", "cli", "figures", "reports", "widgets", "words")
 
 @lru_cache(maxsize=32)
 def digest(module: str) -> str:
-    """Return a digest of this package's sources and of those of the task's own top-level package.
-
-    Parameters
-    ----------
-    module
-        Dotted name of the module that contains the task.
-
-    Returns
-    -------
-    str
-        16 hexadecimal digits. It is empty if the module does not exist here; it may exist only on a cluster.
-    """
+    """Return a digest of this package's sources and of those of the task's own top-level package."""
     own = module.partition(".")[0]
     if not _files(own):
         return ""

@@ -22,18 +22,6 @@ def on_processes(
 
     When a process dies, all runs that were under way lose one life and are started again in new processes. Only as many
     runs as workers are handed out at a time, so that these runs are known and Ctrl-C has nothing queued to wait for.
-
-    Parameters
-    ----------
-    runs
-        What to execute.
-    workers
-        The number of processes.
-
-    Yields
-    ------
-    run, row
-        Each run once, in the order in which they end, with its row.
     """
     lives = {run.key: LIVES for run in runs}
     waiting = list(reversed(runs))

@@ -62,27 +62,13 @@ class Store:
         return done
 
     def keep(self, key: str, row: dict[str, Value]) -> None:
-        """Keep a finished run until the table is written.
-
-        Parameters
-        ----------
-        key, row
-            Key and result of the run.
-        """
+        """Keep a finished run until the table is written."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with written_whole(self.folder / f"{key}.json") as part:
             part.write_text(json.dumps(row))
 
     def publish(self, table: pl.DataFrame, others: list[dict[str, Value]]) -> None:
-        """Write the table and remove the kept runs.
-
-        Parameters
-        ----------
-        table
-            The rows of this sweep.
-        others
-            Rows of other runs that the file also keeps, after those of the table.
-        """
+        """Write the table and remove the kept runs."""
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(self.out) as part:
             (_frame([*table.to_dicts(), *others]) if others else table).write_parquet(part)

@@ -53,24 +53,7 @@ def is_url(name: str) -> bool:
 
 
 def find_traces(where: str) -> list[Found]:
-    """Find all traces in a folder, in a list, or behind the URL of a folder.
-
-    Parameters
-    ----------
-    where
-        A folder, which is searched with its subfolders; the URL of one; a text file ``*.list`` that names a file or a URL
-        in each line; or a single trace. Hidden files and :data:`NOT_TRACES` are left out.
-
-    Returns
-    -------
-    list of Found
-        The traces, in the order of their names or of the list.
-
-    Raises
-    ------
-    UsageError
-        There is none, or the place cannot be read.
-    """
+    """Find all traces in a folder, in a list, or behind the URL of a folder."""
     if is_url(where):
         found = list(_behind(where))
     elif where.endswith(LIST) and Path(where).is_file():
@@ -153,46 +136,14 @@ def _on_disk(name: str) -> Iterator[str]:
 
 
 def runs_of(found: list[Found], **options: Value) -> list[Run]:
-    """Return one run per trace; a trace that changes is another run.
-
-    Parameters
-    ----------
-    found
-        The traces.
-    **options
-        Arguments of :func:`wastedcores.invariant.check` that are plain values.
-
-    Returns
-    -------
-    list of Run
-        In the order of the traces.
-    """
+    """Return one run per trace; a trace that changes is another run."""
     return [
         Run.of(CHECK_TASK, trace=f.name, bytes=f.bytes, changed=f.changed, **options) for f in found
     ]
 
 
 def check_once(trace: str, bytes: int, changed: float, **options: Any) -> dict[str, Value]:
-    """Check a trace and return the result as a row.
-
-    Parameters
-    ----------
-    trace
-        Path or URL.
-    bytes, changed
-        Size and time of the last change as they were found, which tell a changed file from the one before.
-    **options
-        As for :func:`wastedcores.invariant.check`.
-
-    Returns
-    -------
-    dict
-        ``host`` (else the name of the trace's folder), ``kernel``, ``format``, ``cpus``, ``events``, ``lost``; ``began`` (UTC,
-        ISO 8601) and ``began_from``: ``clock`` if the trace counts from 1970, else ``file``, the last change minus the
-        length, which is right for a file that nobody changed or copied without its time; ``seconds``; ``verdict``, ``kind``;
-        ``wasted_cpus``, ``busy_cpus`` (averages), ``wasted_cpu_s``, ``idle_while_overloaded`` (share of the time),
-        ``longest_s``, ``episodes``, ``note``.
-    """
+    """Check a trace and return the result as a row."""
     from wastedcores.invariant import check
     from wastedcores.trace.io import open_trace
 
@@ -235,22 +186,7 @@ def _began(
 
 
 def ranked(table: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Rank machines or hours by the CPUs that they wasted.
-
-    Parameters
-    ----------
-    table
-        As :func:`wastedcores.sweep.sweep` returns it for :func:`runs_of`.
-    by
-        ``host`` or ``hour``.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per machine or hour, the worst first: the name, ``traces``, ``seconds`` (recorded time), ``wasted_cpu_s``,
-        ``wasted_cpus`` (average over the recorded time), ``violations``, ``unknown`` (traces with that verdict),
-        ``longest_s``.
-    """
+    """Rank machines or hours by the CPUs that they wasted."""
     good = table.filter(pl.col("error").is_null())
     if not good.height:
         return pl.DataFrame()

@@ -83,13 +83,7 @@ class Frequency:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Frequency:
-        """Read the field ``frequency`` of a machine description.
-
-        Raises
-        ------
-        TopologyError
-            A field is unknown or missing, or the frequencies are impossible.
-        """
+        """Read the field ``frequency`` of a machine description."""
         known = cls.__dataclass_fields__
         extra = [key for key in data if key not in known]
         missing = [key for key in ("min_khz", "nominal_khz", "turbo") if key not in data]
@@ -123,13 +117,7 @@ class IdleState:
 
 
 def check_idle_states(states: tuple[IdleState, ...]) -> None:
-    """Refuse idle states that are not ordered from the shallowest to the deepest, or too many.
-
-    Raises
-    ------
-    TopologyError
-        The states are impossible.
-    """
+    """Refuse idle states that are not ordered from the shallowest to the deepest, or too many."""
     stays = [s.residency_ns for s in states]
     exits = [s.exit_ns for s in states]
     if len(states) > MOST_STATES or stays != sorted(set(stays)) or exits != sorted(exits):

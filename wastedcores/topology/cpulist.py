@@ -9,25 +9,7 @@ from wastedcores.limits import MAX_CPUS
 
 
 def parse_cpulist(text: str, where: str = "CPU list") -> list[int]:
-    """Read a CPU list such as ``8-23,30``; the ``first-last:used/size`` form of the kernel is accepted too.
-
-    Parameters
-    ----------
-    text
-        The list. Empty or blank text is the empty list, as in ``/sys/devices/system/cpu/offline``.
-    where
-        Name of the text for error messages, such as a file or an option.
-
-    Returns
-    -------
-    list of int
-        The CPUs, ascending, without repetition.
-
-    Raises
-    ------
-    UsageError
-        A part is neither ``N`` nor ``N-M`` with ``N <= M``, or names a CPU that Linux cannot have.
-    """
+    """Read a CPU list such as ``8-23,30``; the ``first-last:used/size`` form of the kernel is accepted too."""
     cpus: set[int] = set()
     for part in text.replace("\n", ",").split(","):
         piece = part.strip()

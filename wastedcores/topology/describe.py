@@ -64,25 +64,7 @@ def is_oracle(data: dict[str, Any]) -> bool:
 
 
 def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
-    """Make a machine from a description.
-
-    Parameters
-    ----------
-    data
-        The description (see the module), an oracle case, or the ``meta.json`` of a guest recording.
-    name
-        Name for headings and messages; default: the name in the description.
-
-    Returns
-    -------
-    Machine
-        The machine.
-
-    Raises
-    ------
-    TopologyError
-        The description is not that of a possible machine; the message names the field and the CPU or node.
-    """
+    """Make a machine from a description."""
     if not isinstance(data, dict):
         raise TopologyError(
             f"machine {name or '?'!r}: a description must be a mapping, not a {type(data).__name__}."
@@ -204,13 +186,7 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
 
 
 def read_description(path: str | Path) -> dict[str, Any]:
-    """Read a JSON or YAML file into a dictionary.
-
-    Raises
-    ------
-    TopologyError
-        The file cannot be read, is neither JSON nor YAML, or is not a mapping.
-    """
+    """Read a JSON or YAML file into a dictionary."""
     path = Path(path)
     try:
         text = path.read_text("utf-8")

@@ -15,18 +15,7 @@ REMOTE_DISTANCE = 20
 
 
 def reclaim_distance(machine: Machine, kernel: KernelModel) -> int:
-    """Return ``node_reclaim_distance``.
-
-    Parameters
-    ----------
-    machine, kernel
-        The machine and the kernel to model.
-
-    Returns
-    -------
-    int
-        32 on AMD's Zen from v5.4, otherwise 30.
-    """
+    """Return ``node_reclaim_distance``."""
     zen = machine.microarchitecture == ZEN and kernel.at_least(5, 4)
     return RECLAIM_DISTANCE_ZEN if zen else RECLAIM_DISTANCE
 
@@ -38,16 +27,6 @@ def sched_distance(machine: Machine, kernel: KernelModel) -> IntArray:
     several distances to the nodes of another package. From v6.19 (4d6dd05d07d0) all remote distances are replaced by their
     average if a package has several nodes, and from v7.0 (528d89a4707e) by the average of both directions between two packages
     if a package has three or more.
-
-    Parameters
-    ----------
-    machine, kernel
-        The machine and the kernel to model.
-
-    Returns
-    -------
-    array
-        int32 (nodes, nodes); the table of the firmware for all other machines and kernels.
     """
     d = machine.distance
     if machine.microarchitecture not in SNC_AVERAGED or not kernel.at_least(6, 19):

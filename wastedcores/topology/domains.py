@@ -203,18 +203,7 @@ def build_domains(machine: Machine, kernel: KernelModel | str) -> Domains:
 
 
 def domain_events(machine: Machine, kernel: KernelModel | str) -> list[Domains]:
-    """Build the domains at boot and after each hotplug step.
-
-    Parameters
-    ----------
-    machine, kernel
-        As for :func:`build_domains`.
-
-    Returns
-    -------
-    list of Domains
-        The domains at boot, then those after each step of ``machine.hotplug``.
-    """
+    """Build the domains at boot and after each hotplug step."""
     return _replay(machine, _model(kernel), last_only=False)
 
 

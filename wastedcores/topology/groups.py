@@ -110,18 +110,6 @@ class GroupBuilder:
 
         Call this for CPUs in ascending order and for each CPU from the lowest level upwards, as the kernel does: balance
         masks depend on the CPU that comes first.
-
-        Parameters
-        ----------
-        level
-            Entry of the level table.
-        cpu
-            The CPU.
-
-        Returns
-        -------
-        tuple of Group
-            The groups in ring order, beginning with ``sd->groups``.
         """
         if not self.levels[level].overlap:
             return self._plain(level, cpu)

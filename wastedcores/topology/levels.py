@@ -66,18 +66,6 @@ def numa_distances(
     kernel/sched/core.c (topology.c from v4.11): sched_init_numa(). Before v5.12 it scans row 0 of the SLIT only. With
     ``sched_debug`` it scans the later rows too, but they can only add distances greater than all that were found before.
     From v5.12 it scans the whole table (620a6dc40754), and from v5.18 without the nodes that have no CPU (0fb3978b0aac).
-
-    Parameters
-    ----------
-    machine, kernel
-        The machine and the kernel to model.
-    nodes_with_cpus
-        Nodes that have an online CPU when the kernel scans the table.
-
-    Returns
-    -------
-    list of int
-        The distances, ascending.
     """
     d = sched_distance(machine, kernel)
     if kernel.at_least(5, 18):
@@ -111,20 +99,6 @@ def base_levels(
 
     arch/x86/kernel/smpboot.c: x86_topology, x86_numa_in_package_topology (v4.1: default_topology of
     kernel/sched/core.c and numa_inside_package_topology); CLS from v5.16 (66558b730f25).
-
-    Parameters
-    ----------
-    machine, kernel
-        The machine and the kernel to model.
-    up
-        The CPUs that the sibling masks contain.
-    numa_in_package
-        Some package has several nodes, so there is no DIE level.
-
-    Returns
-    -------
-    list of Level
-        SMT, CLS, MC and DIE or PKG, as far as the kernel has them.
     """
     some = np.asarray(up, dtype=np.int64)
     smt = SD_SHARE_CPUCAPACITY | SD_SHARE_PKG_RESOURCES
@@ -142,22 +116,7 @@ def base_levels(
 def numa_levels(
     machine: Machine, kernel: KernelModel, up: Sequence[int], distances: Sequence[int]
 ) -> list[Level]:
-    """Return the levels across nodes; from v4.15 the level NODE, a node by itself, is below them (051f3ca02e46).
-
-    Parameters
-    ----------
-    machine, kernel
-        The machine and the kernel to model.
-    up
-        The CPUs in ``sched_domains_numa_masks``.
-    distances
-        The distances that the kernel found when it scanned the table; see :func:`numa_distances`.
-
-    Returns
-    -------
-    list of Level
-        The levels, by distance.
-    """
+    """Return the levels across nodes; from v4.15 the level NODE, a node by itself, is below them (051f3ca02e46)."""
     if not distances and not kernel.at_least(4, 15):
         return []
     node_sets = [0] * machine.nodes

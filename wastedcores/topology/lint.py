@@ -125,20 +125,7 @@ def level_name(d: Domain) -> str:
 
 
 def pulls(domains: Domains, cpu: int) -> int:
-    """Find the CPUs from which a CPU can pull at some level: those of its non-local groups.
-
-    Parameters
-    ----------
-    domains
-        The domains of the machine.
-    cpu
-        The CPU that pulls.
-
-    Returns
-    -------
-    int
-        A CPU set.
-    """
+    """Find the CPUs from which a CPU can pull at some level: those of its non-local groups."""
     out = 0
     for d in domains.of(cpu):
         for group in d.groups:
@@ -148,25 +135,7 @@ def pulls(domains: Domains, cpu: int) -> int:
 
 
 def lint(domains: Domains, pin: list[int] | None = None) -> LintResult:
-    """Find CPUs between which load can never move.
-
-    Parameters
-    ----------
-    domains
-        The result of :func:`wastedcores.topology.domains.build_domains`.
-    pin
-        The CPUs that the tasks may use; default: all.
-
-    Returns
-    -------
-    LintResult
-        The blocked pairs and the designated CPUs.
-
-    Raises
-    ------
-    TopologyError
-        A pinned CPU does not exist, or none of them is online.
-    """
+    """Find CPUs between which load can never move."""
     allowed = _allowed(domains, pin)
     everyone = cpus_in(allowed)
     direct = {cpu: pulls(domains, cpu) & allowed for cpu in everyone}

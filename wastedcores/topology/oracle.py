@@ -15,22 +15,7 @@ _CPU_MODELS = {"GraniteRapids": GRANITE_RAPIDS, "EPYC": ZEN}
 
 
 def from_oracle(data: dict[str, Any], name: str) -> Machine:
-    """Make the machine of a case.
-
-    Parameters
-    ----------
-    data
-        The case. Caches are in ``llc_of_cpu`` and ``l2_of_cpu``. Without them the CPUs of a package on one node share the
-        last-level cache and a core has an L2 cache of its own (tests/topology/oracle/README.md). A CPU that was offline when the
-        topology was read has none, and stands alone on the node that was asked for.
-    name
-        Name of the machine.
-
-    Returns
-    -------
-    Machine
-        The machine as booted.
-    """
+    """Make the machine of a case."""
     cpus = int(data["cpus"])
     limit(cpus, MAX_CPUS, "CPUs", name)
     limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)

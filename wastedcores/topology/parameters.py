@@ -35,22 +35,6 @@ def sd_init(
     kernel/sched/core.c: sd_init(), v4.1; kernel/sched/topology.c: sd_init(), v6.1. PREFER_SIBLING became the default
     with v4.20 (9c63e84db29b), ``busy_factor`` 16 and ``imbalance_pct`` 117 with v5.10. SD_OVERLAP is in v6.18
     and gone in v7.1.
-
-    Parameters
-    ----------
-    level
-        Entry of the level table.
-    weight
-        Number of CPUs of the level's mask: before v7.1 it is not cut to the CPUs of the rebuild.
-    kernel
-        The kernel to model.
-    reclaim
-        ``node_reclaim_distance`` of the machine.
-
-    Returns
-    -------
-    tuple of int and Parameters
-        The ``SD_*`` flags and the numbers.
     """
     modern, no_idx = kernel.at_least(5, 10), kernel.at_least(5, 3)
     always_sibling = kernel.at_least(4, 20)
@@ -101,24 +85,7 @@ _NEED_GROUPS = (
 
 
 def degenerate(flags: int, span: int, groups: int, kernel: KernelModel) -> bool:
-    """Tell whether a domain has no effect (kernel/sched/core.c: sd_degenerate(), v4.1; SDF_NEEDS_GROUPS from v5.10).
-
-    Parameters
-    ----------
-    flags
-        Its ``SD_*`` flags.
-    span
-        Its CPU set.
-    groups
-        Number of its groups.
-    kernel
-        The kernel to model.
-
-    Returns
-    -------
-    bool
-        True if the kernel removes it.
-    """
+    """Tell whether a domain has no effect (kernel/sched/core.c: sd_degenerate(), v4.1; SDF_NEEDS_GROUPS from v5.10)."""
     if span & (span - 1) == 0:
         return True
     need = ~lv.SD_WAKE_AFFINE if kernel.at_least(5, 10) else _NEED_GROUPS
@@ -140,26 +107,6 @@ def parent_degenerate(
 
     If the domain has one group, the flags that need groups do not count. Before v5.10 NUMA, OVERLAP and (with several
     nodes) SERIALIZE count nevertheless, so a NUMA level that repeats its child stays. From v5.10 they need groups too.
-
-    Parameters
-    ----------
-    child_flags
-        The ``SD_*`` flags of the child.
-    flags, span
-        The flags and the CPU set of the domain.
-    same_span
-        The child has the same CPU set.
-    groups
-        Number of groups of the domain.
-    kernel
-        The kernel to model.
-    one_node
-        The machine has one node only.
-
-    Returns
-    -------
-    bool
-        True if the kernel removes the domain.
     """
     if degenerate(flags, span, groups, kernel):
         return True

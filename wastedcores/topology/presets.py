@@ -101,20 +101,7 @@ def grid(
 
 
 def two_packages(inside: int, across: int, nodes_per_package: int) -> list[list[int]]:
-    """Make a SLIT of two packages.
-
-    Parameters
-    ----------
-    inside, across
-        Distance between nodes of the same package, and of different packages.
-    nodes_per_package
-        Number of nodes of each package.
-
-    Returns
-    -------
-    list of list of int
-        The table.
-    """
+    """Make a SLIT of two packages."""
     nodes = range(2 * nodes_per_package)
     return [
         [
@@ -244,13 +231,7 @@ PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
 
 
 def preset(name: str) -> Machine:
-    """Return a machine by name.
-
-    Raises
-    ------
-    TopologyError
-        There is no such preset; the message lists them all.
-    """
+    """Return a machine by name."""
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""

@@ -41,51 +41,13 @@ class Source:
     default: str | None = None
 
     def model(self, kernel: str | None = None, sched_debug: bool | None = None) -> KernelModel:
-        """Return the kernel model.
-
-        Parameters
-        ----------
-        kernel, sched_debug
-            Values that replace those of the source.
-
-        Returns
-        -------
-        KernelModel
-            The model.
-
-        Raises
-        ------
-        UnknownKernelError
-            The kernel is unknown or newer than all models.
-        TopologyError
-            No kernel is given, and the source names none.
-        """
+        """Return the kernel model."""
         return self.model_and_note(kernel, sched_debug)[0]
 
     def model_and_note(
         self, kernel: str | None = None, sched_debug: bool | None = None
     ) -> tuple[KernelModel, str | None]:
-        """Return the kernel model and, if it may differ from the kernel that the source names, a sentence that says so.
-
-        Parameters
-        ----------
-        kernel, sched_debug
-            Values that replace those of the source.
-
-        Returns
-        -------
-        KernelModel
-            The model.
-        str or None
-            As :func:`wastedcores.kernels.recorded_kernel` returns it.
-
-        Raises
-        ------
-        UnknownKernelError
-            The kernel given is unknown, or the source's kernel is no release from v3.19 on.
-        TopologyError
-            No kernel is given, and the source names none.
-        """
+        """Return the kernel model and, if it may differ from the kernel that the source names, a sentence that says so."""
         debug = self.sched_debug if sched_debug is None else sched_debug
         if kernel is not None:
             return KernelModel.named(kernel, sched_debug=debug), None

@@ -30,25 +30,7 @@ def _text(path: Path) -> str | None:
 
 
 def live(root: str | Path = "/", name: str | None = None) -> Machine:
-    """Read the running machine.
-
-    Parameters
-    ----------
-    root
-        The folder that contains ``sys`` (tests use a copy).
-    name
-        Name of the machine; default: the host name.
-
-    Returns
-    -------
-    Machine
-        The machine.
-
-    Raises
-    ------
-    TopologyError
-        There is no ``/sys/devices/system/cpu`` (this is not Linux, or it is hidden), or it describes an impossible machine.
-    """
+    """Read the running machine."""
     cpu_dir = Path(root) / "sys/devices/system/cpu"
     present = _text(cpu_dir / "present") or _text(cpu_dir / "online")
     if not present:
@@ -150,20 +132,7 @@ def _nodes(folder: Path, cpu_dir: Path, cpus: int) -> tuple[list[int], list[int]
 
 
 def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str, Any]]]] | None:
-    """Read the domains that the running kernel shows.
-
-    Parameters
-    ----------
-    root
-        The folder that contains ``proc`` and ``sys``.
-
-    Returns
-    -------
-    (str, dict) or None
-        The files in which they were found, and for each CPU a list of dictionaries, innermost first, with the name of the
-        ``level``, the ``span`` (a list of CPUs) and the names of the ``flags``, as far as they are shown. None if the kernel
-        shows nothing: ``/proc/schedstat`` needs CONFIG_SCHEDSTATS, and the debugfs folder needs root and ``sched_verbose``.
-    """
+    """Read the domains that the running kernel shows."""
     found: dict[int, list[dict[str, Any]]] = {}
     sources = []
     text = _text(Path(root) / "proc/schedstat")
@@ -214,20 +183,7 @@ def parse_schedstat(text: str) -> dict[int, list[dict[str, Any]]]:
 
 
 def compare_live(domains: Domains, root: str | Path = "/") -> str:
-    """Compare the modelled domains with those that the running kernel shows.
-
-    Parameters
-    ----------
-    domains
-        The modelled domains of the live machine.
-    root
-        The folder that contains ``proc`` and ``sys``.
-
-    Returns
-    -------
-    str
-        One sentence without a full stop: they agree, the first difference, or that the kernel does not show them.
-    """
+    """Compare the modelled domains with those that the running kernel shows."""
     shown = kernel_domains(root)
     if shown is None:
         return "this kernel does not show its domains (/proc/schedstat, debugfs)"

@@ -17,20 +17,7 @@ MOST_GROUPS = 32
 
 
 def describe_domains(domains: Domains, cpus: Sequence[int] | None = None) -> str:
-    """Describe the domains of each CPU. CPUs with the same domains outside their cache are described together.
-
-    Parameters
-    ----------
-    domains
-        The domains.
-    cpus
-        Only these CPUs; default: one CPU for each set of CPUs with the same domains.
-
-    Returns
-    -------
-    str
-        The text, of several lines.
-    """
+    """Describe the domains of each CPU. CPUs with the same domains outside their cache are described together."""
     blocks = [f"{domains.when}: {len(domains.cpus)} CPUs online"]
     for same in _views(domains, cpus):
         cpu = same[0]

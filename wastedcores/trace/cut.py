@@ -22,23 +22,6 @@ def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
     one task all the time is not idle. CPUs that were offline stay offline. What a snapshot told of the tasks when the trace
     began is left out, since it may not hold any more. ``check(trace, between=...)`` reads the trace up to the window, and knows
     therefore more.
-
-    Parameters
-    ----------
-    trace
-        Any trace. Of a Parquet file with a seal, only the row groups are read that the window needs.
-    between
-        Start and end, see :data:`~wastedcores.trace.window.Moment`. An event at the end is not in the window.
-
-    Returns
-    -------
-    Trace
-        The events of the window; its header has their numbers, and the window as its interval.
-
-    Raises
-    ------
-    UsageError
-        As :func:`~wastedcores.trace.window.find_window`.
     """
     window = find_window(trace, between)
     header, time = trace.header, pl.col("ts_ns")

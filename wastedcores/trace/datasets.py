@@ -31,23 +31,7 @@ class Entry:
 
 
 def registry(path: Path | None = None) -> dict[str, Entry]:
-    """Read the registry of data sets.
-
-    Parameters
-    ----------
-    path
-        The registry's file; default: the bundled one.
-
-    Returns
-    -------
-    dict of str to Entry
-        Every data set by name.
-
-    Raises
-    ------
-    DatasetError
-        A line is not ``file sha256:digest [url]``; the message names the line.
-    """
+    """Read the registry of data sets."""
     path = path or folder() / "registry.txt"
     entries: dict[str, Entry] = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):

@@ -56,20 +56,7 @@ class Format(NamedTuple):
     folder: bool = False
 
     def open(self, path: Path, *, hashed: bool) -> Reading:
-        """Import the reader, and open a file with it.
-
-        Parameters
-        ----------
-        path
-            The file or folder.
-        hashed
-            Its SHA-256 is wanted.
-
-        Returns
-        -------
-        Reading
-            One pass over it.
-        """
+        """Import the reader, and open a file with it."""
         module, name = self.reader
         reader = getattr(import_module(f"wastedcores.trace.readers.{module}"), name)
         opened: Reading = reader(path, hashed=hashed)
@@ -192,20 +179,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
 
 
 def written(text: str, content: str) -> str:
-    """Return a document with a new list.
-
-    Parameters
-    ----------
-    text
-        The document.
-    content
-        The list.
-
-    Returns
-    -------
-    str
-        The document.
-    """
+    """Return a document with a new list."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}{content}{END}{rest.partition(END)[2]}"
 

@@ -53,13 +53,7 @@ class Inspector:
     notes: dict[str, str] = field(default_factory=dict)
 
     def ranges(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Check tables in file order, and yield them. Numbers that this or any machine cannot have are refused.
-
-        Raises
-        ------
-        TraceContentError
-            A CPU, pid or runqueue size is out of range. The message names file and line.
-        """
+        """Check tables in file order, and yield them. Numbers that this or any machine cannot have are refused."""
         for frame in frames:
             if "line" in frame.columns and frame.height:
                 self.last_line_ns = int(frame["ts_ns"][-1])

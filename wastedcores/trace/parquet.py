@@ -33,14 +33,7 @@ _FACT_COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "by_pid")
 
 
 def read_parquet(path: Path) -> Trace:
-    """Open a trace file that wastedcores wrote, lazily.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is not Parquet, was not written by wastedcores, is cut short, was damaged or changed after it was written, or
-        has a newer schema.
-    """
+    """Open a trace file that wastedcores wrote, lazily."""
     check_name(path)
     try:
         sealed = check_seal(path)
@@ -107,23 +100,6 @@ def check_decodes(path: Path, rows: bool = True) -> set[str]:
     """Decode a file by pyarrow, if nothing proves that it is whole.
 
     polars believes every number in a file. A damaged one made it ask for 2 EB, and that ends the process.
-
-    Parameters
-    ----------
-    path
-        The file.
-    rows
-        Decode all of it; otherwise only its footer.
-
-    Returns
-    -------
-    set of str
-        The names of its columns.
-
-    Raises
-    ------
-    OSError
-        The file cannot be decoded.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq  # only who reads files without a seal waits for it
@@ -189,25 +165,7 @@ def check_name(path: Path) -> None:
 
 
 def write_parquet(trace: Trace, path: Path) -> Path:
-    """Write a trace in one pass; an interrupted write leaves nothing behind.
-
-    Parameters
-    ----------
-    trace
-        Any trace.
-    path
-        The file to write; its folder must exist.
-
-    Returns
-    -------
-    Path
-        ``path``.
-
-    Raises
-    ------
-    WastedCoresError
-        The folder is absent or not writable, or the disk is full.
-    """
+    """Write a trace in one pass; an interrupted write leaves nothing behind."""
     return stream_parquet(
         trace.events.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True),
         lambda: trace.header,
@@ -223,25 +181,6 @@ def stream_parquet(
     One thread writes a group of rows while the next ones are read. Measured on 2.8 million events of guest recordings
     (2026-11-22), this takes as much CPU time as polars' own sink, and the files are 9 % smaller because times are stored
     as differences.
-
-    Parameters
-    ----------
-    frames
-        Tables with the columns of the schema, in order of time.
-    header
-        Called once all frames are consumed.
-    path
-        The file to write; its folder must exist.
-
-    Returns
-    -------
-    Path
-        ``path``.
-
-    Raises
-    ------
-    WastedCoresError
-        The folder is absent or not writable, or the disk is full.
     """
     path = Path(path)
     facts = _Facts()

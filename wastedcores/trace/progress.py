@@ -13,20 +13,7 @@ _SILENT_S = 1.0
 
 
 def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
-    """Pass tables on; from the first second on, a line on standard error counts their rows, if that is a terminal.
-
-    Parameters
-    ----------
-    frames
-        The tables.
-    name
-        What is read.
-
-    Yields
-    ------
-    polars.DataFrame
-        The same tables.
-    """
+    """Pass tables on; from the first second on, a line on standard error counts their rows, if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield from frames
         return

@@ -276,15 +276,7 @@ NOT_TRACES = {
 
 
 def refuse_summary(path: Path, lines: list[str]) -> None:
-    """Refuse a text that a tool made of a trace, with the way to the trace itself.
-
-    Parameters
-    ----------
-    path
-        The file, for the message.
-    lines
-        Its first lines.
-    """
+    """Refuse a text that a tool made of a trace, with the way to the trace itself."""
     for name, (pattern, why) in NOT_TRACES.items():
         hits = sum(bool(re.search(pattern, line)) for line in lines)
         if hits and (name != "perf sched map" or hits > len(lines) // 2):

@@ -302,26 +302,7 @@ def empty() -> pl.DataFrame:
 
 
 def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
-    """Bring a table that has some of the columns to the full schema; missing columns become null.
-
-    Parameters
-    ----------
-    frame
-        Events with some of the columns, in any types that can be cast.
-    where
-        The file's name for error messages.
-
-    Returns
-    -------
-    polars.DataFrame
-        The events with all columns of :data:`COLUMNS`.
-
-    Raises
-    ------
-    TraceFormatError
-        A column is not in the registry, ``ts_ns`` or ``kind`` is absent or null, a value does not fit its column, or an
-        event lacks a column that its kind must fill.
-    """
+    """Bring a table that has some of the columns to the full schema; missing columns become null."""
     unknown = [c for c in frame.columns if c not in COLUMNS]
     if unknown:
         raise TraceFormatError(
@@ -351,20 +332,7 @@ def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
 
 
 def check_required(frame: pl.DataFrame, where: str) -> None:
-    """Refuse events that lack a column that their kind must fill.
-
-    Parameters
-    ----------
-    frame
-        Events of the full schema.
-    where
-        The file's name for the error message.
-
-    Raises
-    ------
-    TraceFormatError
-        There is such an event; the message names its row.
-    """
+    """Refuse events that lack a column that their kind must fill."""
     lacking = {
         column: pl.col(column).is_null() & pl.col("kind").is_in(kinds)
         for column, kinds in _REQUIRED_BY.items()

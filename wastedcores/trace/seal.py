@@ -86,26 +86,7 @@ def _seal(file: BinaryIO) -> tuple[int, int, int, bytes] | None:
 
 
 def check_seal(path: Path) -> bool:
-    """Verify the seal of a file.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    bool
-        Whether the file has a seal. None is found either in an old file or in one that was changed where the seal's place is
-        written; the entry :data:`KEY` of the file's metadata distinguishes them.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is not as it was written.
-    OSError
-        The file cannot be read.
-    """
+    """Verify the seal of a file."""
     with path.open("rb") as file:
         found_seal = _seal(file)
         if found_seal is None:

@@ -17,28 +17,7 @@ from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
 
 @contextmanager
 def seekable(path: str | Path) -> Iterator[Path]:
-    """Provide a file that can be read several times, and name the user's file in every error.
-
-    Parameters
-    ----------
-    path
-        A file or folder, which is provided as it is; or ``-`` for the standard input, or a named pipe. A copy of these is
-        kept until the program ends.
-
-    Yields
-    ------
-    Path
-        The file.
-
-    Raises
-    ------
-    TraceFormatError
-        The path is a device.
-    UsageError
-        The standard input is a terminal.
-    WastedCoresError
-        The pipe cannot be read, or there is no room for a copy.
-    """
+    """Provide a file that can be read several times, and name the user's file in every error."""
     copy = _copy(path)
     try:
         yield copy or Path(path)

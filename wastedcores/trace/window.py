@@ -17,25 +17,7 @@ Moment: TypeAlias = int | str
 
 
 def moment_ns(trace: Trace, moment: Moment) -> int:
-    """Find the time of a moment.
-
-    Parameters
-    ----------
-    trace
-        The trace whose marks may name the moment.
-    moment
-        A number is the time in ns; a text is the beginning of a mark's text, or a time in seconds.
-
-    Returns
-    -------
-    int
-        The time in ns. Of several marks that begin with the text, the first one counts.
-
-    Raises
-    ------
-    UsageError
-        The text is neither.
-    """
+    """Find the time of a moment."""
     if isinstance(moment, int):
         return moment
     kinds = trace.header.kinds
@@ -57,25 +39,7 @@ def moment_ns(trace: Trace, moment: Moment) -> int:
 
 
 def find_window(trace: Trace, between: Sequence[Moment]) -> Window:
-    """Find the window between two moments.
-
-    Parameters
-    ----------
-    trace
-        The trace whose marks may name the moments.
-    between
-        Start and end.
-
-    Returns
-    -------
-    Window
-        The times, with the names that were given.
-
-    Raises
-    ------
-    UsageError
-        There are not two moments, one is unknown, the end is not after the start, or the trace has no such time.
-    """
+    """Find the window between two moments."""
     if len(between) != 2:
         raise UsageError(
             f"between={list(between)!r}: expected two marks or times in seconds, start and end, or an empty list."
@@ -102,30 +66,7 @@ def asked(
     *,
     whole: bool = False,
 ) -> tuple[Window | None, list[int] | None]:
-    """Return the window and the CPUs to look at.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    between
-        Start and end of the window; None or empty: the window that the recording names, else all of the trace.
-    cpus
-        CPU numbers, or text in the kernel's list format such as ``8-23,40``; None or an empty text: the CPUs that the
-        recording names, else all.
-    whole
-        Ignore the window and the CPUs that the recording names.
-
-    Returns
-    -------
-    Window or None, list of int or None
-        None stands for all.
-
-    Raises
-    ------
-    UsageError
-        As :func:`find_window`; or the text is no list of CPUs.
-    """
+    """Return the window and the CPUs to look at."""
     window = None if whole else trace.header.window
     counted = None if whole else trace.header.counted_cpus
     if between:

@@ -22,20 +22,7 @@ ALL = "all"
 
 
 def decision_stepper_static(calls: pl.DataFrame, number: int = 0) -> go.Figure:
-    """Return a figure with a slider that steps through one call, for a page without a live kernel.
-
-    Parameters
-    ----------
-    calls
-        From :func:`wastedcores.analysis.decisions.decisions`.
-    number
-        The call, from 0.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-    """
+    """Return a figure with a slider that steps through one call, for a page without a live kernel."""
     return decision_steps(calls.row(number, named=True))
 
 
@@ -70,13 +57,7 @@ class DecisionStepper(w.VBox):
         self._filter()
 
     def step(self, by: int) -> None:
-        """Go forward, or back with a negative number, as far as there are steps.
-
-        Parameters
-        ----------
-        by
-            The number of steps.
-        """
+        """Go forward, or back with a negative number, as far as there are steps."""
         self.number.value = min(max(self.number.value + by, 0), self.number.max)
 
     @property

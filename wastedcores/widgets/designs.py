@@ -84,13 +84,7 @@ class DesignLab(w.VBox):
             self.run_button.disabled = False
 
     def look(self, start_ns: int, end_ns: int) -> None:
-        """Show a window of the replay.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The window, clipped to the replay.
-        """
+        """Show a window of the replay."""
         if self._run is None:
             return
         first, last = self._run.scene.window

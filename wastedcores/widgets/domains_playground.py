@@ -62,23 +62,7 @@ class Choice:
 
 
 def domain_playground_static(choice: Choice) -> tuple[Any, ...]:
-    """Return what the playground shows for a choice.
-
-    Parameters
-    ----------
-    choice
-        The state.
-
-    Returns
-    -------
-    tuple
-        A sentence and three figures: nested domains, groups side by side, and which node can pull from which.
-
-    Raises
-    ------
-    WastedCoresError
-        The machine, kernel, node or CPU does not exist.
-    """
+    """Return what the playground shows for a choice."""
     machine = choice.state()
     domains = build_domains(machine, KernelModel.named(choice.kernel))
     pin = [c for n in choice.pin_nodes for c in machine.cpus_of_node(n)] or None

@@ -27,15 +27,7 @@ class EventQueries(w.VBox):
     """A query, its style, and the kept layers. ``layers`` of the subject are what the explorer draws."""
 
     def __init__(self, subject: Subject, draw: Callable[[], None]) -> None:
-        """Make the controls.
-
-        Parameters
-        ----------
-        subject
-            The trace that is explored; its layers are replaced.
-        draw
-            Draws the subject again.
-        """
+        """Make the controls."""
         self.subject, self.redraw = subject, draw
         self.kept: list[tuple[EventLayer, w.Checkbox]] = []
         wide = w.Layout(width="52%")

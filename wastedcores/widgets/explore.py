@@ -52,33 +52,7 @@ def explorer_static(
     palette_name: str = "safe",
     reduce: str = "longest",
 ) -> go.Figure:
-    """Return what the explorer shows for a state, as a plain figure.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    window
-        First and last ns; default: the whole trace.
-    show
-        A layer: ``runqueues``, ``tasks``, ``load``, ``considered`` or ``events``.
-    palette_name
-        ``safe`` or ``paper``.
-    reduce
-        What a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-
-    Raises
-    ------
-    UsageError
-        There is no such layer.
-    MissingEventsError
-        The trace has no events of that kind.
-    """
+    """Return what the explorer shows for a state, as a plain figure."""
     look = Look(window or run.scene.window, show, palette_name, reduce)
     return drawn(Subject(run), look)
 
@@ -167,35 +141,17 @@ class Explorer(w.VBox):
         return Look(self.window, self.show.value, self.palette.value, self.reduce.value)
 
     def go_to(self, start_ns: int, end_ns: int) -> None:
-        """Show a window, clipped to the trace and at least a microsecond long.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The window.
-        """
+        """Show a window, clipped to the trace and at least a microsecond long."""
         self.before.append(self.window)
         self._show(start_ns, end_ns)
 
     def go_near(self, start_ns: int, end_ns: int) -> None:
-        """Show a window with a margin on both sides.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The window without the margin.
-        """
+        """Show a window with a margin on both sides."""
         margin = max((end_ns - start_ns) // 10, 1000)
         self.go_to(start_ns - margin, end_ns + margin)
 
     def step(self, by: int) -> None:
-        """Go to an episode after the middle of the window, or before it.
-
-        Parameters
-        ----------
-        by
-            1 for the next episode, -1 for the previous one. All episodes count, not only those of the list.
-        """
+        """Go to an episode after the middle of the window, or before it."""
         table = self.run.result.episodes
         middles = (table["start_ns"] + (table["end_ns"] - table["start_ns"]) // 2).to_numpy()
         middle = self.window[0] + (self.window[1] - self.window[0]) // 2

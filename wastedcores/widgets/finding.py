@@ -68,13 +68,7 @@ class TaskFinder(w.HBox):
         return f"{tasks}, {count(found.height, 'run')} of {ran} in all; marked yellow"
 
     def step(self, by: int) -> None:
-        """Go to a run of the found tasks after the middle of the window, or before it.
-
-        Parameters
-        ----------
-        by
-            1 for the next run, -1 for the previous one.
-        """
+        """Go to a run of the found tasks after the middle of the window, or before it."""
         if self.found is None or self.found.is_empty():
             return
         start, end = self.explorer.window
@@ -89,13 +83,7 @@ class TaskFinder(w.HBox):
         self.explorer.go_near(row["start_ns"], row["end_ns"])
 
     def mark(self, fig: go.Figure) -> None:
-        """Draw over a figure of the explorer where the found tasks ran.
-
-        Parameters
-        ----------
-        fig
-            The figure; it is changed.
-        """
+        """Draw over a figure of the explorer where the found tasks ran."""
         if self.found is not None:
             mark_found(fig, self.explorer.run.scene, self.found, self.explorer.window)
 
@@ -113,22 +101,7 @@ def _names(stays: pl.DataFrame) -> list[str]:
 
 
 def cell_of(run: Examined, look: Look, task: str) -> str:
-    """Return a line of code that opens a view in another notebook.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    look
-        The view.
-    task
-        The tasks that are marked.
-
-    Returns
-    -------
-    str
-        A call of :func:`wastedcores.widgets.explorer`.
-    """
+    """Return a line of code that opens a view in another notebook."""
     zero = run.scene.window[0]
     options = {"show": look.show, "reduce": look.reduce, "palette_name": look.palette_name}
     usual = {"show": "runqueues", "reduce": "longest", "palette_name": "safe"}

@@ -66,25 +66,7 @@ class Subject:
         self._events = EventView(self.run, layers, table=table)
 
     def stay(self, cpu: int, at_ns: int) -> tuple[int, int, str]:
-        """Return the stay of a task on a CPU.
-
-        Parameters
-        ----------
-        cpu
-            The CPU.
-        at_ns
-            A moment in the stay.
-
-        Returns
-        -------
-        int, int, str
-            Its first and last ns, and a sentence as HTML.
-
-        Raises
-        ------
-        MissingEventsError
-            It is not known which task ran there.
-        """
+        """Return the stay of a task on a CPU."""
         zero = self.run.scene.window[0]
         found = self.stays.filter(
             pl.col("cpu") == cpu, pl.col("start_ns") <= at_ns, pl.col("end_ns") > at_ns
@@ -187,27 +169,7 @@ LAYERS: dict[str, Layer] = {
 
 
 def drawn(subject: Subject, look: Look) -> go.Figure:
-    """Draw a view of a trace.
-
-    Parameters
-    ----------
-    subject
-        The trace.
-    look
-        The view.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-
-    Raises
-    ------
-    UsageError
-        There is no such layer.
-    MissingEventsError
-        The trace has no events of that kind.
-    """
+    """Draw a view of a trace."""
     if look.show not in LAYERS:
         raise UsageError(f"show={look.show!r}: expected one of {', '.join(LAYERS)}.")
     return LAYERS[look.show].draw(subject, look)

@@ -62,16 +62,7 @@ class LiveFigure(anywidget.AnyWidget):
         self.contents.on_msg(self._received)
 
     def show(self, fig: go.Figure, view: dict[str, Any] | None = None) -> None:
-        """Replace the figure.
-
-        Parameters
-        ----------
-        fig
-            The new figure; its own width is ignored, because the browser fills the cell.
-        view
-            For a figure with a time axis: ``scale``, the seconds per unit of the axis; ``window`` and ``bounds``, the first and
-            last second that are shown and that exist; ``colours`` of the map. None: the figure has no time axis.
-        """
+        """Replace the figure."""
         self.drawn = fig
         self.contents.figure = {
             "figure": {**packed(fig.to_dict()), "config": CONFIG},
@@ -100,18 +91,7 @@ class LiveFigure(anywidget.AnyWidget):
 
 
 def packed(value: Any) -> Any:
-    """Return a part of a figure with its arrays as bytes, and with tables of texts as codes into a list of the texts.
-
-    Parameters
-    ----------
-    value
-        A part of what ``Figure.to_dict()`` returns.
-
-    Returns
-    -------
-    object
-        The same with other arrays; ``live_figure.js`` reverses it.
-    """
+    """Return a part of a figure with its arrays as bytes, and with tables of texts as codes into a list of the texts."""
     if isinstance(value, dict):
         if "bdata" in value:
             return {**value, "bdata": memoryview(base64.b64decode(value["bdata"]))}

@@ -35,20 +35,7 @@ def parameter_fields(found: Scenario) -> tuple[w.Text, ...]:
 
 
 def changed_parameters(found: Scenario, fields: Sequence[w.Text]) -> dict[str, str]:
-    """Return the parameters that differ from the scenario's own.
-
-    Parameters
-    ----------
-    found
-        The scenario.
-    fields
-        From :func:`parameter_fields`.
-
-    Returns
-    -------
-    dict
-        Name -> value as text.
-    """
+    """Return the parameters that differ from the scenario's own."""
     usual = found.parameters()
     shown = {field.description: field.value.strip() for field in fields}
     return {k: v for k, v in shown.items() if v != str(usual[k])}

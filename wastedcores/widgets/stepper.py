@@ -30,25 +30,7 @@ _COLUMNS = (("threads", 0, 16), ("weight", 1, 100), ("% of a CPU", 1, 100), ("in
 
 
 def balancing_stepper_static(example: Example, passes: int = 1) -> go.Figure:
-    """Return a figure with a slider that has the same steps as the widget, for a page without a live kernel.
-
-    Parameters
-    ----------
-    example
-        The state from which the CPUs balance.
-    passes
-        The most passes over all CPUs.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-
-    Raises
-    ------
-    WastedCoresError
-        The kernel is unknown, or a thread cannot be where it is.
-    """
+    """Return a figure with a slider that has the same steps as the widget, for a page without a live kernel."""
     return balancing_steps(example.machine, example.decisions(passes))
 
 
@@ -90,13 +72,7 @@ class BalancingStepper(w.VBox):
         return Example(tuple(rows), self.topology.value, self.kernel.value)
 
     def show(self, example: Example) -> None:
-        """Put an example into the controls and compute its pass.
-
-        Parameters
-        ----------
-        example
-            The example; its kernel is one of :data:`KERNELS`.
-        """
+        """Put an example into the controls and compute its pass."""
         self._filling = True
         self.topology.value, self.kernel.value = example.topology, example.kernel
         for row, threads in zip(self.rows, example.rows, strict=True):
@@ -106,13 +82,7 @@ class BalancingStepper(w.VBox):
         self._changed()
 
     def step(self, by: int) -> None:
-        """Go forward, or back with a negative number, as far as there are decisions.
-
-        Parameters
-        ----------
-        by
-            The number of decisions.
-        """
+        """Go forward, or back with a negative number, as far as there are decisions."""
         self.number.value = min(max(self.number.value + by, 0), self.number.max)
 
     def _table(self) -> w.GridBox:

@@ -30,26 +30,12 @@ class PairFigure(LiveFigure):
         self.palette_name = "safe"
 
     def put(self, pair: Pair, palette_name: str = "safe") -> None:
-        """Show two traces, in the window that was shown before.
-
-        Parameters
-        ----------
-        pair
-            The traces and the moments that coincide.
-        palette_name
-            ``safe`` or ``paper``.
-        """
+        """Show two traces, in the window that was shown before."""
         self.pair, self.palette_name = pair, palette_name
         self.look(*(self.window or ()))
 
     def look(self, start_ns: int | None = None, end_ns: int | None = None) -> None:
-        """Show a window of the common axis.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The window, clipped to where one of the traces exists; default: everything.
-        """
+        """Show a window of the common axis."""
         if self.pair is None:
             return
         first, last = self.pair.window
@@ -113,17 +99,6 @@ class SideBySide(w.VBox):
 
 
 def side_by_side(run: TraceLike | Examined, against: TraceLike | Examined) -> SideBySide:
-    """Compare two recorded traces in a notebook, on one time axis and with one colour scale.
-
-    Parameters
-    ----------
-    run, against
-        Examined traces, traces, their files or the names of data sets.
-
-    Returns
-    -------
-    SideBySide
-        A box of ipywidgets; :func:`wastedcores.figures.aligned_pair.aligned` makes the same figure without a live kernel.
-    """
+    """Compare two recorded traces in a notebook, on one time axis and with one colour scale."""
     first, second = (r if isinstance(r, Examined) else examine(r) for r in (run, against))
     return SideBySide(first, second)

@@ -15,19 +15,7 @@ SAME = 0.02
 
 
 def rows(pair: Pair) -> list[dict[str, float | str | None]]:
-    """Return the numbers of both traces side by side.
-
-    Parameters
-    ----------
-    pair
-        The traces.
-
-    Returns
-    -------
-    list of dict
-        ``name``, ``unit``, the values ``first`` and ``second``, and ``change``: ``better``, ``worse`` or ``same`` of the second,
-        or None where machine or workload differ or are not known to be the same, or where a verdict is unknown.
-    """
+    """Return the numbers of both traces side by side."""
     a, b = (r.result for r in pair.runs)
     certain = all(r.verdict != "unknown" for r in (a, b)) and not _apart(pair)
     out: list[dict[str, float | str | None]] = []

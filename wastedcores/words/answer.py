@@ -16,20 +16,7 @@ from wastedcores.words.rich_text import enumerated
 
 
 def headline(run: Examined, against: Examined | None = None) -> str:
-    """Say in a few sentences what was wasted, where, why, and what would help.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    against
-        A second one; the last sentence compares the two, or says why they cannot be compared.
-
-    Returns
-    -------
-    str
-        The sentences.
-    """
+    """Say in a few sentences what was wasted, where, why, and what would help."""
     said = [claim(run).rstrip(".") + "."]
     if run.result.verdict == "violations":
         said += [*_where(run), _cause(run)]

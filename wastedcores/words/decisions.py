@@ -114,18 +114,7 @@ def call_name(call: Mapping[str, Any]) -> str:
 
 
 def call_steps(call: Mapping[str, Any]) -> list[Step]:
-    """Follow one call through Algorithm 1 until the line that ended it.
-
-    Parameters
-    ----------
-    call
-        A row of :func:`wastedcores.analysis.decisions.decisions`, as a dictionary.
-
-    Returns
-    -------
-    list of Step
-        The steps in order. They say where Linux 4.1 does more than the simplified algorithm.
-    """
+    """Follow one call through Algorithm 1 until the line that ended it."""
     if call["result"] == "no_domain":
         return [
             Step(1, f"CPU {call['cpu']} has no scheduling domain, so the loop has nothing to do.")

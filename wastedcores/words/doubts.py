@@ -24,20 +24,7 @@ MEANING = {
 
 
 def doubts_by_reason(doubts: pl.DataFrame, most: int = 3) -> list[str]:
-    """Return the most frequent reasons for doubts, each with the number of spans that it caused.
-
-    Parameters
-    ----------
-    doubts
-        ``doubts`` of a :class:`~wastedcores.invariant.result.CheckResult`.
-    most
-        The largest number of reasons.
-
-    Returns
-    -------
-    list of str
-        ``57 times a CPU left its thread without a switch``, the most frequent first. How many others there are is the last entry.
-    """
+    """Return the most frequent reasons for doubts, each with the number of spans that it caused."""
     counts = doubts.group_by("reason").len().sort(["len", "reason"], descending=[True, False])
     said = [
         MEANING[reason] if reason == "contradicted_often" else f"{_times(n)} {MEANING[reason]}"

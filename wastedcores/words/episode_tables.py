@@ -110,20 +110,7 @@ def _where(run: Examined, detail: pl.DataFrame, length: int) -> list[str]:
 
 
 def nodes_of(run: Examined, detail: pl.DataFrame) -> pl.DataFrame:
-    """Sum the idle and the overloaded CPU time of an episode per node.
-
-    Parameters
-    ----------
-    run
-        The examined trace; its nodes must be known.
-    detail
-        Rows of ``run.result.details`` that belong to the episode.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns node, idle_ns and overloaded_ns, one row per node, by number.
-    """
+    """Sum the idle and the overloaded CPU time of an episode per node."""
     nodes = run.nodes or ()
     return (
         detail.with_columns(
@@ -136,20 +123,7 @@ def nodes_of(run: Examined, detail: pl.DataFrame) -> pl.DataFrame:
 
 
 def main_nodes(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
-    """Return the nodes that have at least a tenth of a column's total.
-
-    Parameters
-    ----------
-    by_node
-        From :func:`nodes_of`.
-    column
-        ``idle_ns`` or ``overloaded_ns``.
-
-    Returns
-    -------
-    list of (int, float)
-        Node and its share of the total, the greatest share first.
-    """
+    """Return the nodes that have at least a tenth of a column's total."""
     total = int(by_node[column].sum())
     part = by_node.filter(pl.col(column) * 10 >= total, pl.col(column) > 0).sort(
         column, "node", descending=[True, False]

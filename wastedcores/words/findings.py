@@ -64,18 +64,7 @@ def claim(run: Examined) -> str:
 
 
 def claim_pair(run: Examined, against: Examined) -> str:
-    """Return the findings of two traces in one line, which is the title of the figures that compare them.
-
-    Parameters
-    ----------
-    run, against
-        The examined traces.
-
-    Returns
-    -------
-    str
-        Wasted CPUs of the one against those of the other.
-    """
+    """Return the findings of two traces in one line, which is the title of the figures that compare them."""
     a, b = (r.result.mean(r.result.thread_ns) for r in (run, against))
     if differences(run, against):
         cpus = [len(r.result.counted_cpus) for r in (run, against)]

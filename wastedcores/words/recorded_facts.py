@@ -15,21 +15,7 @@ _MOST = 6
 
 
 def recorded_facts(header: Header, kinds: Mapping[str, int]) -> dict[str, str]:
-    """Return what a trace tells of its tasks and of the configuration, in words, by topic.
-
-    Parameters
-    ----------
-    header
-        The facts about the trace.
-    kinds
-        Number of events of each kind.
-
-    Returns
-    -------
-    dict
-        One sentence per topic; a topic of which nothing is known is left out, except affinity and limits of CPU time, without
-        which no wait is certain.
-    """
+    """Return what a trace tells of its tasks and of the configuration, in words, by topic."""
     facts = {
         "affinity": _affinity(header, kinds),
         "policies": _policies(header.tasks or []),

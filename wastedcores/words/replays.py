@@ -19,18 +19,7 @@ def claims(rows: Sequence[tuple[str, str, str]]) -> RichText:
 
 
 def runs_compared(found: Comparison) -> RichText:
-    """Tabulate what replays of one workload cost, one column per kernel, and the gain of the last over the first.
-
-    Parameters
-    ----------
-    found
-        From :func:`wastedcores.analysis.compare.compare`.
-
-    Returns
-    -------
-    RichText
-        The table.
-    """
+    """Tabulate what replays of one workload cost, one column per kernel, and the gain of the last over the first."""
     runs = found.table.to_dicts()
     result = next((r["result_name"] for r in runs if r["result_name"]), "result")
     lines = (

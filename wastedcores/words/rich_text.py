@@ -69,22 +69,7 @@ def sentence(text: str) -> RichText:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: ``1 episode``, ``2,000 episodes``.
-
-    Parameters
-    ----------
-    number
-        How many there are.
-    noun
-        The noun in the singular.
-    plural
-        Its plural; default: the noun with an s.
-
-    Returns
-    -------
-    str
-        The number with separated thousands, and the noun.
-    """
+    """Return a number with its noun: ``1 episode``, ``2,000 episodes``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 

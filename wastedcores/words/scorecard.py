@@ -297,18 +297,7 @@ def tick_table(study: dict[str, Any]) -> RichText:
 
 
 def score_paragraph(result: dict[str, Any]) -> str:
-    """Return what README says of the scorecard; ``tools/make_scorecard.py`` writes it there.
-
-    Parameters
-    ----------
-    result
-        What ``wastedcores reproduce all`` writes.
-
-    Returns
-    -------
-    str
-        Markdown, one paragraph.
-    """
+    """Return what README says of the scorecard; ``tools/make_scorecard.py`` writes it there."""
     s = result["summary"]
     tested = predictions(result["rows"])
     missed = [r for r in tested if r["reproduced"] is False]

@@ -58,20 +58,7 @@ def predictions(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def text(value: Any, unit: str) -> str:
-    """Write a number with its unit, in three significant digits.
-
-    Parameters
-    ----------
-    value
-        A number, a text, or None.
-    unit
-        ``s``, ``ratio``, ``percent`` or any other.
-
-    Returns
-    -------
-    str
-        Changes in percent have a sign and one decimal.
-    """
+    """Write a number with its unit, in three significant digits."""
     if value is None:
         return "none"
     if isinstance(value, str):

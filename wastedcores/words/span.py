@@ -12,20 +12,7 @@ from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
 def who_waited(span: Span, zero_ns: int) -> RichText:
-    """Say who waited in a part of a trace, behind whom, and why.
-
-    Parameters
-    ----------
-    span
-        The part.
-    zero_ns
-        The start of the trace; times are told from there.
-
-    Returns
-    -------
-    RichText
-        A paragraph, and a table of the threads if any waited.
-    """
+    """Say who waited in a part of a trace, behind whom, and why."""
     r, rows = span.result, span.waiting
     start, end = ((t - zero_ns) / 1e6 for t in (r.start_ns, r.end_ns))
     cpus = f"CPU{'s' if len(span.cpus) > 1 else ''} {format_cpulist(span.cpus)}"

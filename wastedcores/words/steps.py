@@ -145,24 +145,7 @@ def _shows_wakeups(trace: Trace) -> bool:
 def next_after_explaining(
     found: Explanation, trace: Trace, name: str, placed: str = ""
 ) -> tuple[str, str]:
-    """Return the command that helps most after an explanation, and its purpose.
-
-    Parameters
-    ----------
-    found
-        The explanation.
-    trace
-        The trace; without wakeups there is no path and no replay of its work.
-    name
-        The trace as the user named it.
-    placed
-        The options that name its machine and kernel, as the user gave them.
-
-    Returns
-    -------
-    str, str
-        The command and its purpose.
-    """
+    """Return the command that helps most after an explanation, and its purpose."""
     said = f"{shlex.quote(name)}{placed}"
     woken = _shows_wakeups(trace)
     if found.looks_like == "in_doubt":
@@ -181,20 +164,7 @@ def next_after_explaining(
 
 
 def next_command(r: CheckResult, name: str) -> str:
-    """Return the command that helps most after a check, with its purpose behind it.
-
-    Parameters
-    ----------
-    r
-        The result of the check.
-    name
-        The trace as the user named it.
-
-    Returns
-    -------
-    str
-        One line.
-    """
+    """Return the command that helps most after a check, with its purpose behind it."""
     said = shlex.quote(name)
     if steps := _unknown(r, said):
         purpose = "treat every waiting thread as movable" if r.rests_on_affinity else "record again"
@@ -207,18 +177,6 @@ def next_command(r: CheckResult, name: str) -> str:
 def next_after_path(trace: Trace, name: str) -> tuple[str, str]:
     """Return the command that helps most after a critical path, and its purpose: what a fix would have gained, if that can
     be told.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    name
-        The trace as the user named it.
-
-    Returns
-    -------
-    str, str
-        The command and its purpose.
     """
     from wastedcores.analysis.assumed import place
     from wastedcores.prediction.place import SHORTEST_NS

@@ -20,19 +20,7 @@ def add_kworkers(
     parked: int | None = None,
     period_ns: int = SECOND,
 ) -> None:
-    """Add a kworker per CPU that runs 8 us once a second, as on the recorded idle guests.
-
-    Parameters
-    ----------
-    w
-        The workload. The kworkers are daemons of the root group.
-    machine, seed
-        The machine; the seed decides when in a second they run.
-    parked
-        A CPU that goes offline and therefore has no kworker.
-    period_ns
-        Time from one run of a kworker to its next, in ns.
-    """
+    """Add a kworker per CPU that runs 8 us once a second, as on the recorded idle guests."""
     offset = (seed * 0xD1342543DE82EF95 >> 16) % SECOND
     work = Script().loop().compute(KWORKER_NS).sleep(period_ns).end()
     for cpu in range(machine.cpus):
@@ -53,22 +41,6 @@ def add_transients(
 
     These are the transient threads of paper 3.3 ("logging or irq handlers"). Each makes its CPU busy for less than a
     millisecond, and the balancing in this time is hard to undo.
-
-    Parameters
-    ----------
-    w, machine
-        The workload and the machine.
-    period_ns
-        Mean of the exponentially distributed sleep between runs, in ns.
-    low_ns, high_ns
-        CPU time of a run in ns, drawn uniformly from this range.
-    comm
-        Name of the threads, to which the CPU is added.
-
-    Raises
-    ------
-    WorkloadError
-        A time is negative, or the range is reversed.
     """
     noise = Script().loop().sleep_exponential(period_ns, 8 * period_ns)
     noise.compute(low_ns, high_ns).end()
@@ -77,18 +49,7 @@ def add_transients(
 
 
 def add_hogs(w: Workload, count: int, cpu: int = 0, apart_ns: int = 0) -> None:
-    """Add single-threaded programs that never stop computing, like the paper's R (3.1).
-
-    Parameters
-    ----------
-    w
-        The workload. Each hog is a daemon in a session of its own, and therefore in an autogroup of its own.
-    count
-        Number of hogs.
-    cpu, apart_ns
-        The CPU on which they are started, and the time between two starts, in ns. Two hogs that start at the same instant
-        choose the same CPU, because neither of them shows load yet.
-    """
+    """Add single-threaded programs that never stop computing, like the paper's R (3.1)."""
     hog = Script().loop().compute(SECOND).end()
     for i in range(count):
         session = w.session()

@@ -12,25 +12,7 @@ MOST = 1_000_000_000_000
 
 
 def whole_ns(value: Any, what: str) -> int:
-    """Check a time in ns.
-
-    Parameters
-    ----------
-    value
-        The time.
-    what
-        Its name in the error message.
-
-    Returns
-    -------
-    int
-        The same time.
-
-    Raises
-    ------
-    WorkloadError
-        It is not a whole number from 0 to :data:`wastedcores.limits.LONGEST_NS`.
-    """
+    """Check a time in ns."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST_NS:
         raise WorkloadError(
             f"{what} is {value!r}; expected a whole number of nanoseconds from 0 to 10^15 (11 days)."
@@ -39,27 +21,7 @@ def whole_ns(value: Any, what: str) -> int:
 
 
 def whole(value: Any, what: str, least: int = 1) -> int:
-    """Check a number.
-
-    Parameters
-    ----------
-    value
-        The number.
-    what
-        Its name in the error message.
-    least
-        The smallest value allowed.
-
-    Returns
-    -------
-    int
-        The same number.
-
-    Raises
-    ------
-    WorkloadError
-        It is not a whole number from ``least`` to :data:`MOST`.
-    """
+    """Check a number."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
         raise WorkloadError(f"{what} is {value!r}; expected a whole number from {least} to 10^12.")
     return value

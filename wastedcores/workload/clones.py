@@ -15,22 +15,7 @@ START, END = "clones start", "clones end"
 
 
 def clones(machine: Machine, seed: int, threads: int = 7, work_ms: float = 5.0) -> Workload:
-    """Start some threads one after the other, each of which first contends with its creator for the process's mmap_sem.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine and the seed.
-    threads
-        Threads that are started.
-    work_ms
-        Work of a thread, in ms on a CPU of nominal speed.
-
-    Returns
-    -------
-    Workload
-        It measures ``clones_s``, the seconds from the first creation to the end of the last thread.
-    """
+    """Start some threads one after the other, each of which first contends with its creator for the process's mmap_sem."""
     if not 1 <= threads <= 64 or work_ms <= 0:
         raise WorkloadError(
             f"threads={threads} with {work_ms} ms of work; expected 1 to 64 threads and more than 0 ms."

@@ -61,35 +61,7 @@ def tpch(
     hi_us: int = 2200,
     noise_period_ms: float = 40.0,
 ) -> Workload:
-    """Make a query whose workers are created when it arrives.
-
-    Parameters
-    ----------
-    machine, seed
-        Where it runs; the seed decides on which CPU the query arrives.
-    pools
-        Number of workers of each container process.
-    together
-        True: all pools wait for each other at the end of a stage. False: each pool waits for its own workers only.
-    stages
-        Number of stages.
-    autogroups
-        True: each container process is in an autogroup of its own. False: all are in the root group.
-    lo_us, hi_us
-        CPU time of one worker in a stage, in us, drawn uniformly from this range.
-    noise_period_ms
-        Mean sleep of a kernel thread, in ms; 0 leaves the kernel threads out.
-
-    Returns
-    -------
-    Workload
-        It measures ``db_s``, the seconds of the query.
-
-    Raises
-    ------
-    WorkloadError
-        There is no pool, a pool is empty, there is no stage, or a time is negative.
-    """
+    """Make a query whose workers are created when it arrives."""
     w = Workload("tpch", Measure("db_s", "query start", "query end", "worker"))
     barriers = _barriers(w, pools, together, stages)
     if noise_period_ms:
@@ -122,31 +94,6 @@ def resident_pools(
     Each worker was created while the others computed, so the measured part begins with "8 threads" on each node of
     8 CPUs and all "cores busy" (the authors' slides). The first worker of pool ``i`` writes the marks
     ``query start i`` and ``query end i``.
-
-    Parameters
-    ----------
-    machine, seed
-        Where it runs; the seed decides on which CPUs the containers start.
-    pools, together
-        As for :func:`tpch`.
-    stages
-        Number of stages between the marks.
-    autogroups
-        As for :func:`tpch`.
-    stage_ns, noise_ns, noise_period_ns
-        In ns; see :data:`STAGE_NS`, :data:`NOISE_NS` and :data:`NOISE_PERIOD_NS`.
-    pin
-        Whether worker ``i``, counted over all pools, may only run on CPU ``i``, as where the authors began (their slides).
-
-    Returns
-    -------
-    Program
-        The flat rows.
-
-    Raises
-    ------
-    WorkloadError
-        There is no pool, a pool is empty, there is no stage, or a time is negative.
     """
     w = Workload("database")
     barriers = _barriers(w, pools, together, stages)

@@ -31,18 +31,7 @@ _FIELDS = {"session": 0, "nice": 0, "allowed": None, "cpu": 0, "start_ns": 0, "d
 
 
 def write_workload(workload: Workload, path: Path | str) -> None:
-    """Write a workload.
-
-    Parameters
-    ----------
-    workload, path
-        What to write where.
-
-    Raises
-    ------
-    WastedCoresError
-        The file cannot be written.
-    """
+    """Write a workload."""
     try:
         with written_whole(Path(path)) as part:
             part.write_text(json.dumps(to_dict(workload), separators=(",", ":")) + "\n")
@@ -53,13 +42,7 @@ def write_workload(workload: Workload, path: Path | str) -> None:
 
 
 def read_workload(path: Path | str) -> Workload:
-    """Read a workload.
-
-    Raises
-    ------
-    WorkloadError
-        The file is no workload, or an operation or a field of it is unknown.
-    """
+    """Read a workload."""
     try:
         found = json.loads(Path(path).read_bytes())
         return from_dict(found)

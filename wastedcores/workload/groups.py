@@ -52,20 +52,7 @@ def recorded_groups(
     work_ms: float = 200.0,
     cpu: int = 0,
 ) -> Workload:
-    """Run the same program as in the recordings of the guests, which sleeps for 50 ms after each group.
-
-    Parameters
-    ----------
-    machine, seed, policy, most, work_ms
-        As for :func:`groups`.
-    cpu
-        The CPU on which the main program begins.
-
-    Returns
-    -------
-    Workload
-        It measures ``groups_s``, the seconds of all groups and rests.
-    """
+    """Run the same program as in the recordings of the guests, which sleeps for 50 ms after each group."""
     return _groups("recorded-groups", machine, most, work_ms, policy, REST_NS, cpu)
 
 

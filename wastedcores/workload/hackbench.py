@@ -31,33 +31,7 @@ def hackbench(
     read_ns: int = 1000,
     pipe: int = PIPE_MESSAGES,
 ) -> Workload:
-    """Make one run of hackbench in one session.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed decides on which CPU it is started.
-    groups
-        Number of groups (``-g``).
-    fds
-        Number of senders, and of receivers, of a group (``-f``).
-    loops
-        Number of messages from each sender to each receiver (``-l``).
-    write_ns, read_ns
-        CPU time of a message for the writer and for the reader, in ns.
-    pipe
-        Number of messages that fit into a pipe.
-
-    Returns
-    -------
-    Workload
-        It measures ``hackbench_s``, the seconds from the signal to the end.
-
-    Raises
-    ------
-    WorkloadError
-        A number or a time is below 1, or there are too many tasks.
-    """
+    """Make one run of hackbench in one session."""
     counts = {"groups": groups, "fds": fds, "loops": loops, "pipe": pipe}
     times = {"write_ns": write_ns, "read_ns": read_ns}
     for name, value in (counts | times).items():

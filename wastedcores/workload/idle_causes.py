@@ -57,20 +57,7 @@ def _bursts(w: Workload, cpu: int, work_ns: int, at_ns: int, free: Iterable[int]
 
 
 def other_cache(machine: Machine, seed: int, workers: int = 2, rounds: int = 50) -> Workload:
-    """Wake threads every 20 ms behind a cache whose CPUs are all busy, while those of another cache are idle.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, with two caches, and the seed.
-    workers, rounds
-        Number of threads, and how often they are woken.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Wake threads every 20 ms behind a cache whose CPUs are all busy, while those of another cache are idle."""
     w = _begin("idle-other-cache", machine, 2)
     everywhere = range(machine.cpus)
     _pin(w, (c for c in everywhere if machine.llc_of_cpu[c] == machine.llc_of_cpu[0]))
@@ -84,20 +71,7 @@ def other_cache(machine: Machine, seed: int, workers: int = 2, rounds: int = 50)
 
 
 def unscanned(machine: Machine, seed: int, workers: int = 3) -> Workload:
-    """Wake threads of a busy CPU 1 ms after another CPU went offline; all others of their cache are idle.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, whose last CPU goes offline, and the seed.
-    workers
-        Number of threads.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Wake threads of a busy CPU 1 ms after another CPU went offline; all others of their cache are idle."""
     w = _begin("idle-unscanned", machine, 3)
     _pin(w, [0])
     go = w.semaphore()
@@ -109,20 +83,7 @@ def unscanned(machine: Machine, seed: int, workers: int = 3) -> Workload:
 
 
 def requeued(machine: Machine, seed: int, rounds: int = 50) -> Workload:
-    """Let a thread that had more than its share of a busy CPU sleep for 0.2 ms; meanwhile it may go elsewhere.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine and the seed.
-    rounds
-        How often it sleeps.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Let a thread that had more than its share of a busy CPU sleep for 0.2 ms; meanwhile it may go elsewhere."""
     w = _begin("idle-requeued", machine, 2)
     _pin(w, [0])
     loop = Script().loop(rounds).affinity([0]).compute(5 * MS).affinity(range(machine.cpus))
@@ -135,20 +96,6 @@ def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1
 
     Every 40 ms a thread naps after 1 ms beside another one, which did not run yet, so it stays queued. 0.5 ms later the tick of
     the overloaded CPU wakes the idle one, which balances.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, with two caches of the same size, and the seed.
-    pinned
-        Whether the sleeping thread may not move. If it may, the idle CPU can pull it, and gets nothing to run.
-    length_ms
-        Length of the replay in ms.
-
-    Returns
-    -------
-    Workload
-        The workload.
     """
     w = _begin("idle-sleeper", machine, 4)
     half, everywhere, at_ns = machine.cpus // 2, range(machine.cpus), 4 * MS + MS // 2
@@ -168,22 +115,7 @@ def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1
 
 
 def idle_far_away(machine: Machine, seed: int, idle: int = 1, length_ms: int = 1000) -> Workload:
-    """Let all CPUs compute at once for 4 ms every 40 ms, with one thread too many on node 0 and idle CPUs two hops away.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, whose node 2 is two hops from node 0, and the seed.
-    idle
-        Number of idle CPUs of node 2.
-    length_ms
-        Length of the replay in ms.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Let all CPUs compute at once for 4 ms every 40 ms, with one thread too many on node 0 and idle CPUs two hops away."""
     w = _begin("idle-far-away", machine, 4)
     far = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == 2]
     if not 1 <= idle <= len(far):
@@ -195,22 +127,7 @@ def idle_far_away(machine: Machine, seed: int, idle: int = 1, length_ms: int = 1
 
 
 def allowance(machine: Machine, seed: int, threads: int = 2, length_ms: int = 1000) -> Workload:
-    """Let threads of CPU 0 compute at once for 8 ms every 40 ms, while the only CPU of the other node is idle.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, with two CPUs, and the seed.
-    threads
-        Number of threads.
-    length_ms
-        Length of the replay in ms.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Let threads of CPU 0 compute at once for 8 ms every 40 ms, while the only CPU of the other node is idle."""
     w = _begin("idle-allowance", machine, 2)
     for _ in range(threads):
         _bursts(w, 0, 8 * MS, MS, range(machine.cpus))
@@ -219,18 +136,7 @@ def allowance(machine: Machine, seed: int, threads: int = 2, length_ms: int = 10
 
 
 def chance(machine: Machine, seed: int) -> Workload:
-    """End the only thread of CPU 1 at a moment at which a thread that may move waits on CPU 0.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine and the seed.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """End the only thread of CPU 1 at a moment at which a thread that may move waits on CPU 0."""
     w = _begin("idle-chance", machine, 2)
     _pin(w, [0])
     waiter = Script().affinity(range(machine.cpus)).compute(40 * MS)
@@ -240,18 +146,7 @@ def chance(machine: Machine, seed: int) -> Workload:
 
 
 def interval(machine: Machine, seed: int) -> Workload:
-    """Start a thread beside another one on CPU 0; only CPU 0 and the first CPU of the other half may run it.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, whose halves are nodes or caches, and the seed.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Start a thread beside another one on CPU 0; only CPU 0 and the first CPU of the other half may run it."""
     w = _begin("idle-interval", machine, 2)
     _pin(w, [0])
     late = Script().affinity([0, machine.cpus // 2]).compute(400 * MS)
@@ -260,20 +155,7 @@ def interval(machine: Machine, seed: int) -> Workload:
 
 
 def pinned(machine: Machine, seed: int, pinned: int = 2) -> Workload:
-    """Start a thread that may run anywhere on a CPU that pinned threads have shared for a while, beside an idle CPU.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, and the seed, which decides when the thread starts: 1 to 2 s after the pinned ones.
-    pinned
-        Number of pinned threads on CPU 0.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Start a thread that may run anywhere on a CPU that pinned threads have shared for a while, beside an idle CPU."""
     w = _begin("idle-pinned", machine, 2)
     _pin(w, [0] * pinned)
     late = Script().affinity(range(machine.cpus)).compute(400 * MS)
@@ -283,22 +165,7 @@ def pinned(machine: Machine, seed: int, pinned: int = 2) -> Workload:
 
 
 def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> Workload:
-    """Confine threads to two CPUs of node 0 and two of another node, and start all of them on node 0.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine, with four CPUs or more in each node, and the seed.
-    other
-        The other node.
-    threads
-        Number of threads.
-
-    Returns
-    -------
-    Workload
-        The workload.
-    """
+    """Confine threads to two CPUs of node 0 and two of another node, and start all of them on node 0."""
     w = _begin("idle-confined", machine, 8)
     here, there = (
         [c for c in range(machine.cpus) if machine.node_of_cpu[c] == node][:2]

@@ -65,35 +65,7 @@ def kbuild(
     stretch: float = 1.0,
     recipes: float = 1.0,
 ) -> Workload:
-    """Make the build.
-
-    Parameters
-    ----------
-    machine, seed
-        Not used: every machine builds the same tree, and the lengths of stretches are drawn by the replay.
-    tree
-        ``sched`` for kernel/sched, ``full`` for the whole kernel.
-    jobs
-        ``make -j``: recipes that run at the same time, over all sub-makes.
-    exec
-        Let the scheduler move a process when it executes its program. The balancer of v4.1, which the replay has, moves it at
-        almost every exec while other nodes are idle, which undoes the placement of the fork.
-    stretch
-        Length of the stretches in the sequential phases, as a multiple of the assumed one. There are fewer recipes in proportion,
-        so that their work stays the same.
-    recipes
-        Number of the sequential recipes, as a multiple of the assumed one.
-
-    Returns
-    -------
-    Workload
-        The workload; its result is the time from the start to the end of make.
-
-    Raises
-    ------
-    WorkloadError
-        The tree is unknown, or a number is out of range.
-    """
+    """Make the build."""
     if tree not in TREES:
         raise WorkloadError(f"tree {tree!r} is unknown; there are {', '.join(TREES)}.")
     if jobs < 1 or not (0.05 <= stretch <= 20 and 0.05 <= recipes <= 20):

@@ -23,28 +23,7 @@ def add_make(
     cpu: int = 0,
     start_ns: int = 0,
 ) -> None:
-    """Add ``make -jN`` to a workload; it marks ``make start`` and ``make end``.
-
-    Parameters
-    ----------
-    w
-        The workload.
-    jobs
-        Number of compilers.
-    parallel
-        N: the number of compilers that live at the same time.
-    compile_ns
-        Range of the time for which a compiler computes, in ns.
-    session
-        Session (autogroup) of make and its children; None for a new one.
-    cpu, start_ns
-        The CPU on which make is started, and when, in ns.
-
-    Raises
-    ------
-    WorkloadError
-        ``jobs`` or ``parallel`` is below 1.
-    """
+    """Add ``make -jN`` to a workload; it marks ``make start`` and ``make end``."""
     if jobs < 1 or parallel < 1:
         raise WorkloadError(
             f"make: expected at least one job and one at a time, got {jobs} jobs, {parallel} at a time."

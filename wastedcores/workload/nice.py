@@ -20,25 +20,6 @@ def recorded_nice(
     """Make threads that compute on one CPU for some time; the result is the share of the first.
 
     A thread on the machine's last CPU forks them there and then leaves for CPU 0. Each sets its nice value when it first runs.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed changes nothing but the times of the forks.
-    nice
-        The nice value of each thread, with commas in between.
-    seconds
-        How long they run.
-
-    Returns
-    -------
-    Workload
-        The workload.
-
-    Raises
-    ------
-    WorkloadError
-        A nice value is not a whole number from -20 to 19, or the machine has one CPU.
     """
     if machine.cpus < 2:
         raise WorkloadError(

@@ -68,27 +68,7 @@ class Scenario:
     def workload(
         self, machine: Machine, seed: int, given: Mapping[str, Any] | None = None
     ) -> Workload:
-        """Make the workload with some parameters changed.
-
-        Parameters
-        ----------
-        machine, seed
-            The machine and the seed of the workload.
-        given
-            New values of parameters, as text or of the right type.
-
-        Returns
-        -------
-        Workload
-            The workload.
-
-        Raises
-        ------
-        UsageError
-            The scenario does not have the parameter, or the value is of the wrong type.
-        WorkloadError
-            The values do not describe a possible workload.
-        """
+        """Make the workload with some parameters changed."""
         known = self.parameters()
         values = dict(known)
         for name, value in (given or {}).items():

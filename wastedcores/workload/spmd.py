@@ -101,18 +101,7 @@ class Spmd:
 
 
 def program(spec: Spmd, machine: Machine, seed: int = 1) -> Program:
-    """Make the program as flat rows.
-
-    Parameters
-    ----------
-    spec, machine, seed
-        As for :func:`workload`.
-
-    Returns
-    -------
-    Program
-        The flat rows.
-    """
+    """Make the program as flat rows."""
     return workload(spec, machine, seed).program()
 
 
@@ -270,33 +259,7 @@ def spmd(
     hogs: int = 0,
     pinned: bool = False,
 ) -> Workload:
-    """Make a program like NPB's from a few plain parameters, as the scenario ``spmd`` does.
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed decides when kernel threads run.
-    threads
-        Number of threads; 0 for one per CPU that it may use.
-    kind
-        As in :class:`Spmd`.
-    grain_us, intervals
-        Work of a thread between two synchronisations, in us, and the number of synchronisations.
-    planes, hogs
-        As in :class:`Spmd`.
-    pinned
-        Bind it to nodes 1 and 2 and start it on node 1, as in the paper's Table 1.
-
-    Returns
-    -------
-    Workload
-        It measures ``s_per_iter``, the seconds per interval.
-
-    Raises
-    ------
-    WorkloadError
-        As for :func:`workload`.
-    """
+    """Make a program like NPB's from a few plain parameters, as the scenario ``spmd`` does."""
     nodes = (1, 2) if pinned else None
     inside = sum(nodes is None or int(n) in nodes for n in machine.node_of_cpu)
     spec = Spmd(

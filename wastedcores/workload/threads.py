@@ -31,22 +31,7 @@ class Creation:
         self._mmap_sem = w.lock()
 
     def template(self, comm: str, body: Script, daemon: bool = False) -> int:
-        """Make a template for a thread: its first page faults, then its work, and the release of its stack.
-
-        Parameters
-        ----------
-        comm
-            Name of the threads.
-        body
-            Their work.
-        daemon
-            The replay does not wait for them.
-
-        Returns
-        -------
-        int
-            The number for :meth:`create`.
-        """
+        """Make a template for a thread: its first page faults, then its work, and the release of its stack."""
         thread = Script().touch().compute(1 * _US, 3 * _US)
         for _ in range(2):
             thread.lock(self._mmap_sem, "block", shared=True).compute(1 * _US, 4 * _US)
@@ -57,20 +42,7 @@ class Creation:
         return self._workload.template(comm, thread.touch(), daemon=daemon)
 
     def create(self, creator: Script, template: int) -> Script:
-        """Add one pthread_create() to a script.
-
-        Parameters
-        ----------
-        creator
-            The script of the creating task.
-        template
-            The thread, from :meth:`template`.
-
-        Returns
-        -------
-        Script
-            The script of the creator.
-        """
+        """Add one pthread_create() to a script."""
         creator.lock(self._mmap_sem, "block").compute(4 * _US, 6 * _US).unlock(self._mmap_sem)
         creator.compute(500, 1_500)
         creator.lock(self._mmap_sem, "block").compute(1 * _US, 2 * _US).unlock(self._mmap_sem)

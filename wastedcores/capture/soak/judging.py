@@ -17,21 +17,7 @@ NOTHING = 0.1
 
 
 def explain(alarm: dict[str, Any], witness: Witness) -> dict[str, Any] | None:
-    """Judge one alarm.
-
-    Parameters
-    ----------
-    alarm
-        A violation as :class:`~wastedcores.capture.live_result.LiveCheck` lists it.
-    witness
-        The independent reading.
-
-    Returns
-    -------
-    dict or None
-        ``answer`` (``true``, ``false`` or ``unexplained``), ``why`` and what was read; None if the witness's next scan of
-        the tasks has not come yet.
-    """
+    """Judge one alarm."""
     start, end = alarm["began_ns"], alarm["confirmed_ns"]
     waited = witness.waited(start, end)
     if waited is None:

@@ -112,15 +112,7 @@ def control_group(load: str) -> Iterator[str]:
 
 @contextmanager
 def running(load: str, seconds: float) -> Iterator[None]:
-    """Run a load inside the block.
-
-    Parameters
-    ----------
-    load
-        One of :data:`PROGRAMS`.
-    seconds
-        Its tasks end after this time by themselves, so that none is left behind if this process is killed.
-    """
+    """Run a load inside the block."""
     with control_group(load) as group:
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _HEAD + PROGRAMS[load], f"{seconds:g}", group],

@@ -28,22 +28,6 @@ def provoke(
     """Turn load balancing off while three processes pile up on one CPU, until the witness has seen the violation.
 
     A busy machine may leave no CPU idle for so long. Then it is tried again, unless the checker has raised an alarm already.
-
-    Parameters
-    ----------
-    witness
-        The independent reading.
-    needed_s
-        The violation must hold without interruption for so long to count as established.
-    end
-        Give up when it is set.
-    raised
-        Tells whether the checker has raised an alarm since a moment of the monotonic clock.
-
-    Returns
-    -------
-    dict
-        ``start_ns``, ``end_ns``, ``established``, ``attempts``, and the longest time in seconds for which it held.
     """
     start_ns, attempts, held = time.monotonic_ns(), 0, 0.0
     until = time.monotonic() + REPEAT_S

@@ -77,18 +77,7 @@ def pressure_ns() -> int | None:
 
 
 def run_delay_ns(pid: int, tid: int) -> int:
-    """Return for how long a thread has waited for a CPU so far; 0 if it has ended.
-
-    Parameters
-    ----------
-    pid, tid
-        The process and the thread.
-
-    Returns
-    -------
-    int
-        Nanoseconds. A wait counts when it ends.
-    """
+    """Return for how long a thread has waited for a CPU so far; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_bytes().split()[1])
     except (OSError, IndexError, ValueError):
@@ -162,18 +151,7 @@ class Witness(threading.Thread):
                 del self._names[tid]
 
     def between(self, start_ns: int, end_ns: int) -> Between | None:
-        """Return the shares between the first and the last sample inside a span; None if there are not two.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The span on the monotonic clock.
-
-        Returns
-        -------
-        Between or None
-            The shares of the time.
-        """
+        """Return the shares between the first and the last sample inside a span; None if there are not two."""
         samples = list(self._samples)
         times = [s.ts_ns for s in samples]
         first, last = bisect_left(times, start_ns), bisect_right(times, end_ns) - 1
@@ -188,18 +166,7 @@ class Witness(threading.Thread):
         return Between(ns / 1e9, idle, pressure, (b.own_ns - a.own_ns) / ns)
 
     def waited(self, start_ns: int, end_ns: int) -> list[Waited] | None:
-        """Return the tasks that waited between the scans around a span, longest first; None before the second scan.
-
-        Parameters
-        ----------
-        start_ns, end_ns
-            The span on the monotonic clock.
-
-        Returns
-        -------
-        list of Waited or None
-            A task that began within the span counts with all its waiting.
-        """
+        """Return the tasks that waited between the scans around a span, longest first; None before the second scan."""
         scans = list(self._scans)
         times = [s.ts_ns for s in scans]
         first, last = max(0, bisect_right(times, start_ns) - 1), bisect_left(times, end_ns)

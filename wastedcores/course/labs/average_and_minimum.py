@@ -143,22 +143,7 @@ def decisions(v: Variation, kernel: str = "v4.1", passes: int = 1) -> list[Decis
 
 
 def moved_per_pass(v: Variation, balanced: Balanced, passes: int = 8) -> list[int]:
-    """Let a rule balance the state of a variation, and count the threads that each pass moves.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    balanced
-        Function of the statistics of the local and the busiest group (``avg_load``, ``min_load``, ``load_per_task``, ...).
-    passes
-        Number of passes.
-
-    Returns
-    -------
-    list of int
-        Threads moved in each pass.
-    """
+    """Let a rule balance the state of a variation, and count the threads that each pass moves."""
     total = [0]
     for n in range(1, passes + 1):
         total.append(sum(len(d.moved) for d in _balanced_by(v, balanced, n)))
@@ -166,36 +151,12 @@ def moved_per_pass(v: Variation, balanced: Balanced, passes: int = 8) -> list[in
 
 
 def queues_after(v: Variation, balanced: Balanced, passes: int = 8) -> list[int]:
-    """Let a rule balance the state of a variation, and return the number of threads on each CPU afterwards.
-
-    Parameters
-    ----------
-    v, balanced, passes
-        As for :func:`moved_per_pass`.
-
-    Returns
-    -------
-    list of int
-        Threads of each CPU.
-    """
+    """Let a rule balance the state of a variation, and return the number of threads on each CPU afterwards."""
     return [len(q) for q in _balanced_by(v, balanced, passes)[-1].queues]
 
 
 def makespan_ms(v: Variation, kernel: str) -> float:
-    """Run one long thread and many short ones until all have ended, and return how long that takes.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    kernel
-        Name of a kernel.
-
-    Returns
-    -------
-    float
-        Simulated time in ms.
-    """
+    """Run one long thread and many short ones until all have ended, and return how long that takes."""
     w = Workload("two sessions")
     first, second = w.session(), w.session()
     w.task("long", Script().compute(4 * v.job_ms * 1_000_000), session=first, cpu=v.lone_cpu)

@@ -114,20 +114,7 @@ def table(v: Variation) -> str:
 
 
 def helpless_pairs(distance: Table, groups: dict[int, list[list[int]]]) -> list[tuple[int, int]]:
-    """Return the pairs of nodes, two hops apart, of which no CPU can pull threads from the other node.
-
-    Parameters
-    ----------
-    distance
-        The distance table.
-    groups
-        CPU -> the groups of its widest domain.
-
-    Returns
-    -------
-    list of tuple of int
-        The pairs, the lower node first.
-    """
+    """Return the pairs of nodes, two hops apart, of which no CPU can pull threads from the other node."""
 
     def can(a: int, b: int) -> bool:
         return any(y in g and x not in g for x in cpus_of(a) for y in cpus_of(b) for g in groups[x])
@@ -141,22 +128,7 @@ def helpless_pairs(distance: Table, groups: dict[int, list[list[int]]]) -> list[
 def threads_after(
     v: Variation, kernel: str = BUGGY, construct: Construct | None = None
 ) -> list[int]:
-    """Let the machine balance threads that are pinned to the nodes of ``v.pair`` and begin on the first of them.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    kernel
-        Name of a kernel.
-    construct
-        A construction of groups, which replaces that of v4.13.
-
-    Returns
-    -------
-    list of int
-        The threads of the two nodes after four passes.
-    """
+    """Let the machine balance threads that are pinned to the nodes of ``v.pair`` and begin on the first of them."""
     if construct is None:
         return _balanced(v.machine, v.pair, kernel)
     pair = v.pair  # found with the package's own construction, not with this one
@@ -165,20 +137,7 @@ def threads_after(
 
 
 def makespan_ms(v: Variation, kernel: str) -> float:
-    """Run eight threads of 50 ms that are pinned to the nodes of ``v.pair`` and begin on the first of them.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    kernel
-        Name of a kernel.
-
-    Returns
-    -------
-    float
-        Simulated time in ms until the last thread has ended.
-    """
+    """Run eight threads of 50 ms that are pinned to the nodes of ``v.pair`` and begin on the first of them."""
     a, b = v.pair
     w = Workload("pinned to two nodes")
     for i in range(8):

@@ -111,20 +111,7 @@ def rows(v: Variation) -> list[Row]:
 
 
 def at(rows: list[Row], time_ns: int) -> list[int]:
-    """Return the threads on the runqueue of each of two CPUs at a time.
-
-    Parameters
-    ----------
-    rows
-        The changes of the runqueues.
-    time_ns
-        The time.
-
-    Returns
-    -------
-    list of int
-        Threads of CPU 0 and of CPU 1.
-    """
+    """Return the threads on the runqueue of each of two CPUs at a time."""
     nr = [0, 0]
     for t, cpu, n in rows:
         if t <= time_ns:

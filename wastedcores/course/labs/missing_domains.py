@@ -100,39 +100,12 @@ def facts(v: Variation) -> dict[str, str]:
 
 
 def run(v: Variation, kernel: str) -> Replay:
-    """Run the application after hotplug, in the compiled simulator.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    kernel
-        Name of a kernel, or ``core``.
-
-    Returns
-    -------
-    Replay
-        The run.
-    """
+    """Run the application after hotplug, in the compiled simulator."""
     return replay(v.workload, v.machine, kernel, v.seed)
 
 
 def try_module(v: Variation, module: Module) -> dict[str, float]:
-    """Run the application under the work-conserving core with a module, in plain Python.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    module
-        The module.
-
-    Returns
-    -------
-    dict
-        ``makespan_ms``, ``wasted_ms`` (a CPU idle beside a waiting thread), and the numbers of suggestions ``taken`` and
-        ``refused``.
-    """
+    """Run the application under the work-conserving core with a module, in plain Python."""
     trace, kernel = replay_design(v.workload, v.machine, [module], v.seed)
     assert kernel.core is not None
     counts, end_ns = kernel.core.counts, kernel.log[-1].ts_ns

@@ -43,36 +43,12 @@ class Nodes:
         return self.cpu // CPUS_PER_NODE
 
     def within(self, node: int, distance: int) -> list[int]:
-        """Return the CPUs of all nodes that are at most this far from a node.
-
-        Parameters
-        ----------
-        node
-            The node.
-        distance
-            The greatest distance.
-
-        Returns
-        -------
-        list of int
-            The CPUs, ascending.
-        """
+        """Return the CPUs of all nodes that are at most this far from a node."""
         near = (n for n, d in enumerate(self.distance[node]) if d <= distance)
         return [c for n in near for c in cpus_of(n)]
 
     def hops(self, a: int, b: int) -> int:
-        """Return the number of hops between two nodes.
-
-        Parameters
-        ----------
-        a, b
-            The nodes.
-
-        Returns
-        -------
-        int
-            0, 1 or 2.
-        """
+        """Return the number of hops between two nodes."""
         return (LOCAL, ONE_HOP, TWO_HOPS).index(self.distance[a][b])
 
 
@@ -97,20 +73,7 @@ def machine_of(distance: Table) -> Machine:
 
 
 def draw_nodes(rng: random.Random, least: int, most: int) -> Nodes:
-    """Draw a machine; whether each node has neighbours and nodes two hops away is for :func:`is_two_hops` to say.
-
-    Parameters
-    ----------
-    rng
-        Random numbers.
-    least, most
-        The least and the greatest number of nodes.
-
-    Returns
-    -------
-    Nodes
-        The machine and a CPU.
-    """
+    """Draw a machine; whether each node has neighbours and nodes two hops away is for :func:`is_two_hops` to say."""
     n = rng.randrange(least, most + 1)
     table = [[LOCAL] * n for _ in range(n)]
     for a, b in combinations(range(n), 2):
@@ -131,20 +94,7 @@ def is_two_hops(distance: Table) -> bool:
 
 
 def groups_of(machine: Machine, kernel: str) -> dict[int, list[list[int]]]:
-    """Return the scheduling groups of the widest domain of each CPU.
-
-    Parameters
-    ----------
-    machine
-        The machine.
-    kernel
-        Name of a kernel.
-
-    Returns
-    -------
-    dict
-        CPU -> the CPUs of each group, the CPU's own group first.
-    """
+    """Return the scheduling groups of the widest domain of each CPU."""
     built = build_domains(machine, kernel)
     return {cpu: [g.cpus for g in built.of(cpu)[-1].groups] for cpu in built.cpus}
 

@@ -129,20 +129,7 @@ def facts(v: Variation) -> dict[str, str]:
 
 
 def woken_on(v: Variation, kernel: str) -> int:
-    """Return the CPU on which a kernel wakes the thread.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    kernel
-        Name of a kernel.
-
-    Returns
-    -------
-    int
-        The CPU.
-    """
+    """Return the CPU on which a kernel wakes the thread."""
     idle = dict(v.idle)
     running = [StillThread(c) for c in range(2 * NODE) if c not in idle]
     sleeper = StillThread(v.prev_cpu, allowed=tuple(sorted(v.allowed)))
@@ -150,20 +137,7 @@ def woken_on(v: Variation, kernel: str) -> int:
 
 
 def makespan_ms(v: Variation, choose: Choose | None = None) -> float:
-    """Run the database under the plain-Python model of Linux 4.1's scheduler.
-
-    Parameters
-    ----------
-    v
-        The variation.
-    choose
-        A function that is asked for an idle CPU at each wakeup, before Linux 4.1 decides; None: nobody is asked.
-
-    Returns
-    -------
-    float
-        Simulated time in ms until the last worker has finished.
-    """
+    """Run the database under the plain-Python model of Linux 4.1's scheduler."""
     if choose is None:
         return _database(v.seed, None)
 

@@ -129,20 +129,7 @@ def _truth(value: Any) -> bool:
 
 
 def checked_policy(decision: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decision of somebody's own whose answers are checked; those of this package are returned as they are.
-
-    Parameters
-    ----------
-    decision
-        Its name.
-    function
-        What decides.
-
-    Returns
-    -------
-    Callable
-        The same function. It raises a UsageError for an answer that cannot be meant, for an exception and if it does not end.
-    """
+    """Return a decision of somebody's own whose answers are checked; those of this package are returned as they are."""
     if (getattr(function, "__module__", None) or "").startswith("wastedcores."):
         return function
     expected, fits = _DECISIONS[decision]
@@ -162,19 +149,7 @@ def checked_policy(decision: str, function: Callable[..., Any]) -> Callable[...,
 
 
 def warn_of_absent_cpu(module: Module, question: str, cpu: int, k: Kernel) -> None:
-    """Warn that a module named a CPU that does not exist or is offline; the core refuses the suggestion.
-
-    Parameters
-    ----------
-    module
-        The module.
-    question
-        Name of its method.
-    cpu
-        The CPU.
-    k
-        The kernel.
-    """
+    """Warn that a module named a CPU that does not exist or is offline; the core refuses the suggestion."""
     if cpu in k.active:
         return
     there = (
@@ -239,27 +214,7 @@ def _matter(k: Kernel, about: Any, *more: Any) -> str:
 def checked_modules(
     modules: Iterable[Module | str], shipped: Mapping[str, type[Module]], base: type[Module]
 ) -> list[Module]:
-    """Return modules as instances.
-
-    Parameters
-    ----------
-    modules
-        Instances, and names of shipped modules.
-    shipped
-        Name -> class of the modules that wastedcores ships.
-    base
-        The class of which every module is an instance.
-
-    Returns
-    -------
-    list of Module
-        The instances in the same order.
-
-    Raises
-    ------
-    UsageError
-        One of them is no module, or has a method that nobody would ask.
-    """
+    """Return modules as instances."""
     if isinstance(modules, base | str) or not isinstance(modules, Iterable):
         raise UsageError(
             f"modules={modules!r}: expected a list of modules, such as [{_name(modules)}]."

@@ -145,13 +145,7 @@ def detach_one_task(k: Kernel, env: Env) -> Task | None:
 
 
 def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, bool]:
-    """Try to pull tasks to ``cpu`` at one level (load_balance(), v4.1).
-
-    Returns
-    -------
-    tuple of int and bool
-        The number of tasks moved, and ``continue_balancing``: whether this pass may go on with the levels above.
-    """
+    """Try to pull tasks to ``cpu`` at one level (load_balance(), v4.1)."""
     mask = None if idle == NEWLY_IDLE else frozenset(sd.groups[0].cpus)
     asked = Asked(cpu, k.cpu, cpu, sd.nr_balance_failed, sd.balance_interval)
     env = Env(sd, cpu, idle, set(k.active), mask, asked=asked)

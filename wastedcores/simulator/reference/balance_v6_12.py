@@ -146,13 +146,7 @@ def _cost(k: Kernel, env: Env, p: Task) -> int:
 
 
 def load_balance(k: Kernel, cpu: int, sd: SchedDomain, idle: str) -> tuple[int, bool]:
-    """Try to pull tasks to ``cpu`` at one level (sched_balance_rq(), v6.12.107).
-
-    Returns
-    -------
-    tuple of int and bool
-        The number of tasks moved, and ``continue_balancing``: whether this pass may go on with the levels above.
-    """
+    """Try to pull tasks to ``cpu`` at one level (sched_balance_rq(), v6.12.107)."""
     group = sd.groups[0]
     mask = frozenset(group.cpus) & group.mask
     asked = Asked(cpu, k.cpu, cpu, sd.nr_balance_failed, sd.balance_interval)

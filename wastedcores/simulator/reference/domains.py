@@ -102,20 +102,7 @@ class SchedDomain:
 
 
 def runtime_domains(domains: Domains, last_balance: int) -> list[list[SchedDomain]]:
-    """Make the domains of every CPU with fresh balancing state.
-
-    Parameters
-    ----------
-    domains
-        The domains that the kernel would build.
-    last_balance
-        The jiffy at which every level counts as balanced.
-
-    Returns
-    -------
-    list of list of SchedDomain
-        For each CPU its domains, innermost first.
-    """
+    """Make the domains of every CPU with fresh balancing state."""
     capacities: dict[tuple[int, int], GroupCapacity] = {}
     shared: dict[tuple[int, int], DomainShared] = {}
     core = domains.machine.core_of_cpu

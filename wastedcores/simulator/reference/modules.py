@@ -224,26 +224,7 @@ SHIPPED: dict[str, type[Module]] = {
 
 
 def make_core(k: Kernel, modules: Iterable[Module | str]) -> Core:
-    """Make a core module that asks these optimisation modules.
-
-    Parameters
-    ----------
-    k
-        The kernel. Its machine defines nearness: the same core, the same LLC, the same node, then nodes by distance, and
-        finally CPU numbers.
-    modules
-        Modules of your own or names of shipped ones, in the order in which they are asked.
-
-    Returns
-    -------
-    Core
-        The core module.
-
-    Raises
-    ------
-    UsageError
-        One of them is no module.
-    """
+    """Make a core module that asks these optimisation modules."""
     m = k.machine
     near = []
     for cpu in range(m.cpus):

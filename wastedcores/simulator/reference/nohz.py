@@ -76,11 +76,6 @@ def balance_if_due(
     """Balance one level if its interval is over, as rebalance_domains() of v4.1 and sched_balance_domains() of v6.12.107 do.
 
     SERIALIZE's global try-lock never fails here, because a pass takes no simulated time.
-
-    Returns
-    -------
-    tuple of int, str and bool
-        The time that it took, in ns; whether the CPU is idle now; and whether the levels above may be balanced.
     """
     if k.jiffies < sd.last_balance + interval(k, sd, idle != IDLE):
         return 0, idle, True

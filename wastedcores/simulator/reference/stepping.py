@@ -129,27 +129,7 @@ class Decision:
 def still_kernel(
     machine: Machine, kernel: KernelModel | str, threads: Sequence[Thread]
 ) -> tuple[Kernel, list[Task]]:
-    """Build a kernel of the reference whose CPUs have these threads, one running on each CPU that has any.
-
-    Parameters
-    ----------
-    machine
-        The machine with its hotplug history.
-    kernel
-        A kernel model or its name.
-    threads
-        The threads; the first one of each CPU runs, the others wait.
-
-    Returns
-    -------
-    tuple of Kernel and list of Task
-        The kernel, whose clock stands still, and one task per thread.
-
-    Raises
-    ------
-    WorkloadError
-        A thread is on a CPU that is not online or on which it may not run, or one of its numbers is out of range.
-    """
+    """Build a kernel of the reference whose CPUs have these threads, one running on each CPU that has any."""
     model = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
     if model.tracks_load_v4_4 or model.is_modern:
         raise WorkloadError(
@@ -257,22 +237,7 @@ def cpu_after_wakeup(
     sleeper: Thread,
     waker_cpu: int,
 ) -> int:
-    """Return the CPU that select_task_rq() chooses for a thread that wakes.
-
-    Parameters
-    ----------
-    machine, kernel, threads
-        As for :func:`still_kernel`; the sleeper is not among the threads.
-    sleeper
-        The thread that wakes; its ``cpu`` is the one on which it ran last.
-    waker_cpu
-        The CPU on which it is woken.
-
-    Returns
-    -------
-    int
-        The CPU.
-    """
+    """Return the CPU that select_task_rq() chooses for a thread that wakes."""
     k, tasks = still_kernel(machine, kernel, threads)
     p = _task(k.groups[0], len(tasks), sleeper, machine.cpus)
     p.state = "S"

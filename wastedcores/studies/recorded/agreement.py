@@ -48,20 +48,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 
 def agrees(recorded: float, replays: Sequence[float], floor: float = FLOOR) -> bool:
-    """Return whether a recorded quantity agrees with those of replays.
-
-    Parameters
-    ----------
-    recorded, replays
-        The recorded value, and one value per seed.
-    floor
-        A difference from the median that never counts; 0 for times.
-
-    Returns
-    -------
-    bool
-        See the criterion above.
-    """
+    """Return whether a recorded quantity agrees with those of replays."""
     median = float(np.median(replays))
     low, high = np.percentile(replays, RANGE)
     return bool(abs(recorded - median) <= max(CLOSE * median, floor) or low <= recorded <= high)

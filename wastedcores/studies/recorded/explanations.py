@@ -56,20 +56,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def explained(recording: Recording, seeds: int = SEEDS) -> tuple[CheckResult, Explanation, Advice]:
-    """Explain a recording as ``wastedcores explain --tasks tasks.json`` does.
-
-    Parameters
-    ----------
-    recording
-        The recording.
-    seeds
-        Number of replays of each kernel.
-
-    Returns
-    -------
-    CheckResult, Explanation, Advice
-        The verdict, the cause, and the fixes that pay.
-    """
+    """Explain a recording as ``wastedcores explain --tasks tasks.json`` does."""
     trace, machine, tasks = bounded(recording), recorded_on(recording), tasks_of(recording)
     result = check(trace)
     advice = advise(trace, machine=machine, kernel=recording.kernel, tasks=tasks, seeds=seeds)
@@ -83,25 +70,7 @@ def compare_explanations(
     seeds: int = SEEDS,
     note: Callable[[str], None] = lambda _: None,
 ) -> pl.DataFrame:
-    """Explain recordings, and compare with what the fixes gained when they were recorded.
-
-    Parameters
-    ----------
-    names
-        Names of recordings; default: all.
-    folder
-        The recordings; by default ``datasets/recordings``.
-    seeds
-        Number of replays of each kernel.
-    note
-        Called with the name of each recording.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns of :data:`SCHEMA`. ``recorded`` has what the recordings of the same work on other kernels gained, by the fix
-        that they have or by the name of the kernel: a share of the time or, for work that never ends, of the CPUs' work.
-    """
+    """Explain recordings, and compare with what the fixes gained when they were recorded."""
     folder = Path(folder or datasets() / "recordings")
     every = {p.parent.name: Recording.read(p.parent) for p in sorted(folder.glob("*/meta.json"))}
     rows = []
@@ -148,19 +117,7 @@ def _gain(name: str, gain: float, low: float, high: float) -> dict[str, Any]:
 
 
 def contradictions(table: pl.DataFrame) -> list[str]:
-    """Return what a table says that should not be.
-
-    Parameters
-    ----------
-    table
-        As :func:`compare_explanations` gives it.
-
-    Returns
-    -------
-    list of str
-        Sentences: a fix that the kernel has is proposed or named; a fix that gained more than :data:`WORTH` when it was
-        recorded is not proposed; a bug is not named although a recording with its fix alone shows that it is the cause.
-    """
+    """Return what a table says that should not be."""
     wrong = []
     for row in table.iter_rows(named=True):
         name, proposed = row["recording"], {p["name"]: p["gain"] for p in row["proposals"]}

@@ -40,16 +40,6 @@ def groups_of(trace: Trace) -> dict[int, Group]:
     The threads of a group are equal, and which of two that end within microseconds ends first is chance. Therefore threads
     are numbered anew on each CPU. The main program, which runs for microseconds after each completion, and tasks that do not
     belong to the program are left out.
-
-    Parameters
-    ----------
-    trace
-        A trace with the marks ``group N start``.
-
-    Returns
-    -------
-    dict of int and Group
-        The groups by their numbers of threads.
     """
     events = (
         trace.events.filter(pl.col("kind").is_in(["mark", "fork", "exit", "switch"]))
@@ -83,16 +73,6 @@ def in_order(recorded: dict[int, Group], replayed: dict[int, Group]) -> dict[int
 
     The CPUs of a group are assigned to each other as they agree best, because threads that end together make CPUs take the
     waiting ones in an order that is chance.
-
-    Parameters
-    ----------
-    recorded, replayed
-        The groups of both.
-
-    Returns
-    -------
-    dict of int and float
-        Shares between 0 and 1 by CPU.
     """
     cpus = sorted({c for g in (*recorded.values(), *replayed.values()) for c in g.switches})
     same, total = dict.fromkeys(cpus, 0), dict.fromkeys(cpus, 0)

@@ -62,13 +62,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 
 def all_recordings() -> list[Recording]:
-    """Return every recording of a checkout.
-
-    Raises
-    ------
-    DatasetError
-        There are none, because the package was installed without its repository.
-    """
+    """Return every recording of a checkout."""
     found = [
         Recording.read(meta.parent)
         for folder in FOLDERS
@@ -83,21 +77,7 @@ def all_recordings() -> list[Recording]:
 
 
 def compare_kernels(recordings: Iterable[Recording] | None = None) -> pl.DataFrame:
-    """Check what every kernel did with every workload that was recorded on a kernel of today and an older one.
-
-    Parameters
-    ----------
-    recordings
-        Recordings of :data:`WORKLOADS`; by default all of a checkout.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns of :data:`SCHEMA`. ``result`` is in ``unit``. ``slowdown`` is the time for the same work, as a multiple of that of
-        the fastest kernel of the workload and machine. ``wasted_cpus``, ``idle_beside_share`` and ``longest_ms`` are those of
-        :func:`wastedcores.check` for the measured window, with every waiting thread counted as movable to the CPUs of the
-        workload. ``replayed``, ``low`` and ``high`` are median, 5th and 95th percentile of replays; null where there are none.
-    """
+    """Check what every kernel did with every workload that was recorded on a kernel of today and an older one."""
     rows = [
         _row(*found) for found in _chosen(all_recordings() if recordings is None else recordings)
     ]

@@ -55,22 +55,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 
 def predict(recording: Recording, to: list[str], seeds: int) -> WhatIf:
-    """Predict the recorded work under other kernels.
-
-    Parameters
-    ----------
-    recording
-        The recording; its ``tasks.json`` tells sessions and affinity.
-    to
-        Names of kernel models.
-    seeds
-        Number of replays of each.
-
-    Returns
-    -------
-    WhatIf
-        The answer.
-    """
+    """Predict the recorded work under other kernels."""
     return whatif(
         bounded(recording),
         machine=recorded_on(recording),
@@ -107,23 +92,7 @@ def compare_predictions(
     seeds: int = 20,
     note: Callable[[str], None] = lambda _: None,
 ) -> pl.DataFrame:
-    """Predict each pair of :data:`PAIRS` and compare with what was recorded.
-
-    Parameters
-    ----------
-    folder
-        The recordings; by default ``datasets/recordings``.
-    seeds
-        Number of replays of each kernel.
-    note
-        Called with one line per recording.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns of :data:`SCHEMA`. Rows without ``other`` are replays of a recording under its own kernel. ``recorded`` to
-        ``high`` are in seconds or in busy CPUs; ``error`` is the distance of the median from the recording, as a share.
-    """
+    """Predict each pair of :data:`PAIRS` and compare with what was recorded."""
     folder = Path(folder or datasets() / "recordings")
     rows: list[tuple[Any, ...]] = []
     for name, others in PAIRS.items():

@@ -59,20 +59,7 @@ class Observed:
     result: Quantity
 
     def running(self, cpus: int, pids: Sequence[int] | None = None) -> np.ndarray:
-        """Return the share of the window in which each CPU ran one of some threads.
-
-        Parameters
-        ----------
-        cpus
-            Number of CPUs of the machine.
-        pids
-            The threads; by default all but the idle task.
-
-        Returns
-        -------
-        array
-            float64 (cpus,), 0 to 1.
-        """
+        """Return the share of the window in which each CPU ran one of some threads."""
         pid = self.pid[self.switch]
         mine = pid != 0 if pids is None else np.isin(pid, pids)
         ran = running_ns(
@@ -81,13 +68,7 @@ class Observed:
         return ran / max(self.end_ns - self.start_ns, 1)
 
     def threads_per_node(self, node_of_cpu: np.ndarray) -> np.ndarray:
-        """Return the mean number of the workload's threads on each node in the last part of the window, asleep or not.
-
-        Parameters
-        ----------
-        node_of_cpu
-            int (cpus,): the node of each CPU.
-        """
+        """Return the mean number of the workload's threads on each node in the last part of the window, asleep or not."""
         first = round(self.end_ns - LAST * (self.end_ns - self.start_ns))
         order = np.flatnonzero(np.isin(self.pid, self.threads))
         order = order[np.argsort(self.pid[order], kind="stable")]
@@ -111,26 +92,7 @@ def _since(mark: np.ndarray, owner: np.ndarray) -> np.ndarray:
 def quantities(
     seen: Observed, kind: str, machine: Machine, pinned: bool = True
 ) -> dict[str, Quantity]:
-    """Return everything that is compared, by name.
-
-    Parameters
-    ----------
-    seen
-        What happened.
-    kind
-        ``gi``, ``gc``, ``ms``, ``lu`` or ``db``.
-    machine
-        The machine.
-    pinned
-        Whether threads of ``gc`` and ``lu`` are pinned to nodes 1 and 2.
-
-    Returns
-    -------
-    dict
-        The run's own result; busy CPUs, in total and per node of each type; the workload's threads per node of each type,
-        and on the fullest and the emptiest node (which needs no names of nodes). The types are nodes with and without a
-        hog; the two nodes that the threads are pinned to; the node that they start on and the others.
-    """
+    """Return everything that is compared, by name."""
     nodes = np.asarray(machine.node_of_cpu)
     busy = seen.running(machine.cpus)
     per_node = np.bincount(nodes, busy, machine.nodes)

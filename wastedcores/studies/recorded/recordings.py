@@ -128,13 +128,7 @@ class Recording:
 
     @classmethod
     def read(cls, folder: Path | str) -> Recording:
-        """Read ``meta.json`` of a recording; the trace is read when it is needed.
-
-        Raises
-        ------
-        TraceFormatError
-            The folder has no recording, or the kind of run is unknown.
-        """
+        """Read ``meta.json`` of a recording; the trace is read when it is needed."""
         folder = Path(folder)
         try:
             meta = json.loads((folder / "meta.json").read_text())
@@ -246,13 +240,7 @@ class Recording:
         return domain_events(with_steps(self.machine, self.workload(1).program()), self.kernel)
 
     def replayed(self, seed: int) -> Replayed:
-        """Replay the workload under the recorded kernel and return the same quantities.
-
-        Raises
-        ------
-        UsageError
-            The replay does not model the recorded kernel.
-        """
+        """Replay the workload under the recorded kernel and return the same quantities."""
         if self.model is None:
             raise UsageError(
                 f"{self.name} was recorded on {self.kernel.name}, which the replay does not model."

@@ -107,13 +107,7 @@ class CtfReading(Reading):
         self._lttng = False
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables in order of time.
-
-        Raises
-        ------
-        TraceFormatError
-            babeltrace2 is absent or cannot read the folder, or it has several traces.
-        """
+        """Yield event tables in order of time."""
         folder = self._folder()
         self._learn(self._metadata(folder))
         said = self.resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115

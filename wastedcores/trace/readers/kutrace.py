@@ -93,13 +93,7 @@ class KUtraceReading(TextReading):
         return kutrace_json(stream) if is_page(start) else stream
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield one event table, in order of time.
-
-        Raises
-        ------
-        TraceFormatError
-            A line among the spans is not a span, or spans stand before the head's end.
-        """
+        """Yield one event table, in order of time."""
         parts: list[pl.DataFrame] = []
         head = ""
         first: int | None = None

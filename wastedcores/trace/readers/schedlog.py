@@ -81,14 +81,7 @@ class SchedLogReading(Reading):
         super().__init__(path, "schedlog")
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables in order of time.
-
-        Raises
-        ------
-        TraceFormatError
-            Not all files are rings, a ring is not named by the number of its CPU, or the numbers of events are those of
-            an unknown version.
-        """
+        """Yield event tables in order of time."""
         rings, facts = self._open(), self.found
         online = {r.cpu for r in rings}
         rings = [r for r in rings if r.records.size]

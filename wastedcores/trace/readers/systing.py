@@ -66,13 +66,7 @@ class SystingReading(Reading):
         super().__init__(path, "systing")
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables in order of time, one per window of time.
-
-        Raises
-        ------
-        TraceFormatError, TraceContentError
-            Tables are absent or cut short, the folder has several recordings, or a thread has no row of its own.
-        """
+        """Yield event tables in order of time, one per window of time."""
         tables = self._open()
         try:
             run = _Decoder(self.path, tables, self.found)
@@ -237,13 +231,7 @@ class _Decoder:
             )
 
     def window(self, start: int, end: int) -> pl.DataFrame:
-        """Return the events of a window of time, in order.
-
-        Parameters
-        ----------
-        start, end
-            The window [start, end) in ns.
-        """
+        """Return the events of a window of time, in order."""
         frames = [self._switches(start, end), self._woken(start, end)]
         if self.exact:
             moves = self._part("sched_migrate", start, end)

@@ -126,78 +126,28 @@ SMALL = Boot(
 
 
 def boot_of(machine: Machine, patched: bool = False) -> Boot:
-    """Return the recorded guest that is nearest in size to this machine.
-
-    Parameters
-    ----------
-    machine
-        The machine.
-    patched
-        The guest's kernel has the overload-on-wakeup patch.
-
-    Returns
-    -------
-    Boot
-        The boot. That of 16 CPUs does not depend on the patch.
-    """
+    """Return the recorded guest that is nearest in size to this machine."""
     if machine.cpus <= 32:
         return SMALL
     return LARGE_PATCHED if patched else LARGE
 
 
 def recorder_cpu(machine: Machine, seed: int, kind: str) -> int:
-    """Choose the CPU of the recorder by the seed (with splitmix64's multiplier).
-
-    Parameters
-    ----------
-    machine, seed, kind
-        The machine, the seed, and the kind of run: ``gi``, ``gc``, ``ms``, ``lu`` or ``db``.
-
-    Returns
-    -------
-    int
-        The CPU.
-    """
+    """Choose the CPU of the recorder by the seed (with splitmix64's multiplier)."""
     chance = seed * 0x9E3779B97F4A7C15 >> 20
     found = boot_of(machine).recorder.get(kind) or range(machine.cpus)
     return found[chance % len(found)] % machine.cpus
 
 
 def start_ns(machine: Machine, seed: int, kind: str) -> int:
-    """Choose the start of the recorder by the seed: after the kernel threads, at its phase of a tick.
-
-    Parameters
-    ----------
-    machine, seed, kind
-        The machine, the seed, and the kind of run: ``gi``, ``gc``, ``ms``, ``lu`` or ``db``.
-
-    Returns
-    -------
-    int
-        Time from the start of the replay, in ns.
-    """
+    """Choose the start of the recorder by the seed: after the kernel threads, at its phase of a tick."""
     earliest, latest = (us * US for us in boot_of(machine).phase[kind])
     chance = (seed * 0xD1342543DE82EF95 >> 24) & 0xFFFFFFFF
     return LEAD_NS + earliest + chance % (latest - earliest + 1)
 
 
 def round_jiffies(now: int, cpu: int, period: int = INTERVAL) -> int:
-    """Return the jiffy that round_jiffies_relative() of one period leads to (kernel/time/timer.c, v4.1).
-
-    Parameters
-    ----------
-    now
-        The present jiffy.
-    cpu
-        The CPU; each CPU's round jiffies are 3 later than those of the CPU before.
-    period
-        The period in jiffies.
-
-    Returns
-    -------
-    int
-        The jiffy.
-    """
+    """Return the jiffy that round_jiffies_relative() of one period leads to (kernel/time/timer.c, v4.1)."""
     at = now + period + 3 * cpu
     rest = at % period
     at -= rest + 3 * cpu
@@ -216,29 +166,7 @@ def background(
     offline: int | None = None,
     patched: bool = False,
 ) -> None:
-    """Add the kernel threads of the guest.
-
-    Parameters
-    ----------
-    w
-        The workload; its own tasks begin at ``LEAD_NS``.
-    machine, seed
-        The machine; the seed chooses among the boots that were observed.
-    kind
-        ``gi``, ``gc``, ``ms``, ``lu`` or ``db``; it decides at which age of the guest the run begins.
-    cpu
-        The CPU on which the recorded work begins.
-    first_ns
-        When the recorded work begins. The next tick of that CPU requests a grace period (rcu_gp_kthread_wake()) and wakes
-        rcu_sched where it last ran, which is with the recorder; it ends a few jiffies later. 0: grace periods follow one
-        another all the time, as they do while tasks exit. None: no grace period is requested.
-    offline
-        A CPU that goes offline and comes back. vmstat_cpuup_callback() (mm/vmstat.c, v4.1) cancels its work when it goes
-        and leaves it to the shepherd when it is back. If the shepherd is on that CPU, migrate_timers()
-        (kernel/time/timer.c) moves it to the CPU that took the other one offline.
-    patched
-        The guest's kernel has the overload-on-wakeup patch, with which it boots otherwise.
-    """
+    """Add the kernel threads of the guest."""
     boot = boot_of(machine, patched)
     # the guest's jiffies at the start of the replay, counted from a whole second
     found = boot.late[kind]

@@ -116,30 +116,7 @@ def recorded_gi(
     hotplug: str = "none",
     patched_boot: bool = False,
 ) -> Workload:
-    """Run ``make -j`` next to R processes (paper 3.1).
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed decides on details of the guest.
-    jobs
-        Number of compilers.
-    J
-        Number of compilers that live at the same time; 0 for one per CPU.
-    hogs
-        Number of R processes.
-    lo_us, hi_us
-        Range of the time for which a compiler computes, in us.
-    hotplug
-        A CPU that goes offline and comes back before, or ``none``.
-    patched_boot
-        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
-
-    Returns
-    -------
-    Workload
-        It measures ``make_s``, the seconds of make.
-    """
+    """Run ``make -j`` next to R processes (paper 3.1)."""
     w = _workload("recorded-gi", Measure("make_s", "make start", "make end"))
     cpu = recorder_cpu(machine, seed, "gi")
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gi"))
@@ -174,28 +151,7 @@ def recorded_gc(
     hotplug: str = "none",
     patched_boot: bool = False,
 ) -> Workload:
-    """Run one thread per CPU of nodes 1 and 2, pinned there and created on node 1 (paper 3.2).
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed decides on details of the guest.
-    n
-        Number of threads; 0 for one per allowed CPU.
-    limit_s
-        Length of the run in seconds.
-    pinned
-        Pin the threads to nodes 1 and 2.
-    hotplug
-        A CPU that goes offline and comes back before, or ``none``.
-    patched_boot
-        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
-
-    Returns
-    -------
-    Workload
-        It measures ``cpus_of_work``, the number of CPUs that did useful work.
-    """
+    """Run one thread per CPU of nodes 1 and 2, pinned there and created on node 1 (paper 3.2)."""
     w = _workload(
         "recorded-gc",
         Measure("cpus_of_work", "threads start", "threads stop", "ep", UNIT_NS),
@@ -223,26 +179,7 @@ def recorded_ms(
     hotplug: str = "",
     patched_boot: bool = False,
 ) -> Workload:
-    """Take a CPU offline and online, then start as many busy processes as CPUs on node 2 (paper 3.4).
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed decides on details of the guest.
-    n
-        Number of processes; 0 for one per CPU.
-    limit_s
-        Length of the run in seconds.
-    hotplug
-        The CPU that goes offline and comes back; empty for one in the middle of node 2; ``none`` for no CPU.
-    patched_boot
-        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
-
-    Returns
-    -------
-    Workload
-        It measures ``cpus_of_work``, the number of CPUs that did useful work.
-    """
+    """Take a CPU offline and online, then start as many busy processes as CPUs on node 2 (paper 3.4)."""
     w = _workload("recorded-ms", Measure("cpus_of_work", "start", "stop", "busy", UNIT_NS))
     node2 = machine.cpus_of_node(min(2, machine.nodes - 1))
     middle = str(node2[len(node2) // 2])
@@ -270,32 +207,7 @@ def recorded_lu(
     hotplug: str = "none",
     patched_boot: bool = False,
 ) -> Workload:
-    """Run threads that meet at a spinning barrier (NAS lu, paper table 1).
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed decides on details of the guest.
-    n
-        Number of threads; 0 for one per allowed CPU.
-    work_us
-        Work between two barriers, in us.
-    iterations, limit_s
-        The run ends after this number of barriers, or after this many seconds.
-    hogs
-        Number of R processes that run at the same time.
-    pinned
-        Pin the threads to nodes 1 and 2.
-    hotplug
-        A CPU that goes offline and comes back before, or ``none``.
-    patched_boot
-        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
-
-    Returns
-    -------
-    Workload
-        It measures ``s_per_iter``, the seconds per iteration.
-    """
+    """Run threads that meet at a spinning barrier (NAS lu, paper table 1)."""
     w = _workload(
         "recorded-lu", Measure("s_per_iter", "lu start", "lu end", "lu"), (1, 2) if pinned else None
     )
@@ -328,32 +240,7 @@ def recorded_db(
     hotplug: str = "none",
     patched_boot: bool = False,
 ) -> Workload:
-    """Run workers that meet at a blocking barrier and are disturbed by pinned kernel threads (TPC-H, paper 3.3).
-
-    Parameters
-    ----------
-    machine, seed
-        The machine; the seed decides on details of the guest.
-    n
-        Number of workers; 0 for one per CPU.
-    iterations
-        Number of barriers.
-    group
-        Number of workers that meet at one barrier; 0 for all.
-    lo_us, hi_us
-        Range of the work between two barriers, in us.
-    noise_period_ms
-        Mean sleep of the kernel threads, in ms.
-    hotplug
-        A CPU that goes offline and comes back before, or ``none``.
-    patched_boot
-        The guest booted with the overload-on-wakeup patch (``Boot`` in guest.py); the replayed kernel may have it or not.
-
-    Returns
-    -------
-    Workload
-        It measures ``db_s``, the seconds of the run.
-    """
+    """Run workers that meet at a blocking barrier and are disturbed by pinned kernel threads (TPC-H, paper 3.3)."""
     w = _workload("recorded-db", Measure("db_s", "db start", "db end", "db"))
     n = n or machine.cpus
     group = group or n

@@ -47,20 +47,7 @@ class Shared:
     alias: dict[str, str] = field(default_factory=dict)
 
     def own(self, title: str, forked: bool) -> Own:
-        """Begin a thread.
-
-        Parameters
-        ----------
-        title
-            Name of its task.
-        forked
-            It is created by a ``fork`` event.
-
-        Returns
-        -------
-        Own
-            The things that belong to the thread alone.
-        """
+        """Begin a thread."""
         return Own(self, title, forked)
 
     def lock(self, name: str) -> int:
@@ -87,20 +74,7 @@ class Own:
     timers: dict[str, int] = field(default_factory=dict)
 
     def timer(self, bad: Bad, where: str, value: Any) -> int:
-        """Return the timer of a ``timer`` event, making it at its first use.
-
-        Parameters
-        ----------
-        bad, where
-            As for :func:`add_event`.
-        value
-            The value of the event.
-
-        Returns
-        -------
-        int
-            The timer.
-        """
+        """Return the timer of a ``timer`` event, making it at its first use."""
         name = value.only("ref", "unknown") if isinstance(value, Pairs) else None
         if not isinstance(name, str):
             raise bad(where, f'timer={value!r}; expected {{"ref": NAME, "period": US}}')
@@ -124,28 +98,7 @@ def add_event(
     key: str,
     value: Any,
 ) -> None:
-    """Add one event to the script of a thread.
-
-    Parameters
-    ----------
-    script
-        The script.
-    own
-        The thread.
-    bad
-        Makes an error of a place and a text.
-    note
-        Takes a note on a difference from a real run.
-    where
-        The place in the file, for messages.
-    key, value
-        The event.
-
-    Raises
-    ------
-    WorkloadError
-        The event is not one of rt-app's, or the replay does not model it.
-    """
+    """Add one event to the script of a thread."""
     event = event_of(key)
     shared = own.shared
     if event in ("run", "runtime"):

@@ -23,41 +23,12 @@ class Pairs(list[tuple[str, Any]]):
     """A JSON object: its keys and values in order, with repeated keys."""
 
     def only(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key that should occur once. The last one counts, as in json-c.
-
-        Parameters
-        ----------
-        key
-            The key.
-        default
-            The value if the key is absent.
-
-        Returns
-        -------
-        Any
-            The value.
-        """
+        """Return the value of a key that should occur once. The last one counts, as in json-c."""
         return dict(self).get(key, default)
 
 
 def parse(text: str, name: str) -> Pairs:
-    """Read the text of a file.
-
-    Parameters
-    ----------
-    text, name
-        The text, and the name of the file for messages.
-
-    Returns
-    -------
-    Pairs
-        The object at the top.
-
-    Raises
-    ------
-    WorkloadError
-        It is not JSON, or there is no object at the top.
-    """
+    """Read the text of a file."""
     plain = _TOKEN.sub(_clean, text)
     # a comment between a comma and a bracket hid the comma from the first pass
     plain = _TOKEN.sub(_clean, plain)

@@ -69,25 +69,7 @@ class _Reading:
 def read_rtapp(
     path: str | Path, machine: Machine, seed: int = 1, mem_mb_per_s: int = 0, io_mb_per_s: int = 0
 ) -> Workload:
-    """Make a workload of an rt-app file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    machine, seed, mem_mb_per_s, io_mb_per_s
-        As for :func:`rtapp`.
-
-    Returns
-    -------
-    Workload
-        As from :func:`rtapp`.
-
-    Raises
-    ------
-    WorkloadError
-        The file cannot be read, or :func:`rtapp` refuses it.
-    """
+    """Make a workload of an rt-app file."""
     path = Path(path)
     try:
         text = path.read_text("utf-8")
@@ -108,30 +90,7 @@ def rtapp(
     *,
     name: str = "rt-app",
 ) -> Workload:
-    """Make a workload of an rt-app description.
-
-    Parameters
-    ----------
-    text
-        JSON, as rt-app and workgen accept it.
-    machine, seed
-        The machine; the seed decides on which CPU rt-app is started.
-    mem_mb_per_s, io_mb_per_s
-        Speed at which ``mem`` and ``iorun`` events compute, in 10^6 bytes/s. With 0, a file that has them is refused.
-    name
-        Name of the file for messages.
-
-    Returns
-    -------
-    Workload
-        With ``notes`` on the differences from a real run. If the file has a duration, the threads are daemons and the
-        replay ends with rt-app's main thread, which sleeps for that time.
-
-    Raises
-    ------
-    WorkloadError
-        rt-app would refuse the file, or the replay does not model a part of it; the message says where and what to do.
-    """
+    """Make a workload of an rt-app description."""
     root = parse(text, name)
     w = Workload("rt-app")
     r = _Reading(name, machine, Shared(w, mem_mb_per_s, io_mb_per_s))

@@ -9,18 +9,7 @@ from wastedcores.jit.units import prepare
 
 
 def entry(eevdf: bool) -> int:
-    """Return the address of a class's entry and compile it if necessary.
-
-    Parameters
-    ----------
-    eevdf
-        The class is EEVDF; otherwise CFS of v6.1.
-
-    Returns
-    -------
-    int
-        The address; without the compiler 2 and 1.
-    """
+    """Return the address of a class's entry and compile it if necessary."""
     if config.DISABLE_JIT:
         return 2 if eevdf else 1
     unit: Any

@@ -27,18 +27,5 @@ def bits_of(cpus: Iterable[int]) -> np.ndarray:
 
 
 def cpus_of(row: np.ndarray, cpus: int) -> list[int]:
-    """Return the CPUs of such a row.
-
-    Parameters
-    ----------
-    row
-        int64, a row of the table that holds a CPU set.
-    cpus
-        Number of CPUs of the machine.
-
-    Returns
-    -------
-    list of int
-        In ascending order.
-    """
+    """Return the CPUs of such a row."""
     return [c for c in range(cpus) if (int(row[c >> WORD_SHIFT]) >> (c & WORD_LOW)) & 1]

@@ -83,32 +83,7 @@ def find_formats(
     page_start: int = 0,
     hotplug: tuple[int, int] | None = None,
 ) -> pj.Formats:
-    """Return the layout of a file's records and of the tracepoints that are read.
-
-    Parameters
-    ----------
-    tracepoints
-        Tracepoints of the file by name.
-    path
-        The file, for messages.
-    samples
-        The layouts of perf's samples.
-    page_start
-        In pages of ftrace's ring buffer: where the events of a page begin.
-    hotplug
-        The addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``. Without them, steps of CPU hotplug are only
-        counted.
-
-    Returns
-    -------
-    Formats
-        As the compiled code takes them.
-
-    Raises
-    ------
-    TraceFormatError
-        A tracepoint lacks a field that is needed, or has it in another type.
-    """
+    """Return the layout of a file's records and of the tracepoints that are read."""
     switch = tracepoints.get("sched_switch")
     # all tracepoints that perf's file knows were recorded; in a trace.dat, the events decide
     place = "sched_waking" in tracepoints and "sched_wakeup" not in tracepoints

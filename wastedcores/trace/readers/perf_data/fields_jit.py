@@ -366,20 +366,7 @@ def decode(
     last: I64,
     out: Columns,
 ) -> tuple[int, int, int, int]:
-    """Write the events among the records ``i`` to ``end`` into the rows from ``row`` on.
-
-    Parameters
-    ----------
-    records
-        In order of time, as :func:`~wastedcores.trace.readers.perf_data.records_jit.index` found them.
-    last
-        (2, MAX_CPUS) the record and the row of each CPU's last event, or -1; for ``formats.place``.
-
-    Returns
-    -------
-    i, row, wakings, problem
-        Where it stopped, the number of sched_waking events, and the reason why it stopped.
-    """
+    """Write the events among the records ``i`` to ``end`` into the rows from ``row`` on."""
     ts, ref, layouts = records.ts, records.ref, formats.layouts
     wakings = 0
     problem = OK

@@ -96,26 +96,7 @@ class PerfHeader:
 
 
 def read_header(data: np.ndarray, path: Path) -> PerfHeader:
-    """Read the head of a file.
-
-    Parameters
-    ----------
-    data
-        The bytes of the file.
-    path
-        The file, for messages.
-
-    Returns
-    -------
-    PerfHeader
-        All of the file but its records.
-
-    Raises
-    ------
-    TraceFormatError
-        The file was written to a pipe, has another byte order, is cut or otherwise unusable, or has no tracepoints of the
-        scheduler.
-    """
+    """Read the head of a file."""
     raw = data[:104].tobytes()
     if len(raw) < 104 or struct.unpack_from("<Q", raw, 8)[0] != 104:
         raise TraceFormatError(

@@ -41,18 +41,7 @@ def _merge(ts: I64, ref: I64, low: int, mid: int, high: int, spare: I64) -> None
 
 @lean
 def sort_runs(ts: I64, ref: I64, n: int, bounds: I64, spare: I64) -> int:
-    """Sort the first ``n`` of ``ts`` and with them ``ref`` by a stable merge sort of the existing runs.
-
-    Parameters
-    ----------
-    bounds, spare
-        Scratch memory: (n + 1,) and (2, n).
-
-    Returns
-    -------
-    int
-        Number of runs before sorting.
-    """
+    """Sort the first ``n`` of ``ts`` and with them ``ref`` by a stable merge sort of the existing runs."""
     if n == 0:
         return 0
     runs = 0

@@ -24,18 +24,6 @@ def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
     """Return whether the data have compressed records.
 
     perf puts nothing but a few other records before the first one, so the search ends at the first sample.
-
-    Parameters
-    ----------
-    data
-        The bytes of the file.
-    begin, end
-        Where the records begin and end.
-
-    Returns
-    -------
-    bool
-        True if there is a PERF_RECORD_COMPRESSED.
     """
     at = begin
     raw = memoryview(data)  # type: ignore[arg-type]
@@ -55,27 +43,6 @@ def decompress(
     """Write all records uncompressed to a temporary file, and map that into memory.
 
     One zstd stream runs through all compressed records.
-
-    Parameters
-    ----------
-    data, begin, end
-        As for :func:`is_compressed`.
-    plain
-        The temporary file.
-    path
-        The file that is read, for messages.
-
-    Returns
-    -------
-    data, begin, end
-        The bytes of the temporary file, and where its records begin and end.
-
-    Raises
-    ------
-    TraceFormatError
-        A record is damaged.
-    WastedCoresError
-        There is no room for the temporary file.
     """
     stream = zstandard.ZstdDecompressor().decompressobj()
     at = begin

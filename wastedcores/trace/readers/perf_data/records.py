@@ -28,20 +28,7 @@ class Waiting:
         self._found.append(records)
 
     def take(self, safe: int, last: bool) -> pj.Records:
-        """Remove the records that nothing to come is older than.
-
-        Parameters
-        ----------
-        safe
-            Nothing to come is older than this.
-        last
-            Nothing is to come.
-
-        Returns
-        -------
-        Records
-            In order of time.
-        """
+        """Remove the records that nothing to come is older than."""
         if not last and safe <= self._safe:
             return pj.Records(np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._safe = safe
@@ -70,13 +57,7 @@ class ThreadNames:
         self._before[0] = table.codes()[swapper] + 1
 
     def know(self, comms: Mapping[int, bytes]) -> None:
-        """Take the names that a trace.dat states; they hold for all of it.
-
-        Parameters
-        ----------
-        comms
-            Names by thread. libtraceevent calls thread 0 ``<idle>``, whatever it is called here.
-        """
+        """Take the names that a trace.dat states; they hold for all of it."""
         known = {
             tid: name
             for tid, name in {**comms, 0: b"<idle>"}.items()
@@ -88,21 +69,7 @@ class ThreadNames:
         self._before[list(known)] = codes[[numbers[n] for n in known.values()]] + 1
 
     def learn(self, data: np.ndarray, ref: np.ndarray) -> pj.Comms:
-        """Return the names of threads at the records of a batch.
-
-        Parameters
-        ----------
-        data
-            The bytes of the file.
-        ref
-            References to the records of the batch, in order of time. The names before it must be up to date
-            (:func:`~wastedcores.trace.readers.perf_data.records_jit.end_batch`).
-
-        Returns
-        -------
-        Comms
-            With polars' codes of the names.
-        """
+        """Return the names of threads at the records of a batch."""
         changes = pj.comm_records(ref, 0, ref.size)
         comms = pj.Comms(
             self._before,

@@ -142,23 +142,7 @@ def _layout_of(identifier: np.uint64, ids: U64, which: I32, dense: bool) -> Any:
 def index(
     b: U8, at: int, end: int, formats: Formats, out: Records, state: I64, counts: I64
 ) -> tuple[int, int, int]:
-    """Find the records of interest from ``at`` on, until ``out`` is full or the data end at ``end``.
-
-    Parameters
-    ----------
-    out
-        Filled from the beginning, in file order.
-    state
-        (4,) kept from call to call. No record that is still to come is older than SAFE
-        (tools/perf/util/ordered-events.c: OE_FLUSH__ROUND).
-    counts
-        (65536,) samples by number of the tracepoint, added to.
-
-    Returns
-    -------
-    n, at, problem
-        Number of records; where to go on, or the place of the record that has the problem.
-    """
+    """Find the records of interest from ``at`` on, until ``out`` is full or the data end at ``end``."""
     size: Any
     stamp: Any
     raw: Any
@@ -354,24 +338,7 @@ def comm_records(ref: I64, i: int, n: int) -> int:
 def learn_comms(
     b: U8, ref: I64, i: int, now: U32, names: U64, found: int, out: Comms
 ) -> tuple[int, int, int]:
-    """Collect the changes of names in the records of a batch from ``i`` on.
-
-    Parameters
-    ----------
-    ref
-        The batch, in order of time.
-    now
-        (PID_MAX_LIMIT + 1,) number of each thread's name plus 1; 0: not known. Kept up to date.
-    names
-        The table of names.
-    found, out
-        Changes found so far. All but ``before`` is filled, with numbers of ``names`` plus 1.
-
-    Returns
-    -------
-    i, found, problem
-        Where it stopped, and OK or NAMES_FULL.
-    """
+    """Collect the changes of names in the records of a batch from ``i`` on."""
     while i < ref.size:
         what = ref[i] & 255
         if what != C_COMM and what != C_FORK:

@@ -323,34 +323,7 @@ def bundles(
     wakes: int,
     scratch: Scratch,
 ) -> tuple[int, int, int]:
-    """Decode bundles.
-
-    Parameters
-    ----------
-    b
-        The bytes of the file.
-    table
-        The packets that have bundles (:mod:`~wastedcores.trace.readers.perfetto.wire_jit`), in order of their first times.
-    i, n
-        The rows to decode.
-    out
-        (FIELDS, events), filled; an event for every three bytes has room.
-    names
-        The table of names, which grows.
-    known
-        (CPUs, N_KNOWN): what is known of each CPU, kept up to date.
-    counts
-        (N_EVENTS,) events by number, added to.
-    wakes
-        The code of the wakings in compact_sched.
-    scratch
-        Memory for the parts of one message.
-
-    Returns
-    -------
-    rows, problem, row
-        The number of events, the problem, and the row of the table that has it.
-    """
+    """Decode bundles."""
     r = 0
     for row in range(i, n):
         cpu = table[row, CPU]

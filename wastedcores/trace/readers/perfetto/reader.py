@@ -70,13 +70,7 @@ class PerfettoReading(Reading):
         self._counts = np.zeros(bj.N_EVENTS, np.int64)
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables in order of time.
-
-        Raises
-        ------
-        TraceContentError, TraceFormatError
-            A packet is damaged.
-        """
+        """Yield event tables in order of time."""
         data, size = self._map()
         table = self._find(data, size)
         if (table[:, wj.WHAT] & wj.PACKED).any():

@@ -119,22 +119,7 @@ def _bundle(b: U8, row: I64) -> bool:
 
 @lean
 def packets(b: U8, at: int, end: int, table: I64) -> tuple[int, int, int]:
-    """Find packets.
-
-    Parameters
-    ----------
-    b
-        The bytes of the file.
-    at, end
-        Where to begin, and where the file ends.
-    table
-        (packets, N_COLUMNS), filled.
-
-    Returns
-    -------
-    rows, at, problem
-        The number of packets; where to go on; OK (the end), FULL, CUT or BAD.
-    """
+    """Find packets."""
     n = 0
     while at < end:
         if n == table.shape[0]:

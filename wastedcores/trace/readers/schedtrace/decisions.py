@@ -18,25 +18,7 @@ FUNCTIONS = {"load_balance": "load_balance()", "find_busiest_group": "find_busie
 
 
 def decided_rows(payload: bytes, path: Path) -> pl.DataFrame:
-    """Return the decisions of a block as events.
-
-    Parameters
-    ----------
-    payload
-        The block.
-    path
-        The file, for the error message.
-
-    Returns
-    -------
-    polars.DataFrame
-        Events of kind ``decision``, in order of time.
-
-    Raises
-    ------
-    TraceFormatError
-        The block is not what the collector writes.
-    """
+    """Return the decisions of a block as events."""
     try:
         rows = [(*row[:5], json.dumps(row[5])) for row in _parsed(payload)["rows"] if len(row) == 6]
         table = pl.DataFrame(rows, schema=_TYPES, orient="row")

@@ -91,18 +91,7 @@ class SchedTraceReading(Reading):
             raise WastedCoresError(f"{path}: cannot be read ({e.strerror}).") from e
 
     def blocks(self) -> Iterator[tuple[np.void, bytes]]:
-        """Yield the blocks that are whole, and read the first line of the file into ``meta``.
-
-        Yields
-        ------
-        header, payload
-            See collectors/wastedcores.h.
-
-        Raises
-        ------
-        TraceFormatError
-            The first line is not that of a capture, or a block begins wrongly.
-        """
+        """Yield the blocks that are whole, and read the first line of the file into ``meta``."""
         digest = hashlib.sha256()
         try:
             line = self._file.readline(1 << 20)
@@ -279,15 +268,7 @@ class _Decoder:
         return _finish([tasks, queues])
 
     def masks(self, payload: bytes, at_ns: int) -> pl.DataFrame:
-        """Return the affinity of the tasks that may not run everywhere, at the beginning of a flight recording.
-
-        Parameters
-        ----------
-        payload
-            A block of tasks.
-        at_ns
-            The beginning.
-        """
+        """Return the affinity of the tasks that may not run everywhere, at the beginning of a flight recording."""
         rows, mask = self._task_rows(payload)
         self.names.start(rows["pid"], [c.decode(errors="replace") for c in rows["comm"].tolist()])
         keep = np.flatnonzero(rows["allowed"] < self.online)
@@ -330,15 +311,7 @@ class _Decoder:
                 self.line += sum(r.size for _, r in pieces)
 
     def events(self, held: list[tuple[int, np.ndarray]], line: int) -> pl.DataFrame:
-        """Return the events of several CPUs, in order of time.
-
-        Parameters
-        ----------
-        held
-            CPU and records.
-        line
-            Number of the first record.
-        """
+        """Return the events of several CPUs, in order of time."""
         records = np.concatenate([r for _, r in held])
         cpu = np.repeat(np.array([c for c, _ in held], np.int32), [r.size for _, r in held])
         w0, w1 = records["w0"], records["w1"]

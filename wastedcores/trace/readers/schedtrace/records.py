@@ -69,20 +69,7 @@ class Around:
 
 
 def bits(w: U64, start: int, length: int) -> I64:
-    """Return some bits of each word.
-
-    Parameters
-    ----------
-    w
-        (words,)
-    start, length
-        The first bit, counted from the lowest, and the number of bits.
-
-    Returns
-    -------
-    array
-        (words,) int64.
-    """
+    """Return some bits of each word."""
     return (w >> np.uint64(start) & np.uint64((1 << length) - 1)).astype(np.int64)
 
 
@@ -222,20 +209,7 @@ def _tick(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
 
 
 def entry_names(op: pl.Series, number: I64) -> pl.Series:
-    """Return the names of what CPUs entered, on x86-64.
-
-    Parameters
-    ----------
-    op
-        (events,) What was entered, as in ``INTO``.
-    number
-        (events,) Its number.
-
-    Returns
-    -------
-    polars.Series
-        (events,) Names; null where a number says nothing.
-    """
+    """Return the names of what CPUs entered, on x86-64."""
     both = pl.DataFrame({"op": op, "number": number})
     known = both.unique()
     names = [name_of(str(o), n) for o, n in known.iter_rows()]

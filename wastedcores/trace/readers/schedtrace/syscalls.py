@@ -73,20 +73,7 @@ VECTORS = {
 
 
 def name_of(op: str, number: int) -> str | None:
-    """Return the name of what a CPU entered on x86-64, or None if its number says nothing.
-
-    Parameters
-    ----------
-    op
-        ``op`` of a ``kernel_entry`` event.
-    number
-        Its ``value``.
-
-    Returns
-    -------
-    str or None
-        For example ``futex`` or ``timer``.
-    """
+    """Return the name of what a CPU entered on x86-64, or None if its number says nothing."""
     if op == "fault":
         return "page_fault"
     names = {"syscall": SYSCALLS, "softirq": SOFTIRQS, "vector": VECTORS}.get(op, {})

@@ -34,13 +34,7 @@ class TaskNames:
         return self._ids[name]
 
     def start(self, pid: NDArray[np.uint32], comm: list[str]) -> None:
-        """Set the names of tasks at the start.
-
-        Parameters
-        ----------
-        pid, comm
-            (tasks,) each.
-        """
+        """Set the names of tasks at the start."""
         for p, c in zip(pid.tolist(), comm, strict=True):
             if p < PID_MAX_LIMIT:
                 self._of[p] = self._id(c)
@@ -52,15 +46,7 @@ class TaskNames:
         w1: NDArray[np.uint64],
         kinds: dict[str, int],
     ) -> None:
-        """Learn the names that the exec, rename and fork records of a batch state.
-
-        Parameters
-        ----------
-        ts, kind, w1
-            (records,) each: time in ns, code of the kind, second word.
-        kinds
-            Kind -> its code.
-        """
+        """Learn the names that the exec, rename and fork records of a batch state."""
         telling = [kinds["exec"], kinds["rename"], kinds["fork"]]
         at = np.flatnonzero(np.isin(kind, telling))
         at = at[np.argsort(ts[at], kind="stable")]
@@ -85,15 +71,7 @@ class TaskNames:
         self._after = now
 
     def fill(self, columns: dict[str, Any], cpu: NDArray[np.int32]) -> None:
-        """Add the columns of names; call :meth:`learn` of the same batch first.
-
-        Parameters
-        ----------
-        columns
-            Columns of events of one kind, with ``ts_ns`` and columns of pids; added to.
-        cpu
-            (events,) the CPUs that recorded them.
-        """
+        """Add the columns of names; call :meth:`learn` of the same batch first."""
         for column, name in (("pid", "comm"), ("prev_pid", "prev_comm"), ("by_pid", "by_comm")):
             if column in columns:
                 columns[name] = self._column(columns[column], columns["ts_ns"], cpu)

@@ -19,25 +19,6 @@ def ordered_map(
     """Yield ``work(item)`` for every item, in order, while threads compute the next results.
 
     An error in ``items`` or ``work`` is raised after the results before it. Closing the generator ends the threads.
-
-    Parameters
-    ----------
-    work
-        Called in several threads at the same time.
-    items
-        Advanced in a thread of its own. At most ``workers`` + 2 items are taken in advance, so memory stays bounded.
-    workers
-        Number of threads that call ``work``.
-
-    Yields
-    ------
-    R
-        The results, in the order of the items.
-
-    Raises
-    ------
-    Exception
-        Whatever ``items`` or ``work`` raises.
     """
     reader, pool = ThreadPoolExecutor(1), ThreadPoolExecutor(workers)
     running: deque[Future[R]] = deque()

@@ -13,20 +13,7 @@ _PARKS = r"/\d+$"
 
 
 def with_letters(events: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Put the letters of a kernel's numbers into ``prev_state``.
-
-    Parameters
-    ----------
-    events
-        With ``prev_comm`` and the column of numbers, which is dropped.
-    column
-        Its name; text or integers.
-
-    Returns
-    -------
-    DataFrame
-        With ``prev_state``.
-    """
+    """Put the letters of a kernel's numbers into ``prev_state``."""
     raw = events[column]
     values = raw.drop_nulls().unique()
     number = [int(v, 0) if isinstance(v, str) else int(v) for v in values]

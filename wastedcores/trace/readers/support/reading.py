@@ -78,15 +78,7 @@ class FactsBuilder:
     sha256: str | None = None
 
     def add_lost(self, cpu: int, n: int) -> None:
-        """Count a loss of events.
-
-        Parameters
-        ----------
-        cpu
-            The CPU whose events were lost; -1 if it is unknown.
-        n
-            How many; -1 if that is unknown.
-        """
+        """Count a loss of events."""
         if n < 0 or self.lost[cpu] < 0:
             self.lost[cpu] = -1
         else:
@@ -116,13 +108,7 @@ class Reading(ABC):
 
     @abstractmethod
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables in the order of the file.
-
-        Yields
-        ------
-        DataFrame
-            Some columns of the trace schema, and ``line`` (number of the line or record, from 1) where there is one.
-        """
+        """Yield event tables in the order of the file."""
 
     @property
     def facts(self) -> Facts:

@@ -28,17 +28,6 @@ class WakingEvents:
         """Drop sched_waking events, or turn them into wakeups if the recording has no sched_wakeup.
 
         The first table that has either event decides.
-
-        Parameters
-        ----------
-        events
-            In file order, with the columns ``waking`` (true for a sched_waking, whose kind is ``wakeup``) and
-            ``ctx_cpu`` (the CPU on which it happened).
-
-        Returns
-        -------
-        DataFrame
-            The events without these two columns.
         """
         if "waking" not in events.columns:
             return events.drop("ctx_cpu", strict=False)

@@ -28,18 +28,6 @@ def place_wakings(
 
     sched_waking names the previous CPU. When try_to_wake_up chooses another CPU, sched_migrate_task is the next event
     of the waker's CPU.
-
-    Parameters
-    ----------
-    ts_ns, ctx_cpu, pid, waking, migrate, cpu
-        (events,) in order. ``ctx_cpu`` is the CPU on which the event happened, ``cpu`` the CPU that it names.
-    cpus
-        CPU numbers are below this.
-
-    Returns
-    -------
-    int
-        How many events were given another CPU.
     """
     last = np.full(cpus, -1, np.int64)
     placed = 0

@@ -105,15 +105,7 @@ class TextReading(Reading):
         return stream
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the file as blocks of about :data:`BLOCK_BYTES`, cut at line ends.
-
-        Raises
-        ------
-        TraceFormatError
-            A compressed stream is cut short or damaged, or its lines are longer or shorter than those of any trace.
-        WastedCoresError
-            The file cannot be read.
-        """
+        """Yield the file as blocks of about :data:`BLOCK_BYTES`, cut at line ends."""
         rest = b""
         while True:
             memory, end = self._read(rest)
@@ -288,15 +280,7 @@ def _decompressor(raw: IO[bytes], path: Path, ahead: int = 1 << 20) -> IO[bytes]
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file and unpack it while it is read.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is compressed and cannot be unpacked.
-    WastedCoresError
-        The file cannot be opened or read.
-    """
+    """Open a file and unpack it while it is read."""
     with _open_raw(path) as raw:
         try:
             yield _decompressor(raw, path, 1 << 16)
@@ -310,27 +294,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
-    """Return the beginning of a file, decompressed.
-
-    Parameters
-    ----------
-    path
-        Plain or compressed.
-    size
-        Number of bytes; fewer are returned if the file is shorter.
-
-    Returns
-    -------
-    bytes
-        The first bytes, unpacked.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is compressed and cannot be unpacked.
-    WastedCoresError
-        The file cannot be opened or read.
-    """
+    """Return the beginning of a file, decompressed."""
     with unpacked(path) as stream:
         return stream.read(size)
 

@@ -16,25 +16,7 @@ SLACK_NS = 1_000_000_000
 
 
 def in_order(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.DataFrame]:
-    """Yield the events sorted by time, as soon as no later table can have an earlier event.
-
-    Parameters
-    ----------
-    frames
-        Event tables in file order.
-    path
-        The file, for messages.
-
-    Yields
-    ------
-    DataFrame
-        Event tables, each without a step back in time, also from one to the next.
-
-    Raises
-    ------
-    TraceContentError
-        Time steps back by more than :data:`SLACK_NS`.
-    """
+    """Yield the events sorted by time, as soon as no later table can have an earlier event."""
     held: list[pl.DataFrame] = []
     newest: int | None = None
     coming = iter(frame for frame in frames if frame.height)

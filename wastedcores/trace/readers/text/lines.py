@@ -309,15 +309,7 @@ _LEARN = (
 
 
 def learn(facts: FactsBuilder, comment: str) -> None:
-    """Note the facts that a comment in the head of the file states.
-
-    Parameters
-    ----------
-    facts
-        Filled in.
-    comment
-        The line.
-    """
+    """Note the facts that a comment in the head of the file states."""
     for pattern in _LEARN:
         match = pattern.search(comment)
         if not match:

@@ -82,20 +82,7 @@ _NO_COMM = r"^(?:<\.\.\.>|:-?\d+|)$"
 
 
 def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Decode the fields of events of one kind.
-
-    Parameters
-    ----------
-    events
-        Columns ``line``, ``ts_ns``, ``ctx_cpu``, ``ctx_pid``, ``ctx_comm``, ``name``, ``payload``.
-    kind
-        One of :data:`KIND_OF`'s values.
-
-    Returns
-    -------
-    parsed, bad
-        Events with columns of the schema and ``line``, and the rows of ``events`` that match no pattern.
-    """
+    """Decode the fields of events of one kind."""
     # trace-cmd pads the name; the kernel's own marker line keeps the spaces of the text
     events = events.with_columns(
         payload=pl.when(pl.col("name") == "tracing_mark_write")

@@ -113,15 +113,7 @@ class Scanner:
 
 
 def count(scanned: Scanned, facts: FactsBuilder) -> None:
-    """Count the events of a block that were seen and left out.
-
-    Parameters
-    ----------
-    scanned
-        The block.
-    facts
-        Added to.
-    """
+    """Count the events of a block that were seen and left out."""
     counts = scanned.counts
     if counts[tp.STAT_RUNTIME]:
         facts.skipped["sched_stat_runtime"] += int(counts[tp.STAT_RUNTIME])
@@ -131,22 +123,7 @@ def count(scanned: Scanned, facts: FactsBuilder) -> None:
 
 
 def event_frame(out: np.ndarray, rows: int, names: NameTable) -> pl.DataFrame:
-    """Make a table of the scanner's rows, with the types of the schema and ``line``, ``ctx_cpu`` and ``waking``.
-
-    Parameters
-    ----------
-    out
-        (FIELDS, lines) as :func:`~wastedcores.trace.readers.text.scan_jit.scan` fills it.
-    rows
-        Number of events.
-    names
-        The names that the scanner numbered.
-
-    Returns
-    -------
-    DataFrame
-        One row per event, in the order of the lines.
-    """
+    """Make a table of the scanner's rows, with the types of the schema and ``line``, ``ctx_cpu`` and ``waking``."""
     columns: dict[str, Any] = {}
     for i, name in enumerate(tj.FIELDS):
         dtype = COLUMNS[name].dtype if name in COLUMNS else pl.Int64()
@@ -172,20 +149,7 @@ def event_frame(out: np.ndarray, rows: int, names: NameTable) -> pl.DataFrame:
 
 
 def merge(fast: pl.DataFrame, slow: pl.DataFrame) -> pl.DataFrame:
-    """Return the events of both tables in order of ``line``.
-
-    Parameters
-    ----------
-    fast
-        Events from the compiled scanner.
-    slow
-        Events from the patterns, in columns of any integer type.
-
-    Returns
-    -------
-    DataFrame
-        With the types of the schema.
-    """
+    """Return the events of both tables in order of ``line``."""
     slow = slow.with_columns(
         [pl.col(c).cast(COLUMNS[c].dtype) for c in slow.columns if c in COLUMNS]
     )

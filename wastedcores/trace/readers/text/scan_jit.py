@@ -98,15 +98,7 @@ def new_events(lines: int) -> I64:
 
 
 def new_slow(size: int, lines: int) -> Slow:
-    """Return memory for lines.
-
-    Parameters
-    ----------
-    size
-        Bytes of all lines together.
-    lines
-        Number of lines.
-    """
+    """Return memory for lines."""
     return Slow(
         np.empty(size, np.uint8),
         np.empty(lines, np.int64),
@@ -368,27 +360,7 @@ def _line(
 def scan(
     b: U8, size: int, perf: bool, out: I64, slow: Slow, names: U64, counts: I64, waking: bool
 ) -> tuple[int, int, int, int]:
-    """Decode a block of whole lines.
-
-    Parameters
-    ----------
-    b
-        ``size`` bytes that end with a newline, and :data:`~wastedcores.trace.readers.support.bytes_jit.PADDING` more.
-    perf
-        The lines have perf script's envelope; otherwise ftrace's.
-    out, slow
-        Filled; they need room for every line.
-    names
-        The table of names, which grows.
-    counts
-        (N_CODES,) events by code, added to.
-    waking
-        Return sched_waking events, too; otherwise they are only counted.
-
-    Returns
-    -------
-    events, slow_lines, slow_bytes, lines
-    """
+    """Decode a block of whole lines."""
     row = n_slow = n_bytes = line = pending = start = 0
     before = -1
     while start < size:

@@ -21,25 +21,7 @@ _BLOCK = struct.Struct("<II")
 
 
 def read_blocks(file: Cursor, header: DatHeader) -> str:
-    """Note the places of all blocks.
-
-    Parameters
-    ----------
-    file
-        Behind :data:`KIND`.
-    header
-        Gets the blocks of its top buffer, and what is missing at the end.
-
-    Returns
-    -------
-    str
-        The kernel's counts; empty if the file is not complete.
-
-    Raises
-    ------
-    TraceFormatError
-        A CPU that Linux cannot have, or a part of a page where the file goes on.
-    """
+    """Note the places of all blocks."""
     size, blocks = len(file.data), header.buffers[""].blocks
     while file.at + _BLOCK.size <= size:
         begin = file.at

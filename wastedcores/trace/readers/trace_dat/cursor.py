@@ -23,25 +23,7 @@ class Cursor:
         self._view = memoryview(data)  # type: ignore[arg-type]  # a slice of it costs a third of one of the array
 
     def take(self, size: int, what: str) -> bytes:
-        """Return the next bytes.
-
-        Parameters
-        ----------
-        size
-            How many.
-        what
-            What they are, for messages.
-
-        Returns
-        -------
-        bytes
-            All of them.
-
-        Raises
-        ------
-        TraceFormatError
-            They lie outside of the file.
-        """
+        """Return the next bytes."""
         if size < 0 or size > _MAX_SECTION or self.at + size > len(self.data):
             raise TraceFormatError(
                 f"{self.path}: byte {self.begin + self.at}: {what} should have {size} bytes here, of which "
@@ -51,37 +33,11 @@ class Cursor:
         return bytes(self._view[self.at - size : self.at])
 
     def number(self, size: int, what: str) -> int:
-        """Return the next number, the lowest byte of which comes first.
-
-        Parameters
-        ----------
-        size
-            How many bytes it has.
-        what
-            What it is, for messages.
-
-        Returns
-        -------
-        int
-            Not negative.
-        """
+        """Return the next number, the lowest byte of which comes first."""
         return int.from_bytes(self.take(size, what), "little")
 
     def sized(self, size: int, what: str) -> bytes:
-        """Return the bytes that follow their number.
-
-        Parameters
-        ----------
-        size
-            How many bytes the number itself has.
-        what
-            What the bytes are, for messages.
-
-        Returns
-        -------
-        bytes
-            Without the number.
-        """
+        """Return the bytes that follow their number."""
         return self.take(self.number(size, what), what)
 
     def string(self, what: str) -> bytes:
@@ -106,29 +62,7 @@ def unpack(
     at: int,
     unpacker: zstandard.ZstdDecompressor | None = None,
 ) -> bytes:
-    """Unpack bytes that zstd packed.
-
-    Parameters
-    ----------
-    content
-        The packed bytes.
-    size
-        How many bytes they should be.
-    path, at
-        The file and the place in it, for messages.
-    unpacker
-        The thread's own, if it unpacks more.
-
-    Returns
-    -------
-    bytes
-        The plain bytes.
-
-    Raises
-    ------
-    TraceFormatError
-        They are damaged, or another number of bytes.
-    """
+    """Unpack bytes that zstd packed."""
     try:
         if size > MOST_TIMES * max(len(content), 64):
             raise zstandard.ZstdError(f"{len(content)} bytes cannot be {size} bytes of a recording")

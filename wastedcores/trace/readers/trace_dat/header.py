@@ -38,27 +38,7 @@ _NANOSECONDS = ("local", "global", "perf", "mono", "mono_raw", "boot", "tai")
 
 
 def read_header(data: np.ndarray, path: Path, pool: Executor) -> DatHeader:
-    """Read the head of a file.
-
-    Parameters
-    ----------
-    data
-        The bytes of the file.
-    path
-        The file, for messages.
-    pool
-        Searches the symbols of the kernel, which take longer than all else, in a thread.
-
-    Returns
-    -------
-    DatHeader
-        All of the file but its pages.
-
-    Raises
-    ------
-    TraceFormatError
-        The file is cut or damaged, of another byte order or version, or its times are not nanoseconds.
-    """
+    """Read the head of a file."""
     file = Cursor(data, path, len(TRACE_DAT))
     version = file.string("the version")
     if version not in (b"6", b"7"):
@@ -321,17 +301,7 @@ def _page_format(file: Cursor, header: DatHeader) -> None:
 
 
 def page_format(text: str, header: DatHeader, file: Cursor) -> None:
-    """Learn where the events of a page begin, and the size of a page.
-
-    Parameters
-    ----------
-    text
-        The kernel's file ``header_page``.
-    header
-        Filled in.
-    file
-        For messages.
-    """
+    """Learn where the events of a page begin, and the size of a page."""
     found = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
     start, size = found.get("data", (0, 0))
     if start not in (12, 16) or found.get("commit", (8, 0))[1] != start - 8:

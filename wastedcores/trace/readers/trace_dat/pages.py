@@ -99,20 +99,7 @@ class Pages:
         return self.size if self.live == 0 else min(done, self.size - 1)
 
     def take(self, formats: pj.Formats, counts: np.ndarray) -> tuple[pj.Records, int, int]:
-        """Take the next events, or losses, of all CPUs.
-
-        Parameters
-        ----------
-        formats
-            The tracepoints that are wanted.
-        counts
-            (65536,) events by number of the tracepoint, added to.
-
-        Returns
-        -------
-        records, at, problem
-            The events in order of time, and the place and the kind of a problem if there is one.
-        """
+        """Take the next events, or losses, of all CPUs."""
         size = decoding.CHUNK_RECORDS
         records = pj.Records(np.empty(size, np.int64), np.empty(size, np.int64))
         n, problem = 0, pj.OK

@@ -169,13 +169,7 @@ def _sift(heap: I64, buffers: I64, place: int, size: int) -> None:
 def begin(
     b: U8, buffers: I64, heap: I64, page_bytes: int, formats: Formats, counts: I64
 ) -> tuple[int, int]:
-    """Find the first event of every buffer.
-
-    Returns
-    -------
-    live, problem
-        The number of buffers in ``heap``, and the problem of the last one that was looked at: its row is ``heap[live]``.
-    """
+    """Find the first event of every buffer."""
     live = 0
     for row in range(buffers.shape[0]):
         heap[live] = row
@@ -200,24 +194,7 @@ def merge(
     counts: I64,
     out: Records,
 ) -> tuple[int, int, int]:
-    """Take events in the order of their times until ``out`` is full or all are taken.
-
-    Parameters
-    ----------
-    buffers
-        (buffers, N_COLUMNS), in the order of their CPUs: see :data:`CPU` and following. Kept up to date.
-    heap
-        (buffers + 1,) rows of ``buffers``.
-    live
-        The number of rows in ``heap``.
-    counts
-        (65536,) events by number of the tracepoint, added to.
-
-    Returns
-    -------
-    n, live, problem
-        Events in ``out``, buffers that have more, and the problem of the buffer ``heap[0]``.
-    """
+    """Take events in the order of their times until ``out`` is full or all are taken."""
     n = 0
     while live and n < out.ts.size:
         row = heap[0]
