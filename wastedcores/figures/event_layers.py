@@ -132,7 +132,7 @@ def _layer(given: dict[str, Any], where: str) -> EventLayer:
 
 
 def read_layers(path: Path) -> tuple[list[EventLayer], list[Span]]:
-    """Read layers and spans from a TOML file: tables ``[[layer]]`` with query and style, ``[[span]]`` with name, begin and end."""
+    """Read a TOML file: tables ``[[layer]]`` with query and style, and ``[[span]]`` with name, begin and end."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as e:
