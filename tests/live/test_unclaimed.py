@@ -500,7 +500,7 @@ def test_live_json_is_the_object_of_check_and_a_checker(bpf, tmp_path):
     )
     out = json.loads(run.stdout)
     assert run.returncode == {"clean": 0, "violations": 1}[out["verdict"]]
-    assert out["schema"] == "wastedcores.check/2"
+    assert out["schema"] == "wastedcores.check/3"
     assert out["checker"]["s_ns"] == 500_000_000
     assert out["checker"]["m_ns"] == 50_000_000
     assert 3 <= out["checker"]["checks"] <= (time.monotonic() - began) / 0.5 + 1
