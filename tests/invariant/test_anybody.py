@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from support.builders import migrate, nr, switch, trace_of, wakeup
 
+from wastedcores.analysis.explain import explain
+from wastedcores.cli.check import describe
 from wastedcores.invariant import check
+from wastedcores.topology.machine import Machine
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -207,3 +210,25 @@ def test_the_json_of_a_long_list_of_episodes_is_short_unless_all_is_asked_for():
     assert (len(short["episodes"]), short["episodes_total"]) == (10, 1000)
     assert len(whole["episodes"]) == 1000
     assert short["episodes"][0]["idle_cpus"] == "1-63"
+
+
+def test_n1_explain_does_not_call_a_trace_free_of_waste_that_check_cannot_decide():
+    rows = [switch(1, 0, 0, "R", 10), wakeup(2, 0, 11)]
+    moved, _ = turns(2, S, 0, (10, 11))
+    result = check(trace_of([*rows, *moved], cpus=2, kernel_release="6.1"))
+    found = explain(result, Machine.preset("uma8"))
+    assert (result.verdict, found.looks_like) == ("unknown", "in_doubt")
+    assert "The verdict of the check is unknown" in found.evidence[-2]
+    assert "At most" in found.evidence[-1]
+
+
+def test_n22_an_overloaded_machine_is_told_so():
+    """Ten threads share two CPUs, which are never idle for long."""
+    rows = [switch(0, c, 0, "R", 10 + c) for c in (0, 1)]
+    rows += [wakeup(1, c, 20 + 2 * k + c) for c in (0, 1) for k in range(4)]
+    for c in (0, 1):
+        moved, _ = turns(1, S, c, [10 + c, *(20 + 2 * k + c for k in range(4))])
+        rows += moved
+    result = check(trace_of(sorted(rows, key=lambda r: r["ts_ns"]), cpus=2, known=False))
+    assert (result.verdict, result.overloaded) == ("clean", True)
+    assert "more work than CPUs" in describe(result)
