@@ -92,7 +92,8 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int) -> None:
     _row(out, t, c, nr)
     if change != 0:
         for m in range(p.may_idle.size):
-            p.may_idle[m] += change * p.has[m, c]
+            if p.has[m, c] != 0:
+                p.may_idle[m] += change
         if p.may_idle.size > 1:
             _row(out, t, p.nr.size, useful(p) + 1)
 
