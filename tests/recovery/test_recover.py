@@ -242,7 +242,7 @@ def test_a_kernel_that_the_replay_does_not_model_is_refused():
     assert e.value.exit_code == 3
     for release in ("5.10.0-33-amd64", "5.14.0-503.el9.x86_64", "4.18.0-553.el8_10.x86_64"):
         with pytest.raises(NotRecoverableError, match=release):
-            whatif(trace.with_header(kernel_release=release), machine="uma8", seeds=1)
+            whatif(trace.with_header(kernel_release=release), machine="bd-paper-16", seeds=1)
 
 
 def test_a_fix_that_the_kernel_has_is_no_variant():

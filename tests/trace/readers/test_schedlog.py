@@ -143,7 +143,7 @@ def test_a_full_ring_has_lost_events(tmp_path):
     assert "full_rings" in trace.header.provenance
     result = check(trace)
     assert result.verdict == "unknown"
-    assert check(trace, between=("0.000003", "1")).verdict == "clean"
+    assert check(trace, between=("0.000003", "1"), persist_ns=100).verdict == "clean"
 
 
 def test_switches_without_blocks_are_left_out(tmp_path):
