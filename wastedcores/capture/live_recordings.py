@@ -87,14 +87,14 @@ class Recordings:
 
 def _explain_clean_recording(result: LiveCheck) -> None:
     """Say why the worst recording is clean although a violation was raised."""
-    if result.worst is None or result.worst.verdict != "clean":
+    if result.worst is None or result.worst.verdict == "violations":
         return
     if result.worst.duration_ns < result.options.persist_ns:
         result.notes.append(
             "only the moment after a violation was raised was recorded (before 0). It is shorter than M, so no episode "
             "of the recording is persistent"
         )
-    else:
+    elif result.worst.verdict == "clean":
         result.notes.append(
             "in the recording, the violation that the checker raised is interrupted by tasks that ran on the idle CPU "
             "for a moment; each of its episodes is shorter than M"
