@@ -18,7 +18,7 @@ from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores.capture.snapshot import header_facts, read_snapshot
 from wastedcores.errors import UsageError
-from wastedcores.invariant import check, chronic
+from wastedcores.invariant import check, checking, chronic
 from wastedcores.trace.io import open_trace
 from wastedcores.units import share
 
@@ -359,3 +359,25 @@ def test_a_share_that_cannot_be_meant_is_refused(text):
 
 def test_shares():
     assert [share(t, "x") for t in ("1%", "0.01", "off", " 2.5 %")] == [0.01, 0.01, None, 0.025]
+
+
+@pytest.mark.parametrize(
+    ("wait_ns", "gap_ns"),
+    [(MS, 2 * MS), (2 * MS, 20 * MS), (MS // 10, 2 * MS), (300 * MS, 400 * MS)],
+)
+def test_a_long_trace_of_lengths_that_is_looked_at_again_only_if_needed_gets_the_same_verdict(
+    wait_ns, gap_ns, monkeypatch
+):
+    rows = [nr(0, 0, 0), nr(0, 1, 1)]
+    for k in range(2_000 * MS // gap_ns):
+        rows += [nr(k * gap_ns + 1, 1, 2), nr(k * gap_ns + 1 + wait_ns, 1, 1)]
+    trace = trace_of([*rows, nr(2_000 * MS, 1, 1)], cpus=2)
+    kept = check(trace)
+    monkeypatch.setattr(checking, "EVENTS_KEPT_BY_CHECK", 0)
+    streamed = check(trace)
+    assert (streamed.verdict, streamed.kind) == (kept.verdict, kept.kind)
+    assert found_persistent(streamed) == found_persistent(kept)
+
+
+def found_persistent(result):
+    return result.episodes.filter("persistent")["certain"].to_list()

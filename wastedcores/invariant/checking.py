@@ -123,7 +123,9 @@ def check_runqueues(
     slice_ns = chronic.slice_ns(persist_ns, start_ns, end_ns) if chronic_share else 0
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     longest = watch(rq, counted)
-    found = sweep(rq, state, end_ns, longest=longest)
+    # where only lengths are known, a second pass may end early, so it waits until it is needed
+    firm = rq.keep or rq.source == "tasks"
+    found = sweep(rq, state, end_ns, longest=longest, firm=firm)
     episodes = episode_table(found.episodes, rq.cpus, persist_ns)
     times, waiting, causes, avoidable, by_evidence_ns = details(
         rq, episodes, counted, (start_ns, end_ns), longest

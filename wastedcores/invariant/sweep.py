@@ -74,8 +74,9 @@ class Swept(NamedTuple):
     dropped: int
     known: NDArray[np.bool_]
     state: sweep_jit.SweepState
-    #: the episodes, and the finished state, of the same runqueues without overloads that are too brief to count
-    firm: Collected
+    #: the episodes, and the finished state, of the same runqueues without overloads that are too brief to count; None: not
+    #: looked at yet, see firm_sweep()
+    firm: Collected | None
     firm_state: sweep_jit.SweepState
 
 
@@ -130,8 +131,10 @@ def sweep(
     end_ns: int,
     changes: Iterable[Batch] | None = None,
     longest: Longest | None = None,
+    *,
+    firm: bool = True,
 ) -> Swept:
-    """Stream all changes through the compiled sweep, twice: as they are, and without brief overloads.
+    """Stream all changes through the compiled sweep: as they are, and with ``firm`` also without brief overloads.
 
     Parameters
     ----------
@@ -145,6 +148,8 @@ def sweep(
         What to stream; None: all changes of the runqueues.
     longest
         Is shown every batch and the episodes that ended in it.
+    firm
+        Whether to look at what remains without brief overloads.
 
     Returns
     -------
@@ -152,7 +157,7 @@ def sweep(
         What was found.
     """
     firm_state = deepcopy(state)
-    plain, firm = _Pass(rq, state), _Pass(rq, firm_state)
+    plain, other = _Pass(rq, state), _Pass(rq, firm_state)
     brief = WithoutBrief(rq.cpus)
     known = np.zeros(rq.cpus, np.bool_)
     compiled = sweep_affinity_jit.sweep if plain.pairs else sweep_jit.sweep
@@ -172,15 +177,42 @@ def sweep(
         if not known.all():
             known[batch.cpu[(batch.nr >= 0) & (batch.mask == 0)]] = True
         ended = plain.add(batch)
-        firm.add(brief.push(batch))
+        if firm:
+            other.add(brief.push(batch))
         if longest is not None:
             longest.add(batch, ended, int(state.scalars[sweep_jit.EP_START]))
-    firm.add(brief.rest())
-    firm.finish(end_ns)
+    if firm:
+        other.add(brief.rest())
+        other.finish(end_ns)
     ended = plain.finish(end_ns)
     if longest is not None:
         longest.add(no_changes(), ended, -1)
-    return Swept(plain.collected, plain.dropped, known, state, firm.collected, firm_state)
+    seen = (other.collected, firm_state) if firm else (None, state)
+    return Swept(plain.collected, plain.dropped, known, state, *seen)
+
+
+def firm_sweep(
+    rq: Runqueues, first: sweep_jit.SweepState, found: Swept, enough_ns: int
+) -> tuple[Swept, bool]:
+    """Add what remains without brief overloads to what a sweep found; end as soon as an episode lasts ``enough_ns``.
+
+    A second pass over a long trace of runqueue lengths takes as long as the first, and one long episode decides.
+    """
+    start_ns, end_ns = (int(t) for t in first.window)
+    length = int(first.scalars[sweep_jit.SLICE_NS])
+    state = sweep_jit.new_state(rq.cpus, first.counted, start_ns, end_ns, length)
+    other, brief = _Pass(rq, state), WithoutBrief(rq.cpus)
+    for batch in rq.batches():
+        ended = other.add(brief.push(batch))
+        begun = int(state.scalars[sweep_jit.EP_START])
+        now = int(state.scalars[sweep_jit.LAST_TS])
+        lengths = ended[:, 1] - ended[:, 0]
+        if (lengths >= enough_ns).any() or (begun >= 0 and now - begun >= enough_ns):
+            other.finish(now)
+            return found._replace(firm=other.collected), True
+    other.add(brief.rest())
+    other.finish(end_ns)
+    return found._replace(firm=other.collected, firm_state=state), False
 
 
 def without(

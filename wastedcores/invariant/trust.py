@@ -17,7 +17,7 @@ from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.bounds import AtMost, at_most
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.seen import seen_spans
-from wastedcores.invariant.sweep import Swept, episode_table, merged, sweep, without
+from wastedcores.invariant.sweep import Swept, episode_table, firm_sweep, merged, sweep, without
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
@@ -76,8 +76,8 @@ def judge(
     cut = rq.trace.header.truncated_last_line
     notes = [f"the file was cut short: {cut}"] if cut else []
     unknown = _affinity_unknown(rq)
-    persistent = _survives(episodes, episode_table(found.firm, rq.cpus, persist_ns))
     limit = np.inf if chronic_share is None else chronic_share
+    found, persistent = _firm(rq, episodes, found, state, persist_ns, limit)
     chronic = worst(found.firm_state)
     seems_chronic = chronic is not None and chronic.enough and chronic.share >= limit
     waste_ns = int(state.scalars[sweep_jit.THREAD_NS])
@@ -165,6 +165,27 @@ def judge(
     )
 
 
+def _firm(
+    rq: Runqueues,
+    episodes: pl.DataFrame,
+    found: Swept,
+    state: sweep_jit.SweepState,
+    persist_ns: int,
+    limit: float,
+) -> tuple[Swept, NDArray[np.bool_]]:
+    """Leave out brief overloads if that was not done yet and may matter; return also which episodes stay persistent."""
+    plain = episodes["persistent"].to_numpy()
+    if found.firm is None:
+        chronic = worst(state)
+        if not plain.any() and (chronic is None or chronic.share < limit):
+            return found, plain
+        found, early = firm_sweep(rq, state, found, persist_ns)
+        if early:  # it is known of one of them, which decides
+            return found, plain
+    assert found.firm is not None
+    return found, _survives(episodes, episode_table(found.firm, rq.cpus, persist_ns))
+
+
 def _certain(
     rq: Runqueues,
     episodes: pl.DataFrame,
@@ -183,7 +204,7 @@ def _certain(
     doubts = _inside(strict.doubts if throttled else rq.doubts, state)
     doubts = doubts.filter(pl.col("reason") != "bound_by_name")
     left = _again(strict, state, doubts)
-    told = episode_table(left.firm, rq.cpus, persist_ns)
+    told = _persistent(left, rq, persist_ns)
     sure = persistent & _survives(episodes, told)
     still = worst(left.firm_state)
     seen_ns = 0
@@ -206,11 +227,17 @@ def _certain(
     if assumed and not sure.any():
         # would it be certain if all threads were free?
         free = _again(rq, state, doubts)
-        matters = bool(_survives(episodes, episode_table(free.firm, rq.cpus, persist_ns)).any())
+        matters = bool(_survives(episodes, _persistent(free, rq, persist_ns)).any())
         all_free = worst(free.firm_state)
         matters |= all_free is not None and still is not None and all_free.share > still.share
     least_ns = int(left.state.scalars[sweep_jit.THREAD_NS])
     return _Certain(sure, still, max(least_ns, seen_ns), seen_ns, matters)
+
+
+def _persistent(left: Swept, rq: Runqueues, persist_ns: int) -> pl.DataFrame:
+    """The episodes of a sweep without brief overloads."""
+    assert left.firm is not None
+    return episode_table(left.firm, rq.cpus, persist_ns)
 
 
 def _spans_to_look_at(
