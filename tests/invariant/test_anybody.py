@@ -189,6 +189,19 @@ def test_u10_what_the_recorder_does_to_its_own_threads_is_no_contradiction(name,
     assert check(trace).verdict == verdict
 
 
+@pytest.mark.parametrize(("name", "verdict"), [("trace-cmd", "clean"), ("t12", "violations")])
+def test_u10_a_recorder_that_runs_first_without_a_wakeup_had_not_waited_since_the_beginning(
+    name, verdict
+):
+    rows = [switch(0, 1, 9, "S", 0), switch(0, 0, 0, "R", 10)]
+    rows += [
+        switch(500 * MS, 0, 10, "R", 12, comm=name),
+        switch(501 * MS, 0, 12, "S", 10, prev_comm=name),
+    ]
+    rows += [switch(S, 0, 10, "S", 0)]
+    assert check(trace_of(rows, cpus=2)).verdict == verdict
+
+
 def test_a_trace_that_contradicts_itself_is_clean_if_nothing_could_have_waited():
     """Where threads are placed is wrong all along, but no thread ever could run while a CPU was idle."""
     rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 0, "R", 11)]

@@ -46,6 +46,9 @@ def _forget(s: State, p: int) -> None:
 @callee
 def _had_waited(s: State, p: int, c: int) -> None:
     """Task ``p``, of which nothing else is known, had been waiting on CPU ``c``, or where it was moved from."""
+    if s.task[p, task_row.RECORDER] != 0:  # its wakeup may be missing
+        _was(s, p, task_row.ASLEEP, c)
+        return
     moved_from = s.task[p, task_row.MOVED_FROM]
     _was(s, p, task_row.WAITING, moved_from if moved_from >= 0 else c)
 
