@@ -18,39 +18,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
-from wastedcores.cli._app import app, options
+from wastedcores.cli._app import VERBS, app, options
 from wastedcores.errors import ModelWarning, WastedCoresError
 
 #: the garbage collector searches for cycles after this many new objects
 GC_OBJECTS = 200_000
-#: modules that register verbs, in the order of the help text
-VERBS = (
-    "check",
-    "explain",
-    "measure",
-    "path",
-    "whatif",
-    "recover",
-    "info",
-    "import_",
-    "figure",
-    "report",
-    "lab",
-    "capture",
-    "snapshot",
-    "domains",
-    "replay",
-    "compare",
-    "scenarios",
-    "sweep",
-    "reproduce",
-    "export",
-    "data",
-    "doctor",
-    "warmup",
-    "soak",
-    "course",
-)
 
 
 def register_verbs(typed: Sequence[str] = ()) -> None:

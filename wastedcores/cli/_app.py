@@ -3,9 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+#: modules that register verbs, in the order of the help text
+VERBS = (
+    "check",
+    "explain",
+    "measure",
+    "path",
+    "whatif",
+    "recover",
+    "info",
+    "import_",
+    "figure",
+    "report",
+    "lab",
+    "capture",
+    "snapshot",
+    "domains",
+    "replay",
+    "compare",
+    "scenarios",
+    "sweep",
+    "reproduce",
+    "export",
+    "data",
+    "doctor",
+    "warmup",
+    "soak",
+    "course",
+)
 
 
 @dataclass
@@ -15,9 +45,19 @@ class Options:
     debug: bool = False
 
 
+class Verbs(TyperGroup):
+    """The verbs in the order of :data:`VERBS`, whichever of their modules was imported first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the verbs."""
+        order = [verb.rstrip("_") for verb in VERBS]
+        return sorted(super().list_commands(ctx), key=order.index)
+
+
 options = Options()
 app = typer.Typer(
     name="wastedcores",
+    cls=Verbs,
     help="Was a core idle while a thread waited? When, where, why, and what did it cost?",
     no_args_is_help=True,
     add_completion=False,
