@@ -212,8 +212,13 @@ def _certain(
         spans = told.select("start_ns", "end_ns")
         for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
             # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
-            span = start_ns - persist_ns, end_ns + persist_ns
-            seen = seen_spans(rq, without(rq, doubts), span)
+            seen = seen_spans(
+                rq,
+                without(rq, doubts),
+                (start_ns, end_ns),
+                persist_ns,
+                near_each=not persistent.any(),
+            )
             spans = _union(pl.concat([spans, seen]))
             seen_ns += int((seen["end_ns"] - seen["start_ns"]).sum())
             sure = persistent & _survives(
