@@ -1,8 +1,8 @@
 """Waste that is certain although nothing tells where the threads may run, because they were seen on the idle CPUs.
 
-A thread counts for an idle CPU while it waits between two stays on that CPU, both at most M away from the persistent episode. Chronic
-waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks like
-a change of their affinity do not count at all.
+A thread counts for an idle CPU while it waits between two stays on that CPU, both at most M away from the persistent episode.
+Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks
+like a change of their affinity do not count at all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def seen_spans(
     found = found.drop_nulls("stay")
     start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
     places = sj.surrounded(
-        *(stays[name].to_numpy() for name in ("pid", "cpu", "start_ns")),
+        stays["pid"].to_numpy(),
+        stays["cpu"].to_numpy(),
+        stays["start_ns"].to_numpy(),
         found["stay"].cast(pl.Int32).to_numpy(),
         start,
         end,

@@ -119,8 +119,8 @@ def judge(
     verdict = "violations" if sure.any() or surely_chronic else "clean"
     bound = Bound(certain.least_ns, waste_ns, longest_ns)
     doubtful = rq.source == "tasks" and (doubts.height > 0 or unknown_cpus)
-    # what the header says of all of a trace can mean that a CPU is idle for a reason
-    doubtful &= not doubts["reason"].is_in(list(HEADER_REASONS)).any()
+    # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
+    doubtful &= not doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
     if doubtful:
         most = at_most(rq, state, persist_ns)
         bound = Bound(
@@ -132,8 +132,8 @@ def judge(
         hidden = unknown_cpus or (
             not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
         )
-        if (seems or hidden) and doubtful and not _allowed(most, persist_ns, limit):
-            seems = hidden = False
+        if (seems or hidden or short) and doubtful and not _allowed(most, persist_ns, limit):
+            seems = hidden = short = False
         if hidden and not cut:
             notes.append(
                 "a CPU has no event, so nobody knows whether it was idle or ran one thread alone, or was not recorded"
