@@ -266,11 +266,6 @@ def test_check__a_lossy_trace_is_unknown():
     assert after.verdict == "violations"
 
 
-def test_check__overwritten_events_make_it_unknown():
-    rows = [nr(0, 0, 0), nr(0, 1, 2), nr(100, 0, 1)]
-    assert check(trace_of(rows, cpus=2, lost={-1: 5}, overwritten={-1: 5})).verdict == "unknown"
-
-
 def test_check__raises_where_nothing_can_be_known():
     with pytest.raises(MissingEventsError, match="neither nr_running nor switch"):
         check(trace_of([wakeup(0, 0, 5)], cpus=1))
