@@ -65,7 +65,22 @@ class Pooled:
             may_idle[group == g] -= has[group == g, c]
         counted = queued[idle == 0].sum(axis=0)
         pool = pool_jit.Pool(
-            task, task_ns, nr, kind, cpu, queued, idle, counted, may_idle, has, group, placed
+            task,
+            task_ns,
+            nr,
+            kind,
+            cpu,
+            queued,
+            idle,
+            counted,
+            may_idle,
+            has,
+            group,
+            placed,
+            curr.astype(np.int32),
+            self._losses(),
+            np.zeros(rq.cpus, np.uint8),
+            np.array([-1]),
         )
         begin = np.append(pool.nr, pool_jit.useful(pool) + 1).astype(np.int32)
         yield self._batch(
@@ -78,15 +93,23 @@ class Pooled:
                 np.empty(n, np.int64),
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
-                np.empty((2 * e.code.size, 2), np.int64),
+                np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
             pool_jit.pool(e, rq.trace.header.wakings, trusted, pool, out)
             rows, spans = out.n.tolist()
             self.unseen.append(out.span[:spans])
             yield self._batch(out.ts_ns[:rows], out.cpu[:rows], out.nr[:rows])
+        if pool.since_ns[0] >= 0:
+            self.unseen.append(np.array([[pool.since_ns[0], rq.end_ns]]))
         late = pool.task[:, pool_jit.LATE] != 0
         self.unseen.append(pool.task_ns[late])
+
+    def _losses(self) -> NDArray[np.int64]:
+        """When events were lost; empty if wakeups may be missing for another reason, because a CPU was not recorded."""
+        known = self._rq.start.cpu[:, cpu_row.CURR] != cpu_row.CURR_UNKNOWN
+        losses = [start_ns for start_ns, _, _ in self._rq.lost_spans] if known.all() else []
+        return np.array(losses, np.int64)
 
     def _placed(self) -> int:
         """1 if the trace tells on which queue each thread is, else 0."""

@@ -59,6 +59,12 @@ class Pool(NamedTuple):
     has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
     group: I32  # (kinds,) 0: no known group limits them
     placed: int  # 1: the trace tells on which queue each thread is
+    curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
+    lost_ns: I64  # losses to which a missing wakeup is put down, in order
+    was_idle: NDArray[
+        np.uint8
+    ]  # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
+    since_ns: I64  # (1,) since when threads may wait unseen, because events were lost; -1: none do
 
 
 class Changes(NamedTuple):
@@ -184,13 +190,60 @@ def _sleep(p: Pool, out: Changes, t: int, q: int) -> None:
 
 
 @jit
+def _unseen(out: Changes, start_ns: int, end_ns: int) -> None:
+    k = out.n[1]
+    out.span[k, 0], out.span[k, 1] = start_ns, end_ns
+    out.n[1] = k + 1
+
+
+@jit
+def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
+    """Events of CPU ``c`` are lost: any thread may have been woken, put on another queue, or stopped."""
+    nowhere = p.nr.size
+    for d in range(nowhere):
+        if p.idle[d] != 0:
+            _blocked(p, d, 1)
+    for k in range(p.waiting.size):
+        p.waiting[k] = 0
+        for d in range(nowhere):
+            p.queued[nowhere, k] += p.queued[d, k]
+            p.queued[d, k] = 0
+        p.waiting[k] = p.queued[nowhere, k]
+    p.cpu[:] = nowhere
+    p.was_idle[:] = 0
+    if p.since_ns[0] < 0:
+        p.since_ns[0] = t
+    q = p.curr[c]
+    p.curr[c] = -1
+    _set(p, out, t, c, 0, 0)
+    if q > 0 and p.task[q, STATE] == task_row.RUNNING:
+        _wait(p, out, t, q)
+    _row(out, t, nowhere, useful(p) + 1)
+
+
+@jit
+def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
+    """Nobody waits on CPU ``c``; once that was so on every CPU that is online, nobody waits unseen any longer."""
+    if p.since_ns[0] < 0:
+        return
+    p.was_idle[c] = 1
+    for d in range(p.was_idle.size):
+        if p.was_idle[d] == 0 and p.nr[d] >= 0:
+            return
+    _unseen(out, p.since_ns[0], t)
+    p.since_ns[0] = -1
+
+
+@jit
 def _settle(p: Pool, out: Changes, q: int) -> None:
     """No wakeup of thread ``q`` came: it may have waited since it slept."""
     if p.task[q, LATE] != 0:
         p.task[q, LATE] = 0
-        k = out.n[1]
-        out.span[k, 0], out.span[k, 1] = p.task_ns[q, SINCE], p.task_ns[q, BEGAN]
-        out.n[1] = k + 1
+        since_ns = p.task_ns[q, SINCE]
+        k = np.searchsorted(p.lost_ns, since_ns)
+        if k < p.lost_ns.size and p.lost_ns[k] < p.task_ns[q, BEGAN]:
+            since_ns = p.lost_ns[k]
+        _unseen(out, since_ns, p.task_ns[q, BEGAN])
 
 
 @jit
@@ -230,10 +283,13 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
             if q > 0:
                 _begin(p, out, t, q, trusted[q])
             _set(p, out, t, c, 1 if q > 0 else 0, 1 if q == 0 else 0)
+            p.curr[c] = q
+            if q == 0:
+                _went_idle(p, out, t, c)
         elif k == HOTPLUG:
             _set(p, out, t, c, 0 if e.aux[i] != 0 else -1, 0)
         elif k == FORGET:
-            _set(p, out, t, c, 0, 0)
+            _lose(p, out, t, c)
         elif q <= 0:
             continue
         elif k == MIGRATE:

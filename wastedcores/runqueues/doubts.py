@@ -23,6 +23,7 @@ REASONS = (
     "bound_by_name",
     "queue_differs",
     "silence_before_contradiction",
+    "events_lost",
 )
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}

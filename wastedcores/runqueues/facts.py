@@ -83,13 +83,33 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
         return trace
     begin_ns = int(firsts["ts_ns"].max())  # type: ignore[arg-type]
     end_ns = int(trace.events.select(pl.col("ts_ns").max()).collect(engine="streaming").item())
+    left = {c: n - over.get(c, 0) for c, n in header.lost.items() if n != over.get(c, 0)}
+    if "lost" in kinds:  # of these CPUs nothing was lost any more
+        told = trace.only("lost").select("ts_ns", "cpu").collect()
+        after = told.filter(pl.col("ts_ns") > begin_ns)["cpu"]
+        over_by_then = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
+        left = {c: n for c, n in left.items() if c not in over_by_then}
     return cut(trace, (begin_ns, end_ns + 1)).with_header(
         tasks=header.tasks,
         later_tasks=header.later_tasks,
         window=header.window,
         overwritten={},
-        lost={c: n - over.get(c, 0) for c, n in header.lost.items() if n != over.get(c, 0)},
+        lost=left,
     )
+
+
+def with_losses(trace: Trace, spans: list[tuple[int, int, int]]) -> Trace:
+    """Return a trace that tells of each loss also where it begins: just after the last event of the CPU that is there."""
+    named = [
+        (start_ns + 1, cpu) for start_ns, end_ns, cpu in spans if cpu >= 0 and start_ns < end_ns
+    ]
+    if not named:
+        return trace
+    told = pl.LazyFrame(named, schema={"ts_ns": pl.Int64, "cpu": pl.Int32}, orient="row")
+    first = trace.only("lost").first().drop("ts_ns", "cpu")
+    columns = trace.events.collect_schema().names()
+    begins = told.join(first, how="cross").select(columns).sort("ts_ns")
+    return Trace(trace.events.merge_sorted(begins, key="ts_ns"), trace.header, trace.path)
 
 
 def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tuple[int, int, int]]:
