@@ -22,7 +22,6 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.doubts_jit import (
     compare,
     doubt_count,
-    doubt_idle,
     doubt_wait,
     odd,
     odd_unseen,
@@ -279,7 +278,7 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int) -> None:
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
         return
-    doubt_idle(s, out, p, t)
+    doubt_wait(s, out, p, t)
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
     emit(s, out, t, old, s.task[p, task_row.MASK], MIGRATE)
