@@ -144,6 +144,15 @@ SnapshotSource = Annotated[
         help="Take the tasks' affinity and limits from this output of `wastedcores snapshot`, or from this machine now.",
     ),
 ]
+Pseudonyms = Annotated[
+    Path | None,
+    Option(
+        "--pseudonyms",
+        metavar="KEYFILE",
+        help="Replace the names of tasks, hosts, groups and programs by pseudonyms, the same ones whenever this file is given. "
+        "It is made if there is none; keep it secret.",
+    ),
+]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress bar.")]
 Workers = Annotated[
