@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup report test fuzz coverage lab docs dist bench lint format clean
+.PHONY: help setup report quick test test-all fuzz coverage lab docs dist bench lint format clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -19,9 +19,22 @@ setup: $(STAMP)  ## make ./.venv with the pinned versions
 report: $(STAMP) ## a report on the bundled recordings of the group imbalance bug and its fix
 	@$(BIN)/wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/group-imbalance
 
-test: $(STAMP)   ## the test suite (tests that need root or a browser run where they can)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "not live"
-	@$(BIN)/python -m pytest -m live   # one by one: these tests leave a CPU idle on purpose and examine the whole machine
+PYTEST := $(BIN)/python -m pytest
+MANY := -n 2 --dist loadgroup --max-worker-restart 0
+# folders most of whose tests start processes, replay workloads or read large files
+LATER := adversary browser cli collectors course faults live recovery studies sweep
+
+quick: $(STAMP)  ## the tests of one minute or two, while you work
+	@$(PYTEST) -q $(MANY) -m "not slow and not live" $(LATER:%=--ignore=tests/%)
+
+# tests/house/test_tiers.py proves that test and test-all together run every test once
+test: $(STAMP)   ## the tests of five minutes; those that need root or perf run where they can
+	@$(PYTEST) $(MANY) -m "not slow and not live"
+	@$(PYTEST) -m "not slow and live"   # one by one: these tests record the whole machine
+
+test-all: test   ## all tests: after those of `make test` the slow ones, and those that need a quiet machine
+	@$(PYTEST) $(MANY) -m "slow and not live"
+	@$(PYTEST) -m "slow and live"       # one by one: these tests leave a CPU idle on purpose
 
 fuzz: $(STAMP)   ## a million mutated files and 100,000 random schedules, some hours; goes on where it was interrupted
 	@$(BIN)/python tests/adversary/fuzz.py

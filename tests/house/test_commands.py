@@ -111,6 +111,7 @@ def recorded(folder):
 
 
 @pytest.mark.live
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="records the machine")
 @pytest.mark.skipif(not shutil.which("perf"), reason="needs perf (tools/ci_packages.sh)")
 def test_five_minutes__every_command_of_the_page_works(tmp_path):

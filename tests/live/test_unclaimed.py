@@ -606,6 +606,9 @@ def test_run_delay_deficit_names_the_crowded_cpu(bpf):
 #: a busy thread that is moved to a crowd of 31 threads on the second CPU and back, again and again
 THERE_AND_BACK = """
 import os, time
+
+#: it needs a machine on which nothing else runs
+pytestmark = pytest.mark.slow
 os.sched_setaffinity(0, {1})
 for _ in range(31):
     moved = os.fork()

@@ -40,6 +40,7 @@ def folder(tmp_path):
     return traces
 
 
+@pytest.mark.slow
 def test_a_row_per_trace_says_what_check_says(folder, tmp_path):
     found = find_traces(str(folder))
     assert [f.name.rsplit("/", 2)[1] for f in found] == ["one", "one", "two"]
@@ -66,6 +67,7 @@ def test_a_trace_that_changed_is_checked_again(folder, tmp_path):
     assert not before & other
 
 
+@pytest.mark.slow
 def test_the_table_and_the_page_of_a_folder(folder, tmp_path):
     (folder / "one" / "broken.dat").write_bytes(b"no trace at all")
     out, page = tmp_path / "t.parquet", tmp_path / "t.html"
@@ -93,6 +95,7 @@ def test_a_page_without_any_result_says_so():
     assert "it is &lt;empty&gt;" in fleet_page(table, "t")
 
 
+@pytest.mark.slow
 def test_only_an_error_is_exit_status_2(folder, tmp_path):
     (folder / "one").rename(tmp_path / "away")
     (folder / "two" / "broken.dat").write_bytes(b"no trace at all")
