@@ -25,6 +25,9 @@ from wastedcores.capture.backends import bcc_python, command
 from wastedcores.capture.demonstration import SETTING, push_work_away
 from wastedcores.files import collectors
 
+#: it needs a machine on which nothing else runs
+pytestmark = pytest.mark.slow
+
 S_NS, M_NS = 1_000_000_000, 100_000_000
 SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"
 
@@ -606,9 +609,6 @@ def test_run_delay_deficit_names_the_crowded_cpu(bpf):
 #: a busy thread that is moved to a crowd of 31 threads on the second CPU and back, again and again
 THERE_AND_BACK = """
 import os, time
-
-#: it needs a machine on which nothing else runs
-pytestmark = pytest.mark.slow
 os.sched_setaffinity(0, {1})
 for _ in range(31):
     moved = os.fork()
