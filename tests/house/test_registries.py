@@ -7,14 +7,37 @@ import types
 
 import plotly.graph_objects as go
 import pytest
+from support import ROOT
 from typer.testing import CliRunner
 
 import wastedcores as wc
 from wastedcores.cli import register_verbs
 from wastedcores.cli._app import app
+from wastedcores.errors import NotRecoverableError, UnknownKernelError
 from wastedcores.figures.kinds import KINDS, Kind, Look, described
+from wastedcores.kernels import KernelModel, generations, recorded_balancer
+from wastedcores.kernels.generations import replayed_listed
+from wastedcores.prediction.place import check_modelled
+from wastedcores.simulator.generations import check_generation
 from wastedcores.widgets.explore import explorer_static
 from wastedcores.widgets.layers import layers_of
+
+
+def test_every_list_of_replayed_kernels_is_the_registry():
+    listed = replayed_listed()
+    for name in ("README.md", "docs/how-to/replay.md", "docs/kernels.md"):
+        assert listed in " ".join((ROOT / name).read_text().split()), name
+
+
+def test_a_kernel_that_is_not_replayed_is_refused_with_all_that_are(monkeypatch):
+    monkeypatch.setattr(generations, "REPLAYED", generations.REPLAYED | {(6, 99, 1)})
+    with pytest.raises(UnknownKernelError, match=r"v6\.12\.107 and v6\.99\.1"):
+        check_generation(KernelModel.named("v6.6"))
+    balancer = recorded_balancer("6.6.0")
+    with pytest.raises(
+        NotRecoverableError, match=r"v4\.1, v4\.4, .*v6\.12\.107 and v6\.99\.1, with"
+    ):
+        check_modelled(wc.open("lu-pinned-fixed"), balancer, "v6.6")
 
 
 def run(*words):
