@@ -6,6 +6,7 @@ import sys
 import types
 
 import plotly.graph_objects as go
+import polars as pl
 import pytest
 from support import ROOT
 from typer.testing import CliRunner
@@ -13,14 +14,70 @@ from typer.testing import CliRunner
 import wastedcores as wc
 from wastedcores.cli import register_verbs
 from wastedcores.cli._app import app
-from wastedcores.errors import NotRecoverableError, UnknownKernelError
+from wastedcores.errors import NotRecoverableError, UnknownKernelError, UsageError
 from wastedcores.figures.kinds import KINDS, Kind, Look, described
 from wastedcores.kernels import KernelModel, generations, recorded_balancer
 from wastedcores.kernels.generations import replayed_listed
 from wastedcores.prediction.place import check_modelled
 from wastedcores.simulator.generations import check_generation
+from wastedcores.studies import tool_costs
+from wastedcores.studies.published import load
+from wastedcores.studies.registry import STUDIES, Study, parts_of
+from wastedcores.studies.scorecard import reproduce
+from wastedcores.trace.formats import FOREIGN, Format, listed, table
+from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
 from wastedcores.widgets.layers import layers_of
+from wastedcores.words.scorecard_rows import grouped
+
+
+def test_a_format_is_detected_read_listed_and_refused_by_its_name(monkeypatch, tmp_path):
+    module = types.ModuleType("wastedcores.trace.readers.dummy")
+
+    class Dummy(Reading):
+        def __init__(self, path, *, hashed=False):
+            super().__init__(path, "dummy")
+
+        def frames(self):
+            self.found.cpus = 2
+            numbers = [int(n) for n in self.path.read_text().split()[1:]]
+            rows = {
+                "ts_ns": [10, 20],
+                "kind": ["nr_running"] * 2,
+                "cpu": [0, 1],
+                "nr_running": numbers,
+            }
+            yield pl.DataFrame(rows)
+
+    module.Dummy = Dummy
+    monkeypatch.setitem(sys.modules, "wastedcores.trace.readers.dummy", module)
+    row = Format(
+        "dummy", "dummies", ("dummy", "Dummy"), "numbers", "", "nothing", "nothing", magic=b"DUMMY"
+    )
+    monkeypatch.setitem(FOREIGN, "dummy", row)
+    (tmp_path / "x").write_text("DUMMY 2 0")
+    trace = wc.open(tmp_path / "x")
+    assert trace.events.collect()["nr_running"].to_list() == [2, 0]
+    assert trace.header.source_format == "dummy"
+    assert listed().endswith(" and dummies")
+    assert "| `dummy` | numbers |" in table()
+    with pytest.raises(UsageError, match="dummy"):
+        wc.open(tmp_path / "x", format="nothing")
+
+
+def test_a_study_is_attempted_shown_and_listed(monkeypatch, tmp_path):
+    row = tool_costs.rows(load())[0][0] | {"id": "dummy.x", "group": "dummy", "short": "a number"}
+    study = Study(lambda tables, calibrated, seeds: [], lambda tables: ([row], ()), among_all=False)
+    monkeypatch.setitem(STUDIES, "dummy", study)
+    out = reproduce(["dummy"], tmp_path, seeds=[1], progress=False)
+    assert [r["id"] for r in out["rows"]] == ["dummy.x"]
+    assert [(g.title, len(rows)) for g, rows in grouped(out["rows"])] == [("dummy", 1)]
+    assert (tmp_path / "scorecard-dummy.json").exists()
+    assert "dummy" in str(run("reproduce", "nothing", "-o", tmp_path).exception)
+    assert "dummy" not in parts_of("all")
+    assert set(STUDIES) - {"dummy"} <= set(
+        run("reproduce", "--help").output.replace(",", " ").split()
+    )
 
 
 def test_every_list_of_replayed_kernels_is_the_registry():
