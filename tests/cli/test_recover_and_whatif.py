@@ -108,7 +108,7 @@ def test_a_recording_of_6_12_predicts_itself_and_a_near_kernel_with_less_trust()
 )
 def test_a_recorded_database_predicts_itself__twenty_seeds(folder, kernel):
     ask = ("whatif", folder / "trace.txt.xz", "--machine", folder / "meta.json", "--kernel", kernel)
-    for more in ((), ("--tasks", folder / "tasks.json")):
+    for more in ((), ("--snapshot", folder / "tasks.json")):
         run = typed(*ask, *more, "--seeds", "20", "--json")
         assert run.code == 0, run.err
         found = json.loads(run.out)

@@ -30,7 +30,7 @@ LONG = (
     "wastedcores whatif",
 )
 #: commands that record this machine, and those that read what was recorded
-LIVE = ("wastedcores capture", "wastedcores check --live", "wastedcores check build.parquet")
+LIVE = ("wastedcores capture", "wastedcores watch", "wastedcores check build.parquet")
 #: the page whose commands record this machine; they are executed together, in their order
 OWN_TRACE = ROOT / "docs" / "five-minutes.md"
 

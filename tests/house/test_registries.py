@@ -12,6 +12,7 @@ from support import ROOT
 from typer.testing import CliRunner
 
 import wastedcores as wc
+from wastedcores import figures
 from wastedcores.cli import register_verbs
 from wastedcores.cli._app import app
 from wastedcores.errors import NotRecoverableError, UnknownKernelError, UsageError
@@ -24,6 +25,7 @@ from wastedcores.studies import tool_costs
 from wastedcores.studies.published import load
 from wastedcores.studies.registry import STUDIES, Study, parts_of
 from wastedcores.studies.scorecard import reproduce
+from wastedcores.trace import readers
 from wastedcores.trace.formats import FOREIGN, Format, listed, table
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
@@ -32,7 +34,7 @@ from wastedcores.words.scorecard_rows import grouped
 
 
 def test_a_format_is_detected_read_listed_and_refused_by_its_name(monkeypatch, tmp_path):
-    module = types.ModuleType("wastedcores.trace.readers.dummy")
+    module = types.ModuleType(f"{readers.__name__}.dummy")
 
     class Dummy(Reading):
         def __init__(self, path, *, hashed=False):
@@ -50,7 +52,7 @@ def test_a_format_is_detected_read_listed_and_refused_by_its_name(monkeypatch, t
             yield pl.DataFrame(rows)
 
     module.Dummy = Dummy
-    monkeypatch.setitem(sys.modules, "wastedcores.trace.readers.dummy", module)
+    monkeypatch.setitem(sys.modules, f"{readers.__name__}.dummy", module)
     row = Format(
         "dummy", "dummies", ("dummy", "Dummy"), "numbers", "", "nothing", "nothing", magic=b"DUMMY"
     )
@@ -105,13 +107,13 @@ def run(*words):
 @pytest.fixture
 def dummy_figure(monkeypatch):
     """A module of figures with one function, and its row."""
-    module = types.ModuleType("wastedcores.figures.dummy")
+    module = types.ModuleType(f"{figures.__name__}.dummy")
 
     def stripes(traced, window=None, *, palette_name="safe"):
         return go.Figure(layout={"title": {"text": f"stripes of {traced.label} in {palette_name}"}})
 
     module.stripes = stripes
-    monkeypatch.setitem(sys.modules, "wastedcores.figures.dummy", module)
+    monkeypatch.setitem(sys.modules, f"{figures.__name__}.dummy", module)
     row = Kind("stripes", ("dummy", "stripes"), "window palette_name", button="stripes")
     monkeypatch.setitem(KINDS, "stripes", row)
 

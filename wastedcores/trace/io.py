@@ -90,7 +90,7 @@ def _sniff_folder(path: Path) -> str:
     folders = [row.title for row in FOREIGN.values() if row.folder]
     raise TraceFormatError(
         f"{path}: this is a folder, and it is none of {', '.join(folders[:-1])} or {folders[-1]}. Name a trace file; "
-        "`wastedcores check DIR --table FILE.parquet` checks every trace below a folder."
+        "`wastedcores fleet DIR` checks every trace below a folder."
     )
 
 
