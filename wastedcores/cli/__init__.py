@@ -23,6 +23,15 @@ from wastedcores.errors import ModelWarning, WastedCoresError
 
 #: the variable by which a shell's completion asks
 COMPLETE = "_WASTEDCORES_COMPLETE"
+#: extra -> the modules that it brings
+EXTRAS = {
+    "lab": (
+        "plotly", "jupyterlab", "ipywidgets", "anywidget", "papermill", "nbconvert", "nbformat", "traitlets", "IPython",
+    ),
+    "course": ("nbgrader", "otter"),
+    "docs": ("sphinx", "myst_nb", "furo"),
+    "dask": ("distributed", "dask", "fsspec"),
+}  # fmt: skip
 #: the garbage collector searches for cycles after this many new objects
 GC_OBJECTS = 200_000
 
@@ -103,6 +112,11 @@ def _run() -> int:
         match e:
             case WastedCoresError():
                 return _say(str(e), e.exit_code)
+            case ModuleNotFoundError() if extra := _extra_with(e.name):
+                return _say(
+                    f"this needs {e.name}, which is not installed. Install it: pip install 'wastedcores[{extra}]'",
+                    2,
+                )
             case KeyboardInterrupt() | typer.Abort():
                 return _say("interrupted", 130)
             case OSError():
@@ -123,6 +137,12 @@ def _run() -> int:
             "`wastedcores --debug ...` shows.",
             2,
         )
+
+
+def _extra_with(module: str | None) -> str:
+    """The extra of this package that brings a module; empty if none does."""
+    package = (module or "").partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if package in modules), "")
 
 
 def _say(paragraph: str, code: int) -> int:
