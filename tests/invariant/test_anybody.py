@@ -6,9 +6,9 @@ import pytest
 from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.explain import explain
-from wastedcores.cli.check import describe
 from wastedcores.invariant import check
 from wastedcores.topology.machine import Machine
+from wastedcores.words.checked import describe
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -92,6 +92,7 @@ changes = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(changes, st.integers(1, 60), st.sampled_from([1, 7, 1 << 16]))
 def test_chronic_equals_brute_force(changes, slices, block):
@@ -232,6 +233,7 @@ def test_recordings_have_the_verdict_that_the_rule_demands(name):
     assert (result.verdict, result.kind) == EXPECTED[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(p.name for p in RECORDINGS.iterdir() if p.is_dir()))
 def test_recordings_equal_a_plain_computation(name):
     """Shares, the longest episode, kind and verdict of all recordings, from sets of tasks and the rule alone."""

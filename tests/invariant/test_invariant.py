@@ -187,6 +187,7 @@ def pairs(idle, waiters, allowed):
     return best
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     st.lists(
@@ -368,6 +369,7 @@ if PUBLISHED_TRACES:
             )
 
 
+@pytest.mark.slow
 def test_check__guest_recordings_agree_with_what_they_measured():
     """Every number of every meta.json agrees within 1 %, or within 1e-3 of the whole if it is near zero."""
     import json

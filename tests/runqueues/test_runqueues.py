@@ -361,6 +361,7 @@ def test_start__a_task_that_the_snapshot_does_not_list_had_not_waited(more, verd
     assert result.thread_ns == (299_999_995 if verdict == "violations" else 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(2, 12), st.booleans())
 def test_strict__is_what_a_trace_with_bound_threads_gives(seed, cpus, tasks, keep):
