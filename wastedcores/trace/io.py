@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -27,7 +24,7 @@ from wastedcores.trace.readers.support.reading import Facts, Reading
 from wastedcores.trace.readers.support.time_order import in_order
 from wastedcores.trace.recognisers import Candidate, is_perf_folder, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
-from wastedcores.trace.spool import seekable
+from wastedcores.trace.spool import kept_until_exit, seekable
 from wastedcores.trace.trace import Trace
 
 #: Every format that this package reads, by name; all but Parquet are foreign (:mod:`wastedcores.trace.formats`).
@@ -121,8 +118,8 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
         One of its classes. The message names the file and the line, and says what to do.
     """
     with seekable(path) as file, _reading_as(file, format) as kind:
-        if kind == "parquet":
-            return read_parquet(file)
+        if native := _native(file, kind):
+            return native
         with FOREIGN[kind].open(file, hashed=False) as reading:
             run = _Import(reading, kind, None)
             frames = run.frames()
@@ -150,8 +147,7 @@ def import_trace(
     if dst.exists() and Path(src).exists() and dst.samefile(src):
         raise UsageError(f"{dst}: this is the trace to read itself. Choose another name with -o.")
     with seekable(src) as file, _reading_as(file, format) as kind:
-        if kind == "parquet":
-            trace = read_parquet(file)
+        if trace := _native(file, kind):
             if machine is not None:
                 trace = trace.with_header(machine=machine)
             write_parquet(trace, dst)
@@ -160,6 +156,17 @@ def import_trace(
                 run = _Import(reading, kind, cpus, machine, source, facts)
                 stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
+
+
+def _native(file: Path, kind: str) -> Trace | None:
+    """Open a Parquet file of wastedcores, alone or in an export for Perfetto; None: the file is of another format."""
+    if kind == "parquet":
+        return read_parquet(file)
+    if kind != "perfetto":
+        return None
+    from wastedcores.trace.carried import carried
+
+    return carried(file)
 
 
 class _Import:
@@ -249,8 +256,7 @@ def _counted(facts: Facts, most: int | None) -> str:
 
 
 def _spill(run: _Import, frames: Iterator[pl.DataFrame]) -> Trace:
-    folder = Path(tempfile.mkdtemp(prefix="wastedcores-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = kept_until_exit()
     print(
         f"{run.path.name}: it has more than {MEMORY_EVENTS} events, so it goes through a temporary file in {folder}; "
         "`wastedcores import` saves this the next time.",

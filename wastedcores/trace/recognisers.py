@@ -121,6 +121,8 @@ def is_atrace(file: Candidate) -> bool:
 _PACKET_FIELDS = {
     *range(1, 4), 5, 6, *range(8, 15), *range(33, 37), 41, 42, 45, 50, *range(56, 61), 72, 79, 87, 89, 92, 97, 109, 133,
 }  # fmt: skip
+#: The field of the packets that carry the recording in a file of ``wastedcores export`` (wastedcores/trace/carried.py).
+OWN = 2998
 
 
 def is_perfetto(file: Candidate) -> bool:
@@ -133,9 +135,9 @@ def is_perfetto(file: Candidate) -> bool:
         if begin < 0:
             break
         fields = list(_fields(file.start[begin : begin + size]))
-        if not fields or (None in fields and begin + size <= len(file.start)):
+        if (size and not fields) or (None in fields and begin + size <= len(file.start)):
             return False
-        if not all(f is None or f < 1000 for f in fields):
+        if not all(f is None or f < 1000 or f == OWN for f in fields):
             return False
         known = known or bool(_PACKET_FIELDS & set(fields))
         at, whole = begin + size, whole + 1
