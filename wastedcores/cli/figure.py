@@ -42,6 +42,7 @@ class Kind(StrEnum):
 class Reduce(StrEnum):
     """Which runqueue length stands for all those that fall into one pixel."""
 
+    share = "share"
     longest = "longest"
     last = "last"
     peak = "peak"
@@ -72,7 +73,7 @@ may name the window and the CPUs of its workload; only these are counted unless 
 @app.command(
     epilog=epilog(
         "figure group-imbalance-buggy -o gi.html",
-        "figure trace.txt --kind tasks --from 4.34 --to 4.54 -o who.html",
+        "figure trace.txt --kind tasks --from 340ms --to 540ms -o who.html",
         "figure a.parquet --against b.parquet --palette paper -o pair.png",
         "figure trace.txt --kind events --query 'run_ns > 4 * ms' --style 'draw=spans:run_ns colour=by:comm'",
         notes=_NOTES,
@@ -97,10 +98,15 @@ def figure(
         ),
     ] = None,
     start: Annotated[
-        float | None, Option("--from", metavar="SECONDS", help="Draw from this time on.")
+        str | None,
+        Option(
+            "--from",
+            metavar="TIME",
+            help="Draw from this time on, as the axis shows it: since the beginning of the trace, such as 4.2s or 651ms.",
+        ),
     ] = None,
     end: Annotated[
-        float | None, Option("--to", metavar="SECONDS", help="Draw up to this time.")
+        str | None, Option("--to", metavar="TIME", help="Draw up to this time, also on the axis.")
     ] = None,
     between: Between = None,
     cpus: Cpus = None,
@@ -111,8 +117,10 @@ def figure(
     ] = "safe",
     reduce: Annotated[
         Reduce,
-        Option(help="heatmap: which of the runqueue lengths within a pixel's time it shows."),
-    ] = Reduce.longest,
+        Option(
+            help="heatmap: which of the runqueue lengths in a pixel it shows; `share` paints each for its share of the time."
+        ),
+    ] = Reduce.share,
     cpu: Annotated[
         int | None,
         Option(metavar="N", help="considered: only what was done on behalf of this CPU."),
@@ -147,7 +155,8 @@ def figure(
 
     known_palette(palette)
     output = output or Path(f"{parquet_name(trace).stem}-{kind.value}.html")
-    _refuse_early(kind, against, cpu, op, output, start, end)
+    _refuse_early(kind, against, cpu, op, output)
+    window = (_axis_ns("--from", start), _axis_ns("--to", end))
     wanted = _event_layers(kind, query or [], look or [], layers)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (
@@ -158,11 +167,11 @@ def figure(
         from wastedcores.figures.event_views import EventView
 
         view = EventView(run, wanted[0], spans=wanted[1])
-        drawn = view.figure(_within(view.scene.window, start, end))
+        drawn = view.figure(_within(view.scene.window, *window))
     elif kind is Kind.heatmap:
-        drawn = _heatmap(run, others, _window(run, start, end), palette, reduce.value)
+        drawn = _heatmap(run, others, _window(run, *window), palette, reduce.value)
     else:
-        drawn = _view(run, others, kind, _window(run, start, end), palette, cpu, op)
+        drawn = _view(run, others, kind, _window(run, *window), palette, cpu, op)
     write_figure(drawn, output, width=width)
     print(output)
 
@@ -173,17 +182,12 @@ def _refuse_early(
     cpu: int | None,
     op: str | None,
     output: Path,
-    start: float | None,
-    end: float | None,
 ) -> None:
     """Refuse what can be refused before a large trace is read."""
     if against and kind not in (Kind.heatmap, Kind.waits):
         raise UsageError(f"--against is for heatmap and waits; got --kind {kind.value}.")
     if kind is not Kind.considered and (cpu is not None or op):
         raise UsageError(f"--cpu and --op are for considered; got --kind {kind.value}.")
-    for option, seconds in (("--from", start), ("--to", end)):
-        if seconds is not None and not abs(seconds) < 1e9:
-            raise UsageError(f"{option} {seconds:g}: expected seconds, as in the trace.")
     if output.suffix not in (".html", ".json", ".png"):
         raise UsageError(
             f"-o {output}: a figure is written as .html, .json or .png; give such a name."
@@ -209,20 +213,28 @@ def _event_layers(
     return layers, spans
 
 
-def _window(run: Examined, start: float | None, end: float | None) -> tuple[int, int] | None:
+def _axis_ns(option: str, text: str | None) -> int | None:
+    """Read a place on the axis, which a plain number gives in seconds."""
+    if text is None:
+        return None
+    return duration_ns(f"{text}s" if text[-1:].isdigit() else text, option)
+
+
+def _window(run: Examined, start: int | None, end: int | None) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
     return _within(run.scene.window, start, end)
 
 
-def _within(whole: tuple[int, int], start: float | None, end: float | None) -> tuple[int, int]:
+def _within(whole: tuple[int, int], start: int | None, end: int | None) -> tuple[int, int]:
+    """Return the window between two places on the axis, whose zero is the beginning of the trace."""
     first, last = whole
-    begin = first if start is None else max(first, round(start * 1e9))
-    stop = last if end is None else min(last, round(end * 1e9))
+    begin = first + (start or 0)
+    stop = last if end is None else min(last, first + end)
     if begin >= stop:
         raise UsageError(
-            "a window must end after it starts: --from and --to leave nothing of what is drawn, which is from "
-            f"{first / 1e9:.6f} to {last / 1e9:.6f} s of the trace's clock. Give seconds within that."
+            "a window must end after it starts: --from and --to leave nothing of what is drawn, which lasts from 0 to "
+            f"{(last - first) / 1e6:,.3f} ms. Give times within that, as the axis shows them."
         )
     return begin, stop
 

@@ -103,7 +103,7 @@ class Look:
     window: tuple[int, int]
     show: str = "runqueues"
     palette_name: str = "safe"
-    reduce: str = "longest"
+    reduce: str = "share"
 
 
 @dataclass(frozen=True)
