@@ -17,6 +17,7 @@ VERBS = (
     "whatif",
     "recover",
     "info",
+    "schedstat",
     "import_",
     "figure",
     "report",

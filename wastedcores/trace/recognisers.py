@@ -282,11 +282,10 @@ def refuse_summary(path: Path, lines: list[str]) -> None:
     for name, (pattern, why) in NOT_TRACES.items():
         hits = sum(bool(re.search(pattern, line)) for line in lines)
         if hits and (name != "perf sched map" or hits > len(lines) // 2):
-            made = name.startswith("perf")
             way = (
                 "Name the perf.data from which it was made, or record one"
-                if made
-                else "Record a trace"
+                if name.startswith("perf")
+                else f"`wastedcores schedstat {path.name}` prints them; for a verdict record a trace"
             )
             raise TraceFormatError(
                 f"{path}: this is the text of {name}: {why}. {way}: perf sched record -o perf.data sleep 10."
