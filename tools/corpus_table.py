@@ -3,8 +3,8 @@
     python tools/corpus_table.py FOLDER
 
 FOLDER has folders of traces by format and ``counts.json``, which says of each file how many events its own tool counts. Only the
-column about the verdict before comes from the table that stands there. The time is the CPU time to open and check a file for the second
-time in one process, so that compiled code is ready.
+column about the verdict before comes from the table that stands there. The time is the CPU time to open and check a file for the
+second time in one process, so that compiled code is ready.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ _ROWS = (
     ),
     Format(
         "perf.data", "perf.data", ("perf_data.reader", "PerfDataReading"),
-        "perf's file, read directly, also compressed", "", "recordings", _PLACED, (".data",), are.PERF_DATA,
+        "perf's file, read directly, also compressed or from a pipe, or the folder of `perf record --threads`", "", "recordings",
+        _PLACED, (".data",), are.PERF_DATA, known=are.is_perf_folder, folder=True,
     ),
     Format(
         "trace.dat", "trace.dat", ("trace_dat.reader", "TraceDatReading"),

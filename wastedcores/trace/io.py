@@ -22,7 +22,7 @@ from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_pa
 from wastedcores.trace.progress import told
 from wastedcores.trace.readers.support.reading import Facts, Reading
 from wastedcores.trace.readers.support.time_order import in_order
-from wastedcores.trace.recognisers import Candidate, is_perf_folder, is_systing, refuse_summary
+from wastedcores.trace.recognisers import Candidate, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import kept_until_exit, seekable
 from wastedcores.trace.trace import Trace
@@ -81,11 +81,6 @@ def _sniff_folder(path: Path) -> str:
     for row in FOREIGN.values():
         if row.folder and row.known and row.known(Candidate(path)):
             return row.name
-    if is_perf_folder(Candidate(path)):
-        raise TraceFormatError(
-            f"{path}: this is the folder that `perf record --threads` writes, with a file per thread. Record again without "
-            f"--threads, or import the text: perf script --show-lost-events -F +cpu -i {path.name} > FILE.txt."
-        )
     folders = [row.title for row in FOREIGN.values() if row.folder]
     raise TraceFormatError(
         f"{path}: this is a folder, and it is none of {', '.join(folders[:-1])} or {folders[-1]}. Name a trace file; "
@@ -295,7 +290,7 @@ def _check_possible(path: Path, format: str) -> None:
     """Refuse a file that cannot be of a format: its first bytes are others, or it should be a folder or a file."""
     foreign = FOREIGN.get(format)
     magic = foreign.magic if foreign else MAGIC
-    if foreign and foreign.folder and foreign.known:
+    if foreign and foreign.folder and foreign.known and (path.is_dir() or not magic):
         with path.open("rb") if path.is_file() else nullcontext() as file:
             start = file.read(8) if file else b""
         if not foreign.known(Candidate(path, start)):

@@ -101,7 +101,7 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
     raw = data[:104].tobytes()
     if len(raw) < 104 or struct.unpack_from("<Q", raw, 8)[0] != 104:
         raise TraceFormatError(
-            f"{path}: a perf.data file with a head this reader does not know (written to a pipe?). Record with "
+            f"{path}: a perf.data file with a head this reader does not know. Record with "
             "`perf record -o FILE`, or import the text: perf script --show-lost-events -F +cpu -i FILE > FILE.txt."
         )
     attr_size, attrs_at, attrs_size, data_at, data_size = struct.unpack_from("<5Q", raw, 16)
