@@ -50,7 +50,7 @@ class Pooled:
         curr = start.cpu[:, cpu_row.CURR]
         task = np.zeros((rq.pids, 3), np.int8)
         task[:, pool_jit.STATE] = state
-        task_ns = np.full((rq.pids, 2), rq.start_ns, np.int64)
+        task_ns = np.full((rq.pids, 3), rq.start_ns, np.int64)
         kind, has, group = self._kinds()
         nr = (curr > 0).astype(np.int32)
         idle = np.append(curr == 0, False).astype(np.uint8)
@@ -77,6 +77,7 @@ class Pooled:
             has,
             group,
             placed,
+            int(not rq.lost_spans and (curr != cpu_row.CURR_UNKNOWN).all()),
             curr.astype(np.int32),
             self._losses(),
             np.zeros(rq.cpus, np.uint8),
@@ -103,7 +104,7 @@ class Pooled:
         if pool.since_ns[0] >= 0:
             self.unseen.append(np.array([[pool.since_ns[0], rq.end_ns]]))
         late = pool.task[:, pool_jit.LATE] != 0
-        self.unseen.append(pool.task_ns[late])
+        self.unseen.append(pool.task_ns[late, pool_jit.FROM :])
 
     def _losses(self) -> NDArray[np.int64]:
         """When events were lost; empty if wakeups may be missing for another reason, because a CPU was not recorded."""

@@ -40,15 +40,15 @@ SKEW_NS = 1_000_000
 
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
-# columns of Pool.task_ns: since when it sleeps, and when it began to run without a wakeup
-SINCE, BEGAN = 0, 1
+# columns of Pool.task_ns: since when it sleeps; from when on it may have waited, and when it began to run without a wakeup
+SINCE, FROM, BEGAN = 0, 1, 2
 
 
 class Pool(NamedTuple):
     """Carried from batch to batch."""
 
     task: NDArray[np.int8]  # (pids, 3)
-    task_ns: I64  # (pids, 2)
+    task_ns: I64  # (pids, 3)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
     kind: I32  # (pids,) kinds of threads: the CPUs that they may use and the groups that limit them
     cpu: I32  # (pids,) whose queue the thread is on; the number of CPUs: not known
@@ -59,6 +59,7 @@ class Pool(NamedTuple):
     has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
     group: I32  # (kinds,) 0: no known group limits them
     placed: int  # 1: the trace tells on which queue each thread is
+    complete: int  # 1: no CPU is unknown at first and no loss is known, so that a wakeup is late rather than missing
     curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
     lost_ns: I64  # losses to which a missing wakeup is put down, in order
     was_idle: NDArray[
@@ -239,7 +240,7 @@ def _settle(p: Pool, out: Changes, q: int) -> None:
     """No wakeup of thread ``q`` came: it may have waited since it slept."""
     if p.task[q, LATE] != 0:
         p.task[q, LATE] = 0
-        since_ns = p.task_ns[q, SINCE]
+        since_ns = p.task_ns[q, FROM]
         k = np.searchsorted(p.lost_ns, since_ns)
         if k < p.lost_ns.size and p.lost_ns[k] < p.task_ns[q, BEGAN]:
             since_ns = p.lost_ns[k]
@@ -252,8 +253,9 @@ def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
     if p.task[q, STATE] == task_row.WAITING:
         _count(p, out, t, q, -1)
     elif p.task[q, STATE] != task_row.RUNNING and not trusted:
+        _settle(p, out, q)
         p.task[q, LATE] = 1
-        p.task_ns[q, BEGAN] = t
+        p.task_ns[q, FROM], p.task_ns[q, BEGAN] = p.task_ns[q, SINCE], t
     p.task[q, STATE] = task_row.RUNNING
     p.task[q, WOKEN] = 0
 
@@ -261,7 +263,8 @@ def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
 @jit
 def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> None:
     """Thread ``q`` stops; where the queues are not known, a CPU that goes idle beside it shows that it is throttled."""
-    _settle(p, out, q)
+    if p.complete == 0:
+        _settle(p, out, q)
     if (keeps and (not idle or p.placed != 0)) or (p.task[q, WOKEN] != 0 and not keeps):
         _wait(p, out, t, q)
     else:
@@ -297,13 +300,13 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
             if k != UNTHROTTLE:
                 _move(p, out, t, q, c)
-            if p.task[q, STATE] == task_row.RUNNING:
-                if p.task[q, LATE] != 0 and t - p.task_ns[q, BEGAN] <= SKEW_NS:
-                    p.task[q, LATE] = 0
-                elif wakings:
-                    p.task[q, WOKEN] = 1
-            else:
+            late = p.task[q, LATE] != 0 and t - p.task_ns[q, BEGAN] <= SKEW_NS
+            if late and p.task[q, STATE] != task_row.WAITING:
+                p.task[q, LATE] = 0
+            elif p.task[q, STATE] != task_row.RUNNING:
                 _wait(p, out, t, q)
+            elif wakings:
+                p.task[q, WOKEN] = 1
         elif k == THROTTLE:
             if p.task[q, STATE] == task_row.WAITING:
                 _sleep(p, out, t, q)
