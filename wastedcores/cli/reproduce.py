@@ -74,15 +74,12 @@ def reproduce(
     """Compare the published numbers with those of the replay."""
     from wastedcores.errors import UsageError
     from wastedcores.studies import scorecard
+    from wastedcores.studies.registry import parts_of
 
     if what == "proofs":
         _proofs(as_json)
         return
-    parts = scorecard.PARTS if what == "all" else (what,)
-    known = (*scorecard.PARTS, *scorecard.FURTHER_PARTS)
-    if not set(parts) <= set(known):
-        raise UsageError(f"part {what!r}: there are {', '.join(known)}, proofs and all.")
-
+    parts = parts_of(what)
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as e:
