@@ -123,7 +123,7 @@ def test_without_affinities_and_fresh_threads_one_pass_is_enough(monkeypatch):
     """What is left if all threads may run everywhere and have averages: the balancer conserves work in one pass."""
     monkeypatch.setattr(Affinity, "__contains__", lambda self, cpu: True)
     for kind in ONE_LEVEL:
-        assert set(check_passes(kind, 3, 4, mixed=False).outcomes) == {"pulls"}
+        assert set(check_passes(kind, 4, 6, mixed=False).outcomes) == {"pulls"}
 
 
 def test_no_pass_takes_the_last_thread_of_a_cpu__and_one_that_did_would_be_found(monkeypatch):
