@@ -291,7 +291,7 @@ def test_the_whole_result_is_made_again():
 
 
 def test_the_command_tells_each_claim(monkeypatch):
-    row = next(checking.check_all(checking.SMALL, ("periodic pass",)))
+    row = next(checking.check_all(checking.SMALL, ("periodic pass, some have just woken",)))
     text = "\n".join(checking.told(row))
     assert (
         "fails in 5.4 % of the states: an idle CPU gets a waiting thread that it may run in one pass"
