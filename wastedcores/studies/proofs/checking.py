@@ -58,8 +58,10 @@ _LATER = "it gets one in some pass, if nothing else happens"
 _LAST = ("takes the last",)
 _LATE = (*(f"after {n}" for n in range(2, 17)), "never")
 
-_GETS = {_IN_ONE: ("after", "never"), _LATER: ("never",)}
-_GETS_NEWLY = {"a CPU that becomes idle gets a waiting thread that it may run": ("never",)}
+_GETS: dict[str, tuple[str, ...]] = {_IN_ONE: ("after", "never"), _LATER: ("never",)}
+_GETS_NEWLY: dict[str, tuple[str, ...]] = {
+    "a CPU that becomes idle gets a waiting thread that it may run": ("never",)
+}
 
 CHECKS = (
     *(
