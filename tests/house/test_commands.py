@@ -27,6 +27,7 @@ LONG = (
     "wastedcores compare overload-on-wakeup",
     "wastedcores course grade",
     "wastedcores explain group-construction-buggy --seeds",
+    "wastedcores reproduce proofs",
     "wastedcores whatif",
 )
 #: commands that record this machine, and those that read what was recorded

@@ -16,7 +16,7 @@ from wastedcores.reports.notebook import checked
 SMALL = json.loads((ROOT / "docs" / "gallery.json").read_text())
 #: notebook, parameters, what its results must say, and what they must not say
 CASES = [
-    ("01", {"trace": "db64-buggy", "against": "", "persist": "1ms", "seeds": 1}, ["Overload-on-Wakeup"], []),
+    ("01", {"trace": "overload-on-wakeup-buggy", "against": "", "persist": "1ms", "seeds": 1}, ["Overload-on-Wakeup"], []),
     ("04", {"kernel": "v4.4", "fixed": "v4.4+group_imbalance"}, ["You chose kernel = 'v4.4'"], ["7 of 8 CPUs"]),
     ("04", {"machine": "bulldozer8x8", "jobs": 200}, [], ["You chose"]),
     ("05", {"work_us": 1000}, ["machine = 'bd-paper-16'"], ["29.57", "11.61"]),

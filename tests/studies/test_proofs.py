@@ -123,7 +123,7 @@ def test_without_affinities_and_fresh_threads_one_pass_is_enough(monkeypatch):
     """What is left if all threads may run everywhere and have averages: the balancer conserves work in one pass."""
     monkeypatch.setattr(Affinity, "__contains__", lambda self, cpu: True)
     for kind in ONE_LEVEL:
-        assert set(check_passes(kind, 3, 4, mixed=False).outcomes) == {"pulls"}
+        assert set(check_passes(kind, 4, 6, mixed=False).outcomes) == {"pulls"}
 
 
 def test_no_pass_takes_the_last_thread_of_a_cpu__and_one_that_did_would_be_found(monkeypatch):
@@ -204,6 +204,26 @@ def test_a_cpu_whose_threads_are_pinned_makes_its_node_seem_balanced():
     assert len(places(s)[0]) == 1
 
 
+def test_the_designated_cpu_gives_up_for_its_whole_group():
+    """CPU 0 balances for CPU 1, too. It may run nothing of CPU 2, the running thread of which may go to CPU 1, and then stops."""
+    s, passes = concrete("2 cores of 2 threads", [[], [], [{1, 2}, {2}], [{3}, {1, 3}]])
+    said = []
+    for _ in range(balancer.MOST_PASSES):
+        said.append(passes.run(0))
+        assert passes.run(1) == "not_designated, no task"
+        passes.settle()
+    # after some failures the running thread should be moved, which may not go to CPU 0
+    assert said == ["failed, no task"] * 3 + ["pinned, no task"] * 13
+    assert places(s)[:2] == [[], []]
+
+
+def test_a_cpu_that_becomes_idle_takes_no_cache_hot_thread():
+    newly = check_passes("one cache", 3, 4, newly=True, hot=True, mixed=False)
+    assert set(newly.outcomes) == {"never: failed"}
+    ticks = check_passes("one cache", 3, 4, hot=True, mixed=False)
+    assert set(ticks.outcomes) == {"after 3: failed", "after 4: failed"}
+
+
 def test_on_two_levels_three_threads_need_at_most_two_rounds():
     assert set(check_two_levels("2 nodes of 2 CPUs", 3).outcomes) == {"after 1", "after 2"}
 
@@ -271,7 +291,7 @@ def test_the_whole_result_is_made_again():
 
 
 def test_the_command_tells_each_claim(monkeypatch):
-    row = next(checking.check_all(checking.SMALL, ("periodic pass",)))
+    row = next(checking.check_all(checking.SMALL, ("periodic pass, some have just woken",)))
     text = "\n".join(checking.told(row))
     assert (
         "fails in 5.4 % of the states: an idle CPU gets a waiting thread that it may run in one pass"

@@ -251,3 +251,10 @@ def test_a_recording_and_its_replay_waste_cpus():
     recorded = recording.quantities()["CPUs wasted"].value
     assert recorded == pytest.approx(14, abs=0.05)
     assert recording.replayed(1).quantities["CPUs wasted"].value == pytest.approx(recorded, 0.01)
+
+
+@pytest.mark.parametrize("name", ["gi-buggy-64cpu", "db16-buggy-16cpu", "lu10ms-sgclit-64cpu"])
+def test_the_wasted_cpus_are_those_that_the_recorders_own_check_counted(name):
+    recording = Recording.read(RECORDINGS / name)
+    counted = recording.meta["sanity"]["mean_wasted_cpus"]
+    assert recording.quantities()["CPUs wasted"].value == pytest.approx(counted, abs=0.01)

@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import Quiet
 from wastedcores.errors import UsageError
 
 _NOTES = (
@@ -186,6 +187,7 @@ def grade(
             help="Run the students' code without a sandbox, with your own rights. Then only its time is limited.",
         ),
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Grade a folder of submissions in a sandbox, in parallel; an interrupted run goes on where it was."""
     from wastedcores.course.grading import grade as grade_all
@@ -206,6 +208,7 @@ def grade(
         limits=limits,
         jobs=jobs,
         sandboxed=not no_sandbox,
+        quiet=quiet,
     )
     source = read_source(lab)
     write_table(rows, source, output)

@@ -51,7 +51,7 @@ def fates(rows: Sequence[dict[str, Any]]) -> go.Figure:
         "all states of small machines in which a thread waits that an idle CPU may run; a state is no frequency",
         height=190 + 22 * len(shown),
     )
-    return fig.update_layout(margin_l=330, margin_b=90)
+    return fig.update_layout(margin_l=375, margin_b=90)
 
 
 def _fate(outcome: str) -> str:

@@ -148,5 +148,5 @@ def parts_of(what: str) -> tuple[str, ...]:
 def study_of(part: str) -> Study:
     """Return the study of a part."""
     if part not in STUDIES:
-        raise UsageError(f"part {part!r}: there are {', '.join(STUDIES)} and all.")
+        raise UsageError(f"part {part!r}: there are {', '.join(STUDIES)}, proofs and all.")
     return STUDIES[part]
