@@ -2,53 +2,72 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# what a target needs: a report and the notebooks, or the developers' tools as well
+LAB := $(VENV)/.lab
+DEV := $(VENV)/.dev
 
-.PHONY: help setup report test fuzz coverage lab docs dist bench lint format clean
+.PHONY: help setup report quick test test-all fuzz coverage lab docs dist bench lint format clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-$(STAMP): requirements.lock pyproject.toml tools/setup_venv.sh
-	@PYTHON="$(PYTHON)" sh tools/setup_venv.sh $(VENV)
+$(LAB): requirements.lock pyproject.toml tools/setup_venv.sh
+	@PYTHON="$(PYTHON)" sh tools/setup_venv.sh $(VENV) lab
 	-@$(BIN)/wastedcores warmup   # without it things work, too, only slower at first
-	@touch $(STAMP)
+	@touch $(LAB)
 
-setup: $(STAMP)  ## make ./.venv with the pinned versions
+$(DEV): $(LAB)
+	@PYTHON="$(PYTHON)" sh tools/setup_venv.sh $(VENV) all,dev
+	@touch $(DEV)
 
-report: $(STAMP) ## a report on the bundled recordings of the group imbalance bug and its fix
+setup: $(DEV)    ## make ./.venv with the pinned versions of everything
+
+report: $(LAB)   ## a report on the bundled recordings of the group imbalance bug and its fix
 	@$(BIN)/wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/group-imbalance
 
-test: $(STAMP)   ## the test suite (tests that need root or a browser run where they can)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --max-worker-restart 0 -m "not live"
-	@$(BIN)/python -m pytest -m live   # one by one: these tests leave a CPU idle on purpose and examine the whole machine
+PYTEST := $(BIN)/python -m pytest
+MANY := -n 2 --dist loadgroup --max-worker-restart 0
+# folders most of whose tests start processes, replay workloads or read large files
+LATER := adversary browser cli collectors course faults live recovery studies sweep
 
-fuzz: $(STAMP)   ## a million mutated files and 100,000 random schedules, some hours; goes on where it was interrupted
+quick: $(DEV)    ## the tests of one minute or two, while you work
+	@$(PYTEST) -q $(MANY) -m "not slow and not live" $(LATER:%=--ignore=tests/%)
+
+# tests/house/test_tiers.py proves that test and test-all together run every test once
+test: $(DEV)     ## the tests of five minutes; those that need root or perf run where they can
+	@$(PYTEST) $(MANY) -m "not slow and not live"
+	@$(PYTEST) -m "not slow and live"   # one by one: these tests record the whole machine
+
+test-all: test   ## all tests: after those of `make test` the slow ones, and those that need a quiet machine
+	@$(PYTEST) $(MANY) -m "slow and not live"
+	@$(PYTEST) -m "slow and live"       # one by one: these tests leave a CPU idle on purpose
+
+fuzz: $(DEV)     ## a million mutated files and 100,000 random schedules, some hours; goes on where it was interrupted
 	@$(BIN)/python tests/adversary/fuzz.py
 	@$(BIN)/python tests/adversary/random_schedules.py
 
 # numba hides what it compiles from coverage, so this pass runs the same sources as plain Python
-coverage: $(STAMP) ## branch coverage of the simulator, the invariant and the domains, uncompiled
+coverage: $(DEV)   ## branch coverage of the simulator, the invariant and the domains, uncompiled
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --cov --cov-report=term:skip-covered -k "not recordings" \
 	  tests/invariant tests/topology tests/simulator/reference tests/simulator/engine/test_properties.py \
 	  tests/simulator/engine/test_design.py tests/simulator/engine/test_queue.py
 
-lab: $(STAMP)    ## JupyterLab on copies of the notebooks, in reports/lab
+lab: $(LAB)      ## JupyterLab on copies of the notebooks, in reports/lab
 	@$(BIN)/wastedcores lab reports/lab
 
-docs: $(STAMP)   ## the documentation's site, in build/docs/html; the first time executes all notebooks, about ten minutes
+docs: $(DEV)     ## the documentation's site, in build/docs/html; the first time executes all notebooks, about ten minutes
 	@$(BIN)/python tools/build_docs.py
 
-dist: $(STAMP)   ## the wheel and the source archive, in dist
+dist: $(DEV)     ## the wheel and the source archive, in dist
 	@$(BIN)/python -m build --no-isolation
 
-bench: $(STAMP)  ## measure speed and size; writes benchmarks/RESULTS.md with the name of this machine
+bench: $(DEV)    ## measure speed and size; writes benchmarks/RESULTS.md with the name of this machine
 	@$(BIN)/python -m benchmarks
 
-lint: $(STAMP)   ## ruff, mypy and the tests of layers, citations and docstrings, as CI runs them
+lint: $(DEV)     ## ruff, mypy and the tests of layers, citations and docstrings, as CI runs them
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m pytest -q tests/house/test_layers.py tests/house/test_citations.py tests/house/test_docstrings.py
 
-format: $(STAMP) ## run ruff's formatter and its safe fixes
+format: $(DEV)   ## run ruff's formatter and its safe fixes
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:           ## remove what was generated

@@ -12,7 +12,7 @@ import tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))
 print(*project["project"]["dependencies"], sep="\n")
 for extra in project["project"]["optional-dependencies"].values():
-    print(*extra, sep="\n")
+    print(*(package for package in extra if not package.startswith("wastedcores")), sep="\n")
 print(*project["build-system"]["requires"], "editables", sep="\n")
 PY
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check -r "$work/wanted.txt"

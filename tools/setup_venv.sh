@@ -1,8 +1,9 @@
 #!/bin/sh
-# Make the virtual environment $1 with the pinned versions of requirements.lock and with this checkout.
+# Make the virtual environment $1 with this checkout and the extras $2 (such as lab,dev), in the versions of requirements.lock.
 # Debian has venv in a package of its own. If it is absent, root gets it installed and other users see the command.
 set -eu
 venv=$1
+extras=$2
 python=${PYTHON:-python3}
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -23,6 +24,6 @@ if [ ! -x "$venv/bin/python" ]; then
     echo "making $venv"
     "$python" -m venv "$venv"
 fi
-echo "installing the pinned packages (a minute or two the first time)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r requirements.lock
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+echo "installing the pinned packages of wastedcores[$extras] (a minute or two the first time)"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c requirements.lock hatchling editables
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c requirements.lock --no-build-isolation -e ".[$extras]"

@@ -92,10 +92,27 @@ def results(
             pool.shutdown(kill_workers=True)
 
 
+#: what decides a verdict about a schedule, so that results of other code here are never mixed
+_DECIDES = (
+    "wastedcores/invariant",
+    "wastedcores/runqueues",
+    "wastedcores/trace/readers/text",
+    "tests/support/random_schedules",
+)
+
+
 def commit() -> str:
-    """Return the commit that is checked out, and whether files differ from it."""
-    words = ("git", "-C", str(HERE), "describe", "--always", "--dirty")
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    """Return the last commit that changed the code that decides, and whether files of it differ from it."""
+    root = HERE.parents[1]
+
+    def git(*words: str) -> str:
+        run = subprocess.run(
+            ("git", "-C", str(root), *words), capture_output=True, text=True, check=False
+        )
+        return run.stdout.strip()
+
+    dirty = "-dirty" if git("status", "--porcelain", "--", *_DECIDES) else ""
+    return git("log", "-1", "--format=%h", "--", *_DECIDES) + dirty
 
 
 def run(asked: argparse.Namespace) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def found(trace, facts: dict, persist_ns: int) -> dict:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("persist_ns", [PERSIST_NS, 10**9])
 def test_all_formats_give_the_same_result(seed, persist_ns, tmp_path):

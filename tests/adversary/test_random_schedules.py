@@ -18,6 +18,7 @@ from support.random_schedules.validity import Auditor, text_faults
 MS = 1_000
 
 
+@pytest.mark.slow
 def test_no_verdict_is_wrong(tmp_path):
     """``make fuzz`` judges 100,000 of them; ``python tests/adversary/random_schedules.py --show SEED`` looks at one."""
     judged = [judge(seed, tmp_path) for seed in range(100)]
@@ -25,6 +26,7 @@ def test_no_verdict_is_wrong(tmp_path):
     assert sum(RIGHT in j.outcomes.values() for j in judged) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 90, 15))
 def test_the_machine_does_what_a_kernel_does(first):
     """Every thread is in one place and runs where it may; nobody idles beside its own queue; the truth is the auditor's."""
@@ -40,6 +42,7 @@ def test_the_machine_does_what_a_kernel_does(first):
             assert not text_faults(made), (seed, text_faults(made)[:5])
 
 
+@pytest.mark.slow
 def test_the_auditor_notices_a_machine_that_is_wrong(monkeypatch):
     def faults(seeds=range(12), features=("bound", "affinity", "quota")):
         found = []
@@ -75,6 +78,7 @@ def test_a_seed_determines_a_schedule():
     assert set(drawn) == set(FEATURES)
 
 
+@pytest.mark.slow
 def test_every_feature_does_what_its_name_says():
     """What must be in some schedule of a class, and in none of the plain ones."""
     signs = {

@@ -27,6 +27,7 @@ def test_distribution__no_file(tmp_path):
     assert distribution(tmp_path / "absent") == "any"
 
 
+@pytest.mark.slow
 def test_every_check_answers_here():
     found = doctor.examine()
     assert len(found) == len(doctor.CHECKS)

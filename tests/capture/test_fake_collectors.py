@@ -118,15 +118,15 @@ def test_messages_of_the_checker_become_its_result(fake):
     assert text.endswith("--seconds 3")
 
 
-def test_check_live_prints_what_was_found(fake):
+def test_watch_prints_what_was_found(fake):
     fake(lines(MESSAGES), "bpf", code=1)
-    done = typed("check", "--live", "--seconds", 3, "-M", "50ms", "--useless")
+    done = typed("watch", "--seconds", 3, "-M", "50ms", "--useless")
     assert done.code == 1
     assert done.out.startswith("this machine: VIOLATIONS\n")
     assert "confirmed      1 (lasted 50 ms or more)" in done.out
     assert "balancing      7 moves, 0 of them to a queue" in done.out
     assert "CPU 1 was idle beside CPU 0 for at least 100 ms" in done.out
-    out = json.loads(typed("check", "--live", "--json").out)
+    out = json.loads(typed("watch", "--json").out)
     assert out["report"] is None
     assert out["verdict"] == "violations"
 

@@ -85,6 +85,7 @@ while time.monotonic() < end: pass
 """
 
 
+@pytest.mark.slow
 def test_the_witness_sees_two_tasks_wait_for_each_other():
     cpu = max(os.sched_getaffinity(0))
     witness = Witness(time.process_time_ns)

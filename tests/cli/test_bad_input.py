@@ -68,11 +68,11 @@ WRONG = [
             ("capture", "--seconds"),
             ("capture", "--flight"),
             ("capture", "--buffer"),
-            ("check --live", "--seconds"),
+            ("watch", "--seconds"),
         )
         for value in ("nan", "inf", "-1", "0")
     ],
-    ("check --live --before nan", "expected 0 to 600"),
+    ("watch --before nan", "expected 0 to 600"),
     ("import junk.txt -o .", "it is a directory"),
     ("import junk.txt -o nowhere/x.parquet", "there is no directory nowhere"),
     ("export nosuch", "no such file, and no data set of that name"),

@@ -1,4 +1,4 @@
-"""`capture` and `check --live` refuse bad use with a sentence, before anything runs as root."""
+"""`capture` and `watch` refuse bad use with a sentence, before anything runs as root."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MAIN = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
         ),
         (["capture", "-o", "absent/x.parquet"], "Choose another place with -o"),
         (["capture", "--backend", "dtrace", "-o", "x.parquet"], "expected auto, bpf or tracefs"),
-        (["check", "--live", "-S", "soon"], "expected a time like"),
-        (["check", "--live", "-M", "1us"], "at least 1 ms"),
-        (["check", "--live", "trace.parquet"], "leave the trace out"),
+        (["watch", "-S", "soon"], "expected a time like"),
+        (["watch", "-M", "1us"], "at least 1 ms"),
+        (["watch", "trace.parquet"], "unexpected extra argument(s) (trace.parquet)"),
         (["check"], "no trace given"),
     ],
 )

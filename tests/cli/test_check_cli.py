@@ -11,7 +11,6 @@ import pytest
 from support.builders import nr, trace_of
 from support.typed import typed
 
-from wastedcores.cli.check import _in_doubt
 from wastedcores.errors import UsageError
 from wastedcores.prediction.advice import Advice, Proposal
 from wastedcores.prediction.result import Range
@@ -19,6 +18,7 @@ from wastedcores.runqueues.doubts import HEADER_REASONS, REASONS
 from wastedcores.trace.header import Window
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.units import duration_ns
+from wastedcores.words.checked import _in_doubt
 from wastedcores.words.doubts import MEANING
 
 MS = 1_000_000

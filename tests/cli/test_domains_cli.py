@@ -221,6 +221,7 @@ def test_bad_machine_files(tmp_path, bad):
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_json_is_a_machine_for_another_call(tmp_path):
     """The file that --json printed was read as one flat domain once, and then refused."""
     asked = ("--machine", "epyc-7742-nps4", "--kernel", "v6.1")

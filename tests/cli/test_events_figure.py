@@ -21,6 +21,7 @@ def drawn(tmp_path, *options):
     return json.loads(out.read_text())
 
 
+@pytest.mark.slow
 def test_command_line_file_and_api_draw_the_same(tmp_path):
     by_options = drawn(tmp_path, "--query", QUERY, "--style", STYLE)
     file = tmp_path / "layers.toml"

@@ -66,9 +66,11 @@ def test_an_unexpected_error_is_a_paragraph_and_2(error, clean, monkeypatch):
 @pytest.mark.parametrize(
     "locale",
     [
-        {"PYTHONIOENCODING": "latin-1"},
+        pytest.param({"PYTHONIOENCODING": "latin-1"}, marks=pytest.mark.slow),
         {"PYTHONIOENCODING": "ascii:strict"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        pytest.param(
+            {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, marks=pytest.mark.slow
+        ),
     ],
     ids=["latin-1", "ascii", "C"],
 )
@@ -95,7 +97,9 @@ def test_no_encoding_changes_the_exit_code(locale, wasting):
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@pytest.mark.parametrize(("verdict", "code"), [("clean", 0), ("wasting", 1)])
+@pytest.mark.parametrize(
+    ("verdict", "code"), [("clean", 0), pytest.param("wasting", 1, marks=pytest.mark.slow)]
+)
 def test_a_reader_that_goes_away_leaves_the_verdict(stream, verdict, code, request):
     path = request.getfixturevalue(verdict)
     reading, writing = os.pipe()

@@ -80,6 +80,7 @@ def test_report__lists_its_parameters():
     assert 'persist: str = "100ms"' in listed.out
 
 
+@pytest.mark.slow
 def test_doctor():
     done = typed("doctor")
     assert done.code == 0

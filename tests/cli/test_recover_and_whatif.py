@@ -41,6 +41,7 @@ def test_work_that_never_ends_is_judged_by_busy_cpus(answer):
     assert answer["recorded"]["window_ns"] == 3_000_448_000
 
 
+@pytest.mark.slow
 def test_the_whole_trace_is_more_than_the_window_that_the_recording_names(answer):
     run = typed(
         "whatif", TRACE, "--whole", "--seeds", "1", "--to", "core", "--session", "shell", "--json"
@@ -50,6 +51,7 @@ def test_the_whole_trace_is_more_than_the_window_that_the_recording_names(answer
     assert whole["window_ns"] > answer["recorded"]["window_ns"]
 
 
+@pytest.mark.slow
 def test_the_text_names_every_variant_and_the_trust():
     run = typed("whatif", TRACE, "--seeds", "1", "--to", "core", "--session", "shell")
     assert run.code == 0, run.err
@@ -73,6 +75,7 @@ def test_a_kernel_that_the_replay_does_not_have_is_unknown(option, kernel):
     assert not run.out
 
 
+@pytest.mark.slow
 def test_a_recording_of_6_12_predicts_itself_and_a_near_kernel_with_less_trust():
     """The recorded window is within 5 % of the median. The same trace under the name of another release is trusted less."""
     trace = MODERN / "db16-6.12-16cpu" / "trace.txt.xz"
@@ -105,7 +108,7 @@ def test_a_recording_of_6_12_predicts_itself_and_a_near_kernel_with_less_trust()
 )
 def test_a_recorded_database_predicts_itself__twenty_seeds(folder, kernel):
     ask = ("whatif", folder / "trace.txt.xz", "--machine", folder / "meta.json", "--kernel", kernel)
-    for more in ((), ("--tasks", folder / "tasks.json")):
+    for more in ((), ("--snapshot", folder / "tasks.json")):
         run = typed(*ask, *more, "--seeds", "20", "--json")
         assert run.code == 0, run.err
         found = json.loads(run.out)
@@ -115,6 +118,7 @@ def test_a_recorded_database_predicts_itself__twenty_seeds(folder, kernel):
     assert gains["overload_on_wakeup"] > 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["explain", "whatif"])
 def test_the_kernel_of_a_live_machine_counts_if_the_trace_names_none(verb, monkeypatch, tmp_path):
     trace = open_trace(fetch(TRACE))
@@ -132,6 +136,7 @@ def test_the_kernel_of_a_live_machine_counts_if_the_trace_names_none(verb, monke
     assert "does not say which kernel it was recorded on" in " ".join(named.out.split())
 
 
+@pytest.mark.slow
 def test_a_recovered_workload_can_be_replayed(tmp_path):
     file = tmp_path / "workload.json"
     run = typed("recover", TRACE, "--session", "shell", "-o", str(file), "--json")

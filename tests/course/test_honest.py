@@ -10,6 +10,7 @@ from wastedcores.course import LABS, Manual
 from wastedcores.course.lab import module_of, source_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("student", ["ada", "s7654321"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lab", LABS)

@@ -20,6 +20,7 @@ def cells(lab):
     return nbformat.read(source_of(lab), as_version=4).cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lab", LABS)
 @pytest.mark.parametrize("student", STUDENTS)
 def test_right_answers_get_all_points_and_each_mistake_its_own_hint(lab, student):
@@ -36,6 +37,7 @@ def test_right_answers_get_all_points_and_each_mistake_its_own_hint(lab, student
             assert feedback.hint == mistake.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lab", LABS)
 def test_hidden_checks_accept_right_answers_and_refuse_mistakes(lab, monkeypatch, tmp_path):
     (tmp_path / "secret").write_bytes(b"of the lecturer")

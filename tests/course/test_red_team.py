@@ -165,6 +165,7 @@ def test_a_load_divided_by_another_number_of_threads_is_refused(more):
         assert judge(4, "2", v, {"value": [lone / 2, lone / 2]}).passed
 
 
+@pytest.mark.slow
 def test_a_rule_that_compares_averages_the_wrong_way_round_is_refused_for_everybody():
     for i in range(20):
         v = variation(4, f"student {i}")

@@ -131,6 +131,7 @@ def test_two_sandboxes_do_not_share_the_limit_of_processes(tmp_path):
     assert found == ["all\n", "all\n"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

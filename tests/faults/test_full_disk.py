@@ -48,6 +48,7 @@ def names(folder) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.name != "ballast")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("free", [28 * 1024, 2 * PAGE], ids=["Parquet", "recording"])
 def test_a_capture_keeps_what_was_recorded(disk, tmp_path, free):
     folder = disk(free)

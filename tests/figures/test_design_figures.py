@@ -20,6 +20,7 @@ def runs():
     }
 
 
+@pytest.mark.slow
 def test_suggestions__taken_and_refused(runs):
     found = compare(runs)
     fig = suggestions(found)

@@ -136,6 +136,7 @@ def random_layers(seed, rows=6, n=300, span=1000):
     return [layer(kind) for kind in ("strokes", "spans", "arrows")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "cols"), [((0, 1000), 37), ((250, 500), 50), ((900, 1400), 10)])
 def test_raster__is_the_mean_of_the_segments_in_each_pixel(window, cols):
     rows = 6

@@ -63,6 +63,7 @@ def test_what_disagrees_has_another_colour_and_shape_and_both_are_in_the_legend(
     assert fig.layout.title.text.startswith("2 of 4 recorded quantities")
 
 
+@pytest.mark.slow
 def test_committed_table_has_a_mark_for_every_row():
     table = read_table()
     fig = fg.recorded_dots(table)

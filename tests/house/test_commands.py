@@ -30,7 +30,7 @@ LONG = (
     "wastedcores whatif",
 )
 #: commands that record this machine, and those that read what was recorded
-LIVE = ("wastedcores capture", "wastedcores check --live", "wastedcores check build.parquet")
+LIVE = ("wastedcores capture", "wastedcores watch", "wastedcores check build.parquet")
 #: the page whose commands record this machine; they are executed together, in their order
 OWN_TRACE = ROOT / "docs" / "five-minutes.md"
 
@@ -111,6 +111,7 @@ def recorded(folder):
 
 
 @pytest.mark.live
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="records the machine")
 @pytest.mark.skipif(not shutil.which("perf"), reason="needs perf (tools/ci_packages.sh)")
 def test_five_minutes__every_command_of_the_page_works(tmp_path):

@@ -17,10 +17,17 @@ def pyproject():
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
+def extras(project):
+    """The lists of the extras that name packages; ``all`` names the others."""
+    named = project["optional-dependencies"]
+    assert named["all"] == ["wastedcores[lab,course,docs,dask]"]
+    return [packages for extra, packages in named.items() if extra != "all"]
+
+
 def test_environment_agrees_with_pyproject():
     project = pyproject()
     wanted = {f"python{project['requires-python']}"}
-    for dep in chain(project["dependencies"], *project["optional-dependencies"].values()):
+    for dep in chain(project["dependencies"], *extras(project)):
         name, rest = re.fullmatch(r"([a-z0-9-]+)(.*)", dep).groups()
         wanted.add(CONDA_NAMES.get(name, name) + rest)
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
@@ -39,7 +46,7 @@ def test_lock_pins_every_dependency_and_names_no_index():
     )
     pinned = {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in lines}
     project = pyproject()
-    for dep in chain(project["dependencies"], *project["optional-dependencies"].values()):
+    for dep in chain(project["dependencies"], *extras(project)):
         assert re.match(r"[a-z0-9-]+", dep).group() in pinned, dep
 
 
@@ -68,7 +75,8 @@ def test_all_files_name_the_same_version():
 def test_conda_recipe_agrees_with_pyproject():
     project, found = pyproject(), recipe()
     run = [d.replace(" ", "") for d in found["requirements"]["run"]]
-    assert run == [f"python{project['requires-python']}", *project["dependencies"]]
+    lab = project["optional-dependencies"]["lab"]
+    assert run == [f"python{project['requires-python']}", *project["dependencies"], *lab]
     (entry,) = found["build"]["python"]["entry_points"]
     name, _, target = entry.partition(" = ")
     assert project["scripts"] == {name: target}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -71,15 +72,34 @@ def test_installed_into_a_clean_environment(built, kind, tmp_path):
         "--quiet",
         "--disable-pip-version-check",
     ]
-    run(*pip, "-c", ROOT / "requirements.lock", next(built.glob(kind)))
+    built_file = next(built.glob(kind))
+    run(*pip, "-c", ROOT / "requirements.lock", built_file)
+    core = json.loads(run(venv / "bin" / "python", "-m", "pip", "list", "--format", "json"))
+    assert len(core) <= 42  # with pip and setuptools
     program, work = venv / "bin" / "wastedcores", tmp_path / "work"
     work.mkdir()
     env = {"PATH": f"{venv / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)}
     for words in (
         "check live-balancing-on",
         "explain live-balancing-off --seeds 0",
+        "whatif live-balancing-off --machine bd-paper-16 --to core --seeds 1",
         "domains --machine bulldozer8x8 --kernel v4.1 --lint",
         "replay missing-domains --machine bd-paper-16 --set n=4 --set limit_s=0.1 -o t.parquet",
+    ):
+        assert run(program, *words.split(), cwd=work, env=env)
+    for words in ("figure t.parquet", "report t.parquet", "lab lab"):
+        done = subprocess.run(
+            [program, *words.split()],
+            cwd=work,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "pip install 'wastedcores[lab]'" in done.stderr
+    run(*pip, "-c", ROOT / "requirements.lock", f"{built_file}[lab]")
+    for words in (
         "report live-balancing-off --set seeds=0 -o report",
         "lab lab --copy",
         "doctor",

@@ -6,9 +6,9 @@ import pytest
 from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.explain import explain
-from wastedcores.cli.check import describe
 from wastedcores.invariant import check
 from wastedcores.topology.machine import Machine
+from wastedcores.words.checked import describe
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -138,6 +138,25 @@ def test_u2c_a_snapshot_tells_which_groups_are_limited(quotas, group, verdict):
         [*rows, *moved], cpus=2, known=False, tasks=told, follows_affinity=True, quotas=quotas
     )
     assert check(trace).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("groups", "verdict"),
+    [({10: "/c", 11: "/c/d"}, "clean"), ({10: "/c", 11: "/d"}, "unknown"), ({}, "unknown")],
+)
+def test_u2c_a_cpu_that_idles_beside_a_limited_thread_cannot_run_others_of_its_group(
+    groups, verdict
+):
+    """CPU 0 idles beside 10, which is throttled, and 11 waits on CPU 1: in the same group, it could not run on CPU 0 either."""
+    rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 0, "R", 20), wakeup(1, 1, 11)]
+    rows += [migrate(2, 0, 1, 12), wakeup(2, 1, 12), switch(3, 0, 10, "R", 0)]
+    rows += [switch(S, 0, 0, "R", 10), switch(S, 1, 20, "R", 11)]
+    told = [{"pid": p, "allowed": "0-1", "cgroup": groups.get(p, "/")} for p in (10, 11, 20)]
+    told += [{"pid": 12, "allowed": "1", "cgroup": "/"}]
+    known = {"tasks": told} if groups else {}
+    limits = {"/c": 50_000, "/d": 50_000}
+    result = check(trace_of(rows, cpus=2, follows_affinity=True, quotas=limits, **known))
+    assert result.verdict == verdict
 
 
 def test_u4_a_cpu_without_any_event_may_have_run_one_thread_alone():

@@ -128,8 +128,21 @@ def test_a_gap_between_two_boots_is_no_violation():
     assert check(trace_of(rows, cpus=2, known=False)).verdict == "unknown"
 
 
-def test_a_missing_beginning_is_unknown():
-    assert verdict(overwritten={0: 5}, lost={0: 5}) == "unknown"
+def test_what_a_ring_buffer_overwrote_before_the_beginning_is_left_out():
+    """CPU 1's oldest events are gone; from its first one on everything is there."""
+    late = {"overwritten": {1: 5}, "lost": {1: 5}}
+    rows = [r for r in rows_beside() if r["cpu"] != 1]
+    rows = sorted(
+        [*rows, switch(700 * MS, 1, 9, "S", 0), switch(S, 1, 0, "R", 9)], key=lambda r: r["ts_ns"]
+    )
+    result = check(trace_of(rows, cpus=2, **late))
+    assert (result.verdict, result.start_ns) == ("violations", 700 * MS)
+    assert any("overwritten their oldest" in note for note in result.notes)
+    # more was lost than what was overwritten before the beginning
+    assert check(trace_of(rows, cpus=2, overwritten={1: 5}, lost={1: 6})).verdict == "unknown"
+    told = {"ts_ns": 800 * MS, "kind": "affinity", "cpu": 0, "pid": 10, "cpu_mask": b"\3"}
+    rows = sorted([*rows, told], key=lambda r: r["ts_ns"])
+    assert check(trace_of(rows, cpus=2, **late)).verdict == "unknown"
 
 
 def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch):

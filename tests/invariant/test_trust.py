@@ -300,6 +300,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MUTANTS)
 def test_damaged_recordings_give_no_wrong_verdict_where_a_contradiction_shows(kind, tmp_path):
     runs = [

@@ -66,12 +66,14 @@ def test_a_new_cache_is_private_and_used(folder):
         os.umask(before)
 
 
+@pytest.mark.slow
 def test_an_earlier_cache_that_others_may_read_is_used(folder):
     run(folder)
     parts(folder)
     assert run(folder) == (True, True, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o020, 0o002], ids=["group", "others"])
 @pytest.mark.parametrize("place", PLACES)
 def test_what_others_may_write_is_not_used(place, mode, folder):
@@ -83,6 +85,7 @@ def test_what_others_may_write_is_not_used(place, mode, folder):
     assert warned.count("is writable by others") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 @pytest.mark.parametrize("place", PLACES)
 def test_what_another_user_owns_is_not_used(place, folder):
@@ -93,6 +96,7 @@ def test_what_another_user_owns_is_not_used(place, folder):
     assert warned.count("belongs to user 65534, and this is user 0") == 1
 
 
+@pytest.mark.slow
 def test_a_folder_above_that_others_may_write_is_not_used_unless_sticky(folder):
     run(folder)
     folder.parent.chmod(0o777)

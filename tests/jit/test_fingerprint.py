@@ -129,6 +129,7 @@ print("reader", *(fingerprint(f.py_func) for f in vars(scan).values() if hasattr
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 def test_an_edit_of_a_reader_leaves_the_simulator_as_it_is(tmp_path):
     shutil.copytree(

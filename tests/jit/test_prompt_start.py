@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import sys
 import numpy as np
@@ -38,6 +40,7 @@ def lines(code: str, **environment: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_cached_code_is_loaded_without_the_compiler__which_still_works_afterwards(tmp_path):
     script = tmp_path / "compiled_here.py"
     script.write_text(CODE)

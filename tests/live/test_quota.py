@@ -15,6 +15,9 @@ import wastedcores
 from wastedcores.capture import capture
 from wastedcores.capture.demonstration import _FORKER
 
+#: it needs a machine on which nothing else runs
+pytestmark = pytest.mark.slow
+
 V1 = Path("/sys/fs/cgroup/cpu")
 TRIES = 20
 

@@ -460,6 +460,19 @@ def test_capture_keeps_what_a_killed_collector_wrote(bpf, tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_capture_with_pseudonyms_leaves_no_name_of_a_program(bpf, tmp_path):
+    out = tmp_path / "c.parquet"
+    argv = ["-m", "wastedcores", "capture", "-o", str(out), "--pseudonyms", str(tmp_path / "k")]
+    command = ["--", sys.executable, "-c", "import time; time.sleep(0.3)"]
+    subprocess.run([sys.executable, *argv, *command], check=True, capture_output=True)
+    trace = wastedcores.open(out)
+    assert trace.header.host.startswith("host-")
+    names = set(trace.events.select(pl.col("comm").cast(pl.String).unique()).collect()["comm"])
+    assert any(n.startswith("task-") for n in names - {None})
+    assert not [n for n in names - {None} if n.startswith(("python", "sh", "bash", "systemd"))]
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".part"] == []
+
+
 def test_capture_runs_a_command(bpf, tmp_path):
     trace = capture(
         tmp_path / "c.parquet", run=[sys.executable, "-c", "import time; time.sleep(0.3)"]

@@ -29,6 +29,7 @@ def pinned():
         hog.wait()
 
 
+@pytest.mark.slow  # it needs a machine on which nothing else runs
 def test_pinned_threads_beside_an_idle_cpu(root, pinned, tmp_path):
     if shutil.which("perf") is None:
         pytest.skip("needs perf")

@@ -12,6 +12,9 @@ import pytest
 
 from wastedcores.capture.soak import SOAK_SCHEMA, SoakOptions, soak
 
+#: it needs a machine on which nothing else runs
+pytestmark = pytest.mark.slow
+
 ARGV = [sys.executable, "-c", "from wastedcores.cli import main; main()", "soak"]
 
 

@@ -25,6 +25,9 @@ from wastedcores.capture.backends import bcc_python, command
 from wastedcores.capture.demonstration import SETTING, push_work_away
 from wastedcores.files import collectors
 
+#: it needs a machine on which nothing else runs
+pytestmark = pytest.mark.slow
+
 S_NS, M_NS = 1_000_000_000, 100_000_000
 SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"
 
@@ -494,7 +497,7 @@ def test_live_json_is_the_object_of_check_and_a_checker(bpf, tmp_path):
     argv = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
     began = time.monotonic()
     run = subprocess.run(
-        [*argv, "check", "--live", "--seconds", "2", "-S", "500ms", "-M", "50ms", "--json"],
+        [*argv, "watch", "--seconds", "2", "-S", "500ms", "-M", "50ms", "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -513,7 +516,7 @@ def test_live_json_is_the_object_of_check_and_a_checker(bpf, tmp_path):
 def test_live_check_ended_by_a_signal_still_answers(bpf, number):
     argv = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
     run = subprocess.Popen(
-        [*argv, "check", "--live", "--json"],
+        [*argv, "watch", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

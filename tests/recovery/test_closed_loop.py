@@ -7,6 +7,7 @@ import pytest
 from support.closed_loop import KINDS, TURNS, summary, turn
 
 
+@pytest.mark.slow
 def test_random_workloads_of_all_kinds_are_predicted():
     outcomes = [turn(seed) for seed in range(3 * len(KINDS))]
     errors = [o.error for o in outcomes]

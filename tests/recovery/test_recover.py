@@ -292,6 +292,7 @@ def test_marks_that_are_written_again_and_again_are_told_apart():
     assert found.window_ns[1] - found.window_ns[0] == pytest.approx(20 * MS, rel=0.01)
 
 
+@pytest.mark.slow
 def test_very_many_tasks_that_ran_once():
     count = 100_000
     number = np.arange(count)

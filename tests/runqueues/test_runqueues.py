@@ -211,7 +211,7 @@ def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
         start = max(known) if known else row["ts_ns"]
         spans.append((start, row["ts_ns"], -1 if row["cpu"] is None else row["cpu"]))
     trace = Trace(pl.DataFrame(rows, schema={c: SCHEMA[c] for c in COLUMNS}).lazy(), HEADER)
-    assert lost_spans(trace, {r["kind"] for r in rows}) == sorted(spans)
+    assert lost_spans(trace, {r["kind"] for r in rows}, 0) == sorted(s for s in spans if s[1] > 0)
 
 
 def test_runqueues__says_what_contradicts():
@@ -361,6 +361,7 @@ def test_start__a_task_that_the_snapshot_does_not_list_had_not_waited(more, verd
     assert result.thread_ns == (299_999_995 if verdict == "violations" else 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(2, 12), st.booleans())
 def test_strict__is_what_a_trace_with_bound_threads_gives(seed, cpus, tasks, keep):

@@ -20,6 +20,7 @@ def table():
     )
 
 
+@pytest.mark.slow
 def test_the_cause_and_the_fix_are_those_that_the_recordings_show(table):
     assert contradictions(table) == [], explanations_report(table)
     assert table["looks_like"].to_list() == [

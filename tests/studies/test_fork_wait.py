@@ -38,6 +38,7 @@ def results():
     return rows
 
 
+@pytest.mark.slow
 def test_every_row_has_the_published_direction(results):
     rows = {a.id: a.row(results) for a in fork_wait.attempts(load(), [1])}
     assert not [name for name, row in rows.items() if row["verdict"] == "opposite"]

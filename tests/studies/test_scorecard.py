@@ -25,6 +25,7 @@ from wastedcores.studies.attempts import (
     column_of,
 )
 from wastedcores.studies.calibration import read_calibration
+from wastedcores.studies.registry import parts_of
 from wastedcores.sweep import Run
 from wastedcores.words import scorecard as tables
 from wastedcores.words import scorecard_rows as rows_of
@@ -161,7 +162,7 @@ def test_a_file_that_is_no_calibration_is_refused(tmp_path):
 
 def test_every_published_number_of_the_tables_has_one_row():
     made = scorecard.attempts(
-        scorecard.PARTS, published.load(), read_calibration(), seeds=range(1, 3)
+        parts_of("all"), published.load(), read_calibration(), seeds=range(1, 3)
     )
     ids = [e.id for e in made]
     assert len(ids) == len(set(ids))
@@ -464,7 +465,7 @@ def test_each_prediction_of_the_committed_result_counts_once():
     result = json.loads(COMMITTED.read_text())
     rows = {r["id"]: r for r in result["rows"]}
     made = scorecard.attempts(
-        scorecard.PARTS, published.load(), read_calibration(), seeds=range(1, 3)
+        parts_of("all"), published.load(), read_calibration(), seeds=range(1, 3)
     )
     assert {a.id for a in made} <= set(rows)
     again = {a.id: a.restates for a in made if a.restates}

@@ -33,6 +33,7 @@ def test_grid__is_the_product_in_order():
         grid("m:f", {"a": [1], "b": []})
 
 
+@pytest.mark.slow
 def test_sweep__each_run_once_in_order_and_not_again(tmp_path):
     log, out = tmp_path / "log", tmp_path / "t.parquet"
     runs = grid(
@@ -139,6 +140,7 @@ def test_sweep__a_dead_process_costs_nothing_but_time(tmp_path):
     assert (tmp_path / "flag").exists()
 
 
+@pytest.mark.slow
 def test_sweep__a_run_that_always_kills_its_process_is_an_error_row(tmp_path):
     runs = [
         Run.of("support.sweep_tasks:always_crash", x=1),
@@ -167,6 +169,7 @@ def test_sweep__refuses_bad_use(tmp_path, monkeypatch):
     assert not (tmp_path / "u.parquet").exists()
 
 
+@pytest.mark.slow
 def test_sweep__ctrl_c_keeps_what_is_done(tmp_path):
     log, out = tmp_path / "log", tmp_path / "t.parquet"
     script = tmp_path / "go.py"

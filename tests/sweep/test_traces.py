@@ -40,6 +40,7 @@ def folder(tmp_path):
     return traces
 
 
+@pytest.mark.slow
 def test_a_row_per_trace_says_what_check_says(folder, tmp_path):
     found = find_traces(str(folder))
     assert [f.name.rsplit("/", 2)[1] for f in found] == ["one", "one", "two"]
@@ -66,10 +67,11 @@ def test_a_trace_that_changed_is_checked_again(folder, tmp_path):
     assert not before & other
 
 
+@pytest.mark.slow
 def test_the_table_and_the_page_of_a_folder(folder, tmp_path):
     (folder / "one" / "broken.dat").write_bytes(b"no trace at all")
     out, page = tmp_path / "t.parquet", tmp_path / "t.html"
-    done = typed("check", folder, "--table", out, "--page", page, "--workers", "1", "-q")
+    done = typed("fleet", folder, "-o", out, "--page", page, "--workers", "1", "-q")
     table = pl.read_parquet(out)
     verdicts = table["verdict"].drop_nulls().to_list()
     assert "violations" in verdicts
@@ -93,24 +95,24 @@ def test_a_page_without_any_result_says_so():
     assert "it is &lt;empty&gt;" in fleet_page(table, "t")
 
 
+@pytest.mark.slow
 def test_only_an_error_is_exit_status_2(folder, tmp_path):
     (folder / "one").rename(tmp_path / "away")
     (folder / "two" / "broken.dat").write_bytes(b"no trace at all")
     verdict = check(open_trace(SMALL / f"{NAMES[2]}.parquet")).verdict
     assert verdict != "violations"
-    done = typed("check", folder, "--table", tmp_path / "t.parquet", "--workers", "1", "-q")
+    done = typed("fleet", folder, "-o", tmp_path / "t.parquet", "--workers", "1", "-q")
     assert done.code == 2
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("check", "nowhere", "--table", "{out}"), "no such folder"),
-        (("check", "{empty}", "--table", "{out}"), "no trace is in it"),
-        (("check", "{empty}", "--page", "{out}"), "give --table"),
-        (("check", "--table", "{out}"), "name a folder"),
-        (("check", "{empty}", "--table", "{out}", "--cpus", "1"), "leave"),
-        (("check", "nosuch://bucket/x", "--table", "{out}"), "nosuch"),
+        (("fleet", "nowhere", "-o", "{out}"), "no such folder"),
+        (("fleet", "{empty}", "-o", "{out}"), "no trace is in it"),
+        (("fleet", "-o", "{out}"), "Missing argument 'DIR'"),
+        (("fleet", "{empty}", "-o", "{out}", "--cpus", "1"), "No such option: --cpus"),
+        (("fleet", "nosuch://bucket/x", "-o", "{out}"), "nosuch"),
     ],
 )
 def test_bad_use(words, said, tmp_path):

@@ -103,6 +103,7 @@ def structure(machine, kernel, new=None):
     }
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(("bulldozer8x8", "ring8", "uma8", "xeon-8380-snc2")),
     st.sampled_from(KERNELS),

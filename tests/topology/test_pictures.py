@@ -117,6 +117,7 @@ def test_machines_of_every_kind_can_be_drawn(name):
         fig.to_json()
 
 
+@pytest.mark.slow
 def test_playground_follows_its_controls():
     from wastedcores.widgets import Choice, domain_playground, domain_playground_static
 

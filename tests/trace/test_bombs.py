@@ -92,6 +92,7 @@ def test_a_long_line_takes_no_longer_than_many_short_ones(tmp_path, junk, format
             open_trace(path, format)
 
 
+@pytest.mark.slow
 def test_a_long_line_after_a_good_beginning(tmp_path):
     path = tmp_path / "t.txt"
     for golden in GOLDEN.glob("*.txt"):
@@ -125,6 +126,7 @@ PACKERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packer", PACKERS)
 @pytest.mark.parametrize("byte", [b"\n", b"\0"])
 def test_bomb(tmp_path, packer, byte):
@@ -137,6 +139,7 @@ def test_bomb(tmp_path, packer, byte):
     assert memory < ROOM
 
 
+@pytest.mark.slow
 def test_many_short_lines_need_little_memory(tmp_path):
     path = tmp_path / "t.txt.gz"
     path.write_bytes(
@@ -209,6 +212,7 @@ def test_pipe_with_rubbish_is_named(tmp_path):
     assert str(caught.value).startswith(f"{pipe}: not a trace")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["-", "/dev/stdin", "/proc/self/fd/0"])
 def test_standard_input(name):
     text = (GOLDEN / "ftrace_4.1.txt").read_bytes()

@@ -86,6 +86,7 @@ def edited(draw):
     return bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(edited())
 def test_edited_files(tmp_path_factory, data):
@@ -98,6 +99,7 @@ def test_random_bytes(tmp_path_factory, data):
     survive(data, tmp_path_factory.getbasetemp())
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.sampled_from(TEXTS), st.integers(0, 2000), st.binary(max_size=8))
 def test_damaged_compressed_files(tmp_path_factory, text, at, junk):
@@ -106,6 +108,7 @@ def test_damaged_compressed_files(tmp_path_factory, text, at, junk):
     survive(bytes(packed), tmp_path_factory.getbasetemp())
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.sampled_from(
@@ -121,6 +124,7 @@ def test_lines_of_random_pieces_after_a_good_start(tmp_path_factory, start, data
     survive(start + b"\n".join(lines) + b"\n", tmp_path_factory.getbasetemp())
 
 
+@pytest.mark.slow
 def test_mutated_recordings(tmp_path):
     """Real recordings with a few bytes changed give events or an error; the changes are seeded."""
     rng = random.Random(4)

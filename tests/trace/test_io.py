@@ -24,9 +24,8 @@ from wastedcores.errors import (
 )
 from wastedcores.invariant import check
 from wastedcores.trace import io, parquet
-from wastedcores.trace.formats import FOREIGN
 from wastedcores.trace.header import Header, TaskFacts
-from wastedcores.trace.io import FORMATS, import_trace, open_trace, sniff
+from wastedcores.trace.io import import_trace, open_trace, sniff
 from wastedcores.trace.readers.support import text_reading
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -398,10 +397,6 @@ def test_nobody_knows_what_happened_in_a_gap(tmp_path):
     whole = trace.events.collect()
     assert whole.filter(pl.col("kind") == "lost")["ts_ns"].to_list() == [70_000_000_999]
     assert trace.header.events == whole.height
-
-
-def test_formats__every_format_that_may_be_named_has_a_reader():
-    assert ("parquet", *FOREIGN) == FORMATS
 
 
 def test_opening_a_parquet_file_imports_no_reader_of_another_format(tmp_path):

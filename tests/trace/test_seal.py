@@ -58,6 +58,7 @@ def flipped(before: bytes):
         yield place, bytes(after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: a_trace(0, 400), a_clean_trace], ids=["sizes", "tasks"])
 def test_every_flipped_bit_is_noticed(make, tmp_path):
     path = write_parquet(make(), tmp_path / "t.parquet")

@@ -34,6 +34,7 @@ def submit(text):
     text._handle_custom_msg({"event": "submit"}, [])
 
 
+@pytest.mark.slow
 def test_the_box_is_there_only_for_events(run):
     box = explorer(run)
     assert box.queries.layout.display == "none"
@@ -83,6 +84,7 @@ def test_typing_offers_completions(box):
     assert all(o.startswith('comm == "') and o.endswith('"') for o in offered)
 
 
+@pytest.mark.slow
 def test_kept_layers_are_switched_and_saved(box, tmp_path):
     box.queries.query.value, box.queries.style_text.value = QUERY, STYLE
     box.queries.keep()

@@ -72,6 +72,7 @@ def test_zoom_bins_again_and_answers_the_browser(run):
     assert box.window == (start, end)
 
 
+@pytest.mark.slow
 def test_one_widget_however_often_it_changes(run):
     """A new widget per change would send the plotting library again and keep the old one alive."""
     from ipywidgets import Widget
@@ -114,6 +115,7 @@ def test_packed_texts_are_those_of_the_figure():
     assert packed({"text": ["one", "row"]}) == {"text": ["one", "row"]}
 
 
+@pytest.mark.slow
 def test_going_to_an_episode_and_beyond_the_ends(run):
     box = explorer(run)
     box.episode.value = 1
@@ -126,6 +128,7 @@ def test_going_to_an_episode_and_beyond_the_ends(run):
     assert box.window[1] - box.window[0] >= 1000
 
 
+@pytest.mark.slow
 def test_next_and_previous_episode_meet_every_one_in_order(run):
     box = explorer(run)
     table = run.result.episodes
@@ -155,6 +158,7 @@ def test_an_unknown_layer_is_refused(run):
         explorer_static(run, show="colour")
 
 
+@pytest.mark.slow
 def test_back_returns_to_the_window_before():
     """Zoom twice and return twice; one more click changes nothing."""
     now = examine(open_trace(fetch("live-balancing-on")))
@@ -169,6 +173,7 @@ def test_back_returns_to_the_window_before():
         assert box.window == (start, end)
 
 
+@pytest.mark.slow
 def test_moving_quickly_is_one_step_back(run, monkeypatch):
     monkeypatch.setattr(explore, "PAUSE_S", 1000)
     box = explorer(run)
@@ -183,6 +188,7 @@ def buggy():
     return examine("group-imbalance-buggy")
 
 
+@pytest.mark.slow
 def test_finding_tasks(buggy):
     """By name, pid and both; the runs are those of the trace's stays, and each step goes to the next one."""
     box = explorer(buggy)
@@ -222,6 +228,7 @@ def test_marks_of_found_tasks_are_where_they_ran(buggy):
     assert set(line.y[::3]) == {f"CPU {c}" for c in found["cpu"].unique()}
 
 
+@pytest.mark.slow
 def test_the_line_below_opens_the_same_view(buggy):
     box = explorer(buggy)
     box.show.value, box.palette.value = "tasks", "paper"

@@ -25,6 +25,7 @@ def box():
     return box
 
 
+@pytest.mark.slow
 def test_both_kernels_are_replayed_and_compared(box):
     assert box.kernels == ("v4.1", "v4.1+missing_domains")
     assert box.figure.drawn is None  # nothing is computed before the button is pressed

@@ -27,6 +27,7 @@ def of_step(example, i):
     return fig.layout.title.text, list(zip(bars.x, bars.y, bars.base, strict=True)), marked.y[0]
 
 
+@pytest.mark.slow
 def test_forward_and_back():
     box = balancing_stepper(EXAMPLE)
     assert box.state == EXAMPLE

@@ -155,6 +155,7 @@ def test_a_kernel_that_the_replay_does_not_have_gets_the_upper_bound():
     assert "no model of this kernel's balancer" in advice.reasons[0]
 
 
+@pytest.mark.slow
 def test_a_trace_that_does_not_say_where_it_was_made_gets_a_reason():
     trace = open_trace(RECORDINGS / "db16-buggy-16cpu" / "trace.txt.xz")
     advice = advise(trace, seeds=1)

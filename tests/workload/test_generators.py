@@ -48,6 +48,7 @@ def cpu_time(w: Workload, machine: Machine, **how) -> dict[str, list[int]]:
     return out
 
 
+@pytest.mark.slow
 def test_hackbench__every_sender_writes_to_every_receiver(machine):
     w = hackbench(machine, 1, groups=3, fds=4, loops=7, write_ns=900, read_ns=1100)
     program = w.program()

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.kernels import KernelModel, recorded_kernel
+from wastedcores.kernels.generations import replayed
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
 from wastedcores.trace.trace import Trace
 
 #: What stands for a kernel that nobody names: the newest release that the replay has.
-KERNEL = "v6.12.107"
+KERNEL = replayed()[-1]
 
 
 class Place(NamedTuple):

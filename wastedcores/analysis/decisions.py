@@ -86,7 +86,7 @@ def decisions(trace: TraceLike, window: tuple[int, int] | None = None) -> pl.Dat
     if "decision" not in trace.kinds():
         raise MissingEventsError(
             f"{trace.name}: has no decisions of the balancer. `wastedcores replay SCENARIO --decisions` and violations that "
-            "`wastedcores check --live` finds have them."
+            "`wastedcores watch` finds have them."
         )
     found = trace.only("decision")
     if window is not None:

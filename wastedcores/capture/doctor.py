@@ -196,7 +196,7 @@ def check_capture() -> Finding:
     if backends[0].works:
         return Finding("capture", "ok", says)
     works = any(b.works for b in backends)
-    need = "the cheap collectors and the online checker" if works else "capture, check --live"
+    need = "the cheap collectors and the online checker" if works else "capture, watch"
     fix = {"any": backends[0].fix} if backends[0].fix else {}
     return Finding("capture", "missing" if fix else "limited", says, need, fix)
 
@@ -215,7 +215,7 @@ def check_event_kinds() -> Finding:
 
 def check_decisions() -> Finding:
     """Try whether the functions of the load balancer can be probed, which the online checker does after a violation."""
-    need = "reasons of the load balancer in the evidence of check --live"
+    need = "reasons of the load balancer in the evidence of watch"
     if os.geteuid() != 0:
         return Finding(
             "decisions", "limited", "only root can try", need, {"any": "sudo wastedcores doctor"}
@@ -250,9 +250,7 @@ def check_collectors() -> Finding:
         return Finding("collectors", "ok", f"only root can change {collectors_for_root()}")
     except CollectorError as e:
         why = str(e).partition(" Make a copy")[0]
-        return Finding(
-            "collectors", "missing", why, "capture, check --live", {"any": install_command()}
-        )
+        return Finding("collectors", "missing", why, "capture, watch", {"any": install_command()})
 
 
 def check_cpus() -> Finding:

@@ -20,6 +20,7 @@ from wastedcores.errors import CollectorError, TraceFormatError, UsageError, Was
 from wastedcores.files import written_whole
 from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import CpusetFacts, SchedDomainFacts, TaskFacts
+from wastedcores.trace.pseudonyms import Pseudonyms
 
 SCHEMA: Final = "wastedcores.tasks/1"
 #: facts of a task that can change while it lives
@@ -116,9 +117,12 @@ def take_with_tasks() -> Snapshot:
     return taken
 
 
-def write_snapshot(output: str | Path) -> int:
-    """Take a snapshot and write it as JSON."""
+def write_snapshot(output: str | Path, pseudonyms: Path | None = None) -> int:
+    """Take a snapshot and write it as JSON; its names are pseudonyms if there is a file with a key for them."""
+    names = None if pseudonyms is None else Pseudonyms.of_file(pseudonyms)
     taken = take_with_tasks()
+    if names:
+        taken = names.facts(taken)
     try:
         with written_whole(Path(output)) as part:
             part.write_text(taken.model_dump_json(by_alias=True, exclude_none=True) + "\n")

@@ -18,16 +18,27 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
-from wastedcores.cli._app import VERBS, app, options
+from wastedcores.cli._app import VERBS, app, options, present
 from wastedcores.errors import ModelWarning, WastedCoresError
 
+#: the variable by which a shell's completion asks
+COMPLETE = "_WASTEDCORES_COMPLETE"
+#: extra -> the modules that it brings
+EXTRAS = {
+    "lab": (
+        "plotly", "jupyterlab", "ipywidgets", "anywidget", "papermill", "nbconvert", "nbformat", "traitlets", "IPython",
+    ),
+    "course": ("nbgrader", "otter"),
+    "docs": ("sphinx", "myst_nb", "furo"),
+    "dask": ("distributed", "dask", "fsspec"),
+}  # fmt: skip
 #: the garbage collector searches for cycles after this many new objects
 GC_OBJECTS = 200_000
 
 
 def register_verbs(typed: Sequence[str] = ()) -> None:
     """Import the modules of verbs, each of which puts its verb on the application."""
-    first = next((word for word in typed if not word.startswith("-")), None)
+    first = next((word for word in present(typed)[0] if not word.startswith("-")), None)
     wanted = [verb for verb in VERBS if verb.rstrip("_") == first]
     for verb in wanted or VERBS:
         import_module(f"wastedcores.cli.{verb}")
@@ -61,6 +72,12 @@ def main() -> None:
     _keep_streams_writable()
     # what is imported lives until the end, so the default of 700 new objects lets the collector search it again and again
     gc.set_threshold(GC_OBJECTS)
+    if COMPLETE in os.environ:  # the shell asks what may follow
+        from wastedcores.cli.completion import answer
+
+        register_verbs()
+        answer()
+        return
     register_verbs(sys.argv[1:])
     code = _run()
     try:
@@ -95,6 +112,11 @@ def _run() -> int:
         match e:
             case WastedCoresError():
                 return _say(str(e), e.exit_code)
+            case ModuleNotFoundError() if extra := _extra_with(e.name):
+                return _say(
+                    f"this needs {e.name}, which is not installed. Install it: pip install 'wastedcores[{extra}]'",
+                    2,
+                )
             case KeyboardInterrupt() | typer.Abort():
                 return _say("interrupted", 130)
             case OSError():
@@ -115,6 +137,12 @@ def _run() -> int:
             "`wastedcores --debug ...` shows.",
             2,
         )
+
+
+def _extra_with(module: str | None) -> str:
+    """The extra of this package that brings a module; empty if none does."""
+    package = (module or "").partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if package in modules), "")
 
 
 def _say(paragraph: str, code: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,6 +13,8 @@ from typer.core import TyperGroup
 #: modules that register verbs, in the order of the help text
 VERBS = (
     "check",
+    "watch",
+    "fleet",
     "explain",
     "measure",
     "path",
@@ -36,6 +40,20 @@ VERBS = (
     "warmup",
     "soak",
     "course",
+    "completion",
+    "man",
+)
+
+#: what a newcomer does first, with its purpose
+FIRST = (
+    ("capture -o trace.parquet -- make -j8", "record this machine while a command runs"),
+    ("check trace.parquet", "were cores idle while threads waited?"),
+    ("explain trace.parquet", "why, and what would help?"),
+    ("report trace.parquet -o reports/mine", "all of it as a page that opens offline"),
+    (
+        "compare missing-domains --kernel v4.1 --kernel v4.1+missing_domains",
+        "replay a kernel and its fix",
+    ),
 )
 
 
@@ -46,8 +64,48 @@ class Options:
     debug: bool = False
 
 
+def present(words: Sequence[str]) -> tuple[list[str], str]:
+    """Replace a spelling of the release before by the present one; also return a hint, empty if there was none.
+
+    ``check --live`` and ``check --table`` were verbs of their own, and ``--snapshot`` was called ``--tasks`` by some verbs.
+    """
+    new = list(words)
+    at = next((i for i, word in enumerate(new) if not word.startswith("-")), None)
+    if at is None:
+        return new, ""
+    names = [word.partition("=")[0] for word in new]
+    if new[at] == "check" and "--live" in names:
+        new[at] = "watch"
+        new.remove("--live")
+        return new, "`check --live` is now called `watch`"
+    if new[at] == "check" and {"--table", "--page", "--scheduler"} & set(names):
+        new[at] = "fleet"
+        new = [_renamed(word, "--table", "--output") for word in new]
+        return new, "`check --table FILE` is now called `fleet -o FILE`"
+    if new[at] in ("explain", "whatif", "recover") and "--tasks" in names:
+        return [
+            _renamed(word, "--tasks", "--snapshot") for word in new
+        ], "`--tasks` is now called `--snapshot`"
+    return new, ""
+
+
+def _renamed(word: str, old: str, new: str) -> str:
+    name, equals, value = word.partition("=")
+    return f"{new}{equals}{value}" if name == old else word
+
+
 class Verbs(TyperGroup):
     """The verbs in the order of :data:`VERBS`, whichever of their modules was imported first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed, in its present spelling; an old one gets a hint."""
+        args, hint = present(args)
+        if hint:
+            print(
+                f"wastedcores: {hint}; the old spelling works in this release only.",
+                file=sys.stderr,
+            )
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the verbs."""
@@ -60,7 +118,7 @@ app = typer.Typer(
     name="wastedcores",
     cls=Verbs,
     help="Was a core idle while a thread waited? When, where, why, and what did it cost?",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -89,6 +147,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _wastedcores(
+    ctx: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -101,3 +160,9 @@ def _wastedcores(
 ) -> None:
     """Was a core idle while a thread waited? When, where, why, and what did it cost?"""
     options.debug = debug
+    if ctx.invoked_subcommand is None:
+        print("Was a core idle while a thread waited? Begin with one of these:\n")
+        for command, purpose in FIRST:
+            print(f"  wastedcores {command}\n      {purpose}")
+        print("\nAll verbs: wastedcores --help. A verb's options: wastedcores VERB --help.")
+        raise typer.Exit(2)

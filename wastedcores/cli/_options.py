@@ -120,7 +120,24 @@ IgnoreAffinity = Annotated[
     ),
 ]
 
+Silent = Annotated[
+    str | None,
+    Option(
+        "--silent",
+        metavar="idle|unknown",
+        help="Take online CPUs without any event as this. Default: unknown, unless the trace lists what ran at its start.",
+    ),
+]
+
 # ------------------------------------------------------------------------------------------- what a trace does not tell
+RecordedMachine = Annotated[
+    str | None,
+    Option(
+        "--machine",
+        metavar="NAME|FILE|live",
+        help="The machine on which the trace was recorded. Default: what the trace says.",
+    ),
+]
 Sessions = Annotated[
     list[str] | None,
     Option(
@@ -129,22 +146,23 @@ Sessions = Annotated[
         help="A task that is ever called NAME... leads a session, which its children inherit. May be repeated.",
     ),
 ]
-TasksFile = Annotated[
-    Path | None,
-    Option(
-        "--tasks",
-        metavar="FILE",
-        help="What `wastedcores snapshot` wrote: sessions, affinity and nice values of the tasks.",
-    ),
-]
-
-# ------------------------------------------------------------------------------------------- how a verb runs and answers
 SnapshotSource = Annotated[
     str | None,
     Option(
         "--snapshot",
         metavar="FILE|live",
-        help="Take the tasks' affinity and limits from this output of `wastedcores snapshot`, or from this machine now.",
+        help="Take sessions, affinity and limits of the tasks from this output of `wastedcores snapshot`, or from this machine.",
+    ),
+]
+
+# ------------------------------------------------------------------------------------------- how a verb runs and answers
+Pseudonyms = Annotated[
+    Path | None,
+    Option(
+        "--pseudonyms",
+        metavar="KEYFILE",
+        help="Replace the names of tasks, hosts, groups and programs by pseudonyms, the same ones whenever this file is given. "
+        "It is made if there is none; keep it secret.",
     ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+#: verdict -> exit code
+EXIT_OF = {"clean": 0, "violations": 1, "unknown": 3}
+EXIT_CODES = "0 clean, 1 violations, 2 bad use or input, 3 unknown because the trace cannot tell."
+
 
 def print_json(value: Any) -> None:
     """Print ``value`` as JSON on one line of standard output."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Exit, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Backend, Seconds, above_zero
+from wastedcores.cli._options import AsJson, Backend, Pseudonyms, Seconds, above_zero
 from wastedcores.cli._output import print_json, print_next
 from wastedcores.units import human_ns
 
@@ -71,18 +72,21 @@ def capture(
         ),
     ] = False,
     backend: Backend = "auto",
+    pseudonyms: Pseudonyms = None,
     as_json: AsJson = False,
 ) -> None:
     """Record the scheduling events of this machine."""
     from wastedcores.capture import capture as run_capture
     from wastedcores.capture.record import DEFAULT_EVENTS
+    from wastedcores.trace.pseudonyms import Pseudonyms as Names
+    from wastedcores.trace.pseudonyms import written_again
 
     kinds = events.split(",") if events else None
     more = [k for k, wanted in (("transitions", transitions), ("tick", frequency)) if wanted]
     if more:
         kinds = [*(kinds or DEFAULT_EVENTS), *more]
-    trace = run_capture(
-        output,
+    record = partial(
+        run_capture,
         seconds=seconds,
         run=run or None,
         events=kinds,
@@ -91,6 +95,10 @@ def capture(
         backend=backend,
         progress=lambda line: print(line, file=sys.stderr),
     )
+    if pseudonyms is None:
+        trace = record(output)
+    else:
+        trace = written_again(record, output, Names.of_file(pseudonyms))
     header = trace.header
     incomplete = header.truncated_last_line
     if as_json:

@@ -20,7 +20,7 @@ from wastedcores.cli._options import (
     Online,
     Persist,
     Sessions,
-    TasksFile,
+    SnapshotSource,
     TraceInput,
     Whole,
     hotplug_steps,
@@ -67,7 +67,7 @@ def explain(
     persist: Persist = "100ms",
     ignore_affinity: IgnoreAffinity = False,
     session: Sessions = None,
-    tasks: TasksFile = None,
+    snapshot: SnapshotSource = None,
     seeds: Annotated[
         int,
         Option(
@@ -87,8 +87,8 @@ def explain(
     from wastedcores.words.steps import next_after_explaining
 
     opened = open_input(trace)
-    if tasks and opened.header.tasks is None:  # the verdict needs to know where threads may run
-        opened = open_input(trace, snapshot=str(tasks))
+    if snapshot and opened.header.tasks is None:  # the verdict needs to know where threads may run
+        opened = open_input(trace, snapshot=snapshot)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
     ran = kernel_of(opened, kernel, machine)
     result = check(
@@ -100,10 +100,10 @@ def explain(
         ignore_affinity=ignore_affinity,
     )
     told = None
-    if tasks:
+    if snapshot:
         from wastedcores.capture.snapshot import read_snapshot
 
-        told = read_snapshot(tasks).tasks
+        told = read_snapshot(snapshot).tasks
     found = run_explain(result, on, ran, told)
     advice = None
     if seeds:

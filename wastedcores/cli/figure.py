@@ -13,30 +13,13 @@ from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import Between, Cpus, Persist, TraceInput, Whole
 from wastedcores.cli._output import check_writable, parquet_name
 from wastedcores.errors import UsageError
+from wastedcores.figures.kinds import KINDS, Look, described, that_take
 from wastedcores.units import duration_ns
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from wastedcores.analysis.examined import Examined
     from wastedcores.figures.event_layers import EventLayer
     from wastedcores.queries.spans import Span
-
-
-class Kind(StrEnum):
-    """The figures that can be drawn."""
-
-    heatmap = "heatmap"
-    tasks = "tasks"
-    waits = "waits"
-    avoidable = "avoidable"
-    load = "load"
-    considered = "considered"
-    worst = "worst"
-    events = "events"
-    frequency = "frequency"
-    transitions = "transitions"
-    nodes = "nodes"
 
 
 class Reduce(StrEnum):
@@ -48,19 +31,9 @@ class Reduce(StrEnum):
     peak = "peak"
 
 
-_NOTES = """\b
+_NOTES = f"""\b
 Kinds of figures:
-  heatmap     threads per runqueue, with episodes, idle CPUs and waiting threads
-  tasks       which task ran on which CPU
-  waits       how long threads waited
-  avoidable   the threads that waited longest while a CPU that they may use was idle
-  load        load per runqueue
-  considered  CPUs that load balancing and wakeups looked at
-  worst       the worst episode
-  events      events that --query chooses, as strokes, spans and arrows; without a query who ran and how tasks moved
-  frequency   how fast every CPU was, and how many were slow while they were busy
-  transitions idle, user and kernel time of every CPU, wakeups, and why threads waited (capture --transitions)
-  nodes       how many threads run or wait on every node, beside the number of its CPUs
+{described()}
 
 A query: kind == "switch" and not comm in ("cc1", "as") and cpu < 8. A style: draw=strokes, draw=spans:run_ns (a length),
 draw=arrows (src_cpu to cpu) or draw=mask; colour=#d62728, colour=by:comm or colour=scale:COLUMN; width=2; label="my label".
@@ -90,11 +63,12 @@ def figure(
             help="The file to write: .html, .json or .png. Default: the name of the trace and the kind, as .html.",
         ),
     ] = None,
-    kind: Annotated[Kind, Option(help="What to draw.")] = Kind.heatmap,
+    kind: Annotated[str, Option(metavar="NAME", help="What to draw, see below.")] = "heatmap",
     against: Annotated[
         Path | None,
         Option(
-            metavar="TRACE", help="A second trace to draw next to the first (heatmap and waits)."
+            metavar="TRACE",
+            help=f"A second trace to draw next to the first ({' and '.join(that_take('against'))}).",
         ),
     ] = None,
     start: Annotated[
@@ -154,40 +128,43 @@ def figure(
     from wastedcores.reports.html import write_figure
 
     known_palette(palette)
-    output = output or Path(f"{parquet_name(trace).stem}-{kind.value}.html")
+    output = output or Path(f"{parquet_name(trace).stem}-{kind}.html")
     _refuse_early(kind, against, cpu, op, output)
-    window = (_axis_ns("--from", start), _axis_ns("--to", end))
+    window = _axis_ns("--from", start), _axis_ns("--to", end)
     wanted = _event_layers(kind, query or [], look or [], layers)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (
         examine(open_input(path), persist_ns=persist_ns, between=between, cpus=cpus, whole=whole)
         for path in ([trace, against] if against else [trace])
     )
-    if kind is Kind.events:
-        from wastedcores.figures.event_views import EventView
-
-        view = EventView(run, wanted[0], spans=wanted[1])
-        drawn = view.figure(_within(view.scene.window, *window))
-    elif kind is Kind.heatmap:
-        drawn = _heatmap(run, others, _window(run, *window), palette, reduce.value)
-    else:
-        drawn = _view(run, others, kind, _window(run, *window), palette, cpu, op)
+    asked = Look(
+        window=_window(run, kind, *window),
+        palette_name=palette,
+        reduce=reduce.value,
+        against=others[0] if others else None,
+        cpu=cpu,
+        op=op,
+        layers=tuple(wanted[0]),
+        spans=tuple(wanted[1]),
+    )
+    drawn = KINDS[kind].figure(run, asked)
     write_figure(drawn, output, width=width)
     print(output)
 
 
 def _refuse_early(
-    kind: Kind,
+    kind: str,
     against: Path | None,
     cpu: int | None,
     op: str | None,
     output: Path,
 ) -> None:
     """Refuse what can be refused before a large trace is read."""
-    if against and kind not in (Kind.heatmap, Kind.waits):
-        raise UsageError(f"--against is for heatmap and waits; got --kind {kind.value}.")
-    if kind is not Kind.considered and (cpu is not None or op):
-        raise UsageError(f"--cpu and --op are for considered; got --kind {kind.value}.")
+    if kind not in KINDS:
+        raise UsageError(f"--kind {kind}: expected one of {', '.join(KINDS)}.")
+    for option, given in (("against", against), ("cpu", cpu is not None), ("op", op)):
+        if given and kind not in (able := that_take(option)):
+            raise UsageError(f"--{option} is for {' and '.join(able)}; got --kind {kind}.")
     if output.suffix not in (".html", ".json", ".png"):
         raise UsageError(
             f"-o {output}: a figure is written as .html, .json or .png; give such a name."
@@ -196,13 +173,15 @@ def _refuse_early(
 
 
 def _event_layers(
-    kind: Kind, queries: list[str], styles: list[str], file: Path | None
+    kind: str, queries: list[str], styles: list[str], file: Path | None
 ) -> tuple[list[EventLayer], list[Span]]:
     """Read the layers of an events figure, before a large trace is read."""
     from wastedcores.figures.event_layers import read_layers, styled
 
-    if kind is not Kind.events and (queries or styles or file):
-        raise UsageError(f"--query, --style and --layers are for events; got --kind {kind.value}.")
+    if kind not in (able := that_take("layers")) and (queries or styles or file):
+        raise UsageError(
+            f"--query, --style and --layers are for {' and '.join(able)}; got --kind {kind}."
+        )
     if len(styles) > len(queries):
         raise UsageError(
             f"there are {len(styles)} --style and {len(queries)} --query; each style is for the query at its place."
@@ -220,9 +199,15 @@ def _axis_ns(option: str, text: str | None) -> int | None:
     return duration_ns(f"{text}s" if text[-1:].isdigit() else text, option)
 
 
-def _window(run: Examined, start: int | None, end: int | None) -> tuple[int, int] | None:
+def _window(
+    run: Examined, kind: str, start: int | None, end: int | None
+) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
+    ends = run.trace.header.start_ns, run.trace.header.end_ns
+    # events are drawn without the runqueues, which would have to be computed
+    if "layers" in KINDS[kind].takes and ends[0] is not None and ends[1] is not None:
+        return _within((ends[0], ends[1]), start, end)
     return _within(run.scene.window, start, end)
 
 
@@ -237,53 +222,3 @@ def _within(whole: tuple[int, int], start: int | None, end: int | None) -> tuple
             f"{(last - first) / 1e6:,.3f} ms. Give times within that, as the axis shows them."
         )
     return begin, stop
-
-
-def _heatmap(
-    run: Examined, others: list[Examined], window: tuple[int, int] | None, palette: str, reduce: str
-) -> go.Figure:
-    from wastedcores.figures.heatmaps import heatmap, side_by_side
-    from wastedcores.words.findings import claim, claim_pair
-
-    if others:
-        title = claim_pair(run, others[0])
-        return side_by_side(
-            run.scene, others[0].scene, palette_name=palette, reduce=reduce, title=title
-        )
-    return heatmap(run.scene, window, palette_name=palette, reduce=reduce, title=claim(run))
-
-
-def _view(
-    run: Examined,
-    others: list[Examined],
-    kind: Kind,
-    window: tuple[int, int] | None,
-    palette: str,
-    cpu: int | None,
-    op: str | None,
-) -> go.Figure:
-    from wastedcores.figures import views
-
-    if kind is Kind.tasks:
-        return views.who_ran(run, window or run.scene.window, palette_name=palette)
-    if kind is Kind.waits:
-        return views.waits(run, others[0] if others else None, palette_name=palette)
-    if kind is Kind.avoidable:
-        return views.avoidable(run, palette_name=palette)
-    if kind is Kind.frequency:
-        from wastedcores.figures.frequencies import frequency
-
-        return frequency(run, window, palette_name=palette)
-    if kind is Kind.transitions:
-        from wastedcores.figures.kernel_user import transitions
-
-        return transitions(run, window, palette_name=palette)
-    if kind is Kind.nodes:
-        from wastedcores.figures.nodes import threads_per_node
-
-        return threads_per_node(run, window, palette_name=palette)
-    if kind is Kind.load:
-        return views.load(run, window)
-    if kind is Kind.worst:
-        return views.zoom(run, palette_name=palette)
-    return views.looked_at(run, cpu, op, window=window, palette_name=palette)

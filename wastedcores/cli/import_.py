@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, SnapshotSource, TraceFormat
+from wastedcores.cli._options import AsJson, Pseudonyms, SnapshotSource, TraceFormat
 from wastedcores.cli._output import check_writable, parquet_name, print_json, print_next
 from wastedcores.trace.formats import listed
 from wastedcores.units import human_ns
@@ -35,6 +35,7 @@ Most formats do not tell which CPUs a task may use. `wastedcores snapshot`, run 
         "import perf.data -o run7.parquet",
         "import trace.txt --topology bulldozer8x8",
         "import perf.data --snapshot tasks.json",
+        "import perf.data --pseudonyms secret.key -o to-share.parquet",
         notes=_NOTES,
     ),
 )
@@ -65,6 +66,7 @@ def import_(
         ),
     ] = None,
     snapshot: SnapshotSource = None,
+    pseudonyms: Pseudonyms = None,
     as_json: AsJson = False,
 ) -> None:
     """Convert a trace to Parquet, which is small and opens fast."""
@@ -84,7 +86,10 @@ def import_(
             cpus=None if machine is None else range(machine.cpus),
         )
 
-    trace = run(output) if snapshot is None else _with_snapshot(run, snapshot, source, output)
+    if snapshot is None and pseudonyms is None:
+        trace = run(output)
+    else:
+        trace = _changed(run, source, output, snapshot, pseudonyms)
     assert trace.path is not None
     if as_json:
         print_json({"path": str(trace.path), "header": trace.header.model_dump()})
@@ -96,18 +101,29 @@ def import_(
         )
 
 
-def _with_snapshot(run: Callable[[Path], Trace], taken: str, source: Path, output: Path) -> Trace:
-    """Import into ``output`` with the facts of a snapshot; without them, if they are refused, nothing is written."""
+def _changed(
+    run: Callable[[Path], Trace],
+    source: Path,
+    output: Path,
+    taken: str | None,
+    pseudonyms: Path | None,
+) -> Trace:
+    """Import into ``output`` with the facts of a snapshot or with pseudonyms; if these are refused, nothing is written."""
     from wastedcores.capture.attach import with_snapshot
     from wastedcores.capture.snapshot import read_snapshot
-    from wastedcores.files import written_whole
-    from wastedcores.trace.parquet import read_parquet, write_parquet
+    from wastedcores.trace.pseudonyms import Pseudonyms, written_again
 
-    snapshot = read_snapshot(taken)
-    with written_whole(output) as part:
+    snapshot = None if taken is None else read_snapshot(taken)
+    names = None if pseudonyms is None else Pseudonyms.of_file(pseudonyms)
+
+    def complete(part: Path) -> Trace:
+        trace = run(part)
+        if snapshot is None or taken is None:
+            return trace
         # whose tasks they are is known only when all of the trace has been read
-        write_parquet(with_snapshot(run(part), snapshot, taken, recorded=source), part)
-    return read_parquet(output)
+        return with_snapshot(trace, snapshot, taken, recorded=source)
+
+    return written_again(complete, output, names)
 
 
 def _describe(path: Path, header: Header) -> str:

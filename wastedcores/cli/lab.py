@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -36,6 +37,8 @@ def lab(
     if copy:
         return
     sys.stdout.flush()
+    if find_spec("jupyterlab") is None:
+        raise ModuleNotFoundError("there is no JupyterLab", name="jupyterlab")
     start = folder / "01_is_my_machine_wasting.ipynb"
     call = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={folder.absolute()}"]
     call += [f"--LabApp.default_url=/lab/tree/{start.name}"] if start.exists() else []

@@ -9,12 +9,12 @@ from typing import Annotated
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Between, Sessions, TasksFile, TraceInput
+from wastedcores.cli._options import AsJson, Between, Sessions, SnapshotSource, TraceInput
 from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
 
 _NOTES = """The workload has the CPU time of every task between waking and sleeping, and how tasks wait for each other: for
 children, at barriers, for locks and messages, for timers and devices. It can be edited and replayed. No event of the scheduler
-tells sessions and control groups: they come from the recording itself, from --tasks, or from --session."""
+tells sessions and control groups: they come from the recording itself, from --snapshot, or from --session."""
 
 
 @app.command(
@@ -32,7 +32,7 @@ def recover(
     ] = Path("workload.json"),
     between: Between = None,
     session: Sessions = None,
-    tasks: TasksFile = None,
+    snapshot: SnapshotSource = None,
     family: Annotated[
         str | None,
         Option(
@@ -55,7 +55,7 @@ def recover(
     if family:
         opened = family_of(opened, family)
     window, _ = asked(opened, between, None)
-    facts = read_snapshot(tasks).tasks if tasks else None
+    facts = read_snapshot(snapshot).tasks if snapshot else None
     found = run_recover(opened.with_header(window=window), facts, session or ())
     write_workload(found.workload, output)
     if as_json:

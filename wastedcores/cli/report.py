@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Between, Quiet, Settings, Whole, settings
+from wastedcores.cli._options import Between, Pseudonyms, Quiet, Settings, Whole, settings
 from wastedcores.cli._output import tell_leftovers
 
 _NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
@@ -59,6 +59,7 @@ def report(
     list_parameters: Annotated[
         bool, Option("--parameters", help="List the notebook's parameters and exit.")
     ] = False,
+    pseudonyms: Pseudonyms = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a notebook on a trace and write a page that opens offline."""
@@ -70,6 +71,9 @@ def report(
             print(f"{name}: {p['type']} = {p['default']}\n    {p['help']}")
         return
     tell_leftovers(output.parent)
+    copies = output.absolute().with_name(f"{output.name}-traces")
+    if pseudonyms is not None:
+        trace, against = _copies((trace, against), pseudonyms, copies)
     made = make(
         trace,
         against=against,
@@ -81,4 +85,30 @@ def report(
         | {k: v for k, v in {"machine": machine, "kernel": kernel}.items() if v is not None},
         progress=not quiet,
     )
+    if pseudonyms is not None:
+        for path in (
+            made.html,
+            made.notebook,
+            made.manifest,
+        ):  # a folder's name tells who made the report
+            path.write_text(path.read_text("utf-8").replace(f"{copies}/", ""), "utf-8")
     print(made.html)
+
+
+def _copies(traces: tuple[str | None, str], keys: Path, folder: Path) -> list[str]:
+    """Write the traces with pseudonyms into a folder and return their paths; a trace that is not given stays that way."""
+    from wastedcores.errors import UsageError
+    from wastedcores.trace.named import open as open_trace
+    from wastedcores.trace.parquet import write_parquet
+    from wastedcores.trace.pseudonyms import Pseudonyms as Names
+
+    if traces[0] is None:
+        raise UsageError("--pseudonyms: there is no trace. Name the trace of which the report is.")
+    names = Names.of_file(keys)
+    folder.mkdir(parents=True, exist_ok=True)
+    copies = [
+        str(write_parquet(names.trace(open_trace(t)), folder / f"{names.name(t, 'trace')}.parquet"))
+        for t in traces
+        if t
+    ]
+    return [*copies, ""][:2]

@@ -58,7 +58,7 @@ def sweep(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Replay every combination of scenario, kernel, machine and seed."""
+    """Replay combinations of scenario, kernel, machine and seed."""
     from wastedcores.cli._input import resolve_replay
     from wastedcores.errors import UsageError
     from wastedcores.kernels import KernelModel

@@ -58,7 +58,7 @@ def write_traces(folder: Path) -> None:
 
 @app.command(epilog=epilog("warmup", notes=_NOTES))
 def warmup() -> None:
-    """Compile everything once, so that no later command waits for it."""
+    """Compile everything once, so that later commands start fast."""
     from tqdm import tqdm
 
     from wastedcores.jit.compile import CACHE_ROOT

@@ -18,7 +18,7 @@ from wastedcores.cli._options import (
     Offline,
     Online,
     Sessions,
-    TasksFile,
+    SnapshotSource,
     TraceInput,
     Whole,
     hotplug_steps,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NOTES = """The work is recovered from the trace alone and replayed under the recorded kernel first. Only if that shows what
 was recorded, the predictions for other kernels mean something; the answer says how far to trust it. core is a scheduler that
-never lets a CPU idle while a thread waits for it: no scheduler can gain much more. Without sessions (--tasks, --session), all
+never lets a CPU idle while a thread waits for it: no scheduler can gain much more. Without sessions (--snapshot, --session), all
 tasks share the root group."""
 _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or the replay does not have the kernel."
 
@@ -72,7 +72,7 @@ def whatif(
         str | None, Option(metavar="NAME|FILE|live", help="Another machine for the predictions.")
     ] = None,
     session: Sessions = None,
-    tasks: TasksFile = None,
+    snapshot: SnapshotSource = None,
     pin: Annotated[
         str | None,
         Option(metavar="LIST", help="Bind all tasks that were free to move to these CPUs."),
@@ -99,7 +99,7 @@ def whatif(
         between=between,
         cpus=cpus,
         whole=whole,
-        tasks=read_snapshot(tasks).tasks if tasks else None,
+        tasks=read_snapshot(snapshot).tasks if snapshot else None,
         sessions=session or (),
         pin=None if pin is None else parse_cpulist(pin),
         seeds=seeds,

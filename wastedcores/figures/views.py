@@ -21,14 +21,20 @@ from wastedcores.words.rich_text import count
 
 
 def overview(
-    run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
+    run: Examined,
+    against: Examined | None = None,
+    window: tuple[int, int] | None = None,
+    *,
+    palette_name: str = "safe",
+    reduce: str = "share",
+    cols: int = 1000,
 ) -> go.Figure:
-    """Draw the whole trace, with the finding as its title."""
+    """Draw the runqueues of a whole trace or of a window, with the finding as the title; of two traces the whole ones."""
     if against is None:
-        return heatmap(run.scene, palette_name=palette_name, title=claim(run))
-    return side_by_side(
-        run.scene, against.scene, palette_name=palette_name, title=claim_pair(run, against)
-    )
+        return heatmap(run.scene, window, cols=cols, palette_name=palette_name, reduce=reduce,
+                       title=claim(run))  # fmt: skip
+    return side_by_side(run.scene, against.scene, palette_name=palette_name, reduce=reduce,
+                        title=claim_pair(run, against))  # fmt: skip
 
 
 def zoom(run: Examined, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure:
@@ -57,6 +63,13 @@ def who_ran(
     table = runs(run.trace, *window)
     title = f"Who ran where: {human_ns(window[1] - window[0])}{of} of {run.label}"
     return timeline(run.scene, table, window, palette_name=palette_name, title=title)
+
+
+def who_ran_in(
+    run: Examined, window: tuple[int, int] | None = None, *, palette_name: str = "safe"
+) -> go.Figure:
+    """Draw which task ran on which CPU in a window, or in the whole trace."""
+    return who_ran(run, window or run.scene.window, palette_name=palette_name)
 
 
 def waits(

@@ -17,7 +17,9 @@ from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.sweep import episode_table, merged, sweep
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
+from wastedcores.runqueues.doubts import limiting_groups
 from wastedcores.runqueues.runqueues import Batch, Runqueues
+from wastedcores.runqueues.state import PARKS
 
 
 class AtMost(NamedTuple):
@@ -49,14 +51,36 @@ class Pooled:
         task = np.zeros((rq.pids, 3), np.int8)
         task[:, pool_jit.STATE] = state
         task_ns = np.full((rq.pids, 2), rq.start_ns, np.int64)
-        has = np.unpackbits(rq.affinity.masks.view(np.uint8), axis=1, bitorder="little")
-        has = np.ascontiguousarray(has[:, : rq.cpus])
-        has[task_row.FREE] = 1
-        mask = self._known_masks()
+        kind, has, group = self._kinds()
         nr = (curr > 0).astype(np.int32)
-        by_mask = np.bincount(mask[waiting], minlength=has.shape[0]).astype(np.int64)
+        idle = np.append(curr == 0, False).astype(np.uint8)
+        placed = self._placed()
+        cpu = np.where(start.task[:, task_row.CPU] < 0, rq.cpus, start.task[:, task_row.CPU])
+        cpu = cpu.astype(np.int32) if placed else np.full(rq.pids, rq.cpus, np.int32)
+        queued = np.zeros((rq.cpus + 1, group.size), np.int64)
+        np.add.at(queued, (cpu[waiting], kind[waiting]), 1)
+        may_idle = has.astype(np.int64) @ (nr == 0)
+        where, which = np.nonzero(queued[:-1] * idle[:-1, None] * group)
+        for c, g in set(zip(where.tolist(), group[which].tolist(), strict=True)):
+            may_idle[group == g] -= has[group == g, c]
+        counted = queued[idle == 0].sum(axis=0)
         pool = pool_jit.Pool(
-            task, task_ns, nr, mask, by_mask, has.astype(np.int64) @ (nr == 0), has
+            task,
+            task_ns,
+            nr,
+            kind,
+            cpu,
+            queued,
+            idle,
+            counted,
+            may_idle,
+            has,
+            group,
+            placed,
+            curr.astype(np.int32),
+            self._losses(),
+            np.zeros(rq.cpus, np.uint8),
+            np.array([-1]),
         )
         begin = np.append(pool.nr, pool_jit.useful(pool) + 1).astype(np.int32)
         yield self._batch(
@@ -64,28 +88,55 @@ class Pooled:
         )
         trusted = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
-            n = 8 * e.code.size
+            n = 10 * e.code.size
             out = pool_jit.Changes(
                 np.empty(n, np.int64),
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
-                np.empty((2 * e.code.size, 2), np.int64),
+                np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
             pool_jit.pool(e, rq.trace.header.wakings, trusted, pool, out)
             rows, spans = out.n.tolist()
             self.unseen.append(out.span[:spans])
             yield self._batch(out.ts_ns[:rows], out.cpu[:rows], out.nr[:rows])
+        if pool.since_ns[0] >= 0:
+            self.unseen.append(np.array([[pool.since_ns[0], rq.end_ns]]))
         late = pool.task[:, pool_jit.LATE] != 0
         self.unseen.append(pool.task_ns[late])
 
-    def _known_masks(self) -> NDArray[np.int32]:
-        """The mask id of each thread of which it is known and the same all the time; 0 of others, which may run anywhere."""
+    def _losses(self) -> NDArray[np.int64]:
+        """When events were lost; empty if wakeups may be missing for another reason, because a CPU was not recorded."""
+        known = self._rq.start.cpu[:, cpu_row.CURR] != cpu_row.CURR_UNKNOWN
+        losses = [start_ns for start_ns, _, _ in self._rq.lost_spans] if known.all() else []
+        return np.array(losses, np.int64)
+
+    def _placed(self) -> int:
+        """1 if the trace tells on which queue each thread is, else 0."""
+        kinds = self._rq.trace.kinds()
+        told = {"wakeup", "migrate"} <= set(kinds) and not self._rq.trace.header.wakings
+        return int(told and self._rq.start.numbers[PARKS] != 0)
+
+    def _kinds(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32]]:
+        """The kind of each thread, the CPUs (kinds, cpus) and the limiting group of each kind.
+
+        A thread whose affinity is not known, or not all the time, may run anywhere; group 0 limits nothing that is known.
+        """
         rq = self._rq
-        if rq.evidence is None or rq.mask_of_pid is None or "affinity" in rq.trace.kinds():
-            return np.zeros(rq.pids, np.int32)
-        known = (rq.evidence > 0) & (rq.start.task[:, task_row.REUSED] == 0)
-        return np.where(known, np.maximum(rq.mask_of_pid, 0), 0).astype(np.int32)
+        mask = np.zeros(rq.pids, np.int32)
+        if not (rq.evidence is None or rq.mask_of_pid is None or "affinity" in rq.trace.kinds()):
+            known = (rq.evidence > 0) & (rq.start.task[:, task_row.REUSED] == 0)
+            mask = np.where(known, np.maximum(rq.mask_of_pid, 0), 0).astype(np.int32)
+        group = limiting_groups(rq.trace.header, rq.pids)
+        group[rq.start.task[:, task_row.REUSED] != 0] = 0
+        pairs, kind = np.unique(np.stack([mask, group]), axis=1, return_inverse=True)
+        has = np.unpackbits(rq.affinity.masks.view(np.uint8), axis=1, bitorder="little")
+        has[task_row.FREE] = 1
+        return (
+            kind.reshape(-1).astype(np.int32),
+            np.ascontiguousarray(has[pairs[0], : rq.cpus]),
+            pairs[1].astype(np.int32),
+        )
 
     @staticmethod
     def _batch(ts_ns: NDArray[np.int64], cpu: NDArray[np.int32], nr: NDArray[np.int32]) -> Batch:

@@ -15,7 +15,7 @@ from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.invariant.trust import judge
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK
 from wastedcores.runqueues import task_row
-from wastedcores.runqueues.runqueues import Runqueues, runqueues
+from wastedcores.runqueues.runqueues import MANY_LOSSES, Runqueues, runqueues
 from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
@@ -133,7 +133,7 @@ def check_runqueues(
     scalars = [int(x) for x in state.scalars]
     never_known = np.flatnonzero(counted.astype(bool) & ~found.known)
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
-    lost = trace.header.lost_total
+    lost, located = trace.header.lost_total, _located(rq, spans)
     notes = list(rq.notes)
     if isolated:
         notes.append(
@@ -155,13 +155,16 @@ def check_runqueues(
         chronic_share,
         assumed=bool(by_evidence_ns[task_row.ASSUMED]),
         unknown_cpus=never_known.size > 0,
+        lost=located,
     )
     verdict = trust.verdict
     notes += trust.notes
+    if located:
+        notes.append(f"{lost} events were lost: what they may have told is in doubt")
     if counted.sum() == 1:
         verdict = "clean"
         notes.append("only one CPU counts, so there is nowhere to move a thread")
-    elif spans or (lost > 0 and not rq.lost_spans):
+    elif (spans or (lost > 0 and not rq.lost_spans)) and not located:
         verdict = "unknown"
         notes.append(f"{lost} events were lost: the verdict is unknown")
     elif scalars[sweep_jit.KNOWN_NS] == 0 and end_ns > start_ns:
@@ -209,6 +212,15 @@ def check_runqueues(
         evidence=_evidence(rq, by_evidence_ns, trust.seen_ns),
         notes=notes,
     )
+
+
+def _located(rq: Runqueues, spans: list[tuple[int, int, int]]) -> bool:
+    """Whether events were lost at known places only, so that only the time around them is in doubt.
+
+    A change of affinity that was lost would make everything wrong that follows.
+    """
+    some = len(spans) > 0 and len(rq.lost_spans) <= MANY_LOSSES and all(c >= 0 for _, _, c in spans)
+    return some and rq.source == "tasks" and not rq.affinity.follows and not rq.counted
 
 
 def _evidence(rq: Runqueues, by_grade_ns: NDArray[np.int64], seen_ns: int) -> dict[str, int]:

@@ -1,7 +1,11 @@
 """Threads that could run and do not, whatever runqueue they are on, and CPUs that may be idle.
 
-This needs only the switches and one event per wakeup. Where a thread is placed, which moves are missing, and which queue it
-is on do not matter, so what contradicts the rebuilt runqueues does not matter here either.
+This needs only the switches and one event per wakeup. Which queue a thread is on does not matter, so what contradicts the
+rebuilt runqueues does not matter here either.
+
+Where the trace tells each placement and move, a thread on the queue of an idle CPU does not count: either it is about to run
+there, or its control group is throttled there. Then other threads of the group cannot run on that CPU either
+(kernel/sched/fair.c, v6.12: throttle_cfs_rq() takes the group's cfs_rq of one CPU from its runqueue).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from wastedcores.runqueues.state import (
     FORGET,
     FORK,
     HOTPLUG,
+    MIGRATE,
     SNAPSHOT,
     STAYS,
     SWITCH,
@@ -45,10 +50,21 @@ class Pool(NamedTuple):
     task: NDArray[np.int8]  # (pids, 3)
     task_ns: I64  # (pids, 2)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
-    mask: I32  # (pids,) mask id of a thread of which it is known all the time, else 0: it may run anywhere
-    waiting: I64  # (masks,) threads that could run and do not, by mask id
-    may_idle: I64  # (masks,) CPUs of the mask that may be idle
-    has: NDArray[np.uint8]  # (masks, cpus) 1: the mask has the CPU
+    kind: I32  # (pids,) kinds of threads: the CPUs that they may use and the groups that limit them
+    cpu: I32  # (pids,) whose queue the thread is on; the number of CPUs: not known
+    queued: I64  # (cpus + 1, kinds) threads that could run and do not, by queue
+    idle: NDArray[np.uint8]  # (cpus + 1,) 1: certainly idle
+    waiting: I64  # (kinds,) of those, the ones whose CPU is not certainly idle
+    may_idle: I64  # (kinds,) CPUs that these may use and that may be idle
+    has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
+    group: I32  # (kinds,) 0: no known group limits them
+    placed: int  # 1: the trace tells on which queue each thread is
+    curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
+    lost_ns: I64  # losses to which a missing wakeup is put down, in order
+    was_idle: NDArray[
+        np.uint8
+    ]  # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
+    since_ns: I64  # (1,) since when threads may wait unseen, because events were lost; -1: none do
 
 
 class Changes(NamedTuple):
@@ -72,30 +88,90 @@ def _row(out: Changes, t: int, c: int, nr: int) -> None:
 def useful(p: Pool) -> int:
     """Return how many threads wait that may use a CPU that may be idle."""
     n = 0
-    for m in range(p.waiting.size):
-        if p.may_idle[m] > 0:
-            n += p.waiting[m]
+    for k in range(p.waiting.size):
+        if p.may_idle[k] > 0:
+            n += p.waiting[k]
     return n
 
 
 @jit
-def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
-    p.waiting[p.mask[q]] += by
-    _row(out, t, p.nr.size, useful(p) + 1)
+def throttled(p: Pool, c: int, group: int) -> bool:
+    """Whether CPU ``c`` is idle beside threads of a group."""
+    n = 0
+    if group != 0 and p.idle[c] != 0:
+        for k in range(p.waiting.size):
+            if p.group[k] == group:
+                n += p.queued[c, k]
+    return n > 0
 
 
 @jit
-def _set(p: Pool, out: Changes, t: int, c: int, nr: int) -> None:
-    """CPU ``c`` may be idle (0), is busy (1) or offline (-1)."""
+def _offer(p: Pool, c: int, group: int, by: int) -> None:
+    """CPU ``c`` is one more (1) or less (-1) that the threads of a group may use; ``group`` -1: all threads."""
+    for k in range(p.may_idle.size):
+        if p.has[k, c] != 0 and (group < 0 or p.group[k] == group):
+            p.may_idle[k] += by
+
+
+@jit
+def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
+    c, k = p.cpu[q], p.kind[q]
+    before = throttled(p, c, p.group[k])
+    p.queued[c, k] += by
+    after = throttled(p, c, p.group[k])
+    if before != after:
+        _offer(p, c, p.group[k], 1 if before else -1)
+    if p.idle[c] == 0:
+        p.waiting[k] += by
+    if p.idle[c] == 0 or before != after:
+        _row(out, t, p.nr.size, useful(p) + 1)
+
+
+@jit
+def _blocked(p: Pool, c: int, by: int) -> None:
+    """CPU ``c`` is throttled for the groups of the threads on its queue (-1), or no longer (1)."""
+    for k in range(p.group.size):
+        if p.queued[c, k] > 0 and throttled(p, c, p.group[k]):
+            first = True  # of its group
+            for other in range(k):
+                first &= p.group[other] != p.group[k] or p.queued[c, other] == 0
+            if first:
+                _offer(p, c, p.group[k], by)
+
+
+@jit
+def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
+    """CPU ``c`` may be idle (0), is busy (1) or offline (-1); ``idle`` 1: it is idle for certain."""
+    some = False
+    if p.idle[c] != idle:
+        for k in range(p.waiting.size):
+            if p.queued[c, k] != 0:
+                p.waiting[k] += (p.idle[c] - idle) * p.queued[c, k]
+                some = True
+    if some:
+        _blocked(p, c, 1)
     change = (1 if nr == 0 else 0) - (1 if p.nr[c] == 0 else 0)
-    p.nr[c] = nr
-    _row(out, t, c, nr)
+    p.nr[c], p.idle[c] = nr, idle
     if change != 0:
-        for m in range(p.may_idle.size):
-            if p.has[m, c] != 0:
-                p.may_idle[m] += change
-        if p.may_idle.size > 1:
-            _row(out, t, p.nr.size, useful(p) + 1)
+        _offer(p, c, -1, change)
+    if some:
+        _blocked(p, c, -1)
+    _row(out, t, c, nr)
+    if some or (change != 0 and p.may_idle.size > 1):
+        _row(out, t, p.nr.size, useful(p) + 1)
+
+
+@jit
+def _move(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
+    """Thread ``q`` is on the queue of CPU ``c``."""
+    if p.cpu[q] == c or p.placed == 0:
+        return
+    if p.task[q, STATE] == task_row.WAITING:
+        _count(p, out, t, q, -1)
+        p.cpu[q] = c
+        _count(p, out, t, q, 1)
+    else:
+        p.cpu[q] = c
 
 
 @jit
@@ -114,13 +190,60 @@ def _sleep(p: Pool, out: Changes, t: int, q: int) -> None:
 
 
 @jit
+def _unseen(out: Changes, start_ns: int, end_ns: int) -> None:
+    k = out.n[1]
+    out.span[k, 0], out.span[k, 1] = start_ns, end_ns
+    out.n[1] = k + 1
+
+
+@jit
+def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
+    """Events of CPU ``c`` are lost: any thread may have been woken, put on another queue, or stopped."""
+    nowhere = p.nr.size
+    for d in range(nowhere):
+        if p.idle[d] != 0:
+            _blocked(p, d, 1)
+    for k in range(p.waiting.size):
+        p.waiting[k] = 0
+        for d in range(nowhere):
+            p.queued[nowhere, k] += p.queued[d, k]
+            p.queued[d, k] = 0
+        p.waiting[k] = p.queued[nowhere, k]
+    p.cpu[:] = nowhere
+    p.was_idle[:] = 0
+    if p.since_ns[0] < 0:
+        p.since_ns[0] = t
+    q = p.curr[c]
+    p.curr[c] = -1
+    _set(p, out, t, c, 0, 0)
+    if q > 0 and p.task[q, STATE] == task_row.RUNNING:
+        _wait(p, out, t, q)
+    _row(out, t, nowhere, useful(p) + 1)
+
+
+@jit
+def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
+    """Nobody waits on CPU ``c``; once that was so on every CPU that is online, nobody waits unseen any longer."""
+    if p.since_ns[0] < 0:
+        return
+    p.was_idle[c] = 1
+    for d in range(p.was_idle.size):
+        if p.was_idle[d] == 0 and p.nr[d] >= 0:
+            return
+    _unseen(out, p.since_ns[0], t)
+    p.since_ns[0] = -1
+
+
+@jit
 def _settle(p: Pool, out: Changes, q: int) -> None:
     """No wakeup of thread ``q`` came: it may have waited since it slept."""
     if p.task[q, LATE] != 0:
         p.task[q, LATE] = 0
-        k = out.n[1]
-        out.span[k, 0], out.span[k, 1] = p.task_ns[q, SINCE], p.task_ns[q, BEGAN]
-        out.n[1] = k + 1
+        since_ns = p.task_ns[q, SINCE]
+        k = np.searchsorted(p.lost_ns, since_ns)
+        if k < p.lost_ns.size and p.lost_ns[k] < p.task_ns[q, BEGAN]:
+            since_ns = p.lost_ns[k]
+        _unseen(out, since_ns, p.task_ns[q, BEGAN])
 
 
 @jit
@@ -137,9 +260,9 @@ def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
 
 @jit
 def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> None:
-    """Thread ``q`` stops; a CPU that goes idle beside a thread that could run shows that it may not (it is throttled)."""
+    """Thread ``q`` stops; where the queues are not known, a CPU that goes idle beside it shows that it is throttled."""
     _settle(p, out, q)
-    if (keeps and not idle) or (p.task[q, WOKEN] != 0 and not keeps):
+    if (keeps and (not idle or p.placed != 0)) or (p.task[q, WOKEN] != 0 and not keeps):
         _wait(p, out, t, q)
     else:
         _sleep(p, out, t, q)
@@ -148,24 +271,32 @@ def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> Non
 
 @jit
 def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Changes) -> None:
-    """Apply events; ``out`` has room for eight rows and two spans per event. Threads that are ``trusted`` never waited unseen."""
+    """Apply events; ``out`` has room for ten rows and two spans per event. Threads that are ``trusted`` never waited unseen."""
     out.n[:] = 0
     for i in range(e.code.size):
         k, t, c, q = e.code[i], e.ts_ns[i], e.cpu[i], e.pid[i]
         if k == SWITCH:
             x = e.prev_pid[i]
             if x > 0:
+                _move(p, out, t, x, c)
                 _stop(p, out, t, x, e.aux[i] == STAYS, q == 0)
             if q > 0:
                 _begin(p, out, t, q, trusted[q])
-            _set(p, out, t, c, 1 if q > 0 else 0)
+            _set(p, out, t, c, 1 if q > 0 else 0, 1 if q == 0 else 0)
+            p.curr[c] = q
+            if q == 0:
+                _went_idle(p, out, t, c)
         elif k == HOTPLUG:
-            _set(p, out, t, c, 0 if e.aux[i] != 0 else -1)
+            _set(p, out, t, c, 0 if e.aux[i] != 0 else -1, 0)
         elif k == FORGET:
-            _set(p, out, t, c, 0)
+            _lose(p, out, t, c)
         elif q <= 0:
             continue
+        elif k == MIGRATE:
+            _move(p, out, t, q, c)
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
+            if k != UNTHROTTLE:
+                _move(p, out, t, q, c)
             if p.task[q, STATE] == task_row.RUNNING:
                 if p.task[q, LATE] != 0 and t - p.task_ns[q, BEGAN] <= SKEW_NS:
                     p.task[q, LATE] = 0

@@ -1,7 +1,8 @@
 """Waste that is certain although nothing tells where the threads may run, because they were seen on the idle CPUs.
 
-A thread counts for an idle CPU while it waits between two stays on that CPU, both within the span that is looked at. Threads
-with a move that looks like a change of their affinity do not count at all.
+A thread counts for an idle CPU while it waits between two stays on that CPU, both at most M away from the persistent episode.
+Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks
+like a change of their affinity do not count at all.
 """
 
 from __future__ import annotations
@@ -20,34 +21,53 @@ from wastedcores.runqueues.runqueues import Batch, Runqueues
 _ROOM = 1 << 20
 
 
-def seen_spans(rq: Runqueues, changes: Iterable[Batch], span: tuple[int, int]) -> pl.DataFrame:
-    """Find the certain waste of threads of unknown affinity."""
-    window = np.array(span, np.int64)
+def seen_spans(
+    rq: Runqueues,
+    changes: Iterable[Batch],
+    span: tuple[int, int],
+    persist_ns: int,
+    *,
+    near_each: bool,
+) -> pl.DataFrame:
+    """Find the certain waste of threads of unknown affinity within a span and M around it.
+
+    With ``near_each``, the stays are at most M away from each wait, else from the span.
+    """
+    window = np.array([span[0] - persist_ns, span[1] + persist_ns], np.int64)
     stays = _stays(rq, window)
     waits = _waits(rq, window)
     nothing = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
     if not stays.height or not waits.height:
         return nothing
-    places = sj.surrounded(stays["pid"].to_numpy(), stays["cpu"].to_numpy(), (rq.cpus + 63) // 64)
-    stays = stays.with_row_index("stay").with_columns(some=pl.Series(places.any(axis=1)))
-    found = (
-        waits.sort("start_ns")
-        .join_asof(
-            stays.filter(pl.col("cpu") >= 0).sort("start_ns"),
-            on="start_ns",
-            by=["pid", "cpu"],
-            check_sortedness=False,
-        )
-        .filter(pl.col("some"))
+    stays = stays.with_row_index("stay")
+    found = waits.sort("start_ns").join_asof(
+        stays.filter(pl.col("cpu") >= 0).sort("start_ns"),
+        on="start_ns",
+        by=["pid", "cpu"],
+        coalesce=True,
+        check_sortedness=False,
     )
+    found = found.drop_nulls("stay")
+    start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
+    places = sj.surrounded(
+        stays["pid"].to_numpy(),
+        stays["cpu"].to_numpy(),
+        stays["start_ns"].to_numpy(),
+        found["stay"].cast(pl.Int32).to_numpy(),
+        start,
+        end,
+        persist_ns if near_each else int(window[1] - window[0]),
+        (rq.cpus + 63) // 64,
+    )
+    some = places.any(axis=1)
+    found, places, start, end = found.filter(pl.Series(some)), places[some], start[some], end[some]
     if not found.height:
         return nothing
     idle, over = _lengths(rq, changes, window)
     spans = sj.shared(
         found["cpu"].to_numpy(),
-        found["start_ns"].to_numpy(),
-        found["end_ns"].to_numpy(),
-        found["stay"].cast(pl.Int32).to_numpy(),
+        start,
+        end,
         places,
         *over,
         *idle,

@@ -59,24 +59,35 @@ def stays(
 
 
 @jit
-def surrounded(pid: I32, cpu: I32, words: int) -> U64:
-    """For each stay, ordered by thread and time: the CPUs on which the thread was both before and after it, as (stays, words)."""
-    n = pid.size
-    before, after = np.zeros((n, words), np.uint64), np.zeros((n, words), np.uint64)
-    for i in range(1, n):
-        if pid[i] == pid[i - 1] and cpu[i] >= 0:
-            c = cpu[i - 1]
-            for w in range(words):
-                before[i, w] = before[i - 1, w]
-            if c >= 0:
-                before[i, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
-    for i in range(n - 2, -1, -1):
-        c = cpu[i + 1]
-        if pid[i] == pid[i + 1] and c >= 0:
-            for w in range(words):
-                after[i, w] = after[i + 1, w]
-            after[i, c >> 6] |= np.uint64(1) << np.uint64(c & 63)
-    return before & after
+def surrounded(
+    pid: I32, cpu: I32, since_ns: I64, of_stay: I32, start_ns: I64, end_ns: I64, near_ns: int, words: int
+) -> U64:  # fmt: skip
+    """For each wait: the CPUs on which the thread was both before and after it, at most ``near_ns`` away, as (waits, words).
+
+    ``pid``, ``cpu`` and ``since_ns`` are the stays, ordered by thread and time; ``of_stay`` is the stay in which the wait lies.
+    """
+    found = np.zeros((of_stay.size, words), np.uint64)
+    before, after = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
+    for w in range(of_stay.size):
+        before[:], after[:] = 0, 0
+        stay = of_stay[w]
+        j = stay - 1
+        while (
+            j >= 0 and pid[j] == pid[stay] and cpu[j + 1] >= 0 and cpu[j] >= 0
+            and since_ns[j + 1] >= start_ns[w] - near_ns
+        ):  # fmt: skip
+            before[cpu[j] >> 6] |= np.uint64(1) << np.uint64(cpu[j] & 63)
+            j -= 1
+        j = stay + 1
+        while (
+            j < pid.size and pid[j] == pid[stay] and cpu[j] >= 0
+            and since_ns[j] <= end_ns[w] + near_ns
+        ):  # fmt: skip
+            after[cpu[j] >> 6] |= np.uint64(1) << np.uint64(cpu[j] & 63)
+            j += 1
+        for i in range(words):
+            found[w, i] = before[i] & after[i]
+    return found
 
 
 @jit
@@ -106,7 +117,7 @@ def lengths(
 
 @jit
 def shared(
-    cpu: I32, start_ns: I64, end_ns: I64, of_stay: I32, places: U64,
+    cpu: I32, start_ns: I64, end_ns: I64, places: U64,
     over: I64, over_first: I32, idle: I64, idle_first: I32, room: int,
 ) -> I64:  # fmt: skip
     """Return the spans (n, 2) in which a waiting thread's CPU was overloaded and one of its places was idle, at most ``room``.
@@ -116,7 +127,7 @@ def shared(
     out = np.zeros((room, 2), np.int64)
     n = 0
     for k in range(cpu.size):
-        row = places[of_stay[k]]
+        row = places[k]
         c = cpu[k]
         for j in range(over_first[c], over_first[c + 1]):
             lo, hi = max(over[j, 0], start_ns[k]), min(over[j, 1], end_ns[k])

@@ -70,6 +70,7 @@ def judge(
     *,
     assumed: bool,
     unknown_cpus: bool,
+    lost: bool,
 ) -> tuple[pl.DataFrame, Trust]:
     """Decide the verdict."""
     doubts = _inside(rq.doubts, state)
@@ -90,12 +91,12 @@ def judge(
                 "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
                 "whose limits are not known decide nothing. Record a snapshot"
             )
-        if assumed or doubts.height or throttled:
+        if assumed or doubts.height or throttled or lost:
             certain = _certain(
                 rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled
             )
             sure = certain.episodes
-    elif waste_ns and (assumed or doubts.height):
+    elif waste_ns and (assumed or doubts.height or lost):
         certain = certain._replace(least_ns=0)  # nobody looked
     surely_chronic = (
         seems_chronic and certain.chronic is not None and certain.chronic.share >= limit
@@ -118,9 +119,9 @@ def judge(
         )
     verdict = "violations" if sure.any() or surely_chronic else "clean"
     bound = Bound(certain.least_ns, waste_ns, longest_ns)
-    doubtful = rq.source == "tasks" and (doubts.height > 0 or unknown_cpus)
-    # what the header says of all of a trace can mean that a CPU is idle for a reason
-    doubtful &= not doubts["reason"].is_in(list(HEADER_REASONS)).any()
+    doubtful = rq.source == "tasks" and (doubts.height > 0 or unknown_cpus or lost)
+    # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
+    doubtful &= not doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
     if doubtful:
         most = at_most(rq, state, persist_ns)
         bound = Bound(
@@ -129,11 +130,13 @@ def judge(
     if verdict == "clean":
         seems = bool(persistent.any() or seems_chronic)
         short = chronic is not None and not chronic.enough and chronic.share >= limit
-        hidden = unknown_cpus or (
-            not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
+        hidden = (
+            unknown_cpus
+            or lost
+            or (not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit))
         )
-        if (seems or hidden) and doubtful and not _allowed(most, persist_ns, limit):
-            seems = hidden = False
+        if (seems or hidden or short) and doubtful and not _allowed(most, persist_ns, limit):
+            seems = hidden = short = False
         if hidden and not cut:
             notes.append(
                 "a CPU has no event, so nobody knows whether it was idle or ran one thread alone, or was not recorded"
@@ -212,8 +215,13 @@ def _certain(
         spans = told.select("start_ns", "end_ns")
         for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
             # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
-            span = start_ns - persist_ns, end_ns + persist_ns
-            seen = seen_spans(rq, without(rq, doubts), span)
+            seen = seen_spans(
+                rq,
+                without(rq, doubts),
+                (start_ns, end_ns),
+                persist_ns,
+                near_each=not persistent.any(),
+            )
             spans = _union(pl.concat([spans, seen]))
             seen_ns += int((seen["end_ns"] - seen["start_ns"]).sum())
             sure = persistent & _survives(

@@ -41,10 +41,24 @@ READ = ((4, 1), (6, 1), (6, 1, 166), (6, 1, 192), (6, 6), (6, 12), (6, 12, 107),
 #: the releases after v4.1's generation that the replay models, exactly
 REPLAYED: frozenset[tuple[int, ...]] = frozenset({(6, 1, 166), (6, 1, 192), (6, 12, 107)})
 
+#: the releases of v4.1's generation whose tracking of load the replay has; another one has only the domains of its own
+ORIGINAL = ((4, 1), (4, 4))
+
 #: from this release on, a replay of the nearest release that is modelled may stand for a kernel
 STAND_IN_SINCE = (5, 15)
 #: the first release with EEVDF (147f3efaa241); no release stands for one with another fair class
 EEVDF_SINCE = (6, 6)
+
+
+def replayed() -> list[str]:
+    """Names of the releases that the replay models, the oldest first; sentences that list them are made of these."""
+    return [f"v{'.'.join(map(str, version))}" for version in sorted({*ORIGINAL, *REPLAYED})]
+
+
+def replayed_listed() -> str:
+    """The same for a sentence: ``v4.1, v4.4, ... and v6.12.107``."""
+    *names, last = replayed()
+    return f"{', '.join(names)} and {last}"
 
 
 def generation(version: tuple[int, ...]) -> Generation:

@@ -220,9 +220,8 @@ class KernelModel:
         try:
             return without(RULES[self.version], self.features_off)
         except KeyError:
-            known = ", ".join("v" + _parsing.dotted(version) for version in RULES)
             raise UnknownKernelError(
-                f"kernel {self.name!r}: the replay has the rules of {known} and of kernels before v5.5 only."
+                f"kernel {self.name!r}: the replay has no rules of this release. It models {generations.replayed_listed()}."
             ) from None
 
     @property
@@ -254,7 +253,7 @@ class KernelModel:
         domains and groups are those of that release, from v4.10 on the CPU of a new task (:attr:`forks_avoid_blocked_load`,
         :attr:`forks_stay_on_node`), and for v4.3 the load metric (:attr:`tracks_load_v4_4`).
         """
-        if self.version[:2] in ((4, 1), (4, 4)) or self.generation != "v4.1":
+        if self.version[:2] in generations.ORIGINAL or self.generation != "v4.1":
             return None
         base = "v" + _parsing.dotted(self.version)
         like = "v4.4" if self.tracks_load_v4_4 else "v4.1"

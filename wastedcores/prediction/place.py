@@ -15,6 +15,7 @@ from wastedcores.kernels import (
     recorded_balancer,
     recorded_kernel,
 )
+from wastedcores.kernels.generations import replayed, replayed_listed
 from wastedcores.prediction.once import Task
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
@@ -83,13 +84,13 @@ def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> 
         return
     if asked:
         raise NotRecoverableError(
-            f"{trace.name}: a prediction for {asked} was asked for, but {balancer.reason}. The replay has v4.1 with its fixes, "
-            "v6.12.107, and designs such as core."
+            f"{trace.name}: a prediction for {asked} was asked for, but {balancer.reason}. The replay has "
+            f"{replayed_listed()}, with their fixes, and designs such as core."
         )
     raise NotRecoverableError(
         f"{trace.name}: unknown: no model of this kernel's balancer. {balancer.reason[0].upper()}{balancer.reason[1:]}. So "
         "nothing is predicted. What can be said without a model (the pattern of the waste, pinned threads, cpusets and quotas) "
-        "is in `wastedcores explain`. If a kernel that the replay has is near enough, name it: --kernel v6.12.107."
+        f"is in `wastedcores explain`. If a kernel that the replay has is near enough, name it: --kernel {replayed()[-1]}."
     )
 
 

@@ -193,14 +193,14 @@ def _notes(s: Seen, facts: Facts) -> tuple[str, ...]:
     if not facts.told:
         notes.append(
             "nothing tells which session or control group a task belongs to, so all tasks share the root group; a file of "
-            "`wastedcores snapshot` (--tasks) or --session tells it"
+            "`wastedcores snapshot` (--snapshot) or --session tells it"
         )
     stayed = (s.tasks[:, sj.T_MOVED] == 0) & (s.tasks[:, sj.T_NUMBER] >= STAYED)
     pinned = int((stayed & ~facts.placed & ~facts.stopper).sum())
     if pinned and s.cpus > 1:
         notes.append(
             f"some threads ({pinned}) woke {STAYED} times or more and always on the same CPU, and nothing tells where they may "
-            "run, so they may run anywhere in the replay; if they are bound, a file of `wastedcores snapshot` (--tasks) tells it"
+            "run, so they may run anywhere in the replay; if they are bound, `wastedcores snapshot` (--snapshot) tells it"
         )
     if s.realtime.any() and not facts.stopper[s.realtime].all():
         notes.append("real-time tasks are replayed as tasks of the fair class with nice -20")

@@ -23,6 +23,7 @@ REASONS = (
     "bound_by_name",
     "queue_differs",
     "silence_before_contradiction",
+    "events_lost",
 )
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
@@ -97,20 +98,41 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
     return pl.DataFrame(rows, NO_DOUBTS.schema, orient="row")
 
 
+def _limits(header: Header) -> dict[int, tuple[str, ...]]:
+    """Return the control groups with a limit in which each task is; a task whose group is not known is left out."""
+    return {
+        task.pid: tuple(
+            path
+            for path in sorted(header.quotas or ())
+            if task.cgroup == path or task.cgroup.startswith(path.rstrip("/") + "/")
+        )
+        for task in (header.tasks or []) + (header.later_tasks or [])
+        if task.cgroup is not None and "cgroup" not in task.changed
+    }
+
+
+def limiting_groups(header: Header, pids: int) -> NDArray[np.int32]:
+    """Return a number for each task: tasks with the same one above 0 are in the same control groups with limits."""
+    found = np.zeros(pids, np.int32)
+    numbers: dict[tuple[str, ...], int] = {(): 0}
+    if "quotas" not in header.changed:
+        for pid, groups in _limits(header).items():
+            if 0 < pid < pids:
+                found[pid] = numbers.setdefault(groups, len(numbers))
+    return found
+
+
 def limited(header: Header, pids: int) -> NDArray[np.int32]:
     """Tell which tasks may be throttled: deadline tasks, and those of control groups with a limit or of unknown groups."""
     told = header.quotas is not None and "quotas" not in header.changed
-    none = told and not header.quotas
-    found = np.full(pids, task_row.UNLIMITED if none else task_row.PERHAPS, np.int32)
+    found = np.full(
+        pids, task_row.UNLIMITED if told and not header.quotas else task_row.PERHAPS, np.int32
+    )
+    if told and header.quotas:
+        for pid, groups in _limits(header).items():
+            if 0 < pid < pids:
+                found[pid] = task_row.LIMITED_FOR_SURE if groups else task_row.UNLIMITED
     for task in (header.tasks or []) + (header.later_tasks or []):
-        if not 0 < task.pid < pids:
-            continue
-        if task.policy == "deadline":  # its own budget throttles it
+        if 0 < task.pid < pids and task.policy == "deadline":  # its own budget throttles it
             found[task.pid] = task_row.LIMITED_FOR_SURE
-        elif told and not none and task.cgroup is not None and "cgroup" not in task.changed:
-            inside = any(
-                task.cgroup == path or task.cgroup.startswith(path.rstrip("/") + "/")
-                for path in header.quotas or ()
-            )
-            found[task.pid] = task_row.LIMITED_FOR_SURE if inside else task_row.UNLIMITED
     return found

@@ -8,6 +8,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
+from wastedcores.trace.cut import cut
 from wastedcores.trace.schema import TRANSITIONS
 from wastedcores.trace.trace import Trace
 
@@ -51,37 +52,81 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
     return first, last, max(top_cpu, 0), max(top_pid, 0)
 
 
-def lost_spans(trace: Trace, kinds: Collection[str]) -> list[tuple[int, int, int]]:
-    """Find the spans in which events are missing."""
+def _recorded_on() -> pl.Expr:
+    """The CPU into whose buffer an event was written."""
+    remote = pl.col("kind").is_in(["wakeup", "wakeup_new", "migrate"])
+    return (
+        pl.when(remote & pl.col("src_cpu").is_not_null())
+        .then(pl.col("src_cpu"))
+        .otherwise(pl.col("cpu"))
+    )
+
+
+def complete(trace: Trace, kinds: Collection[str]) -> Trace:
+    """Return a trace from where on all events are there: ring buffers drop their oldest ones, each CPU as many as it must.
+
+    Where a trace tells changes of affinity, nobody knows which of them were dropped, so it is returned as it is.
+    """
+    header = trace.header
+    over = header.overwritten
+    if not over or "affinity" in kinds:
+        return trace
+    firsts = (
+        trace.without("lost", *TRANSITIONS)
+        .select("ts_ns", cpu=_recorded_on())
+        .filter(pl.lit(-1 in over) | pl.col("cpu").is_in(list(over)))
+        .group_by("cpu")
+        .agg(pl.col("ts_ns").min())
+        .collect(engine="streaming")
+    )
+    if not firsts.height:
+        return trace
+    begin_ns = int(firsts["ts_ns"].max())  # type: ignore[arg-type]
+    end_ns = int(trace.events.select(pl.col("ts_ns").max()).collect(engine="streaming").item())
+    left = {c: n - over.get(c, 0) for c, n in header.lost.items() if n != over.get(c, 0)}
+    if "lost" in kinds:  # of these CPUs nothing was lost any more
+        told = trace.only("lost").select("ts_ns", "cpu").collect()
+        after = told.filter(pl.col("ts_ns") > begin_ns)["cpu"]
+        over_by_then = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
+        left = {c: n for c, n in left.items() if c not in over_by_then}
+    return cut(trace, (begin_ns, end_ns + 1)).with_header(
+        tasks=header.tasks,
+        later_tasks=header.later_tasks,
+        window=header.window,
+        overwritten={},
+        lost=left,
+    )
+
+
+def with_losses(trace: Trace, spans: list[tuple[int, int, int]]) -> Trace:
+    """Return a trace that tells of each loss also where it begins: just after the last event of the CPU that is there."""
+    named = [
+        (start_ns + 1, cpu) for start_ns, end_ns, cpu in spans if cpu >= 0 and start_ns < end_ns
+    ]
+    if not named:
+        return trace
+    told = pl.LazyFrame(named, schema={"ts_ns": pl.Int64, "cpu": pl.Int32}, orient="row")
+    first = trace.only("lost").first().drop("ts_ns", "cpu")
+    columns = trace.events.collect_schema().names()
+    begins = told.join(first, how="cross").select(columns).sort("ts_ns")
+    return Trace(trace.events.merge_sorted(begins, key="ts_ns"), trace.header, trace.path)
+
+
+def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tuple[int, int, int]]:
+    """Find the spans in which events are missing after ``start_ns``."""
+    if "lost" not in kinds:
+        return []
+    # what was lost before the first event does not matter
+    lost = trace.only("lost").select("ts_ns", "cpu").filter(pl.col("ts_ns") > start_ns)
+    seen = trace.without("lost", *TRANSITIONS).select("ts_ns", start_ns="ts_ns", cpu=_recorded_on())
+    named = lost.filter(pl.col("cpu").is_not_null()).join_asof(
+        seen, on="ts_ns", by="cpu", check_sortedness=False
+    )
+    unnamed = lost.filter(pl.col("cpu").is_null()).join_asof(
+        seen.drop("cpu"), on="ts_ns", check_sortedness=False
+    )
     spans: list[tuple[int, int, int]] = []
-    if "lost" in kinds:
-        remote = pl.col("kind").is_in(["wakeup", "wakeup_new", "migrate"])
-        happened_on = (
-            pl.when(remote & pl.col("src_cpu").is_not_null())
-            .then(pl.col("src_cpu"))
-            .otherwise(pl.col("cpu"))
-        )
-        lost = trace.only("lost").select("ts_ns", "cpu")
-        seen = trace.without("lost", *TRANSITIONS)
-        seen = seen.select("ts_ns", start_ns="ts_ns", cpu=happened_on)
-        named = lost.filter(pl.col("cpu").is_not_null()).join_asof(
-            seen, on="ts_ns", by="cpu", check_sortedness=False
-        )
-        unnamed = lost.filter(pl.col("cpu").is_null()).join_asof(
-            seen.drop("cpu"), on="ts_ns", check_sortedness=False
-        )
-        for part in pl.collect_all([named, unnamed]):
-            found = part.select(pl.col("start_ns").fill_null(pl.col("ts_ns")), "ts_ns", "cpu")
-            spans += found.with_columns(pl.col("cpu").fill_null(-1)).rows()
-    if trace.header.overwritten:
-        # a ring buffer drops its oldest events CPU by CPU: complete is only what follows the latest first event
-        firsts = (
-            trace.without(*TRANSITIONS)
-            .filter(pl.col("cpu").is_not_null())
-            .group_by("cpu")
-            .agg(pl.col("ts_ns").min())
-            .collect()
-        )
-        if firsts.height:
-            spans.append((int(firsts["ts_ns"].min()), int(firsts["ts_ns"].max()), -1))  # type: ignore[arg-type]
+    for part in pl.collect_all([named, unnamed]):
+        found = part.select(pl.col("start_ns").fill_null(pl.col("ts_ns")), "ts_ns", "cpu")
+        spans += found.with_columns(pl.col("cpu").fill_null(-1)).rows()
     return sorted(spans)

@@ -12,9 +12,14 @@ import polars as pl
 from wastedcores.errors import MissingEventsError
 from wastedcores.runqueues.affinity import find_affinity, unrestricted
 from wastedcores.runqueues.doubts import HEADER_REASONS, header_doubts
-from wastedcores.runqueues.facts import extent, lost_spans
+from wastedcores.runqueues.facts import complete, extent, lost_spans, with_losses
 from wastedcores.runqueues.stream import Batch, Runqueues
 from wastedcores.trace.trace import Trace
+
+_BEGINS_LATE = "ring buffers had overwritten their oldest events: the window begins where those of all CPUs are there"
+
+#: after more losses than this nothing is said about the time around them
+MANY_LOSSES = 1000
 
 __all__ = ["Batch", "Runqueues", "comms", "runqueues"]
 
@@ -32,7 +37,9 @@ def runqueues(
             "sched_wakeup_new, sched_migrate_task and sched_process_fork, e.g. with `wastedcores capture` or "
             "`perf sched record`."
         )
+    whole, trace = trace, complete(trace, kinds)
     start_ns, end_ns, top_cpu, top_pid = extent(trace)
+    losses = lost_spans(trace, kinds, start_ns)
     online = trace.header.cpus_online
     cpus = max(top_cpu + 1, trace.header.cpus or 0, max(online or [], default=-1) + 1)
     pids = top_pid + 1
@@ -46,7 +53,7 @@ def runqueues(
     )
     from_header = header_doubts(trace.header, start_ns, end_ns)["reason"]
     return Runqueues(
-        trace,
+        with_losses(trace, losses) if tasks and len(losses) <= MANY_LOSSES else trace,
         source,
         cpus,
         pids,
@@ -55,10 +62,11 @@ def runqueues(
         sorted(online or []) if told else [],
         silent or ("idle" if listed else "unknown"),
         find_affinity(trace, kinds, cpus, pids) if tasks and affinity else unrestricted(cpus, pids),
-        lost_spans(trace, kinds),
+        losses,
         keep,
         counted=counted,
         notes=[HEADER_REASONS[reason] for reason in from_header]
+        + ([_BEGINS_LATE] if trace is not whole else [])
         + [
             f"no {kind} events: how long {need} tasks waited is not fully known"
             for kind, need in (("wakeup", "woken"), ("migrate", "migrated"))

@@ -52,8 +52,9 @@ STAYS, PARKED = 1, 2
     PRESUMED,
     ODD_QUEUE,
     ODD_SILENCE,
-) = range(11)
-N_ODD = 11
+    LOSS,
+) = range(12)
+N_ODD = 12
 
 # State.numbers
 (

@@ -22,8 +22,9 @@ from __future__ import annotations
     WAKER_CPU,  # in pass 1: and on which CPU
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
     ROLE,  # what its name says that it does: one of the values below
-) = range(19)
-WIDTH = 19
+    LOSSY,  # 1: events were lost while it waited, and may have told that it does no longer
+) = range(20)
+WIDTH = 20
 
 # values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline; both park when the CPU is offline
 NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2

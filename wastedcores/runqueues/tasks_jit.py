@@ -22,7 +22,6 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.doubts_jit import (
     compare,
     doubt_count,
-    doubt_idle,
     doubt_wait,
     odd,
     odd_unseen,
@@ -279,7 +278,7 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int) -> None:
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
         return
-    doubt_idle(s, out, p, t)
+    doubt_wait(s, out, p, t)
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
     emit(s, out, t, old, s.task[p, task_row.MASK], MIGRATE)
@@ -360,7 +359,10 @@ def _snapshot(s: State, out: Output, t: int, c: int, p: int, now: int) -> None:
 
 @callee
 def _forget(s: State, out: Output, t: int, c: int) -> None:
-    """Events of CPU ``c`` were lost: what it runs is unknown until its next switch."""
+    """CPU ``c`` loses events: what it runs is unknown until its next switch, and whether a thread waits until its next event."""
+    for p in range(1, s.task.shape[0]):
+        if s.task[p, task_row.STATE] == task_row.WAITING:
+            s.task[p, task_row.LOSSY] = 1
     q = s.cpu[c, cpu_row.CURR]
     if q > 0 and s.task[q, task_row.STATE] == task_row.RUNNING:
         s.cpu[c, cpu_row.NR] -= 1

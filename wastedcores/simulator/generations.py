@@ -1,9 +1,10 @@
-"""The kernels that a replay models: those with the scheduler of v4.1, and v6.12.107."""
+"""Refuses kernels that the replay does not model."""
 
 from __future__ import annotations
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import KernelModel
+from wastedcores.kernels.generations import replayed_listed
 
 
 def check_generation(kernel: KernelModel) -> None:
@@ -16,6 +17,7 @@ def check_generation(kernel: KernelModel) -> None:
         else f"The nearest release whose balancer has been read is {kernel.nearest}"
     )
     raise UnknownKernelError(
-        f"kernel {kernel.name!r}: the replay does not model the balancer of exactly this release. {near}. It also models v4.1, "
-        "v4.4 and, with only the domains of its own, every release before v5.5; `wastedcores domains` knows all of them."
+        f"kernel {kernel.name!r}: the replay does not model the balancer of exactly this release. {near}. It models "
+        f"{replayed_listed()} and, with only the domains of its own, every release before v5.5; `wastedcores domains` knows all "
+        "of them."
     )

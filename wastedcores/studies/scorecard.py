@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from wastedcores import __version__
-from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.studies import claims, fork_wait, nas, sensitivity, sites, tool_costs, tpch
+from wastedcores.studies import sensitivity, tool_costs
 from wastedcores.studies.attempts import CLAIMS, Attempt, Comparison
 from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
+from wastedcores.studies.registry import WHY_NOT, Reasons, parts_of, study_of
 from wastedcores.sweep import sweep
 from wastedcores.words.scorecard_rows import predictions
 
 SCHEMA = "wastedcores.reproduce/1"
-PARTS = ("table1", "table2", "table3", "claims", "walcher")
-#: parts that are run only by name: papers of others than Lozi et al. and their reproduction
-FURTHER_PARTS = ("carver", "sites")
 
 
 def attempts(
     parts: Sequence[str], tables: Tables, calibrated: dict[str, Any], seeds: Sequence[int]
 ) -> list[Attempt]:
     """Return the rows of some parts before their replays have run."""
-    parameters = nas.parameters_from(calibrated["nas"])
-    rows: list[Attempt] = []
-    for part in parts:
-        if part in ("table1", "table3"):
-            rows += nas.attempts(part, tables, parameters, seeds)
-        elif part == "table2":
-            rows += tpch.attempts(tables, calibrated["tpch"], seeds)
-        elif part == "walcher":
-            rows += tpch.desktop_attempts(tables, seeds)
-        elif part == "carver":
-            rows += fork_wait.attempts(tables, seeds)
-        elif part == "sites":
-            rows += sites.attempts(tables, seeds)
-        elif part == "claims":
-            rows += claims.attempts(tables, parameters, seeds)
-        else:
-            raise UsageError(
-                f"part {part!r}: there are {', '.join((*PARTS, *FURTHER_PARTS))} and all."
-            )
-    return rows
+    return [row for part in parts for row in study_of(part).attempts(tables, calibrated, seeds)]
 
 
 def reproduce(
@@ -65,31 +44,28 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     tables, calibrated = load(), read_calibration(calibration)
     todo = attempts(parts, tables, calibrated, seeds)
-    study = sensitivity.plan(calibrated) if depends else {}
-    points = [point for points in study.values() for point in points]
+    plan = sensitivity.plan(calibrated) if depends else {}
+    points = [point for points in plan.values() for point in points]
     runs = {run.key: run for attempt in todo for run in attempt.runs()}
     runs |= {run.key: run for point in points for run in point.runs()}
-    table = sweep(
-        # whole runs take longest, so they come first: none is left to the end, when other processes have nothing to do
-        sorted(runs.values(), key=lambda r: not dict(r.arguments).get("intervals")),
-        folder / "runs.parquet",
-        workers=workers,
-        scheduler=scheduler,
-        progress=progress,
-        keep=True,
-    )
-    results = {row["run"]: row for row in table.to_dicts()}
+    results = {}
+    if runs:  # a study may have measured rows only
+        table = sweep(
+            # whole runs take longest, so they come first: none is left to the end, when other processes have nothing to do
+            sorted(runs.values(), key=lambda r: not dict(r.arguments).get("intervals")),
+            folder / "runs.parquet",
+            workers=workers,
+            scheduler=scheduler,
+            progress=progress,
+            keep=True,
+        )
+        results = {row["run"]: row for row in table.to_dicts()}
     rows = [attempt.row(results) for attempt in todo]
     left_out: list[dict[str, str]] = []
-    if "claims" in parts:
-        measured, missing = tool_costs.rows(tables)
+    for study in map(study_of, parts):
+        measured, missing = study.measured(tables) if study.measured else ([], ())
         rows += measured
-        left_out = not_tried(tables, missing)
-    if "carver" in parts:
-        rows += tool_costs.rows(tables, fork_wait.TABLE)[0]
-    if "sites" in parts:
-        rows += sites.measured(tables) + tool_costs.rows(tables, sites.TABLE)[0]
-        left_out += not_tried(tables, reasons={sites.TABLE: sites.WHY_NOT})
+        left_out += not_tried(tables, missing, study.why_not)
     out = {
         "schema": SCHEMA,
         "version": __version__,
@@ -102,15 +78,15 @@ def reproduce(
         "summary": summary(rows),
         "not_tried": left_out,
     }
-    if study:
-        _write(folder / "sensitivity.json", sensitivity.result(study, results))
+    if plan:
+        _write(folder / "sensitivity.json", sensitivity.result(plan, results))
     _write(folder / f"{stem(parts)}.json", out)
     return out
 
 
 def stem(parts: Sequence[str]) -> str:
     """Return the name, without its ending, of the file with the rows of these parts; for all parts it is ``scorecard``."""
-    return "scorecard" if set(parts) == set(PARTS) else "-".join(("scorecard", *parts))
+    return "scorecard" if set(parts) == set(parts_of("all")) else "-".join(("scorecard", *parts))
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -153,76 +129,10 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-_SETTING = "a setting of their tool, which is this project's default"
-_THEIR_MACHINE = "describes their machine"
-_THEIR_TOOLS = "measures other tools than this project's"
-_OWN_PART = "in a part of its own: wastedcores reproduce carver"
-_OWN_SITES = "in a part of its own: wastedcores reproduce sites"
-_PHASES = "the replay's phases are calibrated on it"
-_ON_A_BUILD = "the same quantity of this project's tools is measured by the benchmarks, on another machine and build"
-_SUMMARY = "sums up numbers that have rows of their own"
-_SINCE = "the replay has no kernel as old as the first one with the bug"
-_SINCE_OLDEST = (
-    "Linux 3.19 is the oldest modelled kernel, and it has the bug, as the page of Table 4 shows; that older kernels do not "
-    "have it cannot be tried"
-)
-_NUMBERS_OF_SETUP = "a parameter of the workload, which the replay has, too"
-#: table -> claim -> why it is not attempted
-WHY_NOT = {
-    "lozi2016_claims": {
-        **dict.fromkeys(("checker_S", "checker_M", "checker_profile"), _SETTING),
-        **dict.fromkeys(("performance_range", "tpch_throughput", "tpch_gain"), _SUMMARY),
-        **dict.fromkeys(("worst_query", "corner_case"), _SUMMARY),
-        **dict.fromkeys(("impact_group_imbalance", "impact_group_construction"), _SUMMARY),
-        **dict.fromkeys(("impact_overload_on_wakeup", "impact_missing_domains"), _SUMMARY),
-        **dict.fromkeys(("lu_threads", "lu_r_processes"), _NUMBERS_OF_SETUP),
-        **dict.fromkeys(("since_group_imbalance", "since_group_construction"), _SINCE),
-        "since_overload_on_wakeup": _SINCE,
-        "since_missing_domains": _SINCE_OLDEST,
-        **dict.fromkeys(("machine_cpus", "machine_clock", "machine_l1"), _THEIR_MACHINE),
-        **dict.fromkeys(("machine_l2", "machine_l3", "machine_memory"), _THEIR_MACHINE),
-        "machine_interconnect": _THEIR_MACHINE,
-        **dict.fromkeys(("kernels_ported", "profiler_lines"), "describes their tools"),
-        "event_rate_total": _SUMMARY,
-    },
-    "carver2019_claims": {
-        **dict.fromkeys(("machine", "memory", "kernel", "tick"), _THEIR_MACHINE),
-        **dict.fromkeys(("jobs_full", "jobs_sched"), _NUMBERS_OF_SETUP),
-        **dict.fromkeys(("frequency_min", "frequency_nominal", "frequency_turbo"), _THEIR_MACHINE),
-        **dict.fromkeys(("frequency_all_cores", "frequency_class"), _THEIR_MACHINE),
-        **dict.fromkeys(("burst", "compile_start", "compile_end"), _PHASES),
-        **dict.fromkeys(("s2_turbo_start", "s2_turbo_end"), _OWN_PART),
-        **dict.fromkeys(("kbuild_sched_gain", "kbuild_full_gain"), _OWN_PART),
-        **dict.fromkeys(("s1_initial_phase", "s1_second_phase"), _OWN_PART),
-        **dict.fromkeys(("s1_initial_cpus", "s1_energy"), _OWN_PART),
-        **dict.fromkeys(("s2_low_frequency", "s2_initial_phase"), _OWN_PART),
-        **dict.fromkeys(("s2_parallel_cpus", "s2_frequency"), _OWN_PART),
-        **dict.fromkeys(tool_costs.ON_A_BUILD, _OWN_PART),
-        **dict.fromkeys(("perf_wakeup_bytes", "schedlog_kbuild_mem"), _ON_A_BUILD),
-        "schedlog_comm": _THEIR_TOOLS,
-    },
-    sites.TABLE: sites.WHY_NOT | dict.fromkeys(sites.COMPARED, _OWN_SITES),
-    "slides_claims": {
-        **dict.fromkeys(("tpch_gain", "hpc_gain"), _SUMMARY),
-        "bug4_before": _NUMBERS_OF_SETUP,
-        "pinned": "a statement without a number; the replay's change with pinned workers stands beside Table 2's rows of the "
-        "wakeup fix",
-        "minimum_volatile": "a question, which the row about migrations between scheduling groups answers",
-    },
-    "walcher2019_claims": dict.fromkeys(
-        (
-            "cpu", "clock", "caches", "l3", "memory", "disk", "distribution", "kernel_stock",
-            "kernel_tested", "compiler", "libc", "database", "tpch", "qemu",
-        ),
-        _THEIR_MACHINE,
-    ),
-}  # fmt: skip
-
-
 def not_tried(
     tables: Tables,
     missing: Sequence[str] = (),
-    reasons: Mapping[str, Mapping[str, str]] = WHY_NOT,
+    reasons: Reasons = WHY_NOT,
 ) -> list[dict[str, str]]:
     """Return the published claims that are not attempted."""
     return [

@@ -74,7 +74,11 @@ def _carried(trace: Trace, start: int, end: int, seen: pl.DataFrame) -> pl.DataF
                 told = seen.filter(pl.col("kind") == kind)["cpu"]
                 silent = set(range(cpus)) - set(told)
                 before.append(_last(trace, kind, silent, (first, start), end - start))
-    return pl.concat(before).sort("ts_ns", maintain_order=True).with_columns(ts_ns=pl.lit(start))
+    return (
+        pl.concat(before)
+        .sort("ts_ns", maintain_order=True)
+        .with_columns(ts_ns=pl.lit(start, pl.Int64))
+    )
 
 
 def _last(

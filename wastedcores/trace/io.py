@@ -27,8 +27,6 @@ from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import kept_until_exit, seekable
 from wastedcores.trace.trace import Trace
 
-#: Every format that this package reads, by name; all but Parquet are foreign (:mod:`wastedcores.trace.formats`).
-FORMATS = ("parquet", *FOREIGN)
 #: Lines at the beginning of a file that have a vote on its format.
 SNIFF_LINES = 200
 
@@ -84,7 +82,7 @@ def _sniff_folder(path: Path) -> str:
     folders = [row.title for row in FOREIGN.values() if row.folder]
     raise TraceFormatError(
         f"{path}: this is a folder, and it is none of {', '.join(folders[:-1])} or {folders[-1]}. Name a trace file; "
-        "`wastedcores check DIR --table FILE.parquet` checks every trace below a folder."
+        "`wastedcores fleet DIR` checks every trace below a folder."
     )
 
 
@@ -100,7 +98,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
         The file, or the folder of a trace that has several files. ``-`` is the standard input; that and a named pipe are
         copied to a temporary file first.
     format
-        One of :data:`FORMATS`; read the file as that. Default: detected from the content.
+        ``parquet`` or a name in :data:`wastedcores.trace.formats.FOREIGN`. Default: detected from the content.
 
     Returns
     -------
@@ -268,8 +266,8 @@ def _reading_as(path: Path, format: str | None) -> Iterator[str]:
     if format is None:
         yield sniff(path)
         return
-    if format not in FORMATS:
-        raise UsageError(f"Format {format!r} is not one of {', '.join(FORMATS)}.")
+    if format not in (known := ("parquet", *FOREIGN)):
+        raise UsageError(f"Format {format!r} is not one of {', '.join(known)}.")
     _check_readable(path)
     try:
         _check_possible(path, format)

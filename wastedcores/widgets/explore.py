@@ -1,6 +1,6 @@
 """The trace explorer: a figure in a notebook that the kernel bins again from the trace whenever the reader looks elsewhere.
 
-The state is a :class:`wastedcores.widgets.layers.Look`. Every picture is made from it by :func:`explorer_static`, as in a report.
+The state is a :class:`wastedcores.figures.kinds.Look`. Every picture is made from it by :func:`explorer_static`, as in a report.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.span import span
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import REDUCTIONS
+from wastedcores.figures.kinds import Look
 from wastedcores.figures.theme import INK, PALETTES, palette
 from wastedcores.trace.named import TraceLike
 from wastedcores.units import human_ns
 from wastedcores.widgets.event_queries import EventQueries
 from wastedcores.widgets.finding import TaskFinder, cell_of
-from wastedcores.widgets.layers import LAYERS, Look, Subject, drawn
+from wastedcores.widgets.layers import Subject, drawn, layers_of
 from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.rich_text import sentence
 from wastedcores.words.span import who_waited
@@ -70,8 +71,7 @@ class Explorer(w.VBox):
         self.jumps = self._episodes()
         self.figure = LiveFigure(self._heard)
         self.says = w.HTML()
-        layers = [name for name, layer in LAYERS.items() if layer.exists(run)]
-        self.show = w.ToggleButtons(options=layers, style={"button_width": "90px"})
+        self.show = w.ToggleButtons(options=layers_of(run), style={"button_width": "90px"})
         self.reduce = w.Dropdown(options=list(REDUCTIONS), value="share", description="pixel:")
         self.palette = w.Dropdown(
             options=list(PALETTES), value=palette_name, description="colours:"

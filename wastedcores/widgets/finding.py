@@ -10,8 +10,8 @@ import polars as pl
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures.found_tasks import mark_found, matching
+from wastedcores.figures.kinds import Look
 from wastedcores.units import human_ns
-from wastedcores.widgets.layers import Look
 from wastedcores.words.rich_text import count
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def cell_of(run: Examined, look: Look, task: str) -> str:
     given: dict[str, Any] = {k: v for k, v in options.items() if v != usual[k]}
     if task:
         given["task"] = task
-    if look.window != run.scene.window:
-        given["at"] = tuple(round((t - zero) / 1e9, 9) for t in look.window)
+    if look.shown != run.scene.window:
+        given["at"] = tuple(round((t - zero) / 1e9, 9) for t in look.shown)
     arguments = "".join(f", {k}={v!r}" for k, v in given.items())
     name, extra = repr(str(run.trace.path or run.label)), _question(run)
     imports = "from wastedcores.widgets import explorer; "

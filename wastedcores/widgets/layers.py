@@ -1,6 +1,6 @@
 """The layers of the trace explorer: each draws one kind of data in a window of a trace, as a plain figure.
 
-A new layer is a function that makes a figure, and its row in :data:`LAYERS`.
+A new layer is a figure with a button in :data:`wastedcores.figures.kinds.KINDS`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import polars as pl
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.errors import MissingEventsError, UsageError
-from wastedcores.figures import views
 from wastedcores.figures.event_layers import EventLayer
 from wastedcores.figures.event_views import EventView
-from wastedcores.figures.frequencies import frequency
 from wastedcores.figures.heatmaps import heatmap
+from wastedcores.figures.kinds import KINDS, Look
 from wastedcores.figures.timelines import clipped, runs, timeline
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import sentence
@@ -84,92 +83,48 @@ class Subject:
         return start, end, sentence(said).html
 
 
-@dataclass(frozen=True)
-class Look:
-    """One view of a trace.
-
-    Attributes
-    ----------
-    window
-        First and last ns.
-    show
-        The name of a layer.
-    palette_name
-        ``safe`` or ``paper``.
-    reduce
-        What a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
-    """
-
-    window: tuple[int, int]
-    show: str = "runqueues"
-    palette_name: str = "safe"
-    reduce: str = "share"
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One kind of data that the explorer can show.
-
-    Attributes
-    ----------
-    draw
-        Makes the figure of a view. Its first horizontal axis is the time since the start of the trace, in the unit of
-        :class:`wastedcores.analysis.scene.TimeAxis`.
-    kind
-        Kinds of events of which the layer needs one, separated by spaces; empty: it is always offered.
-    """
-
-    draw: Callable[[Subject, Look], go.Figure]
-    kind: str = ""
-
-    def exists(self, run: Examined) -> bool:
-        """Return whether the trace has what the layer shows."""
-        return not self.kind or not set(self.kind.split()).isdisjoint(run.trace.kinds())
-
-
 def _runqueues(subject: Subject, look: Look) -> go.Figure:
-    run, (start, end) = subject.run, look.window
+    run, (start, end) = subject.run, look.shown
     title = f"{human_ns(end - start)} of {run.label}"
-    return heatmap(run.scene, look.window, cols=COLS, palette_name=look.palette_name, reduce=look.reduce,
+    return heatmap(run.scene, (start, end), cols=COLS, palette_name=look.palette_name, reduce=look.reduce,
                    title=title)  # fmt: skip
 
 
 def _tasks(subject: Subject, look: Look) -> go.Figure:
-    start, end = look.window
+    start, end = look.shown
     title = f"Who ran where: {human_ns(end - start)} of {subject.run.label}"
-    return timeline(subject.run.scene, clipped(subject.stays, start, end), look.window,
+    return timeline(subject.run.scene, clipped(subject.stays, start, end), (start, end),
                     palette_name=look.palette_name, title=title)  # fmt: skip
-
-
-def _load(subject: Subject, look: Look) -> go.Figure:
-    return views.load(subject.run, look.window)
-
-
-def _considered(subject: Subject, look: Look) -> go.Figure:
-    return views.looked_at(subject.run, window=look.window, palette_name=look.palette_name)
 
 
 def _events(subject: Subject, look: Look) -> go.Figure:
     return subject.events.figure(look.window, cols=COLS)
 
 
-def _frequency(subject: Subject, look: Look) -> go.Figure:
-    return frequency(subject.run, look.window, cols=COLS, palette_name=look.palette_name)
-
-
-#: name -> layer, in the order of the buttons
-LAYERS: dict[str, Layer] = {
-    "runqueues": Layer(_runqueues),
-    "tasks": Layer(_tasks, "switch"),
-    "load": Layer(_load, "load"),
-    "considered": Layer(_considered, "considered"),
-    "frequency": Layer(_frequency, "tick frequency"),
-    "events": Layer(_events),
+#: the layers that share a table between all windows or have a title of their own; all others are drawn as by the command line
+_DRAWN: dict[str, Callable[[Subject, Look], go.Figure]] = {
+    "runqueues": _runqueues,
+    "tasks": _tasks,
+    "events": _events,
 }
+
+
+def layers_of(run: Examined) -> list[str]:
+    """The layers that the explorer offers for a trace: the kinds of figures with a button, in their order."""
+    present = run.trace.kinds()
+    return [
+        kind.button
+        for kind in KINDS.values()
+        if kind.button and (not kind.events or not set(kind.events.split()).isdisjoint(present))
+    ]
 
 
 def drawn(subject: Subject, look: Look) -> go.Figure:
     """Draw a view of a trace."""
-    if look.show not in LAYERS:
-        raise UsageError(f"show={look.show!r}: expected one of {', '.join(LAYERS)}.")
-    return LAYERS[look.show].draw(subject, look)
+    show = look.show
+    kinds = {kind.button: kind for kind in KINDS.values() if kind.button}
+    if show not in kinds:
+        raise UsageError(f"show={show!r}: expected one of {', '.join(kinds)}.")
+    if show in _DRAWN:
+        return _DRAWN[show](subject, look)
+    return kinds[show].figure(subject.run, look)

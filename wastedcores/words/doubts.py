@@ -18,6 +18,7 @@ MEANING = {
     "queue_differs": "the kernel counted more or fewer waiting threads on a busy CPU than the events tell",
     "bound_by_name": "a thread waited that has the name of a kernel thread bound to its CPU",
     "silence_before_contradiction": "there was no event at all for a while before two events contradicted each other",
+    "events_lost": "events were lost while a thread waited",
     "core_scheduling": "core scheduling was in use",
     "isolation_changed": "other CPUs were isolated when the trace ended",
 }

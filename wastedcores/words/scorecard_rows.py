@@ -47,8 +47,13 @@ GROUPS = (
 
 
 def grouped(rows: Sequence[dict[str, Any]]) -> list[tuple[Group, list[dict[str, Any]]]]:
-    """Return the groups that have rows, in the order of :data:`GROUPS`, each with its rows."""
-    found = ((group, [row for row in rows if row["group"] == group.key]) for group in GROUPS)
+    """Return the groups that have rows, each with its rows: those of :data:`GROUPS`, then those without a title."""
+    known = [g.key for g in GROUPS]
+    others = dict.fromkeys(row["group"] for row in rows if row["group"] not in known)
+    found = (
+        (group, [row for row in rows if row["group"] == group.key])
+        for group in (*GROUPS, *(Group(key, key, key) for key in others))
+    )
     return [(group, mine) for group, mine in found if mine]
 
 

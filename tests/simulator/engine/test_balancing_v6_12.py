@@ -21,6 +21,7 @@ MS, SECOND = 1_000_000, 1_000_000_000
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )

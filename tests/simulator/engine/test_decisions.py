@@ -19,12 +19,14 @@ RANDOM = settings(
 )
 
 
+@pytest.mark.slow
 @RANDOM
 @given(cases())
 def test_engine_and_reference_decide_the_same(case):
     assert not (text := difference(replace(case, decisions=True))), text
 
 
+@pytest.mark.slow
 @RANDOM
 @given(cases())
 def test_decisions_are_all_balancing_calls_and_change_nothing_else(case):

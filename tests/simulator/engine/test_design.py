@@ -84,6 +84,7 @@ def run(case, modules):
     return k
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Contrary:wastedcores.errors.ModelWarning")
 @settings(
     max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
@@ -93,6 +94,7 @@ def test_no_core_is_idle_while_a_thread_waits_that_it_could_run(case, contrary):
     run(case, [Contrary(), *case.kernel.modules] if contrary else case.kernel.modules)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )

@@ -10,6 +10,7 @@ from support.random_runs import difference
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )

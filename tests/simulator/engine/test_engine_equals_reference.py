@@ -11,6 +11,7 @@ from support.random_runs import cases, difference
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=250, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )

@@ -26,6 +26,7 @@ def agree(case):
     return difference(replace(case, program=without_policies(case.program)))
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import plain_runs
@@ -34,6 +35,7 @@ def some_cases(number: int, kind: st.SearchStrategy[Case]) -> list[Case]:
     return out
 
 
+@pytest.mark.slow
 def test_replay_and_check_give_the_same_bytes_uncompiled(tmp_path):
     chosen = [*some_cases(40, cases()), *some_cases(6, balancing_cases())]
     file = tmp_path / "cases.pickle"

@@ -15,6 +15,7 @@ from wastedcores.workload import Script, Workload
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=80, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )

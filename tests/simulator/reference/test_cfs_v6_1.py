@@ -419,6 +419,7 @@ def test_an_idle_cpu_stops_its_tick_at_once():
 # --- everything together ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(balancing_cases())
 def test_queues_count_what_is_on_them(case):

@@ -283,6 +283,7 @@ def test_a_core_is_idle_when_its_last_cpu_is():
         assert shared.has_idle_cores is whole
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_search_never_looks_farther_than_allowed(data):

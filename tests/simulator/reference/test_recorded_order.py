@@ -76,6 +76,7 @@ def explained(stamp_ns: int, tick_ns: int) -> tuple[int, int, int]:
     return len(choices), len(certain), agree
 
 
+@pytest.mark.slow
 def test_times_within_the_resolution_explain_every_choice_among_eight_equal_threads():
     """A stamp is a whole us, so it is off by half a us at most. Ticks are not recorded; their time is known to 2 us."""
     number, certain, agree = explained(stamp_ns=500, tick_ns=2_000)
@@ -83,6 +84,7 @@ def test_times_within_the_resolution_explain_every_choice_among_eight_equal_thre
     assert certain >= 240
 
 
+@pytest.mark.slow
 def test_times_that_are_almost_exact_would_not_explain_them():
     number, _, agree = explained(stamp_ns=50, tick_ns=200)
     assert agree < 0.95 * number

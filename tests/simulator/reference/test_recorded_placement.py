@@ -54,6 +54,7 @@ def test_a_model_that_never_moves_a_task_is_noticed(monkeypatch):
     assert agreeing(moved) == 0
 
 
+@pytest.mark.slow
 def test_make_under_cfs_gets_the_recorded_cpus():
     """In gi-6.1-64cpu 4003 compilers are forked, half of them on a machine whose CPUs are all busy."""
     folder = datasets() / "recordings" / "gi-6.1-64cpu"

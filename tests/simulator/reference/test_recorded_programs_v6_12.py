@@ -76,6 +76,7 @@ def replayed(
     return (marks[-1] - marks[0]) / 1e9, ends
 
 
+@pytest.mark.slow
 def test_groups_end_when_they_were_recorded_to_end():
     """All groups take as long as recorded within 5 %, and no last completion is 5 % outside the range of the replays."""
     runs = [replayed(seed) for seed in SEEDS]
@@ -97,6 +98,7 @@ def test_groups_under_cfs_end_when_they_were_recorded_to_end():
         assert 0.95 * min(last) < recorded < 1.05 * max(last), n
 
 
+@pytest.mark.slow
 def test_the_database_takes_as_long_as_recorded_on_16_cpus():
     """The recording db16-6.12-16cpu took 1.003 s; autogroups were off there."""
     machine = find_machine("bd-paper-16").machine

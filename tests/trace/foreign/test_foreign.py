@@ -166,6 +166,7 @@ def test_a_foreign_trace_is_kept_as_it_was_read(files, tmp_path, name):
     assert check(kept).verdict == check(opened).verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", marked(OPENS))
 def test_opening_a_file_imports_one_reader(files, name):
     """Recognising a format needs no reader, so that the first answer comes soon."""

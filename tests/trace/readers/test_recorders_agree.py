@@ -56,6 +56,7 @@ def test_schedlog(run, truth, tmp_path, monkeypatch):
     assert sliced.events.collect().equals(whole.events.collect())
 
 
+@pytest.mark.slow
 def test_systing(run, truth, tmp_path, monkeypatch):
     folder = recorders.as_systing(run, tmp_path / "systing")
     whole = open_trace(folder)

@@ -1,4 +1,4 @@
-"""The scheduler of Linux v4.1 in plain Python: the oracle of the compiled engine, and the code to read and to extend.
+"""The schedulers of Linux in plain Python: the oracle of the compiled engine, and the code to read and to extend.
 
 It is slow and simple. It was written from docs/scheduler-model.md and docs/replay-semantics.md, not from the engine, and
 imports nothing of it, so a mistake in one of the two is unlikely to be in the other. Tests replay random machines and

@@ -56,7 +56,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def explained(recording: Recording, seeds: int = SEEDS) -> tuple[CheckResult, Explanation, Advice]:
-    """Explain a recording as ``wastedcores explain --tasks tasks.json`` does."""
+    """Explain a recording as ``wastedcores explain --snapshot tasks.json`` does."""
     trace, machine, tasks = bounded(recording), recorded_on(recording), tasks_of(recording)
     result = check(trace)
     advice = advise(trace, machine=machine, kernel=recording.kernel, tasks=tasks, seeds=seeds)

@@ -77,6 +77,7 @@ def variants(whole: bytes, n: int, head: int, seed: int) -> Iterator[bytes]:
         yield damaged(whole, rng, head)
 
 
+@pytest.mark.slow
 def test_damaged_perf_data(tmp_path):
     whole = perf_file.build()
     path = tmp_path / "perf.data"
@@ -132,6 +133,7 @@ def test_chunks_of_any_size_change_nothing(tmp_path, monkeypatch):
         assert open_trace(path).events.collect().equals(whole)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "CHUNK_RECORDS", 256)
     monkeypatch.setattr(decoding, "TABLE_ROWS", 256)

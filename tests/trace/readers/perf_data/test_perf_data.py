@@ -76,6 +76,7 @@ def recorded(tmp_path_factory):
     return record(tmp_path_factory.mktemp("perf"), "-e", "sched:*", "-e", "power:cpu_idle")
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs_perf
 @pytest.mark.parametrize(

@@ -204,6 +204,7 @@ def test_bad_files_are_explained(tmp_path, data, says):
         wastedcores.open_trace(file).events.collect()
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_any_damage_gives_a_wastedcores_error_or_a_trace(tmp_path_factory, data):
     file = tmp_path_factory.mktemp("fuzz") / "t.wct"
@@ -225,6 +226,7 @@ def test_any_damage_gives_a_wastedcores_error_or_a_trace(tmp_path_factory, data)
         pass
 
 
+@pytest.mark.slow
 def test_no_part_of_a_capture_passes_for_the_whole(tmp_path):
     body = b"".join(record(t, "switch", 10 | 11 << 22) for t in range(20))
     blocks = [block(reader.EVENTS_BLOCK, body, cpu=c) for c in (0, 1)]

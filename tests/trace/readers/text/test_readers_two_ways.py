@@ -31,6 +31,7 @@ def read(path: Path, monkeypatch: pytest.MonkeyPatch, scan_from: int) -> dict:
     return summary(open_trace(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guest", GUESTS)
 def test_guest_recordings_read_as_by_the_plain_reader(guest, monkeypatch):
     path = RECORDINGS / guest / "trace.txt.xz"
@@ -138,6 +139,7 @@ def files(draw):
     return perf, lines
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(files())
 def test_generated_lines_read_the_same_all_three_ways(tmp_path_factory, file):

@@ -1,32 +1,84 @@
-"""``wastedcores check DIR --table``: many traces as one table."""
+"""``wastedcores fleet``: many traces as one table."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+from typer import Argument, Option
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import (
+    AsJson,
+    Chronic,
+    IgnoreAffinity,
+    Persist,
+    Quiet,
+    Scheduler,
+    Silent,
+    Whole,
+    Workers,
+)
 from wastedcores.cli._output import check_writable, print_json
 from wastedcores.errors import UsageError
+from wastedcores.units import duration_ns, share
 
 if TYPE_CHECKING:
     import polars as pl
 
 FLEET_SCHEMA = "wastedcores.fleet/1"
+_NOTES = """A row is kept as soon as its trace is checked, so the same command continues after an interruption. A Dask
+cluster (--scheduler) must see the traces under the same paths; it needs `pip install 'wastedcores[dask]'`."""
+_EXIT_CODES = (
+    "0 all clean, 1 any violation, 2 bad use or a trace that could not be checked, 3 some unknown."
+)
 
 
-def check_fleet(
-    where: str,
-    output: Path,
-    *,
-    page: Path | None,
-    scheduler: str | None,
-    workers: int | None,
-    as_json: bool,
-    quiet: bool,
-    **options: str | int | float | bool | None,
-) -> int:
-    """Check every trace of a folder, list or URL; return the exit status."""
+@app.command(
+    epilog=epilog(
+        "fleet traces/ -o fleet.parquet --page fleet.html",
+        "fleet list-of-traces.list -o fleet.parquet",
+        "fleet s3://bucket/traces -o fleet.parquet --scheduler tcp://head:8786",
+        notes=_NOTES,
+        exit_codes=_EXIT_CODES,
+    )
+)
+def fleet(
+    where: Annotated[
+        str,
+        Argument(
+            metavar="DIR",
+            help="A folder of traces, its URL, or a text file *.list with a path or URL in each line.",
+        ),
+    ],
+    output: Annotated[
+        Path,
+        Option("--output", "-o", metavar="FILE", help="The Parquet file with a row per trace."),
+    ] = Path("fleet.parquet"),
+    page: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Also write a page that ranks machines and hours."),
+    ] = None,
+    persist: Persist = "100ms",
+    chronic: Chronic = "0.75%",
+    whole: Whole = False,
+    ignore_affinity: IgnoreAffinity = False,
+    silent: Silent = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check many traces, and rank machines by cores wasted."""
+    options: dict[str, Any] = {
+        "persist_ns": duration_ns(persist, "--persist"),
+        "chronic_share": share(chronic, "--chronic"),
+        "whole": whole,
+        "ignore_affinity": ignore_affinity,
+        "silent": silent,
+    }
     from wastedcores.sweep import sweep
     from wastedcores.sweep.traces import find_traces, runs_of
 
@@ -55,14 +107,14 @@ def check_fleet(
     else:
         print(_text(table, counts, output, page))
     if counts["violations"]:
-        return 1
+        raise typer.Exit(1)
     if counts["failed"]:
         first = table.filter(table["error"].is_not_null())
         raise UsageError(
             f"{counts['failed']} of {table.height} traces could not be checked; the first is {first['trace'][0]}: "
             f"{first['error'][0]}"
         )
-    return 3 if counts["unknown"] else 0
+    raise typer.Exit(3 if counts["unknown"] else 0)
 
 
 def _counts(table: pl.DataFrame) -> dict[str, int]:

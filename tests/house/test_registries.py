@@ -1,0 +1,150 @@
+"""Adding a figure, a study or a format needs one row: everything else is made from the registries."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import plotly.graph_objects as go
+import polars as pl
+import pytest
+from support import ROOT
+from typer.testing import CliRunner
+
+import wastedcores as wc
+from wastedcores import figures
+from wastedcores.cli import register_verbs
+from wastedcores.cli._app import app
+from wastedcores.errors import NotRecoverableError, UnknownKernelError, UsageError
+from wastedcores.figures.kinds import KINDS, Kind, Look, described
+from wastedcores.kernels import KernelModel, generations, recorded_balancer
+from wastedcores.kernels.generations import replayed_listed
+from wastedcores.prediction.place import check_modelled
+from wastedcores.simulator.generations import check_generation
+from wastedcores.studies import tool_costs
+from wastedcores.studies.published import load
+from wastedcores.studies.registry import STUDIES, Study, parts_of
+from wastedcores.studies.scorecard import reproduce
+from wastedcores.trace import readers
+from wastedcores.trace.formats import FOREIGN, Format, listed, table
+from wastedcores.trace.readers.support.reading import Reading
+from wastedcores.widgets.explore import explorer_static
+from wastedcores.widgets.layers import layers_of
+from wastedcores.words.scorecard_rows import grouped
+
+
+def test_a_format_is_detected_read_listed_and_refused_by_its_name(monkeypatch, tmp_path):
+    module = types.ModuleType(f"{readers.__name__}.dummy")
+
+    class Dummy(Reading):
+        def __init__(self, path, *, hashed=False):
+            super().__init__(path, "dummy")
+
+        def frames(self):
+            self.found.cpus = 2
+            numbers = [int(n) for n in self.path.read_text().split()[1:]]
+            rows = {
+                "ts_ns": [10, 20],
+                "kind": ["nr_running"] * 2,
+                "cpu": [0, 1],
+                "nr_running": numbers,
+            }
+            yield pl.DataFrame(rows)
+
+    module.Dummy = Dummy
+    monkeypatch.setitem(sys.modules, f"{readers.__name__}.dummy", module)
+    row = Format(
+        "dummy", "dummies", ("dummy", "Dummy"), "numbers", "", "nothing", "nothing", magic=b"DUMMY"
+    )
+    monkeypatch.setitem(FOREIGN, "dummy", row)
+    (tmp_path / "x").write_text("DUMMY 2 0")
+    trace = wc.open(tmp_path / "x")
+    assert trace.events.collect()["nr_running"].to_list() == [2, 0]
+    assert trace.header.source_format == "dummy"
+    assert listed().endswith(" and dummies")
+    assert "| `dummy` | numbers |" in table()
+    with pytest.raises(UsageError, match="dummy"):
+        wc.open(tmp_path / "x", format="nothing")
+
+
+def test_a_study_is_attempted_shown_and_listed(monkeypatch, tmp_path):
+    row = tool_costs.rows(load())[0][0] | {"id": "dummy.x", "group": "dummy", "short": "a number"}
+    study = Study(lambda tables, calibrated, seeds: [], lambda tables: ([row], ()), among_all=False)
+    monkeypatch.setitem(STUDIES, "dummy", study)
+    out = reproduce(["dummy"], tmp_path, seeds=[1], progress=False)
+    assert [r["id"] for r in out["rows"]] == ["dummy.x"]
+    assert [(g.title, len(rows)) for g, rows in grouped(out["rows"])] == [("dummy", 1)]
+    assert (tmp_path / "scorecard-dummy.json").exists()
+    assert "dummy" in str(run("reproduce", "nothing", "-o", tmp_path).exception)
+    assert "dummy" not in parts_of("all")
+    assert set(STUDIES) - {"dummy"} <= set(
+        run("reproduce", "--help").output.replace(",", " ").split()
+    )
+
+
+def test_every_list_of_replayed_kernels_is_the_registry():
+    listed = replayed_listed()
+    for name in ("README.md", "docs/how-to/replay.md", "docs/kernels.md"):
+        assert listed in " ".join((ROOT / name).read_text().split()), name
+
+
+def test_a_kernel_that_is_not_replayed_is_refused_with_all_that_are(monkeypatch):
+    monkeypatch.setattr(generations, "REPLAYED", generations.REPLAYED | {(6, 99, 1)})
+    with pytest.raises(UnknownKernelError, match=r"v6\.12\.107 and v6\.99\.1"):
+        check_generation(KernelModel.named("v6.6"))
+    balancer = recorded_balancer("6.6.0")
+    with pytest.raises(
+        NotRecoverableError, match=r"v4\.1, v4\.4, .*v6\.12\.107 and v6\.99\.1, with"
+    ):
+        check_modelled(wc.open("lu-pinned-fixed"), balancer, "v6.6")
+
+
+def run(*words):
+    register_verbs()
+    return CliRunner().invoke(app, [str(w) for w in words])
+
+
+@pytest.fixture
+def dummy_figure(monkeypatch):
+    """A module of figures with one function, and its row."""
+    module = types.ModuleType(f"{figures.__name__}.dummy")
+
+    def stripes(traced, window=None, *, palette_name="safe"):
+        return go.Figure(layout={"title": {"text": f"stripes of {traced.label} in {palette_name}"}})
+
+    module.stripes = stripes
+    monkeypatch.setitem(sys.modules, f"{figures.__name__}.dummy", module)
+    row = Kind("stripes", ("dummy", "stripes"), "window palette_name", button="stripes")
+    monkeypatch.setitem(KINDS, "stripes", row)
+
+
+def test_a_figure_is_drawn_by_the_command_line_and_the_explorer(dummy_figure, tmp_path):
+    done = run(
+        "figure",
+        "lu-pinned-fixed",
+        "--kind",
+        "stripes",
+        "--palette",
+        "paper",
+        "-o",
+        tmp_path / "x.json",
+    )
+    assert done.exit_code == 0, done.output
+    assert "stripes of lu-pinned-fixed in paper" in (tmp_path / "x.json").read_text()
+    examined = wc.examine("lu-pinned-fixed")
+    assert layers_of(examined)[-1] == "stripes"
+    shown = explorer_static(examined, show="stripes")
+    assert shown.layout.title.text == "stripes of lu-pinned-fixed in safe"
+    assert described().splitlines()[-1].split() == ["stripes", "stripes"]
+    refused = run("figure", "lu-pinned-fixed", "--kind", "nothing", "-o", tmp_path / "y.json")
+    assert "stripes" in str(refused.exception)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_row_names_a_function_that_takes_what_it_says(name):
+    kind = KINDS[name]
+    module = __import__(f"wastedcores.figures.{kind.draw[0]}", fromlist=["x"])
+    code = getattr(module, kind.draw[1]).__code__
+    taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    assert set(kind.takes.split()) <= set(taken)
+    assert set(kind.takes.split()) <= set(Look.__annotations__)

@@ -1,0 +1,41 @@
+"""``wastedcores completion``: what a shell runs to complete verbs and options with the Tab key."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from typer import Argument
+
+from wastedcores.cli._app import app, epilog
+
+_NOTES = """bash: put `eval "$(wastedcores completion bash)"` into ~/.bashrc. zsh: put `eval "$(wastedcores completion zsh)"` into
+~/.zshrc, after compinit. fish: write the output to ~/.config/fish/completions/wastedcores.fish."""
+
+
+class Shell(StrEnum):
+    """The shells that have completion."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+
+
+@app.command(epilog=epilog("completion bash", "completion fish", notes=_NOTES))
+def completion(
+    shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="The shell.")],
+) -> None:
+    """Print the completion of a shell."""
+    from typer.completion import get_completion_script
+
+    from wastedcores.cli import COMPLETE
+
+    print(get_completion_script(prog_name="wastedcores", complete_var=COMPLETE, shell=shell.value))
+
+
+def answer() -> None:
+    """Answer a shell that asks what may follow the words in its environment, and end."""
+    from typer.completion import completion_init
+
+    completion_init()
+    app(prog_name="wastedcores")

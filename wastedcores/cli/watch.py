@@ -1,0 +1,153 @@
+"""``wastedcores watch``: the invariant on the running machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, Backend, Chronic, Persist, Seconds
+from wastedcores.cli._output import EXIT_CODES, EXIT_OF, print_json
+from wastedcores.units import duration_ns, human_ns, share
+
+if TYPE_CHECKING:
+    from wastedcores.capture import LiveCheck
+
+_NOTES = """This needs root, see `wastedcores doctor`: only the collector runs as root, and sudo starts it. A violation is
+recorded with the time before it, and -o keeps the recordings and writes a report of the worst one."""
+
+
+@app.command(
+    epilog=epilog(
+        "watch --seconds 60",
+        "watch --seconds 60 -S 1s -M 100ms -o evidence",
+        "watch --event-driven --before 0 -o evidence",
+        "watch --metrics :9100",
+        notes=_NOTES,
+        exit_codes=EXIT_CODES,
+    )
+)
+def watch(
+    seconds: Seconds = None,
+    persist: Persist = "100ms",
+    chronic: Chronic = "0.75%",
+    period: Annotated[
+        str, Option("--period", "-S", metavar="TIME", help="Look this often (the paper's S).")
+    ] = "1s",
+    event_driven: Annotated[
+        bool,
+        Option(
+            "--event-driven",
+            help="Look at every change; this notices a violation within M + 10 ms.",
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", metavar="DIR", help="Keep each violation's recording here."),
+    ] = None,
+    before: Annotated[
+        float,
+        Option(
+            metavar="SECONDS",
+            help="Record this long before a violation. With 0 only the 20 ms after it are recorded, which costs least.",
+        ),
+    ] = 2.0,
+    metrics: Annotated[
+        str | None,
+        Option(metavar=":PORT", help="Serve Prometheus text at this port of the loopback."),
+    ] = None,
+    backend: Backend = "auto",
+    deficit: Annotated[
+        bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
+    ] = False,
+    useless: Annotated[
+        bool, Option("--useless", help="Also count moves to a queue that is at least as loaded.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Watch this machine for CPUs that idle while threads wait."""
+    persist_ns, period_ns = duration_ns(persist, "--persist"), duration_ns(period, "--period")
+    chronic_share = share(chronic, "--chronic")
+    from wastedcores.capture import LiveOptions, live_check
+
+    options = LiveOptions(
+        period_ns,
+        persist_ns,
+        event_driven=event_driven,
+        before_s=before,
+        deficit=deficit,
+        useless=useless,
+        metrics=metrics,
+        chronic_share=chronic_share,
+    )
+    result = live_check(
+        options,
+        seconds=seconds,
+        output=output,
+        backend=backend,
+        progress=lambda line: print(line, file=sys.stderr),
+    )
+    page = _report(result, output) if output is not None else None
+    if as_json:
+        print_json({**result.to_json(), "report": page})
+    else:
+        print(_describe(result, page))
+    raise typer.Exit(EXIT_OF[result.verdict])
+
+
+def _report(result: LiveCheck, output: Path) -> str | None:
+    """Write a page about the worst violation into the folder of its recordings, and return its path."""
+    found = result.confirmed or result.chronic
+    if not found or result.worst is None or result.worst.trace.path is None:
+        return None
+    from wastedcores.reports.notebook import report
+
+    made = report(
+        str(result.worst.trace.path),
+        out=output / "report",
+        parameters={"persist": f"{result.options.persist_ns}ns"},
+        progress=False,
+    )
+    return str(made.html)
+
+
+def _describe(result: LiveCheck, page: str | None) -> str:
+    options, other = result.options, result.other
+    lines = [
+        f"this machine: {result.verdict.upper()}",
+        "",
+        f"  looked         {result.checks:,} times in {result.seconds:.1f} s ({result.backend})",
+        f"  suspected      {result.suspected:,}",
+        f"  confirmed      {result.confirmed:,} (lasted {human_ns(options.persist_ns)} or more)",
+    ]
+    if options.useless:
+        lines.append(
+            f"  balancing      {other.get('moves', 0):,} moves, {other.get('useless', 0):,} of them to a "
+            "queue that was at least as loaded"
+        )
+    if options.deficit:
+        lines.append(f"  run-delay deficits {other.get('deficits', 0):,}")
+    for v in result.violations[:10]:
+        lines.append(
+            f"    CPU {v['idle_cpu']} was idle beside CPU {v['busy_cpu']} for at least {v['lasted_ms']} ms"
+        )
+    lines += [
+        f"    chronic: in five of ten slices of {human_ns(c['window_ns'] // 10)} at least {c['share']:.1%} of the CPU time "
+        "used was wasted"
+        for c in result.chronic
+    ]
+    if result.worst is not None:
+        lines += [
+            "",
+            f"  worst recording: {human_ns(result.worst.wall_ns)} of violation in "
+            f"{human_ns(result.worst.duration_ns)},",
+            f"  {human_ns(result.worst.thread_ns)} of CPU time wasted",
+        ]
+    lines += [f"  note: {n}" for n in result.notes]
+    if page is not None:
+        lines.append(f"  report: {page}")
+    return "\n".join(lines)

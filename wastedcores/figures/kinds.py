@@ -1,0 +1,137 @@
+"""The figures of one trace: a row each, from which ``wastedcores figure`` and the layers of the explorer are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from wastedcores.analysis.examined import Examined
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a figure of a trace is wanted.
+
+    Attributes
+    ----------
+    window
+        First and last ns; None: what the figure chooses.
+    show
+        The button of the explorer that is pressed.
+    palette_name
+        ``safe`` or ``paper``.
+    reduce
+        What a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
+    cols
+        Pixels per row.
+    against
+        A second trace to draw beside the first.
+    cpu, op
+        Only what was looked at for this CPU, and by this kernel function.
+    layers, spans
+        The layers of events and the lengths that they use.
+    """
+
+    window: tuple[int, int] | None = None
+    show: str = "runqueues"
+    palette_name: str = "safe"
+    reduce: str = "share"
+    cols: int | None = None
+    against: Examined | None = None
+    cpu: int | None = None
+    op: str | None = None
+    layers: tuple[Any, ...] = ()
+    spans: tuple[Any, ...] = ()
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """The window, for the explorer, which always shows one."""
+        assert self.window is not None
+        return self.window
+
+
+class Kind(NamedTuple):
+    """A kind of figure.
+
+    Attributes
+    ----------
+    doc
+        What it shows, for the help.
+    draw
+        Module below ``wastedcores.figures`` and function that takes an examined trace and makes the figure.
+    takes
+        The attributes of a :class:`Look` that the function takes, separated by spaces.
+    button
+        Its name in the explorer; empty: it is none of the explorer's layers.
+    events
+        The explorer offers it if the trace has one of these kinds of events, separated by spaces; empty: always.
+    """
+
+    doc: str
+    draw: tuple[str, str]
+    takes: str = "palette_name"
+    button: str = ""
+    events: str = ""
+
+    def figure(self, run: Examined, look: Look) -> go.Figure:
+        """Import the function and draw a trace."""
+        module, name = self.draw
+        draw: Callable[..., go.Figure] = getattr(
+            import_module(f"wastedcores.figures.{module}"), name
+        )
+        wanted = {n: getattr(look, n) for n in self.takes.split()}
+        return draw(run, **{n: v for n, v in wanted.items() if v is not None})
+
+
+#: the kinds by name, in the order of the help and of the explorer's buttons
+KINDS: dict[str, Kind] = {
+    "heatmap": Kind(
+        "threads per runqueue, with episodes, idle CPUs and waiting threads",
+        ("views", "overview"), "window palette_name reduce cols against", "runqueues",
+    ),
+    "tasks": Kind(
+        "which task ran on which CPU", ("views", "who_ran_in"), "window palette_name", "tasks", "switch",
+    ),
+    "waits": Kind("how long threads waited", ("views", "waits"), "palette_name against"),
+    "avoidable": Kind(
+        "the threads that waited longest while a CPU that they may use was idle", ("views", "avoidable"),
+    ),
+    "load": Kind("load per runqueue", ("views", "load"), "window", "load", "load"),
+    "considered": Kind(
+        "CPUs that load balancing and wakeups looked at",
+        ("views", "looked_at"), "window palette_name cpu op", "considered", "considered",
+    ),
+    "worst": Kind("the worst episode", ("views", "zoom")),
+    "frequency": Kind(
+        "how fast every CPU was, and how many were slow while they were busy",
+        ("frequencies", "frequency"), "window palette_name cols", "frequency", "tick frequency",
+    ),
+    "events": Kind(
+        "events that --query chooses, as strokes, spans and arrows; without a query who ran and how tasks moved",
+        ("event_views", "events"), "window cols layers spans", "events",
+    ),
+    "transitions": Kind(
+        "idle, user and kernel time of every CPU, wakeups, and why threads waited (capture --transitions)",
+        ("kernel_user", "transitions"), "window palette_name",
+    ),
+    "nodes": Kind(
+        "how many threads run or wait on every node, beside the number of its CPUs",
+        ("nodes", "threads_per_node"), "window palette_name",
+    ),
+}  # fmt: skip
+
+
+def described() -> str:
+    """The kinds with what they show, as lines for the help."""
+    width = max(map(len, KINDS))
+    return "\n".join(f"  {name:<{width}} {kind.doc}" for name, kind in KINDS.items())
+
+
+def that_take(option: str) -> list[str]:
+    """Names of the kinds that use an attribute of a :class:`Look`."""
+    return [name for name, kind in KINDS.items() if option in kind.takes.split()]

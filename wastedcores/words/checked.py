@@ -1,0 +1,196 @@
+"""The result of a check as plain text, as ``wastedcores check`` prints it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from wastedcores.invariant import CheckResult
+from wastedcores.invariant.sweep import merged
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.units import human_ns
+from wastedcores.words.doubts import doubts_by_reason
+
+
+def describe(result: CheckResult, longest: int = 10) -> str:
+    """Return the result as lines of text, with the ``longest`` longest episodes."""
+    header = result.trace.header
+    of_time = 100 * result.mean(result.wall_ns)
+    persistent = int(result.episodes["persistent"].sum())
+    episodes = result.episodes.height + result.episodes_dropped
+    lines = [
+        _headline(result),
+        "",
+        f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {result.cpus} CPUs"
+        + (f", {header.events:,} events" if header.events is not None else ""),
+        *(['  window         "{}" to "{}"'.format(*result.window.ends)] if result.window else []),
+        f"  a CPU was idle while threads waited on another for {human_ns(result.wall_ns)} ({of_time:.1f} % of the time)",
+        f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
+        f"{_mean_cpus(result.mean(result.thread_ns))} on average",
+        f"  busy           {result.mean(result.busy_ns):.1f} CPUs on average",
+        f"  episodes       {episodes:,}, of which {persistent} lasted {human_ns(result.persist_ns)} or more"
+        if episodes
+        else "  episodes       none",
+        *_chronic(result),
+        *_avoidable(result),
+        *_overloaded(result),
+        *_bound(result),
+        f"  affinity       {result.affinity}"
+        + (f"; unknown for {result.affinity_unknown:,} threads" if result.affinity_unknown else ""),
+        *_evidence(result),
+        *_in_doubt(result),
+    ]
+    if result.silent_cpus:
+        lines.append(
+            f"  silent CPUs    {format_cpulist(result.silent_cpus)} (no event; "
+            + (
+                "left out)"
+                if set(result.silent_cpus) <= set(result.unknown_cpus)
+                else "taken as idle)"
+            )
+        )
+    if result.unknown_cpus:
+        lines.append(f"  unknown CPUs   {format_cpulist(result.unknown_cpus)} (left out)")
+    if header.lost_total:
+        lines.append(f"  LOST EVENTS    {header.lost_total:,}: the verdict is unknown")
+    lines += [f"  note           {n}" for n in result.notes if "events were lost" not in n]
+    if result.episodes.height:
+        lines += ["", *_longest_episodes(result, longest)]
+    return "\n".join(lines)
+
+
+def _mean_cpus(number: float) -> str:
+    return f"{number:.2f} CPUs" if number == 0 or number >= 0.01 else "less than 0.01 CPUs"
+
+
+def _chronic(result: CheckResult) -> list[str]:
+    """Return one line about the worst ten slices; none if there are none."""
+    if result.chronic is None or not result.chronic.share:
+        return []
+    c = result.chronic
+    return [
+        f"  worst {human_ns(c.window_ns):<8} from {human_ns(c.start_ns - result.start_ns)} on: in five of its ten slices, "
+        f"the waste was {100 * c.share:.1f} % of the used CPU time or more"
+    ]
+
+
+def _headline(result: CheckResult) -> str:
+    said = [result.kind] if result.kind != "none" else []
+    if result.assumed:
+        said.append(f"assuming that {result.assumed}, as the paper does")
+    if result.rests_on_affinity:
+        said.append(f"affinity of {result.affinity_unknown:,} threads unknown")
+    more = f" ({', '.join(said)})" if said else ""
+    return f"{result.trace.name}: {result.verdict.upper()}{more}"
+
+
+def _overloaded(result: CheckResult) -> list[str]:
+    """Return one line about more work than CPUs; none if there is not."""
+    if not result.overloaded:
+        return []
+    waiting = result.mean(result.waiting_ns)
+    return [
+        f"  overloaded     {waiting:.1f} threads waited on average while hardly any CPU was idle: this is no waste, but more "
+        "work than CPUs"
+    ]
+
+
+def _bound(result: CheckResult) -> list[str]:
+    """Return one line about the least and the most waste that the trace allows; none if the two are equal."""
+    b = result.bound
+    if b.waste_at_least_ns == b.waste_at_most_ns:
+        return []
+    return [
+        f"  certain        at least {human_ns(b.waste_at_least_ns)} and at most {human_ns(b.waste_at_most_ns)} of CPU time "
+        f"were wasted; no episode lasted longer than {human_ns(b.longest_at_most_ns)}"
+    ]
+
+
+#: how it is known that a thread may use an idle CPU, in words; docs/verdict.md explains each
+_KNOWN_BY = {
+    "told_ns": "told by the trace or a snapshot",
+    "inherited_ns": "inherited from a parent that was told",
+    "seen_ns": "seen there before and after",
+    "assumed_ns": "only assumed",
+}
+
+
+def _evidence(result: CheckResult) -> list[str]:
+    """Return one line on how it is known that the waiting threads could have moved; none if nobody waited avoidably."""
+    total = sum(result.evidence.values())
+    if not total:
+        return []
+    parts = [
+        f"{100 * ns / total:.0f} % {_KNOWN_BY[grade]}"
+        for grade, ns in result.evidence.items()
+        if ns
+    ]
+    return [f"  evidence       that the threads could use the idle CPU: {', '.join(parts)}"]
+
+
+def _avoidable(result: CheckResult) -> list[str]:
+    """Return one line about the threads that waited beside an idle CPU; none if none did or no tasks are known."""
+    table = result.avoidable
+    if not table.height:
+        return []
+    total, longest = human_ns(table["avoidable_ns"].sum()), human_ns(table["longest_ns"].max())  # type: ignore[arg-type]
+    return [
+        f"  avoidable      {table.height:,} threads waited {total} in all while a CPU that they may use was idle; "
+        f"the longest such wait lasted {longest}"
+    ]
+
+
+def _longest_episodes(result: CheckResult, most: int) -> list[str]:
+    table = result.episodes.with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
+    longest = table.top_k(most, by="length").sort("length", descending=True)
+    rows = [
+        (
+            human_ns(row["start_ns"] - result.start_ns),
+            human_ns(row["length"]),
+            human_ns(row["wasted_ns"]),
+            _clip(format_cpulist(row["idle_cpus"])),
+            _clip(format_cpulist(row["overloaded_cpus"])),
+        )
+        for row in longest.iter_rows(named=True)
+    ]
+    which = (
+        f"the {longest.height} longest episodes" if longest.height > 1 else "the longest episode"
+    )
+    idle = max(9, *(len(row[3]) for row in rows))
+    lines = [f"  {which} (the start is counted from the window's beginning):", ""]
+    lines.append(f"  start        length    wasted    {'idle CPUs':<{idle}}  overloaded CPUs")
+    marks = longest.select(
+        pl.when("certain")
+        .then(pl.lit("*"))
+        .when("persistent")
+        .then(pl.lit("?"))
+        .otherwise(pl.lit(" "))
+    ).to_series()
+    for mark, row in zip(marks, rows, strict=True):
+        lines.append(f"{mark} {row[0]:<11}  {row[1]:<8}  {row[2]:<8}  {row[3]:<{idle}}  {row[4]}")
+    if bool(longest["persistent"].any()):
+        lines.append(f"  * persistent: {human_ns(result.persist_ns)} or more")
+    if any(cell.endswith("…") for row in rows for cell in row):
+        lines.append("  … some CPUs are left out; --json has all of them, and all episodes")
+    if "?" in marks:
+        lines.append("  ? persistent, but not certain: see the notes above")
+    return lines
+
+
+def _in_doubt(result: CheckResult) -> list[str]:
+    """Return lines about the spans in which the state of a CPU is not certain; none if there are none."""
+    if not result.doubts.height:
+        return []
+    doubts = result.doubts
+    cpus = _clip(format_cpulist(sorted({c for c in doubts["cpu"] if c >= 0})))
+    # spans of several CPUs, or with several reasons, may overlap
+    covered = merged(doubts.with_columns(cpu=pl.lit(0, pl.Int32)), 1)
+    length = human_ns(int((covered["end_ns"] - covered["start_ns"]).sum()))
+    where = f" on CPUs {cpus}" if cpus else ""
+    return [
+        f"  in doubt       {length}{where}, because",
+        *(f"                 - {reason}" for reason in doubts_by_reason(doubts)),
+    ]
+
+
+def _clip(text: str, width: int = 32) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
