@@ -199,9 +199,7 @@ def _axis_ns(option: str, text: str | None) -> int | None:
     return duration_ns(f"{text}s" if text[-1:].isdigit() else text, option)
 
 
-def _window(
-    run: Examined, kind: str, start: int | None, end: int | None
-) -> tuple[int, int] | None:
+def _window(run: Examined, kind: str, start: int | None, end: int | None) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
     ends = run.trace.header.start_ns, run.trace.header.end_ns
