@@ -297,7 +297,7 @@ class Runqueues:
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
         left = int(((task == task_row.UNKNOWN) & (state.since > 0)).sum())
-        out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + self.cpus)
+        out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + 2 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
