@@ -112,7 +112,7 @@ _ROWS = (
     ),
     Format(
         "trace.dat", "trace.dat", ("trace_dat.reader", "TraceDatReading"),
-        "trace-cmd's file of version 6 or 7, read directly, also compressed (zstd)", "",
+        "trace-cmd's file of version 6 or 7, read directly, also compressed, and of big-endian machines", "",
         "recordings; files of 3.18, 4.13 and 4.14 kernels on Arm and i686", _PLACED, (".dat",), are.TRACE_DAT,
     ),
     Format(

@@ -188,10 +188,10 @@ def _text(text: str, path: Path) -> list[Counters]:
     for sample in re.split(r"^(?=version \d+$)", text.replace("\r\n", "\n"), flags=re.MULTILINE)[
         1:
     ]:
-        head, time, *lines = sample.splitlines()
-        version = _checked(int(head.split()[1]), path)
+        lines = [*sample.splitlines(), ""]
+        version = _checked(int(lines[0].split()[1][:9]), path)
         fields, cpus, now = domain_fields(version), dict[int, Cpu](), -1
-        for line in filter(None, lines):
+        for line in filter(str.strip, lines[2:]):
             word, *rest = line.split()
             try:
                 if match := re.fullmatch(r"cpu(\d{1,5})", word):
@@ -203,6 +203,8 @@ def _text(text: str, path: Path) -> list[Counters]:
                     if version >= 17:
                         name = rest.pop(0)
                     mask = int(rest[0].replace(",", ""), 16)
+                    if mask.bit_length() > MAX_CPUS:
+                        raise ValueError
                     span = format_cpulist([c for c in range(mask.bit_length()) if mask >> c & 1])
                     counts = dict(zip(fields, map(int, rest[1:]), strict=True))
                     cpu = cpus[now]
@@ -212,11 +214,10 @@ def _text(text: str, path: Path) -> list[Counters]:
                     f"{path}: not a line of /proc/schedstat, version {version}: {line[:80]!r}. The text was cut or changed: copy "
                     "it again."
                 ) from None
-        if not time.startswith("timestamp ") or not cpus or max(cpus) >= MAX_CPUS:
+        told = re.fullmatch(r"timestamp (\d{1,20})", lines[1])
+        if not told or not cpus or max(cpus) >= MAX_CPUS:
             raise TraceFormatError(f"{path}: a sample of /proc/schedstat has no time or no CPU.")
-        out.append(
-            Counters("/proc/schedstat", version, int(time.split()[1]), cpus, since_boot=True)
-        )
+        out.append(Counters("/proc/schedstat", version, int(told[1]), cpus, since_boot=True))
     return out
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,20 +13,29 @@ import pyarrow.parquet as pq
 import yaml
 
 from support import encoders, more_encoders, perf_file, recorders, trace_dat_file
+from support.big_endian import big_endian
 from support.builders import trace_of
+from support.perf_pipes import folder_of, piped
 from wastedcores.capture.attach import with_snapshot
 from wastedcores.capture.snapshot import read_snapshot, take
+from wastedcores.errors import TraceFormatError
 from wastedcores.invariant import check
+from wastedcores.reports.perfetto import export_perfetto
+from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import preset
 from wastedcores.topology.source import find_machine
 from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.io import import_trace, open_trace
 from wastedcores.trace.parquet import HEADER_KEY
+from wastedcores.trace.recognisers import ctf_folders
+from wastedcores.trace.schedstat import IDLENESS, domain_fields, read_counters
 from wastedcores.trace.trace import Trace
+from wastedcores.words.schedstat import table
 from wastedcores.workload.rtapp.reader import read_rtapp
 
-GOLDEN = Path(__file__).resolve().parents[2] / "trace" / "golden"
+TRACES = Path(__file__).resolve().parents[2] / "trace"
+GOLDEN, FOREIGN = TRACES / "golden", TRACES / "foreign" / "files"
 #: Episodes of this length decide in some cases, and none is long enough in the others.
 PERSIST_NS = (20_000, 10**9)
 #: Name of the file within its folder, if the format is not a folder.
@@ -125,6 +136,30 @@ def _snapshot_for(trace: Trace) -> Callable[[Path, int], Outcome]:
     return read
 
 
+def _counters(path: Path, _: int) -> Outcome:
+    found = read_counters(path)
+    if found is None:
+        raise TraceFormatError(f"{path}: no counters")
+    lines = sum(1 for _ in table(found, cpus=True))
+    return Outcome(kind=f"{found.version} {found.since_boot} {lines > 100}")
+
+
+def _counter_texts() -> list[str]:
+    """Two samples of /proc/schedstat, one after the other, of each version."""
+    texts = []
+    for version in IDLENESS:
+        for samples in ((1,), (1, 5)):
+            lines = []
+            for add in samples:
+                lines += [f"version {version}", f"timestamp {add}"]
+                for cpu in range(2):
+                    values = " ".join(str(7 * i + add) for i in range(len(domain_fields(version))))
+                    lines += [f"cpu{cpu} " + " ".join(str(i + add) for i in range(9))]
+                    lines += [f"domain0{' MC' if version > 16 else ''} 00000003 {values}"]
+            texts.append("\n".join(lines) + "\n")
+    return texts
+
+
 def _rtapp(path: Path, _: int) -> Outcome:
     work = read_rtapp(path, _UMA)
     return Outcome(kind=f"{len(work.program().tasks)} {sorted(n[:20] for n in work.notes)}")
@@ -158,6 +193,9 @@ def make_targets(folder: Path) -> dict[str, Target]:
             dat = folder / f"run{i}.{version}.dat"
             dat.write_bytes(trace_dat_file.as_trace_dat(run, version))
             add("trace.dat", dat)
+        turned = folder / f"run{i}.big.dat"
+        turned.write_bytes(big_endian(trace_dat_file.as_trace_dat(run, 6)))
+        add("trace.dat", turned)
         add("kutrace", recorders.as_kutrace(run, folder / f"kutrace{i}.json"))
         for name, encode in more_encoders.MORE.items():
             file = folder / f"run{i}.{name}"
@@ -166,6 +204,8 @@ def make_targets(folder: Path) -> dict[str, Target]:
         own = folder / f"own{i}.parquet"
         import_trace(folder / f"run{i}" / "ftrace", own)
         add("parquet", own)
+        opened = open_trace(own)
+        add("export", export_perfetto(runqueues(opened), folder / f"own{i}.pftrace"))
         old = folder / f"old{i}.parquet"
         _unsealed(own, old)
         add("unsealed", old)
@@ -180,9 +220,22 @@ def make_targets(folder: Path) -> dict[str, Target]:
     small = folder / "small.perf"
     small.write_bytes(perf_file.build(rounds=1))
     add("perf.data", small)
+    pipe = folder / "small.pipe"
+    pipe.write_bytes(piped(small.read_bytes()))
+    add("perf.data", pipe)
+    add("perf-folder", folder_of(small.read_bytes(), folder / "small.folder"))
+    if shutil.which("babeltrace2"):
+        with tarfile.open(FOREIGN / "ctf--perf-taskset2.tar.xz") as archive:
+            archive.extractall(folder / "ctf", filter="data")
+        add("ctf", ctf_folders(folder / "ctf")[0])
     targets = {}
     for name, files in seeds.items():
-        format = {"trace-cmd": "ftrace", "unsealed": "parquet"}.get(name, name)
+        format = {
+            "trace-cmd": "ftrace",
+            "unsealed": "parquet",
+            "export": "perfetto",
+            "perf-folder": "perf.data",
+        }.get(name, name)
         text = name in (
             "ftrace",
             "trace-cmd",
@@ -236,4 +289,5 @@ def _descriptions() -> list[tuple[str, Callable[[Path, int], Outcome], list[str]
         ("machine", _machine, [*machines, live, yaml.safe_dump(json.loads(machines[0]))]),
         ("snapshot", _snapshot_for(trace), [text, json.dumps(json.loads(text), indent=1)]),
         ("rt-app", _rtapp, rt),
+        ("schedstat", _counters, _counter_texts()),
     ]

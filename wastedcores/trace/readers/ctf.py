@@ -8,7 +8,9 @@ or those of the kernel, which perf takes over.
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import shutil
 import subprocess
 import tempfile
@@ -28,6 +30,8 @@ from wastedcores.trace.recognisers import ctf_folders
 from wastedcores.trace.schema import COLUMNS
 
 _BLOCK = 8 << 20
+#: Seconds for which babeltrace2 may print nothing; it begins at once, whatever the size of a trace.
+_SILENT_S = 5
 _MOST_LINE = 1 << 20
 _INSTALL = (
     "Install it: sudo apt-get install babeltrace2 (Debian, Ubuntu), sudo dnf install babeltrace2 (Fedora), or "
@@ -105,6 +109,7 @@ class CtfReading(Reading):
         super().__init__(path, "ctf")
         self._hashed = hashed
         self._lttng = False
+        self._silent = False
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in order of time."""
@@ -126,9 +131,13 @@ class CtfReading(Reading):
         for frame in self._tables(reader.stdout):
             newest = max(newest, int(frame["ts_ns"].max() or 0)) if frame.height else newest  # type: ignore[arg-type]
             yield wakings.settle(frame)
+        if self._silent:
+            reader.kill()
         code = reader.wait()
         said.seek(0)
         errors = said.read(1 << 24).decode("utf-8", "replace")
+        if self._silent:
+            errors = f"it printed nothing for {_SILENT_S} s and was stopped"
         if code and not self.found.lines:
             raise self._refused(errors)
         if code:  # what it printed before it met the damage is whole
@@ -200,10 +209,24 @@ class CtfReading(Reading):
             "and every channel)? Copy or record it again; `babeltrace2 FOLDER` shows all that it says."
         )
 
+    def _read(self, text: IO[bytes]) -> bytes:
+        """Read a block; damaged streams make babeltrace2 2.0.4 search for ever without printing anything."""
+        parts: list[bytes] = []
+        size = 0
+        while size < _BLOCK:
+            ready, _, _ = select.select([text], [], [], _SILENT_S)
+            part = os.read(text.fileno(), _BLOCK) if ready else b""
+            self._silent = not ready
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
+
     def _tables(self, text: IO[bytes]) -> Iterator[pl.DataFrame]:
         rest = b""
         while True:
-            block = rest + text.read(_BLOCK)
+            block = rest + self._read(text)
             if block == rest:
                 break
             cut = block.rfind(b"\n") + 1

@@ -21,6 +21,8 @@ from wastedcores.trace.readers.perf_data.packed import decompress, is_compressed
 _ATTR, _TRACING_DATA, _FINISHED_ROUND, _FEATURE, _SAMPLE = 64, 66, 68, 80, 9
 #: the number of the feature that has the formats of tracepoints
 _TRACING = 1
+#: the bits of features in the head (tools/perf/util/header.h: HEADER_FEAT_BITS)
+_FEATURES = 256
 #: the head of a file that perf wrote to a pipe, and of any other
 PIPE_HEAD, _HEAD = 16, 104
 #: Records before the first sample that are looked at one by one, and bytes that are copied at a time.
@@ -50,7 +52,9 @@ def from_pipe(data: np.ndarray, into: IO[bytes], path: Path) -> np.ndarray:
             length = struct.unpack_from("<I", record, 4)[0]
             attributes.append((record[:length], record[length:]))
         elif kind == _FEATURE and len(record) >= 8:
-            features[struct.unpack_from("<Q", record)[0]] = record[8:]
+            number = struct.unpack_from("<Q", record)[0]
+            if number < _FEATURES:
+                features[number] = record[8:]
         elif kind == _TRACING_DATA and len(record) >= 4:
             length = struct.unpack_from("<I", record)[0]
             if length > len(data) - at:
@@ -79,26 +83,29 @@ def from_folder(folder: Path, into: IO[bytes]) -> np.ndarray:
     raw = main[:_HEAD].tobytes()
     attr_size, attrs_at, attrs_size, data_at, data_size = struct.unpack_from("<5Q", raw, 16)
     bits = int.from_bytes(raw[72:104], "little")
+    if data_at + data_size > len(main) or attrs_at + attrs_size > len(main) or attr_size < 64:
+        raise TraceFormatError(
+            f"{folder}: the head of its file data names {attrs_size} bytes of attributes and {data_size} bytes of records; "
+            f"the file has {len(main)}. It is cut short or damaged: copy or record the folder again."
+        )
     into.write(bytes(_HEAD))
     parts = sorted(
         folder.glob("data.[0-9]*"), key=lambda p: int(p.suffix[1:]) if p.suffix[1:].isdigit() else 0
     )
     for file in (folder / "data", *parts):
         part = main if file.name == "data" else _mapped(file)
-        begin, end = (
-            (data_at, min(data_at + data_size, len(part))) if part is main else (0, len(part))
-        )
+        begin, end = (data_at, data_at + data_size) if part is main else (0, len(part))
         with tempfile.TemporaryFile() as plain:
             if is_compressed(part, begin, end):
                 part, begin, end = decompress(part, begin, end, plain, file)
             _without_rounds(part, begin, end, into, file)
     attributes, features = [], {}
-    for i in range(attrs_size // attr_size if attr_size > 16 else 0):
+    for i in range(attrs_size // attr_size):
         entry = main[attrs_at + i * attr_size : attrs_at + (i + 1) * attr_size].tobytes()
         ids_at, ids_size = struct.unpack_from("<2Q", entry, attr_size - 16)
         attributes.append((entry[:-16], main[ids_at : ids_at + ids_size].tobytes()))
     at = data_at + data_size
-    for number in (n for n in range(256) if bits >> n & 1):
+    for number in (n for n in range(_FEATURES) if bits >> n & 1):
         if at + 16 <= len(main):
             where, size = struct.unpack("<2Q", main[at : at + 16].tobytes())
             features[number] = main[where : where + size].tobytes()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import zstandard
@@ -20,6 +22,8 @@ class Cursor:
 
     def __init__(self, data: np.ndarray, path: Path, at: int = 0, begin: int = 0) -> None:
         self.data, self.path, self.at, self.begin = data, path, at, begin
+        self.order: Literal["little", "big"] = "little"
+        self.packing = b"zstd"
         self._view = memoryview(data)  # type: ignore[arg-type]  # a slice of it costs a third of one of the array
 
     def take(self, size: int, what: str) -> bytes:
@@ -33,8 +37,14 @@ class Cursor:
         return bytes(self._view[self.at - size : self.at])
 
     def number(self, size: int, what: str) -> int:
-        """Return the next number, the lowest byte of which comes first."""
-        return int.from_bytes(self.take(size, what), "little")
+        """Return the next number, in the order of bytes of the machine that was recorded."""
+        return int.from_bytes(self.take(size, what), self.order)
+
+    def inside(self, content: bytes, begin: int) -> Cursor:
+        """Read a part of the file, or what was unpacked of it, in the same way; ``begin`` is its place, for messages."""
+        part = Cursor(np.frombuffer(content, np.uint8), self.path, 0, begin)
+        part.order, part.packing = self.order, self.packing
+        return part
 
     def sized(self, size: int, what: str) -> bytes:
         """Return the bytes that follow their number."""
@@ -60,10 +70,13 @@ def unpack(
     size: int,
     path: Path,
     at: int,
+    packing: bytes = b"zstd",
     unpacker: zstandard.ZstdDecompressor | None = None,
 ) -> bytes:
-    """Unpack bytes that zstd packed."""
+    """Unpack bytes that zstd packed, or zlib."""
     try:
+        if packing == b"zlib":
+            return _inflated(content, size)
         if size > MOST_TIMES * max(len(content), 64):
             raise zstandard.ZstdError(f"{len(content)} bytes cannot be {size} bytes of a recording")
         stated = zstandard.frame_content_size(content)
@@ -73,8 +86,16 @@ def unpack(
         plain = unpacker.decompress(content, max_output_size=max(size, 1))
         if len(plain) != size:
             raise zstandard.ZstdError(f"{len(plain)} bytes instead of {size}")
-    except zstandard.ZstdError as e:
+    except (zstandard.ZstdError, zlib.error) as e:
         raise TraceFormatError(
             f"{path}: byte {at}: what is compressed there is damaged ({e}). Copy or record the file again."
         ) from e
+    return plain
+
+
+def _inflated(content: bytes, size: int) -> bytes:
+    unpacker = zlib.decompressobj()
+    plain = unpacker.decompress(content, max(size, 1))
+    if len(plain) != size or not unpacker.eof:
+        raise zlib.error(f"{len(plain)} bytes instead of {size}, or more")
     return plain

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Literal
 
 from wastedcores.trace.readers.perf_data.header import Format
 
@@ -60,6 +61,8 @@ class DatHeader:
         What is missing at the end of the file; None: nothing.
     release, host, cpus
         Facts about the recording.
+    order, packing
+        The order of the bytes of a number, and what packed the pages.
     """
 
     page_start: int = 16
@@ -74,3 +77,5 @@ class DatHeader:
     release: str | None = None
     host: str | None = None
     cpus: int | None = None
+    order: Literal["little", "big"] = "little"
+    packing: bytes = b"zstd"

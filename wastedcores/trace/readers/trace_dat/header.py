@@ -45,10 +45,9 @@ def read_header(data: np.ndarray, path: Path, pool: Executor) -> DatHeader:
         raise _unread(
             path, f"a trace.dat of version {version[:8].decode('latin-1')!r}; expected 6 or 7"
         )
-    if file.number(1, "the byte order"):
-        raise _unread(path, "it has the byte order of another kind of machine (big-endian)")
+    file.order = "big" if file.number(1, "the byte order") else "little"
     file.number(1, "the size of a long")
-    header = DatHeader(page_bytes=file.number(4, "the size of a page"))
+    header = DatHeader(page_bytes=file.number(4, "the size of a page"), order=file.order)
     (_read_6 if version == b"6" else _read_7)(file, header, pool)
     if header.page_bytes not in _PAGE_BYTES:
         raise TraceFormatError(
@@ -115,9 +114,7 @@ def _read_6(file: Cursor, header: DatHeader, pool: Executor) -> None:
     said = _Options(header)
     if kind == b"options  \0":
         while number := file.number(2, "an option"):
-            option = Cursor(
-                np.frombuffer(file.sized(4, "an option"), np.uint8), file.path, 0, file.at
-            )
+            option = file.inside(file.sized(4, "an option"), file.at)
             if number == _BUFFER:
                 at = option.number(8, "the place of a buffer")
                 places.append((_text(option.string("the name of a buffer")), at))
@@ -139,7 +136,8 @@ def _read_6(file: Cursor, header: DatHeader, pool: Executor) -> None:
 
 def _places(file: Cursor, cpus: int) -> list[tuple[int, int, int]]:
     words = np.frombuffer(
-        file.take(16 * cpus, "the places of the CPUs' events"), np.uint64
+        file.take(16 * cpus, "the places of the CPUs' events"),
+        ">u8" if file.order == "big" else "<u8",
     ).tolist()
     return [(cpu, *words[2 * cpu : 2 * cpu + 2]) for cpu in range(cpus)]
 
@@ -147,8 +145,11 @@ def _places(file: Cursor, cpus: int) -> list[tuple[int, int, int]]:
 def _read_7(file: Cursor, header: DatHeader, pool: Executor) -> None:
     packing = file.string("the name of the compression")
     file.string("the version of the compression")
-    if packing not in (b"zstd", b"none", b""):
-        raise _unread(file.path, f"it is compressed by {_text(packing)[:20]!r}; only zstd is known")
+    if packing not in (b"zstd", b"zlib", b"none", b""):
+        raise _unread(
+            file.path, f"it is compressed by {_text(packing)[:20]!r}; only zstd and zlib are known"
+        )
+    file.packing = header.packing = packing or b"zstd"
     header.buffers[""] = Buffer()
     said = _Options(header)
     at, seen = file.number(8, "the place of the options"), 0
@@ -159,9 +160,7 @@ def _read_7(file: Cursor, header: DatHeader, pool: Executor) -> None:
         while options.at < len(options.data):
             number = options.number(2, "an option")
             place = options.begin + options.at
-            option = Cursor(
-                np.frombuffer(options.sized(4, "an option"), np.uint8), file.path, 0, place
-            )
+            option = options.inside(options.sized(4, "an option"), place)
             seen += 1
             if seen > _MAX_OPTIONS:
                 raise TraceFormatError(
@@ -179,6 +178,7 @@ def _read_7(file: Cursor, header: DatHeader, pool: Executor) -> None:
     said.settle()
     if _KALLSYMS in sections:
         symbols = Cursor(file.data, file.path)
+        symbols.order, symbols.packing = file.order, file.packing
         header.hotplug = pool.submit(_hotplug_in_section, symbols, sections[_KALLSYMS])
     for number, read in (
         (_HEADERS, _page_format),
@@ -203,12 +203,10 @@ def _section(file: Cursor, at: int, number: int) -> Cursor:
         )
     begin = file.at
     if not flags & _COMPRESSED:
-        return Cursor(np.frombuffer(file.take(size, "a section"), np.uint8), file.path, 0, begin)
+        return file.inside(file.take(size, "a section"), begin)
     packed, plain = file.number(4, "a section"), file.number(4, "a section")
     content = file.take(packed, "a section")
-    return Cursor(
-        np.frombuffer(unpack(content, plain, file.path, begin), np.uint8), file.path, 0, begin
-    )
+    return file.inside(unpack(content, plain, file.path, begin, file.packing), begin)
 
 
 def _buffer(file: Cursor, option: Cursor, header: DatHeader) -> None:
@@ -224,7 +222,8 @@ def _buffer(file: Cursor, option: Cursor, header: DatHeader) -> None:
     if not cpus:
         return
     header.page_bytes = page_bytes
-    rows = np.frombuffer(option.take(20 * cpus, "the places of a buffer's events"), "<u4, <u8, <u8")
+    row = ">u4, >u8, >u8" if file.order == "big" else "<u4, <u8, <u8"
+    rows = np.frombuffer(option.take(20 * cpus, "the places of a buffer's events"), row)
     found.pages = [(int(c), int(a), int(s)) for c, a, s in rows.tolist()]
     file.at = at + 2
     found.compressed = bool(file.number(2, "the section of a buffer") & _COMPRESSED)

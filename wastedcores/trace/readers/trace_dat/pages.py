@@ -21,7 +21,7 @@ from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.readers.trace_dat import ring_jit as rj
 from wastedcores.trace.readers.trace_dat.cursor import MOST_TIMES, unpack
-from wastedcores.trace.readers.trace_dat.facts import Buffer
+from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
 
 #: A chunk has ten pages.
 _MAX_CHUNK = 1 << 28
@@ -40,8 +40,8 @@ class Pages:
         The bytes of the file.
     buffer
         The buffer.
-    page_bytes
-        The size of a page.
+    header
+        The head of the file, which tells the size and the order of bytes of a page.
     path
         The file, for messages.
     pool
@@ -63,19 +63,22 @@ class Pages:
         self,
         mapped: np.ndarray,
         buffer: Buffer,
-        page_bytes: int,
+        header: DatHeader,
         path: Path,
         pool: Executor,
         resources: ExitStack,
     ) -> None:
-        self.path, self.page_bytes = path, page_bytes
+        self.path, self.page_bytes = path, header.page_bytes
         self.data, places = mapped, buffer.pages
         if buffer.compressed or buffer.blocks:
             plain = resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
             if buffer.blocks:
                 self.data, places = _gathered(mapped, buffer, plain, path)
             else:
-                self.data, places = _unpacked(mapped, buffer, plain, path, pool)
+                self.data, places = _unpacked(mapped, buffer, header, plain, path, pool)
+        if header.order == "big":
+            plain = resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            self.data, places = _swapped(self.data, places, header, plain, path)
         self.data = decoding.read_only(self.data)
         self._cpus = np.zeros((len(places), rj.N_COLUMNS), np.int64)
         self._cpus[:, rj.LOSS] = -1
@@ -126,14 +129,19 @@ class Pages:
 
 
 def _unpacked(
-    mapped: np.ndarray, buffer: Buffer, plain: Any, path: Path, pool: Executor
+    mapped: np.ndarray,
+    buffer: Buffer,
+    header: DatHeader,
+    plain: Any,
+    path: Path,
+    pool: Executor,
 ) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
     """Unpack all chunks into a temporary file; return its bytes, and the places of the CPUs' pages in it."""
     chunks: list[tuple[int, int, int, int]] = []
     places, total = [], 0
     for cpu, at, size in buffer.pages:
         begin = total
-        for chunk in _chunks(mapped, at, size, path):
+        for chunk in _chunks(mapped, at, size, header, path):
             chunks.append((*chunk, total))
             total += chunk[2]
             if total > MOST_TIMES * len(mapped):
@@ -147,7 +155,8 @@ def _unpacked(
     def fill(part: list[tuple[int, int, int, int]]) -> None:
         unpacker = zstandard.ZstdDecompressor()
         for at, packed, size, to in part:
-            content = unpack(mapped[at : at + packed].tobytes(), size, path, at, unpacker)
+            raw = mapped[at : at + packed].tobytes()
+            content = unpack(raw, size, path, at, header.packing, unpacker)
             data[to : to + size] = np.frombuffer(content, np.uint8)
 
     for _ in pool.map(fill, (chunks[i : i + _CHUNKS] for i in range(0, len(chunks), _CHUNKS))):
@@ -185,17 +194,53 @@ def _room(size: int, plain: Any, path: Path) -> np.ndarray:
         ) from e
 
 
-def _chunks(mapped: np.ndarray, at: int, size: int, path: Path) -> list[tuple[int, int, int]]:
+def _swapped(
+    data: np.ndarray, places: list[tuple[int, int, int]], header: DatHeader, plain: Any, path: Path
+) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
+    """Copy the pages of a big-endian machine, turned; return all bytes, and the places of the CPUs' pages in them."""
+    from wastedcores.trace.readers.trace_dat.swap_jit import swap_pages
+
+    rows = np.full(65536, -1, np.int32)
+    numbers = [
+        [
+            (at, size)
+            for kind, at, size in f.fields.values()
+            if size in (2, 4, 8) and kind[-1:] != "]"
+        ]
+        for f in header.formats.values()
+    ]
+    fields = np.zeros((len(numbers), max(map(len, numbers), default=0) or 1, 2), np.int64)
+    for row, (format, mine) in enumerate(zip(header.formats.values(), numbers, strict=True)):
+        rows[format.number] = row
+        # the common fields are turned for every event
+        own = [f for f in mine if f[0] >= 8]
+        fields[row, : len(own)] = np.array(own, np.int64).reshape(-1, 2)
+    room = _room(sum(size for _, _, size in places), plain, path)
+    there, to = [], 0
+    for cpu, at, size in places:
+        room[to : to + size] = data[at : at + size]
+        swap_pages(room, to, to + size, header.page_bytes, header.page_start, rows, fields)
+        there.append((cpu, to, size))
+        to += size
+    return np.asarray(room), there
+
+
+def _chunks(
+    mapped: np.ndarray, at: int, size: int, header: DatHeader, path: Path
+) -> list[tuple[int, int, int]]:
     """Return the place, the packed size and the plain size of a CPU's chunks."""
+    order = ">" if header.order == "big" else "<"
     end = at + 4 + size  # trace-cmd 3.1 does not count the number of chunks
     if not size:
         return []
     found = []
-    count = struct.unpack("<I", mapped[at : at + 4].tobytes())[0] if size >= 4 else 0
+    count = struct.unpack(f"{order}I", mapped[at : at + 4].tobytes())[0] if size >= 4 else 0
     at += 4
     for _ in range(min(count, size // 8)):
         packed, plain = (
-            struct.unpack("<II", mapped[at : at + 8].tobytes()) if at + 8 <= end else (size, 0)
+            struct.unpack(f"{order}II", mapped[at : at + 8].tobytes())
+            if at + 8 <= end
+            else (size, 0)
         )
         at += 8
         if at + packed > end or plain > _MAX_CHUNK:

@@ -86,7 +86,7 @@ class TraceDatReading(TracepointReading):
         return header.buffers[name], pages
 
     def _open(self, mapped: np.ndarray, buffer: Buffer, header: DatHeader) -> Pages:
-        return Pages(mapped, buffer, header.page_bytes, self.path, self._pool, self.resources)
+        return Pages(mapped, buffer, header, self.path, self._pool, self.resources)
 
     def _sched_events(self, pages: Pages, header: DatHeader) -> int:
         """Count the scheduler's events in a buffer."""

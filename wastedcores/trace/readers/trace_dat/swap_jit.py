@@ -1,0 +1,102 @@
+"""Turns the pages of a big-endian machine's ring buffers into those that a little-endian one would have written.
+
+Formats: those of ring_page_jit.py. The bits of an entry's first word stand in the order of the machine, too: the type is in its
+upper five bits (struct ring_buffer_event, include/linux/ring_buffer.h).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.jit.compile import lean
+from wastedcores.trace.readers.support.ring_page_jit import (
+    DELTA_BITS,
+    MISSED_STORED,
+    PADDING_TYPE,
+    PAGE_BYTES,
+    TIME_EXTEND,
+    TIME_STAMP,
+    TYPE_BITS,
+)
+
+U8 = NDArray[np.uint8]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+
+@lean
+def _reverse(b: U8, at: int, size: int) -> None:
+    """Reverse the bytes of a number."""
+    for i in range(size // 2):
+        one, other = b[at + i], b[at + size - 1 - i]
+        b[at + i], b[at + size - 1 - i] = other, one
+
+
+@lean
+def _number(b: U8, at: int) -> Any:
+    """Reverse the four bytes of a number, and return it."""
+    _reverse(b, at, 4)
+    value: Any = 0
+    for i in range(4):
+        value |= np.int64(b[at + i]) << 8 * i
+    return value
+
+
+@lean
+def _swap_page(b: U8, page: int, bound: int, start: int, rows: I32, fields: I64) -> None:
+    """Turn one page; what does not fit in is left, and who reads the page refuses it."""
+    if page + start > bound:
+        return
+    _reverse(b, page, 8)
+    _reverse(b, page + 8, start - 8)
+    commit: Any = 0
+    for i in range(4):
+        commit |= np.int64(b[page + 8 + i]) << 8 * i
+    at, stop = page + start, page + start + (commit & PAGE_BYTES)
+    if stop > bound:
+        return
+    if commit & MISSED_STORED and stop + start - 8 <= bound:
+        _reverse(b, stop, start - 8)
+    while at + 4 <= stop:
+        word = _number(b, at)
+        kind, delta = word >> DELTA_BITS, word & ((1 << DELTA_BITS) - 1)
+        word = kind | delta << TYPE_BITS
+        for i in range(4):
+            b[at + i] = word >> 8 * i & 255
+        if (kind == PADDING_TYPE and delta == 0) or at + 8 > stop:
+            return
+        if kind == TIME_EXTEND or kind == TIME_STAMP:
+            _number(b, at + 4)
+            at += 8
+            continue
+        if kind == PADDING_TYPE:
+            at += 4 + max(_number(b, at + 4), 4)
+            continue
+        data, size = at + 4, 4 * kind
+        if kind == 0:
+            data, size = at + 8, _number(b, at + 4) - 4
+        if size < 8 or data + size > stop:
+            return
+        _reverse(b, data, 2)
+        _reverse(b, data + 4, 4)
+        row = rows[np.int64(b[data]) | np.int64(b[data + 1]) << 8]
+        if row >= 0:
+            for i in range(fields.shape[1]):
+                if fields[row, i, 1] and fields[row, i, 0] + fields[row, i, 1] <= size:
+                    _reverse(b, data + fields[row, i, 0], fields[row, i, 1])
+        at = data + (size + 3 & ~3)
+
+
+@lean
+def swap_pages(
+    b: U8, begin: int, end: int, page_bytes: int, start: int, rows: I32, fields: I64
+) -> None:
+    """Turn all pages between two places."""
+    page = begin
+    while page < end:
+        bound = min(page + page_bytes, end)
+        _swap_page(b, page, bound, start, rows, fields)
+        page = bound
