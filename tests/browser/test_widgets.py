@@ -198,6 +198,14 @@ def test_explorer_is_driven_with_mouse_and_keyboard(explored):
         "[...document.querySelectorAll('.widget-html-content')].some(e => e.textContent.startsWith('1.32 s of'))"
     )
     assert window_ms(tab)[0] == 0
+    # its two clicks asked for nothing
+    tab.wait_for_timeout(1000)
+    said = tab.evaluate(
+        "[...document.querySelectorAll('.widget-html-content')].map(e => e.textContent)"
+    )
+    assert not [
+        text for text in said if "who waited" in text.lower() or text.startswith("On CPU")
+    ], said
     # the map of the whole trace: a press in its middle goes there
     drag(tab, box, 0.1, 0.2)
     tab.wait_for_function(

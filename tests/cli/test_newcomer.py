@@ -1,0 +1,59 @@
+"""What newcomers stumbled over: each test is a defect that somebody met who had never seen the program."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import wastedcores as wc
+from wastedcores.cli.replay import _next
+from wastedcores.figures import overview, threads_per_node
+from wastedcores.words.cause import NAMES
+from wastedcores.workload.scenarios import scenario
+
+MAIN = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
+
+
+def test_no_figure_offers_to_upload_itself():
+    run = wc.examine("group-imbalance-buggy")
+    for fig in (overview(run), threads_per_node(run)):
+        assert "sendChartToCloud" in fig.layout.modebar.remove
+
+
+def test_a_replay_that_wrote_its_trace_suggests_a_report_of_it():
+    command, _ = _next(scenario("hackbench"), "v4.1", "", Path("my big.parquet"))
+    assert command == "wastedcores report 'my big.parquet'"
+    assert "-o trace.parquet" in _next(scenario("hackbench"), "v4.1", "")[0]
+
+
+def test_lines_of_an_answer_fit_a_narrow_terminal(tmp_path):
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": "60"}
+    subprocess.run([*MAIN, "check", "kernel-build"], stdout=theirs, env=environment, check=False)
+    os.close(theirs)
+    text = b""
+    while part := _read(ours):
+        text += part
+    lines = text.decode().splitlines()
+    facts = lines[: next(i for i, line in enumerate(lines) if "longest episode" in line)]
+    assert facts
+    assert max(map(len, facts)) < 60
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
+def test_no_waste_is_said_in_words():
+    said = subprocess.run(
+        [*MAIN, "explain", "live-balancing-on"], capture_output=True, text=True, check=True
+    ).stdout
+    found = wc.explain("live-balancing-on")
+    assert "looks like NOTHING" not in said
+    assert NAMES[found.looks_like].split(" (")[0] in " ".join(said.split())
