@@ -127,10 +127,15 @@ class Live {
       const range = this.plot.layout[key.split(".")[0]].range.map((x) => Number(x) * this.view.scale);
       this.look(...range);
     });
-    // a double click begins with two clicks, which then ask nothing
-    this.plot.on("plotly_doubleclick", () => (clearTimeout(this.clicked), this.view.scale && this.say("whole"), false));
+    // a double click comes with two clicks, before and after it, which then ask nothing
+    this.plot.on("plotly_doubleclick", () => {
+      clearTimeout(this.clicked);
+      this.doubled = Date.now();
+      if (this.view.scale) this.say("whole");
+      return false;
+    });
     this.plot.on("plotly_click", ({ points: [point], event }) => {
-      if (!this.view.scale || event?.shiftKey) return;
+      if (!this.view.scale || event?.shiftKey || Date.now() - this.doubled < DOUBLE_CLICK_MS) return;
       const heat = this.plot._fullLayout.xaxis;
       const at = heat.p2d(event.clientX - this.left());
       const asked = { kind: "click", at: at * this.view.scale, row: String(point.y), curve: point.curveNumber };
