@@ -127,7 +127,7 @@ def test_frequency_figure__shows_frequencies_and_slow_cpus():
     heat, slow = fig.data
     assert np.allclose(np.asarray(heat.z)[0], [1.2] * 50 + [3.0] * 50)
     assert np.isnan(np.asarray(heat.z)[1]).all()
-    assert list(slow.y) == [1.0] * 50 + [0.0] * 50
+    assert list(slow.y) == [1.0] * 50 + [0.0] * 51
     assert "slow while busy for 50% of their busy time" in fig.layout.title.text.replace(
         "<br>", " "
     )

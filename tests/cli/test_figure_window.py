@@ -1,18 +1,66 @@
-"""A window that is outside of the trace is refused, whatever is drawn."""
+"""A window is given in the times that the axis shows; one outside of the trace is refused, whatever is drawn."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from typer.testing import CliRunner
 
-from wastedcores.cli.figure import _within
-from wastedcores.errors import UsageError
+from wastedcores.cli import register_verbs
+from wastedcores.cli._app import app
+from wastedcores.cli.figure import Kind, _axis_ns, _within
+from wastedcores.errors import MissingEventsError, UsageError
+
+MS = 10**6
 
 
-@pytest.mark.parametrize(("start", "end"), [(5.0, None), (None, 0.5), (3.0, 2.0), (9.0, 10.0)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(3000 * MS, None), (None, 0), (3000 * MS, 2000 * MS), (9000 * MS, 10**10)]
+)
 def test_a_window_outside_of_the_trace_is_refused(start, end):
-    with pytest.raises(UsageError, match=r"from 1\.000000 to 4\.000000 s"):
+    with pytest.raises(UsageError, match=r"from 0 to 3,000\.000 ms"):
         _within((10**9, 4 * 10**9), start, end)
 
 
 def test_a_window_that_overlaps_is_cut():
-    assert _within((10**9, 4 * 10**9), 0.0, 2.0) == (10**9, 2 * 10**9)
+    assert _within((10**9, 4 * 10**9), 0, 10**9) == (10**9, 2 * 10**9)
+    assert _within((10**9, 4 * 10**9), 2 * 10**9, 10**10) == (3 * 10**9, 4 * 10**9)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"), [("4.5", 4500 * MS), ("20us", 20_000), ("651ms", 651 * MS)]
+)
+def test_a_place_has_a_unit_of_the_axis(text, ns):
+    assert _axis_ns("--from", text) == ns
+
+
+@pytest.mark.parametrize(
+    "kind", [k.value for k in Kind if k.value not in ("waits", "avoidable", "worst")]
+)
+def test_the_axis_begins_and_ends_where_the_options_say(kind, tmp_path, monkeypatch):
+    """Whatever is drawn: the numbers and the unit of the options are those of the axis."""
+    monkeypatch.chdir(tmp_path)
+    register_verbs()
+    words = [
+        "figure",
+        "live-balancing-off",
+        "--kind",
+        kind,
+        "--from",
+        "100ms",
+        "--to",
+        "350ms",
+        "-o",
+        "f.json",
+    ]
+    done = CliRunner().invoke(app, words)
+    if done.exit_code:  # the recording has no such events
+        assert isinstance(done.exception, MissingEventsError) or "no" in done.output
+        return
+    axis = json.loads((tmp_path / "f.json").read_text())["layout"]
+    bottom = max(
+        (name for name in axis if name.startswith("xaxis") and "title" in axis[name]), key=len
+    )
+    assert axis[bottom]["title"]["text"] == "time (ms)"
+    assert axis["xaxis"]["range"] == pytest.approx([100, 350])

@@ -178,7 +178,7 @@ def test_raster__is_the_mean_of_the_segments_in_each_pixel(window, cols):
     assert np.abs(got.image[drawn][:, :3] - mean).max() <= 0.51
     assert (got.image[~drawn][:, 3] == 0).all()
     opacity = got.image[..., 3][drawn] / 255
-    assert np.abs(opacity - np.clip(weight[drawn], 0.15, 1)).max() < 0.005
+    assert np.abs(opacity - np.clip(weight[drawn], 0, 1)).max() < 0.005
     inside = sum(layer.inside(*window).size for layer in layers)
     assert got.counts.sum() == inside
 

@@ -81,8 +81,8 @@ def test_heatmap__no_hatching_where_everything_is_known():
 
 def test_heatmap__strip_counts_idle_cpus_and_waiting_threads():
     fig = heatmap(scene(), cols=10)
-    assert np.allclose(by_name(fig, "idle CPUs").y, [1] * 5 + [2] * 5)
-    assert np.allclose(by_name(fig, "waiting threads").y, [2] * 8 + [8] * 2)
+    assert np.allclose(by_name(fig, "idle CPUs").y, [1] * 5 + [2] * 6)
+    assert np.allclose(by_name(fig, "waiting threads").y, [2] * 8 + [8] * 3)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,20 @@ def test_strip__its_numbers_keep_away_from_the_panel_above(top, ticks):
 
 
 def test_heatmap__band_marks_persistent_and_short_episodes():
-    z = np.asarray(by_name(heatmap(scene(), cols=10), "episodes").z)[0]
-    assert z[1:6].tolist() == [2] * 5
-    assert z[7] == pytest.approx(0.01)
-    assert z[0] == z[9] == 0
+    fig = heatmap(scene(), cols=10)
+    long, short = (np.asarray(by_name(fig, f"{n} episodes").z)[0] for n in ("persistent", "short"))
+    assert long.tolist() == [0] + [1] * 5 + [0] * 4
+    assert short[7] == pytest.approx(0.01)
+    assert short[0] == short[9] == 0
+
+
+def test_heatmap__a_persistent_episode_that_is_narrower_than_a_pixel_has_a_triangle():
+    table = pl.DataFrame({"start_ns": [220 * MS], "end_ns": [270 * MS], "persistent": [True]})
+    name = "persistent episodes, narrower than a pixel"
+    fig = heatmap(scene(episodes=table), cols=10)
+    assert by_name(fig, name).x.tolist() == [245]
+    assert np.asarray(by_name(fig, "persistent episodes").z)[0][2] == pytest.approx(0.5)
+    assert name not in [t.name for t in heatmap(scene(episodes=table), cols=100).data]
 
 
 def test_heatmap__thousands_of_episodes_are_no_shapes():
@@ -112,7 +122,7 @@ def test_heatmap__thousands_of_episodes_are_no_shapes():
     many = pl.DataFrame({"start_ns": start, "end_ns": start + 50_000, "persistent": [False] * 5000})
     fig = heatmap(scene(episodes=many), cols=100)
     assert len(fig.layout.shapes) <= 2
-    assert np.allclose(np.asarray(by_name(fig, "episodes").z)[0][:50], 0.5)
+    assert np.allclose(np.asarray(by_name(fig, "short episodes").z)[0][:50], 0.5)
 
 
 def test_heatmap__at_most_two_thousand_columns():

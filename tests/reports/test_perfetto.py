@@ -20,7 +20,8 @@ from wastedcores.trace.io import open_trace
 
 def decode(path: Path) -> dict[str, list]:
     """Return switches, wakeups, counters, slices and tracks of an exported file."""
-    found: dict[str, list] = {"switch": [], "wakeup": [], "counter": [], "slice": [], "track": []}
+    kinds = ("switch", "wakeup", "counter", "slice", "other", "track")
+    found: dict[str, list] = {kind: [] for kind in kinds}
     trace = pb.Trace()
     trace.ParseFromString(path.read_bytes())
     for packet in trace.packet:
@@ -46,7 +47,9 @@ def decode(path: Path) -> dict[str, list]:
                     (packet.timestamp, event.track_uuid - 1000, event.counter_value)
                 )
             else:
-                found["slice"].append((packet.timestamp, event.type, event.name))
+                found["slice" if event.track_uuid == 1 else "other"].append(
+                    (packet.timestamp, event.type, event.name)
+                )
         elif packet.HasField("track_descriptor"):
             track = packet.track_descriptor
             found["track"].append((track.uuid, track.name))

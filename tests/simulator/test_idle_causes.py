@@ -49,7 +49,7 @@ def lost(words, kernel=None, seeds=20):
 
 def test_the_page_has_every_scenario():
     assert {words.split()[0] for words, *_ in ROWS} == {n for n in SCENARIOS if n[:5] == "idle-"}
-    assert len(ROWS) == 11
+    assert len(ROWS) == 13
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
@@ -110,3 +110,16 @@ def test_pinned__passes_find_only_pinned_threads_and_the_interval_grows():
     log = calls("idle-pinned", 1)
     assert log.filter(result="pinned").height > 10
     assert log["interval_ms"].max() == 512
+
+
+def test_left_out__without_the_pinned_cpu_a_difference_of_two_is_left():
+    log = calls("idle-left-out", 0).filter(level="NUMA<=20", tries=2)
+    assert log.height > 5
+    assert set(log["reason"]) == {"no imbalance"}
+    assert groups(log.row(-1, named=True), "nr_running") == [[0, 2]]
+
+
+def test_hidden__a_single_thread_is_the_busiest_group():
+    log = calls("idle-hidden", 0).filter(pl.col("ts_ns") > 1000 * MS, result="balanced")
+    assert log["reason"].to_list().count("single task") > 10
+    assert log.filter(reason="single task")["busiest"].unique().len() == 1

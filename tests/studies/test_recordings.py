@@ -11,6 +11,7 @@ from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
 from wastedcores.simulator import replay
+from wastedcores.simulator.measure import cpus_wasted
 from wastedcores.studies.recorded.agreement import (
     SCHEMA,
     agrees,
@@ -123,7 +124,7 @@ def test_the_repositorys_table_agrees_with_its_own_numbers():
     assert table.columns == list(SCHEMA)
     assert table["seeds"].min() >= 20
     for r in table.iter_rows(named=True):
-        floor = 0.05 if r["unit"] in ("busy CPUs", "threads") else 0.0
+        floor = 0.05 if r["unit"] in ("busy CPUs", "threads", "CPUs wasted") else 0.0
         close = abs(r["recorded"] - r["median"]) <= max(0.1 * r["median"], floor)
         # the file has 6 digits
         inside = r["low"] - 1e-6 <= r["recorded"] <= r["high"] + 1e-6
@@ -143,7 +144,7 @@ def test_rows_far_from_the_median_agree_only_by_their_range():
     table = read_table()
     far = far_from_median(table)
     for r in table.iter_rows(named=True):
-        floor = 0.05 if r["unit"] in ("busy CPUs", "threads") else 0.0
+        floor = 0.05 if r["unit"] in ("busy CPUs", "threads", "CPUs wasted") else 0.0
         close = agrees(r["recorded"], [r["median"]] * 20, floor)
         assert close == far.filter(run=r["run"], quantity=r["quantity"]).is_empty(), r
 
@@ -235,3 +236,18 @@ def test_whether_all_fixes_leave_a_cpu_idle_for_ever_depends_on_the_start():
     assert stuck["s_per_iter"].value == pytest.approx(0.0152, rel=0.1)
     assert stuck["busy CPUs"].value == pytest.approx(63, abs=0.05)
     assert healed["s_per_iter"].value == pytest.approx(0.001, rel=0.05)
+
+
+def test_cpus_wasted_are_idle_cpus_for_each_of_which_a_thread_waits():
+    """Three CPUs: two threads too many on CPU 0 from 100 on, CPU 1 idle until 300, CPU 2 until 600."""
+    changes = [(100, 0, 3), (300, 1, 1), (600, 2, 1), (700, 0, 2)]
+    ts, cpu, nr = (np.array(c) for c in zip(*changes, strict=True))
+    assert cpus_wasted(ts, cpu, nr, 3, 0, 1000) == pytest.approx((200 * 2 + 300 * 1) / 1000)
+    assert cpus_wasted(ts, cpu, nr, 3, 200, 400) == pytest.approx((100 * 2 + 100) / 200)
+
+
+def test_a_recording_and_its_replay_waste_cpus():
+    recording = Recording.read(RECORDINGS / "ms-buggy-16cpu")
+    recorded = recording.quantities()["CPUs wasted"].value
+    assert recorded == pytest.approx(14, abs=0.05)
+    assert recording.replayed(1).quantities["CPUs wasted"].value == pytest.approx(recorded, 0.01)

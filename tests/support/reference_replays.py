@@ -5,20 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.kernels import KernelModel
+from wastedcores.simulator.measure import cpus_wasted
 from wastedcores.simulator.reference import Kernel, Simulation
-from wastedcores.simulator.reference.kernel import Event
 from wastedcores.simulator.simulate import costs_of, with_steps
 from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities
-from wastedcores.studies.recorded.recordings import HOG, KINDS, Recording
+from wastedcores.studies.recorded.recordings import HOG, KINDS, WASTED, Recording
 from wastedcores.topology.domains import domain_events
 
 _PLACED = ("switch", "wakeup", "wakeup_new", "migrate", "exit")
 
 
-def replayed(
-    recording: Recording, kernel: KernelModel, seed: int
-) -> tuple[dict[str, Quantity], float]:
-    """Return what ``Recording.replayed()`` measures with the compiled engine, and how many CPUs were wasted on average."""
+def replayed(recording: Recording, kernel: KernelModel, seed: int) -> dict[str, Quantity]:
+    """Return what ``Recording.replayed()`` measures with the compiled engine."""
     machine, workload = recording.machine, recording.workload(seed)
     program = workload.program()
     trees = domain_events(with_steps(machine, program), kernel)
@@ -52,22 +50,8 @@ def replayed(
         called(HOG),
         Quantity(value, recording.result.unit),
     )
-    wasted = _wasted(k.log, machine.cpus, start, end)
-    return quantities(seen, recording.kind, machine, recording.pinned), wasted
-
-
-def _wasted(log: list[Event], cpus: int, start: int, end: int) -> float:
-    """Return how many CPUs were idle on average for which a thread waited on another CPU."""
-    runnable = np.zeros(cpus, np.int64)
-    last, area = start, 0
-    for event in log:
-        if event.kind != "nr_running":
-            continue
-        now = min(max(event.ts_ns, start), end)
-        if now > last:
-            waiting = np.maximum(runnable - 1, 0).sum()
-            area += int(min(waiting, (runnable == 0).sum())) * (now - last)
-            last = now
-        columns = dict(event.columns)
-        runnable[columns["cpu"]] = columns["nr_running"]
-    return area / (end - start)
+    lengths = [(e.ts_ns, *dict(e.columns).values()) for e in k.log if e.kind == "nr_running"]
+    ts, on, nr = np.array([row[:3] for row in lengths], np.int64).T
+    wasted = cpus_wasted(ts, on, nr, machine.cpus, start, end)
+    found = quantities(seen, recording.kind, machine, recording.pinned)
+    return found | {WASTED: Quantity(wasted, WASTED)}

@@ -62,7 +62,7 @@ class Pair:
 def _cut(found: Bins, states: States, zero: int) -> Bins:
     """Return pixels on the common axis, unknown where the trace has not begun or has ended."""
     outside = (found.edges[:-1] < states.start_ns) | (found.edges[1:] > states.end_ns)
-    tables = {n: getattr(found, n).copy() for n in ("longest", "last", "peak")}
+    tables = {n: getattr(found, n).copy() for n in ("share", "longest", "last", "peak")}
     for values in tables.values():
         values[:, outside] = -1
     mean = found.mean.copy()

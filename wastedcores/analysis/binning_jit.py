@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastedcores.jit.compile import jit
+from wastedcores.jit.compile import inner, jit
 
 #: runqueue lengths that have a colour of their own: 0, 1, 2, 3, 4, 5 or more
 CLASSES = 6
@@ -36,16 +36,42 @@ def index_by_cpu(ts, cpu, nr, n_cpus):
     return ts_out, nr_out, offsets
 
 
+@inner
+def _share_out(held, edges, owed, out):
+    """Choose a state for each pixel of a row, so that each state is painted for the share of the time in which it held.
+
+    A pixel gets the state among those that occur in it which lags furthest behind; what is missing or too much is carried to the
+    pixels after it. ``held`` is (cols, states); the time of a pixel that no state has is the last one's.
+    """
+    states = held.shape[1]
+    owed[:] = 0
+    for c in range(held.shape[0]):
+        width = edges[c + 1] - edges[c]
+        rest = width
+        for s in range(states - 1):
+            rest -= held[c, s]
+        held[c, states - 1] = rest
+        chosen = -1
+        for s in range(states):
+            owed[s] += held[c, s]
+            if held[c, s] > 0 and (chosen < 0 or owed[s] > owed[chosen]):
+                chosen = s
+        owed[chosen] -= width
+        out[c] = chosen if chosen < states - 1 else -1
+
+
 @jit
 def bin_states(ts, nr, offsets, cpus, edges):
     """Reduce runqueue lengths to pixels."""
     rows, cols = cpus.size, edges.size - 1
     longest = np.full((rows, cols), -1, np.int8)
+    share = np.full((rows, cols), -1, np.int8)
     last = np.full((rows, cols), -1, np.int32)
     peak = np.full((rows, cols), -1, np.int32)
     mean = np.zeros((rows, cols))
     idle, waiting, known = np.zeros(cols), np.zeros(cols), np.zeros(cols)
-    held = np.zeros((cols, CLASSES), np.int64)
+    held = np.zeros((cols, CLASSES + 1), np.int64)
+    owed = np.zeros(CLASSES + 1, np.int64)
     start, end = edges[0], edges[cols]
     for r in range(rows):
         lo, hi = offsets[cpus[r]], offsets[cpus[r] + 1]
@@ -86,7 +112,8 @@ def bin_states(ts, nr, offsets, cpus, edges):
             idle[c] += held[c, 0]
             waiting[c] += mean[r, c] - (total - held[c, 0])
             mean[r, c] = mean[r, c] / total if total > 0 else np.nan
-    return longest, last, peak, mean, idle, waiting, known
+        _share_out(held, edges, owed, share[r])
+    return share, longest, last, peak, mean, idle, waiting, known
 
 
 @jit
@@ -115,6 +142,41 @@ def bin_owner(intervals, edges, n_rows):
                 out[r, k] = i
             k += 1
     return out
+
+
+@jit
+def bin_share(start, end, code, offsets, edges, n_codes):
+    """Choose a code for each pixel by the shares of time of the intervals in it, and the longest such interval in it.
+
+    The intervals of row ``r`` are ``offsets[r]`` to ``offsets[r + 1]`` and do not overlap; -1 stands for the time without any.
+    """
+    rows, cols = offsets.size - 1, edges.size - 1
+    out = np.full((rows, cols), -1, np.int8)
+    which = np.full((rows, cols), -1, np.int64)
+    held = np.zeros((cols, n_codes + 1), np.int64)
+    most = np.zeros((cols, n_codes), np.int64)
+    best = np.zeros((cols, n_codes), np.int64)
+    owed = np.zeros(n_codes + 1, np.int64)
+    for r in range(rows):
+        held[:, :] = 0
+        most[:, :] = 0
+        for i in range(offsets[r], offsets[r + 1]):
+            a, b = max(start[i], edges[0]), min(end[i], edges[cols])
+            if b <= a:
+                continue
+            k = np.searchsorted(edges, a, side="right") - 1
+            while k < cols and edges[k] < b:
+                d = min(b, edges[k + 1]) - max(a, edges[k])
+                held[k, code[i]] += d
+                if d > most[k, code[i]]:
+                    most[k, code[i]] = d
+                    best[k, code[i]] = i
+                k += 1
+        _share_out(held, edges, owed, out[r])
+        for c in range(cols):
+            if out[r, c] >= 0:
+                which[r, c] = best[c, out[r, c]]
+    return out, which
 
 
 @jit

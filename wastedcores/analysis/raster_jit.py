@@ -69,6 +69,6 @@ def mean_colours(sums, image):
                 image[y, col, 0] = min(255.0, max(0.0, r / w + 0.5))
                 image[y, col, 1] = min(255.0, max(0.0, g / w + 0.5))
                 image[y, col, 2] = min(255.0, max(0.0, b / w + 0.5))
-                image[y, col, 3] = 255 * min(1.0, max(0.15, w))
+                image[y, col, 3] = 255 * min(1.0, w) + 0.5
             else:
                 image[y, col, 3] = 0

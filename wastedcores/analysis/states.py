@@ -23,15 +23,17 @@ class Bins:
         Borders of the pixels in ns, int64 (cols + 1,).
     cpus
         The CPUs of the rows, int64 (rows,).
-    longest, last, peak, mean
-        (rows, cols): the length that held longest (0 to 5, 5 is "5 or more"), the one at the pixel's end, the greatest one,
-        and the time-weighted mean; -1 (mean: NaN) where unknown.
+    share, longest, last, peak, mean
+        (rows, cols): a length that occurs in the pixel, chosen so that each length has its share of the time in every stretch of
+        a row; the one that held longest (in both, 5 is "5 or more"), the one at the pixel's end, the greatest one, and the
+        time-weighted mean; -1 (mean: NaN) where unknown.
     idle, waiting, known
         (cols,): mean number of idle CPUs, of threads queued behind another, and of CPUs whose state is known.
     """
 
     edges: np.ndarray
     cpus: np.ndarray
+    share: np.ndarray
     longest: np.ndarray
     last: np.ndarray
     peak: np.ndarray
@@ -120,10 +122,19 @@ class States:
         if rows.size and (rows.min() < 0 or rows.max() >= self.n_cpus):
             bad = int(rows.max() if rows.max() >= self.n_cpus else rows.min())
             raise UsageError(f"CPU {bad}: this trace has CPUs 0-{self.n_cpus - 1}.")
-        longest, last, peak, mean, idle, waiting, known = bin_states(
+        share, longest, last, peak, mean, idle, waiting, known = bin_states(
             self.ts, self.values, self.offsets, rows.astype(np.int64), edges
         )
         width = np.diff(edges).astype(float)
         return Bins(
-            edges, rows, longest, last, peak, mean, idle / width, waiting / width, known / width
+            edges,
+            rows,
+            share,
+            longest,
+            last,
+            peak,
+            mean,
+            idle / width,
+            waiting / width,
+            known / width,
         )

@@ -21,6 +21,7 @@ VERBS = (
     "whatif",
     "recover",
     "info",
+    "schedstat",
     "import_",
     "figure",
     "report",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from wastedcores.cli._options import ENDINGS
 from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
 
 
@@ -30,10 +31,15 @@ def compare_traces(
     run, against = (examine(open_input(name), persist_ns=persist_ns, whole=whole) for name in names)
     pair = align(run, against, by).shifted(round(shift * 1e6))
     if output is not None:
-        from wastedcores.figures.aligned_pair import aligned
-        from wastedcores.reports.html import write_figure
+        if output.suffix in ENDINGS:
+            from wastedcores.reports.perfetto import export_pair
 
-        write_figure(aligned(pair, title=f"{run.label} and {against.label}"), output)
+            export_pair(pair, output)
+        else:
+            from wastedcores.figures.aligned_pair import aligned
+            from wastedcores.reports.html import write_figure
+
+            write_figure(aligned(pair, title=f"{run.label} and {against.label}"), output)
         print(f"wrote {output}", file=sys.stderr)
     if as_json:
         print_json(

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+#: endings by which people know a file of Perfetto's
+ENDINGS = (".pftrace", ".perfetto-trace", ".pb")
+
 
 def above_zero(param: typer.CallbackParam, value: float | None) -> float | None:
     """Refuse a number that is not finite or not above 0, which Python reads from "nan", "inf" and "-1"."""

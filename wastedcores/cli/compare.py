@@ -65,6 +65,7 @@ _ROWS = (
         "compare overload-on-wakeup --kernel v4.1 --kernel core+wakeup_v4_1",
         "compare before.parquet after.parquet -o pair.html",
         "compare a.txt b.txt --align 'rec: make start'",
+        "compare before.parquet after.parquet -o pair.pftrace",
         notes=_NOTES,
     )
 )
@@ -95,7 +96,12 @@ def compare(
     ] = False,
     output: Annotated[
         Path | None,
-        Option("--output", "-o", metavar="FILE", help="Draw the comparison: .html, .json or .png."),
+        Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Draw the comparison: .html, .json or .png; of two traces also .pftrace, for Perfetto's UI.",
+        ),
     ] = None,
     kind: Annotated[
         Kind, Option(help="Draw the costs, or the calls of load_balance().")

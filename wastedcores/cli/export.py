@@ -8,19 +8,21 @@ from typing import Annotated
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Persist, TraceInput, Whole
+from wastedcores.cli._options import ENDINGS, AsJson, Persist, TraceInput, Whole
 from wastedcores.cli._output import check_writable, parquet_name, print_json
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
 
-#: endings by which people know a file of Perfetto's
-ENDINGS = (".pftrace", ".perfetto-trace", ".pb")
-_NOTES = "Open the file at https://ui.perfetto.dev. Your browser reads it; it is not uploaded."
+_NOTES = """Open the file at https://ui.perfetto.dev. Your browser reads it; it is not uploaded. The file also holds the recording
+itself, so that check and all other commands read it back."""
 
 
 @app.command(
     epilog=epilog(
-        "export trace.txt.xz", "export run7.parquet -o run7.pftrace --persist 50ms", notes=_NOTES
+        "export trace.txt.xz",
+        "export run7.parquet -o run7.pftrace --persist 50ms",
+        "export run7.parquet -o run7.pftrace --sql",
+        notes=_NOTES,
     )
 )
 def export(
@@ -36,9 +38,16 @@ def export(
     ] = None,
     persist: Persist = "100ms",
     whole: Whole = False,
+    sql: Annotated[
+        bool,
+        Option(
+            "--sql",
+            help="Also write queries for Perfetto's trace processor, in a file of the same name that ends with .sql.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a trace for the Perfetto UI, with its episodes."""
+    """Write a trace for the Perfetto UI, with its episodes and waits."""
     from wastedcores.cli._input import open_input
     from wastedcores.invariant.checking import check_runqueues
     from wastedcores.reports.perfetto import export_perfetto
@@ -57,8 +66,14 @@ def export(
         found, *asked(found.trace, None, None, whole=whole), persist_ns=persist_ns
     )
     path = export_perfetto(found, output or parquet_name(trace).with_suffix(".pftrace"), result)
+    if sql:
+        from wastedcores.reports.perfetto_sql import recipes
+
+        path.with_suffix(".sql").write_text(recipes())
     if as_json:
         print_json({"path": str(path), "bytes": path.stat().st_size, "verdict": result.verdict})
     else:
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, {result.episodes.height} episodes")
         print("  open it at https://ui.perfetto.dev")
+        if sql:
+            print(f"  or run trace_processor_shell -q {path.with_suffix('.sql')} {path}")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Reduce(StrEnum):
     """Which runqueue length stands for all those that fall into one pixel."""
 
+    share = "share"
     longest = "longest"
     last = "last"
     peak = "peak"
@@ -45,7 +46,7 @@ may name the window and the CPUs of its workload; only these are counted unless 
 @app.command(
     epilog=epilog(
         "figure group-imbalance-buggy -o gi.html",
-        "figure trace.txt --kind tasks --from 4.34 --to 4.54 -o who.html",
+        "figure trace.txt --kind tasks --from 340ms --to 540ms -o who.html",
         "figure a.parquet --against b.parquet --palette paper -o pair.png",
         "figure trace.txt --kind events --query 'run_ns > 4 * ms' --style 'draw=spans:run_ns colour=by:comm'",
         notes=_NOTES,
@@ -71,10 +72,15 @@ def figure(
         ),
     ] = None,
     start: Annotated[
-        float | None, Option("--from", metavar="SECONDS", help="Draw from this time on.")
+        str | None,
+        Option(
+            "--from",
+            metavar="TIME",
+            help="Draw from this time on, as the axis shows it: since the beginning of the trace, such as 4.2s or 651ms.",
+        ),
     ] = None,
     end: Annotated[
-        float | None, Option("--to", metavar="SECONDS", help="Draw up to this time.")
+        str | None, Option("--to", metavar="TIME", help="Draw up to this time, also on the axis.")
     ] = None,
     between: Between = None,
     cpus: Cpus = None,
@@ -85,8 +91,10 @@ def figure(
     ] = "safe",
     reduce: Annotated[
         Reduce,
-        Option(help="heatmap: which of the runqueue lengths within a pixel's time it shows."),
-    ] = Reduce.longest,
+        Option(
+            help="heatmap: which of the runqueue lengths in a pixel it shows; `share` paints each for its share of the time."
+        ),
+    ] = Reduce.share,
     cpu: Annotated[
         int | None,
         Option(metavar="N", help="considered: only what was done on behalf of this CPU."),
@@ -121,7 +129,8 @@ def figure(
 
     known_palette(palette)
     output = output or Path(f"{parquet_name(trace).stem}-{kind}.html")
-    _refuse_early(kind, against, cpu, op, output, start, end)
+    _refuse_early(kind, against, cpu, op, output)
+    window = _axis_ns("--from", start), _axis_ns("--to", end)
     wanted = _event_layers(kind, query or [], look or [], layers)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (
@@ -129,7 +138,7 @@ def figure(
         for path in ([trace, against] if against else [trace])
     )
     asked = Look(
-        window=_window(run, kind, start, end),
+        window=_window(run, kind, *window),
         palette_name=palette,
         reduce=reduce.value,
         against=others[0] if others else None,
@@ -149,8 +158,6 @@ def _refuse_early(
     cpu: int | None,
     op: str | None,
     output: Path,
-    start: float | None,
-    end: float | None,
 ) -> None:
     """Refuse what can be refused before a large trace is read."""
     if kind not in KINDS:
@@ -158,9 +165,6 @@ def _refuse_early(
     for option, given in (("against", against), ("cpu", cpu is not None), ("op", op)):
         if given and kind not in (able := that_take(option)):
             raise UsageError(f"--{option} is for {' and '.join(able)}; got --kind {kind}.")
-    for option, seconds in (("--from", start), ("--to", end)):
-        if seconds is not None and not abs(seconds) < 1e9:
-            raise UsageError(f"{option} {seconds:g}: expected seconds, as in the trace.")
     if output.suffix not in (".html", ".json", ".png"):
         raise UsageError(
             f"-o {output}: a figure is written as .html, .json or .png; give such a name."
@@ -188,9 +192,14 @@ def _event_layers(
     return layers, spans
 
 
-def _window(
-    run: Examined, kind: str, start: float | None, end: float | None
-) -> tuple[int, int] | None:
+def _axis_ns(option: str, text: str | None) -> int | None:
+    """Read a place on the axis, which a plain number gives in seconds."""
+    if text is None:
+        return None
+    return duration_ns(f"{text}s" if text[-1:].isdigit() else text, option)
+
+
+def _window(run: Examined, kind: str, start: int | None, end: int | None) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
     ends = run.trace.header.start_ns, run.trace.header.end_ns
@@ -200,13 +209,14 @@ def _window(
     return _within(run.scene.window, start, end)
 
 
-def _within(whole: tuple[int, int], start: float | None, end: float | None) -> tuple[int, int]:
+def _within(whole: tuple[int, int], start: int | None, end: int | None) -> tuple[int, int]:
+    """Return the window between two places on the axis, whose zero is the beginning of the trace."""
     first, last = whole
-    begin = first if start is None else max(first, round(start * 1e9))
-    stop = last if end is None else min(last, round(end * 1e9))
+    begin = first + (start or 0)
+    stop = last if end is None else min(last, first + end)
     if begin >= stop:
         raise UsageError(
-            "a window must end after it starts: --from and --to leave nothing of what is drawn, which is from "
-            f"{first / 1e9:.6f} to {last / 1e9:.6f} s of the trace's clock. Give seconds within that."
+            "a window must end after it starts: --from and --to leave nothing of what is drawn, which lasts from 0 to "
+            f"{(last - first) / 1e6:,.3f} ms. Give times within that, as the axis shows them."
         )
     return begin, stop

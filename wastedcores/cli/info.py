@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Between, TraceFormat, TraceInput
 from wastedcores.cli._output import print_json, print_next
 from wastedcores.units import human_ns
+
+if TYPE_CHECKING:
+    from wastedcores.trace.schedstat import Counters
 
 
 @app.command(
@@ -30,8 +35,12 @@ def info(
     """
     from wastedcores.cli._input import open_input
     from wastedcores.topology.cpulist import format_cpulist
+    from wastedcores.trace.schedstat import read_counters
     from wastedcores.words.recorded_facts import recorded_facts
 
+    if format is None and (counters := read_counters(trace)) is not None:
+        _counters(trace, counters, as_json=as_json)
+        return
     opened = open_input(trace, format, between=between)
     header, kinds = opened.header, opened.kinds()
     if as_json:
@@ -70,6 +79,48 @@ def info(
     print_next(
         f"wastedcores check {shlex.quote(str(trace))}{window}",
         "were cores idle while threads waited?",
+    )
+
+
+def _counters(file: Path, found: Counters, *, as_json: bool) -> None:
+    """Name a file that has the scheduler's counters instead of events."""
+    from wastedcores.topology.cpulist import format_cpulist
+
+    cpus, domains = (
+        format_cpulist(list(found.cpus)),
+        max(len(c.domains) for c in found.cpus.values()),
+    )
+    if as_json:
+        facts = {
+            "source": found.source,
+            "version": found.version,
+            "jiffies": found.jiffies,
+            "cpus": cpus,
+            "domains": domains,
+        }
+        print_json({"schema": "wastedcores.info/1", "name": file.name, "counters": facts})
+        return
+    print(file.name)
+    for label, value in (
+        (
+            "format",
+            f"{found.source}: counters of the scheduler, version {found.version}; this is no trace",
+        ),
+        ("CPUs", f"{cpus}, each in {domains} domain{'s' if domains != 1 else ''} at most"),
+        (
+            "time",
+            f"{found.jiffies:.0f} jiffies{' since the machine started' if found.since_boot else ''}",
+        ),
+        ("tells", "how often CPUs balanced, how long threads ran and waited in all"),
+        (
+            "not",
+            "whether a CPU was idle while a thread waited; for that record a trace (perf sched record)",
+        ),
+    ):
+        print(f"  {label:<10} {value}")
+    print_next(
+        f"wastedcores schedstat {shlex.quote(str(file))}",
+        "the counters, as perf sched stats report prints them",
     )
 
 

@@ -26,6 +26,7 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
         "reproduce claims --seeds 5 --no-page",
         "reproduce carver --seeds 5",
         "reproduce sites",
+        "reproduce proofs",
         "reproduce --calibrate -o fit",
         "reproduce table3 --calibration fit/calibration.json",
         notes=_NOTES,
@@ -37,7 +38,7 @@ def reproduce(
         str,
         Argument(
             metavar="PART",
-            help="The part: table1, table2, table3, claims, walcher, carver, sites or all.",
+            help="The part: table1, table2, table3, claims, walcher, carver, sites, proofs (of small machines) or all.",
         ),
     ] = "all",
     output: Annotated[
@@ -75,6 +76,9 @@ def reproduce(
     from wastedcores.studies import scorecard
     from wastedcores.studies.registry import parts_of
 
+    if what == "proofs":
+        _proofs(as_json)
+        return
     parts = parts_of(what)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -123,6 +127,19 @@ def _calibrate(output: Path, how: dict[str, Any]) -> None:
         print(f"{program}: worst residual {worst:+.1%}")
     written = output / "calibration.json"
     print(f"{written}\nUse it with: wastedcores reproduce all --calibration {written}")
+
+
+def _proofs(as_json: bool) -> None:
+    """Check work conservation on all states of small machines, and print each claim with its smallest counterexample."""
+    from wastedcores.studies.proofs import checking
+
+    rows = []
+    for row in checking.check_all():
+        rows.append(row)
+        if not as_json:
+            print("\n".join(checking.told(row)), flush=True)
+    if as_json:
+        print(json.dumps({"schema": checking.SCHEMA, "rows": rows}))
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ __getattr__, __dir__, __all__ = lazy(
         "recorded": "recorded_dots",
         "kernels": "kernels_compared",
         "scorecard": "score_dots",
+        "proofs": "fates",
         "sensitivity": "tornado noise_curves quiet_curve size_curves checker_curves",
     },
 )

@@ -25,7 +25,7 @@ def aligned(
     *,
     cols: int = 700,
     palette_name: str = "safe",
-    reduce: str = "longest",
+    reduce: str = "share",
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
@@ -79,10 +79,10 @@ def aligned(
     for name, part, colour in signs:
         fig.add_trace(
             go.Scatter(
-                x=axis.at(bins[0].edges[:-1]),
-                y=part(difference, 0).astype(np.float32),
+                **panels.steps(
+                    axis, bins[0].edges, part(difference, 0), {"color": colour, "width": 1.2}
+                ),
                 mode="lines",
-                line={"color": colour, "width": 1.2, "shape": "hv"},
                 fill="tozeroy",
                 name=name,
                 hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} cores<extra></extra>",

@@ -34,18 +34,12 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
     longest = path.segments.with_columns(length=pl.col("end_ns") - pl.col("start_ns")).top_k(
         _MOST, by="length"
     )
-    segments = longest.sort("start_ns").with_columns(
-        kind=pl.when(pl.col("what") != "waiting")
-        .then(pl.col("what"))
-        .when(pl.col("avoidable_ns") * 2 > pl.col("end_ns") - pl.col("start_ns"))
-        .then(pl.lit("avoidable"))
-        .otherwise(pl.lit("waiting"))
-    )
+    segments = longest.sort("start_ns")
     cpus = sorted(set(segments["cpu"].to_list()) - {-1})
     row = {cpu: i + 1 for i, cpu in enumerate(cpus)}
     fig = go.Figure()
     for kind, name in _KINDS:
-        part = segments.filter(pl.col("kind") == kind)
+        part = _of_kind(segments, kind)
         start, end = ((part[c].to_numpy() - path.start_ns) / 1e6 for c in ("start_ns", "end_ns"))
         y = np.array([-1 if kind == "sleeping" else row.get(c, 0) for c in part["cpu"]], float)
         gap = np.full(len(y), np.nan)
@@ -60,7 +54,7 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
                 x=np.column_stack([start, end, gap]).ravel(),
                 y=np.column_stack([y, y, gap]).ravel(),
                 mode="lines",
-                line={"color": shade[kind], "width": 5},
+                line={"color": shade[kind], "width": 5, "simplify": False},
                 name=f"{name}: {human_ns(_total(path, kind))}",
                 text=np.repeat(words, 3),
                 hovertemplate="%{x:.3f} ms, %{text}<extra></extra>",
@@ -72,8 +66,11 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
         "idle CPU"
     )
     left_out = path.segments.height - segments.height
+    shortest = path.length_ns - int(segments["length"].sum())
     subtitle = f"path to {path.end}" + (
-        f" · the {left_out:,} shortest segments are not drawn" if left_out else ""
+        f" · the {left_out:,} shortest segments, {human_ns(shortest)} in all, are not drawn"
+        if left_out
+        else ""
     )
     style(fig, title, subtitle, 220 + 9 * min(len(cpus), 64))
     step = max(1, len(cpus) // 24)
@@ -90,6 +87,16 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
     )
     fig.update_layout(showlegend=True)
     return fig
+
+
+def _of_kind(segments: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """Return the segments of a kind. A wait of which a part was avoidable is drawn as two parts, in the proportion of both."""
+    if kind not in ("avoidable", "waiting"):
+        return segments.filter(pl.col("what") == kind)
+    change = pl.col("start_ns") + pl.col("avoidable_ns")
+    edge = {"end_ns": change} if kind == "avoidable" else {"start_ns": change}
+    parts = segments.filter(pl.col("what") == "waiting").with_columns(**edge)
+    return parts.filter(pl.col("end_ns") > pl.col("start_ns"))
 
 
 def _total(path: CriticalPath, kind: str) -> int:

@@ -46,7 +46,7 @@ def add_shapes(
             mine = part.colour == code
             colour = "rgb({},{},{})".format(*(round(c) for c in part.rgb[code]))
             x, y = _broken(lines, mine)
-            line = {"color": colour, "width": drawn.layer.pixels}
+            line = {"color": colour, "width": drawn.layer.pixels, "simplify": False}
             fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
         said = [texts[int(e)] for e in part.event]
         _add_markers(fig, drawn, middle, height, said, np.sign(part.to - part.row), part)

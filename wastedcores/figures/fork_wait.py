@@ -101,8 +101,8 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
         ).with_columns(label=_class_names(pl.col("ghz")))
         colours = {f"{low}-{high} GHz": colour for low, high, colour in CLASSES}
     else:
-        stays = stays.with_columns(label=pl.col("comm"))
-        names = sorted(set(stays["label"].drop_nulls()))
+        stays = stays.with_columns(label=pl.col("comm").fill_null("unnamed"))
+        names = sorted(set(stays["label"]))
         colours = {n: CLASS_COLOURS[i % len(CLASS_COLOURS)] for i, n in enumerate(names)}
     row_of = {cpu: i for i, cpu in enumerate(sorted(set(stays["cpu"])))}
     fig = go.Figure()
@@ -112,7 +112,8 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
         for a, b, cpu in mine.select("start_ns", "end_ns", "cpu").iter_rows():
             x += [(a - start_ns) / 1e6, (b - start_ns) / 1e6, None]
             y += [row_of[cpu], row_of[cpu], None]
-        fig.add_scatter(x=x, y=y, mode="lines", name=label, line={"color": colour, "width": 7})
+        fig.add_scatter(x=x, y=y, mode="lines", name=label,
+                        line={"color": colour, "width": 7, "simplify": False})  # fmt: skip
     _arrows(fig, trace, start_ns, end_ns, row_of)
     fig.update_yaxes(
         title_text="CPU", tickvals=list(row_of.values()), ticktext=[str(c) for c in row_of],

@@ -60,11 +60,9 @@ def frequency(
     colour = palette(palette_name).violation
     fig.add_trace(
         go.Scatter(
-            x=axis.at(edges[:-1]),
-            y=cover.astype(np.float32),
+            **panels.steps(axis, edges, cover, {"color": colour, "width": 1.2}),
             mode="lines",
             fill="tozeroy",
-            line={"color": colour, "width": 1.2, "shape": "hv"},
             name="slow while busy",
             showlegend=False,
             hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} CPUs busy and slow<extra></extra>",

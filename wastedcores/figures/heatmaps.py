@@ -12,7 +12,7 @@ from wastedcores.figures import panels
 from wastedcores.figures.theme import fit_legend, hatch, palette, style
 
 #: what a pixel shows that spans several lengths of a runqueue
-REDUCTIONS = ("longest", "last", "peak")
+REDUCTIONS = ("share", "longest", "last", "peak")
 
 
 def heatmap(
@@ -21,7 +21,7 @@ def heatmap(
     *,
     cols: int = 1000,
     palette_name: str = "safe",
-    reduce: str = "longest",
+    reduce: str = "share",
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
@@ -44,7 +44,7 @@ def side_by_side(
     *,
     cols: int = 600,
     palette_name: str = "safe",
-    reduce: str = "longest",
+    reduce: str = "share",
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:

@@ -28,7 +28,9 @@ def idle_exits(
     for cpu, begin, end in found.select("cpu", "start_ns", "end_ns").iter_rows():
         x += [(max(begin, start_ns) - start_ns) / 1e6, (min(end, end_ns) - start_ns) / 1e6, None]
         y += [row_of[cpu], row_of[cpu], None]
-    fig.add_scatter(x=x, y=y, mode="lines", name="idle", line={"color": INK, "width": 1})
+    fig.add_scatter(
+        x=x, y=y, mode="lines", name="idle", line={"color": INK, "width": 1, "simplify": False}
+    )
     late = found.filter(pl.col("exit_ns") > 0, pl.col("end_ns") < end_ns)
     fig.add_bar(
         x=late["exit_ns"] / 1e6, base=(late["end_ns"] - start_ns) / 1e6, y=[row_of[c] for c in late["cpu"]],

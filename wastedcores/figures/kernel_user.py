@@ -24,6 +24,8 @@ from wastedcores.units import human_ns
 MOST_SPANS = 20_000
 #: more wakeups than this would hide the spans
 MOST_ARCS = 400
+#: more spans of one clock frequency than this make the page slow
+MOST_CLOCKS = 2000
 COLUMNS = 800
 HEIGHT = {"idle": 0.03, "user": 0.4, "kernel": 0.8}
 #: the kernel's spans by what they are; interrupts have the colours of waiting and of a violation
@@ -80,7 +82,7 @@ def transitions(
     rows = {cpu: row for row, cpu in enumerate(run.scene.cpus)}
     table = table.filter(pl.col("cpu").is_in(list(rows)))
     fig = go.Figure()
-    _add_clocks(fig, run, (start, end), axis, rows)
+    clocks = _add_clocks(fig, run, (start, end), axis, rows)
     arcs = pl.DataFrame()
     if table.height > MOST_SPANS:
         _add_shares(fig, table, (start, end), axis, rows)
@@ -100,6 +102,8 @@ def transitions(
         how = f"{table.height:,} spans: heights are shares of each pixel's time; zoom in (--from, --to) to see the spans"
     elif arcs.height:
         how += "; arcs: from the waker to the thread that runs"
+    if not clocks:
+        how += "; clocks changed too often to be shown"
     style(
         fig,
         title or _summary(table),
@@ -147,7 +151,7 @@ def _add_spans(fig: go.Figure, table: pl.DataFrame, axis: TimeAxis, rows: dict[i
         top, gap = base - HEIGHT[mode], np.full(x0.size, np.nan)
         fig.add_scatter(
             x=np.c_[x0, x0, x1, x1, x0, gap].ravel(), y=np.c_[base, top, top, base, base, gap].ravel(),
-            mode="lines", fill="toself", fillcolor=colour, line={"color": colour, "width": 0.6}, name=name,
+            mode="lines", fill="toself", fillcolor=colour, line={"color": colour, "width": 0, "simplify": False}, name=name,
             hoverinfo="skip", legendgroup=name,
         )  # fmt: skip
         fig.add_scatter(
@@ -239,15 +243,15 @@ def _add_arcs(
 
 def _add_clocks(
     fig: go.Figure, run: Examined, window: tuple[int, int], axis: TimeAxis, rows: dict[int, int]
-) -> None:  # fmt: skip
-    """Shade each CPU by its clock, where the trace tells it: the slower, the darker."""
+) -> bool:  # fmt: skip
+    """Shade each CPU by its clock, where the trace tells it: the slower, the darker; False: it changes too often for that."""
     told = run.trace.only("frequency", "tick").filter(
         pl.col("value") > 0, pl.col("ts_ns") <= window[1]
     )
     found = told.select("ts_ns", "cpu", "value").collect().sort("cpu", "ts_ns", maintain_order=True)
     found = found.filter(pl.col("cpu").is_in(list(rows)))
     if not found.height:
-        return
+        return True
     fastest = int(found["value"].max())  # type: ignore[arg-type]
     until = pl.col("ts_ns").shift(-1).over("cpu").fill_null(window[1])
     shown = found.with_columns(until=until).filter(pl.col("until") > window[0])
@@ -255,12 +259,14 @@ def _add_clocks(
     stays = shown.with_columns(run=changed.cum_sum()).group_by(
         "cpu", "run", "value", maintain_order=True
     )
-    for cpu, _, khz, start, end in (
-        stays.agg(pl.col("ts_ns").first(), pl.col("until").last()).head(MOST_ARCS).iter_rows()
-    ):
+    spans = stays.agg(pl.col("ts_ns").first(), pl.col("until").last())
+    if spans.height > MOST_CLOCKS:
+        return False
+    for cpu, _, khz, start, end in spans.iter_rows():
         x0, x1 = (float(axis.at(np.clip(t, *window))) for t in (start, end))
         row, grey = rows[cpu], round(250 - 90 * (1 - khz / fastest))
         fig.add_shape(
             type="rect", x0=x0, x1=x1, y0=row - 0.08, y1=row + 0.88, layer="below", line={"width": 0},
             fillcolor=f"rgb({grey},{grey},{grey - 12})",
         )  # fmt: skip
+    return True

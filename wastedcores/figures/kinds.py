@@ -40,7 +40,7 @@ class Look:
     window: tuple[int, int] | None = None
     show: str = "runqueues"
     palette_name: str = "safe"
-    reduce: str = "longest"
+    reduce: str = "share"
     cols: int | None = None
     against: Examined | None = None
     cpu: int | None = None

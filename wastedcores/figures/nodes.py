@@ -55,13 +55,15 @@ def threads_per_node(
             hovertemplate=f"node {node}: %{{y:.2f}} threads on {size} CPUs<extra></extra>",
         )  # fmt: skip
         for name, colour, edge in (
-            ("more threads than CPUs", colours.waiting, np.maximum(y, size)),
-            ("fewer threads than CPUs", colours.idle, np.minimum(y, size)),
+            # fmax and fmin leave no area where the number of threads is not known
+            ("more threads than CPUs", colours.waiting, np.fmax(y, size)),
+            ("fewer threads than CPUs", colours.idle, np.fmin(y, size)),
         ):
             _between(fig, x, size, edge, name, colour, row)
         fig.update_yaxes(title={"text": f"node {node}", "font": {"size": 11}}, row=row, col=1)
     fig.update_yaxes(range=[0, highest * 1.08], nticks=4, gridcolor=GRID)
-    fig.update_xaxes(title=f"time ({axis.unit})", row=len(starts), col=1)
+    fig.update_xaxes(range=[float(axis.at(start)), float(axis.at(end))])
+    fig.update_xaxes(**axis.labels, row=len(starts), col=1)
     sizes = sorted({size for _, _, size in starts})
     return style(
         fig,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
 from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.analysis.states import Bins
 from wastedcores.figures.theme import (
-    CLEAR,
     GRID,
     INK,
     MUTED,
@@ -21,6 +22,8 @@ from wastedcores.figures.theme import (
 
 #: more marks than this on one panel would be unreadable, so none is drawn
 MAX_LINES = 8
+#: more triangles than this on one band would cover each other
+MAX_TRIANGLES = 200
 #: up to this many rows each have a name
 NAMED_ROWS = 16
 
@@ -86,15 +89,15 @@ def add_tasks(
     *,
     row: int = 1,
     col: int = 1,
-    reduce: str = "longest",
+    reduce: str = "share",
     bar: dict | None = None,
 ) -> None:
     """Draw the threads on every runqueue over time (paper, Figure 2a)."""
-    z = {"longest": bins.longest, "last": bins.last, "peak": bins.peak}[reduce]
+    z = getattr(bins, reduce)
     z = np.minimum(z, 5).astype(np.int8)
     if (z < 0).any():
         add_hatch(fig, *axis_names(fig, row, col))
-    says = {"longest": "mostly", "last": "at the end", "peak": "at most"}[reduce]
+    says = {"share": "among others", "longest": "mostly", "last": "at the end", "peak": "at most"}
     fig.add_trace(
         go.Heatmap(
             x=axis.at(bins.edges),
@@ -106,7 +109,7 @@ def add_tasks(
             colorscale=task_scale(colours),
             showscale=bar is not None,
             colorbar=bar or None,
-            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>{says} %{{z}}, peak %{{customdata}}"
+            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>{says[reduce]} %{{z}}, peak %{{customdata}}"
             " threads<extra></extra>",
             name="threads per runqueue",
         ),
@@ -126,45 +129,58 @@ def add_band(
     row: int,
     col: int,
 ) -> None:
-    """Draw the episodes in one row: persistent ones in full colour, short ones by the share of the pixel that they fill."""
+    """Draw the episodes in one row: a pixel has as much colour as the share of its time that they last.
+
+    Persistent episodes that are narrower than a pixel would hardly be seen, so a triangle stands at each.
+    """
     from wastedcores.analysis.binning_jit import bin_cover
 
     width = np.diff(bins.edges).astype(float)
-    shares = []
-    for persistent in (True, False):
-        start, end = np.empty(0, np.int64), np.empty(0, np.int64)
-        if scene.episodes is not None and scene.episodes.height:
-            part = scene.episodes.filter(scene.episodes["persistent"] == persistent)
-            start, end = part["start_ns"].to_numpy().copy(), part["end_ns"].to_numpy().copy()
-        shares.append(bin_cover(start, end, bins.edges) / width)
-    long, short = shares
-    z = np.where(long > 0, 2.0, np.minimum(short, 1.0)).astype(np.float32)
-    says = [
-        "persistent episode" if a > 0 else f"short episodes, {b:.0%} of the time" if b > 0 else "-"
-        for a, b in zip(long, short, strict=True)
-    ]
-    fig.add_trace(
-        go.Heatmap(
-            x=axis.at(bins.edges),
-            y=["wasted"],
-            z=[z],
-            text=[says],
-            zmin=0,
-            zmax=2,
-            colorscale=[
-                (0, CLEAR),
-                (0.01, colours.short),
-                (0.5, colours.short),
-                (0.501, colours.violation),
-                (1, colours.violation),
-            ],
-            showscale=False,
-            hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{text}}<extra></extra>",
-            name="episodes",
-        ),
-        row=row,
-        col=col,
-    )
+    pixel = float(bins.edges[-1] - bins.edges[0]) / width.size
+    spans = np.empty((3, 0), np.int64)
+    if scene.episodes is not None and scene.episodes.height:
+        columns = (scene.episodes[c].to_numpy() for c in ("start_ns", "end_ns", "persistent"))
+        spans = np.array([c.astype(np.int64) for c in columns])
+    for long, colour, name in (
+        (1, colours.violation, "persistent episodes"),
+        (0, colours.short, "short episodes"),
+    ):
+        start, end, _ = spans[:, spans[2] == long]
+        share = bin_cover(start, end, bins.edges) / width
+        if not long and not share.any():
+            continue
+        fig.add_trace(
+            go.Heatmap(
+                x0=float(axis.at(bins.edges[0] + pixel / 2)),
+                dx=pixel / axis.ns,
+                y=["wasted"],
+                z=[share.astype(np.float32)],
+                zmin=0,
+                zmax=1,
+                colorscale=[(0, _faint(colour, 0)), (1, _faint(colour, 1))],
+                showscale=False,
+                hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: {name}, %{{z:.0%}} of the time<extra></extra>",
+                name=name,
+            ),
+            row=row,
+            col=col,
+        )
+    inside = (spans[0] < bins.edges[-1]) & (spans[1] > bins.edges[0])
+    narrow = spans[:, (spans[2] > 0) & inside & (spans[1] - spans[0] < pixel)]
+    if 0 < narrow.shape[1] <= MAX_TRIANGLES:
+        fig.add_trace(
+            go.Scatter(
+                x=axis.at((narrow[0] + narrow[1]) / 2),
+                y=["wasted"] * narrow.shape[1],
+                mode="markers",
+                marker={"symbol": "triangle-down", "size": 7, "color": colours.violation},
+                name="persistent episodes, narrower than a pixel",
+                showlegend=False,
+                hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: persistent episode<extra></extra>",
+            ),
+            row=row,
+            col=col,
+        )
     fig.update_yaxes(
         type="category",
         fixedrange=True,
@@ -176,6 +192,34 @@ def add_band(
         col=col,
     )
     fig.update_xaxes(mirror=True, row=row, col=col)
+
+
+def steps(
+    axis: TimeAxis, edges: np.ndarray, values: np.ndarray, line: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the points and the line of a curve with one value per pixel, each from the beginning to the end of its pixel.
+
+    Parameters
+    ----------
+    axis
+        The time axis.
+    edges
+        Borders of the pixels in ns, (cols + 1,).
+    values
+        The values, (cols,); NaN leaves a gap.
+    line
+        Colour and width of the line, as for plotly.
+
+    Returns
+    -------
+    dict
+        x, y and line, for a plotly.graph_objects.Scatter.
+    """
+    values = values.astype(np.float32)
+    if np.isnan(values).any():  # a line of steps would also lack the pixel before a gap
+        x, y = np.repeat(axis.at(edges), 2)[1:-1], np.repeat(values, 2)
+        return {"x": x, "y": y, "line": line}
+    return {"x": axis.at(edges), "y": np.r_[values, values[-1:]], "line": line | {"shape": "hv"}}
 
 
 def add_strip(
@@ -190,10 +234,13 @@ def add_strip(
     for name, values, colour in curves:
         fig.add_trace(
             go.Scatter(
-                x=axis.at(bins.edges[:-1]),
-                y=np.where(unknown, np.nan, values).astype(np.float32),
+                **steps(
+                    axis,
+                    bins.edges,
+                    np.where(unknown, np.nan, values),
+                    {"color": colour, "width": 1.6},
+                ),
                 mode="lines",
-                line={"color": colour, "width": 1.6, "shape": "hv"},
                 fill="tozeroy",
                 fillcolor=_faint(colour),
                 name=name,
@@ -285,9 +332,9 @@ def _beside(shares: list[float], texts: list[str], width: float) -> list[str | N
     return anchors
 
 
-def _faint(colour: str) -> str:
+def _faint(colour: str, opacity: float = 0.16) -> str:
     r, g, b = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({r},{g},{b},0.16)"
+    return f"rgba({r},{g},{b},{opacity:g})"
 
 
 def bar_beside(x: float, height: float, y: float) -> dict:

@@ -13,8 +13,8 @@ from wastedcores.errors import UsageError
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
 #: unit of a row -> its panel; all other units are results of the run itself
-_PANELS = {"busy CPUs": 1, "threads": 2}
-_HEADS = ("the run's own result", "busy CPUs", "threads at the end")
+_PANELS = {"busy CPUs": 1, "CPUs wasted": 1, "threads": 2}
+_HEADS = ("the run's own result", "busy and wasted CPUs", "threads at the end")
 #: the panels end at this many tolerances; marks beyond are drawn on the edge
 _EDGE = 7.0
 _MINUS = "\u2212"
@@ -24,7 +24,7 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
     """Draw every recorded value as a mark over the 5-95 % range of its replays.
 
     Distances from the replays' median are drawn in tolerances: 10 % of the median or, where that is less, the floor below
-    which differences of busy CPUs and threads do not count.
+    which differences of CPUs and threads do not count.
     """
     if not rows.height:
         raise UsageError("recorded_dots: the table has no row. Give the table of at least one run.")
@@ -48,7 +48,7 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
         fig,
         title
         or f"{good} of {rows.height} recorded quantities are where replays of the same run put them",
-        f"distance from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 busy "
+        f"distance from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 "
         "CPUs or threads)<br>the quantities of a run are in the order of the table below; a mark on the edge of a panel lies "
         "beyond it",
         height=210 + 30 * len(runs),

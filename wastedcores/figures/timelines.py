@@ -142,25 +142,30 @@ def timeline(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw who ran where in a window; a pixel shows the task that filled most of it."""
-    from wastedcores.analysis.binning_jit import bin_owner
+    """Draw who ran where in a window; pixels have the colours of kinds of tasks in the proportion of the time that they ran."""
+    from wastedcores.analysis.binning_jit import bin_share
 
     colours = palette(palette_name)
     edges = pixel_edges(*window, cols)
     row_of = {cpu: row for row, cpu in enumerate(scene.cpus)}
-    part = table.filter(pl.col("cpu").is_in(list(row_of)))
-    order = (
-        part["cpu"].replace_strict(row_of, return_dtype=pl.Int64)
-        if part.height
-        else pl.Series([], dtype=pl.Int64)
+    part = (
+        table.filter(pl.col("cpu").is_in(list(row_of)))
+        .with_columns(_row=pl.col("cpu").replace_strict(row_of, return_dtype=pl.Int64))
+        .sort("_row", "start_ns", maintain_order=True)
     )
-    columns = (part["start_ns"], part["end_ns"], part["pid"], order)
-    intervals = np.array([c.cast(pl.Int64).to_numpy() for c in columns]).reshape(4, part.height)
-    owner = bin_owner(intervals, edges, len(scene.cpus))
-    # without a known task, an empty runqueue means that the CPU was idle
-    empty = (owner < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
     classes, code_of_interval = _classes(part)
-    z = np.where(empty, 0, np.r_[code_of_interval, -1][owner]).astype(np.int8)
+    offsets = np.searchsorted(part["_row"].to_numpy(), np.arange(len(row_of) + 1))
+    z, owner = bin_share(
+        part["start_ns"].cast(pl.Int64).to_numpy(),
+        part["end_ns"].cast(pl.Int64).to_numpy(),
+        code_of_interval.astype(np.int64),
+        offsets.astype(np.int64),
+        edges,
+        len(CLASS_COLOURS) + 2,
+    )
+    # without a known task, an empty runqueue means that the CPU was idle
+    empty = (z < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
+    z[empty] = 0
     # a large trace has many more intervals than pixels, and only those that are seen need a name
     seen, place = np.unique(owner, return_inverse=True)
     stays = part[seen[seen >= 0]].select(pl.col("comm").fill_null("?"), "pid").iter_rows()

@@ -26,7 +26,7 @@ def overview(
     window: tuple[int, int] | None = None,
     *,
     palette_name: str = "safe",
-    reduce: str = "longest",
+    reduce: str = "share",
     cols: int = 1000,
 ) -> go.Figure:
     """Draw the runqueues of a whole trace or of a window, with the finding as the title; of two traces the whole ones."""

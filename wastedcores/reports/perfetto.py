@@ -1,14 +1,18 @@
-"""Writes a trace for the Perfetto UI: who ran where, threads per runqueue as counters, and violations as one track.
+"""Writes traces for the Perfetto UI: who ran where, threads per runqueue as counters, and tracks of episodes, of waits beside an
+idle CPU, and of the balancer's decisions, with debug annotations.
 
 Switches and wakeups are written as ``compact_sched`` bundles, that is, as columns of packed numbers instead of one
 message per event (protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). Of the ``perfetto`` package only the
-generated message classes are used, because its trace processor downloads a program.
+generated message classes are used, because its trace processor downloads a program. The file of one trace also carries the
+recording itself (:mod:`wastedcores.trace.carried`), so that it can be checked again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 import perfetto.protos.perfetto.trace.perfetto_trace_pb2 as pb
@@ -17,19 +21,30 @@ from numpy.typing import NDArray
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.runqueues.runqueues import Runqueues
+from wastedcores.limits import PID_MAX_LIMIT
+from wastedcores.runqueues.runqueues import Runqueues, comms
+from wastedcores.runqueues.waits import waits
 from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.trace.carried import packets, two_runs
 
 if TYPE_CHECKING:
+    from wastedcores.analysis.alignment import Pair
     from wastedcores.invariant import CheckResult
 
 I64 = NDArray[np.int64]
 
 #: the sequence of all packets; any number but 0
 _SEQUENCE = 1
-_VIOLATIONS, _FIRST_COUNTER = 1, 1000
-#: counter messages that are built at a time; they take about 30 MB
-_COUNTERS = 100_000
+#: numbers of tracks: episodes, the parent of waits, decisions, the run itself, counters of CPUs, waits of threads
+_VIOLATIONS, _WAITS, _DECISIONS, _RUN, _FIRST_COUNTER, _FIRST_THREAD = 1, 2, 3, 4, 1000, 1 << 32
+#: names of tracks, which the recipes in docs/how-to/perfetto-sql.md use
+EPISODES, WAITS, DECISIONS = (
+    "idle CPUs while threads wait",
+    "waits beside an idle CPU",
+    "decisions of the balancer",
+)
+#: messages that are built at a time; they take about 30 MB
+_MESSAGES = 100_000
 #: letter of prev_state -> its bit (include/trace/events/sched.h since 4.14)
 _STATES = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "x": 16, "Z": 32, "P": 64, "I": 128}
 _PREEMPTED = 256
@@ -37,12 +52,55 @@ _PREEMPTED = 256
 _COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prio", "comm", "prev_state")
 
 
+@dataclass(frozen=True)
+class _Run:
+    """A trace to write. A second run has other numbers of CPUs, threads and tracks, so that both show side by side."""
+
+    runqueues: Runqueues
+    result: CheckResult | None
+    label: str = ""
+    shift_ns: int = 0
+    first_cpu: int = 0
+    second: bool = False
+
+    def track(self, number: int) -> int:
+        return number + (self.second << 40)
+
+    def pid(self, name: str) -> pl.Expr:
+        """The number of a thread; the idle threads of both runs are the same."""
+        pid = pl.col(name).fill_null(0)
+        return pl.when(pid > 0).then(pid + PID_MAX_LIMIT * self.second).otherwise(0)
+
+
 def export_perfetto(runqueues: Runqueues, path: Path, result: CheckResult | None = None) -> Path:
-    """Write a trace that https://ui.perfetto.dev opens."""
+    """Write a trace that https://ui.perfetto.dev opens, and wastedcores, too."""
+    carrying = packets(runqueues.trace)
+    return _written(path, [_Run(runqueues, result)], carrying)
+
+
+def export_pair(pair: Pair, path: Path) -> Path:
+    """Write two recordings on one time axis: the CPUs of the second one follow those of the first."""
+    first, second = pair.runs
+    shift = pair.zeros[0] - pair.zeros[1]
+    # Perfetto has no times before 0
+    later = max(0, -min(first.runqueues.start_ns, second.runqueues.start_ns + shift))
+    cpus = first.runqueues.cpus
+    labels = [f"{letter}: {run.label}" for letter, run in zip("AB", (first, second), strict=True)]
+    runs = [
+        _Run(first.runqueues, first.result, labels[0], later),
+        _Run(second.runqueues, second.result, labels[1], later + shift, cpus, second=True),
+    ]
+    return _written(path, runs, [two_runs((first.label, second.label))])
+
+
+def _written(path: Path, runs: Sequence[_Run], carried: Iterator[bytes] | list[bytes]) -> Path:
     path = Path(path)
     try:
         with written_whole(path) as part, part.open("wb") as out:
-            _write(runqueues, result, out)
+            out.write(_system(runs).SerializeToString())
+            out.writelines(carried)
+            for run in runs:
+                out.writelines(piece.SerializeToString() for piece in _pieces(run))
     except OSError as e:
         raise WastedCoresError(
             f"{path}: cannot write there ({e.strerror or e}); nothing was left behind. Is the disk full? Or choose "
@@ -51,32 +109,32 @@ def export_perfetto(runqueues: Runqueues, path: Path, result: CheckResult | None
     return path
 
 
-def _write(runqueues: Runqueues, result: CheckResult | None, out: IO[bytes]) -> None:
-    trace = runqueues.trace
-    with_system = pb.Trace()
-    packet = with_system.packet.add()
+def _system(runs: Sequence[_Run]) -> pb.Trace:
+    trace = pb.Trace()
+    packet = trace.packet.add()
     packet.trusted_packet_sequence_id = _SEQUENCE
     packet.system_info.utsname.sysname = "Linux"
-    packet.system_info.utsname.release = trace.header.kernel_release or ""
+    packet.system_info.utsname.release = runs[0].runqueues.trace.header.kernel_release or ""
     packet.sequence_flags = pb.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-    out.write(with_system.SerializeToString())
-    for batch in trace.batches(_COLUMNS, "switch", "wakeup", "wakeup_new"):
-        out.write(_bundles(batch).SerializeToString())
-    tracks = pb.Trace()
-    for cpu in range(runqueues.cpus):
-        track = _track(tracks, _FIRST_COUNTER + cpu, f"threads on the runqueue of CPU {cpu}")
-        track.counter.SetInParent()
-    out.write(tracks.SerializeToString())
-    for change in runqueues.batches():
+    return trace
+
+
+def _pieces(run: _Run) -> Iterator[pb.Trace]:
+    for batch in run.runqueues.trace.batches(_COLUMNS, "switch", "wakeup", "wakeup_new"):
+        yield _bundles(run, batch)
+    yield _tracks(run)
+    for change in run.runqueues.batches():
         ts, cpus, nr = change.runqueues()
-        for at in range(0, len(ts), _COUNTERS):
-            part = slice(at, at + _COUNTERS)
-            out.write(_counters(ts[part], cpus[part], nr[part]).SerializeToString())
-    if result is not None:
-        out.write(_episodes(result).SerializeToString())
+        for at in range(0, len(ts), _MESSAGES):
+            part = slice(at, at + _MESSAGES)
+            yield _counters(run, ts[part], cpus[part], nr[part])
+    if run.result is not None:
+        yield from _episodes(run, run.result)
+        yield from _waits(run, run.result)
+    yield from _decisions(run)
 
 
-def _bundles(batch: pl.DataFrame) -> pb.Trace:
+def _bundles(run: _Run, batch: pl.DataFrame) -> pb.Trace:
     """Return one FtraceEventBundle per CPU; an event belongs to the CPU on which it happened."""
     where = (
         pl.when(pl.col("kind") == "switch")
@@ -93,10 +151,13 @@ def _bundles(batch: pl.DataFrame) -> pb.Trace:
             strings, pl.int_range(len(strings), eager=True), return_dtype=pl.Int64
         )
         events = group.with_columns(
-            index=index, pid=pl.col("pid").fill_null(0), prio=pl.col("prio").fill_null(120)
+            pl.col("ts_ns") + run.shift_ns,
+            index=index,
+            pid=run.pid("pid"),
+            prio=pl.col("prio").fill_null(120),
         )
         bundle = trace.packet.add().ftrace_events
-        bundle.cpu = int(str(cpu))
+        bundle.cpu = int(str(cpu)) + run.first_cpu
         compact = bundle.compact_sched
         compact.intern_table.extend(strings)
         switch = events.filter(pl.col("kind") == "switch")
@@ -108,7 +169,7 @@ def _bundles(batch: pl.DataFrame) -> pb.Trace:
         wake = events.filter(pl.col("kind") != "switch")
         compact.waking_timestamp.extend(_deltas(wake))
         compact.waking_pid.extend(wake["pid"])
-        compact.waking_target_cpu.extend(wake["cpu"])
+        compact.waking_target_cpu.extend(wake["cpu"] + run.first_cpu)
         compact.waking_prio.extend(wake["prio"])
         compact.waking_comm_index.extend(wake["index"])
         compact.waking_common_flags.extend([0] * wake.height)
@@ -132,40 +193,151 @@ def _states(column: pl.Series) -> pl.Series:
     return text.replace_strict(names, bits, return_dtype=pl.Int64)
 
 
-def _counters(ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.Trace:
+def _tracks(run: _Run) -> pb.Trace:
+    """Return the descriptors of the tracks; those of one run of two have it as their parent."""
+    trace = pb.Trace()
+    if run.label:
+        _track(trace, run, _RUN, run.label)
+    for cpu in range(run.runqueues.cpus):
+        name = f"threads on the runqueue of CPU {cpu}"
+        _track(trace, run, _FIRST_COUNTER + cpu, name).counter.SetInParent()
+    if run.result is not None:
+        _track(trace, run, _VIOLATIONS, EPISODES)
+        _track(trace, run, _WAITS, WAITS)
+    return trace
+
+
+def _counters(run: _Run, ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.Trace:
     """Return one TrackEvent of type COUNTER per row whose value is known."""
     trace = pb.Trace()
     for t, c, n in zip(ts.tolist(), cpu.tolist(), value.tolist(), strict=True):
         if n >= 0:
-            _event(trace, t, pb.TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + c).counter_value = n
+            event = _event(trace, run, t, pb.TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + c)
+            event.counter_value = n
     return trace
 
 
-def _episodes(result: CheckResult) -> pb.Trace:
-    trace = pb.Trace()
-    _track(trace, _VIOLATIONS, "idle CPUs while threads wait")
-    for row in result.episodes.iter_rows(named=True):
-        idle, busy = format_cpulist(row["idle_cpus"]), format_cpulist(row["overloaded_cpus"])
-        begin = _event(trace, row["start_ns"], pb.TrackEvent.TYPE_SLICE_BEGIN, _VIOLATIONS)
-        begin.name = f"{'PERSISTENT: ' if row['persistent'] else ''}idle {idle} beside {busy}"
-        wasted = begin.debug_annotations.add()
-        wasted.name, wasted.int_value = "wasted_ns", row["wasted_ns"]
-        _event(trace, row["end_ns"], pb.TrackEvent.TYPE_SLICE_END, _VIOLATIONS)
-    return trace
+def _episodes(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
+    for table in result.episodes.iter_slices(_MESSAGES):
+        trace = pb.Trace()
+        for row in table.iter_rows(named=True):
+            idle, busy = format_cpulist(row["idle_cpus"]), format_cpulist(row["overloaded_cpus"])
+            name = f"{'PERSISTENT: ' if row['persistent'] else ''}idle {idle} beside {busy}"
+            about = {
+                "wasted_ns": row["wasted_ns"],
+                "idle_cpus": idle,
+                "overloaded_cpus": busy,
+                "persistent": row["persistent"],
+                "certain": row["certain"],
+            }
+            _slice(trace, run, row, _VIOLATIONS, name, about)
+        yield trace
 
 
-def _track(trace: pb.Trace, uuid: int, name: str) -> pb.TrackDescriptor:
+def _waits(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
+    """Yield a track of each thread that waited while some CPU was idle; the UI shows tracks of one name as one."""
+    table = waits(run.runqueues, result.start_ns, result.end_ns, result.counted_cpus)
+    starts, ends = (result.episodes[c].to_numpy() for c in ("start_ns", "end_ns"))
+    if not table.height or not starts.size:
+        return
+    # episodes do not overlap, so that the sum of their lengths before a moment needs no look at each
+    lengths = np.r_[0, np.cumsum(ends - starts)]
+
+    def idle_before(moment: I64) -> I64:
+        n = np.searchsorted(starts, moment, side="right")
+        over = np.where(n > 0, np.maximum(ends[n - 1] - moment, 0), 0)
+        before: I64 = lengths[n] - over
+        return before
+
+    begin, end = table["start_ns"].to_numpy(), table["end_ns"].to_numpy()
+    table = table.with_columns(
+        pl.Series("beside_idle_ns", idle_before(end) - idle_before(begin))
+    ).filter(pl.col("beside_idle_ns") > 0)
+    named = table.join(comms(run.runqueues.trace), on="pid", how="left", maintain_order="left")
+    known: set[int] = set()
+    for part in named.with_columns(number=run.pid("pid")).iter_slices(_MESSAGES):
+        trace = pb.Trace()
+        for row in part.iter_rows(named=True):
+            track = _FIRST_THREAD + row["pid"]
+            if track not in known:
+                known.add(track)
+                _track(trace, run, track, WAITS, _WAITS)
+            comm = row["comm"] or "?"
+            about = {
+                "pid": row["pid"],
+                "comm": comm,
+                "cpu": row["cpu"],
+                "waited_ns": row["end_ns"] - row["start_ns"],
+                "beside_idle_ns": row["beside_idle_ns"],
+            }
+            _slice(trace, run, row, track, f"{comm} {row['pid']}", about)
+        yield trace
+
+
+def _decisions(run: _Run) -> Iterator[pb.Trace]:
+    if "decision" not in run.runqueues.trace.kinds():
+        return
+    from wastedcores.analysis.decisions import RESULTS, decisions
+
+    for number, table in enumerate(decisions(run.runqueues.trace).iter_slices(_MESSAGES)):
+        trace = pb.Trace()
+        if not number:
+            _track(trace, run, _DECISIONS, DECISIONS)
+        for row in table.iter_rows(named=True):
+            event = _event(trace, run, row["ts_ns"], pb.TrackEvent.TYPE_INSTANT, _DECISIONS)
+            event.name = f"CPU {row['cpu']}: {row['result']}"
+            about = {name: row[name] for name in _ABOUT_DECISIONS if row.get(name) is not None}
+            about["said"] = RESULTS.get(row["result"], row["result"])
+            _annotate(event, about)
+        yield trace
+
+
+#: what a decision has as annotations (docs/events.md)
+_ABOUT_DECISIONS = (
+    "cpu", "src_cpu", "result", "moved", "level", "moment", "why", "local_load", "busiest_load", "imbalance",
+)  # fmt: skip
+
+
+def _slice(
+    trace: pb.Trace, run: _Run, row: dict[str, int], track: int, name: str, about: dict[str, object]
+) -> None:
+    begin = _event(trace, run, row["start_ns"], pb.TrackEvent.TYPE_SLICE_BEGIN, track)
+    begin.name = name
+    _annotate(begin, about)
+    _event(trace, run, row["end_ns"], pb.TrackEvent.TYPE_SLICE_END, track)
+
+
+def _annotate(event: pb.TrackEvent, about: dict[str, object]) -> None:
+    for name, value in about.items():
+        note = event.debug_annotations.add()
+        note.name = name
+        if isinstance(value, bool):
+            note.bool_value = value
+        elif isinstance(value, int):
+            note.int_value = value
+        elif isinstance(value, float):
+            note.double_value = value
+        else:
+            note.string_value = str(value)
+
+
+def _track(
+    trace: pb.Trace, run: _Run, number: int, name: str, parent: int = 0
+) -> pb.TrackDescriptor:
     packet = trace.packet.add()
     packet.trusted_packet_sequence_id = _SEQUENCE
-    packet.track_descriptor.uuid = uuid
+    packet.track_descriptor.uuid = run.track(number)
     packet.track_descriptor.name = name
+    parent = parent or (_RUN if run.label and number != _RUN else 0)
+    if parent:
+        packet.track_descriptor.parent_uuid = run.track(parent)
     return packet.track_descriptor
 
 
-def _event(trace: pb.Trace, ts_ns: int, kind: int, track: int) -> pb.TrackEvent:
+def _event(trace: pb.Trace, run: _Run, ts_ns: int, kind: int, track: int) -> pb.TrackEvent:
     packet = trace.packet.add()
-    packet.timestamp = ts_ns
+    packet.timestamp = ts_ns + run.shift_ns
     packet.trusted_packet_sequence_id = _SEQUENCE
     packet.track_event.type = kind
-    packet.track_event.track_uuid = track
+    packet.track_event.track_uuid = run.track(track)
     return packet.track_event

@@ -16,8 +16,9 @@ from __future__ import annotations
     DIFFERS,  # ns, since when the kernel's count differs from NR; -1: it does not
     MAYBE_IDLE,  # ns, when the CPU last was idle by one of the two, or may have been idle unseen, while they differed
     SWITCHES,
-) = range(13)
-WIDTH = 13
+    PARKED,  # tasks beside which it once went idle, so that they could not run; whether they can now is not told
+) = range(14)
+WIDTH = 14
 
 # values of CURR
 CURR_UNKNOWN = -1  # nobody knows what the CPU runs

@@ -100,6 +100,13 @@ def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
 
 
 @callee
+def doubt_parked(s: State, out: Output, c: int, t: int) -> None:
+    """Doubt all the time since CPU ``c`` is busy, if parked tasks are on its queue: they may be able to run again, and wait."""
+    if s.cpu[c, cpu_row.PARKED] > 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
+        doubt(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, ODD_PARKED)
+
+
+@callee
 def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
     """Doubt a wait of task ``p`` that ends: whether it was throttled, bound to this CPU, or here at all."""
     c = s.task[p, task_row.CPU]

@@ -91,8 +91,10 @@ def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
     old = s.task[p, task_row.CPU]
     if not parked(s, p):
         take_off(s, p)
-    elif old == c:
-        return
+    else:
+        s.cpu[old, cpu_row.PARKED] -= 1
+        if old == c:
+            return
     write_wait(s, out, p, t)
 
 
@@ -133,6 +135,7 @@ def park(s: State, out: Output, c: int, t: int, k: int) -> None:
             s.restricted[c, m] = 0
             emit(s, out, t, c, m, k)
     s.cpu[c, cpu_row.FREE_WAITING] = 0
+    s.cpu[c, cpu_row.PARKED] += s.cpu[c, cpu_row.WAITING]
     s.cpu[c, cpu_row.NR] -= s.cpu[c, cpu_row.WAITING]
     s.cpu[c, cpu_row.WAITING] = 0
     s.cpu[c, cpu_row.EPOCH] += 1

@@ -26,10 +26,8 @@ from wastedcores.runqueues.doubts import (
     widened,
 )
 from wastedcores.runqueues.events import events, require_inside, require_times
+from wastedcores.trace.formats import late_moves
 from wastedcores.trace.trace import BATCH_ROWS, Trace
-
-#: formats that tell of a task's move only when it runs again
-_LATE_MOVES = ("kutrace",)
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -222,7 +220,7 @@ class Runqueues:
         state.task[self.affinity.recorders, task_row.RECORDER] = 1
         state.task[:, task_row.LIMITED] = limited(self.trace.header, self.pids)
         header = self.trace.header
-        state.numbers[st.PARKS] = header.source_format not in _LATE_MOVES
+        state.numbers[st.PARKS] = not late_moves(header.source_format)
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
@@ -299,7 +297,7 @@ class Runqueues:
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
         left = int(((task == task_row.UNKNOWN) & (state.since > 0)).sum())
-        out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + self.cpus)
+        out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + 2 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:

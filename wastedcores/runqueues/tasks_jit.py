@@ -22,6 +22,7 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.doubts_jit import (
     compare,
     doubt_count,
+    doubt_parked,
     doubt_wait,
     odd,
     odd_unseen,
@@ -92,6 +93,8 @@ def _ran_unseen(s: State, out: Output, q: int, c: int, t: int) -> None:
         take_off(s, q)
         if old != c:
             emit(s, out, t, old, s.task[q, task_row.MASK], SWITCH)
+    elif state == task_row.WAITING:
+        s.cpu[old, cpu_row.PARKED] -= 1
     elif state == task_row.RUNNING:
         odd(s, out, old, s.cpu[old, cpu_row.SEEN], t, ODD_OUT_WITHOUT_IN)
         _stop_unseen(s, out, old, t, SWITCH)
@@ -210,6 +213,8 @@ def _switch(
         )  # the CPU goes offline (kernel/cpu.c, v6.12: takedown_cpu())
     s.cpu[c, cpu_row.SEEN] = t
     s.cpu[c, cpu_row.SWITCHES] += 1
+    if p == 0 and x != 0:
+        doubt_parked(s, out, c, t)
     if p == 0 and s.cpu[c, cpu_row.WAITING] > 0 and s.numbers[PARKS] != 0:
         park(s, out, c, t, SWITCH)
     if mask_q > 0 and mask_q != mask_p:
@@ -243,6 +248,8 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
             return
         end_wait(s, out, p, c, t)
         emit(s, out, t, old, s.task[p, task_row.MASK], k)
+    elif state == task_row.WAITING:
+        s.cpu[s.task[p, task_row.CPU], cpu_row.PARKED] -= 1
     begin_wait(s, p, c, t)
     emit(s, out, t, c, s.task[p, task_row.MASK], k)
     compare(s, out, c, t)
@@ -434,3 +441,5 @@ def finish(s: State, out: Output, end_ns: int) -> None:
                 odd_unseen(s, out, p, c, end_ns, ODD_LEFT_UNSEEN)
     for c in range(s.cpu.shape[0]):
         doubt_count(s, out, c, end_ns)
+        if s.cpu[c, cpu_row.CURR] != 0:
+            doubt_parked(s, out, c, end_ns)

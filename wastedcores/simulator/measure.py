@@ -134,20 +134,50 @@ def overload_share(raw: RawReplay, counted: np.ndarray, start: int, end: int) ->
     """Compute the share of a window in which one of some CPUs was idle and another had two tasks or more."""
     log = raw.of(log_kind.NR_RUNNING)
     log = log[counted[log[:, log_column.CPU]]]
-    # the state of all CPUs after each event is the sum of the changes of "is idle" and "is overloaded"
-    order = np.lexsort((np.arange(len(log)), log[:, log_column.CPU]))
-    cpu, nr = log[order][:, [log_column.CPU, log_column.VALUE]].T
-    first = np.r_[True, cpu[1:] != cpu[:-1]] if len(cpu) else np.zeros(0, bool)
-    change = np.zeros((len(log), 2), dtype=np.int64)
-    for column, now in enumerate((nr == 0, nr >= 2)):
-        before = np.r_[False, now[:-1]]
-        before[first] = column == 0  # a CPU without an event so far is idle
-        change[order, column] = now.astype(np.int64) - before
-    idle = int(counted.sum()) + np.cumsum(change[:, 0])
-    over = np.cumsum(change[:, 1])
-    ts = np.clip(log[:, log_column.TS], start, end)
-    length = np.diff(np.r_[ts, end])
-    return float(length[(idle > 0) & (over > 0)].sum() / max(end - start, 1))
+    ts, cpu, nr = log[:, [log_column.TS, log_column.CPU, log_column.VALUE]].T
+    idle = int(counted.sum()) - over_cpus(cpu, nr > 0)
+    wasted = (idle > 0) & (over_cpus(cpu, nr >= 2) > 0)
+    return _mean(ts, wasted, start, end)
+
+
+def cpus_wasted(
+    ts_ns: np.ndarray, cpu: np.ndarray, nr: np.ndarray, cpus: int, start: int, end: int
+) -> float:
+    """Compute how many CPUs were idle on average while a thread waited for each of them, wherever the threads may run.
+
+    Parameters
+    ----------
+    ts_ns, cpu, nr
+        int64 (changes,): the lengths of runqueues, in order of time.
+    cpus
+        The number of CPUs; those without a change so far are idle.
+    start, end
+        The window in ns.
+
+    Returns
+    -------
+    float
+        The mean of the smaller one of the numbers of idle CPUs and of waiting threads.
+    """
+    idle = cpus - over_cpus(cpu, nr > 0)
+    return _mean(ts_ns, np.minimum(idle, over_cpus(cpu, np.maximum(nr - 1, 0))), start, end)
+
+
+def over_cpus(cpu: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Compute the sum of a value over all CPUs after each change, from the values of the CPUs that changed; all begin with 0."""
+    order = np.argsort(cpu, kind="stable")
+    now, where = value[order].astype(np.int64), cpu[order]
+    before = np.r_[0, now[:-1]][: len(now)]
+    before[np.r_[True, where[1:] != where[:-1]][: len(now)]] = 0
+    change = np.empty(len(now), dtype=np.int64)
+    change[order] = now - before
+    return np.cumsum(change)
+
+
+def _mean(ts_ns: np.ndarray, value: np.ndarray, start: int, end: int) -> float:
+    """Compute the mean over a window of a value that is known after each event; it is 0 before the first one."""
+    length = np.diff(np.r_[np.clip(ts_ns, start, end), end])
+    return float((length * value).sum() / max(end - start, 1))
 
 
 def summarize(

@@ -23,6 +23,7 @@ from wastedcores.simulator.to_trace import to_trace
 from wastedcores.simulator.vocabulary import BALANCE_RESULTS, IDLE_TYPES
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.source import find_machine
+from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.units import human_ns, number, result_words
 from wastedcores.workload.builder import Workload
@@ -37,7 +38,7 @@ class Replay(Shown):
     Attributes
     ----------
     trace
-        Events in the trace model; the header has ``source_format="replay"``.
+        Events in the trace model; the header has ``source_format="replay"`` and the window that the workload measures.
     summary
         The workload's result and the busy CPUs in its window.
     tasks
@@ -201,12 +202,16 @@ def replay(
         decisions=decisions,
     )
     summary = summarize(raw, program, machine, workload.measure, workload.counted_nodes)
+    trace = to_trace(raw, program, machine, kernel, workload.name, seed)
+    if (summary.start_ns, summary.end_ns) != (0, raw.end_ns):
+        measured = Window(start_ns=summary.start_ns, end_ns=summary.end_ns)
+        trace = trace.with_header(window=measured)
     return Replay(
         workload.name,
         kernel,
         machine,
         seed,
-        to_trace(raw, program, machine, kernel, workload.name, seed),
+        trace,
         summary,
         workload.measure.name if workload.measure else None,
         _task_table(raw, program),

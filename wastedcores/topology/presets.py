@@ -225,6 +225,7 @@ PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
     "caches-2x1": ("1 node, 2 CPUs with a cache each", lambda n: grid(n, llcs_per_node=2)),
     "caches-2x4": ("1 node, 2 caches with 4 CPUs each", lambda n: grid(n, llcs_per_node=2, cores_per_llc=4)),
     "nodes-2x1": ("2 nodes, 1 CPU each", lambda n: grid(n, packages=2)),
+    "nodes-2x2": ("2 nodes, 2 CPUs each", lambda n: grid(n, packages=2, cores_per_llc=2)),
     "nodes-2x4": ("2 nodes, 4 CPUs each", lambda n: grid(n, packages=2, cores_per_llc=4)),
     "nodes-2x16": ("2 nodes, 16 CPUs each", lambda n: grid(n, packages=2, cores_per_llc=16)),
 }  # fmt: skip

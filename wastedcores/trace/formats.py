@@ -40,6 +40,8 @@ class Format(NamedTuple):
         Says whether a file is of this format.
     folder
         It can be a folder; ``known`` is asked about folders, too.
+    late_moves
+        It tells of a task's move only when the task runs again.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Format(NamedTuple):
     line: str | None = None
     known: Callable[[are.Candidate], bool] | None = None
     folder: bool = False
+    late_moves: bool = False
 
     def open(self, path: Path, *, hashed: bool) -> Reading:
         """Import the reader, and open a file with it."""
@@ -94,6 +97,7 @@ _ROWS = (
         "kutrace", "KUtrace's JSON or page", ("kutrace", "KUtraceReading"),
         "KUtrace's JSON of time spans, or the HTML page with it", "", "the recording in KUtrace's repository",
         "who waits, not where; kernel and user mode", (".json", ".html"), line=are.KUTRACE, known=are.is_kutrace_page,
+        late_moves=True,
     ),
     Format(
         "perfetto", "Perfetto's traces", ("perfetto.reader", "PerfettoReading"),
@@ -103,7 +107,8 @@ _ROWS = (
     ),
     Format(
         "perf.data", "perf.data", ("perf_data.reader", "PerfDataReading"),
-        "perf's file, read directly, also compressed", "", "recordings", _PLACED, (".data",), are.PERF_DATA,
+        "perf's file, read directly, also compressed or from a pipe, or the folder of `perf record --threads`", "", "recordings",
+        _PLACED, (".data",), are.PERF_DATA, known=are.is_perf_folder, folder=True,
     ),
     Format(
         "trace.dat", "trace.dat", ("trace_dat.reader", "TraceDatReading"),
@@ -141,6 +146,12 @@ _ROWS = (
 
 #: Foreign formats by name.
 FOREIGN: dict[str, Format] = {row.name: row for row in _ROWS}
+
+
+def late_moves(source_format: str) -> bool:
+    """Tell whether a format tells of moves late; formats that are not foreign, such as ``replay``, do not."""
+    row = FOREIGN.get(source_format)
+    return row is not None and row.late_moves
 
 
 def listed() -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -25,9 +22,9 @@ from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_pa
 from wastedcores.trace.progress import told
 from wastedcores.trace.readers.support.reading import Facts, Reading
 from wastedcores.trace.readers.support.time_order import in_order
-from wastedcores.trace.recognisers import Candidate, is_perf_folder, is_systing, refuse_summary
+from wastedcores.trace.recognisers import Candidate, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
-from wastedcores.trace.spool import seekable
+from wastedcores.trace.spool import kept_until_exit, seekable
 from wastedcores.trace.trace import Trace
 
 #: Lines at the beginning of a file that have a vote on its format.
@@ -82,11 +79,6 @@ def _sniff_folder(path: Path) -> str:
     for row in FOREIGN.values():
         if row.folder and row.known and row.known(Candidate(path)):
             return row.name
-    if is_perf_folder(Candidate(path)):
-        raise TraceFormatError(
-            f"{path}: this is the folder that `perf record --threads` writes, with a file per thread. Record again without "
-            f"--threads, or import the text: perf script --show-lost-events -F +cpu -i {path.name} > FILE.txt."
-        )
     folders = [row.title for row in FOREIGN.values() if row.folder]
     raise TraceFormatError(
         f"{path}: this is a folder, and it is none of {', '.join(folders[:-1])} or {folders[-1]}. Name a trace file; "
@@ -119,8 +111,8 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
         One of its classes. The message names the file and the line, and says what to do.
     """
     with seekable(path) as file, _reading_as(file, format) as kind:
-        if kind == "parquet":
-            return read_parquet(file)
+        if native := _native(file, kind):
+            return native
         with FOREIGN[kind].open(file, hashed=False) as reading:
             run = _Import(reading, kind, None)
             frames = run.frames()
@@ -148,8 +140,7 @@ def import_trace(
     if dst.exists() and Path(src).exists() and dst.samefile(src):
         raise UsageError(f"{dst}: this is the trace to read itself. Choose another name with -o.")
     with seekable(src) as file, _reading_as(file, format) as kind:
-        if kind == "parquet":
-            trace = read_parquet(file)
+        if trace := _native(file, kind):
             if machine is not None:
                 trace = trace.with_header(machine=machine)
             write_parquet(trace, dst)
@@ -158,6 +149,17 @@ def import_trace(
                 run = _Import(reading, kind, cpus, machine, source, facts)
                 stream_parquet(run.frames(), run.header, dst)
     return read_parquet(dst)
+
+
+def _native(file: Path, kind: str) -> Trace | None:
+    """Open a Parquet file of wastedcores, alone or in an export for Perfetto; None: the file is of another format."""
+    if kind == "parquet":
+        return read_parquet(file)
+    if kind != "perfetto":
+        return None
+    from wastedcores.trace.carried import carried
+
+    return carried(file)
 
 
 class _Import:
@@ -247,8 +249,7 @@ def _counted(facts: Facts, most: int | None) -> str:
 
 
 def _spill(run: _Import, frames: Iterator[pl.DataFrame]) -> Trace:
-    folder = Path(tempfile.mkdtemp(prefix="wastedcores-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = kept_until_exit()
     print(
         f"{run.path.name}: it has more than {MEMORY_EVENTS} events, so it goes through a temporary file in {folder}; "
         "`wastedcores import` saves this the next time.",
@@ -287,7 +288,7 @@ def _check_possible(path: Path, format: str) -> None:
     """Refuse a file that cannot be of a format: its first bytes are others, or it should be a folder or a file."""
     foreign = FOREIGN.get(format)
     magic = foreign.magic if foreign else MAGIC
-    if foreign and foreign.folder and foreign.known:
+    if foreign and foreign.folder and foreign.known and (path.is_dir() or not magic):
         with path.open("rb") if path.is_file() else nullcontext() as file:
             start = file.read(8) if file else b""
         if not foreign.known(Candidate(path, start)):

@@ -33,11 +33,19 @@ FTRACE_LATENCY_LINE = (
     r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?P<cpu>\d{1,4})[dDXbB.][^\s]{3,5} +"
     r"(?:(?P<us>\d{1,15})us.?|(?P<sec>\d{1,10})\.(?P<frac>\d{1,9})): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
 )
-#: tools/perf/builtin-script.c:perf_sample__fprintf_start (6.1): "%16s " comm, "%7d " tid or "%7d/%-7d " pid/tid,
-#: "[%03d] " cpu, "%5lu.%06lu: " time (%09lu with --ns), an optional period, "%*s: " event.
+#: tools/perf/builtin-script.c:perf_sample__fprintf_start (6.1): "%16s " comm, "%7d " tid or "%7d/%-7d " pid/tid, "[%03d] " cpu,
+#: the letters of misc, "%5lu.%06lu: " time (%09lu with --ns), an optional period, "%*s: " event; -F leaves parts out. The address
+#: and the symbol of the instruction follow the fields of the event.
+_PERF_TIME = r"(?:[KUHGgEDSC]+ +)?(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?:\d+ +)?"
+_PERF_FIELDS = r": ?(?P<payload>.*?)(?: +[0-9a-f]{12,16} (?:\[unknown\]|[\w.$@+]+)(?: \(.*\))?)? *$"
 PERF_SCRIPT_LINE = (
     r"^ *(?P<comm>.*?) +(?:\d+/)?(?P<pid>-?\d{1,9}) +\[(?P<cpu>\d{1,9})\] +"
-    r"(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?:\d+ +)?(?P<name>[\w.-]+:[\w.:-]+|[\w./,=-]+): ?(?P<payload>.*)$"
+    rf"{_PERF_TIME}(?P<name>[\w.-]+:[\w.:-]+|[\w./,=-]+){_PERF_FIELDS}"
+)
+#: The same without the number of the thread, or without any name.
+PERF_SCRIPT_NO_PID = (
+    r"^ *(?P<comm>.*?)(?P<pid>) *\[(?P<cpu>\d{1,9})\] +"
+    rf"{_PERF_TIME}(?P<name>[\w.-]+:[\w.:-]+){_PERF_FIELDS}"
 )
 #: A line without the [cpu] column. It is recognised so that the message can say what is missing.
 PERF_SCRIPT_NO_CPU = r"^ *\S.*? +(?:\d+/)?-?\d+ +\d+\.\d{6,9}: +(?:\d+ +)?[\w-]+:[\w-]+: "
@@ -62,7 +70,7 @@ class Candidate(NamedTuple):
 
 
 FTRACE = rf"^# tracer:|^cpus=\d+\s*$|{FTRACE_LINE}|{FTRACE_LATENCY_LINE.replace('?P<', '?P<l')}"
-PERF_SCRIPT = rf"^# captured on\s*:|{PERF_SCRIPT_NO_CPU}|{PERF_SCRIPT_LINE}"
+PERF_SCRIPT = rf"^# captured on\s*:|{PERF_SCRIPT_NO_CPU}|{PERF_SCRIPT_LINE}|{PERF_SCRIPT_NO_PID.replace('?P<', '?P<n')}"
 KUTRACE = rf"{KUTRACE_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 
 #: What stands before the events in a page of systrace, and in one of KUtrace (postproc/makeself.cc).
@@ -121,6 +129,8 @@ def is_atrace(file: Candidate) -> bool:
 _PACKET_FIELDS = {
     *range(1, 4), 5, 6, *range(8, 15), *range(33, 37), 41, 42, 45, 50, *range(56, 61), 72, 79, 87, 89, 92, 97, 109, 133,
 }  # fmt: skip
+#: The field of the packets that carry the recording in a file of ``wastedcores export`` (wastedcores/trace/carried.py).
+OWN = 2998
 
 
 def is_perfetto(file: Candidate) -> bool:
@@ -133,9 +143,9 @@ def is_perfetto(file: Candidate) -> bool:
         if begin < 0:
             break
         fields = list(_fields(file.start[begin : begin + size]))
-        if not fields or (None in fields and begin + size <= len(file.start)):
+        if (size and not fields) or (None in fields and begin + size <= len(file.start)):
             return False
-        if not all(f is None or f < 1000 for f in fields):
+        if not all(f is None or f < 1000 or f == OWN for f in fields):
             return False
         known = known or bool(_PACKET_FIELDS & set(fields))
         at, whole = begin + size, whole + 1
@@ -267,6 +277,10 @@ NOT_TRACES = {
         r"^ +Task +\| +Runtime ms +\| +(?:Switches|Count)",
         "it has sums per thread",
     ),
+    "perf script without the names of events": (
+        r"\[\d+\] +\d+\.\d{6,9}: +(?:prev_comm|comm)=\S",
+        "a line does not say which event it is, so print them with -F +event,+cpu,+trace",
+    ),
     "/proc/schedstat": (
         r"^version 1[4-9]$",
         "it has the scheduler's counters since boot, of which two samples tell how often CPUs balanced and how long threads "
@@ -280,11 +294,10 @@ def refuse_summary(path: Path, lines: list[str]) -> None:
     for name, (pattern, why) in NOT_TRACES.items():
         hits = sum(bool(re.search(pattern, line)) for line in lines)
         if hits and (name != "perf sched map" or hits > len(lines) // 2):
-            made = name.startswith("perf")
             way = (
                 "Name the perf.data from which it was made, or record one"
-                if made
-                else "Record a trace"
+                if name.startswith("perf")
+                else f"`wastedcores schedstat {path.name}` prints them; for a verdict record a trace"
             )
             raise TraceFormatError(
                 f"{path}: this is the text of {name}: {why}. {way}: perf sched record -o perf.data sleep 10."

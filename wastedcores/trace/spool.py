@@ -52,9 +52,15 @@ def _copy(path: str | Path) -> Path | None:
         return None  # the reader says so
 
 
-def _spool(pipe: IO[bytes], name: str) -> Path:
+def kept_until_exit() -> Path:
+    """Make a folder for temporary files that are read until the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="wastedcores-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _spool(pipe: IO[bytes], name: str) -> Path:
+    folder = kept_until_exit()
     copy = folder / name
     try:
         with copy.open("wb") as out:

@@ -51,7 +51,7 @@ def explorer_static(
     *,
     show: str = "runqueues",
     palette_name: str = "safe",
-    reduce: str = "longest",
+    reduce: str = "share",
 ) -> go.Figure:
     """Return what the explorer shows for a state, as a plain figure."""
     look = Look(window or run.scene.window, show, palette_name, reduce)
@@ -72,7 +72,7 @@ class Explorer(w.VBox):
         self.figure = LiveFigure(self._heard)
         self.says = w.HTML()
         self.show = w.ToggleButtons(options=layers_of(run), style={"button_width": "90px"})
-        self.reduce = w.Dropdown(options=list(REDUCTIONS), value="longest", description="pixel:")
+        self.reduce = w.Dropdown(options=list(REDUCTIONS), value="share", description="pixel:")
         self.palette = w.Dropdown(
             options=list(PALETTES), value=palette_name, description="colours:"
         )
@@ -274,7 +274,7 @@ def explorer(
     at: tuple[float, float] | None = None,
     show: str = "runqueues",
     task: str = "",
-    reduce: str = "longest",
+    reduce: str = "share",
     palette_name: str = "safe",
 ) -> Explorer:
     """Explore a trace in a notebook: zoom, go from episode to episode, find tasks, and ask who waited and why.

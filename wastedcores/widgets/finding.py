@@ -104,7 +104,7 @@ def cell_of(run: Examined, look: Look, task: str) -> str:
     """Return a line of code that opens a view in another notebook."""
     zero = run.scene.window[0]
     options = {"show": look.show, "reduce": look.reduce, "palette_name": look.palette_name}
-    usual = {"show": "runqueues", "reduce": "longest", "palette_name": "safe"}
+    usual = {"show": "runqueues", "reduce": "share", "palette_name": "safe"}
     given: dict[str, Any] = {k: v for k, v in options.items() if v != usual[k]}
     if task:
         given["task"] = task

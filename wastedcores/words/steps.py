@@ -52,11 +52,11 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
     )
     steps = [*_unknown(r, said), *_gain(run, f"{said}{placed}")]
     if run.worst is not None:
-        lo, hi = run.worst_window()
+        lo, hi = (f"{(t - run.scene.window[0]) / 1e6:.3f}ms" for t in run.worst_window())
         steps.append(
             (
                 "See who ran where in the worst part:",
-                f"wastedcores figure {said} --kind tasks --from {lo / 1e9:.6f} --to {hi / 1e9:.6f} -o worst.html",
+                f"wastedcores figure {said} --kind tasks --from {lo} --to {hi} -o worst.html",
             )
         )
     if r.verdict == "clean" and r.episodes.height:

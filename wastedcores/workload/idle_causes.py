@@ -177,3 +177,28 @@ def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> W
         confined = Script().affinity([*here, *there]).compute(400 * MS)
         _add(w, "confined", confined, here[i % 2], daemon=False)
     return w
+
+
+def left_out(machine: Machine, seed: int, pinned: int = 2) -> Workload:
+    """Pin a thread to each CPU of the last node, ``pinned`` to the first one, and start one on the last CPU that may go away."""
+    w = _begin("idle-left-out", machine, 4)
+    last = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == machine.nodes - 1]
+    _pin(w, [*last[:1] * (pinned - 1), *last])
+    late = Script().affinity(range(machine.cpus)).compute(400 * MS)
+    _add(w, "late", late, last[-1], daemon=False)
+    return w
+
+
+def hidden(machine: Machine, seed: int, busy: bool = True, rounds: int = 3) -> Workload:
+    """Wake two threads on CPU 2 after a long sleep, just before CPU 0 becomes idle, while another thread keeps CPU 1 busy."""
+    w = _begin("idle-hidden", machine, 3)
+    _pin(w, [1] * busy)
+    clock = w.timer()
+    brief = Script().timer(clock, 1000 * MS - 100 * US).loop(rounds).compute(200 * US)
+    _add(w, "brief", brief.timer(clock, 1000 * MS, absolute=True).end(), 0)
+    for _ in range(2):
+        clock = w.timer()
+        woken = Script().timer(clock, 1000 * MS).affinity([0, 2]).loop(rounds).compute(60 * MS)
+        woken.affinity([2]).affinity([0, 2]).timer(clock, 1000 * MS, absolute=True).end()
+        _add(w, "woken", woken, 2, daemon=False)
+    return w

@@ -331,6 +331,20 @@ SCENARIOS: dict[str, Scenario] = {
                     "ring4x4",
                     "",
                 ),
+                (
+                    "left-out",
+                    "a CPU whose threads may not move is left out, and its node then seems to have no thread too many",
+                    causes.left_out,
+                    "nodes-2x2",
+                    "",
+                ),
+                (
+                    "hidden",
+                    "a CPU with one busy thread hides another one with two that have just woken",
+                    causes.hidden,
+                    "guest-4",
+                    "",
+                ),
             )
         ),
     )

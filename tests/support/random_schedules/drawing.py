@@ -106,9 +106,8 @@ def schedule(
     m.run_until(start + span)
     left = recorder.keep(rng, m.events.events)
     first, last = (left.kept[0].us, left.kept[-1].us) if left.kept else (start, start + span)
-    if (
-        recorder.overwritten
-    ):  # nobody knows what was overwritten: the truth is that of the time which all buffers cover
+    if recorder.overwritten and left.written > len(left.kept):
+        # nobody knows what was overwritten: the truth is that of the time which all buffers cover
         firsts = {e.cpu: e.us for e in reversed(left.kept)}
         first = max(firsts.values(), default=first)
     truth = truth_of(m.log, max(first, start), min(last, m.now), recorder.seen)

@@ -52,7 +52,7 @@ def select_task_rq_fair(k: Kernel, p: Task, prev_cpu: int, flag: str, cpu: int, 
 
 def is_per_cpu_kthread(p: Task) -> bool:
     """Tell whether a task is one of the kernel's threads that are bound to a CPU (is_per_cpu_kthread(), v6.12.107)."""
-    return len(p.allowed) == 1 and _PER_CPU_KTHREAD.match(p.comm) is not None
+    return _PER_CPU_KTHREAD.match(p.comm) is not None and len(p.allowed) == 1
 
 
 def wake_wide(k: Kernel, p: Task, cpu: int) -> bool:

@@ -20,13 +20,14 @@ import polars as pl
 
 from wastedcores.errors import DatasetError
 from wastedcores.files import find
-from wastedcores.studies.recorded.recordings import Recording
+from wastedcores.studies.recorded.recordings import WASTED, Recording
 
 #: a recorded value agrees within this share of the replays' median, and between these percentiles of the replays
 CLOSE = 0.1
 RANGE = (5, 95)
-#: below this number of busy CPUs or threads per node, the guest's own kernel threads decide
+#: below this number of busy or wasted CPUs, or of threads per node, the guest's own kernel threads decide
 FLOOR = 0.05
+COUNTED = ("busy CPUs", "threads", WASTED)
 FILE = "recorded_vs_replayed.csv"
 #: the same for the recordings of today's kernels (datasets/recordings-modern)
 MODERN_FILE = "recorded_vs_replayed_modern.csv"
@@ -87,7 +88,7 @@ def compare_recordings(
         for name, (value, unit) in found.items():
             values = [r.quantities[name].value for r in replays]
             low, high = (float(x) for x in np.percentile(values, RANGE))
-            floor = FLOOR if unit in ("busy CPUs", "threads") else 0.0
+            floor = FLOOR if unit in COUNTED else 0.0
             rows.append(
                 (
                     recording.name, name, unit, value, float(np.median(values)), low, high,
@@ -122,7 +123,7 @@ def read_table(path: Path | str | None = None) -> pl.DataFrame:
 
 def far_from_median(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows whose recorded value is not close to the median: inside the range of the replays, or beyond it."""
-    counted = pl.col("unit").is_in(("busy CPUs", "threads"))
+    counted = pl.col("unit").is_in(COUNTED)
     floor = pl.when(counted).then(FLOOR).otherwise(0.0)
     away = (pl.col("recorded") - pl.col("median")).abs()
     return table.filter(away > pl.max_horizontal(CLOSE * pl.col("median"), floor))

@@ -18,12 +18,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
+from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, summarize, with_steps
+from wastedcores.simulator.measure import cpus_wasted
 from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
@@ -41,6 +44,8 @@ RESULTS = {
     "db_s": "db_s",
 }
 HOG = "R-"
+#: idle CPUs for each of which a thread waits, wherever it may run: what the whole project is about
+WASTED = "CPUs wasted"
 
 
 @dataclass(frozen=True)
@@ -229,7 +234,14 @@ class Recording:
             _called(named, HOG),
             self.result,
         )
-        return quantities(seen, self.kind, self.machine, self.pinned)
+        return quantities(seen, self.kind, self.machine, self.pinned) | self._wasted()
+
+    def _wasted(self) -> dict[str, Quantity]:
+        changes = list(runqueues(self.trace, affinity=False).batches())
+        ts, cpu, nr = (
+            np.concatenate([getattr(b, c) for b in changes]) for c in ("ts_ns", "cpu", "nr")
+        )
+        return {WASTED: Quantity(cpus_wasted(ts, cpu, nr, self.machine.cpus, *self.window), WASTED)}
 
     def workload(self, seed: int) -> Workload:
         """Return the recorded workload for a replay with this seed."""
@@ -252,8 +264,14 @@ class Recording:
         q = summarize(raw, program, self.machine, w.measure, w.counted_nodes)
         result = Quantity(float(q.result or 0), self.result.unit)
         seen = _observed(raw, program, self.machine, self.kind, (q.start_ns, q.end_ns), result)
+        log = raw.of(log_kind.NR_RUNNING)
+        ts, cpu, nr = log[:, [log_column.TS, log_column.CPU, log_column.VALUE]].T
+        wasted = cpus_wasted(ts, cpu, nr, self.machine.cpus, q.start_ns, q.end_ns)
         return Replayed(
-            quantities(seen, self.kind, self.machine, self.pinned), raw.events, raw.wall_s
+            quantities(seen, self.kind, self.machine, self.pinned)
+            | {WASTED: Quantity(wasted, WASTED)},
+            raw.events,
+            raw.wall_s,
         )
 
 

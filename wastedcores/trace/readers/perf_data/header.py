@@ -18,6 +18,7 @@ import numpy as np
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data import records_jit as pj
+from wastedcores.trace.schedstat import has_counters
 
 _TYPE_TRACEPOINT = 2
 # PERF_SAMPLE_*
@@ -100,7 +101,7 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
     raw = data[:104].tobytes()
     if len(raw) < 104 or struct.unpack_from("<Q", raw, 8)[0] != 104:
         raise TraceFormatError(
-            f"{path}: a perf.data file with a head this reader does not know (written to a pipe?). Record with "
+            f"{path}: a perf.data file with a head this reader does not know. Record with "
             "`perf record -o FILE`, or import the text: perf script --show-lost-events -F +cpu -i FILE > FILE.txt."
         )
     attr_size, attrs_at, attrs_size, data_at, data_size = struct.unpack_from("<5Q", raw, 16)
@@ -110,13 +111,12 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
             f"{path}: its data should reach to byte {data_at + data_size}, the file has {len(data)} (perf writes the "
             "size when it ends). It is cut short or was not closed: `perf inject -i FILE -o NEW` may save it."
         )
-    if not attrs_size and _has_counters(data, data_at, data_at + data_size):
+    if has_counters(data[: 1 << 20].tobytes()):
         raise TraceFormatError(
             f"{path}: this is what `perf sched stats record` writes: the scheduler's counters of /proc/schedstat, per CPU and "
-            f"domain. "
-            "They tell how often CPUs balanced and how long threads waited in all, but not whether a CPU was idle meanwhile. "
-            "`perf sched stats report -i FILE` prints them; for a verdict record a trace: perf sched record -o perf.data "
-            "sleep 10."
+            "domain. They tell how often CPUs balanced and how long threads waited in all, but not whether a CPU was idle "
+            f"meanwhile. `wastedcores schedstat {path.name}` prints them; for a verdict record a trace: perf sched record -o "
+            "perf.data sleep 10."
         )
     samples = _attributes(data, (attr_size, attrs_at, attrs_size), path)
     header = PerfHeader((data_at, data_at + data_size), samples)
@@ -127,20 +127,6 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
             f"{len(data) - header.end} bytes follow the recording and were left out; they may be another recording"
         )
     return header
-
-
-def _has_counters(data: np.ndarray, at: int, end: int) -> bool:
-    """Tell whether the records are PERF_RECORD_SCHEDSTAT_CPU and _DOMAIN, whose numbers changed between versions of perf."""
-    kinds = set()
-    for _ in range(1000):
-        if at + 8 > end:
-            break
-        kind, _, size = struct.unpack("<IHH", data[at : at + 8].tobytes())
-        if size < 8:
-            return False
-        kinds.add(kind)
-        at += size
-    return bool(kinds) and min(kinds) >= _FIRST_COUNTERS
 
 
 def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:

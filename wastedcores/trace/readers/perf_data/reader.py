@@ -5,16 +5,19 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import polars as pl
 
+from wastedcores.files import digest_of_files
 from wastedcores.trace.readers.perf_data import decoding
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.decoding import Found, TracepointReading, read_only, sha256
 from wastedcores.trace.readers.perf_data.events import find_formats
 from wastedcores.trace.readers.perf_data.header import read_header
 from wastedcores.trace.readers.perf_data.packed import decompress, is_compressed
+from wastedcores.trace.readers.perf_data.plain import PIPE_HEAD, files_of, from_folder, from_pipe
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.schema import KIND_DTYPE
 
@@ -25,7 +28,7 @@ class PerfDataReading(TracepointReading):
     Parameters
     ----------
     path
-        The file.
+        The file, also one that was written to a pipe, or the folder of `perf record --threads`.
     hashed
         Compute its SHA-256.
     """
@@ -38,25 +41,35 @@ class PerfDataReading(TracepointReading):
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in order of time."""
-        mapped = self._map()
+        hashing = None
+        if self.path.is_dir():
+            mapped = from_folder(self.path, self._temporary())
+        else:
+            mapped = self._map()
+            hashing = self._pool.submit(sha256, mapped) if self._hashed else None
+            if mapped[8:16].tobytes() == PIPE_HEAD.to_bytes(8, "little"):
+                mapped = from_pipe(mapped, self._temporary(), self.path)
         header = read_header(mapped, self.path)
         found = self.found
         found.kernel_release, found.cpus, found.clock = header.release, header.cpus, header.clock
         found.host = header.host
         found.notes.update(header.notes)
         self._formats = find_formats(header.formats, self.path, header.samples)
-        hashing = self._pool.submit(sha256, mapped) if self._hashed else None
         (begin, end), self._data = header.data, mapped
         if is_compressed(mapped, begin, end):
-            plain = self.resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-            self._data, begin, end = decompress(mapped, begin, end, plain, self.path)
+            self._data, begin, end = decompress(mapped, begin, end, self._temporary(), self.path)
         elif end + PADDING > len(mapped):  # nearly always features follow
             self._data = np.concatenate([mapped, np.zeros(PADDING, np.uint8)])
         self._data = read_only(self._data)
         yield from self._tables(begin, end)
         yield from self._lost_at_the_end()
         self._count_samples({f.number: f.name for f in header.formats.values()})
-        found.sha256 = hashing.result() if hashing else None
+        if self._hashed:
+            found.sha256 = hashing.result() if hashing else digest_of_files(files_of(self.path))
+
+    def _temporary(self) -> IO[bytes]:
+        made: IO[bytes] = self.resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        return made
 
     def _search(self, at: int, end: int) -> Found:
         """Find the next records."""

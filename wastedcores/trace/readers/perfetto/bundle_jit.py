@@ -104,6 +104,25 @@ def _cpu_ok(cpu: int) -> bool:
 
 
 @lean
+def _parts_of(b: U8, at: int, end: int, values: I64, sizes: I64) -> tuple[int, int, int]:
+    """Take a message apart: (number, place and size of its last field from 3 on that has bytes); the number is 0 if there is none
+    and -1 if this is no message.
+    """
+    values[:] = 0
+    sizes[:] = -1
+    last = place = length = 0
+    while at < end:
+        number, value, size, at = field(b, at, end)
+        if at < 0:
+            return -1, 0, 0
+        if number < _PARTS:
+            values[number], sizes[number] = value, size
+        if number > 2 and size >= 0:
+            last, place, length = number, value, size
+    return last, place, length
+
+
+@lean
 def _event(
     b: U8,
     at: int,
@@ -118,20 +137,11 @@ def _event(
 ) -> tuple[int, int]:
     """Decode a message of an event: (events that were written, problem)."""
     values, sizes = parts[0], parts[1]
-    values[:] = 0
-    sizes[:] = -1
-    ns = pid = kind = 0
-    begin = length = 0
-    while at < end:
-        number, value, size, at = field(b, at, end)
-        if at < 0:
-            return 0, BAD
-        if number == 1 and size < 0:
-            ns = value
-        elif number == 2 and size < 0:
-            pid = value
-        elif number > 2 and size >= 0:
-            kind, begin, length = number, value, size
+    kind, begin, length = _parts_of(b, at, end, values, sizes)
+    ns = values[1] if sizes[1] < 0 else 0
+    pid = values[2] if sizes[2] < 0 else 0
+    if kind < 0:
+        return 0, BAD
     if kind == 0:
         return 0, OK
     if kind < N_EVENTS:
@@ -157,13 +167,8 @@ def _event(
         code = FREQUENCY
     if code < 0:
         return 0, OK
-    at, end = begin, begin + length
-    while at < end:
-        number, value, size, at = field(b, at, end)
-        if at < 0:
-            return 0, BAD
-        if number < _PARTS:
-            values[number], sizes[number] = value, size
+    if _parts_of(b, begin, begin + length, values, sizes)[0] < 0:
+        return 0, BAD
     if ns < 0:
         return 0, BAD
     _blank(out, r)
@@ -226,29 +231,21 @@ def _compact(
     """Decode compact_sched: (events that were written, problem). ``wakes`` is the code of its wakings."""
     places[:] = 0
     strings = 0
-    begin = at
     while at < end:
         number, value, size, at = field(b, at, end)
         if at < 0:
             return 0, BAD
         if number == 5:
+            if size < 0 or strings == comms.shape[0]:
+                return 0, BAD
+            comms[strings] = _name(b, value, size, names)
+            if comms[strings] == -2:
+                return 0, FULL
             strings += 1
         elif number <= 12 and size >= 0:
             if places[number, 1]:
                 return 0, BAD
             places[number, 0], places[number, 1] = value, value + size
-    if strings > comms.shape[0]:
-        return 0, BAD
-    at, k = begin, 0
-    while at < end:
-        number, value, size, at = field(b, at, end)
-        if number == 5:
-            if size < 0:
-                return 0, BAD
-            comms[k] = _name(b, value, size, names)
-            if comms[k] == -2:
-                return 0, FULL
-            k += 1
     n = 0
     switch_ns = waking_ns = 0
     switches, wakings = places[1, 0], places[7, 0]

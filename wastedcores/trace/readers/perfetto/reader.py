@@ -20,6 +20,7 @@ import zstandard
 from wastedcores.errors import TraceContentError, TraceFormatError, WastedCoresError
 from wastedcores.files import file_digest
 from wastedcores.limits import MAX_CPUS
+from wastedcores.trace.carried import varint
 from wastedcores.trace.readers.perfetto import bundle_jit as bj
 from wastedcores.trace.readers.perfetto import wire_jit as wj
 from wastedcores.trace.readers.support.bytes_jit import PADDING
@@ -136,7 +137,7 @@ class PerfettoReading(Reading):
         for at, size, what in table[:, : wj.WHAT + 1].tolist():
             content = data[at : at + size].tobytes()
             if not what & wj.PACKED:
-                into.write(b"\n" + _varint(size) + content)
+                into.write(b"\n" + varint(size) + content)
                 continue
             packet = TracePacket.FromString(content)
             try:
@@ -320,11 +321,3 @@ def _padded(mapped: np.ndarray) -> tuple[np.ndarray, int]:
     if -size % 4096 >= PADDING:
         return np.asarray(mapped), size
     return np.concatenate([mapped, np.zeros(PADDING, np.uint8)]), size
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes(out) + bytes([value])

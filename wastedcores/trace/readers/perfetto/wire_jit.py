@@ -25,10 +25,9 @@ EVENTS, FACTS, PACKED, DROPPED, LOST = 1, 2, 4, 8, 16
 OK, CUT, BAD, FULL = 0, 1, 2, 3
 
 #: Fields of a packet: ftrace_events; sequence; dropped; compressed_packets, zstd_compressed_packets; and what states facts:
-#: trace_config, system_info, clock_snapshot, and the packet of `wastedcores export`.
+#: trace_config, system_info, clock_snapshot.
 _BUNDLE, _SEQ, _DROP, _ZLIB, _ZSTD = 1, 10, 42, 50, 133
 _CONFIG, _SYSTEM, _CLOCKS = 33, 45, 6
-OWN = 2998
 
 
 @lean
@@ -147,7 +146,7 @@ def packets(b: U8, at: int, end: int, table: I64) -> tuple[int, int, int]:
                 row[WHAT] |= DROPPED if value else 0
             elif (number == _ZLIB or number == _ZSTD) and length >= 0:
                 row[WHAT] |= PACKED
-            elif number == _CONFIG or number == _SYSTEM or number == _CLOCKS or number == OWN:
+            elif number == _CONFIG or number == _SYSTEM or number == _CLOCKS:
                 row[WHAT] |= FACTS
         if row[WHAT] & EVENTS and not _bundle(b, row):
             return n, begin, BAD

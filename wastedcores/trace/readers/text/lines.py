@@ -144,6 +144,11 @@ def _read_rest(
         parsed, bad = parse_payloads(group.with_columns(name=pl.lit(bare)), kind)
         if bad.height and kind == "cpu_online":  # other spellings do not name the step
             found.skipped[bare] += bad.height
+        elif bad.height and not (bad["payload"].str.strip_chars() != "").any():
+            raise TraceFormatError(
+                f"{path}, line {bad['line'][0]}: {bare} has no fields. If this is the text of perf script -F, print it with "
+                "them: perf script -F +trace,+cpu --show-lost-events."
+            )
         elif bad.height:
             raise TraceFormatError(
                 f"{path}, line {bad['line'][0]}: the fields of {bare} are not in any spelling this reader knows: "
@@ -219,8 +224,9 @@ def _stamped(events: pl.DataFrame) -> pl.DataFrame:
             + pl.col("frac").str.slice(0, 9).str.pad_end(9, "0").cast(pl.Int64),
         ),
         ctx_cpu=pl.col("cpu").cast(pl.Int64),
-        ctx_pid=pl.col("pid").cast(pl.Int64),
-        ctx_comm=clean_comm("comm"),
+        # perf script leaves out what -F does not name
+        ctx_pid=pl.when(pl.col("pid") != "").then("pid").cast(pl.Int64),
+        ctx_comm=pl.when(pl.col("comm") != "").then(clean_comm("comm")),
         name="name",
         payload="payload",
     )

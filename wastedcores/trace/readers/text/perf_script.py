@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
+
+from wastedcores.errors import TraceFormatError
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
-from wastedcores.trace.recognisers import PERF_SCRIPT_LINE
+from wastedcores.trace.recognisers import PERF_SCRIPT_LINE, PERF_SCRIPT_NO_PID
 
 DIALECT = Dialect(
     perf=True,
-    envelopes=(PERF_SCRIPT_LINE,),
+    envelopes=(PERF_SCRIPT_LINE, PERF_SCRIPT_NO_PID),
     # call chains (indented addresses), side-band records
     noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
     lost=(
@@ -20,6 +24,9 @@ DIALECT = Dialect(
         "perf script -F +cpu --show-lost-events."
     ),
 )
+
+#: perf script sorts events by time; so many events tell whether their times are differences, a share of which steps back.
+_ENOUGH, _MOST_BACK = 20, 0.1
 
 
 class PerfScriptReading(LineReading):
@@ -35,3 +42,18 @@ class PerfScriptReading(LineReading):
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "perf-script", DIALECT, hashed=hashed)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables in the order of the file, which is that of time."""
+        first = True
+        for frame in super().frames():
+            if first and frame.height >= _ENOUGH:
+                first = False
+                back = (frame["ts_ns"].diff() < 0).mean()
+                if isinstance(back, float) and back > _MOST_BACK:
+                    raise TraceFormatError(
+                        f"{self.path}: time steps back at {back:.0%} of its events, as if the text had been printed with "
+                        "--deltatime, that is, with the differences of times. Print it again without: perf script -F +cpu "
+                        "--show-lost-events."
+                    )
+            yield frame

@@ -1,0 +1,111 @@
+"""``wastedcores schedstat``: the scheduler's counters of one run, or how those of two runs differ."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson
+
+if TYPE_CHECKING:
+    from wastedcores.trace.schedstat import Counters
+
+_NOTES = """FILE is what `perf sched stats record` wrote, a copy of /proc/schedstat (two copies, one after the other, count what
+happened in between), or a trace, in which the same things are counted: that of `wastedcores replay --decisions` has most of
+them. The lines and columns are those of `perf sched stats report` and `perf sched stats diff`. A dash stands for what a trace
+does not tell.
+
+PCT_CHANGE of one run is the share of the counter to which the line belongs; of two runs it is by how many per cent the second
+differs from the first. AVG_JIFFIES is the mean time between two such events.
+
+The first part is the mean of all CPUs. Early versions of perf divided by one CPU less."""
+
+
+@app.command(
+    epilog=epilog(
+        "schedstat perf.data",
+        "schedstat before.txt after.txt",
+        "schedstat perf.data replayed.parquet --cpus",
+        notes=_NOTES,
+    )
+)
+def schedstat(
+    file: Annotated[
+        Path,
+        Argument(metavar="FILE", help="Counters, or a trace in which they are counted."),
+    ],
+    against: Annotated[
+        Path | None, Argument(metavar="[FILE]", help="A second run, to print the difference.")
+    ] = None,
+    cpus: Annotated[bool, Option("--cpus", help="Also print every CPU.")] = False,
+    hz: Annotated[
+        int,
+        Option(metavar="N", min=1, max=10_000, help="Jiffies per second (CONFIG_HZ), for traces."),
+    ] = 250,
+    explain: Annotated[
+        bool, Option("--explain", help="Say first what each counter counts.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the scheduler's counters of a run, or how two runs differ."""
+    from wastedcores.cli._output import print_json
+    from wastedcores.words.schedstat import meanings, summary, table
+
+    first = _counters(file, hz)
+    second = _counters(against, hz) if against is not None else None
+    if second is not None and second.follows(first):  # two copies of /proc/schedstat of one machine
+        first, second = second.since(first), None
+    runs = [c for c in (first, second) if c is not None]
+    if as_json:
+        print_json(
+            {
+                "schema": "wastedcores.schedstat/1",
+                "runs": [
+                    {
+                        "source": c.source,
+                        "version": c.version,
+                        "jiffies": c.jiffies,
+                        "since_boot": c.since_boot,
+                        "notes": list(c.notes),
+                        "mean": _json(summary(c)),
+                        "cpus": {str(n): _json(cpu) for n, cpu in c.cpus.items()},
+                    }
+                    for c in runs
+                ],
+            }
+        )
+        return
+    for c in runs:
+        if c.since_boot:
+            print(
+                f"wastedcores: note: {c.source}: one sample, so these are the counts since the machine started",
+                file=sys.stderr,
+            )
+        for note in c.notes:
+            print(f"wastedcores: note: {c.source}: {note}", file=sys.stderr)
+    if explain:
+        print("\n".join(meanings()) + "\n")
+    for line in table(first, second, cpus=cpus):
+        print(line)
+
+
+def _counters(file: Path, hz: int) -> Counters:
+    """Read counters, or count them in a trace."""
+    from wastedcores.trace.schedstat import read_counters
+
+    if (found := read_counters(file)) is not None:
+        return found
+    from wastedcores.analysis.schedstat import counted
+    from wastedcores.cli._input import open_input
+
+    return counted(open_input(file), hz)
+
+
+def _json(cpu: object) -> object:
+    from dataclasses import asdict
+
+    return asdict(cpu)  # type: ignore[call-overload]

@@ -1,0 +1,112 @@
+"""The recording that an export for Perfetto carries: its Parquet file, in packets that Perfetto skips.
+
+Perfetto has no place for much of what a verdict rests on: the machine, where threads may run, what they did before the first
+event, lengths of runqueues that were recorded. So the file of ``wastedcores export`` holds the recording itself in a field that
+Perfetto does not know, after the first packet and before all others.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.parquet import read_parquet, write_parquet
+from wastedcores.trace.recognisers import OWN
+from wastedcores.trace.spool import kept_until_exit
+from wastedcores.trace.trace import Trace
+
+#: Bytes of the recording in one packet, and the most that a packet before them has.
+_PIECE, _FIRST = 1 << 20, 1 << 16
+#: What the field has instead of a recording in a file with two runs.
+_TWO_RUNS = b"two runs\n"
+
+
+def varint(value: int) -> bytes:
+    """Return a number as protobuf writes it."""
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def _packet(piece: bytes) -> bytes:
+    content = varint(OWN << 3 | 2) + varint(len(piece)) + piece
+    return b"\n" + varint(len(content)) + content
+
+
+def packets(trace: Trace) -> Iterator[bytes]:
+    """Yield the packets that carry a recording."""
+    with tempfile.TemporaryDirectory(prefix="wastedcores-") as folder:
+        written = write_parquet(trace, Path(folder) / "trace.parquet")
+        with written.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield _packet(piece)
+
+
+def two_runs(names: tuple[str, str]) -> bytes:
+    """Return the packet that says which two recordings a file shows side by side."""
+    return _packet(_TWO_RUNS + "\n".join(names).encode())
+
+
+def carried(path: Path) -> Trace | None:
+    """Open the recording that an export carries; None: it is a trace of Perfetto's own, or of somebody else."""
+    from wastedcores.trace.readers.support.text_reading import unpacked
+
+    with unpacked(path) as stream:
+        pieces = _pieces(stream)
+        first = next(pieces, None)
+        if first is None:
+            return None
+        if first.startswith(_TWO_RUNS):
+            names = first[len(_TWO_RUNS) :].decode("utf-8", "replace").split("\n")
+            raise TraceFormatError(
+                f"{path}: this file shows two recordings side by side, for Perfetto's UI. Name one of those that `wastedcores "
+                f"compare` read: {' and '.join(names)}."
+            )
+        copy = kept_until_exit() / path.name
+        with copy.open("wb") as out:
+            out.write(first)
+            out.writelines(pieces)
+    try:
+        return replace(read_parquet(copy), path=path)
+    except WastedCoresError as e:
+        e.args = (str(e).replace(str(copy), str(path)), *e.args[1:])
+        raise
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield what the packets at the beginning carry; what is cut short ends them."""
+    own = False
+    for number in range(1 << 24):
+        if stream.read(1) != b"\n":
+            return
+        size = _number(stream)
+        if not 0 < size <= (_PIECE + 16 if number else _FIRST):
+            return
+        content = stream.read(size)
+        head = varint(OWN << 3 | 2)
+        if content.startswith(head):
+            own = True
+            at = len(head)
+            while at < len(content) and content[at] > 127:
+                at += 1
+            yield content[at + 1 :]
+        elif own or number:
+            return
+
+
+def _number(stream: IO[bytes]) -> int:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = stream.read(1)
+        if not byte:
+            return -1
+        value |= (byte[0] & 127) << shift
+        if byte[0] < 128:
+            return value
+    return -1

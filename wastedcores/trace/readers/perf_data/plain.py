@@ -1,0 +1,190 @@
+"""Makes one ordinary perf.data of what perf wrote to a pipe, or of the folder that `perf record --threads` writes.
+
+Formats: tools/perf/Documentation/perf.data-file-format.txt (6.1), tools/perf/util/header.c: perf_event__synthesize_features,
+tools/perf/util/data.c: perf_data__create_dir.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.trace.readers.perf_data.packed import decompress, is_compressed
+
+#: tools/lib/perf/include/perf/event.h: perf_user_event_type, and PERF_RECORD_SAMPLE of the kernel
+_ATTR, _TRACING_DATA, _FINISHED_ROUND, _FEATURE, _SAMPLE = 64, 66, 68, 80, 9
+#: the number of the feature that has the formats of tracepoints
+_TRACING = 1
+#: the head of a file that perf wrote to a pipe, and of any other
+PIPE_HEAD, _HEAD = 16, 104
+#: Records before the first sample that are looked at one by one, and bytes that are copied at a time.
+_MOST_RECORDS, _BLOCK = 1 << 21, 1 << 24
+
+
+def from_pipe(data: np.ndarray, into: IO[bytes], path: Path) -> np.ndarray:
+    """Write what went through a pipe as a file; the head of a pipe has only its size, and records state the rest."""
+    attributes: list[tuple[bytes, bytes]] = []
+    features: dict[int, bytes] = {}
+    into.write(bytes(_HEAD))
+    at = PIPE_HEAD
+    for _ in range(_MOST_RECORDS):
+        if at + 8 > len(data):
+            break
+        kind, _, size = struct.unpack("<IHH", data[at : at + 8].tobytes())
+        if size < 8:
+            raise TraceFormatError(
+                f"{path}: byte {at}: a record has {size} bytes; expected 8 or more. The file is damaged: record it again."
+            )
+        if kind == _SAMPLE:
+            break
+        record = data[at + 8 : at + size].tobytes()
+        whole = data[at : at + size].tobytes()
+        at += size
+        if kind == _ATTR and len(record) >= 8:
+            length = struct.unpack_from("<I", record, 4)[0]
+            attributes.append((record[:length], record[length:]))
+        elif kind == _FEATURE and len(record) >= 8:
+            features[struct.unpack_from("<Q", record)[0]] = record[8:]
+        elif kind == _TRACING_DATA and len(record) >= 4:
+            length = struct.unpack_from("<I", record)[0]
+            if length > len(data) - at:
+                raise TraceFormatError(
+                    f"{path}: byte {at}: the formats of its tracepoints should have {length} bytes, and the file ends before. "
+                    "It is cut short: record it again."
+                )
+            features[_TRACING] = data[at : at + length].tobytes()
+            at += length
+        else:
+            into.write(whole)
+    _copy(data, at, len(data), into)
+    return _finished(attributes, features, into, path)
+
+
+def from_folder(folder: Path, into: IO[bytes]) -> np.ndarray:
+    """Write the files of a folder as one: the head is that of ``data``, the records of all files follow each other.
+
+    A round of one file says nothing about the others, so the marks at the ends of rounds are left out.
+    """
+    main = _mapped(folder / "data")
+    if len(main) < _HEAD or struct.unpack_from("<Q", main[:16].tobytes(), 8)[0] != _HEAD:
+        raise TraceFormatError(
+            f"{folder}: its file data has no head of perf.data. Copy or record the folder again."
+        )
+    raw = main[:_HEAD].tobytes()
+    attr_size, attrs_at, attrs_size, data_at, data_size = struct.unpack_from("<5Q", raw, 16)
+    bits = int.from_bytes(raw[72:104], "little")
+    into.write(bytes(_HEAD))
+    parts = sorted(
+        folder.glob("data.[0-9]*"), key=lambda p: int(p.suffix[1:]) if p.suffix[1:].isdigit() else 0
+    )
+    for file in (folder / "data", *parts):
+        part = main if file.name == "data" else _mapped(file)
+        begin, end = (
+            (data_at, min(data_at + data_size, len(part))) if part is main else (0, len(part))
+        )
+        with tempfile.TemporaryFile() as plain:
+            if is_compressed(part, begin, end):
+                part, begin, end = decompress(part, begin, end, plain, file)
+            _without_rounds(part, begin, end, into, file)
+    attributes, features = [], {}
+    for i in range(attrs_size // attr_size if attr_size > 16 else 0):
+        entry = main[attrs_at + i * attr_size : attrs_at + (i + 1) * attr_size].tobytes()
+        ids_at, ids_size = struct.unpack_from("<2Q", entry, attr_size - 16)
+        attributes.append((entry[:-16], main[ids_at : ids_at + ids_size].tobytes()))
+    at = data_at + data_size
+    for number in (n for n in range(256) if bits >> n & 1):
+        if at + 16 <= len(main):
+            where, size = struct.unpack("<2Q", main[at : at + 16].tobytes())
+            features[number] = main[where : where + size].tobytes()
+        at += 16
+    return _finished(attributes, features, into, folder)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of such a folder."""
+    return sorted(p for p in folder.iterdir() if p.is_file())
+
+
+def _mapped(file: Path) -> np.ndarray:
+    try:
+        return (
+            np.asarray(np.memmap(file, np.uint8, "r"))
+            if file.stat().st_size
+            else np.zeros(0, np.uint8)
+        )
+    except (OSError, ValueError) as e:
+        raise WastedCoresError(f"{file}: cannot be mapped ({e}).") from e
+
+
+def _without_rounds(data: np.ndarray, at: int, end: int, into: IO[bytes], file: Path) -> None:
+    """Copy records up to the end of a file, but those that end a round."""
+    begin = at
+    raw = memoryview(data)  # type: ignore[arg-type]
+    while at + 8 <= end:
+        kind, _, size = struct.unpack_from("<IHH", raw, at)
+        if size < 8:
+            raise TraceFormatError(
+                f"{file}: byte {at}: a record has {size} bytes; expected 8 or more. The file is damaged: record it again."
+            )
+        if kind == _FINISHED_ROUND:
+            _copy(data, begin, at, into)
+            begin = at + size
+        at += size
+    _copy(data, begin, min(at, end), into)
+
+
+def _copy(data: np.ndarray, begin: int, end: int, into: IO[bytes]) -> None:
+    for at in range(begin, end, _BLOCK):
+        into.write(data[at : min(at + _BLOCK, end)].tobytes())
+
+
+def _finished(
+    attributes: list[tuple[bytes, bytes]], features: dict[int, bytes], into: IO[bytes], path: Path
+) -> np.ndarray:
+    """Write what follows the records, then the head, and map the file."""
+    sizes = {len(attr) for attr, _ in attributes}
+    if len(sizes) != 1:
+        raise TraceFormatError(
+            f"{path}: its events are described in {len(sizes)} ways; expected one. The beginning of the file is damaged or "
+            "missing: record it again."
+        )
+    data_end = into.tell()
+    places = dict(_placed(features, data_end + 16 * len(features)))
+    into.write(b"".join(struct.pack("<2Q", *places[number]) for number in sorted(features)))
+    into.write(b"".join(features[number] for number in sorted(features)))
+    ids_at = into.tell()
+    into.write(b"".join(ids for _, ids in attributes))
+    attrs_at = into.tell()
+    for attr, ids in attributes:
+        into.write(attr + struct.pack("<2Q", ids_at, len(ids)))
+        ids_at += len(ids)
+    size = sizes.pop() + 16
+    into.seek(0)
+    head = struct.pack(
+        "<8s7Q",
+        b"PERFILE2",
+        _HEAD,
+        size,
+        attrs_at,
+        size * len(attributes),
+        _HEAD,
+        data_end - _HEAD,
+        0,
+    )
+    bits = sum(1 << number for number in features)
+    into.write(head + bytes(8) + bits.to_bytes(32, "little"))
+    into.flush()
+    mapped: Any = np.memmap(into, np.uint8, "r")  # type: ignore[call-overload]
+    return np.asarray(mapped)
+
+
+def _placed(features: dict[int, bytes], at: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    for number in sorted(features):
+        yield number, (at, len(features[number]))
+        at += len(features[number])
