@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import wastedcores as wc
+from wastedcores.capture.snapshot import read_snapshot
 from wastedcores.cli.replay import _next
+from wastedcores.cli.report import _copies
 from wastedcores.figures import overview, threads_per_node
+from wastedcores.files import find
 from wastedcores.words.cause import NAMES
 from wastedcores.workload.scenarios import scenario
 
@@ -48,6 +51,16 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # the other end is closed
         return b""
+
+
+def test_a_report_takes_the_snapshot_of_its_trace(tmp_path):
+    folder = find("datasets") / "recordings" / "db16-buggy-16cpu"
+    trace, tasks = folder / "trace.txt.xz", folder / "tasks.json"
+    copy, other = _copies(str(trace), "", str(tasks), None, tmp_path / "r-traces")
+    assert other == ""
+    told = wc.open(copy).header.tasks
+    assert len(told) == len(read_snapshot(tasks).tasks)
+    assert wc.open(copy).events.collect().height == wc.open(trace).events.collect().height
 
 
 def test_no_waste_is_said_in_words():
