@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -95,12 +96,11 @@ def report(
         progress=not quiet,
     )
     if pseudonyms is not None:
-        for path in (
-            made.html,
-            made.notebook,
-            made.manifest,
-        ):  # a folder's name tells who made the report
-            path.write_text(path.read_text("utf-8").replace(f"{copies}/", ""), "utf-8")
+        # the names of folders tell who made the report
+        for path in (made.html, made.notebook, made.manifest):
+            text = path.read_text("utf-8").replace(f"{copies}/", "")
+            text = re.sub(r'"(input|output)_path": "[^"]*/([^"/]*)"', r'"\1_path": "\2"', text)
+            path.write_text(text, "utf-8")
     print(made.html)
 
 
