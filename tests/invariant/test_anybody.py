@@ -90,6 +90,21 @@ def test_u2a_a_move_by_the_stopper_on_behalf_of_a_thread_is_a_change_of_affinity
     assert result.verdict == ("violations" if by == 0 and waker == "an idle CPU" else "unknown")
 
 
+@pytest.mark.parametrize(("mover", "verdict"), [("cpuhp/2", "violations"), ("taskset", "unknown")])
+def test_u2a_a_cpu_that_goes_offline_moves_its_threads_without_changing_their_affinity(
+    mover, verdict
+):
+    """11 is moved from CPU 2 to CPU 0, in the context of a thread that runs on CPU 2, and waits there beside the idle CPU 1."""
+    rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 9, "S", 0), switch(0, 2, 0, "R", 13)]
+    rows += [wakeup(1, 2, 11), switch(2, 2, 13, "S", 62, comm=mover)]
+    rows += [{**migrate(3, 2, 0, 11), "by_pid": 62}, switch(4, 2, 62, "P", 0, prev_comm=mover)]
+    rows += [*turns(5, S, 0, (10, 11))[0], switch(S, 1, 0, "R", 9)]
+    told = [{"pid": p, "allowed": "0" if p == 10 else "0-2"} for p in (9, 10, 11, 13)]
+    told += [{"pid": 62, "allowed": "2", "kthread": True, "comm": mover}]
+    trace = trace_of(rows, cpus=3, known=False, tasks=told, quotas={})
+    assert check(trace).verdict == verdict
+
+
 def test_u2b_a_fork_resets_what_is_known_of_a_pid():
     """Thread 11 ran on CPU 1 and ended. Another thread with its number waits on CPU 0, where it was born."""
     rows = [

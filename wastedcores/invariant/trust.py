@@ -74,35 +74,97 @@ def judge(
 ) -> tuple[pl.DataFrame, Trust]:
     """Decide the verdict."""
     doubts = _inside(rq.doubts, state)
-    cut = rq.trace.header.truncated_last_line
-    notes = [f"the file was cut short: {cut}"] if cut else []
-    unknown = _affinity_unknown(rq)
     limit = np.inf if chronic_share is None else chronic_share
     found, persistent = _firm(rq, episodes, found, state, persist_ns, limit)
     chronic = worst(found.firm_state)
     seems_chronic = chronic is not None and chronic.enough and chronic.share >= limit
+    seems = bool(persistent.any() or seems_chronic)
+    questionable = assumed or doubts.height > 0 or lost
     waste_ns = int(state.scalars[sweep_jit.THREAD_NS])
-    longest_ns = int((episodes["end_ns"] - episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
-    sure, certain = persistent.copy(), _Certain(persistent, chronic, waste_ns, 0, False)
-    if (persistent.any() or seems_chronic) and rq.source == "tasks":
-        throttled = rq.trace.header.quotas is None and "idle_beside_waiting" in rq.oddities
-        if throttled:
-            notes.append(
-                "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
-                "whose limits are not known decide nothing. Record a snapshot"
-            )
-        if assumed or doubts.height or throttled or lost:
-            certain = _certain(
-                rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled
-            )
-            sure = certain.episodes
-    elif waste_ns and (assumed or doubts.height or lost):
+    certain = _Certain(persistent, chronic, waste_ns, 0, False)
+    throttled = rq.trace.header.quotas is None and "idle_beside_waiting" in rq.oddities
+    if rq.source == "tasks" and seems and (questionable or throttled):
+        certain = _certain(rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled)
+    elif waste_ns and questionable:
         certain = certain._replace(least_ns=0)  # nobody looked
-    surely_chronic = (
-        seems_chronic and certain.chronic is not None and certain.chronic.share >= limit
+    sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
+    surely_chronic = seems_chronic and share >= limit
+    most = None
+    # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
+    decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
+    if rq.source == "tasks" and (doubts.height or unknown_cpus or lost) and not decisive:
+        most = at_most(rq, state, persist_ns)
+    if sure.any() or surely_chronic:
+        verdict, notes = "violations", _cut_short(rq)
+    else:
+        short = chronic is not None and not chronic.enough and chronic.share >= limit
+        hidden = lost or (
+            not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
+        )
+        verdict, notes = _undecided(rq, seems, hidden, short, unknown_cpus)
+        if most is not None and not _allowed(most, persist_ns, limit):
+            verdict, notes = _undecided(rq, False, False, False, False)
+    if verdict != "clean" and seems:
+        missing = int((persistent & ~sure).sum())
+        only_chronic = seems_chronic and not surely_chronic and not sure.any()
+        notes = _rests_on(missing, only_chronic, throttled, certain.affinity_matters) + notes
+    kind = "persistent" if sure.any() else "chronic" if surely_chronic else "occasional"
+    columns = [
+        pl.Series("persistent", persistent, pl.Boolean),
+        pl.Series("certain", sure, pl.Boolean),
+    ]
+    table = episodes.select("start_ns", "end_ns", *columns, pl.col(episodes.columns[3:]))
+    longest_ns = int((episodes["end_ns"] - episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
+    return table, Trust(
+        verdict,
+        kind if episodes.height else "none",
+        chronic,
+        doubts,
+        _affinity_unknown(rq),
+        certain.affinity_matters and verdict == "unknown",
+        Bound(
+            certain.least_ns,
+            max(most.waste_ns if most else 0, waste_ns),
+            max(most.longest_ns if most else 0, longest_ns),
+        ),
+        certain.seen_ns,
+        notes,
     )
-    missing = int((persistent & ~sure).sum())
-    if missing and certain.affinity_matters:
+
+
+def _cut_short(rq: Runqueues) -> list[str]:
+    where = rq.trace.header.truncated_last_line
+    return [f"the file was cut short: {where}"] if where else []
+
+
+def _undecided(
+    rq: Runqueues, seems: bool, hidden: bool, short: bool, unknown_cpus: bool
+) -> tuple[str, list[str]]:
+    """Tell whether a trace without a certain violation is clean or unknown, and why."""
+    notes = cut = _cut_short(rq)
+    if unknown_cpus and not cut:
+        notes = [
+            "a CPU has no event, so nobody knows whether it was idle or ran one thread alone, or was not recorded"
+        ]
+    elif hidden and not cut:
+        notes = ["what the CPUs did is in doubt for so long that a violation may be hidden"]
+    if short:
+        notes = [
+            *notes,
+            "at least half of the window wastes as much as chronic waste does, but it is too short to say that it goes on",
+        ]
+    return "unknown" if seems or notes else "clean", notes
+
+
+def _rests_on(missing: int, chronic: bool, throttled: bool, affinity_matters: bool) -> list[str]:
+    """Say why violations that there seem to be are not certain."""
+    notes = []
+    if throttled:
+        notes.append(
+            "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
+            "whose limits are not known decide nothing. Record a snapshot"
+        )
+    if missing and affinity_matters:
         notes.append(
             f"{missing} persistent episodes rest on threads of which nothing says that they may use the idle CPUs: "
             "record a snapshot of the tasks"
@@ -112,60 +174,12 @@ def judge(
             f"{missing} persistent episodes rest on spans in which the trace contradicts itself, or in which a thread may have "
             "been throttled"
         )
-    if seems_chronic and not surely_chronic and not sure.any():
+    if chronic:
         notes.append(
             "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
             "nothing says that they may use the idle CPUs"
         )
-    verdict = "violations" if sure.any() or surely_chronic else "clean"
-    bound = Bound(certain.least_ns, waste_ns, longest_ns)
-    doubtful = rq.source == "tasks" and (doubts.height > 0 or unknown_cpus or lost)
-    # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
-    doubtful &= not doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
-    if doubtful:
-        most = at_most(rq, state, persist_ns)
-        bound = Bound(
-            certain.least_ns, max(most.waste_ns, waste_ns), max(most.longest_ns, longest_ns)
-        )
-    if verdict == "clean":
-        seems = bool(persistent.any() or seems_chronic)
-        short = chronic is not None and not chronic.enough and chronic.share >= limit
-        hidden = (
-            unknown_cpus
-            or lost
-            or (not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit))
-        )
-        if (seems or hidden or short) and doubtful and not _allowed(most, persist_ns, limit):
-            seems = hidden = short = False
-        if hidden and not cut:
-            notes.append(
-                "a CPU has no event, so nobody knows whether it was idle or ran one thread alone, or was not recorded"
-                if unknown_cpus
-                else "what the CPUs did is in doubt for so long that a violation may be hidden"
-            )
-        if short:
-            notes.append(
-                "at least half of the window wastes as much as chronic waste does, but it is too short to say that it goes on"
-            )
-        if seems or cut or hidden or short:
-            verdict = "unknown"
-    kind = "persistent" if sure.any() else "chronic" if surely_chronic else "occasional"
-    columns = [
-        pl.Series("persistent", persistent, pl.Boolean),
-        pl.Series("certain", sure, pl.Boolean),
-    ]
-    table = episodes.select("start_ns", "end_ns", *columns, pl.col(episodes.columns[3:]))
-    return table, Trust(
-        verdict,
-        kind if episodes.height else "none",
-        chronic,
-        doubts,
-        unknown,
-        certain.affinity_matters and verdict == "unknown",
-        bound,
-        certain.seen_ns,
-        notes,
-    )
+    return notes
 
 
 def _firm(

@@ -51,7 +51,12 @@ def describe(result: CheckResult, longest: int = 10) -> str:
     if result.unknown_cpus:
         lines.append(f"  unknown CPUs   {format_cpulist(result.unknown_cpus)} (left out)")
     if header.lost_total:
-        lines.append(f"  LOST EVENTS    {header.lost_total:,}: the verdict is unknown")
+        said = [
+            n.partition("events were lost: ")[2] for n in result.notes if "events were lost" in n
+        ]
+        lines.append(
+            f"  LOST EVENTS    {header.lost_total:,}: {(said or ['outside of this window'])[0]}"
+        )
     lines += [f"  note           {n}" for n in result.notes if "events were lost" not in n]
     if result.episodes.height:
         lines += ["", *_longest_episodes(result, longest)]
