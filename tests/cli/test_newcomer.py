@@ -12,7 +12,7 @@ import wastedcores as wc
 from wastedcores.capture.snapshot import read_snapshot
 from wastedcores.cli.replay import _next
 from wastedcores.cli.report import _copies
-from wastedcores.figures import overview, threads_per_node
+from wastedcores.figures import event_views, overview, threads_per_node
 from wastedcores.files import find
 from wastedcores.words.cause import NAMES
 from wastedcores.workload.scenarios import scenario
@@ -61,6 +61,19 @@ def test_a_report_takes_the_snapshot_of_its_trace(tmp_path):
     told = wc.open(copy).header.tasks
     assert len(told) == len(read_snapshot(tasks).tasks)
     assert wc.open(copy).events.collect().height == wc.open(trace).events.collect().height
+
+
+def test_very_many_moves_do_not_hide_who_ran(monkeypatch):
+    run = wc.examine("group-imbalance-buggy")
+    with_moves = event_views.EventView(run).figure()
+    monkeypatch.setattr(event_views, "MOST_ARROWS", 100)
+    view = event_views.EventView(run)
+    without = view.figure()
+    assert "would cover" in without.layout.title.text
+    assert "would cover" not in with_moves.layout.title.text
+    assert without.layout.images[0].source != with_moves.layout.images[0].source
+    alone = event_views.EventView(run, [d.layer for d in view.drawn if d.layer.draw == "arrows"])
+    assert "would cover" not in alone.figure().layout.title.text
 
 
 def test_no_waste_is_said_in_words():
