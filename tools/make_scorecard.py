@@ -1,4 +1,4 @@
-"""Write datasets/scorecard.json and README's paragraph about the published numbers from a scorecard.
+"""Write datasets/scorecard.json, and what README and docs/how-compared.md say about the published numbers, from a scorecard.
 
 wastedcores reproduce all -o reports/reproduce
 python tools/make_scorecard.py reports/reproduce
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.studies import scorecard
-from wastedcores.words.scorecard import score_paragraph
+from wastedcores.words.scorecard import score_paragraph, score_sentence
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "datasets" / "scorecard.json"
-README = ROOT / "README.md"
-#: the part of README that this program writes
+DOCUMENTS = {ROOT / "README.md": score_sentence, ROOT / "docs" / "how-compared.md": score_paragraph}
+#: the part of a document that this program writes
 MADE = re.compile(r"(<!-- made by tools/make_scorecard.py -->\n).*?(\n<!-- end -->)", re.S)
 #: what a row keeps; reasons and other readings are on the page that the command writes
 KEPT = (
@@ -42,9 +42,10 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def wrapped(result: dict[str, Any]) -> str:
-    """The paragraph as README has it."""
-    return textwrap.fill(score_paragraph(result), 128, break_on_hyphens=False)
+def wrapped(text: str) -> str:
+    """A paragraph as a document has it."""
+    indent = "  " if text.startswith("* ") else ""
+    return textwrap.fill(text, 128, break_on_hyphens=False, subsequent_indent=indent)
 
 
 def main() -> None:
@@ -53,11 +54,12 @@ def main() -> None:
     rows = (json.dumps(row, ensure_ascii=False) for row in result.pop("rows"))
     head = json.dumps(result, indent=1, ensure_ascii=False).removesuffix("\n}")
     RESULT.write_text(f'{head},\n "rows": [\n  ' + ",\n  ".join(rows) + "\n ]\n}\n")
-    text = README.read_text()
-    assert MADE.search(text)
-    README.write_text(
-        MADE.sub(lambda m: f"{m[1]}{wrapped(json.loads(RESULT.read_text()))}{m[2]}", text)
-    )
+    committed = json.loads(RESULT.read_text())
+    for document, said in DOCUMENTS.items():
+        text = document.read_text()
+        assert MADE.search(text), document
+        new = wrapped(said(committed))
+        document.write_text(MADE.sub(lambda m, new=new: f"{m[1]}{new}{m[2]}", text))
 
 
 if __name__ == "__main__":

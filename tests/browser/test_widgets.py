@@ -160,6 +160,14 @@ def screenshot(tab, name):
         tab.screenshot(path=f"{where}/{name}.png")
 
 
+def waiting(tab) -> list[str]:
+    """The texts that a click has opened: who waited."""
+    said = tab.evaluate(
+        "[...document.querySelectorAll('.widget-html-content')].map(e => e.textContent)"
+    )
+    return [text for text in said if "burn:" in text]
+
+
 def test_explorer_is_driven_with_mouse_and_keyboard(explored):
     """One page: bytes of the first figure and of a zoom, then each way to look elsewhere."""
     tab, received = explored
@@ -192,12 +200,16 @@ def test_explorer_is_driven_with_mouse_and_keyboard(explored):
     tab.keyboard.press("d")
     tab.keyboard.press("d")
     assert tab.evaluate("document.querySelectorAll('.jp-Cell').length") == cells
-    time.sleep(0.5)
+    time.sleep(1)
+    before = waiting(tab)
     tab.mouse.dblclick(box[0] + box[2] * 0.4, box[1] + box[3] * 0.4)
     tab.wait_for_function(
         "[...document.querySelectorAll('.widget-html-content')].some(e => e.textContent.startsWith('1.32 s of'))"
     )
     assert window_ms(tab)[0] == 0
+    # its two clicks asked for nothing
+    tab.wait_for_timeout(1000)
+    assert waiting(tab) == before
     # the map of the whole trace: a press in its middle goes there
     drag(tab, box, 0.1, 0.2)
     tab.wait_for_function(

@@ -30,7 +30,14 @@ from wastedcores.course.row import Row, save_row, saved_row
 from wastedcores.course.sandbox import Limits, Outcome
 from wastedcores.course.source import read_source
 from wastedcores.course.submissions import submissions
-from wastedcores.course.summary import hardest, points_of, write_feedback, write_page, write_table
+from wastedcores.course.summary import (
+    hardest,
+    points_by_hand,
+    points_of,
+    write_feedback,
+    write_page,
+    write_table,
+)
 from wastedcores.errors import UsageError
 
 LAB = 4
@@ -324,6 +331,10 @@ def test_the_table_the_page_and_the_feedback_agree(tmp_path):
     text = (tmp_path / "texts/bob.txt").read_text()
     assert "Task 7 (0 of 4): CPU 1 stays idle.\n  Hint: Begin with the minimum." in text
     assert points_of(source) == 17
+    by_hand = points_by_hand(source)
+    assert by_hand > 0
+    assert {r["by hand"] for r in table} == {f"{by_hand:g}"}
+    assert f"{by_hand:g} more points are given by a person" in text
 
 
 def test_a_damaged_row_is_made_again(tmp_path):

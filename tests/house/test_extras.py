@@ -75,7 +75,7 @@ def test_a_verb_without_its_extra_says_which_to_install(words, tmp_path):
 
 def test_every_package_of_an_extra_is_found_in_it():
     for extra in ("lab", "course", "dask", "docs"):
-        for line in EXTRAS[extra]:
+        for line in (p for p in EXTRAS[extra] if not p.startswith("wastedcores[")):
             package = re.match(r"[\w-]+", line).group()
             module = {"otter-grader": "otter"}.get(package, package.replace("-", "_"))
             assert _extra_with(module) == extra

@@ -450,11 +450,12 @@ def test_no_effect_where_one_is_published_has_no_direction():
 COMMITTED = find("datasets") / "scorecard.json"
 
 
-def test_readme_says_what_the_committed_result_says():
+def test_the_documents_say_what_the_committed_result_says():
     made = load_tool("make_scorecard")
     result = json.loads(COMMITTED.read_text())
-    (said,) = re.findall(MADE_BY, (ROOT / "README.md").read_text(), re.S)
-    assert said.strip() == made.wrapped(result)
+    for document, text in made.DOCUMENTS.items():
+        (said,) = re.findall(MADE_BY, document.read_text(), re.S)
+        assert said.strip() == made.wrapped(text(result))
     assert (
         result["summary"]
         == made.kept(result | {"summary": scorecard.summary(result["rows"])})["summary"]
@@ -507,4 +508,5 @@ def test_a_run_of_all_parts_gives_the_committed_result(tmp_path):
     )
     committed = json.loads(COMMITTED.read_text())
     assert found["rows"] == committed["rows"]
-    assert made.wrapped(found) == made.wrapped(committed)
+    for text in made.DOCUMENTS.values():
+        assert text(found) == text(committed)

@@ -287,7 +287,7 @@ def _judge(
         f"For {100 * shares[EVERY_GROUP_LOCAL]:.0f} % of it a domain contained both CPUs, but every group with the overloaded "
         "CPU also contained the idle one, and a CPU never pulls from its own group.",
         f"For {100 * shares[COULD_PULL]:.0f} % of it the domains allowed the idle CPU to pull a thread.",
-        f"{100 * woken:.0f} % of the overloaded time began with a wakeup on a busy CPU.",
+        f"{100 * woken:.0f} % of the time in which a CPU was overloaded began when a thread was woken on a CPU that was busy.",
         f"{persistent} of {result.episodes.height + result.episodes_dropped} episodes "
         f"{'was' if persistent == 1 else 'were'} persistent, and the median length was "
         f"{human_ns(float(lengths.median() or 0))}.",  # type: ignore[arg-type]

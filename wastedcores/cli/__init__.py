@@ -18,11 +18,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
-from wastedcores.cli._app import VERBS, app, options, present
+from wastedcores.cli._app import COMPLETE, VERBS, app, options, present
 from wastedcores.errors import ModelWarning, WastedCoresError
 
-#: the variable by which a shell's completion asks
-COMPLETE = "_WASTEDCORES_COMPLETE"
 #: extra -> the modules that it brings
 EXTRAS = {
     "lab": (

@@ -44,6 +44,8 @@ VERBS = (
     "man",
 )
 
+#: the variable by which a shell's completion asks
+COMPLETE = "_WASTEDCORES_COMPLETE"
 #: what a newcomer does first, with its purpose
 FIRST = (
     ("capture -o trace.parquet -- make -j8", "record this machine while a command runs"),

@@ -90,8 +90,8 @@ Chronic = Annotated[
     Option(
         "--chronic",
         metavar="SHARE|off",
-        help="Waste is chronic if in 5 of 10 consecutive slices of the length --persist it is at least this share of "
-        "the CPU time used.",
+        help="Call waste chronic when 5 of 10 consecutive slices, each --persist long, waste at least this share of the CPU "
+        "time used.",
     ),
 ]
 Cpus = Annotated[

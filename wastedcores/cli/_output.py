@@ -33,6 +33,21 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
     )
 
 
+def fitted(text: str, indent: str = " " * 17) -> str:
+    """Wrap the long lines of an answer at the terminal's width, the rest under the line's text; a pipe gets them as they are."""
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns - 1
+    return "\n".join(
+        line
+        if len(line) <= width
+        else textwrap.fill(
+            line, width, subsequent_indent=indent, break_long_words=False, drop_whitespace=False
+        )
+        for line in text.splitlines()
+    )
+
+
 def print_next(command: str, purpose: str) -> None:
     """Print the command that helps next, with its purpose, as the last lines of an answer."""
     print(f"\n  next           {command}   ({purpose})")

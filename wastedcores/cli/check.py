@@ -22,7 +22,7 @@ from wastedcores.cli._options import (
     TraceFormat,
     Whole,
 )
-from wastedcores.cli._output import EXIT_CODES, EXIT_OF, print_json
+from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, share
 
@@ -100,7 +100,7 @@ def check(
     if as_json:
         print_json(result.to_json(most))
     else:
-        print(describe(result))
+        print(fitted(describe(result)))
         print(f"\n  next           {next_command(result, trace)}")
     raise typer.Exit(EXIT_OF[result.verdict])
 

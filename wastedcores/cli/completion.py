@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from wastedcores.cli._app import app, epilog
+from wastedcores.cli._app import COMPLETE, app, epilog
 
 _NOTES = """bash: put `eval "$(wastedcores completion bash)"` into ~/.bashrc. zsh: put `eval "$(wastedcores completion zsh)"` into
 ~/.zshrc, after compinit. fish: write the output to ~/.config/fish/completions/wastedcores.fish."""
@@ -27,8 +27,6 @@ def completion(
 ) -> None:
     """Print the completion of a shell."""
     from typer.completion import get_completion_script
-
-    from wastedcores.cli import COMPLETE
 
     print(get_completion_script(prog_name="wastedcores", complete_var=COMPLETE, shell=shell.value))
 

@@ -168,7 +168,7 @@ def grade(
         float, Option("--seconds", metavar="S", min=10, help="The longest time of one submission.")
     ] = 120,
     memory: Annotated[
-        int, Option("--memory", metavar="MB", min=500, help="The most memory of one submission.")
+        int, Option("--memory", metavar="MB", min=500, help="Memory limit of each submission.")
     ] = 2048,
     jobs: Annotated[
         int,

@@ -128,7 +128,8 @@ def explain(
     from wastedcores.words.cause import NAMES
 
     verb = "the cause is" if found.looks_like == "unknown" else "looks like"
-    print(f"{opened.name}: {verb} {found.looks_like.upper()}")
+    said = f"{verb} {found.looks_like.upper()}" if found.looks_like != "nothing" else "NO WASTE"
+    print(f"{opened.name}: {said}")
     if found.looks_like not in FIXES:  # these names are not the paper's
         print(wrapped(f"that is, {NAMES[found.looks_like]}", "  ", "  "))
     print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -100,12 +101,16 @@ def replay(
         print(f"  invariant    {found.verdict}{kind}")
         if result.to_json()["idle_while_overloaded"] and not found.wall_ns:
             print("               no waiting thread was allowed to run on an idle CPU")
-        print_next(*_next(found_scenario, kernel, given_again(machine, set_)))
+        print_next(*_next(found_scenario, kernel, given_again(machine, set_), output))
     raise typer.Exit(1 if found.verdict == "violations" else 0)
 
 
-def _next(scenario: Scenario, kernel: str, given: str) -> tuple[str, str]:
+def _next(
+    scenario: Scenario, kernel: str, given: str, written: Path | None = None
+) -> tuple[str, str]:
     """Return the next useful command, and what it is good for."""
+    if written is not None:
+        return f"wastedcores report {shlex.quote(str(written))}", "a page about this replay"
     fixed = f"{scenario.kernel}+{scenario.fix}"
     if not scenario.fix or kernel.partition("+")[0] not in (scenario.kernel, "core"):
         again = f"{scenario.name} --kernel {kernel}{given} -o trace.parquet"

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Between, Pseudonyms, Quiet, Settings, Whole, settings
-from wastedcores.cli._output import tell_leftovers
+from wastedcores.cli._options import (
+    Between,
+    Pseudonyms,
+    Quiet,
+    Settings,
+    SnapshotSource,
+    Whole,
+    settings,
+)
+from wastedcores.cli._output import parquet_name, tell_leftovers
 
 _NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
 the path of the page. A recording may name the window and the CPUs of its workload; the report is about these unless
@@ -59,6 +68,7 @@ def report(
     list_parameters: Annotated[
         bool, Option("--parameters", help="List the notebook's parameters and exit.")
     ] = False,
+    snapshot: SnapshotSource = None,
     pseudonyms: Pseudonyms = None,
     quiet: Quiet = False,
 ) -> None:
@@ -72,8 +82,8 @@ def report(
         return
     tell_leftovers(output.parent)
     copies = output.absolute().with_name(f"{output.name}-traces")
-    if pseudonyms is not None:
-        trace, against = _copies((trace, against), pseudonyms, copies)
+    if snapshot is not None or pseudonyms is not None:
+        trace, against = _copies(trace, against, snapshot, pseudonyms, copies)
     made = make(
         trace,
         against=against,
@@ -86,29 +96,36 @@ def report(
         progress=not quiet,
     )
     if pseudonyms is not None:
-        for path in (
-            made.html,
-            made.notebook,
-            made.manifest,
-        ):  # a folder's name tells who made the report
-            path.write_text(path.read_text("utf-8").replace(f"{copies}/", ""), "utf-8")
+        # the names of folders tell who made the report
+        for path in (made.html, made.notebook, made.manifest):
+            text = path.read_text("utf-8").replace(f"{copies}/", "")
+            text = re.sub(r'"(input|output)_path": "[^"]*/([^"/]*)"', r'"\1_path": "\2"', text)
+            path.write_text(text, "utf-8")
     print(made.html)
 
 
-def _copies(traces: tuple[str | None, str], keys: Path, folder: Path) -> list[str]:
-    """Write the traces with pseudonyms into a folder and return their paths; a trace that is not given stays that way."""
+def _copies(
+    trace: str | None, against: str, snapshot: str | None, keys: Path | None, folder: Path
+) -> tuple[str, str]:
+    """Write the traces into a folder, the first with a snapshot and both with pseudonyms where given; return their paths."""
+    from wastedcores.cli._input import open_input
     from wastedcores.errors import UsageError
-    from wastedcores.trace.named import open as open_trace
     from wastedcores.trace.parquet import write_parquet
     from wastedcores.trace.pseudonyms import Pseudonyms as Names
 
-    if traces[0] is None:
-        raise UsageError("--pseudonyms: there is no trace. Name the trace of which the report is.")
-    names = Names.of_file(keys)
+    if trace is None:
+        raise UsageError(
+            "there is no trace. --snapshot and --pseudonyms are for the trace of which the report is."
+        )
+    names = None if keys is None else Names.of_file(keys)
     folder.mkdir(parents=True, exist_ok=True)
-    copies = [
-        str(write_parquet(names.trace(open_trace(t)), folder / f"{names.name(t, 'trace')}.parquet"))
-        for t in traces
-        if t
-    ]
-    return [*copies, ""][:2]
+
+    def copied(name: str, taken: str | None) -> str:
+        found = open_input(Path(name), snapshot=taken)
+        if names is None:
+            return str(write_parquet(found, folder / parquet_name(Path(name))))
+        return str(
+            write_parquet(names.trace(found), folder / f"{names.name(name, 'trace')}.parquet")
+        )
+
+    return copied(trace, snapshot), copied(against, None) if against else ""

@@ -78,7 +78,8 @@ def warmup() -> None:
             pool.map(lambda words: _run(words, folder), _COMMANDS),
             total=len(_COMMANDS),
             desc="compiling",
-            unit="part",
+            # the first part takes most of the time, so the time that is left would be a wrong guess
+            bar_format="{desc}: {n_fmt} of {total_fmt} parts, {elapsed}",
             file=sys.stderr,
         )
         failed = [one for one in bar if one]

@@ -11,7 +11,7 @@ from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Backend, Chronic, Persist, Seconds
-from wastedcores.cli._output import EXIT_CODES, EXIT_OF, print_json
+from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
 from wastedcores.units import duration_ns, human_ns, share
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def watch(
     if as_json:
         print_json({**result.to_json(), "report": page})
     else:
-        print(_describe(result, page))
+        print(fitted(_describe(result, page)))
     raise typer.Exit(EXIT_OF[result.verdict])
 
 

@@ -69,12 +69,15 @@ class Grader:
     limits: Limits
     sandboxed: bool
 
-    def run(self, submission: Path, student: str, warm: bool = False) -> Outcome:
-        """Execute a submission."""
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as drawn:
-            drawn.write(write_variations(self.source.lab, self.variations(submission, student)))
-            drawn.flush()
-            return self._run(submission, student, Path(drawn.name), warm)
+    def run(
+        self, submission: Path, student: str, warm: bool = False, drawn: list[Any] | None = None
+    ) -> Outcome:
+        """Execute a submission with the variations that were drawn for it."""
+        drawn = drawn or self.variations(submission, student)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(write_variations(self.source.lab, drawn))
+            file.flush()
+            return self._run(submission, student, Path(file.name), warm)
 
     def variations(self, submission: Path, student: str) -> list[Any]:
         """Draw the student's own numbers, and those of hidden checks, which no other submission has."""
@@ -122,11 +125,12 @@ class Grader:
             row.feedback = dict.fromkeys(names, "The file is not a notebook.")
             row.note = "the file is not a notebook"
             return row
-        outcome = self.run(submission, student, warm)
+        drawn = self.variations(submission, student)
+        outcome = self.run(submission, student, warm, drawn)
         row.seconds, row.cpu_s, row.memory = outcome.seconds, outcome.cpu_s, outcome.memory
         measured = _measurements(outcome)
         report = _report(outcome)
-        own, *hidden = self.variations(submission, student)
+        own, *hidden = drawn
         for name in names:
             with _JUDGING:
                 found = self._judged(name, [own], hidden, measured, report, outcome)

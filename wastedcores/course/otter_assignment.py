@@ -15,7 +15,7 @@ from wastedcores.course.source import MARK, Cell, Source, names_read, read_sourc
 from wastedcores.course.task import Manual
 
 #: how Gradescope's container gets this package, unless the lecturer says otherwise
-REQUIREMENT = f"wastedcores=={__version__}"
+REQUIREMENT = f"wastedcores[lab]=={__version__}"
 
 
 def question_name(task: str) -> str:

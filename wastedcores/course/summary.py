@@ -26,12 +26,17 @@ def points_of(source: Source) -> float:
     return sum(t.points for t in source.tasks.values() if not isinstance(t, Manual))
 
 
+def points_by_hand(source: Source) -> float:
+    """Return the points of reflection questions, which a person gives."""
+    return sum(t.points for t in source.tasks.values() if isinstance(t, Manual))
+
+
 def write_table(rows: Sequence[Row], source: Source, path: Path) -> None:
     """Write the grades as CSV: one line per student, one column per task."""
     with written_whole(path) as part, part.open("w", newline="") as file:
         table = csv.writer(file)
         names = [f"task {n}" for n in source.tasks]
-        table.writerow(["student", "points", "of", *names, "seconds", "note"])
+        table.writerow(["student", "points", "of", "by hand", *names, "seconds", "note"])
         for row in rows:
             points = [f"{row.points[n]:g}" if n in row.points else "" for n in source.tasks]
             table.writerow(
@@ -39,6 +44,7 @@ def write_table(rows: Sequence[Row], source: Source, path: Path) -> None:
                     _inert(row.student),
                     f"{row.total:g}",
                     f"{points_of(source):g}",
+                    f"{points_by_hand(source):g}",
                     *points,
                     f"{row.seconds:.0f}",
                     _inert(row.note),
@@ -56,6 +62,8 @@ def write_feedback(rows: Sequence[Row], source: Source, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for row in rows:
         lines = [f"Lab {source.lab}: {row.total:g} of {points_of(source):g} points", ""]
+        if more := points_by_hand(source):
+            lines.insert(1, f"{more:g} more points are given by a person, who reads your answers.")
         for name, points in row.points.items():
             lines.append(
                 f"Task {name} ({points:g} of {source.tasks[name].points:g}): {row.feedback[name]}"

@@ -28,6 +28,8 @@ from wastedcores.words.rich_text import count
 
 #: up to this many segments are drawn one by one, each with a hover text
 MOST_SHAPES = 1000
+#: more arrows than this look like load, so they are drawn only when somebody has zoomed in
+MOST_ARROWS = 100_000
 #: columns of the invisible heat map that tells how many segments there are
 _HOVER_COLS = 200
 
@@ -72,8 +74,13 @@ class EventView:
             how = "each one is drawn; hover over it for all that is known about it"
             how = how if many else "no layer chooses anything here"
         else:
-            self._add_raster(fig, window, axis, cols)
+            hidden = self._too_many(window)
+            self._add_raster(
+                fig, [d for d in self.drawn if not any(d is h for h in hidden)], window, axis, cols
+            )
             how = "the colour of a pixel is the mean of its segments; zoom in for single ones"
+            for d in hidden:
+                how += f", and for the {d.segments.count(*window):,} {d.layer.label or 'arrows'}, which would cover the rest"
         self._add_legend(fig)
         panels.add_marks(fig, self.scene, axis, window, row=1, col=1)
         fig.update_xaxes(range=[float(axis.at(t)) for t in window], **axis.labels)
@@ -85,11 +92,22 @@ class EventView:
             fig.update_layout(margin_r=110)
         return fit_legend(fig.update_layout(showlegend=True, hovermode="closest"))
 
+    def _too_many(self, window: tuple[int, int]) -> list[Drawn]:
+        """The layers of arrows that would hide who ran; a layer that is alone is drawn whatever its number."""
+        arrows = [d for d in self.drawn if d.layer.draw == "arrows"]
+        many = [d for d in arrows if d.segments.count(*window) > MOST_ARROWS]
+        return many if len(many) < len(self.drawn) else []
+
     def _add_raster(
-        self, fig: go.Figure, window: tuple[int, int], axis: TimeAxis, cols: int
+        self,
+        fig: go.Figure,
+        painted: Sequence[Drawn],
+        window: tuple[int, int],
+        axis: TimeAxis,
+        cols: int,
     ) -> None:
         rows = len(self.scene.cpus)
-        pixels = raster([d.segments for d in self.drawn], window, cols, rows)
+        pixels = raster([d.segments for d in painted], window, cols, rows)
         first, last = (float(axis.at(t)) for t in window)
         fig.add_layout_image(
             source=_png(pixels.image),

@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from wastedcores.errors import UsageError
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
-#: fewer wasted CPUs than this are drawn at the left edge
+#: smaller numbers of wasted CPUs are drawn at the left edge (the axis is logarithmic)
 _FEW = 0.01
 _HEADS = ("time, fastest kernel = 1", "CPUs wasted on average")
 #: ticks of the two axes, both logarithmic

@@ -319,7 +319,7 @@ def _beside(shares: list[float], texts: list[str], width: float) -> list[str | N
     for share, text in zip(shares, texts, strict=True):
         x, long = share * width, 6.0 * len(text.removeprefix("rec: "))
         spans = {"left": (x, x + long), "right": (x - long, x)}
-        # the text of a mark before a close one stands before it, so that both have room
+        # if the next mark is close, this label goes to the left of its mark
         if any(x < other * width < x + long for other in shares):
             spans = dict(reversed(spans.items()))
         fits = [

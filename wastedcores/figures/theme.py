@@ -104,6 +104,7 @@ USELESS_BUTTONS = (
     "toggleSpikelines",
     "hoverClosestCartesian",
     "hoverCompareCartesian",
+    "sendChartToCloud",  # one click would upload names of processes
 )
 IN_LEGEND = ("scatter", "bar", "box")
 

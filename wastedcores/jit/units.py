@@ -128,7 +128,7 @@ def _let_compiled_code_call(unit: Unit) -> None:
 
 
 def apart(result: Any, *, entry: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Mark a function of the table and integers as a unit."""
+    """Mark a function (table and integers in, integer out) to be compiled and linked separately."""
 
     def mark(function: Callable[..., Any]) -> Any:
         return function if config.DISABLE_JIT else Unit(function, result, entry)

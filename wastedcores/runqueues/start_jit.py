@@ -95,11 +95,13 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> bool:
     CPUs. A change of affinity moves a waiting thread from the caller's CPU, and a running one by the stopper, which the
     caller wakes (kernel/sched/core.c, v6.12: affine_move_task()). The stopper also serves active balancing, which wakes it
     from the CPU that pulls (fair.c: sched_balance_rq()), and sched_exec(), which nothing tells from a change of affinity.
-    cpuhp/N empties a CPU that goes offline; a thread that was bound to it gets another affinity (select_fallback_rq()).
+    cpuhp/N empties a CPU that goes offline; a thread that was bound to it, or may have been, gets another affinity
+    (select_fallback_rq()).
     """
     if by == 0:
         return False
-    if by > 0 and s.task[p, task_row.MASK] == task_row.FREE:
+    told = s.task[p, task_row.EVIDENCE] == task_row.TOLD
+    if by > 0 and told and s.task[p, task_row.MASK] == task_row.FREE:
         waker = s.task[by, task_row.WAKER] if s.task[by, task_row.ROLE] == task_row.STOPPER else by
         if waker > 0 and s.task[waker, task_row.ROLE] == task_row.HOTPLUGGER:
             return False

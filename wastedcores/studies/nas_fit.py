@@ -1,7 +1,7 @@
 """Finds the parameters of the NAS programs from the printed numbers that a calibration may see.
 
-W and S (see ``nas.py``) come from the fixed runs, N from what the bug adds in Table 1, where 16 threads share 8 CPUs. For
-lu, the planes, rows and N are NPB's own for a problem class, so only W and the class are left to find. No predicted
+W and S (see ``nas.py``) are fitted to the runs with the fix, N to the slowdown that the bug adds in Table 1 (16 threads, 8 CPUs).
+For lu, the planes, rows and N are NPB's own for a problem class, so only W and the class are left to find. No predicted
 number enters :func:`calibrate`.
 """
 

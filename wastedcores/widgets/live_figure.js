@@ -3,6 +3,8 @@
 // Times are seconds since the start of the trace. Each message "look" says which view asks and has a number. The figure that
 // answers it repeats both, so that an answer to an older question never moves the figure back under the reader's hands.
 
+const DOUBLE_CLICK_MS = 350; // a little longer than plotly waits for the second click
+
 const KEYS = {
   w: ["zoom", 0.7], ArrowUp: ["zoom", 0.7], s: ["zoom", 1 / 0.7], ArrowDown: ["zoom", 1 / 0.7],
   a: ["pan", -0.2], ArrowLeft: ["pan", -0.2], d: ["pan", 0.2], ArrowRight: ["pan", 0.2],
@@ -125,12 +127,20 @@ class Live {
       const range = this.plot.layout[key.split(".")[0]].range.map((x) => Number(x) * this.view.scale);
       this.look(...range);
     });
-    this.plot.on("plotly_doubleclick", () => (this.view.scale && this.say("whole"), false));
+    // a double click comes with two clicks, before and after it, which then ask nothing
+    this.plot.on("plotly_doubleclick", () => {
+      clearTimeout(this.clicked);
+      this.doubled = Date.now();
+      if (this.view.scale) this.say("whole");
+      return false;
+    });
     this.plot.on("plotly_click", ({ points: [point], event }) => {
-      if (!this.view.scale || event?.shiftKey) return;
+      if (!this.view.scale || event?.shiftKey || Date.now() - this.doubled < DOUBLE_CLICK_MS) return;
       const heat = this.plot._fullLayout.xaxis;
       const at = heat.p2d(event.clientX - this.left());
-      this.model.send({ kind: "click", at: at * this.view.scale, row: String(point.y), curve: point.curveNumber });
+      const asked = { kind: "click", at: at * this.view.scale, row: String(point.y), curve: point.curveNumber };
+      clearTimeout(this.clicked);
+      this.clicked = setTimeout(() => this.model.send(asked), DOUBLE_CLICK_MS);
     });
   }
 

@@ -25,7 +25,7 @@ NAMES = {
     "transient": "short imbalances that ended by themselves",
     "undecided": "none of the known bugs",
     "unknown": "something that is not known, because there is no model of this kernel's balancer",
-    "nothing": "no waste: no CPU was idle while threads waited on another",
+    "nothing": "no CPU was idle while threads waited on another",
     "in_doubt": "something that the trace cannot tell: its verdict is unknown",
 }
 

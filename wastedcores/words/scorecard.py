@@ -296,8 +296,18 @@ def tick_table(study: dict[str, Any]) -> RichText:
     return table(pl.DataFrame(list(by.values()) or [{"program": "none"}]))
 
 
+def score_sentence(result: dict[str, Any]) -> str:
+    """Return what README says of the scorecard: how many predictions are reproduced, and how well."""
+    s = result["summary"]
+    said = (
+        f"* **Published numbers.** Of {s['predicted']} predictions {s['predicted_reproduced']} are reproduced within a factor of "
+        f"1.5, with a median error of {_percent(s['predicted_median_error'])}, over {result['seeds']} seeds."
+    )
+    return said.replace(FIRM, " ")
+
+
 def score_paragraph(result: dict[str, Any]) -> str:
-    """Return what README says of the scorecard; ``tools/make_scorecard.py`` writes it there."""
+    """Return what docs/how-compared.md says of the scorecard; ``tools/make_scorecard.py`` writes it there."""
     s = result["summary"]
     tested = predictions(result["rows"])
     missed = [r for r in tested if r["reproduced"] is False]

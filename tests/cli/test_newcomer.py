@@ -1,0 +1,85 @@
+"""What newcomers stumbled over: each test is a defect that somebody met who had never seen the program."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import wastedcores as wc
+from wastedcores.capture.snapshot import read_snapshot
+from wastedcores.cli.replay import _next
+from wastedcores.cli.report import _copies
+from wastedcores.figures import event_views, overview, threads_per_node
+from wastedcores.files import find
+from wastedcores.words.cause import NAMES
+from wastedcores.workload.scenarios import scenario
+
+MAIN = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
+
+
+def test_no_figure_offers_to_upload_itself():
+    run = wc.examine("group-imbalance-buggy")
+    for fig in (overview(run), threads_per_node(run)):
+        assert "sendChartToCloud" in fig.layout.modebar.remove
+
+
+def test_a_replay_that_wrote_its_trace_suggests_a_report_of_it():
+    command, _ = _next(scenario("hackbench"), "v4.1", "", Path("my big.parquet"))
+    assert command == "wastedcores report 'my big.parquet'"
+    assert "-o trace.parquet" in _next(scenario("hackbench"), "v4.1", "")[0]
+
+
+def test_lines_of_an_answer_fit_a_narrow_terminal(tmp_path):
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"COLUMNS": "60"}
+    subprocess.run([*MAIN, "check", "kernel-build"], stdout=theirs, env=environment, check=False)
+    os.close(theirs)
+    text = b""
+    while part := _read(ours):
+        text += part
+    lines = text.decode().splitlines()
+    facts = lines[: next(i for i, line in enumerate(lines) if "longest episode" in line)]
+    assert facts
+    assert max(map(len, facts)) < 60
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
+def test_a_report_takes_the_snapshot_of_its_trace(tmp_path):
+    folder = find("datasets") / "recordings" / "db16-buggy-16cpu"
+    trace, tasks = folder / "trace.txt.xz", folder / "tasks.json"
+    copy, other = _copies(str(trace), "", str(tasks), None, tmp_path / "r-traces")
+    assert other == ""
+    told = wc.open(copy).header.tasks
+    assert len(told) == len(read_snapshot(tasks).tasks)
+    assert wc.open(copy).events.collect().height == wc.open(trace).events.collect().height
+
+
+def test_very_many_moves_do_not_hide_who_ran(monkeypatch):
+    run = wc.examine("group-imbalance-buggy")
+    with_moves = event_views.EventView(run).figure()
+    monkeypatch.setattr(event_views, "MOST_ARROWS", 100)
+    view = event_views.EventView(run)
+    without = view.figure()
+    assert "would cover" in without.layout.title.text
+    assert "would cover" not in with_moves.layout.title.text
+    assert without.layout.images[0].source != with_moves.layout.images[0].source
+    alone = event_views.EventView(run, [d.layer for d in view.drawn if d.layer.draw == "arrows"])
+    assert "would cover" not in alone.figure().layout.title.text
+
+
+def test_no_waste_is_said_in_words():
+    said = subprocess.run(
+        [*MAIN, "explain", "live-balancing-on"], capture_output=True, text=True, check=True
+    ).stdout
+    found = wc.explain("live-balancing-on")
+    assert "looks like NOTHING" not in said
+    assert NAMES[found.looks_like].split(" (")[0] in " ".join(said.split())
