@@ -15,6 +15,8 @@ from support import ROOT
 from support.perf_file import build
 
 from wastedcores.cli import app, main, register_verbs
+from wastedcores.trace.io import open_trace
+from wastedcores.trace.parquet import write_parquet
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/*.md")])
 DOCUMENTS = sorted({*DOCUMENTS, *ROOT.glob("datasets/*/*.md")})
@@ -32,6 +34,8 @@ LONG = (
 )
 #: commands that record this machine, and those that read what was recorded
 LIVE = ("wastedcores capture", "wastedcores watch", "wastedcores check build.parquet")
+#: goes on until it is stopped, and has tests of its own (tests/browser)
+SERVES = ("wastedcores lab",)
 #: the page whose commands record this machine; they are executed together, in their order
 OWN_TRACE = ROOT / "docs" / "five-minutes.md"
 
@@ -51,7 +55,7 @@ def shown(text: str) -> list[str]:
 def examples():
     """Each document with its shown commands, apart from those that take long or record this machine."""
     for path in DOCUMENTS:
-        found = [c for c in shown(path.read_text()) if not c.startswith(LIVE)]
+        found = [c for c in shown(path.read_text()) if not c.startswith((*LIVE, *SERVES))]
         if path == OWN_TRACE or path.name == "CHANGELOG.md":
             continue
         name = str(path.relative_to(ROOT))
@@ -104,6 +108,7 @@ def recorded(folder):
     """Put the files into a folder that the guides expect: recordings, a list of students, and what they submitted."""
     (folder / "perf.data").write_bytes(build())
     shutil.copyfile(ROOT / "tests/trace/golden/ftrace_4.1.txt", folder / "trace.txt")
+    write_parquet(open_trace(folder / "trace.txt"), folder / "t.parquet")
     (folder / "ids.txt").write_text("anna\nben\n")
     (folder / "secret.txt").write_text("some random bytes\n")
     (folder / "submitted").mkdir()
@@ -151,6 +156,7 @@ def that_record():
             yield pytest.param(lines, id=str(path.relative_to(ROOT)))
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.skipif(os.geteuid() != 0, reason="records the machine")
 @pytest.mark.parametrize("lines", list(that_record()))

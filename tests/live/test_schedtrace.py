@@ -283,6 +283,7 @@ def event_records(file: Path) -> np.ndarray:
     return count
 
 
+@pytest.mark.slow
 def test_killed_collector_leaves_all_but_the_last_second(tracer):
     t = tracer()
     churn(1.5)
@@ -383,6 +384,7 @@ def test_a_thousand_forks_a_second(tracer):
     assert set(mine["comm"].cast(pl.String)) == set(mine["by_comm"].cast(pl.String))
 
 
+@pytest.mark.slow
 def test_two_captures_at_once_see_the_same(tracer):
     one = tracer(name="one.wct")
     two = tracer(name="two.wct")
@@ -398,6 +400,7 @@ def test_two_captures_at_once_see_the_same(tracer):
     assert abs(na - nb) <= 2  # an event at the edge of the window may be in only one of them
 
 
+@pytest.mark.slow
 def test_flight_recorder_keeps_the_last_seconds(tracer):
     t = tracer("--flight", "0.5")
     churn(1.5)
@@ -419,6 +422,7 @@ def test_flight_recorder_too_small_for_the_time_is_complete_from_where_it_starts
     assert chain.mean() > 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_capture_command_ends_cleanly(bpf, tmp_path, number):
     out = tmp_path / "c.parquet"
@@ -437,6 +441,7 @@ def test_capture_command_ends_cleanly(bpf, tmp_path, number):
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.slow
 def test_capture_keeps_what_a_killed_collector_wrote(bpf, tmp_path):
     out, lines = tmp_path / "c.parquet", []
 
@@ -460,6 +465,7 @@ def test_capture_keeps_what_a_killed_collector_wrote(bpf, tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
+@pytest.mark.slow
 def test_capture_with_pseudonyms_leaves_no_name_of_a_program(bpf, tmp_path):
     out = tmp_path / "c.parquet"
     argv = ["-m", "wastedcores", "capture", "-o", str(out), "--pseudonyms", str(tmp_path / "k")]

@@ -23,6 +23,8 @@ from wastedcores.errors import MissingEventsError
 from wastedcores.figures.frequencies import frequency as frequency_figure
 from wastedcores.trace.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 #: computes on the second CPU until it has had so many seconds of CPU time
 BUSY = """
 import os, sys, time

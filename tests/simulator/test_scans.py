@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from support.random_runs import Case, by_engine, difference
 
 from wastedcores.kernels import KernelModel
@@ -44,6 +45,7 @@ def test_a_log_without_searches_stays_as_it_is():
     assert take_scans(log, masks) == (log, masks)
 
 
+@pytest.mark.slow
 def test_more_cpus_than_one_record_has_room_for():
     """200 CPUs that share one cache: a set has seven words, and a record has room for six."""
     cpus = 200

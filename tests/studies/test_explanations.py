@@ -12,6 +12,8 @@ from wastedcores.studies.recorded.explanations import (
     explanations_report,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def table():

@@ -19,6 +19,7 @@ def test_every_recording_has_a_task_file():
         assert (RECORDINGS / name / "tasks.json").is_file(), name
 
 
+@pytest.mark.slow
 def test_the_fix_of_a_small_recording_is_predicted():
     fixed = Recording.read(RECORDINGS / "gc-sgclit-16cpu")
     found = predict(Recording.read(RECORDINGS / "gc-buggy-16cpu"), [fixed.kernel.name], 3)

@@ -279,6 +279,7 @@ def without_time(rows):
     return [{k: v for k, v in r.items() if k != "seconds"} for r in rows]
 
 
+@pytest.mark.slow
 def test_a_part_of_the_committed_result_is_made_again():
     names = ("core: sleep", "active balance, overtaken by a pass")
     again = list(checking.check_all(checking.FULL, names))

@@ -146,6 +146,7 @@ def test_differences_that_do_not_matter_do_not_fill_the_figure():
     assert figures.predicted(answer(CORE)).layout.xaxis.range is None
 
 
+@pytest.mark.slow
 def test_a_kernel_that_the_replay_does_not_have_gets_the_upper_bound():
     trace = open_trace(RECORDINGS / "db64-6.1-64cpu" / "trace.txt.xz")
     advice = advise(trace, machine="bd-paper-64", kernel="v5.10", seeds=1)

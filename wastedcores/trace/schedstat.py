@@ -147,7 +147,8 @@ def read_counters(path: Path) -> Counters | None:
         It has counters, but not such as a kernel writes.
     """
     try:
-        if path.is_dir() or path.stat().st_size > _MOST_BYTES:
+        # a pipe can be read only once
+        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
             return None
         data = path.read_bytes()
     except OSError:
