@@ -53,7 +53,7 @@ class Pooled:
         task_ns = np.full((rq.pids, 3), rq.start_ns, np.int64)
         kind, has, group = self._kinds()
         nr = (curr > 0).astype(np.int32)
-        idle = np.append(curr == 0, False).astype(np.uint8)
+        idle = np.append(curr == 0, False).astype(np.int8)
         placed = self._placed()
         cpu = np.where(start.task[:, task_row.CPU] < 0, rq.cpus, start.task[:, task_row.CPU])
         cpu = cpu.astype(np.int32) if placed else np.full(rq.pids, rq.cpus, np.int32)

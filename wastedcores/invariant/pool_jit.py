@@ -53,7 +53,7 @@ class Pool(NamedTuple):
     kind: I32  # (pids,) kinds of threads: the CPUs that they may use and the groups that limit them
     cpu: I32  # (pids,) whose queue the thread is on; the number of CPUs: not known
     queued: I64  # (cpus + 1, kinds) threads that could run and do not, by queue
-    idle: NDArray[np.uint8]  # (cpus + 1,) 1: certainly idle
+    idle: NDArray[np.int8]  # (cpus + 1,) 1: certainly idle
     waiting: I64  # (kinds,) of those, the ones whose CPU is not certainly idle
     may_idle: I64  # (kinds,) CPUs that these may use and that may be idle
     has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
