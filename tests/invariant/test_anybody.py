@@ -105,6 +105,15 @@ def test_u2a_a_cpu_that_goes_offline_moves_its_threads_without_changing_their_af
     assert check(trace).verdict == verdict
 
 
+def test_u4_a_move_from_another_cpu_than_the_trace_knows_leaves_the_wait_in_doubt():
+    """11 seems to wait on CPU 0 for a second beside the idle CPU 1; then it is moved from CPU 2, which was not recorded."""
+    rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 9, "S", 0), wakeup(1, 0, 11)]
+    moved = [migrate(S, 2, 1, 11), switch(S + 1, 1, 0, "R", 11), switch(S + 2, 0, 10, "S", 0)]
+    assert check(trace_of(rows + moved, cpus=3)).verdict == "unknown"
+    told = [migrate(S, 0, 1, 11), *moved[1:]]
+    assert check(trace_of(rows + told, cpus=2)).verdict == "violations"
+
+
 def test_u2b_a_fork_resets_what_is_known_of_a_pid():
     """Thread 11 ran on CPU 1 and ended. Another thread with its number waits on CPU 0, where it was born."""
     rows = [

@@ -82,7 +82,7 @@ def judge(
     questionable = assumed or doubts.height > 0 or lost
     waste_ns = int(state.scalars[sweep_jit.THREAD_NS])
     certain = _Certain(persistent, chronic, waste_ns, 0, False)
-    throttled = rq.trace.header.quotas is None and "idle_beside_waiting" in rq.oddities
+    throttled = rq.trace.header.quotas != {} and "idle_beside_waiting" in rq.oddities
     if rq.source == "tasks" and seems and (questionable or throttled):
         certain = _certain(rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled)
     elif waste_ns and questionable:

@@ -299,6 +299,10 @@ class Runqueues:
         left = int(((task == task_row.UNKNOWN) & (state.since > 0)).sum())
         out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + 2 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
+        unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
+        if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
+            # whoever waits to the end may have run on a CPU that was not recorded
+            state.task[task == task_row.WAITING, task_row.LOSSY] = 1
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
             yield _batch_of(out, state, waits, self.end_ns)

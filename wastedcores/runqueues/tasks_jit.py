@@ -277,14 +277,16 @@ def _unthrottle(s: State, out: Output, t: int, c: int, p: int) -> None:
 
 
 @callee
-def _migrate(s: State, out: Output, t: int, c: int, p: int) -> None:
-    """Task ``p`` moves to CPU ``c``."""
+def _migrate(s: State, out: Output, t: int, c: int, p: int, src: int) -> None:
+    """Task ``p`` moves from CPU ``src`` (-1: not told) to CPU ``c``."""
     old, state = s.task[p, task_row.CPU], s.task[p, task_row.STATE]
     if old == c or state == task_row.RUNNING:
         return
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
         return
+    if src >= 0 and src != old and not parked(s, p):  # it had moved there unseen
+        odd(s, out, old, s.since[p], t, ODD_MIGRATE_ELSEWHERE)
     doubt_wait(s, out, p, t)
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
@@ -315,7 +317,8 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if evidence > 0 or s.task[p, task_row.EVIDENCE] > 0:
         s.task[p, task_row.MASK] = s.task[parent, task_row.MASK] if evidence > 0 else task_row.FREE
     s.task[p, task_row.EVIDENCE] = evidence
-    s.task[p, task_row.LIMITED] = s.task[parent, task_row.LIMITED]
+    # it may have been put into another group since; row 0 tells whether any has a limit
+    s.task[p, task_row.LIMITED] = max(s.task[parent, task_row.LIMITED], s.task[0, task_row.LIMITED])
 
 
 @callee
@@ -415,7 +418,7 @@ def run(e: Events, s: State, out: Output) -> None:
         elif k == UNTHROTTLE:
             _unthrottle(s, out, t, c, p)
         elif k == MIGRATE:
-            _migrate(s, out, t, c, p)
+            _migrate(s, out, t, c, p, e.src_cpu[i])
         elif k == FORK:
             _fork(s, t, p, e.by_pid[i])
         elif k == AFFINITY:
