@@ -307,11 +307,11 @@ def test_threads_per_node_have_the_area_of_their_number():
     for node, curve in enumerate(curves):
         want = sum(n * t for n, t in states_of(run, node).items() if n > 0) / 1e6
         known = sum(t for n, t in states_of(run, node).items() if n >= 0) / 1e6
-        assert area(curve.x, curve.y) == pytest.approx(want, rel=0.03)
+        assert area(curve.x, curve.y) == pytest.approx(want, rel=1e-6)
         more, fewer = filled[2 * node : 2 * node + 2]
         length = (run.scene.window[1] - run.scene.window[0]) / 1e6
         above, below = area(more.x, more.y) - length, length - area(fewer.x, fewer.y)
-        assert above - below == pytest.approx(want - known, rel=0.03)
+        assert above - below == pytest.approx(want - known, rel=1e-6)
         assert not np.isnan(np.asarray(more.y)).any()
 
 
@@ -324,7 +324,7 @@ def test_slow_cpus_and_loads_have_their_means(run):
     )
     z = np.asarray(named(fig, "frequency").z)
     want = states.bin(cols=2000, cpus=run.scene.cpus).mean
-    assert np.nanmean(z, axis=1) == pytest.approx(np.nanmean(want, axis=1) / 1e6, rel=0.02)
+    assert np.nanmean(z, axis=1) == pytest.approx(np.nanmean(want, axis=1) / 1e6, rel=1e-6)
     load = load_heatmap(run.scene, cols=50).data[0]
     assert np.exp2(np.asarray(load.z)) - 1 == pytest.approx(
         run.scene.loads.bin(cols=50, cpus=run.scene.cpus).mean, rel=1e-4, nan_ok=True

@@ -249,6 +249,7 @@ def test_cpus_wasted_are_idle_cpus_for_each_of_which_a_thread_waits():
 def test_a_recording_and_its_replay_waste_cpus():
     recording = Recording.read(RECORDINGS / "ms-buggy-16cpu")
     recorded = recording.quantities()["CPUs wasted"].value
+    # the recording has 13.999, and the replay is compared with it
     assert recorded == pytest.approx(14, abs=0.05)
     assert recording.replayed(1).quantities["CPUs wasted"].value == pytest.approx(recorded, 0.01)
 
@@ -256,5 +257,5 @@ def test_a_recording_and_its_replay_waste_cpus():
 @pytest.mark.parametrize("name", ["gi-buggy-64cpu", "db16-buggy-16cpu", "lu10ms-sgclit-64cpu"])
 def test_the_wasted_cpus_are_those_that_the_recorders_own_check_counted(name):
     recording = Recording.read(RECORDINGS / name)
-    counted = recording.meta["sanity"]["mean_wasted_cpus"]
+    counted = recording.meta["sanity"]["mean_wasted_cpus"]  # printed with two decimals
     assert recording.quantities()["CPUs wasted"].value == pytest.approx(counted, abs=0.01)

@@ -86,7 +86,7 @@ def test_the_difference_of_two_runs_is_the_published_one(recordings):
         theirs = rows(want)[part]
         assert len(mine) == len(theirs)
         for ours, published in zip(mine, theirs, strict=True):
-            # a mean of 16 instead of 15 CPUs rounds otherwise, so only large numbers have the same percentage
+            # percentages have two decimals; a mean of 16 instead of 15 CPUs rounds otherwise, so only large numbers agree
             if float(published[0]) > 20_000:
                 assert float(ours[2]) == pytest.approx(float(published[2]), abs=0.02)
                 assert [float(x) for x in ours[:2]] == pytest.approx(

@@ -47,7 +47,7 @@ def export(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a trace for the Perfetto UI, with its episodes and waits."""
+    """Write a trace, with its episodes, for the Perfetto UI."""
     from wastedcores.cli._input import open_input
     from wastedcores.invariant.checking import check_runqueues
     from wastedcores.reports.perfetto import export_perfetto

@@ -51,7 +51,7 @@ def schedstat(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the scheduler's counters of a run, or how two runs differ."""
+    """Show the scheduler's counters, or how they differ."""
     from wastedcores.cli._output import print_json
     from wastedcores.words.schedstat import meanings, summary, table
 

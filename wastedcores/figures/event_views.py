@@ -93,7 +93,7 @@ class EventView:
         return fit_legend(fig.update_layout(showlegend=True, hovermode="closest"))
 
     def _too_many(self, window: tuple[int, int]) -> list[Drawn]:
-        """The layers of arrows that would hide who ran; a layer that is alone is drawn whatever its number."""
+        """Return the layers with so many arrows that they would hide who ran; a layer shown alone is drawn in any case."""
         arrows = [d for d in self.drawn if d.layer.draw == "arrows"]
         many = [d for d in arrows if d.segments.count(*window) > MOST_ARROWS]
         return many if len(many) < len(self.drawn) else []

@@ -29,7 +29,7 @@ def overview(
     reduce: str = "share",
     cols: int = 1000,
 ) -> go.Figure:
-    """Draw the runqueues of a whole trace or of a window, with the finding as the title; of two traces the whole ones."""
+    """Draw the runqueues of a trace or of a window of it; two traces are drawn whole, side by side. The title is the finding."""
     if against is None:
         return heatmap(run.scene, window, cols=cols, palette_name=palette_name, reduce=reduce,
                        title=claim(run))  # fmt: skip

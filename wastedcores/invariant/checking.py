@@ -160,7 +160,7 @@ def check_runqueues(
     verdict = trust.verdict
     notes += trust.notes
     if located:
-        notes.append(f"{lost} events were lost: what they may have told is in doubt")
+        notes.append(f"{lost} events were lost: what happened around them is in doubt")
     if counted.sum() == 1:
         verdict = "clean"
         notes.append("only one CPU counts, so there is nowhere to move a thread")

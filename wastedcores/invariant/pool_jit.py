@@ -59,7 +59,7 @@ class Pool(NamedTuple):
     has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
     group: I32  # (kinds,) 0: no known group limits them
     placed: int  # 1: the trace tells on which queue each thread is
-    complete: int  # 1: no CPU is unknown at first and no loss is known, so that a wakeup is late rather than missing
+    all_seen: int  # 1: no CPU is unknown at first and no loss is known, so that a wakeup is late rather than missing
     curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
     lost_ns: I64  # losses to which a missing wakeup is put down, in order
     was_idle: NDArray[
@@ -263,7 +263,7 @@ def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
 @jit
 def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> None:
     """Thread ``q`` stops; where the queues are not known, a CPU that goes idle beside it shows that it is throttled."""
-    if p.complete == 0:
+    if p.all_seen == 0:
         _settle(p, out, q)
     if (keeps and (not idle or p.placed != 0)) or (p.task[q, WOKEN] != 0 and not keeps):
         _wait(p, out, t, q)

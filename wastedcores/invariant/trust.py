@@ -94,16 +94,18 @@ def judge(
     decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
     if rq.source == "tasks" and (doubts.height or unknown_cpus or lost) and not decisive:
         most = at_most(rq, state, persist_ns)
+    notes = _cut_short(rq)
     if sure.any() or surely_chronic:
-        verdict, notes = "violations", _cut_short(rq)
+        verdict = "violations"
+    elif most is not None and not _allowed(most, persist_ns, limit):
+        verdict = "unknown" if notes else "clean"
     else:
         short = chronic is not None and not chronic.enough and chronic.share >= limit
         hidden = lost or (
             not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
         )
-        verdict, notes = _undecided(rq, seems, hidden, short, unknown_cpus)
-        if most is not None and not _allowed(most, persist_ns, limit):
-            verdict, notes = _undecided(rq, False, False, False, False)
+        notes += _left_open(bool(notes), unknown_cpus, hidden, short)
+        verdict = "unknown" if seems or notes else "clean"
     if verdict != "clean" and seems:
         missing = int((persistent & ~sure).sum())
         only_chronic = seems_chronic and not surely_chronic and not sure.any()
@@ -137,23 +139,20 @@ def _cut_short(rq: Runqueues) -> list[str]:
     return [f"the file was cut short: {where}"] if where else []
 
 
-def _undecided(
-    rq: Runqueues, seems: bool, hidden: bool, short: bool, unknown_cpus: bool
-) -> tuple[str, list[str]]:
-    """Tell whether a trace without a certain violation is clean or unknown, and why."""
-    notes = cut = _cut_short(rq)
+def _left_open(cut: bool, unknown_cpus: bool, hidden: bool, short: bool) -> list[str]:
+    """Say why a trace without a certain violation is not clean; that a file was cut short is said already."""
+    notes = []
     if unknown_cpus and not cut:
-        notes = [
+        notes.append(
             "a CPU has no event, so nobody knows whether it was idle or ran one thread alone, or was not recorded"
-        ]
+        )
     elif hidden and not cut:
-        notes = ["what the CPUs did is in doubt for so long that a violation may be hidden"]
+        notes.append("what the CPUs did is in doubt for so long that a violation may be hidden")
     if short:
-        notes = [
-            *notes,
-            "at least half of the window wastes as much as chronic waste does, but it is too short to say that it goes on",
-        ]
-    return "unknown" if seems or notes else "clean", notes
+        notes.append(
+            "at least half of the window wastes as much as chronic waste does, but it is too short to say that it goes on"
+        )
+    return notes
 
 
 def _rests_on(missing: int, chronic: bool, throttled: bool, affinity_matters: bool) -> list[str]:

@@ -91,7 +91,7 @@ def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> No
 def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
     """Doubt that task ``p``, whose wait ends, was queued on its CPU while that ran its idle task or events were lost."""
     c = s.task[p, task_row.CPU]
-    if s.task[p, task_row.LOSSY] != 0:
+    if s.task[p, task_row.LOST_MEANWHILE] != 0:
         doubt(s, out, c, s.since[p], t, LOSS)
     if s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
         since_ns = max(s.since[p], s.cpu[c, cpu_row.SEEN])

@@ -63,9 +63,9 @@ def _recorded_on() -> pl.Expr:
 
 
 def complete(trace: Trace, kinds: Collection[str]) -> Trace:
-    """Return a trace from where on all events are there: ring buffers drop their oldest ones, each CPU as many as it must.
+    """Return the part of a trace in which no CPU's events are missing because its ring buffer overwrote the oldest ones.
 
-    Where a trace tells changes of affinity, nobody knows which of them were dropped, so it is returned as it is.
+    A trace that records changes of affinity is returned as it is, because a change may be among the events that are gone.
     """
     header = trace.header
     over = header.overwritten
@@ -84,11 +84,11 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
     begin_ns = int(firsts["ts_ns"].max())  # type: ignore[arg-type]
     end_ns = int(trace.events.select(pl.col("ts_ns").max()).collect(engine="streaming").item())
     left = {c: n - over.get(c, 0) for c, n in header.lost.items() if n != over.get(c, 0)}
-    if "lost" in kinds:  # of these CPUs nothing was lost any more
+    if "lost" in kinds:  # what a CPU lost before the beginning does not count
         told = trace.only("lost").select("ts_ns", "cpu").collect()
         after = told.filter(pl.col("ts_ns") > begin_ns)["cpu"]
-        over_by_then = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
-        left = {c: n for c, n in left.items() if c not in over_by_then}
+        only_before = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
+        left = {c: n for c, n in left.items() if c not in only_before}
     return cut(trace, (begin_ns, end_ns + 1)).with_header(
         tasks=header.tasks,
         later_tasks=header.later_tasks,
@@ -99,7 +99,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
 
 
 def with_losses(trace: Trace, spans: list[tuple[int, int, int]]) -> Trace:
-    """Return a trace that tells of each loss also where it begins: just after the last event of the CPU that is there."""
+    """Return a trace with one more event per loss, where the loss begins: just after the CPU's last event before it."""
     named = [
         (start_ns + 1, cpu) for start_ns, end_ns, cpu in spans if cpu >= 0 and start_ns < end_ns
     ]

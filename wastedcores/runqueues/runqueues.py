@@ -16,7 +16,7 @@ from wastedcores.runqueues.facts import complete, extent, lost_spans, with_losse
 from wastedcores.runqueues.stream import Batch, Runqueues
 from wastedcores.trace.trace import Trace
 
-_BEGINS_LATE = "ring buffers had overwritten their oldest events: the window begins where those of all CPUs are there"
+_BEGINS_LATE = "ring buffers had overwritten their oldest events, so the window begins where every CPU has some"
 
 #: after more losses than this nothing is said about the time around them
 MANY_LOSSES = 1000

@@ -302,7 +302,7 @@ class Runqueues:
         unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
         if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
             # whoever waits to the end may have run on a CPU that was not recorded
-            state.task[task == task_row.WAITING, task_row.LOSSY] = 1
+            state.task[task == task_row.WAITING, task_row.LOST_MEANWHILE] = 1
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
             yield _batch_of(out, state, waits, self.end_ns)

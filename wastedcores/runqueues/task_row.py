@@ -22,7 +22,7 @@ from __future__ import annotations
     WAKER_CPU,  # in pass 1: and on which CPU
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
     ROLE,  # what its name says that it does: one of the values below
-    LOSSY,  # 1: events were lost while it waited, and may have told that it does no longer
+    LOST_MEANWHILE,  # 1: events were lost while it waited, and may have told that it does no longer
 ) = range(20)
 WIDTH = 20
 

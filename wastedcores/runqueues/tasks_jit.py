@@ -372,7 +372,7 @@ def _forget(s: State, out: Output, t: int, c: int) -> None:
     """CPU ``c`` loses events: what it runs is unknown until its next switch, and whether a thread waits until its next event."""
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.WAITING:
-            s.task[p, task_row.LOSSY] = 1
+            s.task[p, task_row.LOST_MEANWHILE] = 1
     q = s.cpu[c, cpu_row.CURR]
     if q > 0 and s.task[q, task_row.STATE] == task_row.RUNNING:
         s.cpu[c, cpu_row.NR] -= 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers.perf_data.packed import decompress, is_compressed
+from wastedcores.trace.readers.perf_data.plain_jit import next_of_kind
 
 #: tools/lib/perf/include/perf/event.h: perf_user_event_type, and PERF_RECORD_SAMPLE of the kernel
 _ATTR, _TRACING_DATA, _FINISHED_ROUND, _FEATURE, _SAMPLE = 64, 66, 68, 80, 9
@@ -38,11 +39,8 @@ def from_pipe(data: np.ndarray, into: IO[bytes], path: Path) -> np.ndarray:
     for _ in range(_MOST_RECORDS):
         if at + 8 > len(data):
             break
-        kind, _, size = struct.unpack("<IHH", data[at : at + 8].tobytes())
-        if size < 8:
-            raise TraceFormatError(
-                f"{path}: byte {at}: a record has {size} bytes; expected 8 or more. The file is damaged: record it again."
-            )
+        size = _size_at(data, at, path)
+        kind = struct.unpack("<I", data[at : at + 4].tobytes())[0]
         if kind == _SAMPLE:
             break
         record = data[at + 8 : at + size].tobytes()
@@ -131,19 +129,21 @@ def _mapped(file: Path) -> np.ndarray:
 
 def _without_rounds(data: np.ndarray, at: int, end: int, into: IO[bytes], file: Path) -> None:
     """Copy records up to the end of a file, but those that end a round."""
-    begin = at
-    raw = memoryview(data)  # type: ignore[arg-type]
-    while at + 8 <= end:
-        kind, _, size = struct.unpack_from("<IHH", raw, at)
-        if size < 8:
-            raise TraceFormatError(
-                f"{file}: byte {at}: a record has {size} bytes; expected 8 or more. The file is damaged: record it again."
-            )
-        if kind == _FINISHED_ROUND:
-            _copy(data, begin, at, into)
-            begin = at + size
-        at += size
-    _copy(data, begin, min(at, end), into)
+    while True:
+        stop = next_of_kind(data, at, end, _FINISHED_ROUND)
+        _copy(data, at, min(stop, end), into)
+        if stop + 8 > end:
+            return
+        at = stop + _size_at(data, stop, file)
+
+
+def _size_at(data: np.ndarray, at: int, file: Path) -> int:
+    size = int.from_bytes(data[at + 6 : at + 8].tobytes(), "little")
+    if size < 8:
+        raise TraceFormatError(
+            f"{file}: byte {at}: a record has {size} bytes; expected 8 or more. The file is damaged: record it again."
+        )
+    return size
 
 
 def _copy(data: np.ndarray, begin: int, end: int, into: IO[bytes]) -> None:

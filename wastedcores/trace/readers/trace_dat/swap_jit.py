@@ -36,13 +36,19 @@ def _reverse(b: U8, at: int, size: int) -> None:
 
 
 @lean
-def _number(b: U8, at: int) -> Any:
-    """Reverse the four bytes of a number, and return it."""
-    _reverse(b, at, 4)
+def _value(b: U8, at: int) -> Any:
+    """Return a number of four bytes that are in order."""
     value: Any = 0
     for i in range(4):
         value |= np.int64(b[at + i]) << 8 * i
     return value
+
+
+@lean
+def _number(b: U8, at: int) -> Any:
+    """Reverse the four bytes of a number, and return it."""
+    _reverse(b, at, 4)
+    return _value(b, at)
 
 
 @lean
@@ -52,9 +58,7 @@ def _swap_page(b: U8, page: int, bound: int, start: int, rows: I32, fields: I64)
         return
     _reverse(b, page, 8)
     _reverse(b, page + 8, start - 8)
-    commit: Any = 0
-    for i in range(4):
-        commit |= np.int64(b[page + 8 + i]) << 8 * i
+    commit = _value(b, page + 8)
     at, stop = page + start, page + start + (commit & PAGE_BYTES)
     if stop > bound:
         return
