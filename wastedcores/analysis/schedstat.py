@@ -35,24 +35,10 @@ _ENDS = {
 
 
 def counted(trace: TraceLike, hz: int = 250) -> Counters:
-    """Count in a trace what /proc/schedstat counts.
+    """Count in a trace what /proc/schedstat counts; None where the trace does not tell.
 
-    Parameters
-    ----------
-    trace
-        The trace or its name. It needs switches, and for the domains decisions of the balancer (``replay --decisions``).
-    hz
-        Jiffies per second, in which the length of the trace is given.
-
-    Returns
-    -------
-    Counters
-        The counters; None where the trace does not tell.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no switches.
+    The trace needs switches, and for the domains decisions of the balancer (``replay --decisions``). ``hz`` are the jiffies per
+    second in which the length of the trace is given.
     """
     trace = opened(trace)
     if not trace.kinds().get("switch"):

@@ -136,25 +136,11 @@ def sweep(
 ) -> Swept:
     """Stream all changes through the compiled sweep: as they are, and with ``firm`` also without brief overloads.
 
-    Parameters
-    ----------
-    rq
-        The runqueues.
-    state
-        The sweep's state before the first change; afterwards it holds the integrals.
-    end_ns
-        End of the window.
-    changes
-        What to stream; None: all changes of the runqueues.
-    longest
-        Is shown every batch and the episodes that ended in it.
-    firm
-        Whether to look at what remains without brief overloads.
-
-    Returns
-    -------
-    Swept
-        What was found.
+    * ``state``: the sweep's state before the first change; afterwards it holds the integrals.
+    * ``end_ns``: end of the window.
+    * ``changes``: what to stream; None: all changes of the runqueues.
+    * ``longest``: is shown every batch and the episodes that ended in it.
+    * ``firm``: whether to look at what remains without brief overloads.
     """
     firm_state = deepcopy(state)
     plain, other = _Pass(rq, state), _Pass(rq, firm_state)

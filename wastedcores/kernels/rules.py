@@ -11,60 +11,37 @@ from typing import NamedTuple
 
 
 class Rules(NamedTuple):
-    """The differences between one modern release and another.
+    """The differences between one modern release and another."""
 
-    Attributes
-    ----------
-    eevdf
-        The fair class is EEVDF (147f3efaa241); otherwise CFS.
-    delayed_dequeue
-        The feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29).
-    tg_load_avg_limited
-        update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU. A CPU that goes offline takes its
-        load off its groups.
-    raw_initial_util
-        The use that is expected of a new thread is computed with its weight in full resolution (post_init_entity_util_avg(),
-        before 72bffbf57c52). It is then nearly always half of what is left of the CPU.
-    util_est_ewma
-        The estimate of a thread's use is an average and the last value (struct util_est), updated after the thread left the
-        queue. Otherwise it is one number, updated before.
-    waiting_is_use
-        A queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost()).
-    newidle_random
-        The feature NI_RANDOM: newidle balancing skips a level at random.
-    idle_ticks_before_stop
-        How many ticks an idle CPU takes before it stops its tick, without a cpuidle governor.
-    whole_cores_balance
-        should_we_balance() prefers an idle CPU whose core is idle.
-    siblings_counted
-        Groups of the threads of a core have a type of their own (smt_balance), and differences between groups count per core
-        (sibling_imbalance()). Otherwise the difference of the numbers of tasks counts, for busy CPUs too.
-    prefer_sibling_of_child
-        The flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group.
-    last_fully_busy
-        Of several fully busy groups the last one is the busiest; otherwise the first one.
-    placement_masked
-        The statistics of groups for fork and exec cover only the CPUs that the thread may use.
-    clusters_scanned
-        select_idle_cpu() scans the cluster of the target first.
-    scan_limited
-        The feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used.
-    """
-
-    eevdf: bool
+    eevdf: bool  #: the fair class is EEVDF (147f3efaa241); otherwise CFS
+    #: the feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29)
     delayed_dequeue: bool
+    #: update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU. A CPU that goes offline takes its
+    #: load off its groups.
     tg_load_avg_limited: bool
+    #: the use that is expected of a new thread is computed with its weight in full resolution (post_init_entity_util_avg(),
+    #: before 72bffbf57c52). It is then nearly always half of what is left of the CPU.
     raw_initial_util: bool
+    #: the estimate of a thread's use is an average and the last value (struct util_est), updated after the thread left the
+    #: queue. Otherwise it is one number, updated before.
     util_est_ewma: bool
+    #: a queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost())
     waiting_is_use: bool
-    newidle_random: bool
+    newidle_random: bool  #: the feature NI_RANDOM: newidle balancing skips a level at random
+    #: how many ticks an idle CPU takes before it stops its tick, without a cpuidle governor
     idle_ticks_before_stop: int
-    whole_cores_balance: bool
+    whole_cores_balance: bool  #: should_we_balance() prefers an idle CPU whose core is idle
+    #: groups of the threads of a core have a type of their own (smt_balance), and differences between groups count per core
+    #: (sibling_imbalance()). Otherwise the difference of the numbers of tasks counts, for busy CPUs too.
     siblings_counted: bool
+    #: the flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group
     prefer_sibling_of_child: bool
+    #: of several fully busy groups the last one is the busiest; otherwise the first one
     last_fully_busy: bool
+    #: the statistics of groups for fork and exec cover only the CPUs that the thread may use
     placement_masked: bool
-    clusters_scanned: bool
+    clusters_scanned: bool  #: select_idle_cpu() scans the cluster of the target first
+    #: the feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used
     scan_limited: bool
 
 

@@ -83,23 +83,14 @@ WHY_NOT = {
 
 @dataclass(frozen=True)
 class Study:
-    """A part of the published numbers.
+    """A part of the published numbers."""
 
-    Attributes
-    ----------
-    attempts
-        Makes its rows from the published tables, the calibrated parameters and the seeds, before their replays have run.
-    measured
-        Returns rows that are measured by the benchmarks, and the published rows that they should have but lack.
-    why_not
-        What is not attempted, and why.
-    among_all
-        ``reproduce all`` runs it. Papers of others than Lozi et al. and their reproduction are run only by name.
-    """
-
+    #: makes its rows from the published tables, the calibrated parameters and the seeds, before their replays have run
     attempts: Callable[[Tables, dict[str, Any], Sequence[int]], list[Attempt]]
+    #: returns rows that are measured by the benchmarks, and the published rows that they should have but lack
     measured: Callable[[Tables], tuple[list[dict[str, Any]], Sequence[str]]] | None = None
-    why_not: Reasons = field(default_factory=dict)
+    why_not: Reasons = field(default_factory=dict)  #: what is not attempted, and why
+    #: ``reproduce all`` runs it. Papers of others than Lozi et al. and their reproduction are run only by name.
     among_all: bool = True
 
 

@@ -140,23 +140,10 @@ def check_passes(
 ) -> Tally:  # fmt: skip
     """Let a CPU that is idle balance in every state in which a thread waits that may run there.
 
-    Parameters
-    ----------
-    kind, cpus, threads
-        The machine, and the most threads.
-    newly
-        The CPU becomes idle, and balances before it idles.
-    hot
-        Threads that wait ran a moment ago.
-    mixed
-        Any of the threads may have just woken; otherwise all have been runnable for long.
-    cpu
-        The CPU. All CPUs of one level are alike, so CPU 0 stands for all of them.
+    ``newly``: the CPU becomes idle, and balances before it idles. ``hot``: threads that wait ran a moment ago. ``mixed``: any of
+    the threads may have just woken; otherwise all have been runnable for long. CPU 0 stands for all, which are alike.
 
-    Returns
-    -------
-    Tally
-        The outcomes ``pulls``, ``after N: WHY`` with the number of passes and what the first one said, and ``never: WHY``.
+    The outcomes are ``pulls``, ``after N: WHY`` with the number of passes and what the first one said, and ``never: WHY``.
     """
     tally = Tally()
     for rest in lengths(cpus - 1, threads):
