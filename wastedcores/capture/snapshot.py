@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wastedcores.capture.system import system_facts, this_machine
 from wastedcores.capture.tasks import core_scheduling, tasks
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import CollectorError, TraceFormatError, UsageError, WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import CpusetFacts, SchedDomainFacts, TaskFacts
 from wastedcores.trace.pseudonyms import Pseudonyms
 

@@ -105,10 +105,10 @@ def isolated(
             "memory": limits.memory,
             "disk": limits.disk,
         }
-        return _outcome(_in_namespaces(settings, root, limits.wall_s))
+        return _outcome(in_namespaces(settings, root, limits.wall_s))
 
 
-def _in_namespaces(
+def in_namespaces(
     settings: dict[str, Any], root: bool, wall_s: float
 ) -> subprocess.CompletedProcess[str]:
     """Run ``jail.py`` as process 1 of new namespaces."""

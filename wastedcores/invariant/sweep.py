@@ -20,9 +20,9 @@ from wastedcores.runqueues.runqueues import Batch, Runqueues
 from wastedcores.runqueues.stream import no_changes
 
 #: episodes written per call into the compiled sweep
-_ROOM = 1 << 16
+ROOM = 1 << 16
 #: episodes kept in memory; if there are more, the shortest are dropped (totals stay exact, and the result says so)
-_KEEP = 1 << 20
+KEEP = 1 << 20
 
 _EPISODES = pl.Schema(
     {
@@ -85,7 +85,7 @@ class _Pass:
 
     def __init__(self, rq: Runqueues, state: sweep_jit.SweepState) -> None:
         self.state, self.collected, self.dropped = state, Collected(), 0
-        self._out = sweep_jit.new_episodes(rq.cpus, _ROOM)
+        self._out = sweep_jit.new_episodes(rq.cpus, ROOM)
         masks = rq.affinity.masks
         pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
         self.pairs = pinned or rq.is_strict or (rq.counted and rq.source == "tasks")
@@ -113,15 +113,15 @@ class _Pass:
         else:
             sweep_jit.finish(self.state, self._out, end_ns)
         ended = self._take()
-        if self.collected.size > _KEEP:
-            self.dropped += self.collected.shrink(_KEEP)
+        if self.collected.size > KEEP:
+            self.dropped += self.collected.shrink(KEEP)
         return ended
 
     def _take(self) -> NDArray[np.int64]:
         n = int(self.state.scalars[sweep_jit.N_EPISODES])
         self.collected.take(self._out, n)
-        if self.collected.size > 2 * _KEEP:
-            self.dropped += self.collected.shrink(_KEEP)
+        if self.collected.size > 2 * KEEP:
+            self.dropped += self.collected.shrink(KEEP)
         return self._out.times[:n].copy()
 
 

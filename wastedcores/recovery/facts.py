@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.seen import Seen
 from wastedcores.runqueues.affinity import BOUND_KTHREADS
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import TaskFacts
 
 I64 = NDArray[np.int64]

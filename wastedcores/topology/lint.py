@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError
 from wastedcores.topology import levels as lv
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.cpumask import cpumask_first, cpumask_of, cpus_in
 from wastedcores.topology.domains import Domain, Domains, build_domains
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.recognisers import PERF_DATA
 
 #: The counters of a CPU; the last three have 64 bits, the others 32.

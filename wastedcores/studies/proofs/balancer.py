@@ -34,7 +34,7 @@ class Passes:
 
     def run(self, cpu: int) -> str:
         """Let a CPU balance all its levels as at a tick, and the migration threads do what it asked for; say what came of it."""
-        self._begin(cpu)
+        self.begin(cpu)
         rq = self.k.rqs[cpu]
         for sd in rq.sd:
             sd.last_balance = 0  # every level is due
@@ -44,13 +44,14 @@ class Passes:
 
     def newly_idle(self, cpu: int) -> str:
         """Let the only thread of a CPU go to sleep; the CPU balances before it idles."""
-        self._begin(cpu)
+        self.begin(cpu)
         rq = self.k.rqs[cpu]
         rq.curr.state = "S"
         schedule.schedule(self.k, rq)
         return self._outcome()
 
-    def _begin(self, cpu: int) -> None:
+    def begin(self, cpu: int) -> None:
+        """Let a CPU begin a pass in a fresh state."""
         self.k.cpu = cpu
         self.reasons.clear()
         self.k.balance_calls.clear()
