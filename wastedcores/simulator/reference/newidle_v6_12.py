@@ -67,6 +67,7 @@ def _try_levels(k: Kernel, rq: Rq, next_balance: int) -> tuple[int, int]:
         if pulled or not go_on:
             break
     rq.max_idle_balance_cost = max(rq.max_idle_balance_cost, cost)
+    rq.newidle_until_ns = k.now_ns + cost
     return pulled, next_balance
 
 

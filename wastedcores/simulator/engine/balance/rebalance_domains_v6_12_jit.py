@@ -234,6 +234,7 @@ def try_levels(m, cpu):
         if pulled != 0:
             break
     m[cpu, rq.MAX_IDLE_BALANCE_COST] = max(m[cpu, rq.MAX_IDLE_BALANCE_COST], cost)
+    m[m[0, sim.CPUS] + cpu, rq_v6_12.NEWIDLE_UNTIL] = m[0, sim.NOW] + cost
     return max(pulled, 0)
 
 
