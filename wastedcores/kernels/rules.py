@@ -7,41 +7,64 @@ kernel/sched/features.h and kernel/time/tick-sched.c of each release.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Rules(NamedTuple):
-    """The differences between one modern release and another."""
+    """The differences between one modern release and another.
 
-    eevdf: bool  #: the fair class is EEVDF (147f3efaa241); otherwise CFS
-    #: the feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29)
+    Attributes
+    ----------
+    eevdf
+        The fair class is EEVDF (147f3efaa241); otherwise CFS.
+    delayed_dequeue
+        The feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29).
+    tg_load_avg_limited
+        update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU. A CPU that goes offline takes its
+        load off its groups.
+    raw_initial_util
+        The use that is expected of a new thread is computed with its weight in full resolution (post_init_entity_util_avg(),
+        before 72bffbf57c52). It is then nearly always half of what is left of the CPU.
+    util_est_ewma
+        The estimate of a thread's use is an average and the last value (struct util_est), updated after the thread left the
+        queue. Otherwise it is one number, updated before.
+    waiting_is_use
+        A queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost()).
+    newidle
+        When newidle balancing tries a level, one of :data:`NEWIDLE`.
+    idle_ticks_before_stop
+        How many ticks an idle CPU takes before it stops its tick, without a cpuidle governor.
+    whole_cores_balance
+        should_we_balance() prefers an idle CPU whose core is idle.
+    siblings_counted
+        Groups of the threads of a core have a type of their own (smt_balance), and differences between groups count per core
+        (sibling_imbalance()). Otherwise the difference of the numbers of tasks counts, for busy CPUs too.
+    prefer_sibling_of_child
+        The flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group.
+    last_fully_busy
+        Of several fully busy groups the last one is the busiest; otherwise the first one.
+    placement_masked
+        The statistics of groups for fork and exec cover only the CPUs that the thread may use.
+    clusters_scanned
+        select_idle_cpu() scans the cluster of the target first.
+    scan_limited
+        The feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used.
+    """
+
+    eevdf: bool
     delayed_dequeue: bool
-    #: update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU. A CPU that goes offline takes its
-    #: load off its groups.
     tg_load_avg_limited: bool
-    #: the use that is expected of a new thread is computed with its weight in full resolution (post_init_entity_util_avg(),
-    #: before 72bffbf57c52). It is then nearly always half of what is left of the CPU.
     raw_initial_util: bool
-    #: the estimate of a thread's use is an average and the last value (struct util_est), updated after the thread left the
-    #: queue. Otherwise it is one number, updated before.
     util_est_ewma: bool
-    #: a queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost())
     waiting_is_use: bool
-    newidle_random: bool  #: the feature NI_RANDOM: newidle balancing skips a level at random
-    #: how many ticks an idle CPU takes before it stops its tick, without a cpuidle governor
+    newidle: str
     idle_ticks_before_stop: int
-    whole_cores_balance: bool  #: should_we_balance() prefers an idle CPU whose core is idle
-    #: groups of the threads of a core have a type of their own (smt_balance), and differences between groups count per core
-    #: (sibling_imbalance()). Otherwise the difference of the numbers of tasks counts, for busy CPUs too.
+    whole_cores_balance: bool
     siblings_counted: bool
-    #: the flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group
     prefer_sibling_of_child: bool
-    #: of several fully busy groups the last one is the busiest; otherwise the first one
     last_fully_busy: bool
-    #: the statistics of groups for fork and exec cover only the CPUs that the thread may use
     placement_masked: bool
-    clusters_scanned: bool  #: select_idle_cpu() scans the cluster of the target first
-    #: the feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used
+    clusters_scanned: bool
     scan_limited: bool
 
 
@@ -54,7 +77,7 @@ RULES: dict[tuple[int, ...], Rules] = {
         raw_initial_util=True,
         util_est_ewma=True,
         waiting_is_use=False,
-        newidle_random=True,
+        newidle="random",
         idle_ticks_before_stop=0,
         whole_cores_balance=False,
         siblings_counted=False,
@@ -71,7 +94,7 @@ RULES: dict[tuple[int, ...], Rules] = {
         raw_initial_util=False,
         util_est_ewma=False,
         waiting_is_use=True,
-        newidle_random=True,
+        newidle="random",
         idle_ticks_before_stop=1,
         whole_cores_balance=True,
         siblings_counted=True,
@@ -85,11 +108,21 @@ RULES: dict[tuple[int, ...], Rules] = {
 # Debian's 6.1.0-56, of which there are recordings
 RULES[6, 1, 192] = RULES[6, 1, 166]._replace(placement_masked=True)
 
-#: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``), and the rule that each one is
-FEATURES = {
-    "NI_RANDOM": "newidle_random",
-    "DELAY_DEQUEUE": "delayed_dequeue",
-    "SIS_UTIL": "scan_limited",
+#: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``), and the rule and its value without each
+FEATURES: dict[str, tuple[str, Any]] = {
+    "NI_RANDOM": ("newidle", "cost"),
+    "DELAY_DEQUEUE": ("delayed_dequeue", False),
+    "SIS_UTIL": ("scan_limited", False),
+}
+
+#: when a CPU that runs out of tasks tries to pull one, by the releases that did so, the oldest first. A kernel's name may choose
+#: one (``v6.12.107+newidle:bump``). All of them skip a level whose greatest cost so far exceeds the mean idle time.
+NEWIDLE = {
+    "migration_cost": "not if the mean idle time is below sysctl_sched_migration_cost, 0.5 ms (before 5.16, c5b0a7eefc70)",
+    "cost": "the greatest cost decides alone (5.16; NO_NI_RANDOM)",
+    "bump": "an attempt that fails raises the greatest cost by half (6.17 and 6.12.43, 155213a2aed4; reverted by d206fbad9328)",
+    "random": "at random, more often the more attempts succeed (NI_RANDOM: 6.19, 6.18.5, 6.12.y, 33cf66d88306)",
+    "rate": "likewise, and more often where attempts are rare (NI_RATE: 7.0, 9fe89f022c05)",
 }
 
 #: the shortest and the longest slice that a kernel's name may set (``v6.12.107+base_slice_ns:3000000``), in ns: the limits that
@@ -99,4 +132,4 @@ BASE_SLICES_NS = (100_000, 100_000_000)
 
 def without(rules: Rules, features: Iterable[str]) -> Rules:
     """Return rules with some features switched off."""
-    return rules._replace(**{FEATURES[name]: False for name in features})
+    return rules._replace(**dict(FEATURES[name] for name in features))
