@@ -119,6 +119,12 @@ def opened(lab, window):
     return run
 
 
+THEME = "window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab %s'}).then(() => 1)"
+#: the background of the figure, and of what is around it
+PAPERS = """[document.querySelector('.wc-live .main-svg').style.background,
+    getComputedStyle(document.querySelector('.wc-live')).backgroundColor]"""
+
+
 @pytest.fixture
 def explored(opened, errors):
     """The page of the explorer, which shows the runqueues of the whole trace."""
@@ -166,6 +172,17 @@ def waiting(tab) -> list[str]:
         "[...document.querySelectorAll('.widget-html-content')].map(e => e.textContent)"
     )
     return [text for text in said if "burn:" in text]
+
+
+def test_a_figure_follows_the_theme_of_the_notebook(explored):
+    tab, _ = explored
+    light = tab.evaluate(PAPERS)
+    tab.evaluate(THEME % "Dark")
+    tab.wait_for_function(f"{PAPERS}[0] === 'rgb(21, 25, 29)'")
+    assert tab.evaluate(PAPERS) == ["rgb(21, 25, 29)"] * 2
+    tab.evaluate(THEME % "Light")
+    tab.wait_for_function(f"{PAPERS}[0] === {json.dumps(light[0])}")
+    assert tab.evaluate(PAPERS) == light == ["white", "rgb(255, 255, 255)"]
 
 
 def test_explorer_is_driven_with_mouse_and_keyboard(explored):

@@ -31,7 +31,10 @@ def test_both_kernels_are_replayed_and_compared(box):
     assert box.figure.drawn is None  # nothing is computed before the button is pressed
     box.run_button.click()
     runs = {k: replay_scenario("missing-domains", k, "bd-paper-16", 1, SMALL) for k in box.kernels}
-    assert box.table.value == runs_compared(compare(runs)).html
+    found = compare(runs)
+    assert box.table.value == runs_compared(found).html
+    before, after = found.table["wasted_core_s"]
+    assert f"{1 - after / before:.0%} less core time is wasted" in box.says.value
     start, end = box.figure.pair.window
     for i, run in enumerate(runs.values()):
         scene = examine(run.trace).scene
@@ -53,8 +56,11 @@ def test_fields_follow_the_scenario_and_errors_are_sentences(box):
         assert box.machine.value == scenario(name).machine
     box.scenario.value = "missing-domains"
     next(c for c in box.parameters.children if c.description == "limit_s").value = "soon"
+    box.table.value = "the numbers of a replay before"
     box.run_button.click()
     assert "limit_s" in box.says.value
+    assert box.table.value == ""
+    assert box.figure.contents.figure["figure"] is None
     assert not box.run_button.disabled
     box.fixes.value = ()
     box.run_button.click()

@@ -61,7 +61,7 @@ def reproduce(
         bool,
         Option(
             "--calibrate",
-            help="Fit the parameters again, from those published columns that may be used for it, and write them to "
+            help="Fit the parameters to the published columns that are reserved for this, and write them to "
             "DIR/calibration.json.",
         ),
     ] = False,

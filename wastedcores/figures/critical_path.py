@@ -18,7 +18,7 @@ _KINDS = (
     ("sleeping", "sleeping"),
 )
 
-#: more segments are not drawn, the shortest are left out
+#: at most this many segments are drawn; the shortest ones are left out
 _MOST = 4000
 
 

@@ -99,7 +99,7 @@ def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
 
 
 def _waits(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
-    """Waits within the window of threads that nothing tells about, and that were not moved by a change of affinity."""
+    """Return the waits in the window of threads whose affinity is assumed, without those that a change of affinity moved."""
     moved = np.flatnonzero(rq.start.task[:, task_row.REPINNED])
     parts = []
     for batch in rq.batches(waits=True):

@@ -126,7 +126,7 @@ def end_slices(
     ``busy_ns`` and ``thread_ns`` are the integrals at ``lo``, ``busy`` and ``threads`` what is added per ns from there.
     """
     end_ns = next_slice_end(s)
-    # a damaged trace may last until the end of all time, so the time alone does not tell that no slice is left
+    # next_slice_end() returns the largest time when no slice is left, and a damaged trace may last that long
     while end_ns <= hi and s.scalars[SLICES_DONE] < s.slices.shape[0]:
         k = s.scalars[SLICES_DONE]
         s.slices[k, 0] = busy_ns + (end_ns - lo) * busy

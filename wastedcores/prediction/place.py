@@ -28,7 +28,7 @@ SHORTEST_NS = 50_000_000
 
 
 def variants_of(kernel: KernelModel) -> list[str]:
-    """Return the kernels to compare with: each fix that it lacks, all of them, and the core, which wastes nothing."""
+    """Return the kernels to compare with: the same one with each fix that it lacks, with all of them, and the core."""
     if kernel.is_modern:
         changes = [] if kernel.overload_on_wakeup else ["overload_on_wakeup"]
         changes += ["NO_NI_RANDOM"] if kernel.rules.newidle == "random" else []

@@ -47,7 +47,7 @@ def regular_tasks(seen: Seen, free: I64) -> Bool:
 
 
 def _by_task(s: I64, free: I64) -> list[I64]:
-    """Return the sleeps of each task in order, where they are enough to be regular."""
+    """Return the sleeps of each task in order, for tasks that slept often enough to show a period."""
     order = free[np.lexsort((s[free, sj.S_OUT_NS], s[free, sj.S_TASK]))]
     cuts = np.flatnonzero(np.diff(s[order, sj.S_TASK])) + 1
     return [mine for mine in np.split(order, cuts) if len(mine) >= TIMES]

@@ -3,6 +3,7 @@
 // Times are seconds since the start of the trace. Each message "look" says which view asks and has a number. The figure that
 // answers it repeats both, so that an answer to an older question never moves the figure back under the reader's hands.
 
+const PATIENCE_MS = 10_000; // a click into a large trace is answered within a few seconds
 const DOUBLE_CLICK_MS = 350; // a little longer than plotly waits for the second click
 
 const KEYS = {
@@ -54,6 +55,15 @@ function unpacked(value) {
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, unpacked(part)]));
 }
 
+/** Return a copy with each colour replaced by its counterpart, as reports/figure.js does it on a page. */
+function recoloured(value, counterparts) {
+  if (typeof value === "string")
+    return value === "white" ? JSON.parse(counterparts['"white"']) : value.replace(/(#|%23)[0-9a-f]{6}/g, (c) => counterparts[c] ?? c);
+  if (Array.isArray(value)) return value.map((part) => recoloured(part, counterparts));
+  if (value === null || typeof value !== "object" || value instanceof ArrayBuffer) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, recoloured(part, counterparts)]));
+}
+
 class Live {
   constructor(model, el, Plotly) {
     Object.assign(this, { model, Plotly, id: crypto.randomUUID(), sent: 0, waiting: false, next: null, range: null });
@@ -70,7 +80,9 @@ class Live {
     this.mark = document.createElement("div");
     this.mark.className = "wc-mark";
     this.sheet.append(this.map, this.plot, this.mark);
-    this.root.append(this.sheet);
+    this.note = document.createElement("p");
+    this.note.className = "wc-note";
+    this.root.append(this.note, this.sheet);
     el.append(this.root);
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -86,13 +98,35 @@ class Live {
       if (this.root.clientWidth && this.sheet.clientWidth !== this.width) this.draw();
     });
     this.sizes.observe(this.sheet);
+    // JupyterLab says on the body which theme its reader chose; for a moment nothing has a width then
+    this.themes = new MutationObserver(() => {
+      this.width = null;
+      requestAnimationFrame(this.redraw);
+    });
+    this.themes.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
   }
 
   close() {
     this.model.off("change:figure", this.redraw);
     this.model.off("change:overview", this.remap);
     this.sizes.disconnect();
+    this.themes.disconnect();
+    clearTimeout(this.patience);
     this.Plotly.purge(this.plot);
+  }
+
+  /** Return colours, or a value that contains some, as the theme of the notebook wants them. */
+  themed(value) {
+    return document.body.dataset.jpThemeLight === "false" ? recoloured(value, this.model.get("dark")) : value;
+  }
+
+  /** Send a question, and say so if no answer comes: a kernel that was restarted knows nothing of this figure. */
+  send(message) {
+    this.model.send(message);
+    clearTimeout(this.patience);
+    this.patience = setTimeout(() => {
+      this.note.textContent = "No answer for 10 seconds. If the kernel was restarted, run the cell again.";
+    }, PATIENCE_MS);
   }
 
   get view() {
@@ -108,7 +142,10 @@ class Live {
     if (this.waiting) return;
     if (this.next) return void this.ask();
     this.width = width;
-    const { data, layout, config } = unpacked(figure);
+    clearTimeout(this.patience);
+    this.note.textContent = "";
+    this.root.classList.toggle("wc-dark", document.body.dataset.jpThemeLight === "false");
+    const { data, layout, config } = this.themed(unpacked(figure));
     this.quiet = true;
     await this.Plotly.react(this.plot, data, { ...layout, width }, { ...config, responsive: false, doubleClick: false, showTips: false });
     this.quiet = false;
@@ -140,7 +177,7 @@ class Live {
       const at = heat.p2d(event.clientX - this.left());
       const asked = { kind: "click", at: at * this.view.scale, row: String(point.y), curve: point.curveNumber };
       clearTimeout(this.clicked);
-      this.clicked = setTimeout(() => this.model.send(asked), DOUBLE_CLICK_MS);
+      this.clicked = setTimeout(() => this.send(asked), DOUBLE_CLICK_MS);
     });
   }
 
@@ -150,7 +187,7 @@ class Live {
   }
 
   say(kind) {
-    this.model.send({ kind });
+    this.send({ kind });
   }
 
   /** Show a window at once with the pixels that are there, and ask the kernel for better ones. */
@@ -168,7 +205,7 @@ class Live {
     const [lo, hi] = this.next;
     this.next = null;
     this.waiting = true;
-    this.model.send({ kind: "look", lo, hi, by: this.id, number: ++this.sent });
+    this.send({ kind: "look", lo, hi, by: this.id, number: ++this.sent });
   }
 
   async preview() {
@@ -233,7 +270,7 @@ class Live {
       this.mark.style.display = "none";
       const top = this.plot.getBoundingClientRect().top + yaxis._offset;
       const row = (y) => Math.round(yaxis.p2l(y - top));
-      this.model.send({
+      this.send({
         kind: "select", lo: xaxis.p2d(x0 - this.left()) * this.view.scale, hi: xaxis.p2d(x1 - this.left()) * this.view.scale,
         rows: [row(y0), row(y1)].sort((a, b) => a - b),
       });
@@ -263,7 +300,7 @@ class Live {
     const { wasted, persistent } = this.model.get("overview") ?? {};
     this.map.style.display = wasted && this.view.scale ? "block" : "none";
     if (!wasted || !this.view.scale || !this.range) return;
-    const height = 34, width = this.sheet.clientWidth, { accent, curve, ink } = this.view.colours;
+    const height = 34, width = this.sheet.clientWidth, { accent, curve, ink } = this.themed(this.view.colours);
     if (this.map.width !== width) Object.assign(this.map, { className: "wc-map", width, height });
     const g = this.map.getContext("2d");
     g.clearRect(0, 0, width, height);

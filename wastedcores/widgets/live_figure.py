@@ -18,6 +18,7 @@ import ipywidgets as w
 import numpy as np
 import traitlets
 
+from wastedcores.figures.dark import dark_colours
 from wastedcores.reports.html import CONFIG, plotly_js
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Contents(w.Widget):
     """
 
     figure = traitlets.Dict().tag(sync=True)
+    dark = traitlets.Dict(dark_colours()).tag(sync=True)
     overview = traitlets.Dict().tag(sync=True)
 
 

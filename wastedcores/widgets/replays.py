@@ -82,7 +82,11 @@ class ReplayLab(w.VBox):
         kernel = KernelModel.named(self.kernel.value)
         fixes = tuple(FIXES)
         if kernel.is_modern:
-            off = (f"NO_{name}" for name, rule in FEATURES.items() if getattr(kernel.rules, rule))
+            off = (
+                f"NO_{name}"
+                for name, (rule, without) in FEATURES.items()
+                if getattr(kernel.rules, rule) != without
+            )
             fixes = ("overload_on_wakeup", *off)
         self.fixes.options = fixes
         self.fixes.value = fixes[:1] if kernel.is_modern else fixes
@@ -112,14 +116,26 @@ class ReplayLab(w.VBox):
             run, against = (examine(r.trace, k) for k, r in runs.items())
             self.figure.window = None
             self.figure.put(align(run, against, START))
-            self.table.value = runs_compared(compare(runs)).html
+            found = compare(runs)
+            self.table.value = runs_compared(found).html
             self.says.value = (
-                f"{name} on {machine}, seed {seed}. Drag to zoom, double click for everything."
+                f"{name} on {machine}, seed {seed}. {_gain(*found.table['wasted_core_s'])} "
+                "Drag to zoom, double click for everything."
             )
         except WastedCoresError as e:
+            self.figure.hide()
+            self.table.value = ""
             self.says.value = sentence(str(e)).html
         finally:
             self.run_button.disabled = False
+
+
+def _gain(before_s: float, after_s: float) -> str:
+    """Say first what a fix is for, because single numbers of a short run, such as its longest wait, may become worse."""
+    if not before_s:
+        return "Without the fixes nothing is wasted, so they have nothing to gain."
+    less = 1 - after_s / before_s
+    return f"With the fixes {abs(less):.0%} {'less' if less >= 0 else 'more'} core time is wasted."
 
 
 def replay_lab(scenario: str = "group-imbalance", **given: Any) -> ReplayLab:

@@ -190,8 +190,8 @@ Asked = tuple[int, list[int], dict[int, list[int]]]
 def asked(v: Variation) -> list[Asked]:
     """Return what a construction is asked: for each CPU of the machine, and for some CPUs of a domain that no machine has.
 
-    There a node may see another one that does not see it, so no table of distances and none of the package's functions for
-    machines gives the answer.
+    In that domain node A may see node B although B does not see A. No table of distances describes this, so none of the
+    package's functions for machines gives the answer.
     """
     found = [(c, v.span, v.below) for c in v.span]
     rng = random.Random(repr(v))

@@ -170,7 +170,7 @@ class Still:
         p.se.exec_start = k.now_ns if hot else 0
 
     def _average(self, rq: Rq) -> None:
-        """Give a CPU and its threads the averages that they have for ever, or had when they woke."""
+        """Set the load averages of a CPU and its threads: full if a thread has always run, 0 if it has just woken."""
         if not self.k.model.is_modern:
             return
         steady = [p for p in rq.cfs_tasks if self.number(p) not in self.light]
