@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,29 @@ def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
         if times:
             found[_name(path.parent, folder or path)] = (times, us)
     return found
+
+
+def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
+    """Return the path and the folder of every control group with the cpu controller, by the inode of its folder."""
+    folder = _hierarchy("cpu", root)
+    found = {}
+    for path in (folder, *folder.rglob("*/")) if folder else ():
+        with suppress(OSError):  # the group is gone
+            found[path.stat().st_ino] = _name(path, folder or path), path
+    return found
+
+
+def stolen_s(root: Path = Path("/")) -> float | None:
+    """Return for how many seconds hypervisors have run something else on this machine's CPUs since it booted.
+
+    None: nobody knows. A hypervisor need not tell, and the count of a virtual machine whose hypervisor does not stays 0.
+    """
+    fields = (_read(root / "proc/stat") or "").partition("\n")[0].split()
+    if len(fields) < 9:
+        return None
+    ticks = int(fields[8])
+    virtual = " hypervisor" in (_read(root / "proc/cpuinfo") or " hypervisor")
+    return ticks / os.sysconf("SC_CLK_TCK") if ticks or not virtual else None
 
 
 def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:
