@@ -14,7 +14,7 @@ from wastedcores.capture.group_rows import GroupRows
 from wastedcores.capture.metrics import Metrics
 
 RULES = ROOT / "integrations" / "prometheus"
-DASHBOARD = ROOT / "integrations" / "grafana" / "wastedcores.json"
+DASHBOARD = ROOT / "integrations" / "grafana" / "dashboard.json"
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess:

@@ -40,7 +40,7 @@ recorded with the time before it, and -o keeps the recordings and writes a repor
         "watch --event-driven --before 0 -o evidence",
         "watch --serve :9969 -o evidence --keep-mb 500",
         "watch --textfile /var/lib/prometheus/node-exporter/wastedcores.prom",
-        "watch --config /etc/wastedcores.toml",
+        "watch --config /etc/wastedcores/watch.toml",
         notes=_NOTES,
         exit_codes=EXIT_CODES,
     )
@@ -107,7 +107,7 @@ def watch(
             help='Take the defaults of these options from a file, such as persist = "50ms".',
         ),
     ] = None,
-    metrics: Annotated[str | None, Option(hidden=True)] = None,
+    metrics: Annotated[str | None, Option(hidden=True, help="The old name of --serve.")] = None,
     backend: Backend = "auto",
     deficit: Annotated[
         bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
