@@ -18,10 +18,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from wastedcores.capture.group_rows import OTHER, GroupRows
 from wastedcores.capture.metrics import VERDICTS, Metrics, TextFile, serve
-from wastedcores.capture.system import stolen_s
+from wastedcores.capture.system import stolen
 from wastedcores.errors import UsageError
 from wastedcores.trace.pseudonyms import Pseudonyms
 
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 MOUNT = "36 35 0:30 / /cg rw - cgroup2 cgroup2 rw\n"
 
 
@@ -175,16 +176,20 @@ def test_names_of_groups_can_be_pseudonyms(tmp_path):
 @pytest.mark.parametrize(
     ("stat", "virtual", "says"),
     [
-        ("cpu 1 2 3 4 5 6 7 0 0 0\n", True, None),  # a hypervisor need not tell
-        ("cpu 1 2 3 4 5 6 7 0 0 0\n", False, 0.0),
-        ("cpu 1 2 3 4 5 6 7 250 0 0\n", True, 250 / os.sysconf("SC_CLK_TCK")),
-        ("cpu 1 2 3\n", False, None),
+        ("cpu 1\ncpu0 1 2 3 4 5 6 7 0 0 0\n", True, None),  # a hypervisor need not tell
+        ("cpu0 1 2 3 4 5 6 7 0 0 0\n", False, {0: 0}),
+        (
+            "cpu0 1 2 3 4 5 6 7 250 0 0\ncpu1 1 2 3 4 5 6 7 0 0\nintr 5\n",
+            True,
+            {0: 250 * TICK_NS, 1: 0},
+        ),
+        ("cpu0 1 2 3\n", False, None),
     ],
 )
 def test_time_stolen_by_a_hypervisor_is_unknown_where_it_may_not_tell(
     tmp_path, stat, virtual, says
 ):
-    assert stolen_s(machine(tmp_path, stat=stat, virtual=virtual)) == says
+    assert stolen(machine(tmp_path, stat=stat, virtual=virtual)) == says
 
 
 def full(root: Path, groups: int) -> CollectorRegistry:

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from wastedcores.capture.group_rows import GroupRows
-from wastedcores.capture.system import stolen_s
+from wastedcores.capture.system import stolen
 from wastedcores.errors import UsageError
 
 #: the verdict is about this time before now
@@ -178,8 +178,9 @@ class Metrics(Collector):
         for kind in ("persistent", "chronic"):
             found.add_metric([kind], self._found[kind])
         yield found
+        lost = stolen()
         yield _counter("stolen_seconds", "Time for which the hypervisor ran something else, since this machine booted.",
-                       stolen_s())  # fmt: skip
+                       None if lost is None else sum(lost.values()) / 1e9)  # fmt: skip
 
     def _of_groups(self) -> Iterator[Metric]:
         seconds = CounterMetricFamily(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -106,17 +107,18 @@ def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
     return found
 
 
-def stolen_s(root: Path = Path("/")) -> float | None:
-    """Return for how many seconds hypervisors have run something else on this machine's CPUs since it booted.
+def stolen(root: Path = Path("/")) -> dict[int, int] | None:
+    """Return for how many ns hypervisors have run something else on each CPU of this machine since it booted.
 
-    None: nobody knows. A hypervisor need not tell, and the count of a virtual machine whose hypervisor does not stays 0.
+    None: nobody knows. A hypervisor need not tell, and the counts of a virtual machine whose hypervisor does not stay 0.
     """
-    fields = (_read(root / "proc/stat") or "").partition("\n")[0].split()
-    if len(fields) < 9:
-        return None
-    ticks = int(fields[8])
+    lines = [line.split() for line in (_read(root / "proc/stat") or "").splitlines()]
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    found = {
+        int(f[0][3:]): int(f[8]) * tick_ns for f in lines if re.match(r"cpu\d", f[0]) and len(f) > 8
+    }
     virtual = " hypervisor" in (_read(root / "proc/cpuinfo") or " hypervisor")
-    return ticks / os.sysconf("SC_CLK_TCK") if ticks or not virtual else None
+    return found if found and (any(found.values()) or not virtual) else None
 
 
 def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:
