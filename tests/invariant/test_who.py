@@ -37,7 +37,7 @@ class Machine:
         idle = any(not r and not q for r, q in zip(self.running, self.queued, strict=True))
         for task in filter(None, self.running):
             self.ns[task]["ran_ns"] += ns
-        for task in sum(self.queued, []):
+        for task in (t for queue in self.queued for t in queue):
             self.ns[task]["wasted_ns" if idle else "waited_ns"] += ns
         for task in self.throttled:
             self.ns[task]["throttled_ns"] += ns
