@@ -1,0 +1,2 @@
+class Comparison: pass
+def compare(): pass
