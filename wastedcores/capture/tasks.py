@@ -31,7 +31,9 @@ def tasks() -> list[TaskFacts] | None:
     if not in_first_namespace("pid"):
         return None
     none_has_a_cookie = _core_cookie(os.getpid())[1] in (errno.EINVAL, errno.ENODEV)
-    return list(tasks_below(Path("/"), lambda pid: 0 if none_has_a_cookie else _core_cookie(pid)[0]))
+    return list(
+        tasks_below(Path("/"), lambda pid: 0 if none_has_a_cookie else _core_cookie(pid)[0])
+    )
 
 
 def core_scheduling(found: list[TaskFacts] | None) -> bool | None:
@@ -76,8 +78,7 @@ def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
         cgroup=_cpu_group((folder / "cgroup").read_text(errors="replace")),
         cpuset=_optional(folder / "cpuset"),
         # only the folder of a process has it; "/autogroup-25 nice 0"
-        autogroup=(_optional(folder.parents[1] / "autogroup") or "").partition(" ")[0]
-        or None,
+        autogroup=(_optional(folder.parents[1] / "autogroup") or "").partition(" ")[0] or None,
         core_cookie=cookie(int(pid)),
     )
 

@@ -27,7 +27,16 @@ from wastedcores.topology.cpulist import format_cpulist
 ROUND_NS = 4000
 #: what every guest is booted with; its clock is the emulated TSC, which counts virtual ns
 PARAMETERS = "console=ttyS0 loglevel=4 panic=-1 tsc=reliable nokaslr mitigations=off"
-EVENTS = "sched_switch,sched_waking,sched_wakeup,sched_wakeup_new,sched_migrate_task,sched_process_fork,sched_process_exit,sched_process_exec"
+EVENTS = (
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_migrate_task",
+    "sched_process_fork",
+    "sched_process_exit",
+    "sched_process_exec",
+)
 #: lines of the console that an error shows
 _SHOWN = 12
 _FEATURES = ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features")
@@ -86,13 +95,19 @@ def check_options(options: Options) -> None:
     """Refuse options that no kernel takes."""
     for feature in options.features:
         if not feature.replace("_", "").isalnum() or not feature.isupper():
-            raise UsageError(f"--feature {feature}: expected a name as the kernel prints it, such as NO_NI_RANDOM.")
+            raise UsageError(
+                f"--feature {feature}: expected a name as the kernel prints it, such as NO_NI_RANDOM."
+            )
     for name in options.sysctls:
         if "." not in name or "/" in name or ".." in name:
-            raise UsageError(f"--sysctl {name}: expected a name such as kernel.sched_autogroup_enabled=0.")
+            raise UsageError(
+                f"--sysctl {name}: expected a name such as kernel.sched_autogroup_enabled=0."
+            )
 
 
-def command(emulator: Emulator, kernel: Kernel, machine: GuestMachine, image: Path, parameters: str) -> list[str]:
+def command(
+    emulator: Emulator, kernel: Kernel, machine: GuestMachine, image: Path, parameters: str
+) -> list[str]:
     """Return the emulator's command line."""
     firmware = [word for folder in emulator.firmware for word in ("-L", str(folder))]
     return [
@@ -107,10 +122,16 @@ def command(emulator: Emulator, kernel: Kernel, machine: GuestMachine, image: Pa
 def boot_parameters(machine: GuestMachine, options: Options) -> str:
     """Return the guest's boot parameters."""
     isolated = machine.machine.isolated
-    words = [PARAMETERS, f"isolcpus={format_cpulist(isolated)}" if isolated else "", options.parameters]
+    words = [
+        PARAMETERS,
+        f"isolcpus={format_cpulist(isolated)}" if isolated else "",
+        options.parameters,
+    ]
     text = " ".join(" ".join(words).split())
     if len(text) > 2000:
-        raise UsageError(f"--append: {len(text)} characters of boot parameters; the kernel takes 2047.")
+        raise UsageError(
+            f"--append: {len(text)} characters of boot parameters; the kernel takes 2047."
+        )
     return text
 
 
@@ -152,7 +173,11 @@ def booted(
 
 
 def _watch(
-    words: Sequence[str], environment: Mapping[str, str], kernel: Kernel, options: Options, said: Callable[[str], None]
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    kernel: Kernel,
+    options: Options,
+    said: Callable[[str], None],
 ) -> None:
     """Run the emulator to its end; whatever goes wrong in the guest becomes an error with the console's last lines."""
     last: deque[str] = deque(maxlen=_SHOWN)
@@ -204,7 +229,9 @@ def _watch(
             "a smaller machine or workload, or --until"
         )
     if not wrong and not done:
-        wrong = f"ended by itself, before it had finished (the emulator's code is {process.returncode})"
+        wrong = (
+            f"ended by itself, before it had finished (the emulator's code is {process.returncode})"
+        )
     if wrong:
         shown = "".join(f"\n  | {line}" for line in last)
         raise GuestError(f"{kernel.name}: the guest {wrong}. The last lines of its console:{shown}")

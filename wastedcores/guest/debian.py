@@ -14,7 +14,15 @@ from wastedcores.guest.places import GuestError, guest_cache, run, tell
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 #: the suites that are searched for kernels, and the one whose emulator is patched
-SUITES = ("bookworm", "bookworm-updates", "bookworm-backports", "trixie", "trixie-updates", "trixie-backports", "sid")
+SUITES = (
+    "bookworm",
+    "bookworm-updates",
+    "bookworm-backports",
+    "trixie",
+    "trixie-updates",
+    "trixie-backports",
+    "sid",
+)
 EMULATOR_SUITE = "bookworm"
 
 
@@ -61,10 +69,14 @@ class Packages:
 
     def versions(self, prefix: str) -> dict[str, str]:
         """Return the names of packages that begin like this, with the newest version of each."""
-        names = run(["apt-cache", *self._options(), "pkgnames", prefix], self.log, "listing packages")
+        names = run(
+            ["apt-cache", *self._options(), "pkgnames", prefix], self.log, "listing packages"
+        )
         if not names:
             return {}
-        shown = run(["apt-cache", *self._options(), "madison", *names], self.log, "listing packages")
+        shown = run(
+            ["apt-cache", *self._options(), "madison", *names], self.log, "listing packages"
+        )
         found: dict[str, str] = {}
         for line in shown:
             fields = [field.strip() for field in line.split("|")]
@@ -89,7 +101,11 @@ def open_packages(purpose: str, *, sources: bool) -> Packages:
     if "main" not in found or not KEYRING.exists():
         raise GuestError(
             f"{purpose} comes from Debian's packages, and this machine's apt "
-            + (f"has no keys for them in {KEYRING}" if "main" in found else "has no address of them")
+            + (
+                f"has no keys for them in {KEYRING}"
+                if "main" in found
+                else "has no address of them"
+            )
             + ". Add Debian's own archive (apt install debian-archive-keyring), or give files of your own: `guest build --source "
             "DIR`, `guest record --bzimage FILE`."
         )
@@ -97,10 +113,11 @@ def open_packages(purpose: str, *, sources: bool) -> Packages:
     for part in ("lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     kind = "deb deb-src" if sources else "deb"
-    entries = [(found["main"], (EMULATOR_SUITE,) if sources else SUITES)]
+    suites: tuple[str, ...] = (EMULATOR_SUITE,) if sources else SUITES
+    entries = [(found["main"], suites)]
     if "security" in found:
-        names = ("bookworm-security",) if sources else ("bookworm-security", "trixie-security")
-        entries.append((found["security"], names))
+        suites = ("bookworm-security",) if sources else ("bookworm-security", "trixie-security")
+        entries.append((found["security"], suites))
     (folder / "debian.sources").write_text(
         "\n".join(
             f"Types: {kind}\nURIs: {address}\nSuites: {' '.join(suites)}\nComponents: main\nSigned-By: {KEYRING}\n"

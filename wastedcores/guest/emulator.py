@@ -18,7 +18,15 @@ from pathlib import Path
 from tqdm import tqdm
 
 from wastedcores.guest.debian import Packages, open_packages
-from wastedcores.guest.places import GuestError, guest_cache, lines_of, made_whole, need_space, run, tell
+from wastedcores.guest.places import (
+    GuestError,
+    guest_cache,
+    lines_of,
+    made_whole,
+    need_space,
+    run,
+    tell,
+)
 
 _HERE = Path(__file__).parent
 PATCH = _HERE / "lockstep.patch"
@@ -110,7 +118,9 @@ def _is_there(need: str) -> bool:
     if need == "libc.a":
         if not shutil.which("gcc"):
             return False
-        told = subprocess.run(["gcc", "-print-file-name=libc.a"], capture_output=True, text=True, check=False)
+        told = subprocess.run(
+            ["gcc", "-print-file-name=libc.a"], capture_output=True, text=True, check=False
+        )
         return Path(told.stdout.strip()).is_absolute()
     if need in _LIBRARIES:
         if not shutil.which("pkg-config"):
@@ -166,12 +176,19 @@ def build(source: Path | None = None, jobs: int | None = None) -> Emulator:
         run(["patch", "-p1", "-i", PATCH], log, "applying the lockstep patch", tree)
         _compile(tree, jobs, log)
         (tree / "build" / TARGET).rename(part / TARGET)
-        shutil.copytree(tree / "pc-bios", part / "firmware/usr/share/qemu", dirs_exist_ok=True, symlinks=True)
+        shutil.copytree(
+            tree / "pc-bios", part / "firmware/usr/share/qemu", dirs_exist_ok=True, symlinks=True
+        )
         shutil.rmtree(part / "tree", ignore_errors=True)
         shutil.copy(log, part / "build.log")
         digest = hashlib.sha256(PATCH.read_bytes()).hexdigest()
         program = hashlib.sha256((part / TARGET).read_bytes()).hexdigest()
-        told = {"version": version, "patch_sha256": digest, "program_sha256": program, "configure": CONFIGURE}
+        told = {
+            "version": version,
+            "patch_sha256": digest,
+            "program_sha256": program,
+            "configure": CONFIGURE,
+        }
         (part / "emulator.json").write_text(json.dumps(told, indent=1))
     tell(f"built {target / TARGET}; the log is {target / 'build.log'}")
     return find_emulator()
@@ -182,7 +199,9 @@ def _source(given: Path | None, packages: Packages, part: Path, log: Path) -> tu
     tree = part / "tree" / "qemu"
     tree.parent.mkdir()
     if given is not None:
-        if not (given / "VERSION").exists() or not (given / "VERSION").read_text().startswith("7.2"):
+        if not (given / "VERSION").exists() or not (given / "VERSION").read_text().startswith(
+            "7.2"
+        ):
             raise GuestError(
                 f"--source {given}: not a source of QEMU 7.2, for which the patch is made (its file VERSION says so). Leave the "
                 "option out to take Debian 12's."
@@ -197,7 +216,12 @@ def _source(given: Path | None, packages: Packages, part: Path, log: Path) -> tu
             f"{whole.name}: its SHA-256 is {digest}, expected {SOURCE_SHA256}: the archive has another upstream source than the "
             "one for which the patch was made. Unpack a source of QEMU 7.2 yourself and give it: `guest build --source DIR`."
         )
-    run(["dpkg-source", "--no-check", "-x", description, tree], log, "unpacking the source", tree.parent)
+    run(
+        ["dpkg-source", "--no-check", "-x", description, tree],
+        log,
+        "unpacking the source",
+        tree.parent,
+    )
     return tree, description.stem.removeprefix("qemu_")
 
 
@@ -206,9 +230,16 @@ def _compile(tree: Path, jobs: int, log: Path) -> None:
     build_folder.mkdir(exist_ok=True)
     meson = shutil.which("meson") or "meson"
     tell("configuring ...")
-    run(["../configure", f"--meson={meson}", *CONFIGURE], log, "configuring the emulator", build_folder)
+    run(
+        ["../configure", f"--meson={meson}", *CONFIGURE],
+        log,
+        "configuring the emulator",
+        build_folder,
+    )
     with tqdm(desc="compiling", unit="file", total=1240, disable=None) as bar:
-        for line in lines_of(["ninja", f"-j{jobs}", TARGET], log, "compiling the emulator", build_folder):
+        for line in lines_of(
+            ["ninja", f"-j{jobs}", TARGET], log, "compiling the emulator", build_folder
+        ):
             if step := re.match(r"\[(\d+)/(\d+)\]", line):
                 bar.total = int(step[2])
                 bar.update(int(step[1]) - bar.n)
@@ -227,7 +258,8 @@ def runner() -> Path:
             )
         made = program.with_suffix(f".{os.getpid()}")
         sources = [p for p in parts if p.suffix == ".c"]
-        command = ["gcc", "-O2", "-static", "-pthread", "-o", made, *sources, "-lm"]
+        command: list[str | Path] = ["gcc", "-O2", "-static", "-pthread", "-o", made]
+        command += [*sources, "-lm"]
         run(command, guest_cache() / "runner.log", "compiling the guest's runner")
         made.rename(program)
     return program

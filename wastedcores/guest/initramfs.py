@@ -14,7 +14,9 @@ FOLDERS = ("bin", "dev", "job", "proc", "sys", "tmp")
 _DEVICES = {"dev/console": (5, 1), "dev/null": (1, 3)}
 
 
-def _entry(number: int, name: str, mode: int, content: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:
+def _entry(
+    number: int, name: str, mode: int, content: bytes = b"", device: tuple[int, int] = (0, 0)
+) -> bytes:
     """Return a file as the kernel reads it (Documentation/driver-api/early-userspace/buffer-format.rst: "newc")."""
     path = name.encode() + b"\0"
     fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(path), 0)

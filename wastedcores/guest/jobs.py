@@ -98,8 +98,8 @@ def file_work(path: Path, arguments: Iterable[str] = ()) -> Work:
     if content.startswith(b"\x7fELF"):
         if b"/ld-linux" in content[:4096] or b"/ld-musl" in content[:4096]:
             raise UsageError(
-                f"{path}: this program needs shared libraries, and the guest has none. Link it statically (gcc -static), or write "
-                "a shell script of busybox's commands."
+                f"{path}: this program needs shared libraries, and the guest has none. Link it statically (gcc -static), or "
+                "write a shell script of busybox's commands."
             )
         script = f"exec /job/JOB.program {quoted}\n".encode()
         return Work(path.name, {"JOB.sh": script, "JOB.program": content}, False, window)
@@ -109,9 +109,20 @@ def file_work(path: Path, arguments: Iterable[str] = ()) -> Work:
     return Work(path.name, {"JOB.sh": script}, False, window)
 
 
+def is_file_work(name: str) -> bool:
+    """Tell whether this names a script or a program, and not a scenario or a file that the replay takes."""
+    path = Path(name)
+    return path.is_file() and path.suffix != ".json"
+
+
 def job_text(program: Program, seed: int, limit_ns: int | None = None) -> str:
     """Return a program as the runner reads it (``inside/read.c``)."""
-    shared = {row[1] for s in (*program.tasks, *program.templates) for row in s.rows if row[0] == ops.OP_LOCK and row[4]}
+    shared = {
+        row[1]
+        for s in (*program.tasks, *program.templates)
+        for row in s.rows
+        if row[0] == ops.OP_LOCK and row[4]
+    }
     masks = {mask: number for number, mask in enumerate(program.masks)}
     kept = [(i, t) for i, t in enumerate(program.tasks) if not _is_kernel_thread(t)]
     for s in (*program.templates, *(t for _, t in kept)):
@@ -141,7 +152,9 @@ def job_text(program: Program, seed: int, limit_ns: int | None = None) -> str:
 
 
 def _is_kernel_thread(task: TaskSpec) -> bool:
-    return task.comm.startswith(_KERNEL_THREADS) or any(row[0] in _OF_KERNEL_THREADS for row in task.rows)
+    return task.comm.startswith(_KERNEL_THREADS) or any(
+        row[0] in _OF_KERNEL_THREADS for row in task.rows
+    )
 
 
 def without_kernel(rows: tuple[Row, ...], shared_locks: set[int]) -> list[Row]:
@@ -172,7 +185,7 @@ def numbered(works: Iterable[Work]) -> dict[str, bytes]:
     files = {}
     for number, work in enumerate(works):
         for name, content in work.files.items():
-            files[name.replace("JOB", str(number))] = content.replace(b"/job/JOB", f"/job/{number}".encode())
+            files[name.replace("JOB", str(number))] = content.replace(
+                b"/job/JOB", f"/job/{number}".encode()
+            )
     return files
-
-

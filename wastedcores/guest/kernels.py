@@ -8,12 +8,15 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from wastedcores.errors import UsageError
+from wastedcores.errors import UnknownKernelError, UsageError
 from wastedcores.files import file_digest
 from wastedcores.guest.debian import Packages, open_packages
 from wastedcores.guest.places import GuestError, guest_cache, made_whole, need_space, tell
+from wastedcores.kernels import KernelModel
 
-_PACKAGE = re.compile(r"linux-image-(\d+\.\d+\.\d[\w.+~]*(?:-\d+)?)-amd64")  # neither -rt nor -cloud
+_PACKAGE = re.compile(
+    r"linux-image-(\d+\.\d+\.\d[\w.+~]*(?:-\d+)?)-amd64"
+)  # neither -rt nor -cloud
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,20 @@ class Kernel:
             )
         return cls(path.name, path, file_digest(path))
 
+    def model(self, features: tuple[str, ...] = ()) -> str | None:
+        """Return the name of the model of this kernel with some features; None if its release or a feature is not modelled."""
+        if not self.release:
+            return None
+        try:
+            return KernelModel.named("+".join((f"v{self.release}", *features))).name
+        except UnknownKernelError:
+            return None
+
+    @property
+    def release(self) -> str:
+        """The stable release of its package, such as ``6.1.192``; empty if nothing tells it."""
+        return self.version.partition("-")[0]
+
 
 def _folder() -> Path:
     return guest_cache() / "kernels"
@@ -74,7 +91,13 @@ def fetched_kernels() -> list[Kernel]:
 
 def _read(file: Path) -> Kernel:
     told = json.loads(file.read_text())
-    return Kernel(told["name"], file.parent / "vmlinuz", told["sha256"], told["version"], told["config_sha256"])
+    return Kernel(
+        told["name"],
+        file.parent / "vmlinuz",
+        told["sha256"],
+        told["version"],
+        told["config_sha256"],
+    )
 
 
 def _of_name(name: str) -> str:
@@ -153,7 +176,9 @@ def fetch_kernel(name: str) -> Kernel:
     with made_whole(target) as part:
         deb = packages.download([f"linux-image-{chosen}-amd64"], part)[0]
         packages.unpack(deb, part / "x")
-        images = sorted((part / "x").glob("boot/vmlinuz-*")) or sorted((part / "x").glob("usr/lib/modules/*/vmlinuz"))
+        images = sorted((part / "x").glob("boot/vmlinuz-*")) or sorted(
+            (part / "x").glob("usr/lib/modules/*/vmlinuz")
+        )
         if not images:
             raise GuestError(f"{deb.name}: there is no kernel image in /boot of this package.")
         images[0].rename(part / "vmlinuz")
@@ -161,7 +186,13 @@ def fetch_kernel(name: str) -> Kernel:
         digest = file_digest(config) if config else ""
         shutil.rmtree(part / "x")
         deb.unlink()
-        kernel = Kernel(f"debian:{chosen}", target / "vmlinuz", file_digest(part / "vmlinuz"), found[chosen], digest)
+        kernel = Kernel(
+            f"debian:{chosen}",
+            target / "vmlinuz",
+            file_digest(part / "vmlinuz"),
+            found[chosen],
+            digest,
+        )
         told = asdict(kernel) | {"image": "vmlinuz"}
         (part / "kernel.json").write_text(json.dumps(told, indent=1))
     return kernel

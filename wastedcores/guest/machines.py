@@ -54,9 +54,13 @@ class GuestMachine:
                 f"description: CPU {moved} of the guest is CPU {self.numbers[moved]} there"
             )
         if m.has_clocks:
-            found.append("frequencies, shared cores and idle states are not emulated: every CPU has one speed")
+            found.append(
+                "frequencies, shared cores and idle states are not emulated: every CPU has one speed"
+            )
         if m.microarchitecture:
-            found.append(f"the guest's processor is not known to the kernel as {m.microarchitecture}")
+            found.append(
+                f"the guest's processor is not known to the kernel as {m.microarchitecture}"
+            )
         return found
 
     def options(self) -> list[str]:
@@ -110,18 +114,26 @@ def guest_machine(asked: Machine) -> GuestMachine:
     if not _same_sets(m.llc_of_cpu, where):
         _need_one_size(m, "last-level cache", m.llc_of_cpu, "CPUs")
         dies = len(set(m.llc_of_cpu[m.package_of_cpu == m.package_of_cpu[0]].tolist()))
-        if cores % dies or not _same_sets(m.llc_of_cpu, np.arange(m.cpus) // (cores // dies * threads)):
-            raise _impossible(m, f"its last-level caches do not divide the {cores} cores of a package into equal dies")
+        if cores % dies or not _same_sets(
+            m.llc_of_cpu, (np.arange(m.cpus) // (cores // dies * threads)).astype(np.int32)
+        ):
+            raise _impossible(
+                m,
+                f"its last-level caches do not divide the {cores} cores of a package into equal dies",
+            )
     if not _same_sets(m.l2_of_cpu, m.core_of_cpu):
-        raise _impossible(m, "cores share an L2 cache (a cluster), and this emulator gives each core one of its own")
+        raise _impossible(
+            m,
+            "cores share an L2 cache (a cluster), and this emulator gives each core one of its own",
+        )
     _check_numbers(m, dies, cores // dies, threads)
     return GuestMachine(m, numbers, packages, dies, cores // dies, threads)
 
 
 def _impossible(m: Machine, why: str) -> TopologyError:
     return TopologyError(
-        f"machine {m.name!r}: the emulator cannot have it: {why}. It can have as many dies in each package, cores in each die and "
-        "threads in each core as you like, if they are equally many everywhere, with one last-level cache per die; nodes and "
+        f"machine {m.name!r}: the emulator cannot have it: {why}. It can have as many dies in each package, cores in each die "
+        "and threads in each core as you like, if they are equally many everywhere, with one last-level cache per die; nodes and "
         "distances are free."
     )
 
@@ -140,7 +152,7 @@ def _renumbered(asked: Machine) -> tuple[Machine, tuple[int, ...]]:
     machine = replace(
         asked,
         node_of_cpu=asked.node_of_cpu[at],
-        package_of_cpu=[packages[int(p)] for p in asked.package_of_cpu[at]],
+        package_of_cpu=np.array([packages[int(p)] for p in asked.package_of_cpu[at]], np.int32),
         core_of_cpu=asked.core_of_cpu[at],
         llc_of_cpu=asked.llc_of_cpu[at],
         l2_of_cpu=asked.l2_of_cpu[at],
@@ -174,7 +186,10 @@ def _check_numbers(m: Machine, dies: int, cores: int, threads: int) -> None:
     highest = (packages - 1 << bits) + (1 << bits) - 1
     if highest > MOST_APIC_ID:
         raise _impossible(
-            m, f"its CPUs get APIC numbers up to {highest}, and the emulated interrupt controllers know 0 to {MOST_APIC_ID}"
+            m,
+            f"its CPUs get APIC numbers up to {highest}, and the emulated interrupt controllers know 0 to {MOST_APIC_ID}",
         )
     if 0 not in m.boot_online or ("offline", 0) in m.hotplug:
-        raise _impossible(m, "CPU 0 of the guest is the one that boots, and x86 kernels do not take it offline")
+        raise _impossible(
+            m, "CPU 0 of the guest is the one that boots, and x86 kernels do not take it offline"
+        )

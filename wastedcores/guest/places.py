@@ -24,7 +24,7 @@ def guest_cache() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise GuestError(
-            f"{folder}: cannot be made ({e.strerror}). The variable WASTEDCORES_CACHE names another place for the cache."
+            f"{folder}: cannot be made ({e.strerror}). The variable WASTEDCORES_DATA_DIR names another place for the cache."
         ) from e
     return folder
 
@@ -35,7 +35,7 @@ def need_space(folder: Path, megabytes: int, purpose: str) -> None:
     if free < megabytes:
         raise GuestError(
             f"{folder}: {purpose} needs {megabytes} MB, and {free} MB are free. Make room there, or name another place for the "
-            "cache in the variable WASTEDCORES_CACHE."
+            "cache in the variable WASTEDCORES_DATA_DIR."
         )
 
 

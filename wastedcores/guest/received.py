@@ -34,10 +34,14 @@ class Received:
         """Return the events that each CPU lost, and of these those that were overwritten."""
         lost, overwritten = {}, {}
         for file in (self.root / "sys/kernel/tracing/per_cpu").glob("cpu*/stats"):
-            counts = dict(line.split(": ", 1) for line in file.read_text().splitlines() if ": " in line)
+            counts = dict(
+                line.split(": ", 1) for line in file.read_text().splitlines() if ": " in line
+            )
             cpu = int(file.parent.name[3:])
             over = int(counts.get("overrun", 0))
-            gone = over + int(counts.get("commit overrun", 0)) + int(counts.get("dropped events", 0))
+            gone = (
+                over + int(counts.get("commit overrun", 0)) + int(counts.get("dropped events", 0))
+            )
             if gone:
                 lost[cpu] = gone
             if over:
@@ -67,7 +71,9 @@ def unpack(sent: Path, into: Path) -> list[Received]:
             else:
                 raise _broken(line)
     if complete != len(found):
-        raise GuestError(f"the guest sent {complete} of {len(found)} recordings whole; it ended while it was sending.")
+        raise GuestError(
+            f"the guest sent {complete} of {len(found)} recordings whole; it ended while it was sending."
+        )
     return found
 
 

@@ -85,7 +85,11 @@ def record(
 
 
 def record_all(
-    works: Sequence[Work], kernel: Kernel, machine: GuestMachine, options: Options, tool: Emulator | None = None
+    works: Sequence[Work],
+    kernel: Kernel,
+    machine: GuestMachine,
+    options: Options,
+    tool: Emulator | None = None,
 ) -> list[Trace]:
     """Run several works, one after the other in one boot, and return a trace of each.
 
@@ -103,25 +107,31 @@ def record_all(
     tell_notes([*machine.notes, *(note for w in works for note in w.notes)])
     jobs = numbered(works) | {
         "setup": setup_script(machine, options).encode(),
-        "list": "".join(f"{i} {_events()} {options.buffer_kb}\n" for i in range(len(works))).encode(),
+        "list": "".join(
+            f"{i} {_events()} {options.buffer_kb}\n" for i in range(len(works))
+        ).encode(),
     }
     m = machine.machine
     cost = next((c for cpus, c in _COST if m.cpus <= cpus), _COST[-1][1])
-    tell(f"booting {kernel.name} with {m.cpus} CPUs; a virtual second of it takes up to {cost} s here ...")
+    tell(
+        f"booting {kernel.name} with {m.cpus} CPUs; a virtual second of it takes up to {cost} s here ..."
+    )
     began = time.monotonic()
-    with booted(emulator, kernel, machine, jobs, options, _progress(works, began)) as sent:
-        with tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as folder:
-            received = unpack(sent, Path(folder))
-            if len(received) != len(works):
-                raise GuestError(f"the guest sent {len(received)} recordings instead of {len(works)}.")
-            return [
-                _trace(got, work, kernel, machine, options, emulator)
-                for got, work in zip(received, works, strict=True)
-            ]
+    with (
+        booted(emulator, kernel, machine, jobs, options, _progress(works, began)) as sent,
+        tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as folder,
+    ):
+        received = unpack(sent, Path(folder))
+        if len(received) != len(works):
+            raise GuestError(f"the guest sent {len(received)} recordings instead of {len(works)}.")
+        return [
+            _trace(got, work, kernel, machine, options, emulator)
+            for got, work in zip(received, works, strict=True)
+        ]
 
 
 def _events() -> str:
-    return ",".join(f"sched/{name}" for name in EVENTS.split(","))
+    return ",".join(f"sched/{name}" for name in EVENTS)
 
 
 def _progress(works: Sequence[Work], began: float) -> Callable[[str], None]:
@@ -141,11 +151,18 @@ def _progress(works: Sequence[Work], began: float) -> Callable[[str], None]:
 
 def _title(works: Sequence[Work], number: str) -> str:
     work = works[int(number)] if number.isdigit() and int(number) < len(works) else None
-    return "?" if work is None else f"{work.name}, seed {work.seed}" if work.is_program else work.name
+    return (
+        "?" if work is None else f"{work.name}, seed {work.seed}" if work.is_program else work.name
+    )
 
 
 def _trace(
-    got: Received, work: Work, kernel: Kernel, machine: GuestMachine, options: Options, emulator: Emulator
+    got: Received,
+    work: Work,
+    kernel: Kernel,
+    machine: GuestMachine,
+    options: Options,
+    emulator: Emulator,
 ) -> Trace:
     """Read a job's trace, and write what is known about it into its header."""
     m = _seen_machine(got, machine)
@@ -154,10 +171,13 @@ def _trace(
     except WastedCoresError as e:
         raise GuestError(f"{work.name}: the guest's trace cannot be read: {e}") from e
     lost, overwritten = got.lost()
-    frame = with_affinity(trace.events.collect(), m.cpus) if work.is_program else trace.events.collect()
+    frame = (
+        with_affinity(trace.events.collect(), m.cpus) if work.is_program else trace.events.collect()
+    )
     facts = system_facts(got.root) | {
         "tasks": list(tasks_below(got.root)),
         "kernel_release": got.text("proc/sys/kernel/osrelease"),
+        "kernel_model": kernel.model(options.features),
         "host": "guest",
         "clock": "local",
         "cpus": m.cpus,
@@ -173,14 +193,21 @@ def _trace(
         facts["follows_affinity"] = True
     out = Trace(frame.lazy(), trace.header.model_copy(update=facts))
     try:
-        return out if work.window is None else out.with_header(window=find_window(out, work.window))
+        return out.with_header(window=find_window(out, work.window)) if work.window else out
     except UsageError:
-        tell(f"wastedcores: note: {work.name} did not come to the mark {work.window[1]!r}, so no window is known")
+        tell(
+            f"wastedcores: note: {work.name} did not come to both marks of its window, so none is known"
+        )
         return out
 
 
 def _provenance(
-    got: Received, work: Work, kernel: Kernel, machine: GuestMachine, options: Options, emulator: Emulator
+    got: Received,
+    work: Work,
+    kernel: Kernel,
+    machine: GuestMachine,
+    options: Options,
+    emulator: Emulator,
 ) -> dict[str, str]:
     config = got.root / "proc/config.gz"
     told = {
@@ -190,7 +217,8 @@ def _provenance(
         "kernel": " ".join((kernel.name, kernel.version)).strip(),
         "kernel_sha256": kernel.sha256,
         "kernel_version": got.text("proc/sys/kernel/version") or "",
-        "kernel_config_sha256": kernel.config_sha256 or (_digest_of(config) if config.exists() else ""),
+        "kernel_config_sha256": kernel.config_sha256
+        or (_digest_of(config) if config.exists() else ""),
         "boot_parameters_given": boot_parameters(machine, options),
         "features_given": " ".join(options.features),
         "sysctls_given": " ".join(f"{k}={v}" for k, v in options.sysctls.items()),
@@ -231,13 +259,18 @@ def _seen_machine(got: Received, asked: GuestMachine) -> Machine:
 
 def with_affinity(events: pl.DataFrame, cpus: int) -> pl.DataFrame:
     """Turn the runner's marks into events of affinity."""
-    told = pl.col("kind").cast(pl.String).eq("mark") & pl.col("text").cast(pl.String).str.starts_with(_AFFINITY)
+    told = pl.col("kind").cast(pl.String).eq("mark") & pl.col("text").cast(
+        pl.String
+    ).str.starts_with(_AFFINITY)
     texts = events.filter(told)["text"].cast(pl.String).unique().to_list()
     width = (cpus + 63) // 64 * 8
     masks = {text: _mask(text.removeprefix(_AFFINITY), cpus, width) for text in texts}
     text = pl.col("text").cast(pl.String)
     return events.with_columns(
-        kind=pl.when(told).then(pl.lit("affinity")).otherwise(pl.col("kind").cast(pl.String)).cast(events.schema["kind"]),
+        kind=pl.when(told)
+        .then(pl.lit("affinity"))
+        .otherwise(pl.col("kind").cast(pl.String))
+        .cast(events.schema["kind"]),
         cpu_mask=pl.when(told)
         .then(text.replace_strict(masks, default=None, return_dtype=pl.Binary))
         .otherwise(pl.col("cpu_mask")),
