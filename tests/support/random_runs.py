@@ -196,7 +196,8 @@ def _step(draw, masks: int, templates: int, groups: int) -> list[Row]:
         return [(ops.OP_SESSION, draw(st.integers(0, groups - 1)), 0, 0, 0)]
     if kind == "post":
         # a token goes out and somebody's comes back, so nobody waits for ever
-        return [(ops.OP_POST, 0, 1, 0, 0), (ops.OP_WAIT, 0, mode, spin, 0)]
+        sync = draw(st.integers(0, 1))
+        return [(ops.OP_POST, 0, 1, sync, 0), (ops.OP_WAIT, 0, mode, spin, 0)]
     if kind == "barrier":
         return [(ops.OP_BARRIER, 0, mode, spin, -1)]
     if kind == "timer":

@@ -49,9 +49,9 @@ def hackbench(
         sender = Script().post(ready).wait(go).loop(loops)
         for messages, room in pipes:
             receiver = Script().post(ready).wait(go).loop(fds * loops)
-            receiver.wait(messages).compute(read_ns).post(room).end()
+            receiver.wait(messages).compute(read_ns).post(room, sync=True).end()
             main.compute(FORK_NS).fork(w.template("receiver", receiver))
-            sender.wait(room).compute(write_ns).post(messages)
+            sender.wait(room).compute(write_ns).post(messages, sync=True)
         main.loop(fds).compute(FORK_NS).fork(w.template("sender", sender.end())).end()
     tasks = 2 * fds * groups
     main.loop(tasks).wait(ready).end().mark("hackbench start").post(go, tasks)

@@ -197,7 +197,7 @@ class Script:
         """
         return self._add(ops.OP_UNLOCK, number, 0, 0, int(shared))
 
-    def post(self, number: int, units: int = 1) -> Script:
+    def post(self, number: int, units: int = 1, sync: bool = False) -> Script:
         """Raise a semaphore.
 
         Parameters
@@ -206,8 +206,11 @@ class Script:
             The semaphore.
         units
             By how much.
+        sync
+            Wake as a write to a pipe or a Unix socket does: the kernel expects the writer to sleep soon (WF_SYNC), and tends
+            to place the reader beside it. A futex, as behind ``sem_post()``, wakes without this hint.
         """
-        return self._add(ops.OP_POST, number, whole(units, "units of a post"))
+        return self._add(ops.OP_POST, number, whole(units, "units of a post"), int(sync))
 
     def wait(self, number: int, how: str = "block", limit_ns: int = 0) -> Script:
         """Lower a semaphore by one unit, waiting until there is one.

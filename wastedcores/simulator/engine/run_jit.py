@@ -56,9 +56,9 @@ def idle_tick(m, cpu):
 
 @apart(NOTHING)
 def timer(m, p):
-    """Start a top-level task, or end a sleep."""
+    """Start a top-level task, or end a sleep on the CPU that armed its timer; the balancer may have moved the sleeper."""
     m[0, sim.TIMERS] -= 1
-    cpu = m[p, task.WAIT_OBJECT] if m[p, task.WAITS_FOR] == waits_for.JIFFY else m[p, task.CPU]
+    cpu = m[p, task.CPU] if m[p, task.STATE] == task_state.NEW else m[p, task.WAIT_OBJECT]
     if not test(m, cpuset.ACTIVE, cpu):
         cpu = fallback_cpu(m, p, m[p, task.CPU])
     m[0, sim.CPU] = cpu

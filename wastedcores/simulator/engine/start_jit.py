@@ -14,6 +14,7 @@ from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
 from wastedcores.simulator.engine.core.hotplug_jit import attach_domains, booted_capacity
 from wastedcores.simulator.engine.core.schedule_jit import enter_nohz
 from wastedcores.simulator.engine.events import queue_jit
+from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_ONLINE, ask_fair, has_eevdf
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
@@ -81,10 +82,12 @@ def start_state(m):
                 m[se, entity.CFS_RQ] = n + cpu
                 m[se, entity.MY_Q] = q
                 m[se, entity.PARENT] = -1
-                m[se, entity.WEIGHT] = 1 << 20 if m[0, sim.FAIR_ENTRY] != 0 else 1024
+                m[se, entity.WEIGHT] = 1 << 20 if has_eevdf(m) else 1024
                 m[se, entity.INV_WEIGHT] = 4194304
                 if m[0, sim.LOAD_V4_4] != 0:
                     new_entity(m, se)
+                if has_eevdf(m):
+                    ask_fair(m, FAIR_ONLINE, se, 0)
     return np_mod(draw(m, rng), m[0, sim.TICK_NS])
 
 

@@ -73,7 +73,7 @@ def sleep_exp(sim: Simulation, p: Task, row: Row) -> bool:
 
 def _sleep(sim: Simulation, p: Task, length: int) -> None:
     """Block until a high-resolution timer fires ``length`` ns from now."""
-    p.progress.waits_for = ("timer", 0)
+    p.progress.waits_for = ("timer", p.cpu)
     sim.k.push(sim.k.now_ns + max(length, 1), "TIMER", p)
     sim.block(p)
 
@@ -127,7 +127,7 @@ def unlock(sim: Simulation, p: Task, row: Row) -> bool:
 
 
 def post(sim: Simulation, p: Task, row: Row) -> bool:
-    """POST a=semaphore, b=units: raise the semaphore, waking as many waiters as there are units."""
+    """POST a=semaphore, b=units, c=sync: raise the semaphore, waking as many waiters as there are units."""
     waiting.post(sim, p, row[1], row[2])
     return True
 

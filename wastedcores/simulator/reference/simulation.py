@@ -10,6 +10,7 @@ from wastedcores.simulator.realtime import check_policies
 from wastedcores.simulator.reference import (
     classes,
     operations,
+    pelt_v6_12,
     realtime,
     schedule,
     tasks_v6_12,
@@ -98,8 +99,15 @@ class Simulation:
             k.push(self.start_ns + time_ns, "HOTPLUG", step)
 
     def _initial_state_v6_12(self) -> None:
-        """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing."""
+        """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing.
+
+        A new group's entities count in the root queues from the beginning (online_fair_sched_group(), v6.12.107).
+        """
         k = self.k
+        for tg in k.groups[1:]:
+            for se in tg.se:
+                assert se is not None
+                pelt_v6_12.attach_task(k.now_ns, se)
         k.newidle_rng = [Random(self.seed, -2 - rq.cpu) for rq in k.rqs]
         for rq in k.rqs:
             for sd in rq.sd:
@@ -169,8 +177,8 @@ class Simulation:
     def _cpu_of(self, kind: str, subject: Any) -> int:
         """Return the CPU on which an event is handled."""
         if kind in ("TIMER", "START"):
-            waits_for = subject.progress.waits_for
-            cpu = waits_for[1] if waits_for and waits_for[0] == "wheel" else subject.cpu
+            # a timer fires on the CPU that armed it; the balancer may have moved the sleeper
+            cpu = subject.cpu if kind == "START" else subject.progress.waits_for[1]
             return cpu if cpu in self.k.active else self.k.fallback_cpu(subject)
         if kind == "PERIOD":
             cpu = self.k.rt_period_cpu
@@ -335,7 +343,8 @@ class Simulation:
                 self.k.cancel("RUN", rq.cpu)
                 return
             waiting.spinner_switched_in(self, task)
-            self._go_on(task, self.k.costs.switch_ns + exit_ns)
+            newidle_ns = max(rq.newidle_until_ns - self.k.now_ns, 0)
+            self._go_on(task, self.k.costs.switch_ns + exit_ns + newidle_ns)
         elif task.progress is not None and task.progress.left == 0:
             self._go_on(task, 0)
 
@@ -368,11 +377,13 @@ class Simulation:
     def _wake_some(self, p: Task) -> None:
         """Wake the next task of the wake queue: choose its CPU now; it reaches the runqueue ``wake_ns`` later."""
         run = p.progress
+        op = run.spec.rows[run.pc - 1]
+        sync = op[0] == ops.OP_POST and op[3] != 0  # WF_SYNC of pipe_write(), fs/pipe.c
         if self.k.costs.wake_ns:
-            schedule.choose_cpu(self.k, run.wake_queue[0], p.cpu, sync=False)
+            schedule.choose_cpu(self.k, run.wake_queue[0], p.cpu, sync)
             run.left = self.k.costs.wake_ns
         else:
-            schedule.try_to_wake_up(self.k, run.wake_queue.pop(0), p.cpu, sync=False)
+            schedule.try_to_wake_up(self.k, run.wake_queue.pop(0), p.cpu, sync)
 
     def block(self, p: Task) -> None:
         """Put ``p`` to sleep; its CPU schedules at once."""

@@ -35,6 +35,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_GROUP,
     FAIR_MIGRATE,
     FAIR_NICE,
+    FAIR_ONLINE,
     FAIR_PICK,
     FAIR_POST_INIT,
     FAIR_PREEMPT,
@@ -61,6 +62,7 @@ from wastedcores.simulator.engine.fair.modern_task_jit import (
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
+    attach_task,
     post_init_util,
     update_load_avg,
 )
@@ -284,6 +286,8 @@ def answer(m, question, a, b, c):
         set_picked(m, a, b)
     elif question == FAIR_DEAD:
         remove_entity_load_avg(m, a)  # task_dead_fair()
+    elif question == FAIR_ONLINE:
+        attach_task(m, a)  # online_fair_sched_group()
     elif question == FAIR_YIELD:
         yield_task(m, a)
     return 0

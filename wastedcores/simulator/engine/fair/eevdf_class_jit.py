@@ -45,6 +45,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_LEAVE,
     FAIR_MIGRATE,
     FAIR_NICE,
+    FAIR_ONLINE,
     FAIR_PICK,
     FAIR_POST_INIT,
     FAIR_PREEMPT,
@@ -63,6 +64,7 @@ from wastedcores.simulator.engine.fair.modern_task_jit import (
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
+    attach_task,
     post_init_util,
     update_load_avg,
 )
@@ -304,6 +306,8 @@ def answer(m, question, a, b, c):
         leave_groups(m, a)
     elif question == FAIR_DEAD:
         remove_entity_load_avg(m, a)  # task_dead_fair(), v6.12.107
+    elif question == FAIR_ONLINE:
+        attach_task(m, a)  # online_fair_sched_group()
     else:
         yield_task(m, a)
     return 0

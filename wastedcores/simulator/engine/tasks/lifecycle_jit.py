@@ -75,6 +75,7 @@ def sleep(m, p, length):
     """Block a task until a timer wakes it after ``length`` ns."""
     length = max(length, 1)
     m[p, task.WAITS_FOR] = waits_for.TIMER
+    m[p, task.WAIT_OBJECT] = m[0, sim.CPU]
     block(m, p)
     m[0, sim.TIMERS] += 1
     queue_jit.push(m, (p << table.SHIFT) + task.TIMER, m[0, sim.NOW] + length)

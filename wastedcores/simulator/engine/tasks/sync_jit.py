@@ -66,11 +66,15 @@ def grant(m, p, by):
 
 @inner
 def begin_wake(m, p):
-    """Begin to wake the first task of the wake queue: choose its CPU."""
+    """Begin to wake the first task of the wake queue: choose its CPU.
+
+    The operation that wakes is the one before the program counter. A POST to a pipe wakes with WF_SYNC (pipe_write(), fs/pipe.c).
+    """
     first = m[p, task.WAKE_Q_HEAD]
     if m[first, task.WAITS_FOR] != waits_for.LOCK:
         m[first, task.WAITS_FOR] = waits_for.NOTHING
-    choose_cpu(m, first, False)
+    op = m[p, task.PC] - 1
+    choose_cpu(m, first, m[op, 0] == ops.OP_POST and m[op, 3] != 0)
 
 
 @inner

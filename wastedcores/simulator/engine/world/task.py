@@ -26,7 +26,7 @@ from __future__ import annotations
     _U3,
     TIMER,  # its timer: time and sequence number (0: not pending)
     _TIMER_SEQ,
-    WAIT_OBJECT,  # the wait object or, for a jiffy timer, the CPU that it waits for
+    WAIT_OBJECT,  # the wait object or, for a timer, the CPU that it waits for
     CPUS_ALLOWED,  # row of the CPU set
     NR_CPUS_ALLOWED,
     LAST_WAKEE,
