@@ -26,7 +26,7 @@ guest_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(
     guest_app,
     name="guest",
-    help="Boot any kernel on any machine, emulated in lockstep, and record its schedule exactly.",
+    help="Boot any kernel on any machine and record its schedule.",
     epilog=epilog(
         "guest build",
         "guest record group-imbalance --kernel debian:6.12.107 --set jobs=500 -o gi.parquet",
@@ -204,9 +204,9 @@ def build(
     ] = None,
 ) -> None:
     """Build the emulator, once: about 10 CPU minutes, without root."""
-    from wastedcores.guest import build as run_build
+    from wastedcores.guest import build_emulator
 
-    made = run_build(source, jobs)
+    made = build_emulator(source, jobs)
     print(f"{made.program}: QEMU {made.version}, lockstep patch {made.patch_sha256[:12]}")
     print_next(
         "wastedcores guest record group-imbalance --set jobs=500 -o gi.parquet", "record in a guest"

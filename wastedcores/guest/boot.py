@@ -148,10 +148,12 @@ def booted(
 
     Parameters
     ----------
-    emulator, kernel, machine, options
-        What is booted, and how.
+    emulator, kernel, machine
+        What is booted, and with what.
     jobs
         Files below ``/job``.
+    options
+        How it is booted.
     said
         Called with each line of the console that begins with ``@@``.
     """

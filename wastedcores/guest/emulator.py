@@ -129,7 +129,7 @@ def _is_there(need: str) -> bool:
     return shutil.which(need) is not None
 
 
-def build(source: Path | None = None, jobs: int | None = None) -> Emulator:
+def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emulator:
     """Fetch, patch and compile the emulator, unless it is there.
 
     Parameters

@@ -181,9 +181,9 @@ def _need_one_size(m: Machine, what: str, ids: IntArray, of: str) -> None:
 
 
 def _check_numbers(m: Machine, dies: int, cores: int, threads: int) -> None:
-    bits = sum((n - 1).bit_length() for n in (dies, cores, threads))
-    packages = m.cpus // (dies * cores * threads)
-    highest = (packages - 1 << bits) + (1 << bits) - 1
+    highest = 0
+    for count in (m.cpus // (dies * cores * threads), dies, cores, threads):
+        highest = highest << (count - 1).bit_length() | (count - 1)
     if highest > MOST_APIC_ID:
         raise _impossible(
             m,

@@ -91,7 +91,7 @@ def record_all(
     options: Options,
     tool: Emulator | None = None,
 ) -> list[Trace]:
-    """Run several works, one after the other in one boot, and return a trace of each.
+    """Run several works, one after the other in one boot, and record each of them.
 
     Parameters
     ----------
@@ -101,6 +101,11 @@ def record_all(
         What is booted, and how.
     tool
         The emulator. None: the one in the cache.
+
+    Returns
+    -------
+    list of Trace
+        A trace for each work, in their order.
     """
     check_options(options)
     emulator = tool or find_emulator()
