@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.errors import UsageError
-from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.cpulist import format_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row, TaskSpec

@@ -29,7 +29,7 @@ from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine, guest_machine
 from wastedcores.guest.places import GuestError, tell
 from wastedcores.guest.received import TRACE, Received, unpack
-from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.sysfs import live
 from wastedcores.trace.io import open_trace

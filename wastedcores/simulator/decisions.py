@@ -26,7 +26,7 @@ from wastedcores.simulator.vocabulary import (
     OPERATIONS,
 )
 from wastedcores.topology import levels as lv
-from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.cpulist import format_cpulist
 
 if TYPE_CHECKING:
     from wastedcores.simulator.measure import RawReplay
