@@ -49,8 +49,9 @@ LAYERS = {
     "wastedcores.widgets": 10,
     "wastedcores.capture": 10,
     "wastedcores.course": 10,
-    "wastedcores.cli": 11,
-    "wastedcores.__main__": 12,
+    "wastedcores.guest": 11,
+    "wastedcores.cli": 12,
+    "wastedcores.__main__": 13,
 }
 
 #: modules of constants that compiled code may read

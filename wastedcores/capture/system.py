@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +95,30 @@ def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
         if times:
             found[_name(path.parent, folder or path)] = (times, us)
     return found
+
+
+def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
+    """Return the path and the folder of every control group with the cpu controller, by the inode of its folder."""
+    folder = hierarchy("cpu", root)
+    found = {}
+    for path in (folder, *folder.rglob("*/")) if folder else ():
+        with suppress(OSError):  # the group is gone
+            found[path.stat().st_ino] = _name(path, folder or path), path
+    return found
+
+
+def stolen(root: Path = Path("/")) -> dict[int, int] | None:
+    """Return for how many ns hypervisors have run something else on each CPU of this machine since it booted.
+
+    None: nobody knows. A hypervisor need not tell, and the counts of a virtual machine whose hypervisor does not stay 0.
+    """
+    lines = [line.split() for line in (_read(root / "proc/stat") or "").splitlines()]
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    found = {
+        int(f[0][3:]): int(f[8]) * tick_ns for f in lines if re.match(r"cpu\d", f[0]) and len(f) > 8
+    }
+    virtual = " hypervisor" in (_read(root / "proc/cpuinfo") or " hypervisor")
+    return found if found and (any(found.values()) or not virtual) else None
 
 
 def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:

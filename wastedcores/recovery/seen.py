@@ -72,6 +72,19 @@ class Seen:
         """Return until when tasks ran before some moments, or these moments if they ran then."""
         return np.minimum(self._piece(task, ts_ns)[0][:, sj.P_END], ts_ns)
 
+    def cpu(self, task: I64, ts_ns: I64) -> I64:
+        """Return the CPUs on which tasks ran at some moments; -1 if they did not."""
+        piece, found = self._piece(task, ts_ns)
+        return np.where(found & (ts_ns <= piece[:, sj.P_END]), piece[:, sj.P_CPU], -1)
+
+    def runnable(self, cpu: I64, ts_ns: I64) -> I64:
+        """Return how many tasks some CPUs had at some moments."""
+        span = self.end_ns - self.start_ns + 2
+        base = self.pieces[:, sj.P_CPU] * span - self.start_ns
+        asked = cpu * span + ts_ns - self.start_ns
+        came = np.searchsorted(np.sort(base + self.pieces[:, sj.P_HERE]), asked)
+        return came - np.searchsorted(np.sort(base + self.pieces[:, sj.P_END]), asked)
+
     def _piece(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
         """Return the last span on a CPU that began before a moment, and whether there is one."""
         if not len(self.pieces):  # nothing ran for longer than a switch takes
@@ -96,7 +109,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
     table = (
         trace.only(*CODES)
         .select(
-            "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text",
+            "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",
             kind=pl.col("kind").to_physical(),
             asleep=~pl.col("prev_state").cast(pl.String).str.starts_with("R"),
         )
@@ -111,6 +124,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
         (sj.E_BY, "by_pid", 0),
         (sj.E_SRC, "src_cpu", -1),
         (sj.E_ASLEEP, "asleep", 0),
+        (sj.E_IRQ, "in_irq", 0),
     ):
         events[:, column] = table[name].cast(pl.Int64).fill_null(empty).to_numpy()
     events[:, sj.E_KIND] = _LUT[table["kind"].to_numpy()]

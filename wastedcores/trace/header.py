@@ -156,6 +156,8 @@ class Header(BaseModel):
         What the reader left out because the file ends within it; None if the file is complete.
     unproven
         Why the events may differ from those that were recorded without anybody noticing; None if the file proves itself.
+    stolen_ns
+        For how long a hypervisor ran something else on each CPU meanwhile, as the kernel counts it; None: nobody knows.
     provenance
         Free text: machine, workload, how it was recorded, SHA-256 of the source. No code reads it.
     """
@@ -200,6 +202,7 @@ class Header(BaseModel):
     changed: list[str] = Field(default_factory=list)
     truncated_last_line: str | None = None
     unproven: str | None = None
+    stolen_ns: dict[int, int] | None = None
     provenance: dict[str, str] = Field(default_factory=dict)
 
     @property

@@ -282,6 +282,7 @@ class PerfettoReading(Reading):
             ),
             kind=pl.lit(_KINDS).gather(pl.col("code").cast(pl.UInt32)),
             waking=pl.col("code") == WAKING,
+            in_irq=pl.when(pl.col("in_irq") >= 0).then(pl.col("in_irq") == 1),
         ).with_columns(**names)
         frame = with_letters(frame, "state")
         return frame.with_columns(pl.col("prev_state").cast(COLUMNS["prev_state"].dtype))
