@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
+from wastedcores.cli._groups import with_groups
 from wastedcores.cli._options import AsJson, Seed, Settings, Until, above_zero, settings, until_ns
 from wastedcores.cli._output import check_writable, print_json, print_next
 
@@ -90,6 +92,17 @@ Console = Annotated[
         "--console", metavar="FILE", help="Also write what the guest's console said to this file."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ScenarioOptions:
+    """How a scenario is run."""
+
+    seed: Seed = 1
+    set_: Settings = None
+    until: Until = None
+
+
 DEFAULT_KERNEL = "debian:6.12.107"
 
 
@@ -307,6 +320,7 @@ def boot(
         "guest record ./a.out --machine uma8 -- --threads 8",
     )
 )
+@with_groups
 def record(
     what: Annotated[
         str,
@@ -325,9 +339,7 @@ def record(
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
     ] = Path("guest.parquet"),
-    seed: Seed = 1,
-    set_: Settings = None,
-    until: Until = None,
+    scenario: ScenarioOptions = ScenarioOptions(),
     feature: Features = None,
     sysctl: Sysctls = None,
     append: Append = "",
@@ -350,7 +362,8 @@ def record(
     if is_file:
         work = file_work(Path(what), arguments or ())
     else:
-        work = scenario_work(what, on.machine, seed, settings(set_), until_ns(until))
+        given, limit_ns = settings(scenario.set_), until_ns(scenario.until)
+        work = scenario_work(what, on.machine, scenario.seed, given, limit_ns)
     trace = record_all([work], _kernel(kernel, bzimage), on, options)[0]
     write_parquet(trace, output)
     header = trace.header
