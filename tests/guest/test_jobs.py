@@ -70,7 +70,9 @@ def test_kernel_threads_are_left_out_and_numbers_stay():
     assert "rcu_sched" not in text
     assert " noise/3\n" in text  # a thread of the recorded program
     tops = int(text.split()[2])
-    assert tops == len(scenario_work_program(on).tasks)  # forked tasks are numbered after all of them
+    assert tops == len(
+        scenario_work_program(on).tasks
+    )  # forked tasks are numbered after all of them
 
 
 def scenario_work_program(on):
@@ -97,7 +99,10 @@ def test_the_archive_is_one_that_cpio_reads(tmp_path):
         pytest.skip("apt install cpio")
     command = [cpio, *([] if cpio.endswith("cpio") else ["cpio"]), "-it"]
     names = subprocess.run(
-        command, input=gzip.decompress(archive({"init": b"abc", "job/0": b"x"})), capture_output=True, check=True
+        command,
+        input=gzip.decompress(archive({"init": b"abc", "job/0": b"x"})),
+        capture_output=True,
+        check=True,
     ).stdout.split()
     assert {b"init", b"job/0", b"dev/console", b"bin"} <= set(names)
 
