@@ -39,11 +39,11 @@ def run() -> list[dict]:
             console = Path(folder) / "console"
             load = os.getloadavg()[0]
             trace = record_all([busy(cpus)], kernel, on, Options(console=console))[0]
-            said = dict(
-                (words[1], float(words[0]))
+            said = {
+                words[1]: float(words[0])
                 for line in console.read_text().splitlines()
                 if len(words := line.split()) > 1 and words[1].startswith("@@")
-            )
+            }
         header = trace.header
         virtual = (header.end_ns - header.start_ns) / 1e9
         note = (
