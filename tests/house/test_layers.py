@@ -22,7 +22,7 @@ LAYERS = {
     "wastedcores.limits": -1,
     "wastedcores.jit": 0,
     "wastedcores.topology.clocks": 0,
-    "wastedcores.topology.cpulist": 0,
+    "wastedcores.cpulist": 0,
     "wastedcores.topology.machine": 1,
     "wastedcores.topology._numbers": 0,
     "wastedcores.topology.oracle": 1,

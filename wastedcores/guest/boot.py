@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.guest.emulator import Emulator
 from wastedcores.guest.initramfs import initramfs
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine
 from wastedcores.guest.places import GuestError, tell
-from wastedcores.topology.cpulist import format_cpulist
 
 #: virtual ns in which each virtual CPU has its turn; their clocks are never further apart
 ROUND_NS = 4000

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row, TaskSpec

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.machine import IntArray, Machine
 
 #: the local APIC numbers CPUs with 8 bits, and the last number is that of a broadcast

@@ -12,6 +12,7 @@ import polars as pl
 
 from wastedcores.capture.system import system_facts
 from wastedcores.capture.tasks import tasks_below
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.guest.boot import (
     EVENTS,
@@ -29,7 +30,6 @@ from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine, guest_machine
 from wastedcores.guest.places import GuestError, tell
 from wastedcores.guest.received import TRACE, Received, unpack
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.sysfs import live
 from wastedcores.trace.io import open_trace
