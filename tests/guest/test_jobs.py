@@ -57,9 +57,9 @@ def test_the_semaphore_of_the_memory_map_is_the_kernels_own():
     shared = {0}
     thread = without_kernel(program.templates[0].rows, shared)
     skipped = [row for row in thread if row[0] in (ops.OP_LOCK, ops.OP_UNLOCK) and row[1] == 0]
-    assert skipped and all(row[4] == 1 for row in skipped)
+    assert [row[4] for row in skipped] == [1] * 4
     kept = [row for row in thread if row[0] in (ops.OP_LOCK, ops.OP_UNLOCK) and row[1] == lock]
-    assert kept and all(row[4] == 0 for row in kept)
+    assert [row[4] for row in kept] == [0, 0]
     assert [row[4] for row in thread if row[0] == ops.OP_COMPUTE][-2:] == [0, 0]
 
 

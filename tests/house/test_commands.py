@@ -34,6 +34,8 @@ LONG = (
 )
 #: commands that record this machine, and those that read what was recorded
 LIVE = ("wastedcores capture", "wastedcores watch", "wastedcores check build.parquet")
+#: commands that need the emulator, which has tests of its own (tests/guest), and those that read what it recorded
+EMULATED = ("wastedcores guest", "wastedcores check gi.parquet")
 #: goes on until it is stopped, and has tests of its own (tests/browser)
 SERVES = ("wastedcores lab",)
 #: the page whose commands record this machine; they are executed together, in their order
@@ -55,7 +57,9 @@ def shown(text: str) -> list[str]:
 def examples():
     """Each document with its shown commands, apart from those that take long or record this machine."""
     for path in DOCUMENTS:
-        found = [c for c in shown(path.read_text()) if not c.startswith((*LIVE, *SERVES))]
+        found = [
+            c for c in shown(path.read_text()) if not c.startswith((*LIVE, *EMULATED, *SERVES))
+        ]
         if path == OWN_TRACE or path.name == "CHANGELOG.md":
             continue
         name = str(path.relative_to(ROOT))

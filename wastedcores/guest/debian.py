@@ -129,7 +129,11 @@ def open_packages(purpose: str, *, sources: bool) -> Packages:
     tell("updating the lists of Debian's packages ...")
     purpose = f"{purpose}: updating the lists of Debian's packages (is the network there?)"
     try:
-        run(["apt-get", *packages._options(), "update"], packages.log, purpose)
+        run(
+            ["apt-get", *packages._options(), "-oAPT::Update::Error-Mode=any", "update"],
+            packages.log,
+            purpose,
+        )
     except GuestError:
         if not any((folder / "lists").glob("*Packages*")):
             raise

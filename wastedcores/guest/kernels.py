@@ -85,8 +85,8 @@ def _folder() -> Path:
 
 
 def fetched_kernels() -> list[Kernel]:
-    """Return the kernels in the cache."""
-    return [_read(f) for f in sorted(_folder().glob("*/kernel.json"))]
+    """Return the kernels in the cache, the newest last."""
+    return sorted(map(_read, _folder().glob("*/kernel.json")), key=lambda k: _order(k.version))
 
 
 def _read(file: Path) -> Kernel:
@@ -126,7 +126,7 @@ def find_kernel(name: str) -> Kernel:
     """
     release = _of_name(name)
     for kernel in reversed(fetched_kernels()):
-        if _matches(kernel.name, release):
+        if _matches(kernel.name, release) or _matches(kernel.version, release):
             return kernel
     return fetch_kernel(name)
 
@@ -171,21 +171,22 @@ def fetch_kernel(name: str) -> Kernel:
         )
     chosen = fitting[-1]
     need_space(guest_cache(), 900, "unpacking a kernel's package")
-    tell(f"fetching linux-image-{chosen}-amd64 {found[chosen]} (60 to 110 MB) ...")
+    tell(f"fetching the kernel {chosen} {found[chosen]} (10 to 110 MB) ...")
+    # from 7.2 on the image lies in a package of its own, and its configuration in another one
+    parts = [f"linux-{kind}-{chosen}-amd64" for kind in ("binary", "base")]
+    names = parts if packages.versions(parts[0]) else [f"linux-image-{chosen}-amd64"]
     target = _folder() / f"{chosen}-{found[chosen]}".replace(":", "_")
     with made_whole(target) as part:
-        deb = packages.download([f"linux-image-{chosen}-amd64"], part)[0]
-        packages.unpack(deb, part / "x")
-        images = sorted((part / "x").glob("boot/vmlinuz-*")) or sorted(
-            (part / "x").glob("usr/lib/modules/*/vmlinuz")
-        )
+        for package in packages.download(names, part):
+            packages.unpack(package, part / "x")
+            package.unlink()
+        images = sorted(f for f in (part / "x").rglob("vmlinuz*") if f.is_file())
         if not images:
-            raise GuestError(f"{deb.name}: there is no kernel image in /boot of this package.")
+            raise GuestError(f"{', '.join(names)}: there is no kernel image in these packages.")
         images[0].rename(part / "vmlinuz")
-        config = next((part / "x/boot").glob("config-*"), None)
+        config = next((part / "x").rglob("config-*"), None)
         digest = file_digest(config) if config else ""
         shutil.rmtree(part / "x")
-        deb.unlink()
         kernel = Kernel(
             f"debian:{chosen}",
             target / "vmlinuz",

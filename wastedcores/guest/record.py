@@ -39,7 +39,7 @@ from wastedcores.trace.window import find_window
 #: a mark with which the runner says that the task that writes it may run elsewhere from now on
 _AFFINITY = "wastedcores affinity "
 #: host seconds per virtual second of a busy guest, by CPUs; measured (benchmarks/RESULTS.md), for the estimate only
-_COST = ((4, 8), (16, 20), (64, 60), (255, 240))
+_COST = ((4, 2), (16, 5), (64, 20), (255, 80))
 
 
 def record(
@@ -119,7 +119,7 @@ def record_all(
     m = machine.machine
     cost = next((c for cpus, c in _COST if m.cpus <= cpus), _COST[-1][1])
     tell(
-        f"booting {kernel.name} with {m.cpus} CPUs; a virtual second of it takes up to {cost} s here ..."
+        f"booting {kernel.name} with {m.cpus} CPUs; a virtual second in which all compute takes about {cost} s of a free core ..."
     )
     began = time.monotonic()
     with (

@@ -1,0 +1,106 @@
+"""What cannot be done ends with a paragraph that says what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import namedtuple
+
+import pytest
+
+from wastedcores.errors import TopologyError, UsageError
+from wastedcores.guest import debian, emulator, kernels, places
+from wastedcores.guest.machines import guest_machine
+from wastedcores.guest.places import GuestError, made_whole, run
+from wastedcores.topology.source import find_machine
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WASTEDCORES_DATA_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "guest"
+
+
+def test_without_an_emulator(empty_cache):
+    with pytest.raises(GuestError, match="Build it once: `wastedcores guest build`"):
+        emulator.find_emulator()
+
+
+def test_without_a_compiler(empty_cache, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "gcc" else f"/bin/{name}")
+    with pytest.raises(GuestError, match=r"needs gcc, .*Install them: apt install gcc"):
+        emulator.build_emulator()
+    with pytest.raises(GuestError, match="there is no gcc"):
+        emulator.runner()
+
+
+def test_without_space(empty_cache, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(
+        places.shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 10**8, 10**8)
+    )
+    monkeypatch.setattr(emulator, "missing_for_build", dict)
+    with pytest.raises(GuestError, match="building the emulator needs 1500 MB, and 95 MB are free"):
+        emulator.build_emulator()
+
+
+def test_without_debian(empty_cache, monkeypatch):
+    monkeypatch.setattr(debian, "mirrors", dict)
+    with pytest.raises(GuestError, match="or give files of your own"):
+        kernels.find_kernel("debian:6.12")
+
+
+def test_without_a_network(empty_cache, monkeypatch):
+    monkeypatch.setattr(debian, "mirrors", lambda: {"main": "http://127.0.0.1:9/debian"})
+    monkeypatch.setattr(debian, "KEYRING", places.Path(__file__))
+    with pytest.raises(GuestError, match="is the network there"):
+        kernels.find_kernel("debian:6.12")
+
+
+@pytest.mark.parametrize("name", ["6.12", "ubuntu:6.8", "debian:", "debian:six"])
+def test_names_that_are_no_kernels(empty_cache, name):
+    with pytest.raises(UsageError, match="expected debian: and a release"):
+        kernels.find_kernel(name)
+
+
+def test_three_cpus_in_two_dies(tmp_path):
+    file = tmp_path / "machine.json"
+    file.write_text(json.dumps({"cpus": 3, "llc_of_cpu": [0, 0, 1], "package_of_cpu": [0, 0, 0]}))
+    with pytest.raises(TopologyError, match="the last-level cache of CPU 2 has 1 CPUs"):
+        guest_machine(find_machine(str(file)).machine)
+
+
+def test_a_step_that_fails_shows_its_last_lines(tmp_path):
+    with pytest.raises(GuestError, match=r"compiling failed: sh ended with code 3.*no such thing"):
+        run(["sh", "-c", "echo no such thing; exit 3"], tmp_path / "log", "compiling")
+    assert "no such thing" in (tmp_path / "log").read_text()
+
+
+def test_an_interrupted_build_leaves_nothing(tmp_path):
+    def interrupted():
+        with made_whole(tmp_path / "made") as part:
+            (part / "half").write_text("")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_kernel_in_the_cache_is_found_by_release_and_by_stable_version(empty_cache):
+    for abi, version in (
+        ("6.1.0-9", "6.1.27-1"),
+        ("6.1.0-56", "6.1.192-2"),
+        ("6.12.5+deb13", "6.12.5-1"),
+    ):
+        folder = empty_cache / "kernels" / abi
+        folder.mkdir(parents=True)
+        told = {"name": f"debian:{abi}", "version": version, "sha256": "", "config_sha256": ""}
+        (folder / "kernel.json").write_text(json.dumps(told))
+    assert kernels.find_kernel("debian:6.1").release == "6.1.192"
+    assert kernels.find_kernel("debian:6.1.27").name == "debian:6.1.0-9"
+    assert kernels.find_kernel("debian:6.1.192").model() == "v6.1.192"
+    assert kernels.find_kernel("debian:6.1.192").model(("NO_SUCH",)) is None
+    assert (
+        kernels.find_kernel("debian:6.12").model(("NO_NI_RANDOM",)) is None
+    )  # 6.12.5 does not have it
