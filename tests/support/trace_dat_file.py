@@ -56,7 +56,7 @@ def _events(system: str, names: list[str]) -> bytes:
     return out
 
 
-def _pages(events: list[tuple[int, bytes]]) -> bytes:
+def pages(events: list[tuple[int, bytes]]) -> bytes:
     """Return the pages of one CPU's ring buffer (kernel/trace/ring_buffer.c)."""
     out, data, first, last = b"", b"", 0, 0
     for ts, payload in [*events, (0, b"")]:
@@ -91,7 +91,7 @@ def as_trace_dat(run: Run, version: int = 6) -> bytes:
         buffers[cpu].append((ts, perf_file.payload(event, *values, by=by)))
         names[by] = comm(by)
     comms = "".join(f"{p} {n}\n" for p, n in names.items()).encode()
-    data = [_pages(b) for b in buffers]
+    data = [pages(b) for b in buffers]
     return {6: version_6, 7: version_7, COLLECTOR: collectors_file}[version](comms, data)
 
 

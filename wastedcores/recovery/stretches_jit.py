@@ -146,7 +146,9 @@ def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, event: I64, far: int) 
         return
     told = sleeps[s, S_TOLD_NS]
     if event[E_KIND] != MIGRATE:
-        there = sleeps[s, S_FAR] != PULLED or (by == sleeps[s, S_BY] and not far and not event[E_IRQ])
+        there = sleeps[s, S_FAR] != PULLED or (
+            by == sleeps[s, S_BY] and not far and not event[E_IRQ]
+        )
         if told >= 0 and now - told <= PLACED_WITHIN_NS and there:
             sleeps[s, S_FAR] = int(sleeps[s, S_FAR] > 0)
             return
