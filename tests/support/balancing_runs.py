@@ -24,6 +24,9 @@ _CHANGED = [
         "NO_DELAY_DEQUEUE+NO_SIS_UTIL",
         "base_slice_ns:300000",
         "NO_NI_RANDOM+base_slice_ns:20000000",
+        "newidle:migration_cost",
+        "newidle:bump",
+        "newidle:rate",
     )
 ]
 _DRAWN = [*[V6_12] * 3, *_CHANGED, *[V6_1] * 6, KernelModel.named("v6.1.166")]

@@ -288,10 +288,10 @@ def test_features_are_switched_off_by_name():
     kernel = KernelModel.named("v6.12.107+no_ni_random+NO_SIS_UTIL+overload_on_wakeup")
     assert kernel.name == "v6.12.107+overload_on_wakeup+NO_NI_RANDOM+NO_SIS_UTIL"
     assert KernelModel.named(kernel.name) == kernel
-    assert not kernel.rules.newidle_random
+    assert kernel.rules.newidle == "cost"
     assert not kernel.rules.scan_limited
     assert kernel.rules.delayed_dequeue
-    assert KernelModel.named("v6.12.107").rules.newidle_random
+    assert KernelModel.named("v6.12.107").rules.newidle == "random"
 
 
 def test_slices_are_set_by_name():

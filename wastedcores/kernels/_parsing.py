@@ -6,7 +6,7 @@ import difflib
 import re
 
 from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
-from wastedcores.kernels.rules import BASE_SLICES_NS, FEATURES, RULES
+from wastedcores.kernels.rules import BASE_SLICES_NS, FEATURES, NEWIDLE, RULES
 from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, NO_AUTOGROUP, OLDEST, PRESETS, SHORT
 
 #: from this release on the third number of a version counts, because stable releases change the balancer
@@ -33,6 +33,7 @@ def is_release(name: str) -> bool:
         *MODULES,
         "all_fixes",
         "base_slice_ns",
+        "newidle",
         NO_AUTOGROUP,
         *(f"NO_{feature}" for feature in FEATURES),
     )
@@ -122,7 +123,8 @@ def feature(part: str, numbers: tuple[int, ...], name: str) -> str:
             f"kernel {name!r}: {part} switches off a feature that only {known} have in the replay. "
             f"Take one of them, or add a fix: {', '.join(FIXES)}, all_fixes."
         )
-    if not getattr(RULES[numbers], FEATURES[found]):
+    rule, without = FEATURES[found]
+    if getattr(RULES[numbers], rule) == without:
         raise UnknownKernelError(
             f"kernel {name!r}: this release does not have the feature {found}; leave {part} out."
         )
@@ -143,6 +145,21 @@ def base_slice_ns(value: str, numbers: tuple[int, ...], name: str) -> int:
             f"{low} to {high}, such as base_slice_ns:3000000."
         )
     return int(value)
+
+
+def newidle(value: str, numbers: tuple[int, ...], name: str) -> str:
+    """Return the rule of newidle balancing that a part of a name chooses: ``bump`` for ``newidle:bump``."""
+    if numbers not in RULES:
+        known = ", ".join("v" + dotted(release) for release in sorted(RULES))
+        raise UnknownKernelError(
+            f"kernel {name!r}: the replay can change newidle balancing of {known} only."
+        )
+    if value not in NEWIDLE:
+        meanings = "; ".join(f"newidle:{rule}: {what}" for rule, what in NEWIDLE.items())
+        raise UnknownKernelError(
+            f"kernel {name!r}: {value!r} is no rule of newidle balancing; there are {meanings}."
+        )
+    return value
 
 
 def canonical(numbers: tuple[int, ...], fixes: dict[str, str]) -> str:

@@ -42,6 +42,8 @@ class KernelModel:
     base_slice_ns
         What was written to ``/sys/kernel/debug/sched/base_slice_ns`` after boot, in ns (``v6.12.107+base_slice_ns:3000000``);
         None if nothing was. When a CPU goes online or offline, the kernel sets its own value again.
+    newidle
+        When newidle balancing tries a level, where that differs from the release (``v6.12.107+newidle:bump``); else None.
     noautogroup
         The kernel was booted with ``noautogroup`` (``v6.12.107+noautogroup``): a session is no group of its own.
     """
@@ -57,6 +59,7 @@ class KernelModel:
     fork_wait: int = 0
     features_off: tuple[str, ...] = ()
     base_slice_ns: int | None = None
+    newidle: str | None = None
     noautogroup: bool = False
 
     @classmethod
@@ -92,7 +95,7 @@ class KernelModel:
         if _parsing.is_release(written):
             parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
-        strategy, off, base_slice_ns = 0, set[str](), None
+        strategy, off, base_slice_ns, newidle = 0, set[str](), None, None
         for part in parts:
             if part.upper().startswith("NO_"):
                 off.add(_parsing.feature(part, version, name))
@@ -107,6 +110,9 @@ class KernelModel:
                 )
             if fix == "base_slice_ns":
                 base_slice_ns = _parsing.base_slice_ns(reading, version, name)
+                continue
+            if fix == "newidle":
+                newidle = _parsing.newidle(reading, version, name)
                 continue
             if fix == FORK_WAIT:
                 if reading not in ("1", "2"):
@@ -141,6 +147,9 @@ class KernelModel:
         features_off = tuple(sorted(off))
         written += "".join(f"+NO_{feature}" for feature in features_off)
         written += f"+base_slice_ns:{base_slice_ns}" if base_slice_ns is not None else ""
+        if newidle is not None and newidle == without(RULES[version], features_off).newidle:
+            newidle = None
+        written += f"+newidle:{newidle}" if newidle is not None else ""
         noautogroup = NO_AUTOGROUP in parts
         written += f"+{NO_AUTOGROUP}" if noautogroup else ""
         return cls(
@@ -151,6 +160,7 @@ class KernelModel:
             fork_wait=strategy,
             features_off=features_off,
             base_slice_ns=base_slice_ns,
+            newidle=newidle,
             **fixes,
         )
 
@@ -218,7 +228,8 @@ class KernelModel:
             The replay has no model of a modern scheduler for this release.
         """
         try:
-            return without(RULES[self.version], self.features_off)
+            rules = without(RULES[self.version], self.features_off)
+            return rules._replace(newidle=self.newidle) if self.newidle else rules
         except KeyError:
             raise UnknownKernelError(
                 f"kernel {self.name!r}: the replay has no rules of this release. It models {generations.replayed_listed()}."

@@ -7,7 +7,7 @@ kernel/sched/features.h and kernel/time/tick-sched.c of each release.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Rules(NamedTuple):
@@ -30,8 +30,8 @@ class Rules(NamedTuple):
         queue. Otherwise it is one number, updated before.
     waiting_is_use
         A queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost()).
-    newidle_random
-        The feature NI_RANDOM: newidle balancing skips a level at random.
+    newidle
+        When newidle balancing tries a level, one of :data:`NEWIDLE`.
     idle_ticks_before_stop
         How many ticks an idle CPU takes before it stops its tick, without a cpuidle governor.
     whole_cores_balance
@@ -57,7 +57,7 @@ class Rules(NamedTuple):
     raw_initial_util: bool
     util_est_ewma: bool
     waiting_is_use: bool
-    newidle_random: bool
+    newidle: str
     idle_ticks_before_stop: int
     whole_cores_balance: bool
     siblings_counted: bool
@@ -77,7 +77,7 @@ RULES: dict[tuple[int, ...], Rules] = {
         raw_initial_util=True,
         util_est_ewma=True,
         waiting_is_use=False,
-        newidle_random=True,
+        newidle="random",
         idle_ticks_before_stop=0,
         whole_cores_balance=False,
         siblings_counted=False,
@@ -94,7 +94,7 @@ RULES: dict[tuple[int, ...], Rules] = {
         raw_initial_util=False,
         util_est_ewma=False,
         waiting_is_use=True,
-        newidle_random=True,
+        newidle="random",
         idle_ticks_before_stop=1,
         whole_cores_balance=True,
         siblings_counted=True,
@@ -108,11 +108,21 @@ RULES: dict[tuple[int, ...], Rules] = {
 # Debian's 6.1.0-56, of which there are recordings
 RULES[6, 1, 192] = RULES[6, 1, 166]._replace(placement_masked=True)
 
-#: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``), and the rule that each one is
-FEATURES = {
-    "NI_RANDOM": "newidle_random",
-    "DELAY_DEQUEUE": "delayed_dequeue",
-    "SIS_UTIL": "scan_limited",
+#: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``), and the rule and its value without each
+FEATURES: dict[str, tuple[str, Any]] = {
+    "NI_RANDOM": ("newidle", "cost"),
+    "DELAY_DEQUEUE": ("delayed_dequeue", False),
+    "SIS_UTIL": ("scan_limited", False),
+}
+
+#: when a CPU that runs out of tasks tries to pull one, by the releases that did so, the oldest first. A kernel's name may choose
+#: one (``v6.12.107+newidle:bump``). All of them skip a level whose greatest cost so far exceeds the mean idle time.
+NEWIDLE = {
+    "migration_cost": "not if the mean idle time is below sysctl_sched_migration_cost, 0.5 ms (before 5.16, c5b0a7eefc70)",
+    "cost": "the greatest cost decides alone (5.16; NO_NI_RANDOM)",
+    "bump": "an attempt that fails raises the greatest cost by half (6.17 and 6.12.43, 155213a2aed4; reverted by d206fbad9328)",
+    "random": "at random, more often the more attempts succeed (NI_RANDOM: 6.19, 6.18.5, 6.12.y, 33cf66d88306)",
+    "rate": "likewise, and more often where attempts are rare (NI_RATE: 7.0, 9fe89f022c05)",
 }
 
 #: the shortest and the longest slice that a kernel's name may set (``v6.12.107+base_slice_ns:3000000``), in ns: the limits that
@@ -122,4 +132,4 @@ BASE_SLICES_NS = (100_000, 100_000_000)
 
 def without(rules: Rules, features: Iterable[str]) -> Rules:
     """Return rules with some features switched off."""
-    return rules._replace(**{FEATURES[name]: False for name in features})
+    return rules._replace(**dict(FEATURES[name] for name in features))

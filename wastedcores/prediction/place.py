@@ -31,7 +31,7 @@ def variants_of(kernel: KernelModel) -> list[str]:
     """Return the kernels to compare with: each fix that it lacks, all of them, and the core, which wastes nothing."""
     if kernel.is_modern:
         changes = [] if kernel.overload_on_wakeup else ["overload_on_wakeup"]
-        changes += ["NO_NI_RANDOM"] if kernel.rules.newidle_random else []
+        changes += ["NO_NI_RANDOM"] if kernel.rules.newidle == "random" else []
         return [*(KernelModel.named(f"{kernel.name}+{change}").name for change in changes), "core"]
     missing = [f"{f}:patch" for f in FIXES if not (kernel.is_design or kernel.has(f))]
     names = [KernelModel.named(f"{kernel.name}+{f}").name for f in missing]

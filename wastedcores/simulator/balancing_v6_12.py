@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from wastedcores.kernels import KernelModel
+from wastedcores.kernels.rules import NEWIDLE
 from wastedcores.simulator.engine.world import (
     domain,
     domain_shared,
@@ -47,7 +48,7 @@ def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelM
 
     g = m[m[0, sim.SCRATCH] + v6_12.ROW]
     g[v6_12.ENTRY] = v6_12_seam.entry()
-    g[v6_12.NI_RANDOM] = kernel.rules.newidle_random
+    g[v6_12.NEWIDLE] = list(NEWIDLE).index(kernel.rules.newidle)
     g[v6_12.DELAY_DEQUEUE] = kernel.rules.delayed_dequeue
     g[v6_12.SIS_UTIL] = kernel.rules.scan_limited
     g[v6_12.IDLE_TICKS_BEFORE_STOP] = kernel.rules.idle_ticks_before_stop

@@ -271,19 +271,57 @@ def test_a_level_is_tried_if_the_draw_is_at_most_one_more_than_its_ratio():
 
 def test_without_ni_random_every_level_is_tried():
     s = loaded()
-    s.k.ni_random = False
+    s.k.newidle = "cost"
     assert newidle(s, 7)
     assert s.k.rqs[7].sd[1].newidle_success == 257
 
 
+def test_before_5_16_a_cpu_that_idles_briefly_does_not_balance():
+    s = loaded()
+    s.k.newidle = "migration_cost"
+    s.k.rqs[7].avg_idle = 499_999
+    assert not newidle(s, 7)
+    s.k.rqs[7].avg_idle = 500_000
+    assert newidle(s, 7)
+
+
+def test_an_attempt_that_fails_raises_the_cost_by_half_up_to_the_migration_cost():
+    s = Still(machine())
+    s.k.newidle, rq = "bump", s.k.rqs[0]
+    sd = rq.sd[0]
+    sd.max_newidle_lb_cost, rq.avg_idle = 10_000, 1_000_000
+    costs = []
+    for _ in range(12):
+        s.k.overload = True
+        assert not newidle(s, 0)
+        costs.append(sd.max_newidle_lb_cost)
+    assert costs[:3] == [15_000, 22_500, 33_750]
+    assert costs[-1] == 500_200
+
+
+def test_with_ni_rate_rare_attempts_are_made_more_often():
+    s = Still(machine())
+    s.k.newidle = "rate"
+    sd = s.k.rqs[0].sd[0]
+    sd.newidle_call, sd.newidle_success, sd.newidle_stamp_ns = 1023, 100, s.k.now_ns
+    s.k.now_ns += 3 << 22
+    nohz_v6_12.update_newidle_stats(s.k, sd, 1)
+    assert sd.newidle_ratio == 101 + 3
+    sd.newidle_call = 1023
+    s.k.now_ns += 1 << 33
+    nohz_v6_12.update_newidle_stats(s.k, sd, 0)
+    assert sd.newidle_ratio == 1024
+
+
 def test_the_ratio_follows_the_successes_of_512_calls():
-    sd = Still(machine()).k.rqs[0].sd[0]
+    k = Still(machine()).k
+    sd = k.rqs[0].sd[0]
     for want in (256, 128, 64):
         for _ in range(512):
-            nohz_v6_12.update_newidle_stats(sd, 0)
+            nohz_v6_12.update_newidle_stats(k, sd, 0)
         assert (sd.newidle_ratio, sd.newidle_call) == (want, 512)
     for _ in range(512):
-        nohz_v6_12.update_newidle_stats(sd, 2)
+        nohz_v6_12.update_newidle_stats(k, sd, 2)
     assert sd.newidle_ratio == 32 + 1024
 
 

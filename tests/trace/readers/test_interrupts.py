@@ -64,7 +64,7 @@ def test_pages_of_the_ring_buffer(tmp_path, order):
         (1000 + i, perf_file.payload("sched_wakeup", b"a", 7, 120, 1, by=5, flags=flags))
         for i, flags in enumerate(FLAGS)
     ]
-    whole = trace_dat_file.version_6(b"", [trace_dat_file.pages(wakeups)])
+    whole = trace_dat_file.version_6(b"", [trace_dat_file.pages_of(wakeups)])
     path = tmp_path / "trace.dat"
     path.write_bytes(whole if order == "little" else big_endian(whole))
     assert told(path) == list(FLAGS.values())

@@ -94,6 +94,8 @@ class SchedDomain:
     newidle_success: int = 256
     newidle_ratio: int = 512
     last_decay_max_lb_cost: int = 0
+    #: when the ratio was computed last
+    newidle_stamp_ns: int = 0
     shared: DomainShared | None = None
 
     def has(self, flag: str) -> bool:

@@ -173,8 +173,8 @@ class Kernel:
         # v6.12: averages of tickless CPUs are left to update, and when that is due; nohz_next_balance has to be computed anew
         self.nohz_has_blocked = self.nohz_needs_update = False
         self.nohz_next_blocked = 0
-        #: the features NI_RANDOM, DELAY_DEQUEUE and SIS_UTIL
-        self.ni_random = model.is_modern and model.rules.newidle_random
+        #: when newidle balancing tries a level, and the features DELAY_DEQUEUE and SIS_UTIL
+        self.newidle = model.rules.newidle if model.is_modern else ""
         self.delay_dequeue = model.is_modern and model.rules.delayed_dequeue
         self.sis_util = model.is_modern and model.rules.scan_limited
         self.newidle_rng = [Random(0, -2 - c) for c in range(machine.cpus)]
@@ -451,6 +451,8 @@ class Kernel:
             self.llc_depth[rq.cpu] = len(shared)
             self.llc_size[rq.cpu] = len(shared[-1].span) if shared else 1
             self.llc_id[rq.cpu] = min(shared[-1].span) if shared else rq.cpu
+            for sd in own:
+                sd.newidle_stamp_ns = self.now_ns
         self.caches = CacheSharing(self)
         self.update_tunables()
         for rq in reversed(self.rqs):

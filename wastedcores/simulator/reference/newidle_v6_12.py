@@ -16,7 +16,7 @@ from wastedcores.simulator.reference.nohz_v6_12 import (
     update_newidle_cost,
     update_newidle_stats,
 )
-from wastedcores.simulator.reference.state import Rq
+from wastedcores.simulator.reference.state import MIGRATION_COST_NS, Rq
 from wastedcores.simulator.reference.stats import NEWLY_IDLE
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def idle_balance(k: Kernel, rq: Rq) -> bool:
     next_balance = k.jiffies + k.hz
     pulled = 0
     if rq.sd:
-        if not k.overload or rq.avg_idle < rq.sd[0].max_newidle_lb_cost:
+        least = rq.sd[0].max_newidle_lb_cost
+        if k.newidle == "migration_cost":
+            least = MIGRATION_COST_NS
+        if not k.overload or rq.avg_idle < least:
             next_balance = min(next_balance, _due(k, rq.sd[0]))
         else:
             update_blocked_averages(k, rq)
@@ -63,20 +66,23 @@ def _try_levels(k: Kernel, rq: Rq, next_balance: int) -> tuple[int, int]:
             pulled, go_on = k.policies.load_balance(k, rq.cpu, sd, NEWLY_IDLE)
             level_cost = balance_cost(k, sd)
             cost += level_cost
+            if not pulled and k.newidle == "bump":
+                level_cost = 3 * sd.max_newidle_lb_cost // 2
             update_newidle_cost(k, sd, level_cost, weight if pulled else 0)
         if pulled or not go_on:
             break
     rq.max_idle_balance_cost = max(rq.max_idle_balance_cost, cost)
+    rq.newidle_until_ns = k.now_ns + cost
     return pulled, next_balance
 
 
 def draw_level(k: Kernel, rq: Rq, sd: SchedDomain) -> int:
     """Return by how much a success at this level counts, or 0 if chance leaves the level out (NI_RANDOM, v6.12.107)."""
-    if not k.ni_random:
+    if k.newidle not in ("random", "rate") or (k.newidle == "rate" and sd.newidle_ratio >= 1024):
         return 1
     weight = 1 + sd.newidle_ratio
     if k.newidle_rng[rq.cpu].draw() % 1024 > weight:
-        update_newidle_stats(sd, 0)
+        update_newidle_stats(k, sd, 0)
         return 0
     return (1024 + weight // 2) // weight
 

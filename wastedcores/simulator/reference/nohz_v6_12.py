@@ -82,12 +82,18 @@ def _is_decayed(k: Kernel, q: CfsRq) -> bool:
 # --- the costs of newidle balancing -----------------------------------------------------------------------------------
 
 
-def update_newidle_stats(sd: SchedDomain, success: int) -> None:
-    """Count an attempt of newidle balancing, and its success (update_newidle_stats(), v6.12.107)."""
+def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
+    """Count an attempt of newidle balancing, and its success (update_newidle_stats(), v6.12.107).
+
+    With NI_RATE (v7.2) the ratio grows with the time that 512 attempts take: 2**22 ns count as one success of 1024.
+    """
     sd.newidle_call += 1
     sd.newidle_success += success
     if sd.newidle_call >= 1024:
         sd.newidle_ratio = sd.newidle_success
+        if k.newidle == "rate":
+            sd.newidle_ratio = min(1024, sd.newidle_ratio + (k.now_ns - sd.newidle_stamp_ns >> 22))
+        sd.newidle_stamp_ns = k.now_ns
         sd.newidle_call //= 2
         sd.newidle_success //= 2
 
@@ -95,8 +101,10 @@ def update_newidle_stats(sd: SchedDomain, success: int) -> None:
 def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> bool:
     """Note the cost of an attempt, or let the highest cost decay; return whether it did (update_newidle_cost(), v6.12.107)."""
     if cost:
-        update_newidle_stats(sd, success)
+        update_newidle_stats(k, sd, success)
     if cost > sd.max_newidle_lb_cost:
+        if k.newidle == "bump":
+            cost = min(cost, MIGRATION_COST_NS + 200)
         sd.max_newidle_lb_cost, sd.last_decay_max_lb_cost = cost, k.jiffies
     elif k.jiffies > sd.last_decay_max_lb_cost + k.hz:
         sd.max_newidle_lb_cost = sd.max_newidle_lb_cost * 253 // 256

@@ -343,7 +343,8 @@ class Simulation:
                 self.k.cancel("RUN", rq.cpu)
                 return
             waiting.spinner_switched_in(self, task)
-            self._go_on(task, self.k.costs.switch_ns + exit_ns)
+            newidle_ns = max(rq.newidle_until_ns - self.k.now_ns, 0)
+            self._go_on(task, self.k.costs.switch_ns + exit_ns + newidle_ns)
         elif task.progress is not None and task.progress.left == 0:
             self._go_on(task, 0)
 

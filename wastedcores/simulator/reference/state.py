@@ -248,6 +248,8 @@ class Rq:
     nohz_flags: int = 0
     nohz_idle_balance: int = 0
     has_blocked_load: bool = False
+    #: when the last newidle balancing ended: until then the CPU runs nothing else
+    newidle_until_ns: int = 0
     last_blocked_load_update_tick: int = 0
     active_balance: bool = False
     push_cpu: int = -1

@@ -116,7 +116,7 @@ class Still:
         if k.core is not None:
             k.core.modules = list(modules)
         k.attach_domains(k.trees[0], 0)
-        k.ni_random = False  # the draw is a choice of the kernel, not of a state
+        k.newidle = "cost"  # the draw is a choice of the kernel, not of a state
         for rq in k.rqs:
             rq.cfs.avg.last_update = k.now_ns
             rq.idle_stamp = 1 + rq.cpu

@@ -73,6 +73,7 @@ def attached(m, now):
         first = m[cpu, rq.SD]
         for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
             m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] = now
+            m[sd, domain_v6_12.NEWIDLE_STAMP] = m[0, sim.NOW]
     update_sharing(m)
 
 

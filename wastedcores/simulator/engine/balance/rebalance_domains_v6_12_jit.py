@@ -113,12 +113,25 @@ def update_blocked_averages(m, cpu):
 
 
 @inner
+def newidle_rule(m):
+    """Return when newidle balancing tries a level (v6_12.NEWIDLE)."""
+    return m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.NEWIDLE]
+
+
+@apart(NOTHING)
 def update_newidle_stats(m, sd, success):
-    """update_newidle_stats(): count an attempt of newidle balancing, and its success."""
+    """update_newidle_stats(): count an attempt of newidle balancing, and its success.
+
+    With NI_RATE (v7.2) the ratio grows with the time that 512 attempts take: 2**22 ns count as one success of 1024.
+    """
     m[sd, domain_v6_12.NEWIDLE_CALL] += 1
     m[sd, domain_v6_12.NEWIDLE_SUCCESS] += success
     if m[sd, domain_v6_12.NEWIDLE_CALL] >= 1024:
-        m[sd, domain_v6_12.NEWIDLE_RATIO] = m[sd, domain_v6_12.NEWIDLE_SUCCESS]
+        ratio = m[sd, domain_v6_12.NEWIDLE_SUCCESS]
+        if newidle_rule(m) == v6_12.NEWIDLE_RATE:
+            ratio = min(1024, ratio + ((m[0, sim.NOW] - m[sd, domain_v6_12.NEWIDLE_STAMP]) >> 22))
+        m[sd, domain_v6_12.NEWIDLE_STAMP] = m[0, sim.NOW]
+        m[sd, domain_v6_12.NEWIDLE_RATIO] = ratio
         m[sd, domain_v6_12.NEWIDLE_CALL] //= 2
         m[sd, domain_v6_12.NEWIDLE_SUCCESS] //= 2
 
@@ -130,6 +143,8 @@ def update_newidle_cost(m, sd, cost, success):
         update_newidle_stats(m, sd, success)
     now = jiffies(m)
     if cost > m[sd, domain.MAX_NEWIDLE_LB_COST]:
+        if newidle_rule(m) == v6_12.NEWIDLE_BUMP:
+            cost = min(cost, MIGRATION_COST + 200)
         m[sd, domain.MAX_NEWIDLE_LB_COST] = cost
         m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] = now
     elif now > m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] + m[0, sim.HZ]:
@@ -197,7 +212,10 @@ def rebalance_domains(m, cpu, idle, why):
 @inner
 def draw_level(m, cpu, sd):
     """NI_RANDOM: return by how much a success at this level counts, or 0 if chance leaves the level out."""
-    if m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.NI_RANDOM] == 0:
+    rule = newidle_rule(m)
+    if rule < v6_12.NEWIDLE_RANDOM:
+        return 1
+    if rule == v6_12.NEWIDLE_RATE and m[sd, domain_v6_12.NEWIDLE_RATIO] >= 1024:
         return 1
     weight = 1 + m[sd, domain_v6_12.NEWIDLE_RATIO]
     if np.int64(draw(m, m[0, sim.CPUS] + cpu) % np.uint64(1024)) > weight:
@@ -230,10 +248,13 @@ def try_levels(m, cpu):
         pulled = load_balance(m, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE)
         level_cost = lb_cost(m, sd)
         cost += level_cost
+        if pulled <= 0 and newidle_rule(m) == v6_12.NEWIDLE_BUMP:
+            level_cost = 3 * m[sd, domain.MAX_NEWIDLE_LB_COST] // 2
         update_newidle_cost(m, sd, level_cost, weight if pulled > 0 else 0)
         if pulled != 0:
             break
     m[cpu, rq.MAX_IDLE_BALANCE_COST] = max(m[cpu, rq.MAX_IDLE_BALANCE_COST], cost)
+    m[m[0, sim.CPUS] + cpu, rq_v6_12.NEWIDLE_UNTIL] = m[0, sim.NOW] + cost
     return max(pulled, 0)
 
 
@@ -249,7 +270,10 @@ def idle_balance(m, cpu):
     pulled = 0
     m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], jiffies(m) + m[0, sim.HZ])
     if m[cpu, rq.NR_DOMAINS] > 0:
-        if m[0, sim.OVERLOAD] == 0 or m[cpu, rq.AVG_IDLE] < m[first, domain.MAX_NEWIDLE_LB_COST]:
+        least = m[first, domain.MAX_NEWIDLE_LB_COST]
+        if newidle_rule(m) == v6_12.NEWIDLE_MIGRATION_COST:
+            least = MIGRATION_COST
+        if m[0, sim.OVERLOAD] == 0 or m[cpu, rq.AVG_IDLE] < least:
             m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], due_idle(m, first))
         else:
             update_blocked_averages(m, cpu)

@@ -64,7 +64,17 @@ from wastedcores.simulator.engine.realtime.seam_jit import (
     has_rt,
     is_rt,
 )
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, table, task, wait
+from wastedcores.simulator.engine.world import (
+    cfs_rq,
+    eevdf,
+    entity,
+    rq,
+    rq_v6_12,
+    sim,
+    table,
+    task,
+    wait,
+)
 from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
 from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
@@ -151,6 +161,12 @@ def lock_free(m, y):
 
 
 @inner
+def newidle_left(m, cpu):
+    """Return for how long the CPU is still occupied with newidle balancing, in ns; before v6.1 the balancing takes no time."""
+    return max(m[m[0, sim.CPUS] + cpu, rq_v6_12.NEWIDLE_UNTIL] - m[0, sim.NOW], 0)
+
+
+@inner
 def switch_to(m, cpu, prev_pid, state, p):
     """context_switch(): switch to task ``p``, or to idle (-1). The loop then continues the task's program (rq.SWITCHED_IN)."""
     m[cpu, rq.CURR] = p
@@ -177,7 +193,7 @@ def switch_to(m, cpu, prev_pid, state, p):
         m[p, task.LEFT] = m[0, sim.SPIN_NS]
         m[p, task.SPIN] = 2
     m[cpu, rq.SWITCHED_IN] = 1
-    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS] + exit_ns
+    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS] + exit_ns + newidle_left(m, cpu)
 
 
 @inner

@@ -13,4 +13,5 @@ FIRST = 48
     IMB_NUMA_NR,
     SHARED,  # row of what the CPUs of an LLC have in common (domain_shared.py), -1 for none
     SPAN_CPUS,  # place of its CPUs in the lists
-) = range(FIRST, FIRST + 8)
+    NEWIDLE_STAMP,  # when the ratio was computed last, ns since boot
+) = range(FIRST, FIRST + 9)

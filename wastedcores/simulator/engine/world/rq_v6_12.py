@@ -23,7 +23,8 @@ FIRST = 40
     LAST_WAKEE,  # from here on: whom timers on this CPU wake while it is idle, which counts for its idle task
     WAKEE_FLIPS,
     WAKEE_FLIP_DECAY_TS,
-) = range(FIRST, FIRST + 14)
+    NEWIDLE_UNTIL,  # when the last newidle balancing ended: until then the CPU runs nothing else
+) = range(FIRST, FIRST + 15)
 
 # NOHZ_FLAGS: NOHZ_BALANCE_KICK, NOHZ_STATS_KICK, NOHZ_NEWILB_KICK and NOHZ_NEXT_KICK
 BALANCE, STATS, NEWILB, NEXT = 1, 2, 4, 8
