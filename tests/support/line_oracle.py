@@ -32,7 +32,7 @@ def parse(line: str, perf: bool) -> dict[str, Any] | None:
     event: dict[str, Any] = {"ts_ns": int(sec) * 10**9 + int(frac.ljust(9, "0"))}
     by = {"by_pid": int(pid)} | ({"by_comm": comm} if comm not in ("", "<...>") else {})
     here = int(cpu)
-    irq = {"in_irq": flags[2] in "hHzZ"} if flags else {}
+    irq = {"in_irq": bool(set("hHzZ") & set(flags))} if flags else {}
     if name == "sched_switch":
         left, right = rest.rsplit(" ==> next_comm=", 1)
         new = pairs("next_comm=" + right, ["next_comm", "next_pid", "next_prio"])

@@ -84,10 +84,10 @@ def format_of(name: str) -> str:
     return text + "\n" + (_STATES if name == "sched_switch" else 'print fmt: "..."') + "\n\n"
 
 
-def payload(name: str, *values: bytes | int, by: int = 1) -> bytes:
-    """Return the raw data of an event; ``by`` is the pid of the task that it happened to."""
+def payload(name: str, *values: bytes | int, by: int = 1, flags: int = 0) -> bytes:
+    """Return the raw data of an event; ``by`` is the pid of the task that it happened to, ``flags`` its common_flags."""
     number, fields = FORMATS[name]
-    fixed, strings = struct.pack("<HBBi", number, 0, 0, by), b""
+    fixed, strings = struct.pack("<HBBi", number, flags, 0, by), b""
     tail = 8 + sum(size for _, size in fields)
     for (declared, size), value in zip(fields, values, strict=True):
         if declared.startswith("__data_loc"):
@@ -115,9 +115,9 @@ def _sample(ts: int, cpu: int, tid: int, raw: bytes) -> bytes:
 ROUND = _record(68, b"")
 
 
-def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int) -> bytes:
+def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int, flags: int = 0) -> bytes:
     """Return a record of one event with the values of its fields."""
-    return _sample(ts, cpu, tid, payload(name, *values))
+    return _sample(ts, cpu, tid, payload(name, *values, flags=flags))
 
 
 def _trailer(ts: int, cpu: int, tid: int) -> bytes:

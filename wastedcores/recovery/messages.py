@@ -2,10 +2,11 @@
 
 A wakeup is written where it is decided or, if the task was put on the queue of a far CPU (before Linux 4.3's sched_waking), on
 that CPU. A wakeup by an interrupt is recorded under the task that was interrupted. So the task that ran there is sometimes the
-waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than the task's, and the two are
-of one family of forks or it did so more often than chance would have it. On the task's own CPU it must also have woken it from
-another CPU, or been woken by it. Where the trace tells that an interrupt ran, the interrupted task is no waker. Where nobody ran, a waker is concluded from coincidence: the task that falls asleep at the
-moment of the wakeups again and again has woken the other before it did.
+waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than the task's, and the two
+are of one family of forks or it did so more often than chance would have it. On the task's own CPU it must also have woken it
+from another CPU, or been woken by it. Where the trace tells that an interrupt ran, the interrupted task is no waker. Where
+nobody ran, a waker is concluded from coincidence: the task that falls asleep at the moment of the wakeups again and again has
+woken the other before it did.
 """
 
 from __future__ import annotations

@@ -72,6 +72,8 @@ INTERRUPT = -2
 #: A task is put on a queue within this time after the sched_migrate_task of its wakeup; 8 us were the most in recordings of 4.1
 #: to 6.12. One before that is the balancer's, which moves sleepers since 6.12 (delayed dequeue, kernel/sched/fair.c).
 PLACED_WITHIN_NS = 50_000
+#: in S_FAR until the wakeup: the task was pulled to the CPU of the one that moved it
+PULLED = 2
 
 # columns of a piece: a span on a CPU, and the task's clock at its beginning
 # P_HERE is when the task became runnable on that CPU
@@ -136,18 +138,25 @@ def _begin_sleep(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int) ->
 def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, event: I64, far: int) -> None:
     """Note who ran where a task's wakeup was decided; a task that moved before it was put on a queue told it already.
 
-    Where an interrupt decided it, nobody did. One on the task's new CPU may only have put it there.
+    Where an interrupt decided it, nobody did. One on the task's new CPU may only have put it there. A move to the CPU on which
+    it was told is the waker's only if the same task then puts the sleeper on that queue; else the balancer pulled a sleeper.
     """
     s, now = tasks[t, T_SLEEP], event[E_TS]
     if s < 0:
         return
     told = sleeps[s, S_TOLD_NS]
     if event[E_KIND] != MIGRATE:
-        if told >= 0 and now - told <= PLACED_WITHIN_NS:
+        there = sleeps[s, S_FAR] != PULLED or (
+            by == sleeps[s, S_BY] and not far and not event[E_IRQ]
+        )
+        if told >= 0 and now - told <= PLACED_WITHIN_NS and there:
+            sleeps[s, S_FAR] = int(sleeps[s, S_FAR] > 0)
             return
         sleeps[s, S_FROM_CPU] = tasks[t, T_CPU]
     else:
         sleeps[s, S_FROM_CPU] = event[E_SRC]
+        if by >= 0 and tasks[by, T_CPU] == event[E_CPU]:
+            far = PULLED
     if event[E_IRQ]:
         by = INTERRUPT if far else -1
     sleeps[s, S_BY], sleeps[s, S_TOLD_NS] = by, now

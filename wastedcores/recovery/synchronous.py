@@ -1,8 +1,8 @@
 """Wakeups with the hint that the waker will sleep soon (WF_SYNC), as a write to a pipe or a Unix socket gives it.
 
-No event tells it, but the CPU does that the kernel chose. The sleeper's last CPU was idle and has another cache than the waker,
-which was alone on its CPU: then an ordinary wakeup leaves the sleeper where it was, and a synchronous one pulls it into the waker's
-cache (wake_affine_idle() in kernel/sched/fair.c, 4.12 to 6.18).
+No event tells it, but the CPU does that the kernel chose. Where the sleeper's last CPU was idle and has another last-level cache
+than the waker, and the waker was alone on its CPU, an ordinary wakeup leaves the sleeper where it was, but a synchronous one
+pulls it to the waker's cache (wake_affine_idle() in kernel/sched/fair.c of v6.1 and v6.12).
 """
 
 from __future__ import annotations

@@ -1,0 +1,109 @@
+"""Who ended a sleep: not whom an interrupt interrupted, not the balancer, and with or without the hint of a pipe."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.builders import switch, trace_of, wakeup
+
+from wastedcores.kernels import KernelModel
+from wastedcores.recovery import recover
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.messages import find_messages
+from wastedcores.recovery.seen import Seen, seen
+from wastedcores.simulator import replay
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.trace import Trace
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.ops import OP_POST
+from wastedcores.workload.script import Script
+
+US, MS = 1_000, 1_000_000
+MACHINE = "bd-paper-16"
+
+
+def told(trace: Trace) -> tuple[Seen, np.ndarray]:
+    """Return what a trace shows, and the sleeps of task 7 that ended."""
+    s = seen(trace, 0)
+    find_messages(s, np.zeros(len(s.tasks), np.bool_))
+    task = s.tasks[s.sleeps[:, sj.S_TASK], sj.T_PID]
+    return s, s.sleeps[(task == 7) & (s.sleeps[:, sj.S_WAKE_NS] >= 0)]
+
+
+def rounds(events, times: int = 6) -> Trace:
+    """Task 5 forks 7 on CPU 0; then come events of a round of 1 ms, and 7 runs and sleeps."""
+    rows = [
+        switch(0, 0, 0, "R", 5),
+        {"ts_ns": 1, "kind": "fork", "cpu": 0, "pid": 7, "by_pid": 5, "comm": "t7"},
+        wakeup(2, 1, 7, src_cpu=0, by_pid=5) | {"kind": "wakeup_new"},
+        switch(3, 1, 0, "R", 7),
+        switch(10 * US, 1, 7, "S", 0),
+    ]
+    for i in range(1, times + 1):
+        at = i * MS
+        rows += [e | {"ts_ns": at + e["ts_ns"]} for e in events]
+        cpu = next(e["cpu"] for e in reversed(events) if e["kind"] == "wakeup")
+        rows += [switch(at + 20 * US, cpu, 0, "R", 7), switch(at + 30 * US, cpu, 7, "S", 0)]
+    return trace_of(rows, cpus=4)
+
+
+@pytest.mark.parametrize(("irq", "waker"), [(None, 5), (False, 5), (True, None)])
+def test_whom_an_interrupt_interrupted_is_no_waker(irq, waker):
+    s, sleeps = told(rounds([wakeup(10 * US, 1, 7, src_cpu=0, by_pid=5, in_irq=irq)]))
+    named = [int(s.tasks[w, sj.T_PID]) if w >= 0 else None for w in sleeps[:, sj.S_WAKER]]
+    assert named[-6:] == [waker] * 6
+
+
+def move(ts_ns: int, cpu: int, src: int, by: int) -> dict:
+    return {
+        "ts_ns": ts_ns, "kind": "migrate", "cpu": cpu, "src_cpu": src, "pid": 7, "by_pid": by, "comm": "t7", "in_irq": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("apart", "by"), [(400 * US, 5), (5 * US, 5), (5 * US, 0), (0, 5)])
+def test_a_sleeper_that_the_balancer_moves_was_not_woken_by_who_ran_there(apart, by):
+    """Task 5 pulls it to its CPU 0, and a timer of CPU 0 wakes it there."""
+    events = [
+        move(500 * US - apart, 0, 1, by),
+        wakeup(500 * US, 0, 7, src_cpu=0, by_pid=by, in_irq=True),
+    ]
+    events = [e | {"ts_ns": e["ts_ns"] - 490 * US} for e in events]
+    sleeps = told(rounds(events))[1]
+    assert (sleeps[-6:, sj.S_BY] == -1).all()
+
+
+def test_who_pulls_a_sleeper_and_wakes_it_at_once_is_its_waker():
+    events = [
+        move(5 * US, 0, 1, 5),
+        wakeup(6 * US, 0, 7, src_cpu=0, by_pid=5, in_irq=False),
+    ]
+    s, sleeps = told(rounds(events))
+    assert (s.tasks[sleeps[-6:, sj.S_WAKER], sj.T_PID] == 5).all()
+    assert (sleeps[-6:, sj.S_FAR] == 1).all()
+
+
+def ring(sync: bool) -> Workload:
+    """Twelve stages in a ring pass eight tokens on."""
+    w = Workload("ring")
+    ends = [w.semaphore(1 if i < 8 else 0) for i in range(12)]
+    ctl = Script().affinity(range(16)).compute(1000).mark("start")
+    for i in range(12):
+        stage = Script().loop(150).wait(ends[i]).compute(100 * US, 300 * US)
+        stage.post(ends[(i + 1) % 12], sync=sync).end()
+        ctl.compute(20 * US).fork(w.template(f"st-{i}", stage))
+    w.task("ctl", ctl.wait_children(0).mark("end"), cpu=0, allowed=[0])
+    return w
+
+
+@pytest.mark.parametrize("kernel", ["v6.1.192", "v6.12.107"])
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_pipe_is_told_from_a_futex_by_the_cpus_that_the_kernel_chose(kernel, sync):
+    trace = replay(ring(sync), MACHINE, KernelModel.named(kernel)).trace
+    for machine in (Machine.preset(MACHINE), None):
+        found = recover(trace.with_header(machine=None), machine=machine).workload.program()
+        hints = [r[3] for t in (*found.tasks, *found.templates) for r in t.rows if r[0] == OP_POST]
+        assert len(hints) > 200
+        if sync and machine is not None:
+            assert np.mean(hints) > 0.9
+        else:  # a futex, or nothing tells the caches
+            assert not any(hints)
