@@ -26,6 +26,7 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
         "reproduce claims --seeds 5 --no-page",
         "reproduce carver --seeds 5",
         "reproduce sites",
+        "reproduce newidle",
         "reproduce proofs",
         "reproduce --calibrate -o fit",
         "reproduce table3 --calibration fit/calibration.json",
@@ -38,7 +39,7 @@ def reproduce(
         str,
         Argument(
             metavar="PART",
-            help="The part: table1, table2, table3, claims, walcher, carver, sites, proofs (of small machines) or all.",
+            help="The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (of small machines) or all.",
         ),
     ] = "all",
     output: Annotated[

@@ -29,6 +29,7 @@ TABLES = {
     "sites_claims": (("id",), ("value",)),
     "slides_claims": (("id",), ("value",)),
     "walcher2019_claims": (("id",), ("value",)),
+    "newidle_claims": (("id",), ("value",)),
 }
 
 #: table -> predicted column -> rows that are not predicted, so that a calibration may use them
@@ -51,6 +52,7 @@ PREDICTED: dict[str, dict[str, tuple[str, ...]]] = {
     "sites_claims": {"value": ()},
     "slides_claims": {"value": ()},
     "walcher2019_claims": {"value": ()},
+    "newidle_claims": {"value": ()},
 }
 
 

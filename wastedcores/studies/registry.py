@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wastedcores.errors import UsageError
-from wastedcores.studies import claims, fork_wait, nas, sites, tool_costs, tpch
+from wastedcores.studies import claims, fork_wait, nas, newidle, sites, tool_costs, tpch
 from wastedcores.studies.attempts import Attempt
 from wastedcores.studies.published import Tables
 
@@ -132,6 +132,11 @@ STUDIES: dict[str, Study] = {
         lambda t, c, s: sites.attempts(t, s),
         _measured_sites,
         {sites.TABLE: sites.WHY_NOT},
+        among_all=False,
+    ),
+    "newidle": Study(
+        lambda t, c, s: newidle.attempts(t, s),
+        why_not={newidle.TABLE: newidle.WHY_NOT},
         among_all=False,
     ),
 }

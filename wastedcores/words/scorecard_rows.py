@@ -41,6 +41,7 @@ GROUPS = (
     Group("tools", "4.1, 4.2: cost of the tools", "tools"),
     Group("forkwait", "Carver 2019: fork, wait and frequency", "fork/wait"),
     Group("sites", "Sites: anomalies in processor use", "anomalies"),
+    Group("newidle", "Newidle balancing, Linux 5.16 to 7.0", "newidle"),
     Group("slides", "The slides: worked examples", "slides"),
     Group("table1", "Table 1: NAS on two nodes, group construction", "Table 1"),
 )

@@ -12,6 +12,7 @@ from typing import Any
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import idle_causes as causes
+from wastedcores.workload import services
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.clones import clones
 from wastedcores.workload.database import tpch
@@ -257,6 +258,35 @@ SCENARIOS: dict[str, Scenario] = {
             "as recorded: threads of different nice values on one CPU (also under v6.12.107)",
             recorded_nice,
             "guest-2",
+        ),
+        *(
+            Scenario(name, doc, make, machine, "newidle:bump", kernel="v6.12.107")
+            for name, doc, make, machine in (
+                (
+                    "schbench",
+                    "message threads wake a thousand workers, which do nothing else (schbench -L)",
+                    services.schbench,
+                    "xeon-8380",
+                ),
+                (
+                    "webserver",
+                    "a hundred connections between clients and a web server on one machine",
+                    services.webserver,
+                    "i3-7100",
+                ),
+                (
+                    "database",
+                    "terminals send requests of random length and think in between",
+                    services.database,
+                    "xeon-8380",
+                ),
+                (
+                    "shell16",
+                    "copies of UnixBench's shell16 start and wait for short processes",
+                    services.shell16,
+                    "nodes-2x4",
+                ),
+            )
         ),
         *(
             Scenario(f"idle-{name}", f"6.12: {doc}", make, machine, fix, kernel="v6.12.107")
