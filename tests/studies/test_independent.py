@@ -186,7 +186,9 @@ def test_how_many_recordings_lie_in_the_range_alone_is_what_the_page_says(table,
         rows = [row for row in csv.DictReader(file) if row["kernel"].startswith(kernel)]
     inside = sum(float(r["low"]) <= float(r["recorded"]) <= float(r["high"]) for r in rows)
     assert said == f"{inside} of the {len(rows)}"
-    assert said.removesuffix(" values") in " ".join((ROOT / "docs" / "how-compared.md").read_text().split())
+    assert said.removesuffix(" values") in " ".join(
+        (ROOT / "docs" / "how-compared.md").read_text().split()
+    )
 
 
 def _floor(quantity):

@@ -95,8 +95,8 @@ def compare_recordings(
             near = np.abs(np.subtract(values, median)) <= max(CLOSE * median, floor)
             rows.append(
                 (
-                    recording.name, name, unit, value, median, low, high,
-                    agrees(value, values, floor), float(near.mean()), (recording.model or recording.kernel).name, len(seeds), date, version,
+                    recording.name, name, unit, value, median, low, high, agrees(value, values, floor), float(near.mean()),
+                    (recording.model or recording.kernel).name, len(seeds), date, version,
                 )
             )  # fmt: skip
         events, wall = sum(r.events for r in replays), sum(r.wall_s for r in replays)
@@ -137,17 +137,20 @@ def report(table: pl.DataFrame) -> str:
     far = far_from_median(table)
     first = table.row(0, named=True)
     inside = table.filter(pl.col("recorded").is_between("low", "high")).height
-    shares = [
-        f"{name} in {rows['agrees'].sum()} of {rows.height} (within 10 % or the floor in {rows.height - far_from_median(rows).height}, "
-        f"recorded below the floor in {rows.filter(pl.col('recorded') < FLOORS[name]).height})"
-        for name in (WASTED, IDLE_BESIDE)
-        if (rows := table.filter(quantity=name)).height
-    ]
+    shares = []
+    for name in (WASTED, IDLE_BESIDE):
+        rows = table.filter(quantity=name)
+        near = rows.height - far_from_median(rows).height
+        small = rows.filter(pl.col("recorded") < FLOORS[name]).height
+        shares.append(
+            f"{name} in {rows['agrees'].sum()} of {rows.height} (within 10 % or the floor in {near}, recorded below the floor "
+            f"in {small})"
+        )
     lines = [
         f"**{table['agrees'].sum()} of {table.height} quantities agree** ({table['run'].n_unique()} runs, {first['seeds']} "
-        f"seeds, wastedcores {first['version']}, {first['date']}). {table.height - far.height} are within 10 % of the median, or nearer "
-        f"than the floor, and {inside} are inside the 5-95 % range; one more replay would be near in "
-        f"{table['near'].sum():.0f}. Among them are {' and '.join(shares)}. Those that are not near the "
+        f"seeds, wastedcores {first['version']}, {first['date']}). {table.height - far.height} are within 10 % of the median, or "
+        f"nearer than the floor, and {inside} are inside the 5-95 % range; one more replay would be near "
+        f"in {table['near'].sum():.0f}. Among them are {' and '.join(shares)}. Those that are not near the "
         "median are:",
         "",
         "| run | quantity | recorded | replayed: median [5 %, 95 %] | agrees |",

@@ -28,7 +28,7 @@ IDLE_BESIDE = "idle beside waiting"
 
 
 class Quantity(NamedTuple):
-    """A number and what it counts: the result of a run, ``busy CPUs``, ``threads``, ``CPUs wasted`` or ``idle beside waiting``."""
+    """A number and what it counts: a run's result, ``busy CPUs``, ``threads``, ``CPUs wasted`` or ``idle beside waiting``."""
 
     value: float
     unit: str
