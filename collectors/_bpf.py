@@ -160,6 +160,8 @@ OFFSETS = {
     "OFF_TG_LOAD": ("task_group", "load_avg"),
     "OFF_TG_SHARES": ("task_group", "shares"),
     "OFF_RUN_DELAY": ("task_struct", "sched_info.run_delay"),
+    "OFF_LAST_QUEUED": ("task_struct", "sched_info.last_queued"),
+    "OFF_RQ_CLOCK": ("rq", "clock"),
     "OFF_SIGNAL": ("task_struct", "signal"),
     "OFF_THREAD_NODE": ("task_struct", "thread_node"),  # 0c740d0afc3b, 3.14
     "OFF_THREAD_HEAD": ("signal_struct", "thread_head"),

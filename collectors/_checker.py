@@ -11,6 +11,7 @@ import _btf
 import _decisions
 import _deficit
 import _recorder
+import _tally
 
 #: struct wc_check
 CHECK = struct.Struct("<14Q4I2q15Q")
@@ -88,7 +89,7 @@ class Checker:
             _recorder.DEFAULT,
             a.buffer if recording else min(a.buffer, 1.0),
             overwrite=True,
-            sources=("look.c", "unclaimed.c", "decisions.c"),
+            sources=("look.c", "tally.c", "unclaimed.c", "decisions.c"),
             defines=[*defines, *_decisions.defines(_btf.Btf())],
         )
         self.memory = memoryview(r.programs.mmap("check", 512, write=True))
@@ -115,10 +116,17 @@ class Checker:
         if a.event_driven:
             self._start_counts()
         self.put("next_check", time.monotonic_ns())
-        r.programs.timer("on_timer", int(self.tick * 1e9), _bpf.online()[0])
+        self.tally = _tally.Tally(r.programs) if a.tally else None
+        self.start_timers(_bpf.online()[0])
         self.put("hold", 0)
-        self.timer_cpu = _bpf.online()[0]
-        self.deficits = 0
+        self.deficits, self.next_recording = 0, 0.0
+
+    def start_timers(self, cpu):
+        """Look, and take samples, at the ticks of one CPU."""
+        self.timer_cpu = cpu
+        self.r.programs.timer("on_timer", int(self.tick * 1e9), cpu)
+        if self.tally:
+            self.r.programs.timer("on_sample", _tally.PERIOD_NS, cpu)
 
     def _start_counts(self):
         """Count each CPU that had no change yet as the first snapshot of all tasks found it."""
@@ -219,20 +227,3 @@ class Checker:
         return b"".join(
             [*head, *parts, *decided, *r.counters_block(), *r.end_block(why="violation")]
         )
-
-    def counts(self):
-        """Return (name, value, help) of the metrics."""
-        s = self.state()
-        return [
-            ("checks", s["checks"], "Looks at the invariant"),
-            ("suspected", s["suspected"], "Looks that found a violation"),
-            ("confirmed", s["confirmed"], "Violations that lasted M"),
-            ("recovered", s["recovered"], "Suspicions that a migration, a fork or an exit ended"),
-            ("balance_moves", s["moves"], "Balancing migrations"),
-            (
-                "useless_moves",
-                s["useless"],
-                "Balancing migrations to a queue that is at least as loaded",
-            ),
-            ("deficits", self.deficits, "Run-delay deficits"),
-        ]

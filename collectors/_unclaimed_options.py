@@ -10,17 +10,8 @@ EXAMPLES = """examples:
     unclaimed -S 0.5s -M 50ms         # look twice per second, raise after 50 ms
     unclaimed --event-driven          # notice within M + 10 ms of the beginning
     unclaimed --dir evidence          # keep the recording of each violation there
-    unclaimed --metrics :9100         # Prometheus text on 127.0.0.1:9100/metrics
     unclaimed --deficit --useless     # the paper's two other checks as well
 """
-
-
-def address(text):
-    """Return (host, port) of 'HOST:PORT'; the host of ':9100' is the loopback."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or not 0 <= int(port) < 65536:
-        raise argparse.ArgumentTypeError("%r: expected :PORT or HOST:PORT" % text)
-    return host or "127.0.0.1", int(port)
 
 
 def parse(argv):
@@ -54,6 +45,13 @@ def parse(argv):
         help="keep at most N recordings (default: 5)",
     )
     p.add_argument(
+        "--every",
+        type=_options.seconds,
+        default=0.0,
+        metavar="TIME",
+        help="record at most one violation in this time (default: all of them)",
+    )
+    p.add_argument(
         "--chronic",
         action="store_true",
         help="also look at every tick (M / 21), and record ten M when at least five of them had a violation",
@@ -77,10 +75,9 @@ def parse(argv):
         help="also count balancing moves to a queue that is at least as loaded",
     )
     p.add_argument(
-        "--metrics",
-        type=address,
-        metavar=":PORT",
-        help="serve Prometheus text (on the loopback unless a host is named)",
+        "--tally",
+        action="store_true",
+        help="also sample which control groups run and wait; every message of --framed tells it",
     )
     p.add_argument(
         "--framed", action="store_true", help="write JSON lines and recordings to standard output"

@@ -23,7 +23,7 @@
  * pair. Five of ten such slices prove nothing, as looks are samples, but they are the reason to record the last ten
  * slices; the package measures the waste in the recording and decides.
  *
- * This file is compiled as one text after look.c. The programs that watch are separate from
+ * This file is compiled as one text after look.c and tally.c. The programs that watch are separate from
  * those that record, so that the checker works while nothing is recorded.
  */
 #define UNKNOWN 0xffffffff
@@ -72,11 +72,11 @@ static __always_inline void note_slice(struct wc_check *chk, u64 now, int found)
 	chk->wasted |= found == FOUND;
 }
 
-int on_timer(void *ctx)
+static __always_inline int look(u64 now)
 {
 	u32 zero = 0, watching;
 	struct wc_check *chk = check.lookup(&zero);
-	u64 now = bpf_ktime_get_ns(), since;
+	u64 since;
 	int found, is_due;
 
 	if (!chk || chk->hold)
@@ -114,6 +114,15 @@ int on_timer(void *ctx)
 		chk->hold = 1;
 		chk->confirmed++;
 	}
+	return 0;
+}
+
+int on_timer(void *ctx)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	look(now);
+	spent(now);
 	return 0;
 }
 

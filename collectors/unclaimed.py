@@ -32,7 +32,6 @@ import sys
 import time
 
 import _bpf
-import _metrics
 import _options
 import _privilege
 import _recorder
@@ -96,7 +95,7 @@ def main(argv=None):
     """Run the program and return its exit code."""
     a = parse(argv)
     if a.ebpf:
-        print(_recorder.text("look.c", "unclaimed.c"), end="")
+        print(_recorder.text("look.c", "tally.c", "unclaimed.c"), end="")
         return 0
     if a.probes:
         return show_probes(a)
@@ -104,7 +103,6 @@ def main(argv=None):
     privileges = _privilege.least_privilege(perf_events=True)
     try:
         checker = Checker(a)
-        server = _metrics.serve(a.metrics, checker.counts) if a.metrics else None
     except (_bpf.CannotLoad, OSError) as e:
         print("unclaimed: %s" % e, file=sys.stderr)
         return 2
@@ -115,7 +113,6 @@ def main(argv=None):
         privileges=privileges,
         s_ns=int(a.period * 1e9),
         m_ns=int(a.persist * 1e9),
-        metrics=server.server_address[1] if server else None,
     )
     try:
         watch(a, checker, stop)
@@ -146,13 +143,22 @@ def keep(a, event, blob, **fields):
     say(a, event, blob if a.framed else b"", **fields)
 
 
+def is_due(a, checker, number):
+    """Return whether a violation is recorded: not too many are, nor too often."""
+    now = time.monotonic()
+    if number > a.evidence or now < checker.next_recording:
+        return False
+    checker.next_recording = now + a.every
+    return True
+
+
 def raise_violation(a, checker, s):
     """Send a violation that the kernel has raised, and let the kernel look again."""
     number = s["confirmed"]
     keep(
         a,
         "violation",
-        checker.recording_of(s["began"]) if number <= a.evidence else b"",
+        checker.recording_of(s["began"]) if is_due(a, checker, number) else b"",
         idle_cpu=s["idle_cpu"],
         busy_cpu=s["busy_cpu"],
         pid=s["pid"],
@@ -172,6 +178,20 @@ def counted(s):
     return {name: s[name] for name in COUNTED}
 
 
+def sampled(a, checker):
+    """Return what the samples add to a message: nothing unless they were asked for."""
+    if not checker.tally:
+        return {}
+    seen, lost = checker.r.totals()
+    return {
+        "sample": checker.tally.totals(),
+        "groups": checker.tally.changes(),
+        "events": seen,
+        "lost": lost,
+        **({"deficits": checker.deficits} if a.deficit else {}),
+    }
+
+
 def watch(a, checker, stop):
     """Wait until the kernel raises a violation, write its recording, and continue."""
     started = last_deficit = time.monotonic()
@@ -188,9 +208,8 @@ def watch(a, checker, stop):
         if now - last_online >= 1:
             last_online, up = now, _bpf.online()
         if checker.timer_cpu not in up:  # the CPU went offline, and the timer with it
-            checker.timer_cpu = up[0]
             try:
-                checker.r.programs.timer("on_timer", int(checker.tick * 1e9), checker.timer_cpu)
+                checker.start_timers(up[0])
             except (_bpf.CannotLoad, OSError):
                 print(
                     "unclaimed: the CPU of the timer went offline; start this program again",
@@ -214,7 +233,7 @@ def watch(a, checker, stop):
                 say(a, "deficit", cpus=bad, share={str(c): round(v, 3) for c, v in share.items()})
         if a.framed and now - last_ping >= 1:
             last_ping = now
-            say(a, "progress", **counted(s))
+            say(a, "progress", **counted(s), **sampled(a, checker))
         time.sleep(POLL_S)
     s = checker.state()
     seen, _ = checker.r.totals()

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
@@ -531,33 +530,6 @@ def test_live_check_ended_by_a_signal_still_answers(bpf, number):
     assert run.returncode == {"clean": 0, "violations": 1}[out["verdict"]]
     assert out["checker"]["checks"] >= 1
     assert out["checker"]["seconds"] > 0
-
-
-def test_metrics_are_on_loopback_and_only_when_asked(bpf):
-    argv = command(
-        "unclaimed.py",
-        ["--framed", "--until-eof", "--metrics", ":0", "--useless", "--deficit"],
-        bpf,
-    )
-    run = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        port = json.loads(run.stdout.readline())["metrics"]
-        text = ""
-        while not re.search(r"^wastedcores_checks_total [1-9]\d*$", text, re.MULTILINE):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
-                text = page.read().decode()
-        assert re.search(r"^wastedcores_useless_moves_total \d+$", text, re.MULTILINE)
-        table = Path("/proc/net/tcp").read_text().splitlines()[1:]
-        listening = [row.split()[1] for row in table if row.split()[3] == "0A"]
-        assert [a for a in listening if a.endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]
-    finally:
-        run.stdin.close()
-        rest = run.stdout.read()
-        run.wait(20)
-        run.stdout.close()
-    end = json.loads(rest.splitlines()[-1])
-    assert end["event"] == "end"
-    assert end["checks"] >= 1
 
 
 def messages(bpf, *arguments: str, meanwhile: list[str]) -> list[dict]:

@@ -6,18 +6,20 @@ import re
 from typing import Any
 
 FTRACE = re.compile(
-    r" *(.*?)-(\d+) +(?:\(.{7}\) )?\[(\d+)\] (?:\S+ +)?(?: *)(\d+)\.(\d+): (\w+): +?(.*)"
+    r" *(.*?)-(\d+) +(?:\(.{7}\) )?\[(\d+)\] (?:(\S+) +)?(?: *)(\d+)\.(\d+): (\w+): +?(.*)"
 )
-PERF = re.compile(r" *(.*?) +(\d+) +\[(\d+)\] +(\d+)\.(\d+): +(?:\w+:)?(\w+): (.*)")
+PERF = re.compile(r" *(.*?) +(\d+) +\[(\d+)\] +()(\d+)\.(\d+): +(?:\w+:)?(\w+): (.*)")
 
 
 def pairs(text: str, keys: list[str]) -> dict[str, str]:
     """Split ``k1=v1 k2=v2 ...``. Values can contain anything, so the keys are searched from the right."""
     out: dict[str, str] = {}
+    text = " " + text
     for key in reversed(keys):
-        at = text.rindex(f"{key}=")
-        out[key] = text[at + len(key) + 1 :].rstrip(" ")
-        text = text[: max(at - 1, 0)]
+        before = f" {key}="
+        at = text.rindex(before) if key != keys[0] else 0
+        out[key] = text[at + len(before) :].rstrip(" ")
+        text = text[:at]
     return out
 
 
@@ -26,10 +28,11 @@ def parse(line: str, perf: bool) -> dict[str, Any] | None:
     match = (PERF if perf else FTRACE).match(line)
     if not match:
         return None
-    comm, pid, cpu, sec, frac, name, rest = match.groups()
+    comm, pid, cpu, flags, sec, frac, name, rest = match.groups()
     event: dict[str, Any] = {"ts_ns": int(sec) * 10**9 + int(frac.ljust(9, "0"))}
     by = {"by_pid": int(pid)} | ({"by_comm": comm} if comm not in ("", "<...>") else {})
     here = int(cpu)
+    irq = {"in_irq": flags[2] in "hHzZ"} if flags else {}
     if name == "sched_switch":
         left, right = rest.rsplit(" ==> next_comm=", 1)
         new = pairs("next_comm=" + right, ["next_comm", "next_pid", "next_prio"])
@@ -52,12 +55,16 @@ def parse(line: str, perf: bool) -> dict[str, Any] | None:
             return None
         kind = name.removeprefix("sched_")
         return (
-            event | task(got) | by | {"kind": kind, "cpu": int(got["target_cpu"]), "src_cpu": here}
+            event
+            | task(got)
+            | by
+            | irq
+            | {"kind": kind, "cpu": int(got["target_cpu"]), "src_cpu": here}
         )
     if name == "sched_migrate_task":
         got = pairs(rest, ["comm", "pid", "prio", "orig_cpu", "dest_cpu"])
         place = {"cpu": int(got["dest_cpu"]), "src_cpu": int(got["orig_cpu"])}
-        return event | task(got) | by | place | {"kind": "migrate"}
+        return event | task(got) | by | irq | place | {"kind": "migrate"}
     if name == "sched_process_fork":
         got = pairs(rest, ["comm", "pid", "child_comm", "child_pid"])
         return event | {

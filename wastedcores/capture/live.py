@@ -15,6 +15,7 @@ from typing import Any
 
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
+from wastedcores.capture.evidence import Evidence
 from wastedcores.capture.live_messages import add_message, messages, read_messages
 from wastedcores.capture.live_recordings import Recordings
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
@@ -33,6 +34,8 @@ def live_check(
     backend: str = "auto",
     progress: Report | None = None,
     on_violation: OnViolation | None = None,
+    on_message: Callable[[dict[str, Any]], None] | None = None,
+    evidence: Evidence | None = None,
 ) -> LiveCheck:
     """Check the invariant on this machine as it runs.
 
@@ -52,6 +55,10 @@ def live_check(
     on_violation
         Called at once with each violation and the file of its recording (None if there is none). Recordings that it deletes
         are not imported. Only with the BPF backend.
+    on_message
+        Called with each message of the collector. Only with the BPF backend.
+    evidence
+        Keeps the recordings within limits and judges them at once, instead of ``output``. Only with the BPF backend.
 
     Returns
     -------
@@ -78,10 +85,16 @@ def live_check(
         except OSError as e:
             raise UsageError(f"{folder}: {e.strerror}. Choose another folder with -o.") from e
         if chosen.name == "tracefs":
+            if options.tally or evidence is not None:
+                raise UsageError(
+                    "metrics and evidence within limits need the BPF backend, and this machine has only tracefs. "
+                    "`wastedcores doctor` says what is missing."
+                )
             record_and_check(result, folder, seconds, chosen, report)
         else:
-            _check_in_kernel(result, folder, seconds, chosen, report, on_violation)
-        if output is None:  # the recordings go away with the scratch folder
+            recordings = evidence or Recordings(result, folder, report)
+            _check_in_kernel(result, recordings, seconds, chosen, report, on_violation, on_message)
+        if output is None and evidence is None:  # the recordings go away with the scratch folder
             for found in (*result.violations, *result.chronic):
                 found["evidence"] = None
     return result
@@ -89,11 +102,12 @@ def live_check(
 
 def _check_in_kernel(
     result: LiveCheck,
-    folder: Path,
+    recordings: Recordings | Evidence,
     seconds: float | None,
     backend: Backend,
     report: Report,
     on_violation: OnViolation | None,
+    on_message: Callable[[dict[str, Any]], None] | None,
 ) -> None:
     duration = [] if seconds is None else ["--seconds", f"{seconds:g}"]
     own = ["--own", str(os.getpid())]
@@ -105,15 +119,18 @@ def _check_in_kernel(
     threading.Thread(
         target=read_messages, args=(collector.process.stdout, received), daemon=True
     ).start()
-    recordings = Recordings(result, report)
 
     def receive() -> None:
         for message, recording in messages(received):
-            known = len(result.violations)
-            raw = add_message(result, message, recording, folder, report)
+            event, raw = message["event"], None
+            if on_message is not None:
+                on_message(message)
+            if recording:
+                raw = recordings.write(event, message["number"], recording)
+            add_message(result, message, raw, report)
             if raw is not None:
                 recordings.add(raw)
-            if on_violation is not None and len(result.violations) > known:
+            if on_violation is not None and event == "violation":
                 on_violation(result.violations[-1], raw)
 
     try:

@@ -45,31 +45,25 @@ def messages(received: queue.Queue[Any]) -> Iterator[tuple[dict[str, Any], bytes
 def add_message(
     result: LiveCheck,
     message: dict[str, Any],
-    recording: bytes,
-    folder: Path,
+    raw: Path | None,
     report: Callable[[str], None],
-) -> Path | None:
-    """Add a message to the result."""
-    event, raw = message.pop("event"), None
+) -> None:
+    """Add a message, whose recording is in a file if it has one, to the result."""
+    event = message.pop("event")
     message.pop("bytes")
     for key in ("checks", "suspected", "confirmed"):
         if key in message:
             setattr(result, key, int(message[key]))
     if event == "violation":
         result.confirmed = max(result.confirmed, int(message["number"]))
-        message["evidence"] = None
-        if recording:
-            raw = folder / f"violation-{message['number']}.wct"
-            raw.write_bytes(recording)
-            message["evidence"] = str(raw.with_suffix(".parquet"))
+        message["evidence"] = None if raw is None else str(raw.with_suffix(".parquet"))
         result.violations.append(message)
+        del result.violations[: -result.options.most_listed]
         report(
             f"VIOLATION {message['number']}: CPU {message['idle_cpu']} was idle for {message['lasted_ms']} ms while "
             f"pid {message['pid']} waited on CPU {message['busy_cpu']}"
         )
     elif event == "chronic":
-        raw = folder / f"chronic-{message['number']}.wct"
-        raw.write_bytes(recording)
         report("violations come and go; the last moments were recorded")
     elif event == "progress":
         report(
@@ -84,4 +78,3 @@ def add_message(
         result.other = {k: message[k] for k in keys if k in message}
     elif event == "deficit":
         report(f"run-delay deficit on CPUs {message['cpus']}")
-    return raw

@@ -20,14 +20,22 @@ class Recordings:
     ----------
     result
         What the recordings show is added to it.
+    folder
+        Where they are kept.
     report
         Called with a line of text now and then.
     """
 
-    def __init__(self, result: LiveCheck, report: Callable[[str], None]) -> None:
-        self.result, self.report = result, report
+    def __init__(self, result: LiveCheck, folder: Path, report: Callable[[str], None]) -> None:
+        self.result, self.folder, self.report = result, folder, report
         self._of_violations: list[Path] = []
         self._throttled, self._first = throttled(), take()
+
+    def write(self, kind: str, number: int, blob: bytes) -> Path | None:
+        """Keep what the collector sent as a file."""
+        raw = self.folder / f"{kind}-{number}.wct"
+        raw.write_bytes(blob)
+        return raw
 
     def add(self, raw: Path) -> None:
         """Take what the collector recorded. Possible chronic waste is judged at once, violations in :meth:`finish`."""

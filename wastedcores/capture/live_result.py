@@ -27,8 +27,12 @@ class LiveOptions:
         Keep at most this many recordings.
     deficit, useless
         The paper's two other checks; their counts appear under ``checker``. Only with the BPF backend.
-    metrics
-        Serve Prometheus text at ``:PORT`` of the loopback or at ``HOST:PORT``. Only with the BPF backend.
+    record_every_s
+        Record at most one persistent violation in this time; 0: all of them.
+    most_listed
+        The violations that are listed are this many, the last ones.
+    tally
+        Also sample which control groups run and wait, for :mod:`wastedcores.capture.metrics`. Only with the BPF backend.
     chronic_share
         The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for. With the
         BPF backend, the counts at every tick decide when to record, and then the recording is checked.
@@ -46,7 +50,9 @@ class LiveOptions:
     most_recordings: int = 5
     deficit: bool = False
     useless: bool = False
-    metrics: str | None = None
+    record_every_s: float = 0.0
+    most_listed: int = 10_000
+    tally: bool = False
     chronic_share: float | None = SHARE
 
     def __post_init__(self) -> None:
@@ -66,12 +72,13 @@ class LiveOptions:
             "--deficit": self.deficit,
             "--useless": self.useless,
             "--chronic": self.chronic_share is not None,
+            "--tally": self.tally,
         }
         return [
             *self.times(),
             *("--before", f"{self.before_s:g}", "--evidence", str(self.most_recordings)),
             *(flag for flag, wanted in flags.items() if wanted),
-            *(["--metrics", self.metrics] if self.metrics else []),
+            *(["--every", f"{self.record_every_s:g}"] if self.record_every_s else []),
         ]
 
 

@@ -45,7 +45,7 @@ class _Counts:
         try:
             for message, _ in messages(self.received):
                 if message["event"] != "ready":
-                    add_message(self.result, message, b"", self.file.parent, report)
+                    add_message(self.result, message, None, report)
         finally:
             code = self.collector.stop()
         for violation in self.result.violations:

@@ -17,7 +17,7 @@ from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.own_tasks import threads_of, written_without
 from wastedcores.capture.snapshot import Snapshot, header_facts, take
-from wastedcores.capture.system import this_machine, throttled, throttled_since
+from wastedcores.capture.system import stolen, this_machine, throttled, throttled_since
 from wastedcores.errors import CollectorError, UsageError, WastedCoresError
 from wastedcores.files import leftovers, part_prefix, what_to_do
 from wastedcores.trace.io import import_trace
@@ -196,12 +196,13 @@ def _record(
     """Let the collector run. The threads that only record go to ``own``, and what the file does not tell to ``facts``."""
     child: subprocess.Popen[bytes] | None = None
     before: dict[str, tuple[int, int]] = {}
+    stolen_before: dict[int, int] | None = None
     first: Snapshot | None = None
     try:
         with terminable():
             collector.wait_ready()
             own |= threads_of(collector.process.pid)
-            before = throttled()
+            before, stolen_before = throttled(), stolen()
             first = take()
             report("recording")
             if run:
@@ -220,6 +221,8 @@ def _record(
         if first is not None:
             facts |= header_facts(first)
             facts["provenance"] = {"throttled": throttled_since(before, throttled())}
+            if (now := stolen()) is not None and stolen_before is not None:
+                facts["stolen_ns"] = {c: ns - stolen_before.get(c, ns) for c, ns in now.items()}
         collector.stop()
         if first is not None:  # what changes while the collector ends counts as a change, too
             facts |= header_facts(first, take())

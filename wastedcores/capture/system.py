@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from wastedcores.capture.tasks import in_first_namespace
+from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import WastedCoresError
-from wastedcores.topology.cpulist import format_cpulist, parse_cpulist
 from wastedcores.topology.sysfs import kernel_domains, live
 from wastedcores.trace.header import CpusetFacts, SchedDomainFacts
 
@@ -52,7 +55,7 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
     """
     if _only_root_group(root):
         return {}
-    folder = _hierarchy("cpu", root)
+    folder = hierarchy("cpu", root)
     if folder is None or not in_first_namespace("cgroup"):
         return None
     found: dict[str, int] = {}
@@ -80,7 +83,7 @@ def _only_root_group(root: Path) -> bool:
 
 def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
     """Return how often and for how many us each control group was throttled so far; empty if no group ever was."""
-    folder = _hierarchy("cpu", root)
+    folder = hierarchy("cpu", root)
     found = {}
     for path in folder.rglob("cpu.stat") if folder else ():
         try:
@@ -92,6 +95,30 @@ def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
         if times:
             found[_name(path.parent, folder or path)] = (times, us)
     return found
+
+
+def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
+    """Return the path and the folder of every control group with the cpu controller, by the inode of its folder."""
+    folder = hierarchy("cpu", root)
+    found = {}
+    for path in (folder, *folder.rglob("*/")) if folder else ():
+        with suppress(OSError):  # the group is gone
+            found[path.stat().st_ino] = _name(path, folder or path), path
+    return found
+
+
+def stolen(root: Path = Path("/")) -> dict[int, int] | None:
+    """Return for how many ns hypervisors have run something else on each CPU of this machine since it booted.
+
+    None: nobody knows. A hypervisor need not tell, and the counts of a virtual machine whose hypervisor does not stay 0.
+    """
+    lines = [line.split() for line in (_read(root / "proc/stat") or "").splitlines()]
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    found = {
+        int(f[0][3:]): int(f[8]) * tick_ns for f in lines if re.match(r"cpu\d", f[0]) and len(f) > 8
+    }
+    virtual = " hypervisor" in (_read(root / "proc/cpuinfo") or " hypervisor")
+    return found if found and (any(found.values()) or not virtual) else None
 
 
 def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:
@@ -106,7 +133,7 @@ def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int
 
 def cpusets(root: Path = Path("/")) -> list[CpusetFacts] | None:
     """Return the cpusets that have CPUs of their own, sorted by path; None if they cannot be known."""
-    folder = _hierarchy("cpuset", root)
+    folder = hierarchy("cpuset", root)
     if folder is None or not in_first_namespace("cgroup"):
         return None
     return sorted(_cpusets(folder), key=lambda c: c.path)
@@ -148,7 +175,7 @@ def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
     ]
 
 
-def _hierarchy(controller: str, root: Path) -> Path | None:
+def hierarchy(controller: str, root: Path) -> Path | None:
     """Return the mount of the control groups with a controller; version 1 mounts it under the controller's own name."""
     unified = None
     for line in (_read(root / "proc/self/mountinfo") or "").splitlines():

@@ -27,6 +27,7 @@ VERBS = (
     "report",
     "lab",
     "capture",
+    "guest",
     "snapshot",
     "domains",
     "replay",

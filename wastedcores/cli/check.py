@@ -37,6 +37,7 @@ or --cpus is given. `wastedcores watch` checks the running machine, and `wastedc
         "check group-construction-buggy --whole",
         'check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end"',
         "check trace.txt --snapshot tasks.json",
+        "check trace.parquet --cgroups",
         notes=_NOTES,
         exit_codes=EXIT_CODES,
     )
@@ -60,6 +61,13 @@ def check(
     format: TraceFormat = None,
     snapshot: SnapshotSource = None,
     machine: RecordedMachine = None,
+    cgroups: Annotated[
+        bool,
+        Option(
+            "--cgroups",
+            help="Also divide the time of each control group: ran, waited, wasted, throttled, stolen.",
+        ),
+    ] = False,
     limit: Annotated[
         str,
         Option(
@@ -82,9 +90,11 @@ def check(
         )
     from wastedcores.analysis.placed import recorded_on
     from wastedcores.cli._input import open_input
+    from wastedcores.cpulist import parse_cpulist
     from wastedcores.invariant import check as run_check
-    from wastedcores.topology.cpulist import parse_cpulist
+    from wastedcores.invariant import who_took
     from wastedcores.words.checked import describe
+    from wastedcores.words.groups import describe_groups
     from wastedcores.words.steps import next_command
 
     result = run_check(
@@ -97,10 +107,14 @@ def check(
         ignore_affinity=ignore_affinity,
         silent=silent,
     )
+    table = who_took(result) if cgroups else None
     if as_json:
-        print_json(result.to_json(most))
+        more = {} if table is None else {"cgroups": table.head(most or table.height).to_dicts()}
+        print_json(result.to_json(most) | more)
     else:
         print(fitted(describe(result)))
+        if table is not None:
+            print(fitted("\n" + describe_groups(table)))
         print(f"\n  next           {next_command(result, trace)}")
     raise typer.Exit(EXIT_OF[result.verdict])
 

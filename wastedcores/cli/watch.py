@@ -10,15 +10,27 @@ import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Backend, Chronic, Persist, Seconds
+from wastedcores.cli._options import AsJson, Backend, Chronic, Persist, Pseudonyms, Seconds
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
+from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, human_ns, share
 
 if TYPE_CHECKING:
     from wastedcores.capture import LiveCheck
 
+
+def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Let a file give the defaults of the other options."""
+    if path is not None:
+        from wastedcores.capture.service import read_config
+
+        ctx.default_map = read_config(path)
+    return path
+
+
 _NOTES = """This needs root, see `wastedcores doctor`: only the collector runs as root, and sudo starts it. A violation is
-recorded with the time before it, and -o keeps the recordings and writes a report of the worst one."""
+recorded with the time before it, and -o keeps the recordings and writes a report of the worst one. With --serve or
+--textfile it is a service, see docs/how-to/fleet.md: -o then keeps one recording of each kind per hour, within limits."""
 
 
 @app.command(
@@ -26,7 +38,9 @@ recorded with the time before it, and -o keeps the recordings and writes a repor
         "watch --seconds 60",
         "watch --seconds 60 -S 1s -M 100ms -o evidence",
         "watch --event-driven --before 0 -o evidence",
-        "watch --metrics :9100",
+        "watch --serve :9969 -o evidence --keep-mb 500",
+        "watch --textfile /var/lib/prometheus/node-exporter/wastedcores.prom",
+        "watch --config /etc/wastedcores/watch.toml",
         notes=_NOTES,
         exit_codes=EXIT_CODES,
     )
@@ -56,10 +70,44 @@ def watch(
             help="Record this long before a violation. With 0 only the 20 ms after it are recorded, which costs least.",
         ),
     ] = 2.0,
-    metrics: Annotated[
+    serve: Annotated[
         str | None,
-        Option(metavar=":PORT", help="Serve Prometheus text at this port of the loopback."),
+        Option(
+            metavar=":PORT", help="Serve metrics for Prometheus here (:PORT is of the loopback)."
+        ),
     ] = None,
+    textfile: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE.prom", help="Write the metrics for node_exporter's textfile collector."
+        ),
+    ] = None,
+    keep_mb: Annotated[
+        float, Option(metavar="MB", min=1, help="A service keeps this much in -o.")
+    ] = 1000.0,
+    keep_days: Annotated[
+        float, Option(metavar="DAYS", min=0, help="A service keeps it for this long.")
+    ] = 7.0,
+    cgroups: Annotated[
+        int,
+        Option(
+            metavar="N",
+            min=0,
+            max=100_000,
+            help="So many control groups have metrics of their own.",
+        ),
+    ] = 100,
+    pseudonyms: Pseudonyms = None,
+    config: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE.toml",
+            is_eager=True,
+            callback=_read_config,
+            help='Take the defaults of these options from a file, such as persist = "50ms".',
+        ),
+    ] = None,
+    metrics: Annotated[str | None, Option(hidden=True, help="The old name of --serve.")] = None,
     backend: Backend = "auto",
     deficit: Annotated[
         bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
@@ -81,22 +129,43 @@ def watch(
         before_s=before,
         deficit=deficit,
         useless=useless,
-        metrics=metrics,
         chronic_share=chronic_share,
     )
-    result = live_check(
-        options,
-        seconds=seconds,
-        output=output,
-        backend=backend,
-        progress=lambda line: print(line, file=sys.stderr),
-    )
-    page = _report(result, output) if output is not None else None
+    if metrics is not None:
+        print("--metrics is now called --serve.", file=sys.stderr)
+        serve = serve or metrics
+    service = serve is not None or textfile is not None
+    if pseudonyms is not None and not service:
+        raise UsageError(
+            "--pseudonyms: only a service has names to replace. Add --serve or --textfile, or use `capture --pseudonyms`."
+        )
+    if service:
+        if backend == "tracefs":
+            raise UsageError("--serve and --textfile need the BPF backend. Leave --backend out.")
+        from wastedcores.capture.service import ServiceOptions, run_service
+
+        kept = ServiceOptions(
+            serve=serve,
+            textfile=textfile,
+            output=output,
+            keep_mb=keep_mb,
+            keep_days=keep_days,
+            cgroups=cgroups,
+            pseudonyms=pseudonyms,
+        )
+        result = run_service(kept, options, seconds=seconds, progress=_say)
+    else:
+        result = live_check(options, seconds=seconds, output=output, backend=backend, progress=_say)
+    page = _report(result, output) if output is not None and not service else None
     if as_json:
         print_json({**result.to_json(), "report": page})
     else:
         print(fitted(_describe(result, page)))
     raise typer.Exit(EXIT_OF[result.verdict])
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _report(result: LiveCheck, output: Path) -> str | None:

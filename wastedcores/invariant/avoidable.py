@@ -114,6 +114,10 @@ class AvoidableWaits:
             np.add.at(self.by_evidence_ns, waits["evidence"].to_numpy()[mine], avoidable)
         self._idle.forget(batch.oldest_wait_ns)
 
+    def by_thread(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return for each pid how long it waited, and for how long of that a CPU that it may use was idle."""
+        return self._threads[:, aj.WAITED], self._threads[:, aj.AVOIDABLE]
+
     def table(self) -> pl.DataFrame:
         """Return the threads that waited avoidably, those that lost most time first."""
         pid = np.flatnonzero(self._threads[:, aj.WAITS])

@@ -108,7 +108,7 @@ def whatif(
     names = list(to) if to else variants_of(model)
     for name in names:
         check_modelled(trace, balancer_of(KernelModel.named(name)), asked=name)
-    recovered = recover(trace, tasks, sessions, costs=costs_of(on))
+    recovered = recover(trace, tasks, sessions, costs=costs_of(on), machine=on)
     check_recoverable(trace, recovered)
     here = task_of(recovered, on, counted)
     other = elsewhere(here, to_machine, pin)

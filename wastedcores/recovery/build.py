@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -48,7 +49,7 @@ def build(
         w.timer()
     # the parents of the tasks that end the span must be there until the last of them is born
     ends = {*span.ending, *_forebears(seen, span.ending)}
-    plan = Timeline(_until(seen, plan.actions, ends, span.end_ns), plan.semaphores)
+    plan = replace(plan, actions=_until(seen, plan.actions, ends, span.end_ns))
     templates = _templates(seen)
     scripts = _scripts(seen, plan, templates, facts, span.spinning)
     if span.marks is None:
@@ -231,7 +232,8 @@ def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64
         mine = what == action
         rows[mine, 0] = op
         rows[mine, 1] = arg[mine]
-    rows[what == tl.POST, 2] = 1
+    post = what == tl.POST
+    rows[post, 2], rows[post, 3] = 1, plan.sync[arg[post]]
     meet = np.isin(what, (tl.MEET, tl.LAST))
     rows[meet, 2], rows[meet, 4] = ops.MODE_BLOCK, -1
     rows[np.isin(what, (tl.WAIT, tl.STOP)), 2] = ops.MODE_BLOCK

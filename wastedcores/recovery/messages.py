@@ -4,7 +4,7 @@ A wakeup is written where it is decided or, if the task was put on the queue of 
 that CPU. A wakeup by an interrupt is recorded under the task that was interrupted. So the task that ran there is sometimes the
 waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than the task's, and the two are
 of one family of forks or it did so more often than chance would have it. On the task's own CPU it must also have woken it from
-another CPU, or been woken by it. Where nobody ran, a waker is concluded from coincidence: the task that falls asleep at the
+another CPU, or been woken by it. Where the trace tells that an interrupt ran, the interrupted task is no waker. Where nobody ran, a waker is concluded from coincidence: the task that falls asleep at the
 moment of the wakeups again and again has woken the other before it did.
 """
 
@@ -35,7 +35,7 @@ def find_messages(seen: Seen, bound: Bool) -> None:
     """Find the wakers of sleeps, and give these the class MESSAGE or LIKELY."""
     sleeps = seen.sleeps
     free = (sleeps[:, sj.S_CLASS] == UNKNOWN) & (sleeps[:, sj.S_WAKE_NS] >= 0)
-    free &= ~bound[sleeps[:, sj.S_TASK]]
+    free &= ~bound[sleeps[:, sj.S_TASK]] & (sleeps[:, sj.S_BY] != sj.INTERRUPT)
     told = np.flatnonzero(free & (sleeps[:, sj.S_BY] >= 0))
     told = told[sleeps[told, sj.S_BY] != sleeps[told, sj.S_TASK]]
     sure = told[_believed(seen, sleeps[told])]

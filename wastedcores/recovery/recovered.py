@@ -20,6 +20,7 @@ from wastedcores.recovery.seen import Seen, seen
 from wastedcores.recovery.span import busy_per_cpu, find_span
 from wastedcores.recovery.timeline import Waits, timeline
 from wastedcores.recovery.timers import find_timers
+from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
@@ -106,6 +107,7 @@ def recover(
     sessions: Iterable[str] = (),
     *,
     costs: Costs | None = None,
+    machine: Machine | None = None,
 ) -> Recovered:
     """Recover the work of a trace: what its tasks computed, and how they waited for each other.
 
@@ -119,6 +121,8 @@ def recover(
         Names. A task that is ever called so leads a session of its own, and its children inherit it.
     costs
         What switches and wakeups cost in the replay; these are taken off the recorded CPU time.
+    machine
+        The recorded machine; default: the one that the trace names. Its caches tell which wakeups are synchronous.
 
     Returns
     -------
@@ -135,7 +139,10 @@ def recover(
     facts = gather(s, tasks if tasks is not None else trace.header.tasks, sessions)
     _forget_stoppers(s, facts)
     waits = classify(s, facts)
-    plan = timeline(s, waits, costs.wake_ns)
+    if machine is None and trace.header.machine:
+        machine = Machine.from_dict(trace.header.machine)
+    llc_of_cpu = None if machine is None else machine.llc_of_cpu.astype(np.int64)
+    plan = timeline(s, waits, costs.wake_ns, llc_of_cpu)
     span = find_span(trace, s, waits.rounds.takes_part(s))
     name = trace.header.recording or trace.name
     workload = build(name, s, facts, waits.rounds, plan, span)

@@ -33,47 +33,26 @@ for _kind, _code in CODES.items():
 
 @dataclass
 class Seen:
-    """What a trace shows of its tasks.
+    """What a trace shows of its tasks."""
 
-    Attributes
-    ----------
-    tasks, sleeps, marks, pieces
-        int64: one row per task, sleep, mark and span on a CPU (ordered by task and time);
-        :mod:`wastedcores.recovery.stretches_jit` names the columns.
-    comms
-        The last name of each task.
-    names
-        All names that each task ever had.
-    nice
-        int64 (tasks,): the nice value of each task when it was seen first; real-time tasks count as -20.
-    realtime
-        bool (tasks,): tasks that are not of the fair class.
-    texts
-        The text of each mark.
-    start_ns, end_ns
-        Times of the first and the last event.
-    cpus
-        CPU numbers are below this.
-    odd
-        Number of events that contradict the state before them.
-    wakers
-        Whether wakeups say in whose context they happened.
-    """
-
+    #: int64: one row per task, sleep, mark and span on a CPU (ordered by task and time);
+    #: :mod:`wastedcores.recovery.stretches_jit` names the columns
     tasks: I64
     sleeps: I64
     marks: I64
     pieces: I64
-    comms: list[str]
-    names: list[set[str]]
+    comms: list[str]  #: the last name of each task
+    names: list[set[str]]  #: all names that each task ever had
+    #: int64 (tasks,): the nice value of each task when it was seen first; real-time tasks count as -20
     nice: I64
-    realtime: NDArray[np.bool_]
-    texts: list[str]
+    realtime: NDArray[np.bool_]  #: bool (tasks,): tasks that are not of the fair class
+    texts: list[str]  #: the text of each mark
+    #: times of the first and the last event
     start_ns: int
     end_ns: int
-    cpus: int
-    odd: int
-    wakers: bool
+    cpus: int  #: CPU numbers are below this
+    odd: int  #: number of events that contradict the state before them
+    wakers: bool  #: whether wakeups say in whose context they happened
 
     @cached_property
     def _keys(self) -> I64:
@@ -92,6 +71,19 @@ class Seen:
     def ran_until(self, task: I64, ts_ns: I64) -> I64:
         """Return until when tasks ran before some moments, or these moments if they ran then."""
         return np.minimum(self._piece(task, ts_ns)[0][:, sj.P_END], ts_ns)
+
+    def cpu(self, task: I64, ts_ns: I64) -> I64:
+        """Return the CPUs on which tasks ran at some moments; -1 if they did not."""
+        piece, found = self._piece(task, ts_ns)
+        return np.where(found & (ts_ns <= piece[:, sj.P_END]), piece[:, sj.P_CPU], -1)
+
+    def runnable(self, cpu: I64, ts_ns: I64) -> I64:
+        """Return how many tasks some CPUs had at some moments."""
+        span = self.end_ns - self.start_ns + 2
+        base = self.pieces[:, sj.P_CPU] * span - self.start_ns
+        asked = cpu * span + ts_ns - self.start_ns
+        came = np.searchsorted(np.sort(base + self.pieces[:, sj.P_HERE]), asked)
+        return came - np.searchsorted(np.sort(base + self.pieces[:, sj.P_END]), asked)
 
     def _piece(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
         """Return the last span on a CPU that began before a moment, and whether there is one."""
@@ -117,7 +109,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
     table = (
         trace.only(*CODES)
         .select(
-            "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text",
+            "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",
             kind=pl.col("kind").to_physical(),
             asleep=~pl.col("prev_state").cast(pl.String).str.starts_with("R"),
         )
@@ -132,6 +124,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
         (sj.E_BY, "by_pid", 0),
         (sj.E_SRC, "src_cpu", -1),
         (sj.E_ASLEEP, "asleep", 0),
+        (sj.E_IRQ, "in_irq", 0),
     ):
         events[:, column] = table[name].cast(pl.Int64).fill_null(empty).to_numpy()
     events[:, sj.E_KIND] = _LUT[table["kind"].to_numpy()]

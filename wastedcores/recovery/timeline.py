@@ -21,6 +21,7 @@ from wastedcores.recovery.classes import (
 )
 from wastedcores.recovery.joins import Joins
 from wastedcores.recovery.seen import Seen
+from wastedcores.recovery.synchronous import synchronous
 
 I64 = NDArray[np.int64]
 
@@ -33,32 +34,27 @@ LAST, POST, FORK, MARK, MEET, WAIT, SLEEP, UNTIL, CHILDREN, STOP, END = range(11
 
 @dataclass
 class Timeline:
-    """All actions, ordered by task and time, and the number of semaphores between tasks."""
+    """All actions, ordered by task and time, the number of semaphores between tasks, and which of them wake synchronously."""
 
     actions: I64
     semaphores: int
+    sync: NDArray[np.bool_]
 
 
 @dataclass
 class Waits:
-    """How tasks wait for each other, where one sleep alone does not tell it.
+    """How tasks wait for each other, where one sleep alone does not tell it."""
 
-    Attributes
-    ----------
-    rounds, joins
-        The rounds of barriers, and those of masters and their workers.
-    period
-        int64 (tasks,): the periods of tasks with a timer, in ns.
-    """
-
+    #: the rounds of barriers, and those of masters and their workers
     rounds: Rounds
     joins: Joins
-    period: I64
+    period: I64  #: int64 (tasks,): the periods of tasks with a timer, in ns
 
 
-def timeline(seen: Seen, waits: Waits, wake_ns: int) -> Timeline:
+def timeline(seen: Seen, waits: Waits, wake_ns: int, llc_of_cpu: I64 | None = None) -> Timeline:
     """Assemble what each task does."""
-    messages, semaphores = _messages(seen, wake_ns)
+    messages, sync = _messages(seen, wake_ns, llc_of_cpu)
+    semaphores = len(sync)
     parts = [
         *messages,
         *_joins(seen, waits.joins, semaphores, wake_ns),
@@ -69,8 +65,9 @@ def timeline(seen: Seen, waits: Waits, wake_ns: int) -> Timeline:
         _children(seen),
         _ends(seen),
     ]  # fmt: skip
-    semaphores += int(waits.joins.of_master.max(initial=-1)) + 1
-    return Timeline(in_order(np.concatenate(parts)), semaphores)
+    masters = int(waits.joins.of_master.max(initial=-1)) + 1
+    sync = np.append(sync, np.zeros(masters, np.bool_))
+    return Timeline(in_order(np.concatenate(parts)), len(sync), sync)
 
 
 def in_order(actions: I64) -> I64:
@@ -90,11 +87,13 @@ def _of_class(seen: Seen, *classes: int) -> I64:
     return seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], classes)]
 
 
-def _messages(seen: Seen, wake_ns: int) -> tuple[list[I64], int]:
-    """Return the waits and the posts that end them; each pair of tasks has a semaphore."""
+def _messages(
+    seen: Seen, wake_ns: int, llc_of_cpu: I64 | None
+) -> tuple[list[I64], NDArray[np.bool_]]:
+    """Return the waits and the posts that end them; each pair of tasks has a semaphore, which may wake synchronously."""
     s = _of_class(seen, MESSAGE, LIKELY)
     pair = s[:, sj.S_WAKER] * len(seen.tasks) + s[:, sj.S_TASK]
-    pairs, number = np.unique(pair, return_inverse=True)
+    number = np.unique(pair, return_inverse=True)[1]
     waits = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], WAIT, number)
     # a task that exits may wake another one after its exit was written
     exits = seen.tasks[s[:, sj.S_WAKER]]
@@ -102,7 +101,7 @@ def _messages(seen: Seen, wake_ns: int) -> tuple[list[I64], int]:
     at = np.where(gone, exits[:, sj.T_EXIT_AT], s[:, sj.S_WAKER_AT])
     when = np.where(gone, exits[:, sj.T_EXIT_NS], s[:, sj.S_WAKER_NS])
     posts = rows(s[:, sj.S_WAKER], at, when, POST, number, wake_ns)
-    return [waits, posts], len(pairs)
+    return [waits, posts], synchronous(seen, s, number, llc_of_cpu)
 
 
 def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world import cpuset, decision, domain, log_column, sim
 from wastedcores.simulator.vocabulary import (
@@ -26,7 +27,6 @@ from wastedcores.simulator.vocabulary import (
     OPERATIONS,
 )
 from wastedcores.topology import levels as lv
-from wastedcores.topology.cpulist import format_cpulist
 
 if TYPE_CHECKING:
     from wastedcores.simulator.measure import RawReplay

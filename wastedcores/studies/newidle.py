@@ -21,12 +21,10 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
     """Return the rows that replays attempt; the first rule of each is the published base."""
 
     def runs(case: str, rule: str) -> list[Run]:
-        return [
-            Run.of(_TASK, kernel=f"{KERNEL}+newidle:{rule}", seed=s, case=case) for s in seeds
-        ]
+        return [Run.of(_TASK, kernel=f"{KERNEL}+newidle:{rule}", seed=s, case=case) for s in seeds]
 
     def row(name: str, base: str, changed: str, reason: str) -> Attempt:
-        case = name.split("_")[0]
+        case = name.split("_", maxsplit=1)[0]
         roles = {"bug": runs(case, base), "fixed": runs(case, changed)}
         busy = Reading({"bug": roles["bug"]}, column_of("bug", "busy"))
         value = change("per_s")
@@ -34,7 +32,9 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
             value = quotient("bug", "fixed", "attempts_per_s")
         others = {"share of the CPUs' time that is used": busy}
         if case == "specjbb":
-            own = {role: runs("specjbb-l2", rule) for role, rule in (("bug", base), ("fixed", changed))}
+            own = {
+                role: runs("specjbb-l2", rule) for role, rule in (("bug", base), ("fixed", changed))
+            }
             others["with a cache per core"] = Reading(own, change("per_s"))
         place, quantity, unit, published = (
             tables.text(TABLE, name, c) for c in ("place", "quantity", "unit", "value")
@@ -69,7 +69,7 @@ _ATTEMPTS = "A number without digits on a machine that is not described: the dir
 _JBB = (
     "SpecJBB is not replayed itself. Three terminals per CPU send requests of 0.4 ms on average and think for 0.8 ms on average, "
     "both exponentially distributed; these numbers were chosen before the first replay and not fitted. The machine has 192 CPUs "
-    "that share a cache. If its system-level cache is none that Linux knows, each core has a cache of its own, which stands beside."
+    "that share a cache. If Linux does not know its system-level cache, each core has a cache of its own, which stands beside."
 )
 _SHELL = (
     "The replay's processes compute and wait for each other and for nothing else, so 1,024 scripts keep 64 CPUs busy, and there "

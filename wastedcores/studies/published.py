@@ -58,14 +58,9 @@ PREDICTED: dict[str, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Tables:
-    """The cells of all published tables.
+    """The cells of all published tables."""
 
-    Attributes
-    ----------
-    cells
-        (table, row, column) -> text. A row that two columns name, as in Walcher's table, has both: ``"4 none"``.
-    """
-
+    #: (table, row, column) -> text. A row that two columns name, as in Walcher's table, has both: ``"4 none"``.
     cells: dict[tuple[str, str, str], str]
 
     def rows(self, table: str) -> list[str]:

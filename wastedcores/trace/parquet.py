@@ -16,7 +16,15 @@ from wastedcores.files import written_whole
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import scheduling
-from wastedcores.trace.schema import COLUMNS, KIND_DTYPE, KINDS, SCHEMA, SCHEMA_VERSION, empty
+from wastedcores.trace.schema import (
+    ADDED,
+    COLUMNS,
+    KIND_DTYPE,
+    KINDS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    empty,
+)
 from wastedcores.trace.seal import KEY, VALUE, Sealing, check_seal
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 from wastedcores.trace.upgrade import upgraded
@@ -80,6 +88,9 @@ def read_parquet(path: Path) -> Trace:
         if len(kinds.categories) < len(KINDS):  # written before the later kinds existed
             frame = frame.with_columns(pl.col("kind").cast(KIND_DTYPE))
         have = have | {"kind": KIND_DTYPE}
+    absent = [c for c in ADDED if c not in have]
+    frame = frame.with_columns(pl.lit(None, SCHEMA[c]).alias(c) for c in absent)
+    have = have | {c: SCHEMA[c] for c in absent}
     missing = [c for c in COLUMNS if c not in have]
     wrong = [c for c in COLUMNS if c in have and have[c] != SCHEMA[c]]
     if missing or wrong:
@@ -219,7 +230,7 @@ def _writer(sink: Sealing) -> pq.ParquetWriter:
         _arrow(empty()).schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[c for c in COLUMNS if c != "ts_ns"],
+        use_dictionary=[c for c in COLUMNS if c not in ("ts_ns", "in_irq")],
         column_encoding={"ts_ns": "DELTA_BINARY_PACKED"},
         max_rows_per_page=BATCH_ROWS,
         # the least and the greatest of texts cost a quarter of all the writing, and no reader asks for them

@@ -67,21 +67,21 @@ EVENTS: dict[str, EventSpec] = {
         EventSpec(
             "wakeup",
             ("cpu", "pid"),
-            ("comm", "prio", "src_cpu", "by_pid", "by_comm"),
+            ("comm", "prio", "src_cpu", "by_pid", "by_comm", "in_irq"),
             "sched_wakeup (not sched_waking, whose CPU is the previous one)",
             "`pid` was put on the runqueue of `cpu`; the event happened on `src_cpu`, in the context of `by_pid`.",
         ),
         EventSpec(
             "wakeup_new",
             ("cpu", "pid"),
-            ("comm", "prio", "src_cpu", "by_pid", "by_comm"),
+            ("comm", "prio", "src_cpu", "by_pid", "by_comm", "in_irq"),
             "sched_wakeup_new",
             "As wakeup, for a task just forked.",
         ),
         EventSpec(
             "migrate",
             ("cpu", "src_cpu", "pid"),
-            ("comm", "prio", "by_pid", "by_comm", "op"),
+            ("comm", "prio", "by_pid", "by_comm", "op", "in_irq"),
             "sched_migrate_task",
             "`pid` moves from `src_cpu` to `cpu` (running nowhere: queued there, or asleep).",
         ),
@@ -283,8 +283,21 @@ COLUMNS: dict[str, ColumnSpec] = {
             "cpu_mask", MASK_DTYPE(), "bits", "A set of CPUs as a little-endian bit string."
         ),
         ColumnSpec("text", pl.String(), "", "The text of a mark, or the file name of an exec."),
+        ColumnSpec(
+            "in_irq",
+            pl.Boolean(),
+            "",
+            "Whether a hardware interrupt caused it, so that `by_pid` was only interrupted; null: not told.",
+        ),
     )
 }
+
+#: Columns that files lack which were written before there were such columns; they are null there.
+ADDED = ("in_irq",)
+
+#: The bits of common_flags that say that an event happened in a hardware interrupt or an NMI (TRACE_FLAG_HARDIRQ and
+#: TRACE_FLAG_NMI of include/linux/trace_events.h, 4.1 to 6.18). A softirq is none: it delivers a message of its own task, too.
+IRQ_FLAGS = 0x48
 
 SCHEMA = pl.Schema({c.name: c.dtype for c in COLUMNS.values()})
 

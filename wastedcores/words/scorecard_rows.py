@@ -12,21 +12,11 @@ MINUS, TIMES, SPACE, FIRM = "\u2212", "\u00d7", "\u202f", "\u00a0"
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together.
+    """Rows that belong together."""
 
-    Attributes
-    ----------
-    key
-        The ``group`` of its rows; part of anchors.
-    title
-        The heading in tables.
-    short
-        The name on axes.
-    """
-
-    key: str
-    title: str
-    short: str
+    key: str  #: the ``group`` of its rows; part of anchors
+    title: str  #: the heading in tables
+    short: str  #: the name on axes
 
 
 GROUPS = (

@@ -28,34 +28,19 @@ from wastedcores.workload.spmd import spmd
 
 @dataclass(frozen=True)
 class Scenario:
-    """A workload, with the machine and the parameters of its usual replay.
+    """A workload, with the machine and the parameters of its usual replay."""
 
-    Attributes
-    ----------
-    name, doc
-        Its name, and one line for lists and help.
-    make
-        A function that takes a machine, a seed and the parameters, and returns the workload.
-    machine
-        Preset of the machine for which it is made.
-    fix
-        The fix that cures its bug, as in kernel names; empty if no single fix does.
-    defaults
-        Values of parameters that differ from the defaults of the function.
-    considered
-        Log the CPUs that the balancer examined.
-    kernel
-        The kernel of its usual replay.
-    """
-
+    #: its name, and one line for lists and help
     name: str
     doc: str
+    #: a function that takes a machine, a seed and the parameters, and returns the workload
     make: Callable[..., Workload]
-    machine: str
-    fix: str = ""
+    machine: str  #: preset of the machine for which it is made
+    fix: str = ""  #: the fix that cures its bug, as in kernel names; empty if no single fix does
+    #: values of parameters that differ from the defaults of the function
     defaults: dict[str, Any] = field(default_factory=dict)
-    considered: bool = False
-    kernel: str = "v4.1"
+    considered: bool = False  #: log the CPUs that the balancer examined
+    kernel: str = "v4.1"  #: the kernel of its usual replay
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that ``--set`` can change, with their default values."""

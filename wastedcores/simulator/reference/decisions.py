@@ -9,9 +9,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.simulator.decisions import level_names
 from wastedcores.simulator.vocabulary import GROUP_TYPES, GROUP_TYPES_V6_12
-from wastedcores.topology.cpulist import format_cpulist
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.group_stats_v6_12 import GroupStats as GroupStatsV6_12

@@ -27,7 +27,7 @@ from wastedcores.trace.readers.support.raw_states import with_letters
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.recognisers import ctf_folders
-from wastedcores.trace.schema import COLUMNS
+from wastedcores.trace.schema import COLUMNS, IRQ_FLAGS
 
 _BLOCK = 8 << 20
 #: Seconds for which babeltrace2 may print nothing; it begins at once, whatever the size of a trace.
@@ -40,6 +40,7 @@ _INSTALL = (
 #: The seconds, the host if the trace names one, the event with the name of its system if perf wrote it, and the rest.
 _LINE = r"^\[(?P<sec>\d{1,10})\.(?P<frac>\d{9})\] (?:(?P<host>\S+) )??(?P<event>[\w:.-]+): (?P<rest>.*)$"
 _CPU = r"\b(?:perf_)?cpu(?:_id)? = (\d{1,9})\b"
+_FLAGS = r"\bcommon_flags = (0x[0-9a-f]{1,8}|\d{1,9})\b"
 _BY = r"\b(?:perf_tid|common_pid|tid|vtid) = (-?\d{1,9})\b"
 
 
@@ -95,15 +96,7 @@ _MAX_RT_PRIO = 100
 
 
 class CtfReading(Reading):
-    """One pass over a folder of the Common Trace Format.
-
-    Parameters
-    ----------
-    path
-        The folder, or one above it.
-    hashed
-        Compute the SHA-256 of its files.
-    """
+    """One pass over a folder of the Common Trace Format."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "ctf")
@@ -301,7 +294,11 @@ class CtfReading(Reading):
         if "state" in fields.columns:
             fields = with_letters(fields, "state")
         if kind in ("wakeup", "wakeup_new", "waking", "migrate") and not self._lttng:
-            fields = fields.with_columns(by_pid="ctx_pid")
+            flags = _integer("flags").fill_null(-1)
+            fields = fields.with_columns(flags=pl.col("rest").str.extract(_FLAGS))
+            fields = fields.with_columns(
+                by_pid="ctx_pid", in_irq=pl.when(flags >= 0).then(flags & IRQ_FLAGS != 0)
+            ).drop("flags")
         if self._lttng:
             fields = fields.with_columns(
                 pl.when(pl.col(c) < 40).then(pl.col(c) + _MAX_RT_PRIO).otherwise(c).alias(c)

@@ -56,6 +56,7 @@ from wastedcores.trace.readers.support.event_columns_jit import (
     HAS_BY_PID,
     HAS_COMM,
     HAS_CPU,
+    HAS_IN_IRQ,
     HAS_PID,
     HAS_PREV_COMM,
     HAS_PREV_PID,
@@ -76,6 +77,7 @@ from wastedcores.trace.readers.support.tracepoints import (
     SWITCH,
     WAKING,
 )
+from wastedcores.trace.schema import IRQ_FLAGS
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -330,10 +332,11 @@ def _task_event(
         if min(source, to) < 0 or max(source, to) >= MAX_CPUS:
             return BAD_CPU
         out.src_cpu[r], out.by_pid[r] = source, tid
-        high = np.uint8(HAS_SRC_CPU | HAS_BY_PID)
+        out.in_irq[r] = b[data + 2] & IRQ_FLAGS != 0  # common_flags
+        high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_IN_IRQ)
         if by:
             out.by_comm[r] = by - np.uint32(1)
-            high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_BY_COMM)
+            high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_BY_COMM | HAS_IN_IRQ)
     out.cpu[r] = to
     out.low[r], out.high[r] = _TASK, high
     return OK

@@ -35,6 +35,7 @@ from wastedcores.trace.readers.support.tracepoints import (
     WAKEUP_NEW,
     WAKING,
 )
+from wastedcores.trace.schema import IRQ_FLAGS
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
@@ -48,10 +49,10 @@ NONE = -(2**31)
 #: Rows of the table of events, which has one column per event. Names are numbers of names_jit.
 FIELDS = (
     "ts_ns", "code", "ctx_cpu", "cpu", "pid", "comm", "prio", "prev_pid", "prev_comm", "prev_prio", "state", "src_cpu", "by_pid",
-    "by_comm", "value",
+    "by_comm", "value", "in_irq",
 )  # fmt: skip
 (
-    TS_NS, CODE, CTX_CPU, CPU_OF, PID, COMM, PRIO, PREV_PID, PREV_COMM, PREV_PRIO, STATE, SRC_CPU, BY_PID, BY_COMM, VALUE,
+    TS_NS, CODE, CTX_CPU, CPU_OF, PID, COMM, PRIO, PREV_PID, PREV_COMM, PREV_PRIO, STATE, SRC_CPU, BY_PID, BY_COMM, VALUE, IN_IRQ,
 ) = range(len(FIELDS))  # fmt: skip
 
 #: Numbers of FtraceEvent's fields.
@@ -106,10 +107,10 @@ def _cpu_ok(cpu: int) -> bool:
 @lean
 def _parts_of(b: U8, at: int, end: int, values: I64, sizes: I64) -> tuple[int, int, int]:
     """Take a message apart: (number, place and size of its last field from 3 on that has bytes); the number is 0 if there is none
-    and -1 if this is no message.
+    and -1 if this is no message. The size of a number is -1, and -2 if it is absent.
     """
     values[:] = 0
-    sizes[:] = -1
+    sizes[:] = -2
     last = place = length = 0
     while at < end:
         number, value, size, at = field(b, at, end)
@@ -140,6 +141,7 @@ def _event(
     kind, begin, length = _parts_of(b, at, end, values, sizes)
     ns = values[1] if sizes[1] < 0 else 0
     pid = values[2] if sizes[2] < 0 else 0
+    in_irq = int(values[5] & IRQ_FLAGS != 0) if sizes[5] == -1 else NONE
     if kind < 0:
         return 0, BAD
     if kind == 0:
@@ -203,7 +205,7 @@ def _event(
             return 0, BAD
     else:
         out[PID, r], out[PRIO, r], out[BY_PID, r] = values[2], values[3], pid
-        out[CPU_OF, r], out[SRC_CPU, r] = values[5], cpu
+        out[CPU_OF, r], out[SRC_CPU, r], out[IN_IRQ, r] = values[5], cpu, in_irq
         if code == MIGRATE:
             out[SRC_CPU, r] = values[4]
         if known[RUNS] == pid:
@@ -250,6 +252,7 @@ def _compact(
     switch_ns = waking_ns = 0
     switches, wakings = places[1, 0], places[7, 0]
     next_switch = next_waking = -1
+    flagged = places[12, 1] > 0
     while True:
         if next_switch < 0 and switches < places[1, 1]:
             delta, switches = varint(b, switches, places[1, 1])
@@ -269,7 +272,7 @@ def _compact(
         _blank(out, r + n)
         out[TS_NS, r + n] = next_switch if is_switch else next_waking
         out[CTX_CPU, r + n] = out[CPU_OF, r + n] = cpu
-        first, last = (2, 6) if is_switch else (8, 11)
+        first, last = (2, 6) if is_switch else (8, 12 if flagged else 11)
         for which in range(first, last + 1):
             if which == 5:
                 continue
@@ -286,6 +289,8 @@ def _compact(
                 out[CPU_OF, r + n] = value
                 if not _cpu_ok(value):
                     return 0, BAD
+            elif which == 12:
+                out[IN_IRQ, r + n] = int(value & IRQ_FLAGS != 0)
             else:
                 if value < 0 or value >= strings:
                     return 0, BAD

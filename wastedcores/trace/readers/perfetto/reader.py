@@ -53,15 +53,7 @@ _READ = {
 
 
 class PerfettoReading(Reading):
-    """One pass over a trace of Perfetto.
-
-    Parameters
-    ----------
-    path
-        The file, plain or compressed with gzip, xz or zstd.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over a trace of Perfetto."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "perfetto")
@@ -290,6 +282,7 @@ class PerfettoReading(Reading):
             ),
             kind=pl.lit(_KINDS).gather(pl.col("code").cast(pl.UInt32)),
             waking=pl.col("code") == WAKING,
+            in_irq=pl.when(pl.col("in_irq") >= 0).then(pl.col("in_irq") == 1),
         ).with_columns(**names)
         frame = with_letters(frame, "state")
         return frame.with_columns(pl.col("prev_state").cast(COLUMNS["prev_state"].dtype))

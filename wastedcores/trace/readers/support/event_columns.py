@@ -11,7 +11,7 @@ from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 _TYPES = {
     "ts_ns": "i8", "kind": "u1", "cpu": "i4", "pid": "i4", "comm": "u4", "prio": "i2", "prev_pid": "i4",
     "prev_comm": "u4", "prev_prio": "i2", "prev_state": "u4", "src_cpu": "i4", "by_pid": "i4", "by_comm": "u4",
-    "value": "i8", "low": "u1", "high": "u1", "text": "i8",
+    "value": "i8", "in_irq": "?", "low": "u1", "high": "u1", "text": "i8",
 }  # fmt: skip
 
 

@@ -35,13 +35,14 @@ class Columns(NamedTuple):
     by_pid: I32
     by_comm: U32
     value: I64
+    in_irq: NDArray[np.bool_]
     low: U8
     high: U8
     text: I64
 
 
 #: Columns that may be null, in the order of their bits: eight in ``low``, then those in ``high``.
-NULLABLE = Columns._fields[2:14]
+NULLABLE = Columns._fields[2:15]
 (
     HAS_CPU,
     HAS_PID,
@@ -52,4 +53,4 @@ NULLABLE = Columns._fields[2:14]
     HAS_PREV_PRIO,
     HAS_PREV_STATE,
 ) = (1 << i for i in range(8))
-HAS_SRC_CPU, HAS_BY_PID, HAS_BY_COMM, HAS_VALUE = (1 << i for i in range(4))
+HAS_SRC_CPU, HAS_BY_PID, HAS_BY_COMM, HAS_VALUE, HAS_IN_IRQ = (1 << i for i in range(5))

@@ -41,24 +41,44 @@ def spaces(b: U8, i: int) -> int:
 
 
 @lean
-def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int]:
-    """Read the part between "[cpu]" and the event's name: (ns, place of the name); the place is 0 if it has another form."""
+def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int, int]:
+    """Read the part between "[cpu]" and the event's name: (ns, place of the name, where flags end).
+
+    The place is 0 if it has another form. Without ftrace's flag characters, these "end" at 0.
+    """
     i = spaces(b, i)
     ns, at = _stamp(b, i)
+    end = 0
     if at == 0 and not perf:  # ftrace's flag characters
         j = i
         while b[j] > 32 and j - i < 7:
             j += 1
         if 4 <= j - i <= 6 and b[j] == 32:
             ns, at = _stamp(b, spaces(b, j))
-    return ns, spaces(b, at) if at else 0
+            end = j
+    return ns, spaces(b, at) if at else 0, end
 
 
 @lean
-def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, int]:
-    """Return (begin and end of the task's name, pid, cpu, ns, place of the event's name).
+def in_interrupt(b: U8, end: int) -> bool:
+    """Tell whether the flags that end at ``end`` say that a hardware interrupt runs.
 
-    The last value is 0 if the line is not understood. The task's name comes first and can contain anything, so the first
+    ``h`` is an interrupt, ``H`` one in a softirq, and ``z`` and ``Z`` an NMI (kernel/trace/trace_output.c:
+    trace_print_lat_fmt, 4.1 to 6.18). No other flag character is one of these letters.
+    """
+    i = end - 1
+    while b[i] > 32:
+        if b[i] | 32 == 104 or b[i] | 32 == 122:
+            return True
+        i -= 1
+    return False
+
+
+@lean
+def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, int, int]:
+    """Return (begin and end of the task's name, pid, cpu, ns, place of the event's name, where the flags end).
+
+    The place is 0 if the line is not understood. The task's name comes first and can contain anything, so the first
     "[cpu]" with a whole envelope around it counts.
     """
     first = spaces(b, start)
@@ -68,9 +88,9 @@ def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, in
             i += 1
             continue
         cpu, j = number(b, i + 1)
-        at = ns = 0
+        at = ns = flags = 0
         if i + 1 < j <= i + 5 and b[j] == 93 and b[j + 1] == 32:
-            ns, at = _after_cpu(b, j + 1, perf)
+            ns, at, flags = _after_cpu(b, j + 1, perf)
         if at == 0:
             i += 1
             continue
@@ -92,5 +112,5 @@ def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, in
                 k -= 1
         if k - first > COMM_MAX:
             break
-        return first, k, pid, cpu, ns, at
-    return 0, 0, 0, 0, 0, 0
+        return first, k, pid, cpu, ns, at, flags
+    return 0, 0, 0, 0, 0, 0, 0

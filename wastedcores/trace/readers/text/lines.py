@@ -22,27 +22,15 @@ from wastedcores.trace.readers.text.scan import Scanner, count, merge
 
 @dataclass(frozen=True)
 class Dialect:
-    """The way in which one tool prints lines.
+    """The way in which one tool prints lines."""
 
-    Attributes
-    ----------
-    perf
-        The compiled code looks for perf's envelope; otherwise for ftrace's.
-    envelopes
-        Regular expressions with groups comm, pid, cpu, sec, frac (or us), name, payload; the first that matches counts.
-    noise
-        Regular expression of lines without an event, which can be anywhere.
-    lost
-        Regular expression with groups cpu (optional), n (optional).
-    hint
-        What to say about a line that fits none of these.
-    """
-
-    perf: bool
+    perf: bool  #: the compiled code looks for perf's envelope; otherwise for ftrace's
+    #: regular expressions with groups comm, pid, cpu, sec, frac (or us), name, payload, and flags if the tool
+    #: prints them; the first that matches counts
     envelopes: tuple[str, ...]
-    noise: str
-    lost: str
-    hint: str
+    noise: str  #: regular expression of lines without an event, which can be anywhere
+    lost: str  #: regular expression with groups cpu (optional), n (optional)
+    hint: str  #: what to say about a line that fits none of these
 
 
 class LineReading(TextReading):
@@ -166,8 +154,8 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
     parts, rest = [], lines
     for envelope in dialect.envelopes:
         fields = rest.with_columns(pl.col("text").str.extract_groups(envelope).struct.unnest())
-        if "us" not in fields.columns:
-            fields = fields.with_columns(us=pl.lit(None, pl.String))
+        absent = [c for c in ("us", "flags") if c not in fields.columns]
+        fields = fields.with_columns(pl.lit(None, pl.String).alias(c) for c in absent)
         # a number of seconds that does not fit is not a time
         seconds = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS)
         good = (seconds | pl.col("us").is_not_null()).fill_null(False)
@@ -227,6 +215,7 @@ def _stamped(events: pl.DataFrame) -> pl.DataFrame:
         # perf script leaves out what -F does not name
         ctx_pid=pl.when(pl.col("pid") != "").then("pid").cast(pl.Int64),
         ctx_comm=pl.when(pl.col("comm") != "").then(clean_comm("comm")),
+        in_irq=pl.col("flags").str.contains("[hHzZ]"),
         name="name",
         payload="payload",
     )

@@ -165,6 +165,8 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         out = out.filter(pl.col("step").is_in(["sched_cpu_activate", "sched_cpu_deactivate"]))
         out = out.with_columns(value=(pl.col("step") == "sched_cpu_activate").cast(pl.Int64))
         out = out.drop("step")
+    if key not in ("wakeup", "migrate"):
+        out = out.drop("in_irq")
     return out.drop("ctx_pid", "ctx_comm", "name", "payload")
 
 

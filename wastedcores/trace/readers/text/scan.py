@@ -142,6 +142,7 @@ def event_frame(out: np.ndarray, rows: int, names: NameTable) -> pl.DataFrame:
         *(pl.when(pl.col(c) != _NO_NAME).then(c).alias(c) for c in _NAMES),
         kind=pl.lit(_KINDS).gather(pl.col("code").cast(pl.UInt32)),
         waking=pl.col("code") == tp.WAKING,
+        in_irq=pl.when(pl.col("in_irq") >= 0).then(pl.col("in_irq") == 1),
         value=pl.when(pl.col("code").is_in(_VALUED)).then("value"),
     )
     strings = pl.Series(names.codes()).cat.to(pl.Categorical())

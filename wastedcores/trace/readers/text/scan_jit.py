@@ -29,7 +29,7 @@ from wastedcores.trace.readers.support.tracepoints import (
     WAKEUP_NEW,
     WAKING,
 )
-from wastedcores.trace.readers.text.envelope_jit import envelope, spaces
+from wastedcores.trace.readers.text.envelope_jit import envelope, in_interrupt, spaces
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
@@ -43,7 +43,7 @@ NO_PRIO = -(2**15)
 NO_NAME = -1
 
 #: Rows of the event table, which has one column per event. It is one table instead of an array per field, because passing
-#: seventeen arrays from function to function took longer than the parsing. Names are numbers of names_jit; LINE counts
+#: so many arrays from function to function took longer than the parsing. Names are numbers of names_jit; LINE counts
 #: from 0 within the block.
 FIELDS = (
     "line",
@@ -62,6 +62,7 @@ FIELDS = (
     "by_pid",
     "by_comm",
     "value",
+    "in_irq",
 )
 (
     LINE,
@@ -80,6 +81,7 @@ FIELDS = (
     BY_PID,
     BY_COMM,
     VALUE,
+    IN_IRQ,
 ) = range(len(FIELDS))
 
 
@@ -323,6 +325,7 @@ def _blank(row: int, out: I64) -> None:
     out[BY_PID, row] = NONE
     out[BY_COMM, row] = NO_NAME
     out[VALUE, row] = NONE
+    out[IN_IRQ, row] = NONE
 
 
 @lean
@@ -330,7 +333,7 @@ def _line(
     b: U8, start: int, size: int, perf: bool, row: int, out: I64, names: U64
 ) -> tuple[int, int, int]:
     """Read one line: (code, ns, place of its newline); code is -1 if the patterns must read it."""
-    c0, c1, pid, cpu, ns, at = envelope(b, start, perf)
+    c0, c1, pid, cpu, ns, at, flags = envelope(b, start, perf)
     if at == 0:
         return -1, 0, line_end(b, start, size)
     code, i = _event(b, at, perf)
@@ -346,6 +349,8 @@ def _line(
         return -1, 0, line_end(b, start, size)
     if code in (WAKEUP, WAKEUP_NEW, WAKING, MIGRATE):
         out[BY_PID, row] = pid
+        if flags:
+            out[IN_IRQ, row] = in_interrupt(b, flags)
         if b[c0] == 58:  # ":PID": perf may not have known the name
             return -1, 0, j
         if c1 > c0 and not (c1 - c0 == 5 and is_word(b, c0, _FORGOTTEN)):

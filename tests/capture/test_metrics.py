@@ -1,0 +1,243 @@
+"""The metrics of the service: they never count backwards, say nothing where nothing is known, and promtool accepts them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
+
+from wastedcores.capture.group_rows import OTHER, GroupRows
+from wastedcores.capture.metrics import VERDICTS, Metrics, TextFile, serve
+from wastedcores.capture.system import stolen
+from wastedcores.errors import UsageError
+from wastedcores.trace.pseudonyms import Pseudonyms
+
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+MOUNT = "36 35 0:30 / /cg rw - cgroup2 cgroup2 rw\n"
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def machine(folder: Path, groups=(), stat="cpu 1 2 3 4 5 6 7 0 0 0\n", virtual=True) -> Path:
+    """Make a /proc and control groups; the inodes of their folders are real."""
+    files = {
+        "proc/self/mountinfo": MOUNT,
+        "proc/stat": stat,
+        "proc/cpuinfo": "flags : fpu hypervisor\n" if virtual else "flags : fpu\n",
+        "cg/cgroup.controllers": "cpu memory\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    for path in groups:
+        (folder / "cg" / path).mkdir(parents=True)
+        (folder / "cg" / path / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 2500000\n")
+    return folder
+
+
+def inode(root: Path, path: str) -> int:
+    return (root / "cg" / path).stat().st_ino
+
+
+def sample(n: int, *, wasted_ns=0, cut=0, groups=(), **more) -> dict:
+    told = {"samples": 20 * n, "cut": cut, "beside_ns": wasted_ns, "wasted_ns": wasted_ns}
+    told |= {"kernel_ns": 1000 * n, "cpu_s": 0.5, "resident": 1 << 20}
+    counts = {"checks": n, "suspected": 0, "recovered": 0, "moves": 0, "useless": 0}
+    counts |= {"truncated": 0, "events": 10, "lost": 0}
+    return {"event": "progress", "sample": told, "groups": list(groups), **counts, **more}
+
+
+def values(metrics: Metrics) -> dict[str, float]:
+    """Return every sample of the OpenMetrics page, which prometheus-client's own strict parser has read."""
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    text = openmetrics(registry).decode()
+    return {
+        s.name + "".join(f" {k}={v}" for k, v in sorted(s.labels.items())): s.value
+        for family in strict(text)
+        for s in family.samples
+    }
+
+
+def verdict(metrics: Metrics) -> str:
+    told = values(metrics)
+    (said,) = [v for v in VERDICTS if told[f"wastedcores_verdict wastedcores_verdict={v}"]]
+    return said
+
+
+def test_what_is_not_known_has_no_value(tmp_path):
+    metrics = Metrics(GroupRows(root=machine(tmp_path)), Clock())
+    told = values(metrics)
+    assert verdict(metrics) == "unknown"
+    assert not [n for n in told if n.startswith(("wastedcores_cpus_wasted", "wastedcores_looks"))]
+    assert not [n for n in told if "throttled" in n]
+
+
+def test_the_verdict_is_of_the_last_five_minutes(tmp_path):
+    clock = Clock()
+    metrics = Metrics(GroupRows(root=machine(tmp_path)), clock)
+    for n in range(1, 4):
+        clock.now += 1
+        metrics.message(sample(n))
+    assert verdict(metrics) == "clean"
+    metrics.message({"event": "violation", "number": 1})
+    assert verdict(metrics) == "violations"
+    clock.now += 11
+    assert verdict(metrics) == "violations"
+    clock.now += 300
+    assert verdict(metrics) == "unknown"  # nothing was heard
+    metrics.message(sample(400))
+    assert verdict(metrics) == "clean"
+    clock.now += 1
+    metrics.message(sample(401, cut=900))  # of about 8,000 samples, so many left threads out
+    assert verdict(metrics) == "unknown"
+    assert values(metrics)["wastedcores_violations_total kind=persistent"] == 1
+
+
+def test_the_mean_is_of_the_last_minute(tmp_path):
+    clock = Clock()
+    metrics = Metrics(GroupRows(root=machine(tmp_path)), clock)
+    for n in range(200):
+        clock.now += 1
+        metrics.message(sample(n + 1, wasted_ns=max(0, n - 100) * 500_000_000))
+    assert values(metrics)["wastedcores_cpus_wasted"] == pytest.approx(0.5)
+    clock.now += 60
+    assert "wastedcores_cpus_wasted" not in values(metrics)
+
+
+def test_a_group_has_four_states_and_the_root_has_no_limit(tmp_path):
+    root = machine(tmp_path, ["web", "web/a"])
+    clock = Clock()
+    metrics = Metrics(GroupRows(root=root), clock)
+    rows = [[inode(root, "web/a"), 3_000_000_000, 2_000_000_000, 500_000_000, 70_000_000]]
+    metrics.message(sample(1, groups=[*rows, [0, 1_000_000_000, 0, 0, 0]]))
+    told = values(metrics)
+    group = "wastedcores_cgroup_seconds_total cgroup=/web/a state="
+    assert [told[group + s] for s in ("ran", "waited", "wasted", "throttled")] == [3, 1.5, 0.5, 2.5]
+    assert told["wastedcores_longest_wait_seconds"] == 0.07
+    assert "wastedcores_cgroup_seconds_total cgroup=/ state=throttled" not in told
+    clock.now += 61  # the rows have a clock of their own
+    assert values(metrics)["wastedcores_cgroup_longest_wait_seconds cgroup=/web/a"] == 0.07
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(0, 5), st.integers(0, 400)),
+        max_size=40,
+    ),
+    st.integers(0, 4),
+)
+def test_rows_never_count_backwards_and_lose_nothing(tmp_path_factory, steps, most):
+    root = machine(tmp_path_factory.mktemp("m"), [f"g{k}" for k in range(8)])
+    inodes = [inode(root, f"g{k}") for k in range(8)] + [0, -1]
+    clock = Clock()
+    rows = GroupRows(most, root=root, now=clock)
+    before: dict[str, tuple[float, ...]] = {}
+    total = 0
+    for who, ran, waited, passed in steps:
+        clock.now += passed
+        rows.add([[inodes[who], ran, waited + ran, waited, 1]])
+        total += ran + waited + ran
+        now = {label: (r.ran_s, r.waited_s, r.wasted_s) for label, r in rows.rows()}
+        assert len(now) <= most + 1
+        for label in before.keys() & now.keys():
+            assert all(a <= b + 1e-12 for a, b in zip(before[label], now[label], strict=True))
+        assert sum(map(sum, now.values())) == pytest.approx(total / 1e9)
+        before = now
+    assert OTHER in dict(rows.rows())
+
+
+def test_names_of_groups_can_be_pseudonyms(tmp_path):
+    root = machine(tmp_path, ["payroll"])
+    rows = GroupRows(renamed=Pseudonyms(b"k" * 32).group, root=root)
+    rows.add([[inode(root, "payroll"), 1, 0, 0, 0]])
+    labels = [label for label, _ in rows.rows()]
+    assert "payroll" not in str(labels)
+    assert any(re.fullmatch("/group-[0-9a-f]{10}", label) for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("stat", "virtual", "says"),
+    [
+        ("cpu 1\ncpu0 1 2 3 4 5 6 7 0 0 0\n", True, None),  # a hypervisor need not tell
+        ("cpu0 1 2 3 4 5 6 7 0 0 0\n", False, {0: 0}),
+        (
+            "cpu0 1 2 3 4 5 6 7 250 0 0\ncpu1 1 2 3 4 5 6 7 0 0\nintr 5\n",
+            True,
+            {0: 250 * TICK_NS, 1: 0},
+        ),
+        ("cpu0 1 2 3\n", False, None),
+    ],
+)
+def test_time_stolen_by_a_hypervisor_is_unknown_where_it_may_not_tell(
+    tmp_path, stat, virtual, says
+):
+    assert stolen(machine(tmp_path, stat=stat, virtual=virtual)) == says
+
+
+def full(root: Path, groups: int) -> CollectorRegistry:
+    """Return the metrics of a machine in which so many groups ran and waited."""
+    metrics = Metrics(GroupRows(groups, root=root))
+    ids = [inode(root, f"pods/pod-{k:032x}") for k in range(groups)]
+    metrics.message(sample(1, groups=[[i, 10**12 + i, 10**11, 10**10, 10**8] for i in ids]))
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    return registry
+
+
+def test_a_page_with_a_thousand_groups_is_below_a_megabyte(tmp_path):
+    root = machine(tmp_path, [f"pods/pod-{k:032x}" for k in range(1000)])
+    page = generate_latest(full(root, 1000))
+    assert page.count(b'state="wasted"') == 1001
+    assert page.count(b'state="throttled"') == 1000
+    assert len(page) < 1_000_000
+
+
+def test_promtool_accepts_the_page(tmp_path):
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool: apt-get install prometheus")
+    root = machine(tmp_path, [f"pods/pod-{k:032x}" for k in range(3)])
+    page = generate_latest(full(root, 3))
+    run = subprocess.run(
+        ["promtool", "check", "metrics"], input=page, capture_output=True, check=False
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
+
+
+def test_a_textfile_is_whole_and_its_name_is_one_that_node_exporter_reads(tmp_path):
+    registry = full(machine(tmp_path, []), 0)
+    file = TextFile(tmp_path / "w.prom", registry, every_s=0.05)
+    first = (tmp_path / "w.prom").stat().st_ino
+    file.write()
+    assert (tmp_path / "w.prom").stat().st_ino == first  # it is not old enough
+    time.sleep(0.06)
+    file.write()
+    assert (tmp_path / "w.prom").stat().st_ino != first  # it was replaced, not written over
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith("w.prom.")]
+    with pytest.raises(UsageError, match=r"end with \.prom"):
+        TextFile(tmp_path / "w.txt", registry)
+    with pytest.raises(UsageError, match="cannot be written"):
+        TextFile(tmp_path / "absent" / "w.prom", registry)
+
+
+@pytest.mark.parametrize("address", ["9100", ":x", ":70000", "192.0.2.1:9100"])
+def test_an_address_that_cannot_be_served_is_refused(address):
+    with pytest.raises(UsageError, match="--serve"):
+        serve(CollectorRegistry(), address)

@@ -1,0 +1,229 @@
+"""A folder of recordings of violations that stays within limits: of size, of age, and of one per kind and hour."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wastedcores.capture.live_result import LiveOptions
+from wastedcores.capture.snapshot import header_facts, take
+from wastedcores.capture.system import this_machine, throttled, throttled_since
+from wastedcores.errors import UsageError
+from wastedcores.files import leftovers, written_whole
+from wastedcores.invariant import check
+from wastedcores.trace.io import import_trace
+from wastedcores.trace.pseudonyms import Pseudonyms, written_again
+from wastedcores.words.checked import describe
+
+#: files that belong to one recording, by their endings; the first is what the collector sent
+_ENDINGS = (".wct", ".parquet", ".txt", ".json")
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much evidence is kept.
+
+    Attributes
+    ----------
+    most_bytes, most_s
+        Size of all files, and age of each, from which on the oldest are deleted.
+    free_share
+        Nothing is written when less of the file system than this share is free.
+    """
+
+    most_bytes: int = 1_000_000_000
+    most_s: float = 7 * 86_400.0
+    free_share: float = 0.05
+
+
+class Evidence:
+    """The recordings of a checker that runs for long.
+
+    Each recording is judged at once in a process of its own, at the lowest priority, so that its memory is given back. A clean
+    one is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. Files appear whole under their
+    names, and survive a killed process and a power failure from then on. They belong to the user alone.
+
+    Parameters
+    ----------
+    folder
+        Where; it is made, for the user alone.
+    options
+        How the recordings are judged.
+    limits
+        How much is kept.
+    key
+        File with the key under which names become pseudonyms; None: names stay.
+    told
+        Called with what became of each recording (``kept``, ``clean``, ``too_often``, ``no_room`` or ``failed``) and with what
+        ``check --json`` says, or None. It is called on another thread.
+    now
+        The clock, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        options: LiveOptions,
+        limits: Limits = Limits(),
+        key: Path | None = None,
+        told: Callable[[str, dict[str, Any] | None], None] = lambda result, found: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.folder, self._options, self._limits = folder, options, limits
+        self._key, self._told, self._now = key, told, now
+        try:
+            if not folder.is_dir():
+                folder.mkdir(parents=True, mode=0o700)
+            os.chmod(folder, 0o700)
+        except OSError as e:
+            raise UsageError(f"{folder}: {e.strerror}. Choose another folder with -o.") from e
+        if key is not None:
+            Pseudonyms.of_file(key)
+        for left in leftovers(folder):
+            left.unlink()
+        self._throttled = throttled()
+        self._pool = ProcessPoolExecutor(
+            1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=os.nice,
+            initargs=(19,),
+            max_tasks_per_child=1,
+        )
+        for raw in sorted(folder.glob("*.wct")):  # a killed process had no time to judge them
+            self.add(raw)
+        self.prune()
+
+    def write(self, kind: str, number: int, blob: bytes) -> Path | None:
+        """Keep what the collector sent, unless this hour has a recording of this kind or the disk is nearly full."""
+        now = self._now()
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        hour = int(now // _HOUR_S)
+        if any(kind == k and hour == h for k, h in (_parts(p) for p in self.folder.iterdir())):
+            self._told("too_often", None)
+            return None
+        self.prune(len(blob))
+        at = os.statvfs(self.folder)
+        left = at.f_bavail * at.f_frsize - len(blob)
+        if left < self._limits.free_share * at.f_blocks * at.f_frsize or (
+            len(blob) > self._limits.most_bytes
+        ):
+            self._told("no_room", None)
+            return None
+        raw = self.folder / f"{kind}-{stamp}.wct"
+        try:
+            with written_whole(raw) as part:
+                part.chmod(0o600)
+                part.write_bytes(blob)
+                _to_disk(part)
+            _to_disk(self.folder)
+        except OSError:
+            self._told("no_room", None)
+            return None
+        return raw
+
+    def add(self, raw: Path) -> None:
+        """Judge a recording, in a process of its own."""
+        facts, before, self._throttled = header_facts(take()), self._throttled, throttled()
+        facts["provenance"] = {"throttled": throttled_since(before, self._throttled)}
+        options = self._options
+        future = self._pool.submit(
+            judge, raw, facts, options.persist_ns, options.chronic_share, self._key
+        )
+        future.add_done_callback(self._judged)
+
+    def _judged(self, future: Future[dict[str, Any]]) -> None:
+        if future.cancelled():
+            return
+        if future.exception() is not None:
+            self._told("failed", None)
+            return
+        found = future.result()
+        self._told("clean" if found["verdict"] == "clean" else "kept", found)
+        self.prune()
+
+    def finish(self) -> None:
+        """Wait until everything is judged."""
+        self._pool.shutdown(wait=True)
+
+    def prune(self, more: int = 0) -> None:
+        """Delete the oldest recordings until the rest, and so many bytes more, are within the limits."""
+        sizes: dict[str, int] = {}
+        ages: dict[str, float] = {}
+        for path in self.folder.iterdir():
+            if path.suffix not in _ENDINGS or path.name.startswith("."):
+                continue
+            try:
+                about = path.stat()
+            except FileNotFoundError:
+                continue
+            sizes[path.stem] = sizes.get(path.stem, 0) + about.st_size
+            ages[path.stem] = min(ages.get(path.stem, about.st_mtime), about.st_mtime)
+        total = sum(sizes.values()) + more
+        for stem in sorted(sizes, key=lambda s: (ages[s], s)):
+            if total <= self._limits.most_bytes and self._now() - ages[stem] <= self._limits.most_s:
+                return
+            for ending in _ENDINGS:
+                (self.folder / f"{stem}{ending}").unlink(missing_ok=True)
+            total -= sizes[stem]
+
+
+def _parts(path: Path) -> tuple[str, int]:
+    """Return the kind of a recording and the hour of its name since 1970; an hour of 0 for other files."""
+    kind, _, stamp = path.stem.partition("-")
+    try:
+        moment = time.strptime(stamp + "+0000", "%Y%m%dT%H%M%SZ%z")
+    except ValueError:
+        return kind, 0
+    return kind, calendar.timegm(moment) // _HOUR_S
+
+
+def judge(
+    raw: Path,
+    facts: dict[str, Any],
+    persist_ns: int,
+    chronic_share: float | None,
+    key: Path | None,
+) -> dict[str, Any]:
+    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says."""
+    os.umask(0o077)
+    output = raw.with_suffix(".parquet")
+    source = "recorded here by unclaimed.py (bpf)"
+    trace = written_again(
+        lambda part: import_trace(raw, part, machine=this_machine(), source=source, facts=facts),
+        output,
+        None if key is None else Pseudonyms.of_file(key),
+    )
+    found = check(trace, persist_ns=persist_ns, chronic_share=chronic_share)
+    told = found.to_json()
+    _to_disk(output)
+    if found.verdict == "clean":
+        output.unlink()
+    else:
+        for ending, text in (
+            (".txt", describe(found)),
+            (".json", json.dumps(told, indent=2, default=str)),
+        ):
+            with written_whole(raw.with_suffix(ending)) as part:
+                part.write_text(text + "\n")
+                _to_disk(part)
+    _to_disk(raw.parent)
+    raw.unlink()
+    return told
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,122 @@
+"""A bounded number of rows of control groups: what their tasks did, added up, and one row for all the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from wastedcores.capture.system import cpu_groups
+
+#: the row of all groups that have none of their own
+OTHER = "other"
+#: a row may be given to another group when its own has neither run nor waited for this long
+_QUIET_S = 300.0
+#: the folders of the groups are listed at most this often
+_LIST_EVERY_S = 10.0
+
+
+class Row(NamedTuple):
+    """What the tasks of a group did, in seconds of tasks, and the longest wait beside an idle CPU of the last minute."""
+
+    ran_s: float
+    waited_s: float
+    wasted_s: float
+    throttled_s: float | None
+    longest_s: float
+
+
+class _Sums:
+    def __init__(self) -> None:
+        self.ns = [0, 0, 0]
+        self.waits: list[tuple[float, int]] = []  # (when it was told, ns)
+        self.changed = 0.0
+
+
+class GroupRows:
+    """The rows of the control groups.
+
+    A row never counts backwards. When it goes to another group, what it counted is added to the row of the others.
+
+    Parameters
+    ----------
+    most
+        Number of groups that may have rows of their own.
+    renamed
+        What a path becomes in a label.
+    root
+        Where ``/sys`` and ``/proc`` are.
+    now
+        The clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        most: int = 100,
+        renamed: Callable[[str], str] = str,
+        root: Path = Path("/"),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most, self._renamed, self._root, self._now = most, renamed, root, now
+        self._rows: dict[str, _Sums] = {OTHER: _Sums()}
+        self._paths: dict[int, tuple[str, Path]] = {}
+        self._folders: dict[str, Path] = {}
+        self._listed = -_LIST_EVERY_S
+
+    def add(self, changes: list[list[int]]) -> None:
+        """Add what the collector told: id, and ns ran, waited, waited beside an idle CPU, and the longest such wait."""
+        now = self._now()
+        for key, ran, waited, beside, longest in changes:
+            row = self._rows[self._label(key, now)]
+            row.ns = [row.ns[0] + ran, row.ns[1] + waited - beside, row.ns[2] + beside]
+            row.changed = now
+            row.waits = [w for w in row.waits if w[0] > now - 60]
+            if longest:
+                row.waits.append((now, longest))
+
+    def _label(self, key: int, now: float) -> str:
+        """Return the row of a group; it gets one of its own if there is room."""
+        if key and key not in self._paths and now - self._listed >= _LIST_EVERY_S:
+            self._listed = now
+            self._paths = cpu_groups(self._root)
+        path, folder = self._paths.get(key, ("/" if key == 0 else OTHER, None))
+        if path in self._rows:
+            return path
+        if len(self._rows) > self._most:
+            quiet = [p for p, r in self._rows.items() if p != OTHER and now - r.changed > _QUIET_S]
+            if not quiet:
+                return OTHER
+            self._give_up(min(quiet, key=lambda p: self._rows[p].changed))
+        self._rows[path] = _Sums()
+        if folder is not None:
+            self._folders[path] = folder
+        return path
+
+    def _give_up(self, path: str) -> None:
+        gone, others = self._rows.pop(path), self._rows[OTHER]
+        others.ns = [a + b for a, b in zip(others.ns, gone.ns, strict=True)]
+        self._folders.pop(path, None)
+
+    def rows(self) -> Iterator[tuple[str, Row]]:
+        """Yield every row with its label."""
+        now = self._now()
+        for path, sums in sorted(self._rows.items()):
+            ran, waited, wasted = (ns / 1e9 for ns in sums.ns)
+            longest = max((ns for when, ns in sums.waits if when > now - 60), default=0) / 1e9
+            label = path if path in (OTHER, "/") else self._renamed(path)
+            yield label, Row(ran, waited, wasted, self._throttled(path), longest)
+
+    def _throttled(self, path: str) -> float | None:
+        """Return the kernel's own count for a group; None where it has none: for the root, for others, and for ended groups."""
+        folder = self._folders.get(path)
+        if folder is None:
+            return None
+        try:
+            lines = (folder / "cpu.stat").read_text().splitlines()
+        except OSError:
+            return None
+        counts = {line.split()[0]: int(line.split()[1]) for line in lines}
+        if "throttled_usec" in counts:
+            return counts["throttled_usec"] / 1e6
+        return counts["throttled_time"] / 1e9 if "throttled_time" in counts else None

@@ -1,0 +1,285 @@
+"""The state of the online checker as metrics, which Prometheus reads from a page or node_exporter from a file."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    StateSetMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from wastedcores.capture.group_rows import GroupRows
+from wastedcores.capture.system import stolen
+from wastedcores.errors import UsageError
+
+#: the verdict is about this time before now
+VERDICT_S = 300.0
+#: the mean number of wasted CPUs is about this time before now
+MEAN_S = 60.0
+#: without a message for this long, nothing is known about the machine
+_SILENT_S = 10.0
+#: the verdict is unknown if more than this share of the samples left out tasks
+_CUT = 0.1
+VERDICTS = ("clean", "violations", "unknown")
+EVIDENCE = ("told", "seen", "inherited", "assumed")
+
+#: counters of messages: name in the message, name of the metric, what it counts
+_COUNTS = (
+    ("checks", "looks", "Looks at the invariant."),
+    ("suspected", "suspicions", "Looks that began a suspicion: a CPU was idle beside a waiting thread."),
+    ("recovered", "recoveries", "Suspicions that a migration, a fork or an exit ended."),
+    ("moves", "balance_moves", "Migrations by the load balancer."),
+    ("useless", "useless_moves", "Migrations by the load balancer to a queue that was at least as loaded."),
+    ("deficits", "deficits", "Times at which the threads of some CPUs had waited too long."),
+    ("events", "events", "Events that the flight recorder has seen."),
+    ("lost", "events_lost", "Events that the flight recorder has lost."),
+    ("truncated", "looks_cut", "Looks that ended before all waiting threads were looked at."),
+)  # fmt: skip
+
+
+def serve(registry: CollectorRegistry, address: str) -> tuple[str, int]:
+    """Serve a registry at ``:PORT`` of the loopback or at ``HOST:PORT``, and return where."""
+    host, colon, port = address.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")
+    try:
+        server, _ = start_http_server(int(port), addr=host, registry=registry)
+    except OSError as e:
+        raise UsageError(
+            f"--serve {address}: cannot listen there ({e.strerror}). Choose another port or another address of this machine."
+        ) from e
+    return host, server.server_port
+
+
+class Metrics(Collector):
+    """What the online checker has told so far.
+
+    Parameters
+    ----------
+    groups
+        The rows of the control groups.
+    now
+        The clock, in seconds.
+    """
+
+    def __init__(self, groups: GroupRows, now: Callable[[], float] = time.monotonic) -> None:
+        self._groups, self._now = groups, now
+        self._lock = threading.Lock()
+        self._last: dict[str, Any] = {}
+        self._told = -_SILENT_S
+        #: (when, ns of wasted CPUs, samples, samples that left out tasks)
+        self._history: deque[tuple[float, int, int, int]] = deque()
+        self._found: Counter[str] = Counter()
+        self._found_at = -VERDICT_S
+        self._recordings: Counter[str] = Counter()
+        self._recorded_ns: Counter[str] = Counter()
+        self._server_s = sum(os.times()[:4])
+
+    def message(self, message: dict[str, Any]) -> None:
+        """Take a message of the collector."""
+        now = self._now()
+        with self._lock:
+            if message["event"] == "violation":
+                self._note("persistent", now)
+            if "sample" not in message:
+                return
+            self._told = now
+            self._last = message
+            self._groups.add(message["groups"])
+            sample = message["sample"]
+            self._history.append((now, sample["wasted_ns"], sample["samples"], sample["cut"]))
+            while len(self._history) > 2 and self._history[1][0] <= now - VERDICT_S:
+                self._history.popleft()
+
+    def chronic(self) -> None:
+        """Note that a recording has shown chronic waste."""
+        with self._lock:
+            self._note("chronic", self._now())
+
+    def recording(self, result: str, evidence: dict[str, int] | None = None) -> None:
+        """Note what became of a recording, and the avoidable waiting in it by what is known about the waiting threads."""
+        with self._lock:
+            self._recordings[result] += 1
+            for name, ns in (evidence or {}).items():
+                self._recorded_ns[name.removesuffix("_ns")] += ns
+
+    def _note(self, kind: str, now: float) -> None:
+        self._found[kind] += 1
+        self._found_at = now
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the last minutes."""
+        now = self._now()
+        if now - self._found_at < VERDICT_S:
+            return "violations"
+        if now - self._told >= _SILENT_S or not self._last.get("checks") or not self._history:
+            return "unknown"
+        _, _, first, first_cut = self._history[0]
+        _, _, last, last_cut = self._history[-1]
+        if last_cut - first_cut > _CUT * max(1, last - first):
+            return "unknown"
+        return "clean"
+
+    def _mean_wasted(self) -> float | None:
+        """Return how many CPUs were wasted on average in the last minute; None if nobody has looked."""
+        now = self._now()
+        recent = [h for h in self._history if h[0] >= now - MEAN_S]
+        if len(recent) < 2 or now - self._told >= _SILENT_S:
+            return None
+        return (recent[-1][1] - recent[0][1]) / 1e9 / (recent[-1][0] - recent[0][0])
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics; what is not known has no value."""
+        with self._lock:
+            yield from self._of_machine()
+            yield from self._of_groups()
+            yield from self._of_checker()
+
+    def _of_machine(self) -> Iterator[Metric]:
+        verdict = self.verdict
+        yield StateSetMetricFamily(
+            "wastedcores_verdict",
+            "Whether CPUs were idle beside waiting threads in the last five minutes.",
+            value={v: v == verdict for v in VERDICTS},
+        )
+        yield _gauge("cpus_wasted", "CPUs idle beside threads that they could have run, on average over a minute.",
+                     self._mean_wasted())  # fmt: skip
+        sample = self._last.get("sample")
+        yield _counter("wasted_cpu_seconds", "Time of CPUs that were idle beside threads that they could have run, sampled.",
+                       sample and sample["wasted_ns"] / 1e9)  # fmt: skip
+        beside = CounterMetricFamily(
+            "wastedcores_idle_beside_waiting_seconds",
+            "Time in which at least one CPU was idle beside a thread that it could have run, sampled. "
+            "The kernel's own affinity masks tell where a thread may run.",
+            labels=["evidence"],
+        )
+        if sample:
+            beside.add_metric(["told"], sample["beside_ns"] / 1e9)
+        yield beside
+        longest = max((row.longest_s for _, row in self._groups.rows()), default=0.0)
+        yield _gauge("longest_wait_seconds", "The longest wait beside an idle CPU that a sample of the last minute met.",
+                     longest if sample else None)  # fmt: skip
+        found = CounterMetricFamily(
+            "wastedcores_violations", "Violations, by kind.", labels=["kind"]
+        )
+        for kind in ("persistent", "chronic"):
+            found.add_metric([kind], self._found[kind])
+        yield found
+        lost = stolen()
+        yield _counter("stolen_seconds", "Time for which the hypervisor ran something else, since this machine booted.",
+                       None if lost is None else sum(lost.values()) / 1e9)  # fmt: skip
+
+    def _of_groups(self) -> Iterator[Metric]:
+        seconds = CounterMetricFamily(
+            "wastedcores_cgroup_seconds",
+            "Time of the tasks of a control group: they ran, waited while no CPU that they may use was idle, waited beside an "
+            "idle one (wasted), or the group was throttled by its own limit (the kernel's count).",
+            labels=["cgroup", "state"],
+        )
+        longest = GaugeMetricFamily(
+            "wastedcores_cgroup_longest_wait_seconds",
+            "The longest wait beside an idle CPU that a sample of the last minute met.",
+            labels=["cgroup"],
+        )
+        for label, row in self._groups.rows():
+            for state in ("ran", "waited", "wasted", "throttled"):
+                value = getattr(row, f"{state}_s")
+                if value is not None:
+                    seconds.add_metric([label, state], value)
+            longest.add_metric([label], row.longest_s)
+        yield seconds
+        yield longest
+
+    def _of_checker(self) -> Iterator[Metric]:
+        for name, metric, what in _COUNTS:
+            yield _counter(metric, what, self._last.get(name))
+        sample = self._last.get("sample") or {}
+        yield _counter("samples", "Samples of all runqueues.", sample.get("samples"))
+        yield _counter(
+            "samples_cut", "Samples that left out some waiting threads.", sample.get("cut")
+        )
+        cost = CounterMetricFamily(
+            "wastedcores_cost_cpu_seconds",
+            "CPU time of the checker: in the kernel's timer, in the collector, and in the process that serves this.",
+            labels=["part"],
+        )
+        if sample:
+            cost.add_metric(["kernel"], sample["kernel_ns"] / 1e9)
+            cost.add_metric(["collector"], sample["cpu_s"])
+        cost.add_metric(["server"], sum(os.times()[:4]) - self._server_s)
+        yield cost
+        memory = GaugeMetricFamily(
+            "wastedcores_resident_bytes", "Memory of the checker.", labels=["part"]
+        )
+        if sample:
+            memory.add_metric(["collector"], sample["resident"])
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        memory.add_metric(["server"], pages * os.sysconf("SC_PAGE_SIZE"))
+        yield memory
+        kept = CounterMetricFamily(
+            "wastedcores_recordings", "Recordings of violations, by what became of them.", labels=["result"]
+        )  # fmt: skip
+        for result in ("kept", "clean", "too_often", "no_room", "failed"):
+            kept.add_metric([result], self._recordings[result])
+        yield kept
+        recorded = CounterMetricFamily(
+            "wastedcores_recorded_avoidable_seconds",
+            "Waiting beside an idle CPU in the recordings, by what says that the thread could have run there.",
+            labels=["evidence"],
+        )
+        for name in EVIDENCE:
+            recorded.add_metric([name], self._recorded_ns[name] / 1e9)
+        yield recorded
+
+
+class TextFile:
+    """A file for node_exporter's textfile collector, written again at most every few seconds; readers never see half of it."""
+
+    def __init__(self, path: Path, registry: CollectorRegistry, every_s: float = 5.0) -> None:
+        if path.suffix != ".prom":
+            raise UsageError(
+                f"--textfile {path}: node_exporter reads files whose names end with .prom only."
+            )
+        self._path, self._registry, self._every_s = path, registry, every_s
+        self._written = -every_s
+        self.write()
+
+    def write(self) -> None:
+        """Write the file if it is old enough."""
+        now = time.monotonic()
+        if now - self._written < self._every_s:
+            return
+        self._written = now
+        try:
+            write_to_textfile(str(self._path), self._registry)
+        except OSError as e:
+            raise UsageError(
+                f"--textfile {self._path}: cannot be written ({e.strerror}). Name a file in node_exporter's folder."
+            ) from e
+
+
+def _counter(name: str, what: str, value: float | None) -> Metric:
+    return _with(CounterMetricFamily(f"wastedcores_{name}", what, labels=[]), value)
+
+
+def _gauge(name: str, what: str, value: float | None) -> Metric:
+    return _with(GaugeMetricFamily(f"wastedcores_{name}", what, labels=[]), value)
+
+
+def _with(family: Any, value: float | None) -> Metric:
+    if value is not None:
+        family.add_metric([], value)
+    return family  # type: ignore[no-any-return]
