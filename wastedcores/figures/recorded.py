@@ -51,8 +51,8 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
         title
         or f"{good} of {rows.height} recorded quantities are where replays of the same run put them",
         f"distance from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 "
-        "CPUs or threads, or 2 % of the time)<br>the quantities of a run are in the order of the table below; a mark on the edge of a panel lies "
-        "beyond it",
+        "CPUs or threads, or 2 % of the time)<br>the quantities of a run are in the order of the table below; a mark on the edge "
+        "of a panel lies beyond it",
         height=210 + 30 * len(runs),
     )
     fig.update_xaxes(
