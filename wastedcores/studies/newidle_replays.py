@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from wastedcores.simulator import replay
@@ -39,7 +40,9 @@ CASES: dict[str, tuple[Machine, Any]] = {
     "schbench": (_machine("one socket of 26 cores", 1, 26, 2), services.schbench),
     "specjbb": (_machine("AmpereOne, 192 cores", 1, 192, 1), _DATABASE),
     "specjbb-l2": (
-        replace(_machine("AmpereOne, 192 cores", 1, 192, 1), llc_of_cpu=tuple(range(192))),
+        replace(
+            _machine("AmpereOne, 192 cores", 1, 192, 1), llc_of_cpu=np.arange(192, dtype=np.int32)
+        ),
         _DATABASE,
     ),
     "unixbench": (_machine("2 Xeon Gold 6346", 2, 16, 2), services.shell16),
@@ -69,7 +72,7 @@ def throughput(kernel: str, seed: int, case: str) -> dict[str, Any]:
     calls = done.balance_calls.filter(pl.col("idle") == "newidle")["calls"].sum()
     return {
         "per_s": done.summary.result,
-        "attempts_per_s": calls / (done.summary.end_ns / 1e9),
+        "attempts_per_s": int(calls) / (done.summary.end_ns / 1e9),
         "busy": float(done.summary.busy_per_cpu.mean()),
         "wall_s": done.raw.wall_s,
     }

@@ -13,7 +13,7 @@ from wastedcores.analysis.examined import examine
 from wastedcores.errors import WastedCoresError
 from wastedcores.kernels import FIXES, KernelModel
 from wastedcores.kernels import PRESETS as KERNELS
-from wastedcores.kernels.rules import FEATURES
+from wastedcores.kernels.rules import FEATURES, NEWIDLE
 from wastedcores.simulator import replay_scenario
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.widgets.two_traces import PairFigure
@@ -82,8 +82,17 @@ class ReplayLab(w.VBox):
         kernel = KernelModel.named(self.kernel.value)
         fixes = tuple(FIXES)
         if kernel.is_modern:
-            off = (f"NO_{name}" for name, rule in FEATURES.items() if getattr(kernel.rules, rule))
-            fixes = ("overload_on_wakeup", *off)
+            rules = kernel.rules
+            off = (
+                f"NO_{f}"
+                for f, (rule, without) in FEATURES.items()
+                if getattr(rules, rule) != without
+            )
+            fixes = (
+                "overload_on_wakeup",
+                *off,
+                *(f"newidle:{n}" for n in NEWIDLE if n != rules.newidle),
+            )
         self.fixes.options = fixes
         self.fixes.value = fixes[:1] if kernel.is_modern else fixes
 
