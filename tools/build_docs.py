@@ -32,7 +32,9 @@ PAGES = (
     "datasets/published/README.md",
     "datasets/recordings/README.md",
     "datasets/recordings-modern/README.md",
+    "datasets/recordings-kinds/README.md",
     "datasets/recorded_vs_replayed.csv",
+    "datasets/kernel_features.csv",
     "tests/topology/oracle/README.md",
 )
 #: the rooms that people call, in the order of the reference

@@ -1,10 +1,10 @@
 """Compare the recordings of real kernels with replays: datasets/recorded_vs_replayed.csv.
 
-    python tools/compare_with_recordings.py [FOLDER] [--seeds 20] [--only RUN ...] [-o FILE]
+    python tools/compare_with_recordings.py [FOLDER | --modern] [--seeds 20] [--only RUN ...] [-o FILE]
 
 wastedcores/studies/recorded/quantities.py says what is compared, agreement.py when it agrees. Without ``-o`` the repository's
-table is written, and the part of docs/recorded-vs-replayed.md that is made from it. For today's kernels it is
-``datasets/recordings-modern -o datasets/recorded_vs_replayed_modern.csv``.
+table is written, and the part of docs/recorded-vs-replayed.md that is made from it. With ``--modern`` it is the table of the
+kernels since 6.1, datasets/recorded_vs_replayed_modern.csv.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 
 import wastedcores
-from wastedcores.studies.recorded.agreement import FILE, compare_recordings, report
-from wastedcores.studies.recorded.recordings import recordings_in
+from wastedcores.studies.recorded.agreement import FILE, MODERN_FILE, compare_recordings, report
+from wastedcores.studies.recorded.recordings import Recording, recordings_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "recorded-vs-replayed.md"
@@ -25,15 +25,22 @@ PAGE = ROOT / "docs" / "recorded-vs-replayed.md"
 MADE = re.compile(r"(<!-- made by tools/compare_with_recordings.py -->\n).*?(<!-- end -->)", re.S)
 
 
+def _modern() -> list[Recording]:
+    """Return the repository's recordings of kernels since 6.1 that the replay models."""
+    folders = (ROOT / "datasets" / name for name in ("recordings-modern", "recordings"))
+    return [r for f in folders for r in recordings_in(f) if r.model and r.model.is_modern]
+
+
 def main() -> int:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--modern", action="store_true")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", nargs="*", metavar="RUN")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE")
     args = parser.parse_args()
-    found = recordings_in(args.folder)
+    found = _modern() if args.modern else recordings_in(args.folder)
     unknown = set(args.only or ()) - {r.name for r in found}
     if unknown:
         parser.error(f"there is no recording {', '.join(sorted(unknown))} to replay")
@@ -46,10 +53,10 @@ def main() -> int:
         version=wastedcores.__version__,
         note=lambda line: print(line, file=sys.stderr, flush=True),
     )
-    output = args.output or ROOT / "datasets" / FILE
+    output = args.output or ROOT / "datasets" / (MODERN_FILE if args.modern else FILE)
     table.write_csv(output, float_precision=6)
     print(report(table))
-    if args.output is None:
+    if args.output is None and not args.modern:
         made = MADE.sub(lambda m: f"{m[1]}{report(table)}{m[2]}", PAGE.read_text())
         PAGE.write_text(made)
     return 0

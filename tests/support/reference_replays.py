@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.measure import cpus_wasted
+from wastedcores.simulator.booted import as_booted
 from wastedcores.simulator.reference import Kernel, Simulation
 from wastedcores.simulator.simulate import costs_of, with_steps
-from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities
-from wastedcores.studies.recorded.recordings import HOG, KINDS, WASTED, Recording
+from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities, unhelped
+from wastedcores.studies.recorded.recordings import HOG, KINDS, Recording
 from wastedcores.topology.domains import domain_events
 
 _PLACED = ("switch", "wakeup", "wakeup_new", "migrate", "exit")
@@ -18,7 +18,7 @@ _PLACED = ("switch", "wakeup", "wakeup_new", "migrate", "exit")
 def replayed(recording: Recording, kernel: KernelModel, seed: int) -> dict[str, Quantity]:
     """Return what ``Recording.replayed()`` measures with the compiled engine."""
     machine, workload = recording.machine, recording.workload(seed)
-    program = workload.program()
+    program = as_booted(workload.program(), machine, kernel)
     trees = domain_events(with_steps(machine, program), kernel)
     k = Kernel(machine, kernel, trees, costs=costs_of(machine))
     run = Simulation(k, program, seed)
@@ -52,6 +52,5 @@ def replayed(recording: Recording, kernel: KernelModel, seed: int) -> dict[str, 
     )
     lengths = [(e.ts_ns, *dict(e.columns).values()) for e in k.log if e.kind == "nr_running"]
     ts, on, nr = np.array([row[:3] for row in lengths], np.int64).T
-    wasted = cpus_wasted(ts, on, nr, machine.cpus, start, end)
     found = quantities(seen, recording.kind, machine, recording.pinned)
-    return found | {WASTED: Quantity(wasted, WASTED)}
+    return found | unhelped(ts, on, nr, machine.cpus, start, end)

@@ -13,7 +13,9 @@ from wastedcores.errors import UsageError
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
 #: unit of a row -> its panel; all other units are results of the run itself
-_PANELS = {"busy CPUs": 1, "CPUs wasted": 1, "threads": 2}
+_PANELS = {"busy CPUs": 1, "CPUs wasted": 1, "idle beside waiting": 1, "threads": 2}
+#: unit -> the difference that does not count
+_FLOORS = dict.fromkeys(_PANELS, 0.05) | {"idle beside waiting": 0.02}
 _HEADS = ("the run's own result", "busy and wasted CPUs", "threads at the end")
 #: the panels end at this many tolerances; marks beyond are drawn on the edge
 _EDGE = 7.0
@@ -49,8 +51,8 @@ def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "s
         title
         or f"{good} of {rows.height} recorded quantities are where replays of the same run put them",
         f"distance from the replays' median; line: 5{_MINUS}95 % of {_seeds(rows)} seeds; green: within 10 % (or 0.05 "
-        "CPUs or threads)<br>the quantities of a run are in the order of the table below; a mark on the edge of a panel lies "
-        "beyond it",
+        "CPUs or threads, or 2 % of the time)<br>the quantities of a run are in the order of the table below; a mark on the edge "
+        "of a panel lies beyond it",
         height=210 + 30 * len(runs),
     )
     fig.update_xaxes(
@@ -71,7 +73,7 @@ def _seeds(rows: pl.DataFrame) -> int:
 
 def _scaled() -> list[pl.Expr]:
     """Return the distances from the median in tolerances; the tolerance is that of the criterion."""
-    floor = pl.when(pl.col("unit").is_in(list(_PANELS))).then(0.05).otherwise(1e-12)
+    floor = pl.col("unit").replace_strict(_FLOORS, default=1e-12, return_dtype=pl.Float64)
     tolerance = pl.max_horizontal(0.1 * pl.col("median"), floor)
     return [
         ((pl.col(c) - pl.col("median")) / tolerance).clip(-_EDGE, _EDGE).alias(f"{c}_at")

@@ -20,10 +20,10 @@ def add_kworkers(
     parked: int | None = None,
     period_ns: int = SECOND,
 ) -> None:
-    """Add a kworker per CPU that runs 8 us once a second, as on the recorded idle guests."""
+    """Add a kworker per online CPU but ``parked`` that runs 8 us once a second, as on the recorded idle guests."""
     offset = (seed * 0xD1342543DE82EF95 >> 16) % SECOND
     work = Script().loop().compute(KWORKER_NS).sleep(period_ns).end()
-    for cpu in range(machine.cpus):
+    for cpu in machine.online_cpus:
         if cpu != parked:
             at = (offset + (machine.cpus - 1 - cpu) * KWORKER_APART_NS) % period_ns
             w.task(f"kworker/{cpu}", work, allowed=[cpu], cpu=cpu, start_ns=at, daemon=True)

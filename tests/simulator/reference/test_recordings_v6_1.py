@@ -11,10 +11,10 @@ from support import RECORDINGS
 from support.reference_replays import replayed
 
 from wastedcores.kernels import KernelModel
-from wastedcores.studies.recorded.agreement import COUNTED, FLOOR, RANGE, agrees
+from wastedcores.studies.recorded.agreement import FLOORS, RANGE, agrees
 from wastedcores.studies.recorded.recordings import Recording
 
-V6_1 = KernelModel.named("v6.1.192")
+V6_1 = KernelModel.named("v6.1.192+noautogroup")  # as Debian 12 boots
 
 
 def agreeing(name: str, seeds: range) -> list[bool]:
@@ -25,8 +25,7 @@ def agreeing(name: str, seeds: range) -> list[bool]:
     for figure, (value, unit) in recording.quantities().items():
         values = [q[figure].value for q in replays]
         low, high = np.percentile(values, RANGE)
-        floor = FLOOR if unit in COUNTED else 0.0
-        out.append(agrees(value, values, floor))
+        out.append(agrees(value, values, FLOORS.get(unit, 0.0)))
         print(f"{name} {figure}: {value:.4f} {np.median(values):.4f} [{low:.4f}, {high:.4f}]")
     return out
 
@@ -40,6 +39,6 @@ def test_a_barrier_takes_as_long_as_recorded():
 def test_nine_of_ten_figures_agree():
     names = ("db64", "gc", "gi", "lu10ms", "ms")
     found = {name: agreeing(f"{name}-6.1-64cpu", range(1, 21)) for name in names}
-    assert [len(figures) for figures in found.values()] == [7, 7, 9, 7, 9]
+    assert [len(figures) for figures in found.values()] == [6, 5, 8, 6, 6]
     assert np.concatenate(list(found.values())).mean() >= 0.9
     assert all(figures[0] for figures in found.values())  # what the guest measured itself

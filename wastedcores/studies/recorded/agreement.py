@@ -1,7 +1,7 @@
 """Compares recordings with replays of the same workloads: the criterion of agreement, and the table of all runs.
 
-A recorded quantity agrees if it is within 10 % of the median of the replays (or within :data:`FLOOR` busy CPUs or
-threads), or inside their 5-95 % range.
+A recorded quantity agrees if it is within 10 % of the median of the replays (or within :data:`FLOORS`, below which a
+difference does not count), or inside their 5-95 % range.
 
 Interface::
 
@@ -20,14 +20,15 @@ import polars as pl
 
 from wastedcores.errors import DatasetError
 from wastedcores.files import find
-from wastedcores.studies.recorded.recordings import WASTED, Recording
+from wastedcores.studies.recorded.quantities import IDLE_BESIDE, WASTED
+from wastedcores.studies.recorded.recordings import Recording
 
 #: a recorded value agrees within this share of the replays' median, and between these percentiles of the replays
 CLOSE = 0.1
 RANGE = (5, 95)
-#: below this number of busy or wasted CPUs, or of threads per node, the guest's own kernel threads decide
-FLOOR = 0.05
-COUNTED = ("busy CPUs", "threads", WASTED)
+#: unit -> the difference that the guest's own kernel threads decide: of busy or wasted CPUs, of threads per node, and of the
+#: share of time in which a CPU is idle beside a waiting thread
+FLOORS = {"busy CPUs": 0.05, "threads": 0.05, WASTED: 0.05, IDLE_BESIDE: 0.02}
 FILE = "recorded_vs_replayed.csv"
 #: the same for the recordings of today's kernels (datasets/recordings-modern)
 MODERN_FILE = "recorded_vs_replayed_modern.csv"
@@ -41,6 +42,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
     "low": pl.Float64,
     "high": pl.Float64,
     "agrees": pl.Boolean,
+    "near": pl.Float64,
     "kernel": pl.String,
     "seeds": pl.Int64,
     "date": pl.String,
@@ -48,7 +50,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 }
 
 
-def agrees(recorded: float, replays: Sequence[float], floor: float = FLOOR) -> bool:
+def agrees(recorded: float, replays: Sequence[float], floor: float = 0.0) -> bool:
     """Return whether a recorded quantity agrees with those of replays."""
     median = float(np.median(replays))
     low, high = np.percentile(replays, RANGE)
@@ -79,7 +81,8 @@ def compare_recordings(
     Returns
     -------
     polars.DataFrame
-        Columns of :data:`SCHEMA`; ``low`` and ``high`` are the 5th and 95th percentile.
+        Columns of :data:`SCHEMA`; ``low`` and ``high`` are the 5th and 95th percentile, and ``near`` is the share of the
+        replays that are themselves close to the median.
     """
     rows = []
     for recording in recordings:
@@ -88,11 +91,12 @@ def compare_recordings(
         for name, (value, unit) in found.items():
             values = [r.quantities[name].value for r in replays]
             low, high = (float(x) for x in np.percentile(values, RANGE))
-            floor = FLOOR if unit in COUNTED else 0.0
+            median, floor = float(np.median(values)), FLOORS.get(unit, 0.0)
+            near = np.abs(np.subtract(values, median)) <= max(CLOSE * median, floor)
             rows.append(
                 (
-                    recording.name, name, unit, value, float(np.median(values)), low, high,
-                    agrees(value, values, floor), (recording.model or recording.kernel).name, len(seeds), date, version,
+                    recording.name, name, unit, value, median, low, high, agrees(value, values, floor), float(near.mean()),
+                    (recording.model or recording.kernel).name, len(seeds), date, version,
                 )
             )  # fmt: skip
         events, wall = sum(r.events for r in replays), sum(r.wall_s for r in replays)
@@ -123,8 +127,7 @@ def read_table(path: Path | str | None = None) -> pl.DataFrame:
 
 def far_from_median(table: pl.DataFrame) -> pl.DataFrame:
     """Return the rows whose recorded value is not close to the median: inside the range of the replays, or beyond it."""
-    counted = pl.col("unit").is_in(COUNTED)
-    floor = pl.when(counted).then(FLOOR).otherwise(0.0)
+    floor = pl.col("unit").replace_strict(FLOORS, default=0.0, return_dtype=pl.Float64)
     away = (pl.col("recorded") - pl.col("median")).abs()
     return table.filter(away > pl.max_horizontal(CLOSE * pl.col("median"), floor))
 
@@ -133,10 +136,22 @@ def report(table: pl.DataFrame) -> str:
     """Return Markdown that says how many rows agree, and shows those that are far from the median of the replays."""
     far = far_from_median(table)
     first = table.row(0, named=True)
+    inside = table.filter(pl.col("recorded").is_between("low", "high")).height
+    shares = []
+    for name in (WASTED, IDLE_BESIDE):
+        rows = table.filter(quantity=name)
+        near = rows.height - far_from_median(rows).height
+        small = rows.filter(pl.col("recorded") < FLOORS[name]).height
+        shares.append(
+            f"{name} in {rows['agrees'].sum()} of {rows.height} (within 10 % or the floor in {near}, recorded below the floor "
+            f"in {small})"
+        )
     lines = [
         f"**{table['agrees'].sum()} of {table.height} quantities agree** ({table['run'].n_unique()} runs, {first['seeds']} "
-        f"seeds, wastedcores {first['version']}, {first['date']}). {table.height - far.height} are within 10 % of the median. "
-        "The others are:",
+        f"seeds, wastedcores {first['version']}, {first['date']}). {table.height - far.height} are within 10 % of the median, or "
+        f"nearer than the floor, and {inside} are inside the 5-95 % range; one more replay would be near "
+        f"in {table['near'].sum():.0f}. Among them are {' and '.join(shares)}. Those that are not near the "
+        "median are:",
         "",
         "| run | quantity | recorded | replayed: median [5 %, 95 %] | agrees |",
         "|---|---|---|---|---|",

@@ -1,7 +1,8 @@
 """The quantities in which a recording and a replay of the same workload are compared.
 
 Both are brought to one form (:class:`Observed`: which thread was where, and when), and :func:`quantities` computes
-everything from that. So a quantity can differ between the two only because what happened differs.
+everything from that. So a quantity can differ between the two only because what happened differs. No quantity follows
+from the others, so each one is evidence of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wastedcores.simulator.measure import durations_ns, running_ns
+from wastedcores.simulator.measure import cpus_wasted, durations_ns, over_cpus, running_ns
 from wastedcores.topology.machine import Machine
 
 #: the part of the measured window, at its end, in which threads are counted by node. It is long enough that a thread
@@ -20,10 +21,14 @@ from wastedcores.topology.machine import Machine
 LAST = 0.25
 #: share of the window that a hog has to run on a CPU for its node to count as a hog's node
 HOG_SHARE = 0.3
+#: idle CPUs for each of which a thread waits, wherever it may run: what the whole project is about
+WASTED = "CPUs wasted"
+#: the share of the window in which some CPU is idle while a thread waits on another one
+IDLE_BESIDE = "idle beside waiting"
 
 
 class Quantity(NamedTuple):
-    """A number and what it counts: ``make_s``, ``cpus_of_work``, ``s_per_iter``, ``db_s``, ``busy CPUs`` or ``threads``."""
+    """A number and what it counts: a run's result, ``busy CPUs``, ``threads``, ``CPUs wasted`` or ``idle beside waiting``."""
 
     value: float
     unit: str
@@ -82,34 +87,51 @@ def _since(mark: np.ndarray, owner: np.ndarray) -> np.ndarray:
 def quantities(
     seen: Observed, kind: str, machine: Machine, pinned: bool = True
 ) -> dict[str, Quantity]:
-    """Return everything that is compared, by name."""
+    """Return what is compared of where threads ran, by name.
+
+    Of two types of nodes only the first one is compared, because the whole machine is compared, too. The CPUs' worth of work
+    that a run measures of itself are its busy CPUs, so these do not count again, and the node on which all threads start
+    ends as the fullest one.
+    """
     nodes = np.asarray(machine.node_of_cpu)
     busy = seen.running(machine.cpus)
     per_node = np.bincount(nodes, busy, machine.nodes)
     threads = seen.threads_per_node(nodes)
     hog_cpus = np.flatnonzero(seen.running(machine.cpus, seen.hogs) > HOG_SHARE)
     types = _types(kind, set(nodes[hog_cpus].tolist()), machine, pinned)
-    out = {seen.result.unit: seen.result, "busy CPUs": Quantity(float(busy.sum()), "busy CPUs")}
+    out = {seen.result.unit: seen.result}
+    if seen.result.unit != "cpus_of_work":
+        out["busy CPUs"] = Quantity(float(busy.sum()), "busy CPUs")
     for name, of_type in types.items():
         out[f"busy CPUs, {name}"] = Quantity(float(per_node[of_type].mean()), "busy CPUs")
-    for name, of_type in types.items():
         out[f"threads, {name}"] = Quantity(float(threads[of_type].mean()), "threads")
-    if "node 1" not in types:
+    if not {"node 1", "start node"} & types.keys():
         out["threads, fullest node"] = Quantity(float(threads.max()), "threads")
+    if "node 1" not in types:
         out["threads, emptiest node"] = Quantity(float(threads.min()), "threads")
     return out
 
 
+def unhelped(
+    ts_ns: np.ndarray, cpu: np.ndarray, nr: np.ndarray, cpus: int, start: int, end: int
+) -> dict[str, Quantity]:
+    """Return the wasted CPUs, and how long a CPU was idle beside a waiting thread, from the lengths of the runqueues.
+
+    Where the threads may run is not considered. The arguments are those of
+    :func:`wastedcores.simulator.measure.cpus_wasted`.
+    """
+    beside = (over_cpus(cpu, nr > 0) < cpus) & (over_cpus(cpu, nr >= 2) > 0)
+    length = np.diff(np.r_[np.clip(ts_ns, start, end), end])
+    share = float(length[beside].sum() / max(end - start, 1))
+    wasted = cpus_wasted(ts_ns, cpu, nr, cpus, start, end)
+    return {WASTED: Quantity(wasted, WASTED), IDLE_BESIDE: Quantity(share, IDLE_BESIDE)}
+
+
 def _types(kind: str, hog_nodes: set[int], machine: Machine, pinned: bool) -> dict[str, np.ndarray]:
-    """Name of each type of node -> which nodes are of it, bool (nodes,)."""
+    """Return the types of nodes that are compared, by name: which nodes are of a type, bool (nodes,)."""
     number = np.arange(machine.nodes)
     if hog_nodes:
-        special, names = hog_nodes, ("hog nodes", "other nodes")
-    elif kind in ("gc", "lu") and pinned:
-        return {"node 1": number == 1, "node 2": number == 2}
-    elif kind == "ms":
-        special, names = {2}, ("start node", "other nodes")
-    else:
-        return {"all nodes": number >= 0}
-    inside = np.isin(number, list(special))
-    return {names[0]: inside, names[1]: ~inside}
+        return {"hog nodes": np.isin(number, list(hog_nodes))}
+    if kind in ("gc", "lu") and pinned:
+        return {"node 1": number == 1}
+    return {"start node": number == 2} if kind == "ms" else {}

@@ -24,10 +24,11 @@ import polars as pl
 from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
+from wastedcores.kernels.tables import NO_AUTOGROUP
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, summarize, with_steps
-from wastedcores.simulator.measure import cpus_wasted
-from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities
+from wastedcores.simulator.booted import as_booted
+from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities, unhelped
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
@@ -44,8 +45,6 @@ RESULTS = {
     "db_s": "db_s",
 }
 HOG = "R-"
-#: idle CPUs for each of which a thread waits, wherever it may run: what the whole project is about
-WASTED = "CPUs wasted"
 
 
 @dataclass(frozen=True)
@@ -148,8 +147,12 @@ class Recording:
 
     @cached_property
     def model(self) -> KernelModel | None:
-        """The kernel to replay it under; None if the replay does not model it."""
-        return self.kernel if self.kernel.is_replayed else None
+        """The kernel to replay it under, with the guest's setting of autogroups; None if the replay does not model it."""
+        if not self.kernel.is_replayed:
+            return None
+        # Debian 12 boots with sched_autogroup_enabled=0
+        off = self.meta["results_measured_in_guest"].get("autogroup") == 0
+        return KernelModel.named(f"{self.kernel.name}+{NO_AUTOGROUP}" if off else self.kernel.name)
 
     @cached_property
     def machine(self) -> Machine:
@@ -217,14 +220,14 @@ class Recording:
             _called(named, HOG),
             self.result,
         )
-        return quantities(seen, self.kind, self.machine, self.pinned) | self._wasted()
+        return quantities(seen, self.kind, self.machine, self.pinned) | self._unhelped()
 
-    def _wasted(self) -> dict[str, Quantity]:
+    def _unhelped(self) -> dict[str, Quantity]:
         changes = list(runqueues(self.trace, affinity=False).batches())
         ts, cpu, nr = (
             np.concatenate([getattr(b, c) for b in changes]) for c in ("ts_ns", "cpu", "nr")
         )
-        return {WASTED: Quantity(cpus_wasted(ts, cpu, nr, self.machine.cpus, *self.window), WASTED)}
+        return unhelped(ts, cpu, nr, self.machine.cpus, *self.window)
 
     def workload(self, seed: int) -> Workload:
         """Return the recorded workload for a replay with this seed."""
@@ -242,17 +245,16 @@ class Recording:
                 f"{self.name} was recorded on {self.kernel.name}, which the replay does not model."
             )
         w = self.workload(seed)
-        program = w.program()
+        program = as_booted(w.program(), self.machine, self.model)
         raw = simulate(program, self.machine, self.model, seed=seed, trees=self._trees, load=False)
         q = summarize(raw, program, self.machine, w.measure, w.counted_nodes)
         result = Quantity(float(q.result or 0), self.result.unit)
         seen = _observed(raw, program, self.machine, self.kind, (q.start_ns, q.end_ns), result)
         log = raw.of(log_kind.NR_RUNNING)
         ts, cpu, nr = log[:, [log_column.TS, log_column.CPU, log_column.VALUE]].T
-        wasted = cpus_wasted(ts, cpu, nr, self.machine.cpus, q.start_ns, q.end_ns)
         return Replayed(
             quantities(seen, self.kind, self.machine, self.pinned)
-            | {WASTED: Quantity(wasted, WASTED)},
+            | unhelped(ts, cpu, nr, self.machine.cpus, q.start_ns, q.end_ns),
             raw.events,
             raw.wall_s,
         )
