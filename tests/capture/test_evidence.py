@@ -100,7 +100,7 @@ def test_other_peoples_files_in_the_folder_stay(tmp_path):
 
 def test_nothing_is_written_when_the_disk_is_nearly_full(tmp_path, monkeypatch):
     folder = Folder(tmp_path / "e", free_share=0.05)
-    disk = namedtuple("disk", "f_bavail f_frsize f_blocks")  # noqa: PYI024
+    disk = namedtuple("disk", "f_bavail f_frsize f_blocks")
     monkeypatch.setattr(module.os, "statvfs", lambda _: disk(51, 1000, 1000))
     assert folder.write(size=500) is not None
     folder.now += HOUR
