@@ -19,9 +19,9 @@ from record_live_pair import work
 
 from wastedcores.analysis.examined import examine
 from wastedcores.capture.snapshot import header_facts, read_snapshot
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.files import file_digest
 from wastedcores.kernels import KernelModel
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.parquet import read_parquet, write_parquet

@@ -15,11 +15,11 @@ import re
 from typing import Any
 
 from wastedcores.capture.snapshot import SCHEMA
+from wastedcores.cpulist import format_cpulist
 from wastedcores.files import datasets
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.seen import Seen, seen
 from wastedcores.studies.recorded.recordings import Recording
-from wastedcores.topology.cpulist import format_cpulist
 
 #: by kind of run: names of tasks that lead a session
 LEADERS = {"gi": r"R-\d+|make", "gc": "shell", "ms": "shell", "lu": r"shell|R-\d+", "db": "(?!)"}

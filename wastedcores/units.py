@@ -61,7 +61,7 @@ def number(x: float) -> str:
 def result_words(name: str) -> str:
     """Write the name of what a workload measures for people: ``make (s)``, ``CPUs of work``, ``s per iteration``."""
     known = {"cpus_of_work": "CPUs of work", "s_per_iter": "s per iteration"}
-    short = name.removesuffix("_s")
+    short = name if name.endswith("_per_s") else name.removesuffix("_s")
     return known.get(name) or short.replace("_", " ") + (" (s)" if short != name else "")
 
 

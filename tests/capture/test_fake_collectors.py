@@ -31,8 +31,8 @@ from wastedcores.capture import (
 )
 from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import CollectorError, UsageError
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.parquet import write_parquet
 
 #: two tasks share CPU 0 for 200 ms while CPU 1 is idle, as the kernel's tracefs prints it

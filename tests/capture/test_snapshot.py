@@ -67,7 +67,7 @@ def refuse(path):
 
 
 def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
-    monkeypatch.setattr(system, "_hierarchy", lambda *_: tmp_path)
+    monkeypatch.setattr(system, "hierarchy", lambda *_: tmp_path)
     assert system.quotas(tmp_path) == {}
     for group, name, text in (
         ("a/b", "cpu.max", "4000 1000000\n"),

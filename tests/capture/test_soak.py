@@ -187,7 +187,7 @@ def test_other_work_for_a_tenth_of_the_time_establishes_no_violation(
         def between(self, start_ns, end_ns):
             return Between((end_ns - start_ns) / 1e9, {0: 0.0, 1: idle}, 1.0, 0.0)
 
-    monkeypatch.setattr(provoking, "_waited_ns", lambda forker: 2 * time.monotonic_ns())
+    monkeypatch.setattr(provoking, "children_waited_ns", lambda forker: 2 * time.monotonic_ns())
     monkeypatch.setattr(provoking, "HOLD_S", 1.0)
-    held = provoking._longest_hold(Steady(), 1, 0.5, threading.Event())
+    held = provoking.longest_hold(Steady(), 1, 0.5, threading.Event())
     assert (held >= 0.5) == established

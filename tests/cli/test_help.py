@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import wastedcores.cli
 from wastedcores.cli import VERBS, register_verbs
 from wastedcores.cli._app import app
 
@@ -76,3 +79,11 @@ def test_a_machine_can_be_this_one_wherever_one_is_named(words):
     for parameter in command.params:
         if {"--machine", "--to-machine"} & set(parameter.opts):
             assert parameter.metavar == "NAME|FILE|live"
+
+
+def test_no_verb_takes_more_than_fourteen_parameters():
+    for path in sorted(Path(wastedcores.cli.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                taken = len(node.args.args) + len(node.args.kwonlyargs)
+                assert taken <= 14, f"{path.name}: {node.name} takes {taken}"

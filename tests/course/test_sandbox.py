@@ -198,7 +198,7 @@ print("\\ud800".encode(errors="surrogatepass"))
 
 def test_a_sandbox_that_ends_without_a_result_is_an_outcome(tmp_path, monkeypatch):
     done = subprocess.CompletedProcess([], -9, '{"built": true}\n{"returncode": 0, "fi', "")
-    monkeypatch.setattr(sandbox, "_in_namespaces", lambda *given: done)
+    monkeypatch.setattr(sandbox, "in_namespaces", lambda *given: done)
     assert outcome(tmp_path, "").reason == "lost"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from support.fake_capture import CAPTURE, MAIN
+from support.waiting import wait_for
 
 from wastedcores.files import leftovers
 from wastedcores.trace.io import open_trace
@@ -94,12 +95,14 @@ def test_import(text, tmp_path):
 
 def recording(folder: Path) -> Path:
     """Wait until a capture records, and return its raw recording."""
-    for _ in range(1200):
-        for raw in folder.glob("*.raw"):
-            if raw.stat().st_size > 1000:
-                return raw
-        time.sleep(0.05)
-    raise AssertionError("the capture did not begin within a minute")
+    begun = [[]]
+
+    def records() -> bool:
+        begun[0] = [raw for raw in folder.glob("*.raw") if raw.stat().st_size > 1000]
+        return bool(begun[0])
+
+    wait_for(records)
+    return begun[0][0]
 
 
 @pytest.mark.slow

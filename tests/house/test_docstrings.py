@@ -5,7 +5,6 @@ That is what a package exports, and what README, documents and notebooks name. E
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
@@ -14,6 +13,8 @@ from functools import cache
 import pytest
 from numpydoc.validate import validate
 from support import ROOT
+
+import wastedcores
 
 #: functions here have the kernel's parameters, which the glossary in the package's docstring explains once
 WITH_A_GLOSSARY = "wastedcores.simulator.reference"
@@ -36,33 +37,35 @@ def modules() -> list[str]:
     return names
 
 
+def dotted_name(module: str, name: str) -> str | None:
+    """Where a function or class is defined that a module has, or None if the module has no such thing."""
+    try:
+        thing = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+    qualname = getattr(thing, "__qualname__", None)
+    return f"{thing.__module__}.{qualname}" if qualname else None
+
+
 @cache
 def named() -> frozenset[str]:
-    """Names that packages export, and names that README, documents and notebooks take from the package."""
-    names = set()
-    for path in (ROOT / "wastedcores").rglob("__init__.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Dict):  # exported lazily, by name
-                keys = [k.value for k in node.keys if isinstance(k, ast.Constant)]
-                names |= {k for k in keys if isinstance(k, str) and k.isidentifier()}
-            elif isinstance(node, ast.Assign) and any(
-                isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
-            ):
-                constants = [n for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
-                names |= {n.value for n in constants}
+    """Where everything is defined that ``import wastedcores`` gives, and that README, documents and notebooks name."""
+    found = {("wastedcores", name) for name in wastedcores.__all__}
     files = [
         ROOT / "README.md",
         *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "notebooks").glob("*.ipynb"),
+        *(ROOT / "notebooks").rglob("*.ipynb"),
     ]
     for path in files:
         text = path.read_text()
-        for imported in re.findall(r"from wastedcores[\w.]* import ([^\n\"\\]+)", text):
-            names |= set(re.findall(r"\w+", imported))
-        for dotted in re.findall(r"wastedcores\.([\w.]+)", text):
-            names |= set(dotted.split("."))
-        names |= set(re.findall(r"\b(?:wc|words|figures|views)\.(\w+)\(", text))
-    return frozenset(names)
+        for module, imported in re.findall(r"from (wastedcores[\w.]*) import ([^\n\"\\]+)", text):
+            found |= {(module, name) for name in re.findall(r"\w+", imported)}
+        found |= set(re.findall(r"\b(wastedcores(?:\.\w+)*)\.(\w+)", text))
+        for room in ("words", "figures", "figures.views"):
+            called = re.findall(rf"\b{room.split('.')[-1]}\.(\w+)\(", text)
+            found |= {(f"wastedcores.{room}", name) for name in called}
+    names = {dotted_name(module, name) for module, name in found}
+    return frozenset(name for name in names if name)
 
 
 def public_functions(module_name: str):
@@ -92,7 +95,7 @@ def faults(dotted: str, function) -> list[str]:
     module_and_class = function.__qualname__.split(".")
     sections = (
         len(parameters) > 1
-        and module_and_class[0] in named()
+        and f"{function.__module__}.{module_and_class[0]}" in named()
         and not dotted.startswith(WITH_A_GLOSSARY)
     )
     codes = ALWAYS | (WITH_TWO_PARAMETERS if sections else set())

@@ -22,7 +22,7 @@ LAYERS = {
     "wastedcores.limits": -1,
     "wastedcores.jit": 0,
     "wastedcores.topology.clocks": 0,
-    "wastedcores.topology.cpulist": 0,
+    "wastedcores.cpulist": 0,
     "wastedcores.topology.machine": 1,
     "wastedcores.topology._numbers": 0,
     "wastedcores.topology.oracle": 1,
@@ -49,8 +49,9 @@ LAYERS = {
     "wastedcores.widgets": 10,
     "wastedcores.capture": 10,
     "wastedcores.course": 10,
-    "wastedcores.cli": 11,
-    "wastedcores.__main__": 12,
+    "wastedcores.guest": 11,
+    "wastedcores.cli": 12,
+    "wastedcores.__main__": 13,
 }
 
 #: modules of constants that compiled code may read

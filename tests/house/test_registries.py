@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import types
 
@@ -23,7 +24,7 @@ from wastedcores.prediction.place import check_modelled
 from wastedcores.simulator.generations import check_generation
 from wastedcores.studies import tool_costs
 from wastedcores.studies.published import load
-from wastedcores.studies.registry import STUDIES, Study, parts_of
+from wastedcores.studies.registry import STUDIES, Checks, Study, parts_of
 from wastedcores.studies.scorecard import reproduce
 from wastedcores.trace import readers
 from wastedcores.trace.formats import FOREIGN, Format, listed, table
@@ -148,3 +149,17 @@ def test_every_row_names_a_function_that_takes_what_it_says(name):
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     assert set(kind.takes.split()) <= set(taken)
     assert set(kind.takes.split()) <= set(Look.__annotations__)
+
+
+def test_a_study_of_checks_is_a_row_and_is_run_by_its_name(monkeypatch):
+    checks = Checks("dummy/1", lambda: iter([{"n": 1}, {"n": 2}]), lambda row: [f"row {row['n']}"])
+    monkeypatch.setitem(STUDIES, "dummy", Study(among_all=False, checks=lambda: checks))
+    done = run("reproduce", "dummy")
+    assert (done.exit_code, done.output) == (0, "row 1\nrow 2\n")
+    assert json.loads(run("reproduce", "dummy", "--json").output) == {
+        "schema": "dummy/1",
+        "rows": [{"n": 1}, {"n": 2}],
+    }
+    assert "dummy" in str(run("reproduce", "nothing").exception)
+    assert "proofs" in STUDIES
+    assert "dummy" not in parts_of("all")

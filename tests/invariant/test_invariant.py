@@ -323,14 +323,14 @@ def test_check__raises_where_nothing_can_be_known():
 
 
 def test_check__many_episodes_do_not_overflow_the_room(monkeypatch):
-    monkeypatch.setattr("wastedcores.invariant.sweep._ROOM", 3)
+    monkeypatch.setattr("wastedcores.invariant.sweep.ROOM", 3)
     rows = [nr(0, 1, 2)]
     for t in range(0, 2000, 2):
         rows += [nr(t, 0, 0), nr(t + 1, 0, 1)]
     result = check(trace_of(rows, cpus=2))
     assert result.episodes.height == 1000
     assert result.wall_ns == 1000
-    monkeypatch.setattr("wastedcores.invariant.sweep._KEEP", 10)
+    monkeypatch.setattr("wastedcores.invariant.sweep.KEEP", 10)
     fewer = check(trace_of(rows, cpus=2))
     assert fewer.wall_ns == 1000
     assert fewer.episodes.height + fewer.episodes_dropped == 1000

@@ -56,7 +56,7 @@ def slowly(trace, result):
 @pytest.mark.parametrize("most", [3, 256])
 @pytest.mark.parametrize("rows", [1, 7, 50, 1 << 20])
 def test_times_do_not_depend_on_batches(seed, most, rows, monkeypatch):
-    monkeypatch.setattr(details, "_DETAILS", most)
+    monkeypatch.setattr(details, "DETAILED", most)
     whole = Runqueues.batches
 
     def cut(self, **options):
@@ -122,11 +122,11 @@ def test_ahead_gives_the_same_parts_and_errors():
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_dropped_is_never_among_the_longest(seed, monkeypatch):
     """Of many episodes of the same length, the list that is kept and the times must choose the same."""
-    monkeypatch.setattr(details, "_DETAILS", 4)
+    monkeypatch.setattr(details, "DETAILED", 4)
     trace = random_trace(seed)
     whole = check(trace, persist_ns=500)
-    monkeypatch.setattr("wastedcores.invariant.sweep._KEEP", 4)
-    monkeypatch.setattr("wastedcores.invariant.sweep._ROOM", 3)
+    monkeypatch.setattr("wastedcores.invariant.sweep.KEEP", 4)
+    monkeypatch.setattr("wastedcores.invariant.sweep.ROOM", 3)
     few = check(trace, persist_ns=500)
     assert few.episodes.height == 4
     assert few.episodes_dropped == whole.episodes.height - 4

@@ -51,14 +51,14 @@ def test_affinities_are_decided_when_somebody_asks():
 def test_undecided_affinities_stand_for_states_that_a_plain_enumeration_visits(kind, monkeypatch):
     """The same outcomes in the same numbers of states, whether affinities are all decided before the pass or when asked for."""
     lazy = check_passes(kind, 3, 3)
-    begin = balancer.Passes._begin
+    begin = balancer.Passes.begin
 
     def decided(self, cpu):
         for p in self.s.tasks:
             len(p.allowed)
         begin(self, cpu)
 
-    monkeypatch.setattr(balancer.Passes, "_begin", decided)
+    monkeypatch.setattr(balancer.Passes, "begin", decided)
     plain = check_passes(kind, 3, 3)
     assert plain.outcomes == lazy.outcomes
     assert plain.runs == plain.states == lazy.states > 2 * lazy.runs

@@ -7,9 +7,9 @@ import lzma
 from functools import cache
 
 from support import TESTS
+from wastedcores.cpulist import format_cpulist
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 

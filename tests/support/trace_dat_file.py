@@ -13,7 +13,7 @@ from support.recorders import Run
 PAGE = 4096
 #: a version of `as_trace_dat`: what collectors/tracefs.py writes
 COLLECTOR = 0
-_HEADER_PAGE = """	field: u64 timestamp;	offset:0;	size:8;	signed:0;
+HEADER_PAGE = """	field: u64 timestamp;	offset:0;	size:8;	signed:0;
 	field: local_t commit;	offset:8;	size:8;	signed:1;
 	field: int overwrite;	offset:8;	size:1;	signed:1;
 	field: char data;	offset:16;	size:4080;	signed:0;
@@ -56,7 +56,7 @@ def _events(system: str, names: list[str]) -> bytes:
     return out
 
 
-def _pages(events: list[tuple[int, bytes]]) -> bytes:
+def pages_of(events: list[tuple[int, bytes]]) -> bytes:
     """Return the pages of one CPU's ring buffer (kernel/trace/ring_buffer.c)."""
     out, data, first, last = b"", b"", 0, 0
     for ts, payload in [*events, (0, b"")]:
@@ -91,13 +91,13 @@ def as_trace_dat(run: Run, version: int = 6) -> bytes:
         buffers[cpu].append((ts, perf_file.payload(event, *values, by=by)))
         names[by] = comm(by)
     comms = "".join(f"{p} {n}\n" for p, n in names.items()).encode()
-    data = [_pages(b) for b in buffers]
+    data = [pages_of(b) for b in buffers]
     return {6: version_6, 7: version_7, COLLECTOR: collectors_file}[version](comms, data)
 
 
 def _heads() -> tuple[bytes, bytes, bytes]:
     """Return the formats of pages, of ftrace's own events (none) and of all systems' events."""
-    pages = b"header_page\0" + _sized("<Q", _HEADER_PAGE.encode())
+    pages = b"header_page\0" + _sized("<Q", HEADER_PAGE.encode())
     pages += b"header_event\0" + _sized("<Q", _HEADER_EVENT.encode())
     events = struct.pack("<I", 2) + _events("power", ["cpu_frequency"])
     events += _events("sched", ["sched_switch", "sched_wakeup", "sched_migrate_task"])

@@ -10,8 +10,8 @@ from hypothesis import given
 from support.domain_machines import machines_after_hotplug
 from support.domain_oracle import load
 
+from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import TopologyError, UsageError
-from wastedcores.topology.cpulist import format_cpulist, parse_cpulist
 from wastedcores.topology.describe import read_description
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS, grid, preset

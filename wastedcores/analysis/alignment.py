@@ -16,21 +16,11 @@ START, ACTIVITY = "start of the traces", "first activity"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two examined traces and the moments that coincide.
+    """Two examined traces and the moments that coincide."""
 
-    Attributes
-    ----------
-    runs
-        The traces.
-    zeros
-        The moment in ns of each trace that is 0 on the common axis.
-    how
-        How the moments were found, for the axis.
-    """
-
-    runs: tuple[Examined, Examined]
-    zeros: tuple[int, int]
-    how: str
+    runs: tuple[Examined, Examined]  #: the traces
+    zeros: tuple[int, int]  #: the moment in ns of each trace that is 0 on the common axis
+    how: str  #: how the moments were found, for the axis
 
     @property
     def window(self) -> tuple[int, int]:

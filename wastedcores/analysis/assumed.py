@@ -16,18 +16,12 @@ KERNEL = replayed()[-1]
 
 
 class Place(NamedTuple):
-    """Where a trace was recorded.
+    """Where a trace was recorded."""
 
-    Attributes
-    ----------
-    machine, kernel
-        As the user or the trace names them, or what stands for them.
-    assumed
-        A sentence without a full stop for each of the two that nobody names. What depends on it has low trust.
-    """
-
+    #: as the user or the trace names them, or what stands for them
     machine: Machine
     kernel: KernelModel | str
+    #: a sentence without a full stop for each of the two that nobody names. What depends on it has low trust.
     assumed: tuple[str, ...]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.topology.cpulist import parse_cpulist
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.trace.header import CpusetFacts, Header
 
 #: what :func:`kept_apart` finds, by number

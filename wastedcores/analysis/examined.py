@@ -13,6 +13,7 @@ import polars as pl
 
 from wastedcores.analysis.scene import Scene, by_node
 from wastedcores.analysis.states import States
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible
 from wastedcores.invariant.chronic import SHARE
@@ -20,7 +21,6 @@ from wastedcores.invariant.result import CheckResult
 from wastedcores.runqueues.run_time import run_times
 from wastedcores.runqueues.runqueues import Runqueues, comms, runqueues
 from wastedcores.runqueues.waits import waits
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike

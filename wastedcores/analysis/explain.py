@@ -129,7 +129,29 @@ def explain(
     kernel: KernelModel | str | None = None,
     tasks: Sequence[TaskFacts] | None = None,
 ) -> Explanation:
-    """Explain why CPUs stayed idle while threads waited."""
+    """Explain why CPUs stayed idle while threads waited.
+
+    Parameters
+    ----------
+    found
+        A trace or its name, which is checked with the default settings, or the result of :func:`wastedcores.check`.
+    machine
+        The topology with its hotplug history; default: the trace's own.
+    kernel
+        The kernel model or its name, such as ``v4.1``; default: the trace's own.
+    tasks
+        What a snapshot tells of the tasks, with the CPUs on which they may run; default: what the trace's header has.
+
+    Returns
+    -------
+    Explanation
+        The likely bug and the evidence for it.
+
+    Raises
+    ------
+    TopologyError
+        The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
+    """
     result = found if isinstance(found, CheckResult) else check(found)
     machine, model, notes, balancer = _facts(result, machine, kernel)
     domains = build_domains(machine, model)

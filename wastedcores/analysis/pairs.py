@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.invariant import CheckResult
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.cpumask import cpus_in
 from wastedcores.topology.domains import Domains
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.invariant import CheckResult
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 
 #: how near two CPUs are, the nearest first, and the words for it

@@ -14,41 +14,20 @@ from wastedcores.analysis.states import States
 
 @dataclass(frozen=True)
 class Scene:
-    """The states, episodes and marks of a trace, with the words that go on the figure.
+    """The states, episodes and marks of a trace, with the words that go on the figure."""
 
-    Attributes
-    ----------
-    states
-        Runqueue lengths over time.
-    cpus
-        The CPUs to draw, grouped by node.
-    nodes
-        NUMA node of every CPU number, or None if the topology is unknown.
-    episodes
-        Columns start_ns, end_ns, persistent (as ``CheckResult.episodes``), or None.
-    marks
-        Time in ns and text of every mark.
-    label
-        The name of the trace.
-    facts
-        Kernel and machine: the subtitle.
-    loss
-        A sentence about lost events; empty if none were lost.
-    persist_ns
-        Episodes of at least this length are persistent.
-    loads
-        The load of every runqueue over time; None if the trace does not have it.
-    """
-
-    states: States
-    cpus: tuple[int, ...]
+    states: States  #: runqueue lengths over time
+    cpus: tuple[int, ...]  #: the CPUs to draw, grouped by node
+    #: NUMA node of every CPU number, or None if the topology is unknown
     nodes: tuple[int, ...] | None = None
+    #: columns start_ns, end_ns, persistent (as ``CheckResult.episodes``), or None
     episodes: pl.DataFrame | None = None
-    marks: tuple[tuple[int, str], ...] = ()
-    label: str = "trace"
-    facts: str = ""
-    loss: str = ""
-    persist_ns: int = 100_000_000
+    marks: tuple[tuple[int, str], ...] = ()  #: time in ns and text of every mark
+    label: str = "trace"  #: the name of the trace
+    facts: str = ""  #: kernel and machine: the subtitle
+    loss: str = ""  #: a sentence about lost events; empty if none were lost
+    persist_ns: int = 100_000_000  #: episodes of at least this length are persistent
+    #: the load of every runqueue over time; None if the trace does not have it
     loads: States | None = field(default=None)
 
     @property

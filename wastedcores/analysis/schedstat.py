@@ -8,10 +8,10 @@ import polars as pl
 
 from wastedcores.analysis.assumed import place
 from wastedcores.analysis.decisions import decisions
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import MissingEventsError, UnknownKernelError
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.runqueues.waits import waits
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.domains import build_domains
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
@@ -35,24 +35,10 @@ _ENDS = {
 
 
 def counted(trace: TraceLike, hz: int = 250) -> Counters:
-    """Count in a trace what /proc/schedstat counts.
+    """Count in a trace what /proc/schedstat counts; None where the trace does not tell.
 
-    Parameters
-    ----------
-    trace
-        The trace or its name. It needs switches, and for the domains decisions of the balancer (``replay --decisions``).
-    hz
-        Jiffies per second, in which the length of the trace is given.
-
-    Returns
-    -------
-    Counters
-        The counters; None where the trace does not tell.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no switches.
+    The trace needs switches, and for the domains decisions of the balancer (``replay --decisions``). ``hz`` are the jiffies per
+    second in which the length of the trace is given.
     """
     trace = opened(trace)
     if not trace.kinds().get("switch"):
@@ -176,7 +162,7 @@ def _add_wakeups(
     trace: Trace, order: dict[int, dict[str, Counts]], spans: dict[int, dict[str, str]]
 ) -> None:
     """Count wakeups of threads on other CPUs in the smallest domain that has both (kernel/sched/core.c:ttwu_stat, v6.12)."""
-    from wastedcores.topology.cpulist import parse_cpulist
+    from wastedcores.cpulist import parse_cpulist
 
     pairs = (
         trace.only("wakeup")

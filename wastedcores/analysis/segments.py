@@ -18,35 +18,19 @@ HEIGHT = 384
 
 @dataclass(frozen=True)
 class Segments:
-    """The segments of one layer, ordered by their beginnings.
+    """The segments of one layer, ordered by their beginnings."""
 
-    Attributes
-    ----------
-    start, end
-        Times in ns, int64; equal for strokes and arrows.
-    row, to
-        The row where each segment is, and the row where an arrow ends, int32; equal unless the segments are arrows.
-    colour
-        Index into ``rgb``, int32.
-    event
-        The number of the event in its table, int64.
-    rgb
-        The colours, float64 (colours, 3), 0 to 255.
-    spans
-        Whether the segments have lengths.
-    arrows
-        Whether they go from row to row.
-    """
-
+    #: times in ns, int64; equal for strokes and arrows
     start: np.ndarray
     end: np.ndarray
+    #: the row where each segment is, and the row where an arrow ends, int32; equal unless the segments are arrows
     row: np.ndarray
     to: np.ndarray
-    colour: np.ndarray
-    event: np.ndarray
-    rgb: np.ndarray
-    spans: bool
-    arrows: bool = False
+    colour: np.ndarray  #: index into ``rgb``, int32
+    event: np.ndarray  #: the number of the event in its table, int64
+    rgb: np.ndarray  #: the colours, float64 (colours, 3), 0 to 255
+    spans: bool  #: whether the segments have lengths
+    arrows: bool = False  #: whether they go from row to row
 
     def inside(self, start_ns: int, end_ns: int) -> np.ndarray:
         """Return the indices of the segments that a window touches."""
@@ -70,18 +54,11 @@ class Segments:
 
 @dataclass(frozen=True)
 class Raster:
-    """A window of segments as pixels.
+    """A window of segments as pixels."""
 
-    Attributes
-    ----------
-    image
-        uint8 (height, cols, 4): the mean colour of the segments in each pixel, and an opacity.
-    counts
-        int32 (rows, cols): how many segments begin in each row and column.
-    """
-
+    #: uint8 (height, cols, 4): the mean colour of the segments in each pixel, and an opacity
     image: np.ndarray
-    counts: np.ndarray
+    counts: np.ndarray  #: int32 (rows, cols): how many segments begin in each row and column
 
 
 def pixels_per_row(rows: int) -> tuple[int, int, int]:

@@ -23,32 +23,20 @@ _PERIODS = 1.5
 
 @dataclass(frozen=True, repr=False)
 class SlowWhileBusy(Shown):
-    """The outcome of :func:`slow_while_busy`.
+    """The outcome of :func:`slow_while_busy`."""
 
-    Attributes
-    ----------
-    spans
-        Columns cpu, start_ns and end_ns: the times of at least ``persist_ns`` in which a CPU was busy and slow.
-    lowest_khz, limit_khz
-        The lowest frequency, and the highest one that counts as slow.
-    lowest_is_seen
-        Whether ``lowest_khz`` is only the lowest one of the trace, because the trace does not describe the machine's.
-    busy_ns, slow_ns
-        Busy time of all CPUs whose frequency is known, and the part of it that was slow, however short.
-    unknown_ns
-        Busy time without a known frequency.
-    frequency
-        The known frequencies in kHz over time; -1 is unknown.
-    """
-
+    #: columns cpu, start_ns and end_ns: the times of at least ``persist_ns`` in which a CPU was busy and slow
     spans: pl.DataFrame
+    #: the lowest frequency, and the highest one that counts as slow
     lowest_khz: int
     limit_khz: int
+    #: whether ``lowest_khz`` is only the lowest one of the trace, because the trace does not describe the machine's
     lowest_is_seen: bool
+    #: busy time of all CPUs whose frequency is known, and the part of it that was slow, however short
     busy_ns: int
     slow_ns: int
-    unknown_ns: int
-    frequency: States
+    unknown_ns: int  #: busy time without a known frequency
+    frequency: States  #: the known frequencies in kHz over time; -1 is unknown
 
     @property
     def share(self) -> float:

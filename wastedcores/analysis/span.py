@@ -20,26 +20,16 @@ MOST = 12
 
 @dataclass(frozen=True)
 class Span:
-    """What happened in a window on some CPUs.
+    """What happened in a window on some CPUs."""
 
-    Attributes
-    ----------
-    result
-        The check of the window, on all CPUs that count in the trace.
-    cpus
-        The CPUs that were selected.
-    waiting
-        One row per thread that waited on one of them, those that waited longest first: pid, comm, cpus (where), waited_ns
-        (inside the window), behind (the tasks that ran there meanwhile, with their time), and avoidable_ns: how long it
-        waited, anywhere in the window, while a CPU that it may use was idle.
-    cause
-        Why CPUs stayed idle in the whole trace, or the reason why that cannot be determined. A short window alone tells too
-        little: part of a persistent episode looks like an imbalance that passes.
-    """
-
-    result: CheckResult
-    cpus: tuple[int, ...]
+    result: CheckResult  #: the check of the window, on all CPUs that count in the trace
+    cpus: tuple[int, ...]  #: the CPUs that were selected
+    #: one row per thread that waited on one of them, those that waited longest first: pid, comm, cpus (where), waited_ns (inside
+    #: the window), behind (the tasks that ran there meanwhile, with their time), and avoidable_ns: how long it waited, anywhere
+    #: in the window, while a CPU that it may use was idle
     waiting: pl.DataFrame
+    #: why CPUs stayed idle in the whole trace, or the reason why that cannot be determined. A short window alone tells too
+    #: little: part of a persistent episode looks like an imbalance that passes.
     cause: Explanation | str
 
 

@@ -15,29 +15,19 @@ MAX_COLS = 2000
 
 @dataclass(frozen=True)
 class Bins:
-    """A window of :class:`States` reduced to pixels.
+    """A window of :class:`States` reduced to pixels."""
 
-    Attributes
-    ----------
-    edges
-        Borders of the pixels in ns, int64 (cols + 1,).
-    cpus
-        The CPUs of the rows, int64 (rows,).
-    share, longest, last, peak, mean
-        (rows, cols): a length that occurs in the pixel, chosen so that each length has its share of the time in every stretch of
-        a row; the one that held longest (in both, 5 is "5 or more"), the one at the pixel's end, the greatest one, and the
-        time-weighted mean; -1 (mean: NaN) where unknown.
-    idle, waiting, known
-        (cols,): mean number of idle CPUs, of threads queued behind another, and of CPUs whose state is known.
-    """
-
-    edges: np.ndarray
-    cpus: np.ndarray
+    edges: np.ndarray  #: borders of the pixels in ns, int64 (cols + 1,)
+    cpus: np.ndarray  #: the CPUs of the rows, int64 (rows,)
+    #: (rows, cols): a length that occurs in the pixel, chosen so that each length has its share of the time in every stretch of
+    #: a row; the one that held longest (in both, 5 is "5 or more"), the one at the pixel's end, the greatest one, and the
+    #: time-weighted mean; -1 (mean: NaN) where unknown
     share: np.ndarray
     longest: np.ndarray
     last: np.ndarray
     peak: np.ndarray
     mean: np.ndarray
+    #: (cols,): mean number of idle CPUs, of threads queued behind another, and of CPUs whose state is known
     idle: np.ndarray
     waiting: np.ndarray
     known: np.ndarray
@@ -58,19 +48,13 @@ def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class States:
-    """Changes of one number per CPU (runqueue length, load), indexed by CPU.
+    """Changes of one number per CPU (runqueue length, load), indexed by CPU."""
 
-    Attributes
-    ----------
-    ts, values, offsets
-        As :func:`wastedcores.analysis.binning_jit.index_by_cpu` returns them; value -1 is unknown.
-    start_ns, end_ns
-        The interval the states describe.
-    """
-
+    #: as :func:`wastedcores.analysis.binning_jit.index_by_cpu` returns them; value -1 is unknown
     ts: np.ndarray
     values: np.ndarray
     offsets: np.ndarray
+    #: the interval the states describe
     start_ns: int
     end_ns: int
 

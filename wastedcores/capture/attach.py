@@ -46,7 +46,7 @@ def with_snapshot(
         )
     different = (
         _difference(header, snapshot)
-        or _another_time(header, snapshot, file)
+        or another_time(header, snapshot, file)
         or _other_tasks(tasks, names)
         or _nothing_common(header, tasks, names, live=str(source) == "live")
     )
@@ -80,7 +80,7 @@ def _difference(header: Header, snapshot: Snapshot) -> str | None:
     return None
 
 
-def _another_time(header: Header, snapshot: Snapshot, file: Path | None) -> str | None:
+def another_time(header: Header, snapshot: Snapshot, file: Path | None) -> str | None:
     """Return why the trace cannot have been recorded in the snapshot's boot; None if it can."""
     uptime = header.clock in _SINCE_BOOT or (
         header.clock is None and header.source_format == "perf.data"

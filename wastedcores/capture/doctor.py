@@ -36,26 +36,14 @@ TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check.
+    """The outcome of one check."""
 
-    Attributes
-    ----------
-    name
-        The thing that was looked at.
-    state
-        ``ok``, ``missing`` (a command can mend it) or ``limited`` (works in part, or cannot be mended here).
-    says
-        What was found.
-    needed_for
-        What does not work without it.
-    fix
-        Command by family of distributions (:func:`wastedcores.capture.backends.distribution`); ``any`` stands for all.
-    """
-
-    name: str
+    name: str  #: the thing that was looked at
+    #: ``ok``, ``missing`` (a command can mend it) or ``limited`` (works in part, or cannot be mended here)
     state: str
-    says: str
-    needed_for: str = ""
+    says: str  #: what was found
+    needed_for: str = ""  #: what does not work without it
+    #: command by family of distributions (:func:`wastedcores.capture.backends.distribution`); ``any`` stands for all
     fix: dict[str, str] = field(default_factory=dict)
 
     def command(self, family: str) -> str:

@@ -12,21 +12,11 @@ MPERF, APERF = 0xE7, 0xE8
 
 @dataclass(frozen=True)
 class Source:
-    """One way to learn a frequency.
-
-    Attributes
-    ----------
-    name
-        Its name.
-    works
-        Whether it works here.
-    says
-        What was found.
-    """
+    """One way to learn a frequency."""
 
     name: str
-    works: bool
-    says: str
+    works: bool  #: whether it works here
+    says: str  #: what was found
 
 
 def sources(root: Path = Path("/")) -> list[Source]:

@@ -59,30 +59,14 @@ def measure(
 ) -> dict[str, Any]:
     """Run a command several times under each setting, in turns of shuffled order.
 
-    Parameters
-    ----------
-    command
-        The command, as a list of arguments (no shell).
-    runs
-        Runs per setting.
-    settings
-        As :func:`read_settings` returns them; None: one setting without changes. The first one is what others are compared with.
-    seed
-        Seed of the order and of the intervals.
-    progress
-        Called with a line of text per run.
-
-    Returns
-    -------
-    dict
-        ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which they were made) and
-        ``settings``: for each the medians of wall_s and cpu_s with 95 % intervals, and of the ratio to the first setting in the
-        same turn.
-
-    Raises
-    ------
-    UsageError
-        A command cannot be run, or there are fewer than 2 runs.
+    * ``command``: the command, as a list of arguments (no shell).
+    * ``settings``: as :func:`read_settings` returns them; None: one setting without changes. The first one is what others are
+      compared with.
+    * ``seed``: seed of the order and of the intervals.
+    * ``progress``: called with a line of text per run.
+    * Returns ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which they were
+      made) and ``settings``: for each the medians of wall_s and cpu_s with 95 % intervals, and of the ratio to the first
+      setting in the same turn.
     """
     if runs < 2:
         raise UsageError(f"-n {runs}: expected 2 or more; one run says nothing about the next.")

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wastedcores.capture.system import system_facts, this_machine
 from wastedcores.capture.tasks import core_scheduling, tasks
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import CollectorError, TraceFormatError, UsageError, WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import CpusetFacts, SchedDomainFacts, TaskFacts
 from wastedcores.trace.pseudonyms import Pseudonyms
 
@@ -37,35 +37,25 @@ _CHANGING = (
 
 
 class Snapshot(BaseModel):
-    """The object that ``wastedcores snapshot`` writes.
-
-    Attributes
-    ----------
-    kernel, host, machine
-        Release, host name, and topology as ``Machine.to_dict()`` gives it.
-    boottime_ns, unix_ns
-        When it was taken: since boot, and since 1970.
-    tasks
-        All tasks; None: this process could not see them (it was in a container).
-    follows_affinity
-        True: somebody knows that no task got another affinity while the trace was recorded, except by a fork.
-    silent_is_idle
-        True: somebody knows that a CPU without any event ran nothing, because the trace began before the work did.
-    quotas, boot_id, boot_parameters, isolated_cpus, nohz_full_cpus, cpusets, sched_domains, sched_features, core_scheduling
-        As in :class:`wastedcores.trace.header.Header`.
-    """
+    """The object that ``wastedcores snapshot`` writes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     schema_: Literal["wastedcores.tasks/1"] = Field(SCHEMA, alias="schema")
+    #: release, host name, and topology as ``Machine.to_dict()`` gives it
     kernel: str
     host: str | None = None
     machine: dict[str, Any] | None = None
+    #: when it was taken: since boot, and since 1970
     boottime_ns: int
     unix_ns: int
+    #: all tasks; None: this process could not see them (it was in a container)
     tasks: list[TaskFacts] | None = None
+    #: True: somebody knows that no task got another affinity while the trace was recorded, except by a fork
     follows_affinity: bool | None = None
+    #: True: somebody knows that a CPU without any event ran nothing, because the trace began before the work did
     silent_is_idle: bool | None = None
+    #: as in :class:`wastedcores.trace.header.Header`
     quotas: dict[str, int] | None = None
     boot_id: str | None = None
     boot_parameters: str | None = None

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.capture.tasks import in_first_namespace
+from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import WastedCoresError
-from wastedcores.topology.cpulist import format_cpulist, parse_cpulist
 from wastedcores.topology.sysfs import kernel_domains, live
 from wastedcores.trace.header import CpusetFacts, SchedDomainFacts
 
@@ -55,7 +55,7 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
     """
     if _only_root_group(root):
         return {}
-    folder = _hierarchy("cpu", root)
+    folder = hierarchy("cpu", root)
     if folder is None or not in_first_namespace("cgroup"):
         return None
     found: dict[str, int] = {}
@@ -83,7 +83,7 @@ def _only_root_group(root: Path) -> bool:
 
 def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
     """Return how often and for how many us each control group was throttled so far; empty if no group ever was."""
-    folder = _hierarchy("cpu", root)
+    folder = hierarchy("cpu", root)
     found = {}
     for path in folder.rglob("cpu.stat") if folder else ():
         try:
@@ -133,7 +133,7 @@ def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int
 
 def cpusets(root: Path = Path("/")) -> list[CpusetFacts] | None:
     """Return the cpusets that have CPUs of their own, sorted by path; None if they cannot be known."""
-    folder = _hierarchy("cpuset", root)
+    folder = hierarchy("cpuset", root)
     if folder is None or not in_first_namespace("cgroup"):
         return None
     return sorted(_cpusets(folder), key=lambda c: c.path)
@@ -175,7 +175,7 @@ def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
     ]
 
 
-def _hierarchy(controller: str, root: Path) -> Path | None:
+def hierarchy(controller: str, root: Path) -> Path | None:
     """Return the mount of the control groups with a controller; version 1 mounts it under the controller's own name."""
     unified = None
     for line in (_read(root / "proc/self/mountinfo") or "").splitlines():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from wastedcores.trace.header import TaskFacts
@@ -28,7 +28,12 @@ def in_first_namespace(kind: str) -> bool:
 
 def tasks() -> list[TaskFacts] | None:
     """Return all tasks that run or sleep now; None in a container, where they have other numbers."""
-    return list(_tasks()) if in_first_namespace("pid") else None
+    if not in_first_namespace("pid"):
+        return None
+    none_has_a_cookie = _core_cookie(os.getpid())[1] in (errno.EINVAL, errno.ENODEV)
+    return list(
+        tasks_below(Path("/"), lambda pid: 0 if none_has_a_cookie else _core_cookie(pid)[0])
+    )
 
 
 def core_scheduling(found: list[TaskFacts] | None) -> bool | None:
@@ -39,16 +44,18 @@ def core_scheduling(found: list[TaskFacts] | None) -> bool | None:
     return False if cookies == {0} else None
 
 
-def _tasks() -> Iterator[TaskFacts]:
-    none_has_a_cookie = _core_cookie(os.getpid())[1] in (errno.EINVAL, errno.ENODEV)
-    for folder in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+def tasks_below(
+    root: Path, cookie: Callable[[int], int | None] = lambda pid: None
+) -> Iterator[TaskFacts]:
+    """Yield the tasks that the files of a ``/proc`` below ``root`` show; ``cookie`` tells a task's cookie of core scheduling."""
+    for folder in (root / "proc").glob("[0-9]*/task/[0-9]*"):
         try:
-            yield _task(folder, none_has_a_cookie)
+            yield _task(folder, cookie)
         except OSError:
             continue  # the task has ended
 
 
-def _task(folder: Path, none_has_a_cookie: bool) -> TaskFacts:
+def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
     head, _, rest = (folder / "stat").read_text(errors="replace").rpartition(") ")
     pid, _, comm = head.partition(" (")
     fields = rest.split()
@@ -59,7 +66,7 @@ def _task(folder: Path, none_has_a_cookie: bool) -> TaskFacts:
     )
     return TaskFacts(
         pid=int(pid),
-        tgid=int(folder.parts[2]),
+        tgid=int(folder.parts[-3]),
         ppid=int(fields[1]),
         start_ticks=int(fields[19]),
         comm=comm,
@@ -71,9 +78,8 @@ def _task(folder: Path, none_has_a_cookie: bool) -> TaskFacts:
         cgroup=_cpu_group((folder / "cgroup").read_text(errors="replace")),
         cpuset=_optional(folder / "cpuset"),
         # only the folder of a process has it; "/autogroup-25 nice 0"
-        autogroup=(_optional(Path("/proc") / folder.parts[2] / "autogroup") or "").partition(" ")[0]
-        or None,
-        core_cookie=0 if none_has_a_cookie else _core_cookie(int(pid))[0],
+        autogroup=(_optional(folder.parents[1] / "autogroup") or "").partition(" ")[0] or None,
+        core_cookie=cookie(int(pid)),
     )
 
 

@@ -28,6 +28,7 @@ VERBS = (
     "report",
     "lab",
     "capture",
+    "guest",
     "snapshot",
     "domains",
     "replay",

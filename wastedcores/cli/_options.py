@@ -244,7 +244,7 @@ class HotplugCommand(typer.core.TyperCommand):
 
 def hotplug_steps(ctx: typer.Context) -> list[tuple[str, int]]:
     """Return ("offline" or "online", CPU) in the order typed, for a :class:`HotplugCommand`."""
-    from wastedcores.topology.cpulist import parse_cpulist
+    from wastedcores.cpulist import parse_cpulist
 
     return [
         (what, cpu)

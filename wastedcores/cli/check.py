@@ -90,9 +90,9 @@ def check(
         )
     from wastedcores.analysis.placed import recorded_on
     from wastedcores.cli._input import open_input
+    from wastedcores.cpulist import parse_cpulist
     from wastedcores.invariant import check as run_check
     from wastedcores.invariant import who_took
-    from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.words.checked import describe
     from wastedcores.words.groups import describe_groups
     from wastedcores.words.steps import next_command

@@ -96,8 +96,8 @@ def domains(
 def _cpus(text: str | None, option: str, count: int) -> list[int] | None:
     if text is None:
         return None
+    from wastedcores.cpulist import parse_cpulist
     from wastedcores.errors import UsageError
-    from wastedcores.topology.cpulist import parse_cpulist
 
     cpus = parse_cpulist(text, option)
     if not cpus or cpus[-1] >= count:

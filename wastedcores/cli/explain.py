@@ -10,19 +10,15 @@ import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
+from wastedcores.cli._groups import Counted, Told, with_groups
 from wastedcores.cli._options import (
     AsJson,
-    Between,
-    Cpus,
     HotplugCommand,
     IgnoreAffinity,
     Offline,
     Online,
     Persist,
-    Sessions,
-    SnapshotSource,
     TraceInput,
-    Whole,
     hotplug_steps,
 )
 from wastedcores.cli._output import print_json, print_next, wrapped
@@ -49,6 +45,7 @@ CPUs were taken offline and brought back before the trace began; the order in wh
         notes=_NOTES,
     ),
 )
+@with_groups
 def explain(
     ctx: typer.Context,
     trace: TraceInput,
@@ -61,13 +58,10 @@ def explain(
     ] = None,
     offline: Offline = None,
     online: Online = None,
-    cpus: Cpus = None,
-    between: Between = None,
-    whole: Whole = False,
+    counted: Counted = Counted(),
     persist: Persist = "100ms",
     ignore_affinity: IgnoreAffinity = False,
-    session: Sessions = None,
-    snapshot: SnapshotSource = None,
+    told: Told = Told(),
     seeds: Annotated[
         int,
         Option(
@@ -81,42 +75,45 @@ def explain(
     """Explain why CPUs stayed idle, and propose fixes on request."""
     from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.cli._input import kernel_of, open_input, recorded_machine
+    from wastedcores.cpulist import parse_cpulist
     from wastedcores.invariant import check
-    from wastedcores.topology.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences
     from wastedcores.words.steps import next_after_explaining
 
     opened = open_input(trace)
-    if snapshot and opened.header.tasks is None:  # the verdict needs to know where threads may run
-        opened = open_input(trace, snapshot=snapshot)
+    if (
+        told.snapshot and opened.header.tasks is None
+    ):  # the verdict needs to know where threads may run
+        opened = open_input(trace, snapshot=told.snapshot)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
     ran = kernel_of(opened, kernel, machine)
+    cpus = None if counted.cpus is None else parse_cpulist(counted.cpus)
     result = check(
         opened,
         persist_ns=duration_ns(persist, "--persist"),
-        cpus=None if cpus is None else parse_cpulist(cpus),
-        between=between,
-        whole=whole,
+        cpus=cpus,
+        between=counted.between,
+        whole=counted.whole,
         ignore_affinity=ignore_affinity,
     )
-    told = None
-    if snapshot:
+    tasks = None
+    if told.snapshot:
         from wastedcores.capture.snapshot import read_snapshot
 
-        told = read_snapshot(snapshot).tasks
-    found = run_explain(result, on, ran, told)
+        tasks = read_snapshot(told.snapshot).tasks
+    found = run_explain(result, on, ran, tasks)
     advice = None
     if seeds:
         from wastedcores.prediction import advise, weigh
 
         advice = advise(
-            opened.with_header(window=None) if whole else opened,
+            opened.with_header(window=None) if counted.whole else opened,
             machine=found.machine,
             kernel=ran,
-            between=between,
-            cpus=None if cpus is None else parse_cpulist(cpus),
-            tasks=told,
-            sessions=session or (),
+            between=counted.between,
+            cpus=cpus,
+            tasks=tasks,
+            sessions=told.session or (),
             seeds=seeds,
             progress=sys.stderr.isatty(),
         )

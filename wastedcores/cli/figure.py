@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Between, Cpus, Persist, TraceInput, Whole
+from wastedcores.cli._groups import Counted, with_groups
+from wastedcores.cli._options import Persist, TraceInput
 from wastedcores.cli._output import check_writable, parquet_name
 from wastedcores.errors import UsageError
 from wastedcores.figures.kinds import KINDS, Look, described, that_take
@@ -29,6 +31,26 @@ class Reduce(StrEnum):
     longest = "longest"
     last = "last"
     peak = "peak"
+
+
+@dataclass(frozen=True)
+class EventLayers:
+    """The layers of a figure of events."""
+
+    query: Annotated[
+        list[str] | None,
+        Option(
+            metavar="QUERY", help="events: draw the events that it chooses; repeat it for layers."
+        ),
+    ] = None
+    style: Annotated[
+        list[str] | None,
+        Option(metavar="STYLE", help="events: how they are drawn, one per --query."),
+    ] = None
+    layers: Annotated[
+        Path | None,
+        Option(metavar="FILE.toml", help="events: a file with queries, styles and spans."),
+    ] = None
 
 
 _NOTES = f"""\b
@@ -52,6 +74,7 @@ may name the window and the CPUs of its workload; only these are counted unless 
         notes=_NOTES,
     )
 )
+@with_groups
 def figure(
     trace: TraceInput,
     output: Annotated[
@@ -82,9 +105,7 @@ def figure(
     end: Annotated[
         str | None, Option("--to", metavar="TIME", help="Draw up to this time, also on the axis.")
     ] = None,
-    between: Between = None,
-    cpus: Cpus = None,
-    whole: Whole = False,
+    counted: Counted = Counted(),
     persist: Persist = "100ms",
     palette: Annotated[
         str, Option(metavar="safe|paper", help="The colours; `paper` has those of the paper.")
@@ -103,20 +124,7 @@ def figure(
         str | None,
         Option(metavar="NAME", help="considered: only what this kernel function looked at."),
     ] = None,
-    query: Annotated[
-        list[str] | None,
-        Option(
-            metavar="QUERY", help="events: draw the events that it chooses; repeat it for layers."
-        ),
-    ] = None,
-    look: Annotated[
-        list[str] | None,
-        Option("--style", metavar="STYLE", help="events: how they are drawn, one per --query."),
-    ] = None,
-    layers: Annotated[
-        Path | None,
-        Option(metavar="FILE.toml", help="events: a file with queries, styles and spans."),
-    ] = None,
+    events: EventLayers = EventLayers(),
     width: Annotated[
         int, Option(metavar="N", min=200, max=10_000, help="png: the width in pixels.")
     ] = 1280,
@@ -131,10 +139,10 @@ def figure(
     output = output or Path(f"{parquet_name(trace).stem}-{kind}.html")
     _refuse_early(kind, against, cpu, op, output)
     window = _axis_ns("--from", start), _axis_ns("--to", end)
-    wanted = _event_layers(kind, query or [], look or [], layers)
+    wanted = _event_layers(kind, events.query or [], events.style or [], events.layers)
     persist_ns = duration_ns(persist, "--persist")
     run, *others = (
-        examine(open_input(path), persist_ns=persist_ns, between=between, cpus=cpus, whole=whole)
+        examine(open_input(path), persist_ns=persist_ns, **vars(counted))
         for path in ([trace, against] if against else [trace])
     )
     asked = Look(

@@ -34,7 +34,7 @@ def info(
     recorded of the tasks and of the configuration: affinity, policies, limits of CPU time, throttling, isolated CPUs and cpusets.
     """
     from wastedcores.cli._input import open_input
-    from wastedcores.topology.cpulist import format_cpulist
+    from wastedcores.cpulist import format_cpulist
     from wastedcores.trace.schedstat import read_counters
     from wastedcores.words.recorded_facts import recorded_facts
 
@@ -84,7 +84,7 @@ def info(
 
 def _counters(file: Path, found: Counters, *, as_json: bool) -> None:
     """Name a file that has the scheduler's counters instead of events."""
-    from wastedcores.topology.cpulist import format_cpulist
+    from wastedcores.cpulist import format_cpulist
 
     cpus, domains = (
         format_cpulist(list(found.cpus)),

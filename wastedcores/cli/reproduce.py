@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -13,6 +13,9 @@ from typer import Argument, Option
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Quiet, Scheduler, Workers
 from wastedcores.cli._output import tell_leftovers
+
+if TYPE_CHECKING:
+    from wastedcores.studies.registry import Checks
 
 _NOTES = """The folder keeps the runs that are done, so the same command continues after an interruption. Runs of another
 version of the code are run again."""
@@ -26,6 +29,7 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
         "reproduce claims --seeds 5 --no-page",
         "reproduce carver --seeds 5",
         "reproduce sites",
+        "reproduce newidle",
         "reproduce proofs",
         "reproduce --calibrate -o fit",
         "reproduce table3 --calibration fit/calibration.json",
@@ -38,7 +42,7 @@ def reproduce(
         str,
         Argument(
             metavar="PART",
-            help="The part: table1, table2, table3, claims, walcher, carver, sites, proofs (of small machines) or all.",
+            help="The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (of small machines) or all.",
         ),
     ] = "all",
     output: Annotated[
@@ -74,12 +78,12 @@ def reproduce(
     """Compare the published numbers with those of the replay."""
     from wastedcores.errors import UsageError
     from wastedcores.studies import scorecard
-    from wastedcores.studies.registry import parts_of
+    from wastedcores.studies.registry import parts_of, study_of
 
-    if what == "proofs":
-        _proofs(as_json)
-        return
     parts = parts_of(what)
+    if len(parts) == 1 and (make := study_of(parts[0]).checks):
+        _check(make(), as_json)
+        return
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as e:
@@ -129,17 +133,15 @@ def _calibrate(output: Path, how: dict[str, Any]) -> None:
     print(f"{written}\nUse it with: wastedcores reproduce all --calibration {written}")
 
 
-def _proofs(as_json: bool) -> None:
-    """Check work conservation on all states of small machines, and print each claim with its smallest counterexample."""
-    from wastedcores.studies.proofs import checking
-
+def _check(checks: Checks, as_json: bool) -> None:
+    """Run the checks of a study and print each row, such as a claim with its smallest counterexample."""
     rows = []
-    for row in checking.check_all():
+    for row in checks.rows():
         rows.append(row)
         if not as_json:
-            print("\n".join(checking.told(row)), flush=True)
+            print("\n".join(checks.sentences(row)), flush=True)
     if as_json:
-        print(json.dumps({"schema": checking.SCHEMA, "rows": rows}))
+        print(json.dumps({"schema": checks.schema, "rows": rows}))
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -110,8 +110,8 @@ def _parameters(texts: list[str] | None) -> dict[str, list[str]]:
 
 
 def _seeds(text: str) -> list[int]:
+    from wastedcores.cpulist import parse_cpulist
     from wastedcores.errors import UsageError
-    from wastedcores.topology.cpulist import parse_cpulist
 
     try:
         seeds = parse_cpulist(text)

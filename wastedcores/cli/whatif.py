@@ -10,17 +10,13 @@ import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
+from wastedcores.cli._groups import Counted, Told, with_groups
 from wastedcores.cli._options import (
     AsJson,
-    Between,
-    Cpus,
     HotplugCommand,
     Offline,
     Online,
-    Sessions,
-    SnapshotSource,
     TraceInput,
-    Whole,
     hotplug_steps,
 )
 from wastedcores.cli._output import print_json, print_next, wrapped
@@ -45,6 +41,7 @@ _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or th
         exit_codes=_EXIT_CODES,
     ),
 )
+@with_groups
 def whatif(
     ctx: typer.Context,
     trace: TraceInput,
@@ -58,9 +55,7 @@ def whatif(
     ] = None,
     offline: Offline = None,
     online: Online = None,
-    between: Between = None,
-    cpus: Cpus = None,
-    whole: Whole = False,
+    counted: Counted = Counted(),
     to: Annotated[
         list[str] | None,
         Option(
@@ -71,8 +66,7 @@ def whatif(
     to_machine: Annotated[
         str | None, Option(metavar="NAME|FILE|live", help="Another machine for the predictions.")
     ] = None,
-    session: Sessions = None,
-    snapshot: SnapshotSource = None,
+    told: Told = Told(),
     pin: Annotated[
         str | None,
         Option(metavar="LIST", help="Bind all tasks that were free to move to these CPUs."),
@@ -85,8 +79,8 @@ def whatif(
     """Predict from a trace what a fix would have gained."""
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import kernel_of, open_input, recorded_machine
+    from wastedcores.cpulist import parse_cpulist
     from wastedcores.prediction import whatif as run_whatif
-    from wastedcores.topology.cpulist import parse_cpulist
 
     opened = open_input(trace)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
@@ -96,11 +90,9 @@ def whatif(
         kernel=kernel_of(opened, kernel, machine),
         to=to,
         to_machine=to_machine,
-        between=between,
-        cpus=cpus,
-        whole=whole,
-        tasks=read_snapshot(snapshot).tasks if snapshot else None,
-        sessions=session or (),
+        **vars(counted),
+        tasks=read_snapshot(told.snapshot).tasks if told.snapshot else None,
+        sessions=told.session or (),
         pin=None if pin is None else parse_cpulist(pin),
         seeds=seeds,
         progress=sys.stderr.isatty(),

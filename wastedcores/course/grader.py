@@ -38,36 +38,17 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Grader:
-    """A prepared grader of one lab.
+    """A prepared grader of one lab."""
 
-    Attributes
-    ----------
-    source
-        The lab's source notebook.
-    tool
-        ``nbgrader`` or ``otter``.
-    material
-        nbgrader's gradebook or otter's autograder, as the sandbox gets it: name -> file.
-    solution
-        A submission with all solutions, in the form of this tool.
-    cache
-        Folder of compiled code.
-    secret
-        The secret of hidden checks. It never enters a sandbox.
-    limits
-        The limits of each submission.
-    sandboxed
-        False: submissions run with the rights of this process.
-    """
-
-    source: Source
-    tool: str
+    source: Source  #: the lab's source notebook
+    tool: str  #: ``nbgrader`` or ``otter``
+    #: nbgrader's gradebook or otter's autograder, as the sandbox gets it: name -> file
     material: dict[str, Path]
-    solution: Path
-    cache: Path
-    secret: bytes
-    limits: Limits
-    sandboxed: bool
+    solution: Path  #: a submission with all solutions, in the form of this tool
+    cache: Path  #: folder of compiled code
+    secret: bytes  #: the secret of hidden checks. It never enters a sandbox.
+    limits: Limits  #: the limits of each submission
+    sandboxed: bool  #: False: submissions run with the rights of this process
 
     def run(
         self, submission: Path, student: str, warm: bool = False, drawn: list[Any] | None = None

@@ -11,35 +11,19 @@ from wastedcores.files import written_whole
 
 @dataclass
 class Row:
-    """The grades of one submission.
+    """The grades of one submission."""
 
-    Attributes
-    ----------
-    student
-        The name of the submission's folder or file.
-    digest
-        Of the submission, the lab and the settings; a row with the same digest need not be made again.
-    points
-        Task -> points; tasks that a person grades are not in it.
-    feedback
-        Task -> what the student gets to read.
-    hints
-        Task -> the hint for a common mistake.
-    note
-        A sentence for the lecturer, or an empty text.
-    timed_out
-        It ran into a limit of time, which may be the fault of other programs on the machine.
-    seconds, cpu_s, memory
-        What the submission took: time, CPU time of all its processes, and bytes.
-    """
-
-    student: str
+    student: str  #: the name of the submission's folder or file
+    #: of the submission, the lab and the settings; a row with the same digest need not be made again
     digest: str
+    #: task -> points; tasks that a person grades are not in it
     points: dict[str, float] = field(default_factory=dict)
-    feedback: dict[str, str] = field(default_factory=dict)
-    hints: dict[str, str] = field(default_factory=dict)
-    note: str = ""
+    feedback: dict[str, str] = field(default_factory=dict)  #: task -> what the student gets to read
+    hints: dict[str, str] = field(default_factory=dict)  #: task -> the hint for a common mistake
+    note: str = ""  #: a sentence for the lecturer, or an empty text
+    #: it ran into a limit of time, which may be the fault of other programs on the machine
     timed_out: bool = False
+    #: what the submission took: time, CPU time of all its processes, and bytes
     seconds: float = 0.0
     cpu_s: float = 0.0
     memory: int = 0

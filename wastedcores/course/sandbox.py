@@ -43,54 +43,31 @@ class NoSandboxError(WastedCoresError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one sandbox.
+    """The limits of one sandbox."""
 
-    Attributes
-    ----------
-    wall_s
-        Seconds from the start to the end.
-    memory
-        Resident bytes of all processes together, with the files that they write.
-    tasks
-        Processes and threads that exist at one time.
-    disk
-        Bytes of each of the three places that may be written: the folder, /tmp and shared memory.
-    """
-
-    wall_s: float = 120.0
+    wall_s: float = 120.0  #: seconds from the start to the end
+    #: resident bytes of all processes together, with the files that they write
     memory: int = 2 << 30
-    tasks: int = 200
+    tasks: int = 200  #: processes and threads that exist at one time
+    #: bytes of each of the three places that may be written: the folder, /tmp and shared memory
     disk: int = 128 << 20
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a command in the sandbox.
+    """What became of a command in the sandbox."""
 
-    Attributes
-    ----------
-    returncode
-        Its exit code; None if a limit ended it.
-    reason
-        The limit that ended it, ``time`` or ``memory``; ``lost`` if the sandbox ended without a result; or an empty text.
-    seconds, cpu_s
-        The time that it took, and the CPU time of all its processes (0 without a sandbox).
-    memory, tasks
-        The largest numbers of bytes and of threads that were seen.
-    files
-        The contents of the files that were asked for, as far as they exist.
-    log
-        The end of what it printed.
-    """
-
-    returncode: int | None
+    returncode: int | None  #: its exit code; None if a limit ended it
+    #: the limit that ended it, ``time`` or ``memory``; ``lost`` if the sandbox ended without a result; or an empty text
     reason: str
+    #: the time that it took, and the CPU time of all its processes (0 without a sandbox)
     seconds: float
     cpu_s: float
+    #: the largest numbers of bytes and of threads that were seen
     memory: int
     tasks: int
-    files: dict[str, bytes]
-    log: str
+    files: dict[str, bytes]  #: the contents of the files that were asked for, as far as they exist
+    log: str  #: the end of what it printed
 
 
 def isolated(
@@ -128,10 +105,10 @@ def isolated(
             "memory": limits.memory,
             "disk": limits.disk,
         }
-        return _outcome(_in_namespaces(settings, root, limits.wall_s))
+        return _outcome(in_namespaces(settings, root, limits.wall_s))
 
 
-def _in_namespaces(
+def in_namespaces(
     settings: dict[str, Any], root: bool, wall_s: float
 ) -> subprocess.CompletedProcess[str]:
     """Run ``jail.py`` as process 1 of new namespaces."""

@@ -23,52 +23,24 @@ _MANUAL_PROMPT = "*Your answer:*"
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a source notebook.
+    """A cell of a source notebook."""
 
-    Attributes
-    ----------
-    id
-        Its id in the notebook, which all forms keep.
-    kind
-        ``code`` or ``markdown``.
-    role
-        One of :data:`ROLES`, or an empty text.
-    task
-        Name of the task that it belongs to, or an empty text.
-    text
-        Its text.
-    """
-
-    id: str
-    kind: str
-    role: str
-    task: str
+    id: str  #: its id in the notebook, which all forms keep
+    kind: str  #: ``code`` or ``markdown``
+    role: str  #: one of :data:`ROLES`, or an empty text
+    task: str  #: name of the task that it belongs to, or an empty text
     text: str
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source notebook.
-
-    Attributes
-    ----------
-    lab
-        Number of the lab.
-    name
-        The notebook's file name without its ending.
-    cells
-        Its cells.
-    tasks
-        The tasks by name.
-    metadata
-        The notebook's own metadata.
-    """
+    """A source notebook."""
 
     lab: int
-    name: str
+    name: str  #: the notebook's file name without its ending
     cells: tuple[Cell, ...]
     tasks: dict[str, Task | Manual]
-    metadata: dict[str, Any]
+    metadata: dict[str, Any]  #: the notebook's own metadata
 
     def hidden(self, task: str) -> Cell | None:
         """Return the hidden check of a task, if it has one."""

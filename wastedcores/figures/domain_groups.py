@@ -8,10 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.figures.domains import LEVEL_COLOURS, name_of, online_domains, subtitle
 from wastedcores.figures.theme import CLEAR, GRID, palette, style
 from wastedcores.kernels import KernelModel
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.cpumask import cpumask_of
 from wastedcores.topology.domains import Domain, Domains, build_domains
 from wastedcores.topology.machine import Machine

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError
 from wastedcores.figures.theme import INK, MUTED, palette, style
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.cpumask import cpumask_of, cpus_in
 from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.lint import level_name

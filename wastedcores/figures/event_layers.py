@@ -28,30 +28,19 @@ _STYLE = "draw, colour, width and label"
 
 @dataclass(frozen=True)
 class EventLayer:
-    """Events that a query chooses, and how they are drawn.
+    """Events that a query chooses, and how they are drawn."""
 
-    Attributes
-    ----------
-    query
-        A query as text, or a polars expression.
-    draw
-        ``strokes``: a vertical stroke on the row of ``cpu``. ``spans:COLUMN``: a horizontal one of the length in that column,
-        for example ``run_ns``. ``arrows``: from the row of ``src_cpu`` to that of ``cpu``. ``mask``: a stroke on the row of each
-        CPU of ``cpu_mask``.
-    colour
-        ``#rrggbb`` or the name of a colour; ``by:COLUMN``: one colour per value; ``scale:COLUMN``: from dark to bright by a
-        number. Empty: a colour of its own.
-    width
-        Width of the lines in pixels, where single events are drawn; 0: 5 for spans and 1.5 for others.
-    label
-        Its name in the legend; default: the query.
-    """
-
-    query: str | pl.Expr
+    query: str | pl.Expr  #: a query as text, or a polars expression
+    #: ``strokes``: a vertical stroke on the row of ``cpu``. ``spans:COLUMN``: a horizontal one of the length in that column, for
+    #: example ``run_ns``. ``arrows``: from the row of ``src_cpu`` to that of ``cpu``. ``mask``: a stroke on the row of each CPU
+    #: of ``cpu_mask``.
     draw: str = "strokes"
+    #: ``#rrggbb`` or the name of a colour; ``by:COLUMN``: one colour per value; ``scale:COLUMN``: from dark to bright by a
+    #: number. Empty: a colour of its own.
     colour: str = ""
+    #: width of the lines in pixels, where single events are drawn; 0: 5 for spans and 1.5 for others
     width: float = 0.0
-    label: str = ""
+    label: str = ""  #: its name in the legend; default: the query
 
     def __post_init__(self) -> None:
         shape, _, column = self.draw.partition(":")

@@ -31,25 +31,14 @@ _COMMS = ("comm", "prev_comm", "by_comm")
 
 @dataclass(frozen=True)
 class Colours:
-    """The colours of a layer.
+    """The colours of a layer."""
 
-    Attributes
-    ----------
-    rgb
-        float64 (colours, 3), 0 to 255.
-    legend
-        Names of colours, and the colours as text.
-    low, high
-        Ends of a continuous scale; None: there is none.
-    column
-        The column that decides about the colour; empty: it is fixed.
-    """
-
-    rgb: np.ndarray
-    legend: tuple[tuple[str, str], ...]
+    rgb: np.ndarray  #: float64 (colours, 3), 0 to 255
+    legend: tuple[tuple[str, str], ...]  #: names of colours, and the colours as text
+    #: ends of a continuous scale; None: there is none
     low: float | None = None
     high: float | None = None
-    column: str = ""
+    column: str = ""  #: the column that decides about the colour; empty: it is fixed
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from wastedcores.analysis.scene import TimeAxis
+from wastedcores.cpulist import format_cpulist
 from wastedcores.figures.event_segments import Drawn
 from wastedcores.figures.masks import unpack_masks
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:

@@ -15,36 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """How a figure of a trace is wanted.
+    """How a figure of a trace is wanted."""
 
-    Attributes
-    ----------
-    window
-        First and last ns; None: what the figure chooses.
-    show
-        The button of the explorer that is pressed.
-    palette_name
-        ``safe`` or ``paper``.
-    reduce
-        What a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`.
-    cols
-        Pixels per row.
-    against
-        A second trace to draw beside the first.
-    cpu, op
-        Only what was looked at for this CPU, and by this kernel function.
-    layers, spans
-        The layers of events and the lengths that they use.
-    """
-
-    window: tuple[int, int] | None = None
-    show: str = "runqueues"
-    palette_name: str = "safe"
+    window: tuple[int, int] | None = None  #: first and last ns; None: what the figure chooses
+    show: str = "runqueues"  #: the button of the explorer that is pressed
+    palette_name: str = "safe"  #: ``safe`` or ``paper``
+    #: what a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`
     reduce: str = "share"
-    cols: int | None = None
-    against: Examined | None = None
+    cols: int | None = None  #: pixels per row
+    against: Examined | None = None  #: a second trace to draw beside the first
+    #: only what was looked at for this CPU, and by this kernel function
     cpu: int | None = None
     op: str | None = None
+    #: the layers of events and the lengths that they use
     layers: tuple[Any, ...] = ()
     spans: tuple[Any, ...] = ()
 
@@ -56,26 +39,15 @@ class Look:
 
 
 class Kind(NamedTuple):
-    """A kind of figure.
+    """A kind of figure."""
 
-    Attributes
-    ----------
-    doc
-        What it shows, for the help.
-    draw
-        Module below ``wastedcores.figures`` and function that takes an examined trace and makes the figure.
-    takes
-        The attributes of a :class:`Look` that the function takes, separated by spaces.
-    button
-        Its name in the explorer; empty: it is none of the explorer's layers.
-    events
-        The explorer offers it if the trace has one of these kinds of events, separated by spaces; empty: always.
-    """
-
-    doc: str
+    doc: str  #: what it shows, for the help
+    #: module below ``wastedcores.figures`` and function that takes an examined trace and makes the figure
     draw: tuple[str, str]
+    #: the attributes of a :class:`Look` that the function takes, separated by spaces
     takes: str = "palette_name"
-    button: str = ""
+    button: str = ""  #: its name in the explorer; empty: it is none of the explorer's layers
+    #: the explorer offers it if the trace has one of these kinds of events, separated by spaces; empty: always
     events: str = ""
 
     def figure(self, run: Examined, look: Look) -> go.Figure:

@@ -197,23 +197,9 @@ def add_band(
 def steps(
     axis: TimeAxis, edges: np.ndarray, values: np.ndarray, line: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the points and the line of a curve with one value per pixel, each from the beginning to the end of its pixel.
+    """Return x, y and line of a plotly Scatter with one value per pixel, each from the beginning to the end of its pixel.
 
-    Parameters
-    ----------
-    axis
-        The time axis.
-    edges
-        Borders of the pixels in ns, (cols + 1,).
-    values
-        The values, (cols,); NaN leaves a gap.
-    line
-        Colour and width of the line, as for plotly.
-
-    Returns
-    -------
-    dict
-        x, y and line, for a plotly.graph_objects.Scatter.
+    ``edges`` are the borders of the pixels in ns; NaN among the values leaves a gap.
     """
     values = values.astype(np.float32)
     if np.isnan(values).any():  # a line of steps would also lack the pixel before a gap

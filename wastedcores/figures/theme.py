@@ -25,29 +25,17 @@ GRID = "#e3e6e9"
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours by meaning.
-
-    Attributes
-    ----------
-    name
-        Name of the palette.
-    tasks
-        Runqueue lengths 0, 1, 2, 3, 4, and 5 or more.
-    idle, waiting
-        Curves of idle CPUs, and of threads that are queued behind another.
-    violation, short
-        Persistent episodes, and shorter ones.
-    considered
-        CPUs that a balancing or wakeup decision looked at.
-    """
+    """Colours by meaning."""
 
     name: str
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...]  #: runqueue lengths 0, 1, 2, 3, 4, and 5 or more
+    #: curves of idle CPUs, and of threads that are queued behind another
     idle: str
     waiting: str
+    #: persistent episodes, and shorter ones
     violation: str
     short: str
-    considered: str
+    considered: str  #: CPUs that a balancing or wakeup decision looked at
 
 
 PALETTES = {

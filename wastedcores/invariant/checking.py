@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.invariant import chronic, sweep_jit
 from wastedcores.invariant.details import details, watch
@@ -16,7 +17,6 @@ from wastedcores.invariant.trust import judge
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import MANY_LOSSES, Runqueues, runqueues
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened

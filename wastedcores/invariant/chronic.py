@@ -58,19 +58,11 @@ def worst(
 ) -> Chronic | None:
     """Find the window of ten slices whose fifth-worst slice wasted most.
 
-    Parameters
-    ----------
-    state
-        A finished sweep with slices.
-    covered
-        (slices,) ns of each slice in which the state is in doubt: every CPU that was not busy may have been wasted there.
-    at_least
-        (slices,) ns of each slice in which some CPU was certainly wasted.
-
-    Returns
-    -------
-    Chronic or None
-        The window; None if the sweep had no slices.
+    * ``state``: a finished sweep with slices.
+    * ``covered``: (slices,) ns of each slice in which the state is in doubt: every CPU that was not busy may have been wasted
+      there.
+    * ``at_least``: (slices,) ns of each slice in which some CPU was certainly wasted.
+    * Returns the window; None if the sweep had no slices.
     """
     done, length = int(state.scalars[SLICES_DONE]), int(state.scalars[SLICE_NS])
     if not done:

@@ -12,7 +12,7 @@ from wastedcores.invariant.longest import Longest
 from wastedcores.runqueues.runqueues import Runqueues, comms
 
 #: episodes of which per-CPU times and waiting threads are kept
-_DETAILS = 256
+DETAILED = 256
 
 _NO_DETAILS = pl.DataFrame(
     schema={"episode": pl.Int32, "cpu": pl.Int32, "idle_ns": pl.Int64, "overloaded_ns": pl.Int64}
@@ -51,7 +51,7 @@ CAUSES = (
 
 def watch(rq: Runqueues, counted: NDArray[np.uint8]) -> Longest | None:
     """Return what looks at the longest episodes during the sweep, if the trace does not say who waits."""
-    return None if rq.source == "tasks" else Longest(rq.cpus, counted, _DETAILS)
+    return None if rq.source == "tasks" else Longest(rq.cpus, counted, DETAILED)
 
 
 def details(
@@ -72,7 +72,7 @@ def details(
         episodes.with_row_index("episode")
         .with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
         .sort("length", "start_ns", descending=[True, False])
-        .head(_DETAILS)
+        .head(DETAILED)
         .sort("start_ns")
     )
     if longest is not None:

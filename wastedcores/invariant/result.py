@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.invariant.chronic import Chronic
 from wastedcores.invariant.trust import Bound
 from wastedcores.shown import Shown
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.units import human_ns, number

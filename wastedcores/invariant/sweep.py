@@ -20,9 +20,9 @@ from wastedcores.runqueues.runqueues import Batch, Runqueues
 from wastedcores.runqueues.stream import no_changes
 
 #: episodes written per call into the compiled sweep
-_ROOM = 1 << 16
+ROOM = 1 << 16
 #: episodes kept in memory; if there are more, the shortest are dropped (totals stay exact, and the result says so)
-_KEEP = 1 << 20
+KEEP = 1 << 20
 
 _EPISODES = pl.Schema(
     {
@@ -85,7 +85,7 @@ class _Pass:
 
     def __init__(self, rq: Runqueues, state: sweep_jit.SweepState) -> None:
         self.state, self.collected, self.dropped = state, Collected(), 0
-        self._out = sweep_jit.new_episodes(rq.cpus, _ROOM)
+        self._out = sweep_jit.new_episodes(rq.cpus, ROOM)
         masks = rq.affinity.masks
         pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
         self.pairs = pinned or rq.is_strict or (rq.counted and rq.source == "tasks")
@@ -113,15 +113,15 @@ class _Pass:
         else:
             sweep_jit.finish(self.state, self._out, end_ns)
         ended = self._take()
-        if self.collected.size > _KEEP:
-            self.dropped += self.collected.shrink(_KEEP)
+        if self.collected.size > KEEP:
+            self.dropped += self.collected.shrink(KEEP)
         return ended
 
     def _take(self) -> NDArray[np.int64]:
         n = int(self.state.scalars[sweep_jit.N_EPISODES])
         self.collected.take(self._out, n)
-        if self.collected.size > 2 * _KEEP:
-            self.dropped += self.collected.shrink(_KEEP)
+        if self.collected.size > 2 * KEEP:
+            self.dropped += self.collected.shrink(KEEP)
         return self._out.times[:n].copy()
 
 
@@ -136,25 +136,11 @@ def sweep(
 ) -> Swept:
     """Stream all changes through the compiled sweep: as they are, and with ``firm`` also without brief overloads.
 
-    Parameters
-    ----------
-    rq
-        The runqueues.
-    state
-        The sweep's state before the first change; afterwards it holds the integrals.
-    end_ns
-        End of the window.
-    changes
-        What to stream; None: all changes of the runqueues.
-    longest
-        Is shown every batch and the episodes that ended in it.
-    firm
-        Whether to look at what remains without brief overloads.
-
-    Returns
-    -------
-    Swept
-        What was found.
+    * ``state``: the sweep's state before the first change; afterwards it holds the integrals.
+    * ``end_ns``: end of the window.
+    * ``changes``: what to stream; None: all changes of the runqueues.
+    * ``longest``: is shown every batch and the episodes that ended in it.
+    * ``firm``: whether to look at what remains without brief overloads.
     """
     firm_state = deepcopy(state)
     plain, other = _Pass(rq, state), _Pass(rq, firm_state)

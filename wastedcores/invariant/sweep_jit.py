@@ -206,10 +206,8 @@ def apply(s: SweepState, cpu: int, new: int) -> None:
 def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: int) -> int:
     """Process changes from ``first`` on until the end or until ``out`` is full; return the index to continue at.
 
-    Parameters
-    ----------
-    ts_ns, cpu, nr
-        (changes,) ordered by time; CPU numbers are within the state's range (runqueues/events.py checks that).
+    * ``ts_ns``, ``cpu``, ``nr``: (changes,) ordered by time; CPU numbers are within the state's range (runqueues/events.py
+      checks that).
     """
     # one loop over local variables without branches on data, because random runqueues would make them mispredicted
     c = s.scalars

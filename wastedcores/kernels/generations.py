@@ -10,21 +10,11 @@ from typing import NamedTuple
 
 
 class Generation(NamedTuple):
-    """Releases with the same structure of balancing and of picking the next task.
+    """Releases with the same structure of balancing and of picking the next task."""
 
-    Attributes
-    ----------
-    name
-        The first release, ``v5.5``.
-    since
-        The same as numbers.
-    rules
-        What distinguishes it, for sentences.
-    """
-
-    name: str
-    since: tuple[int, int]
-    rules: str
+    name: str  #: the first release, ``v5.5``
+    since: tuple[int, int]  #: the same as numbers
+    rules: str  #: what distinguishes it, for sentences
 
 
 #: 0b0695f2b34a balances by the kind of imbalance; 147f3efaa241 brings EEVDF; 152e11f6df29 dequeues late

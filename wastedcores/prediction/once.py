@@ -25,49 +25,27 @@ PATIENCE = 5
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that the replays of one question share.
+    """Everything that the replays of one question share."""
 
-    Attributes
-    ----------
-    program, machine, costs
-        What runs where, and the machine's constants.
-    marks
-        Texts of the marks around the window; None: it is bounded by times.
-    lead_ns
-        How long the replay runs before the recording began.
-    start_ns, end_ns
-        The recorded window, from the beginning of the recording.
-    finite
-        Whether the replay ends when its tasks do, and not at the recorded time.
-    cpus
-        The CPUs that count; None: all.
-    """
-
+    #: what runs where, and the machine's constants
     program: Program
     machine: Machine
     costs: Costs
+    #: texts of the marks around the window; None: it is bounded by times
     marks: tuple[str, str] | None
-    lead_ns: int
+    lead_ns: int  #: how long the replay runs before the recording began
+    #: the recorded window, from the beginning of the recording
     start_ns: int
     end_ns: int
-    finite: bool
-    cpus: tuple[int, ...] | None = None
+    finite: bool  #: whether the replay ends when its tasks do, and not at the recorded time
+    cpus: tuple[int, ...] | None = None  #: the CPUs that count; None: all
 
 
 def replay_once(path: str, kernel: str, seed: int) -> dict[str, float | int | str | None]:
     """Replay once.
 
-    Parameters
-    ----------
-    path
-        File with the pickled :class:`Task`, which the parent of this process wrote.
-    kernel, seed
-        The kernel model and the seed.
-
-    Returns
-    -------
-    dict
-        ``window_ns``, ``busy_cpus`` and ``wasted_ns``.
+    * ``path``: file with the pickled :class:`Task`, which the parent of this process wrote.
+    * ``kernel``, ``seed``: the kernel model and the seed.
     """
     task = _task(path)
     raw = run(task, KernelModel.named(kernel), seed, _trees(path, kernel))

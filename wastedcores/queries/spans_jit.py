@@ -12,27 +12,11 @@ NONE = np.iinfo(np.int64).min
 
 @jit
 def pair(ts, begins, ends, begin_key, end_key, begin_check, end_check, opened, at_end):
-    """Return the length of the span that each event begins, or of the one that it ends.
+    """Return the length of the span that each event begins, or, ``at_end``, of the one that it ends; :data:`NONE` without.
 
-    Parameters
-    ----------
-    ts : int64 (n,)
-        Times, rising.
-    begins, ends : bool (n,)
-        Whether the event begins a span, and whether it ends one.
-    begin_key, end_key : int32 (n,)
-        The number of the CPU or task whose span it is; -1 is none.
-    begin_check, end_check : int32 (n,) or (1,)
-        Numbers of both events that must agree; with one element nothing is compared.
-    opened : int64 (keys,)
-        :data:`NONE` everywhere.
-    at_end : bool
-        Whether the lengths stand at the events that end a span.
-
-    Returns
-    -------
-    int64 (n,)
-        Lengths; :data:`NONE` where no span begins (ends), or where its end is not known.
+    ``ts`` are rising times. ``begin_key`` and ``end_key`` are numbers of the CPU or task whose span it is, -1 for none.
+    ``begin_check`` and ``end_check`` must agree in both events; with one element nothing is compared. ``opened`` has a place per
+    key, :data:`NONE` everywhere.
     """
     out = np.full(ts.size, NONE, np.int64)
     for i in range(ts.size):

@@ -39,29 +39,17 @@ MOST_PAIRS = 1_000_000
 
 @dataclass
 class Rounds:
-    """The rounds of all barriers.
+    """The rounds of all barriers."""
 
-    Attributes
-    ----------
-    sleep, of_sleep
-        int64 (n,): sleeps that end in a round, and the number of that round.
-    late, of_late
-        int64 (m,): tasks that arrived without a sleep, and the round; the last to arrive is among them.
-    ts_ns
-        int64 (rounds,): time of each release.
-    parties
-        int64 (rounds,): how many tasks took part.
-    group
-        int64 (rounds,): which group of tasks met.
-    """
-
+    #: int64 (n,): sleeps that end in a round, and the number of that round
     sleep: I64
     of_sleep: I64
+    #: int64 (m,): tasks that arrived without a sleep, and the round; the last to arrive is among them
     late: I64
     of_late: I64
-    ts_ns: I64
-    parties: I64
-    group: I64
+    ts_ns: I64  #: int64 (rounds,): time of each release
+    parties: I64  #: int64 (rounds,): how many tasks took part
+    group: I64  #: int64 (rounds,): which group of tasks met
 
     def takes_part(self, seen: Seen) -> NDArray[np.bool_]:
         """Return which tasks meet at a barrier, bool (tasks,)."""

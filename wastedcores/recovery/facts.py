@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.seen import Seen
 from wastedcores.runqueues.affinity import BOUND_KTHREADS
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import TaskFacts
 
 I64 = NDArray[np.int64]
@@ -28,29 +28,18 @@ _BOUND = re.compile(BOUND_KTHREADS)
 
 @dataclass
 class Facts:
-    """What is known of tasks beside their events.
+    """What is known of tasks beside their events."""
 
-    Attributes
-    ----------
-    session
-        int64 (tasks,): number of the session or control group of each task; 0 is the root group.
-    allowed
-        The CPUs on which each task may run; None: all, or those of its parent.
-    placed
-        bool (tasks,): tasks of which it is told, by a snapshot or by their name, where they may run.
-    bound
-        bool (tasks,): kernel threads of one CPU.
-    stopper
-        bool (tasks,): the stop machine's threads, which a replay has of its own.
-    told
-        Where sessions come from: "tasks", "names", or "" if all tasks share the root group because nothing tells.
-    """
-
+    #: int64 (tasks,): number of the session or control group of each task; 0 is the root group
     session: I64
+    #: the CPUs on which each task may run; None: all, or those of its parent
     allowed: list[frozenset[int] | None]
+    #: bool (tasks,): tasks of which it is told, by a snapshot or by their name, where they may run
     placed: NDArray[np.bool_]
-    bound: NDArray[np.bool_]
+    bound: NDArray[np.bool_]  #: bool (tasks,): kernel threads of one CPU
+    #: bool (tasks,): the stop machine's threads, which a replay has of its own
     stopper: NDArray[np.bool_]
+    #: where sessions come from: "tasks", "names", or "" if all tasks share the root group because nothing tells
     told: str
 
 

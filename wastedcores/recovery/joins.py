@@ -28,22 +28,15 @@ WAITED, CONTRADICT = 0.7, 0.1
 
 @dataclass
 class Joins:
-    """The rounds in which masters wait for their workers.
+    """The rounds in which masters wait for their workers."""
 
-    Attributes
-    ----------
-    sleep, of_sleep, reported_ns
-        int64 (n,): sleeps of workers, each of which reports to its master before; the number of the round; when it reports.
-    wait
-        int64 (rounds,): the sleep with which the master begins to wait, or -1: it came when all were done.
-    master, of_master
-        int64 (rounds,): the master's number among the tasks, and among the masters.
-    """
-
+    #: int64 (n,): sleeps of workers, each of which reports to its master before; the number of the round; when it reports
     sleep: I64
     of_sleep: I64
     reported_ns: I64
+    #: int64 (rounds,): the sleep with which the master begins to wait, or -1: it came when all were done
     wait: I64
+    #: int64 (rounds,): the master's number among the tasks, and among the masters
     master: I64
     of_master: I64
 

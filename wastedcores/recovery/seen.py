@@ -33,47 +33,26 @@ for _kind, _code in CODES.items():
 
 @dataclass
 class Seen:
-    """What a trace shows of its tasks.
+    """What a trace shows of its tasks."""
 
-    Attributes
-    ----------
-    tasks, sleeps, marks, pieces
-        int64: one row per task, sleep, mark and span on a CPU (ordered by task and time);
-        :mod:`wastedcores.recovery.stretches_jit` names the columns.
-    comms
-        The last name of each task.
-    names
-        All names that each task ever had.
-    nice
-        int64 (tasks,): the nice value of each task when it was seen first; real-time tasks count as -20.
-    realtime
-        bool (tasks,): tasks that are not of the fair class.
-    texts
-        The text of each mark.
-    start_ns, end_ns
-        Times of the first and the last event.
-    cpus
-        CPU numbers are below this.
-    odd
-        Number of events that contradict the state before them.
-    wakers
-        Whether wakeups say in whose context they happened.
-    """
-
+    #: int64: one row per task, sleep, mark and span on a CPU (ordered by task and time);
+    #: :mod:`wastedcores.recovery.stretches_jit` names the columns
     tasks: I64
     sleeps: I64
     marks: I64
     pieces: I64
-    comms: list[str]
-    names: list[set[str]]
+    comms: list[str]  #: the last name of each task
+    names: list[set[str]]  #: all names that each task ever had
+    #: int64 (tasks,): the nice value of each task when it was seen first; real-time tasks count as -20
     nice: I64
-    realtime: NDArray[np.bool_]
-    texts: list[str]
+    realtime: NDArray[np.bool_]  #: bool (tasks,): tasks that are not of the fair class
+    texts: list[str]  #: the text of each mark
+    #: times of the first and the last event
     start_ns: int
     end_ns: int
-    cpus: int
-    odd: int
-    wakers: bool
+    cpus: int  #: CPU numbers are below this
+    odd: int  #: number of events that contradict the state before them
+    wakers: bool  #: whether wakeups say in whose context they happened
 
     @cached_property
     def _keys(self) -> I64:

@@ -32,27 +32,15 @@ BY_OTHERS = (CHILD, BARRIER, MESSAGE, LIKELY, JOIN)
 
 @dataclass(frozen=True)
 class Span:
-    """The part of a trace whose time is predicted.
+    """The part of a trace whose time is predicted."""
 
-    Attributes
-    ----------
-    start_ns, end_ns
-        The recorded times.
-    marks
-        Texts of the marks at the ends, if a task writes them.
-    ending
-        The tasks for whose end a replay waits.
-    why_endless
-        Why no time can be predicted; empty if it can.
-    spinning
-        Tasks that may spin, whose CPU time therefore says nothing about their work.
-    """
-
+    #: the recorded times
     start_ns: int
     end_ns: int
-    marks: tuple[str, str] | None
-    ending: tuple[int, ...]
-    why_endless: tuple[str, ...]
+    marks: tuple[str, str] | None  #: texts of the marks at the ends, if a task writes them
+    ending: tuple[int, ...]  #: the tasks for whose end a replay waits
+    why_endless: tuple[str, ...]  #: why no time can be predicted; empty if it can
+    #: tasks that may spin, whose CPU time therefore says nothing about their work
     spinning: frozenset[int] = frozenset()
 
 

@@ -41,19 +41,12 @@ class Timeline:
 
 @dataclass
 class Waits:
-    """How tasks wait for each other, where one sleep alone does not tell it.
+    """How tasks wait for each other, where one sleep alone does not tell it."""
 
-    Attributes
-    ----------
-    rounds, joins
-        The rounds of barriers, and those of masters and their workers.
-    period
-        int64 (tasks,): the periods of tasks with a timer, in ns.
-    """
-
+    #: the rounds of barriers, and those of masters and their workers
     rounds: Rounds
     joins: Joins
-    period: I64
+    period: I64  #: int64 (tasks,): the periods of tasks with a timer, in ns
 
 
 def timeline(seen: Seen, waits: Waits, wake_ns: int) -> Timeline:

@@ -130,7 +130,34 @@ def report(
     parameters: dict[str, Any] | None = None,
     progress: bool = True,
 ) -> Report:
-    """Run a notebook and write ``report.ipynb``, ``report.html`` and ``manifest.json`` into a folder."""
+    """Run a notebook and write ``report.ipynb``, ``report.html`` and ``manifest.json`` into a folder.
+
+    Parameters
+    ----------
+    trace, against
+        Trace files or names of data sets, for the notebook's parameters of these names; None: the defaults.
+    out
+        The folder. An earlier report in it is replaced; otherwise it must be absent or empty.
+    notebook
+        Path of a notebook, or name of a bundled one.
+    parameters
+        Further parameters; unknown names and wrong types are refused before anything runs.
+    progress
+        Whether to show a progress bar on stderr.
+
+    Returns
+    -------
+    Report
+        The files of the report.
+
+    Raises
+    ------
+    UsageError
+        A parameter cannot be meant as given, or the folder holds other files.
+    ReportError
+        A cell failed, and the notebook up to it stays next to the folder as ``<name>.failed.ipynb``; or the folder cannot
+        be written.
+    """
     source = find_notebook(notebook)
     values = dict(parameters or {})
     known = parameters_of(source)

@@ -19,12 +19,12 @@ import perfetto.protos.perfetto.trace.perfetto_trace_pb2 as pb
 import polars as pl
 from numpy.typing import NDArray
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.limits import PID_MAX_LIMIT
 from wastedcores.runqueues.runqueues import Runqueues, comms
 from wastedcores.runqueues.waits import waits
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.carried import packets, two_runs
 
 if TYPE_CHECKING:

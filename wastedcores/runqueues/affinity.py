@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.runqueues import task_row
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.trace import Trace
 

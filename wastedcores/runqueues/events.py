@@ -87,26 +87,10 @@ def events(
 ) -> Iterator[st.Events]:
     """Stream the events of a trace that say anything about tasks or runqueues.
 
-    Parameters
-    ----------
-    trace
-        The trace.
-    mask_ids
-        The id of each affinity mask, as the events write it.
-    cpus, pids
-        CPU numbers and pids are below these.
-    rows
-        Events that are in memory at a time.
-
-    Yields
-    ------
-    Events
-        Events in order of time; -1 stands for null.
-
-    Raises
-    ------
-    TraceContentError
-        An event that changes a runqueue names no CPU, a CPU or pid is out of range, or an event has no time or no kind.
+    * ``mask_ids``: the id of each affinity mask, as the events write it.
+    * ``cpus``, ``pids``: CPU numbers and pids are below these.
+    * ``rows``: events that are in memory at a time.
+    * Yields events in order of time; -1 stands for null.
     """
     columns = ("cpu", "src_cpu", "pid", "prev_pid", "by_pid")
     frame = trace.events.select(

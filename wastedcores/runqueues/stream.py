@@ -36,35 +36,21 @@ Part = TypeVar("Part")
 
 @dataclass
 class Batch:
-    """Changes of runqueues, ordered by time; all arrays have the shape (changes,).
+    """Changes of runqueues, ordered by time; all arrays have the shape (changes,)."""
 
-    Attributes
-    ----------
-    ts_ns, cpu
-        When and where the runqueue changed.
-    nr
-        Tasks on the runqueue afterwards; -1 is unknown.
-    free
-        Waiting tasks that may run anywhere; in a row with ``mask`` > 0, waiting tasks of that mask id.
-    mask
-        0, or a mask id: such a row is about affinity only.
-    code
-        The event behind the row, one of :mod:`wastedcores.runqueues.state`; -1 is unknown.
-    waits
-        Waits that ended in this batch, if asked for: pid, cpu, mask (the thread's mask id), start_ns, end_ns. Where a
-        waiting thread is moved to another runqueue, or gets another affinity, one wait ends and the next one begins.
-    oldest_wait_ns
-        Every wait that ends in a later batch began then or later.
-    """
-
+    #: when and where the runqueue changed
     ts_ns: I64
     cpu: I32
-    nr: I32
+    nr: I32  #: tasks on the runqueue afterwards; -1 is unknown
+    #: waiting tasks that may run anywhere; in a row with ``mask`` > 0, waiting tasks of that mask id
     free: I32
-    mask: I32
+    mask: I32  #: 0, or a mask id: such a row is about affinity only
+    #: the event behind the row, one of :mod:`wastedcores.runqueues.state`; -1 is unknown
     code: NDArray[np.int8]
+    #: waits that ended in this batch, if asked for: pid, cpu, mask (the thread's mask id), start_ns, end_ns. Where a waiting
+    #: thread is moved to another runqueue, or gets another affinity, one wait ends and the next one begins.
     waits: pl.DataFrame | None = None
-    oldest_wait_ns: int = 0
+    oldest_wait_ns: int = 0  #: every wait that ends in a later batch began then or later
 
     def runqueues(self) -> tuple[I64, I32, I32]:
         """Return (ts_ns, cpu, nr) of the rows that are about runqueues."""
@@ -86,61 +72,38 @@ def no_changes() -> Batch:
 
 @dataclass
 class Runqueues:
-    """The source of a trace's runqueues, and the stream of their changes.
-
-    Attributes
-    ----------
-    trace
-        The trace.
-    source
-        ``tasks`` (task events say who waits) or ``nr_running`` (only the lengths are known).
-    cpus, pids
-        CPU numbers and pids are below these.
-    start_ns, end_ns
-        Times of the first and last event.
-    silent_cpus
-        Online CPUs on which and to which nothing happened, if the trace records every switch; known after streaming. A CPU
-        from which a sleeping task was moved away can still be silent.
-    silent
-        ``idle`` or ``unknown``: the assumed state of the silent CPUs.
-    affinity
-        The CPUs on which each task may run.
-    lost_spans
-        (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost.
-    keep
-        Keep the events and the changes in memory once they were streamed, unless they are too many (limits.py).
-    counted
-        The trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say.
-    is_strict
-        Only threads wait of which something says where they may run.
-    oddities
-        Number of events that contradict the state before them, counted while streaming.
-    doubts
-        Spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, those that
-        follow from the header.
-    ran, evidence, mask_of_pid
-        (pids,) whether a task ran, what says which CPUs it may use (a grade of :mod:`wastedcores.runqueues.task_row`), and its
-        mask id at the end; known after streaming.
-    notes
-        Sentences that a reader of the verdict should know.
-    """
+    """The source of a trace's runqueues, and the stream of their changes."""
 
     trace: Trace
+    #: ``tasks`` (task events say who waits) or ``nr_running`` (only the lengths are known)
     source: str
+    #: CPU numbers and pids are below these
     cpus: int
     pids: int
+    #: times of the first and last event
     start_ns: int
     end_ns: int
+    #: online CPUs on which and to which nothing happened, if the trace records every switch; known after streaming. A CPU from
+    #: which a sleeping task was moved away can still be silent.
     silent_cpus: list[int]
-    silent: str
-    affinity: Affinity
+    silent: str  #: ``idle`` or ``unknown``: the assumed state of the silent CPUs
+    affinity: Affinity  #: the CPUs on which each task may run
+    #: (start_ns, end_ns, cpu) in which events of ``cpu`` (-1: some CPU) were lost
     lost_spans: list[tuple[int, int, int]]
+    #: keep the events and the changes in memory once they were streamed, unless they are too many (limits.py)
     keep: bool = False
+    #: the trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say
     counted: bool = False
-    is_strict: bool = False
+    is_strict: bool = False  #: only threads wait of which something says where they may run
+    #: number of events that contradict the state before them, counted while streaming
     oddities: dict[str, int] = field(default_factory=dict)
+    #: sentences that a reader of the verdict should know
     notes: list[str] = field(default_factory=list)
+    #: spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, those that
+    #: follow from the header.
     doubts: pl.DataFrame = field(default_factory=lambda: NO_DOUBTS)
+    #: (pids,) whether a task ran, what says which CPUs it may use (a grade of :mod:`wastedcores.runqueues.task_row`), and its
+    #: mask id at the end; known after streaming
     ran: NDArray[np.bool_] | None = None
     evidence: NDArray[np.int32] | None = None
     mask_of_pid: NDArray[np.int32] | None = None

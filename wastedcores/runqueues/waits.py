@@ -17,19 +17,10 @@ def waits(rq: Runqueues, start_ns: int, end_ns: int, cpus: Collection[int]) -> p
     runqueue in the meantime, this is still one wait, on the CPU where it ends. Waits are found from task events even in a
     trace whose runqueue lengths come from nr_running events.
 
-    Parameters
-    ----------
-    rq
-        The runqueues of the trace.
-    start_ns, end_ns
-        The window in ns; waits keep their full length.
-    cpus
-        Waits that end on one of these CPUs count.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns pid, cpu, start_ns, end_ns, ordered by pid and start; empty if the trace has no switch events.
+    * ``rq``: the runqueues of the trace.
+    * ``start_ns``, ``end_ns``: the window in ns; waits keep their full length.
+    * ``cpus``: waits that end on one of these CPUs count.
+    * Returns columns pid, cpu, start_ns, end_ns, ordered by pid and start; empty if the trace has no switch events.
     """
     parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None]
     if not parts:

@@ -209,7 +209,7 @@ def summarize(
         start = at.get(measure.start, 0)
         end = at.get(measure.end, raw.end_ns)
         # seconds are known only if the end was reached; a rate is meaningful for a part, too
-        reached = {measure.start, measure.end} <= at.keys()
+        reached = {measure.start, measure.end} <= at.keys() or measure.name.endswith("_per_s")
         if reached or (measure.start in at and not measure.name.endswith("_s")):
             result = _result(raw, program, measure, (end - start) / 1e9)
     nodes = np.asarray(machine.node_of_cpu)
@@ -225,7 +225,7 @@ def summarize(
 
 def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) -> float | None:
     """Return the measure's value, or None for a rate if the replay ended before any task could work."""
-    if measure.name.endswith("_s"):
+    if measure.name.endswith("_s") and not measure.name.endswith("_per_s"):
         return seconds
     if measure.name == "share_of_first":
         return share_of_first(raw, program, measure)
@@ -233,6 +233,8 @@ def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) 
     units = raw.tasks[mine][:, task.UNITS0]
     if not units.any():
         return None
+    if measure.name.endswith("_per_s"):
+        return float(units.sum()) / seconds
     if measure.name == "cpus_of_work":
         return float(units.sum()) * measure.unit_ns / 1e9 / seconds
     return seconds / int(units.max())

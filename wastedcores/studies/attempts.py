@@ -28,18 +28,11 @@ Value = Callable[[Mapping[str, Mapping[str, Any]]], Any]
 
 @dataclass(frozen=True)
 class Reading:
-    """A number that is computed from replays.
+    """A number that is computed from replays."""
 
-    Attributes
-    ----------
-    roles
-        Role, such as ``bug`` or ``fixed``, -> its replays, one per seed. All roles have the same seeds in the same order.
-    value
-        Computes the number from one row per role.
-    """
-
+    #: role, such as ``bug`` or ``fixed``, -> its replays, one per seed. All roles have the same seeds in the same order.
     roles: Mapping[str, Sequence[Run]]
-    value: Value
+    value: Value  #: computes the number from one row per role
 
     def runs(self) -> list[Run]:
         """Return all replays that the number needs."""
@@ -78,50 +71,31 @@ def _medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One published number and how it is attempted.
+    """One published number and how it is attempted."""
 
-    Attributes
-    ----------
-    id
-        Stable name of the row.
-    group
-        Key of the group of rows that it is shown in: ``table1``, ``table2``, ``table3``, ``make``, ``lu``, ``looks``,
-        ``wakeup``, ``rates``, ``desktop``, ``tools``, ``forkwait``, ``sites`` or ``slides``.
-    short
-        Display name inside its group.
-    source, place, quantity, unit
-        The document, the place in it, what the number is, and its unit: ``s``, ``ratio``, ``percent`` or any other.
-    published
-        The number as it is printed.
-    kind
-        ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, ``computed`` (a worked
-        example), or ``assumed`` (it follows from a number that the document does not give).
-    reading
-        How this project's number is computed.
-    others
-        Alternative readings that are shown next to it, by label.
-    reason
-        Why the numbers differ, or what the replay assumes, in terms of the scheduler's mechanisms.
-    restates
-        The row that is the same prediction in another unit, such as the change of the seconds of this one. A prediction counts
-        once.
-    afterwards
-        The reading, or the number that stands for words, was chosen after a result had been seen.
-    """
-
-    id: str
+    id: str  #: stable name of the row
+    #: key of the group of rows that it is shown in: ``table1``, ``table2``, ``table3``, ``make``, ``lu``, ``looks``, ``wakeup``,
+    #: ``rates``, ``desktop``, ``tools``, ``forkwait``, ``sites`` or ``slides``
     group: str
-    short: str
+    short: str  #: display name inside its group
+    #: the document, the place in it, what the number is, and its unit: ``s``, ``ratio``, ``percent`` or any other
     source: str
     place: str
     quantity: str
     unit: str
-    published: str
+    published: str  #: the number as it is printed
+    #: ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, ``computed`` (a worked example), or
+    #: ``assumed`` (it follows from a number that the document does not give)
     kind: str
-    reading: Reading
+    reading: Reading  #: how this project's number is computed
+    #: alternative readings that are shown next to it, by label
     others: Mapping[str, Reading] = field(default_factory=dict)
+    #: why the numbers differ, or what the replay assumes, in terms of the scheduler's mechanisms
     reason: str = ""
+    #: the row that is the same prediction in another unit, such as the change of the seconds of this one. A prediction counts
+    #: once.
     restates: str = ""
+    #: the reading, or the number that stands for words, was chosen after a result had been seen
     afterwards: bool = False
 
     def runs(self) -> list[Run]:
@@ -197,19 +171,12 @@ def _spread(values: list[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A replayed value compared with the published one.
+    """A replayed value compared with the published one."""
 
-    Attributes
-    ----------
-    ours, published
-        Both numbers or both texts.
-    unit
-        Unit of both: ``percent`` is a change in time, ``ratio`` a speedup.
-    """
-
+    #: both numbers or both texts
     ours: Any
     published: Any
-    unit: str
+    unit: str  #: unit of both: ``percent`` is a change in time, ``ratio`` a speedup
 
     @property
     def _is_text(self) -> bool:

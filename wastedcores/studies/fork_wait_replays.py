@@ -33,22 +33,7 @@ def machine(
     turbo: float = 1.0,
     smt_speed: float = 0.65,
 ) -> Machine:
-    """Return the machine of the fork/wait paper with other assumptions about its clocks.
-
-    Parameters
-    ----------
-    ramp_ticks, hold_ticks
-        As in :class:`wastedcores.topology.clocks.Frequency`.
-    turbo
-        Factor of all turbo frequencies.
-    smt_speed
-        As in :class:`wastedcores.topology.machine.Machine`.
-
-    Returns
-    -------
-    Machine
-        The machine.
-    """
+    """Return the machine of the fork/wait paper with other clocks; ``turbo`` multiplies its turbo frequencies."""
     steps = tuple((n, round(khz * turbo)) for n, khz in XEON_E7_FREQUENCY.turbo)
     f = Frequency(
         XEON_E7_FREQUENCY.min_khz, XEON_E7_FREQUENCY.nominal_khz, steps, ramp_ticks, hold_ticks

@@ -96,24 +96,10 @@ def episodes(
 ) -> dict[str, Any]:
     """Measure for how long cores have no worker of a database with one worker per core.
 
-    Parameters
-    ----------
-    kernel, machine, seed
-        Names of the kernel model and of the machine, and the seed.
-    pools, together, stages
-        As for :func:`wastedcores.workload.database.resident_pools`.
-
-    Returns
-    -------
-    dict
-        ``typical_ms``, the length that is reached by the episodes that make up half of all idle time; ``median_ms``;
-        ``short_ms``, which a tenth of the episodes do not reach; ``longest_ms``; ``per_s``, episodes per second; ``episodes``,
-        their number. An episode that the run cuts off counts as long as it was seen.
-
-    Raises
-    ------
-    WorkloadError
-        There is not one worker per CPU, or no CPU was ever without a worker.
+    * ``kernel``, ``machine``, ``seed``: names of the kernel model and of the machine, and the seed.
+    * Returns ``typical_ms``, the length that is reached by the episodes that make up half of all idle time; ``median_ms``;
+      ``short_ms``, which a tenth of the episodes do not reach; ``longest_ms``; ``per_s``, episodes per second; ``episodes``,
+      their number. An episode that the run cuts off counts as long as it was seen.
     """
     where = machine_named(machine)
     if sum(pools) != where.cpus:

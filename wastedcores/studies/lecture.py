@@ -41,42 +41,23 @@ TOPOLOGIES = {
 
 @dataclass(frozen=True)
 class CpuThreads:
-    """The threads of one CPU, which are all alike.
+    """The threads of one CPU, which are all alike."""
 
-    Attributes
-    ----------
-    threads
-        How many there are.
-    weight, percent, session_threads
-        As in :class:`wastedcores.simulator.reference.stepping.Thread`.
-    pinned
-        They may run on this CPU only.
-    """
-
-    threads: int = 0
+    threads: int = 0  #: how many there are
+    #: as in :class:`wastedcores.simulator.reference.stepping.Thread`
     weight: int = 10
     percent: int = 100
     session_threads: int = 1
-    pinned: bool = False
+    pinned: bool = False  #: they may run on this CPU only
 
 
 @dataclass(frozen=True)
 class Example:
-    """A state from which CPUs balance.
+    """A state from which CPUs balance."""
 
-    Attributes
-    ----------
-    rows
-        The threads of each CPU.
-    topology
-        A name of :data:`TOPOLOGIES`.
-    kernel
-        Name of a kernel model.
-    """
-
-    rows: tuple[CpuThreads, ...]
-    topology: str = "2 nodes x 2 cores"
-    kernel: str = "v4.1"
+    rows: tuple[CpuThreads, ...]  #: the threads of each CPU
+    topology: str = "2 nodes x 2 cores"  #: a name of :data:`TOPOLOGIES`
+    kernel: str = "v4.1"  #: name of a kernel model
 
     @property
     def machine(self) -> Machine:

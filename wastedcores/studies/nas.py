@@ -51,28 +51,15 @@ TASK = "wastedcores.studies.replays:spmd"
 
 @dataclass(frozen=True)
 class Place:
-    """The conditions of one column of a table: kernel, number of threads, and the nodes that the threads can reach.
+    """The conditions of one column of a table: kernel, number of threads, and the nodes that the threads can reach."""
 
-    Attributes
-    ----------
-    kernel, threads
-        Kernel model, and threads of the program.
-    bound
-        Nodes that the program is bound to; None if it is not bound.
-    reach
-        Nodes where its threads end up; their memory is spread over these.
-    reonline
-        CPU that was taken offline and online again before the run.
-    hogs
-        Single-threaded R processes that run at the same time.
-    """
-
+    #: kernel model, and threads of the program
     kernel: str
     threads: int
-    bound: tuple[int, ...] | None
-    reach: tuple[int, ...]
-    reonline: int | None = None
-    hogs: int = 0
+    bound: tuple[int, ...] | None  #: nodes that the program is bound to; None if it is not bound
+    reach: tuple[int, ...]  #: nodes where its threads end up; their memory is spread over these
+    reonline: int | None = None  #: CPU that was taken offline and online again before the run
+    hogs: int = 0  #: single-threaded R processes that run at the same time
 
     @property
     def cpus(self) -> int:
@@ -111,31 +98,17 @@ _MISFITS = {
 
 @dataclass(frozen=True)
 class Parameters:
-    """The model of one program.
+    """The model of one program."""
 
-    Attributes
-    ----------
-    app, kind
-        Name, and how its threads synchronise.
-    work_s
-        CPU seconds of all threads together with all memory on the local node.
-    serial_s
-        Seconds outside the parallel regions.
-    intervals
-        Barriers (for a pipeline: planes of all sweeps) of the whole run.
-    planes
-        For a pipeline, the planes of a sweep and the rows of a plane: the grid is a cube.
-    remote
-        Part by which the work grows per unit of SLIT distance.
-    """
-
+    #: name, and how its threads synchronise
     app: str
     kind: str
-    work_s: float
-    serial_s: float = 0.0
-    intervals: float = 1.0
+    work_s: float  #: CPU seconds of all threads together with all memory on the local node
+    serial_s: float = 0.0  #: seconds outside the parallel regions
+    intervals: float = 1.0  #: barriers (for a pipeline: planes of all sweeps) of the whole run
+    #: for a pipeline, the planes of a sweep and the rows of a plane: the grid is a cube
     planes: int = 0
-    remote: float = 0.0
+    remote: float = 0.0  #: part by which the work grows per unit of SLIT distance
 
     def grain_ns(self, place: Place, machine: Machine) -> int:
         """Return the work of one thread in one interval in ns."""

@@ -29,6 +29,7 @@ TABLES = {
     "sites_claims": (("id",), ("value",)),
     "slides_claims": (("id",), ("value",)),
     "walcher2019_claims": (("id",), ("value",)),
+    "newidle_claims": (("id",), ("value",)),
 }
 
 #: table -> predicted column -> rows that are not predicted, so that a calibration may use them
@@ -51,19 +52,15 @@ PREDICTED: dict[str, dict[str, tuple[str, ...]]] = {
     "sites_claims": {"value": ()},
     "slides_claims": {"value": ()},
     "walcher2019_claims": {"value": ()},
+    "newidle_claims": {"value": ()},
 }
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The cells of all published tables.
+    """The cells of all published tables."""
 
-    Attributes
-    ----------
-    cells
-        (table, row, column) -> text. A row that two columns name, as in Walcher's table, has both: ``"4 none"``.
-    """
-
+    #: (table, row, column) -> text. A row that two columns name, as in Walcher's table, has both: ``"4 none"``.
     cells: dict[tuple[str, str, str], str]
 
     def rows(self, table: str) -> list[str]:

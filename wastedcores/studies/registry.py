@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wastedcores.errors import UsageError
-from wastedcores.studies import claims, fork_wait, nas, sites, tool_costs, tpch
+from wastedcores.studies import claims, fork_wait, nas, newidle, sites, tool_costs, tpch
 from wastedcores.studies.attempts import Attempt
 from wastedcores.studies.published import Tables
 
@@ -82,25 +82,30 @@ WHY_NOT = {
 
 
 @dataclass(frozen=True)
+class Checks:
+    """What a study checks that compares no published number."""
+
+    schema: str  #: the name of the form of its JSON
+    rows: Callable[[], Iterator[dict[str, Any]]]  #: runs the checks, and yields a row for each
+    sentences: Callable[[dict[str, Any]], list[str]]  #: the lines that tell a row
+
+
+def _no_attempts(t: Tables, c: dict[str, Any], s: Sequence[int]) -> list[Attempt]:
+    return []
+
+
+@dataclass(frozen=True)
 class Study:
-    """A part of the published numbers.
+    """A part of what ``wastedcores reproduce`` does."""
 
-    Attributes
-    ----------
-    attempts
-        Makes its rows from the published tables, the calibrated parameters and the seeds, before their replays have run.
-    measured
-        Returns rows that are measured by the benchmarks, and the published rows that they should have but lack.
-    why_not
-        What is not attempted, and why.
-    among_all
-        ``reproduce all`` runs it. Papers of others than Lozi et al. and their reproduction are run only by name.
-    """
-
-    attempts: Callable[[Tables, dict[str, Any], Sequence[int]], list[Attempt]]
+    #: makes its rows from the published tables, the calibrated parameters and the seeds, before their replays have run
+    attempts: Callable[[Tables, dict[str, Any], Sequence[int]], list[Attempt]] = _no_attempts
+    #: returns rows that are measured by the benchmarks, and the published rows that they should have but lack
     measured: Callable[[Tables], tuple[list[dict[str, Any]], Sequence[str]]] | None = None
-    why_not: Reasons = field(default_factory=dict)
+    why_not: Reasons = field(default_factory=dict)  #: what is not attempted, and why
+    #: ``reproduce all`` runs it. Papers of others than Lozi et al. and their reproduction are run only by name.
     among_all: bool = True
+    checks: Callable[[], Checks] | None = None  #: it checks something of its own instead
 
 
 def _nas(table: str) -> Study:
@@ -110,6 +115,12 @@ def _nas(table: str) -> Study:
 def _measured_sites(tables: Tables) -> tuple[list[dict[str, Any]], Sequence[str]]:
     rows = sites.measured(tables) + tool_costs.rows(tables, sites.TABLE)[0]
     return rows, ()
+
+
+def _proofs() -> Checks:
+    from wastedcores.studies.proofs import checking
+
+    return Checks(checking.SCHEMA, checking.check_all, checking.told)
 
 
 #: the studies by the name of their part, in the order of the scorecard
@@ -134,6 +145,12 @@ STUDIES: dict[str, Study] = {
         {sites.TABLE: sites.WHY_NOT},
         among_all=False,
     ),
+    "newidle": Study(
+        lambda t, c, s: newidle.attempts(t, s),
+        why_not={newidle.TABLE: newidle.WHY_NOT},
+        among_all=False,
+    ),
+    "proofs": Study(among_all=False, checks=_proofs),
 }
 
 
@@ -148,5 +165,5 @@ def parts_of(what: str) -> tuple[str, ...]:
 def study_of(part: str) -> Study:
     """Return the study of a part."""
     if part not in STUDIES:
-        raise UsageError(f"part {part!r}: there are {', '.join(STUDIES)}, proofs and all.")
+        raise UsageError(f"part {part!r}: there are {', '.join(STUDIES)} and all.")
     return STUDIES[part]

@@ -23,18 +23,7 @@ GROUP = 7
 
 
 def machine(smt_speed: float = I3_7100_SMT_SPEED) -> Machine:
-    """Return the article's machine with shared cores.
-
-    Parameters
-    ----------
-    smt_speed
-        As in :class:`wastedcores.topology.machine.Machine`.
-
-    Returns
-    -------
-    Machine
-        The machine.
-    """
+    """Return the article's machine with shared cores."""
     return replace(preset(MACHINE), smt_speed=smt_speed)
 
 
@@ -43,19 +32,9 @@ def thread_groups(
 ) -> dict[str, Any]:
     """Replay the groups of 1 to 12 threads of one second each.
 
-    Parameters
-    ----------
-    kernel, seed, policy
-        Kernel model, seed, and policy of all threads.
-    smt_speed
-        As for :func:`machine`.
-
-    Returns
-    -------
-    dict
-        ``groups_s``, the time of all groups; of the group of seven ``quantum_ms``, ``longest_ms``, ``quanta`` (the longest stay
-        in quanta) and ``spread_percent``, as in :func:`wastedcores.analysis.thread_groups.evenness`; ``most_percent`` and
-        ``most_quanta``, the largest spread and stay of all groups with more threads than CPUs; ``wall_s``.
+    The result has ``groups_s``, the time of all groups; of the group of seven ``quantum_ms``, ``longest_ms``, ``quanta`` (the
+    longest stay in quanta) and ``spread_percent``, as in :func:`wastedcores.analysis.thread_groups.evenness`; ``most_percent``
+    and ``most_quanta``, the largest spread and stay of all groups with more threads than CPUs; and ``wall_s``.
     """
     where = machine(smt_speed)
     done = replay(groups(where, seed, policy=policy), where, kernel, seed=seed)

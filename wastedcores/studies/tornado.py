@@ -29,17 +29,10 @@ _DATABASE = {
 
 @dataclass(frozen=True)
 class Point:
-    """One row of the sensitivity study before its replays have run.
+    """One row of the sensitivity study before its replays have run."""
 
-    Attributes
-    ----------
-    labels
-        Columns that are known beforehand.
-    readings
-        Column -> how its number is computed, from the medians over the seeds.
-    """
-
-    labels: Mapping[str, Any]
+    labels: Mapping[str, Any]  #: columns that are known beforehand
+    #: column -> how its number is computed, from the medians over the seeds
     readings: Mapping[str, Reading]
 
     def runs(self) -> list[Run]:

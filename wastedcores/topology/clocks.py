@@ -22,28 +22,17 @@ _FASTEST = 8
 
 @dataclass(frozen=True)
 class Frequency:
-    """The frequencies of the cores of a machine.
+    """The frequencies of the cores of a machine."""
 
-    Attributes
-    ----------
-    min_khz
-        The frequency of a core that has not been busy for long enough, in kHz.
-    nominal_khz
-        The frequency at which work is counted, in kHz: at this frequency 1 ns of work takes 1 ns.
-    turbo
-        Pairs of a number of active cores of a package and the highest frequency, in kHz, while at most so many are active. Both
-        run in one direction: more cores, no higher frequency. The last pair holds for more cores, too.
-    ramp_ticks
-        A core leaves ``min_khz`` at the tick that finds it busy for the ``ramp_ticks``-th time.
-    hold_ticks
-        A core that is idle for this many ticks falls back to ``min_khz``.
-    """
-
-    min_khz: int
+    min_khz: int  #: the frequency of a core that has not been busy for long enough, in kHz
+    #: the frequency at which work is counted, in kHz: at this frequency 1 ns of work takes 1 ns
     nominal_khz: int
+    #: pairs of a number of active cores of a package and the highest frequency, in kHz, while at most so many are active. Both
+    #: run in one direction: more cores, no higher frequency. The last pair holds for more cores, too.
     turbo: tuple[tuple[int, int], ...]
+    #: a core leaves ``min_khz`` at the tick that finds it busy for the ``ramp_ticks``-th time
     ramp_ticks: int = 3
-    hold_ticks: int = 3
+    hold_ticks: int = 3  #: a core that is idle for this many ticks falls back to ``min_khz``
 
     def __post_init__(self) -> None:
         cores = [n for n, _ in self.turbo]

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import TopologyError, UsageError
 from wastedcores.limits import MAX_CPUS, MAX_NODES
 from wastedcores.topology._numbers import (
@@ -40,7 +41,6 @@ from wastedcores.topology._numbers import (
     package_on_node,
 )
 from wastedcores.topology.clocks import Frequency, IdleState
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.oracle import from_oracle
 

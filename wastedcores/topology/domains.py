@@ -48,13 +48,6 @@ class Domain:
     """A ``sched_domain`` that remains after degenerate ones are removed; CPUs with equal domains share it.
 
     The numbers of :class:`wastedcores.topology.parameters.Parameters` are attributes too, as in the kernel's struct.
-
-    Attributes
-    ----------
-    imb_numa_nr
-        How many tasks a node may have before an imbalance of two tasks between nodes counts (from v5.18).
-    local_flags
-        The flags of ``sd->groups``; :func:`wastedcores.topology.group_flags.group_flags` has those of all groups.
     """
 
     level: str
@@ -64,7 +57,9 @@ class Domain:
     groups: Ring
     parameters: Parameters
     weight: int
+    #: how many tasks a node may have before an imbalance of two tasks between nodes counts (from v5.18)
     imb_numa_nr: int = 0
+    #: the flags of ``sd->groups``; :func:`wastedcores.topology.group_flags.group_flags` has those of all groups
     local_flags: int = 0
 
     @property

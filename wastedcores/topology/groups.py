@@ -21,24 +21,13 @@ from wastedcores.topology.levels import Level
 
 @dataclass(eq=False)
 class Group:
-    """A ``sched_group``.
+    """A ``sched_group``."""
 
-    Attributes
-    ----------
-    span
-        CPU set.
-    sgc
-        Key of its ``sched_group_capacity``: entry of the level table, CPU.
-    mask
-        Balance mask: the CPUs that may balance for it. In 4.x all possible CPUs at levels without overlap.
-    weight
-        Number of CPUs.
-    """
-
-    span: int
-    sgc: tuple[int, int]
+    span: int  #: CPU set
+    sgc: tuple[int, int]  #: key of its ``sched_group_capacity``: entry of the level table, CPU
+    #: balance mask: the CPUs that may balance for it. In 4.x all possible CPUs at levels without overlap.
     mask: int
-    weight: int = field(init=False)
+    weight: int = field(init=False)  #: number of CPUs
 
     def __post_init__(self) -> None:
         self.weight = self.span.bit_count()

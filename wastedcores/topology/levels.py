@@ -35,27 +35,13 @@ SD_CLUSTER = 0x8000
 
 @dataclass(frozen=True)
 class Level:
-    """One entry of ``sched_domain_topology``.
+    """One entry of ``sched_domain_topology``."""
 
-    Attributes
-    ----------
-    name
-        SMT, CLS, MC, DIE (PKG from v6.7), NODE or NUMA.
-    flags
-        The result of the level's ``sd_flags`` function.
-    mask_of_cpu
-        ``tl->mask(cpu)`` for each CPU.
-    overlap
-        Groups may overlap (SDTL_OVERLAP).
-    distance
-        The greatest distance of a NUMA level; otherwise 0.
-    """
-
-    name: str
-    flags: int
-    mask_of_cpu: Sequence[int]
-    overlap: bool = False
-    distance: int = 0
+    name: str  #: SMT, CLS, MC, DIE (PKG from v6.7), NODE or NUMA
+    flags: int  #: the result of the level's ``sd_flags`` function
+    mask_of_cpu: Sequence[int]  #: ``tl->mask(cpu)`` for each CPU
+    overlap: bool = False  #: groups may overlap (SDTL_OVERLAP)
+    distance: int = 0  #: the greatest distance of a NUMA level; otherwise 0
 
 
 def numa_distances(

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError
 from wastedcores.topology import levels as lv
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.cpumask import cpumask_first, cpumask_of, cpus_in
 from wastedcores.topology.domains import Domain, Domains, build_domains
 
@@ -24,71 +24,40 @@ EVERY_GROUP = "contained in every group of the level"
 
 @dataclass(frozen=True)
 class Blocked:
-    """Load on ``source`` never reaches ``target``.
+    """Load on ``source`` never reaches ``target``."""
 
-    Attributes
-    ----------
-    source, target
-        CPUs, ascending.
-    reason
-        ``MISSING``, ``NO_DOMAIN`` or ``EVERY_GROUP``.
-    level
-        Name of the level, with the greatest distance of a NUMA level.
-    detail
-        One sentence for people.
-    by_third_party
-        True if a CPU outside the allowed ones could redirect a task there (LBF_DST_PINNED). It would have to find its own
-        group less loaded first, which never happened on a real 4.1.3 (tests/simulator/golden, gc-n2n1).
-    """
-
+    #: CPUs, ascending
     source: tuple[int, ...]
     target: tuple[int, ...]
-    reason: str
-    level: str
-    detail: str
+    reason: str  #: ``MISSING``, ``NO_DOMAIN`` or ``EVERY_GROUP``
+    level: str  #: name of the level, with the greatest distance of a NUMA level
+    detail: str  #: one sentence for people
+    #: True if a CPU outside the allowed ones could redirect a task there (LBF_DST_PINNED). It would have to find its own group
+    #: less loaded first, which never happened on a real 4.1.3 (tests/simulator/golden, gc-n2n1).
     by_third_party: bool = False
 
 
 @dataclass(frozen=True)
 class Designated:
-    """The CPUs that may balance periodically for a group with an allowed CPU (should_we_balance()).
+    """The CPUs that may balance periodically for a group with an allowed CPU (should_we_balance())."""
 
-    Attributes
-    ----------
-    level
-        As in :class:`Blocked`.
-    group, mask
-        CPUs of the group, and those of its balance mask.
-    allowed
-        CPUs of the mask that may run the pinned tasks. If there is none, only newly idle CPUs pull at this level.
-    """
-
-    level: str
+    level: str  #: as in :class:`Blocked`
+    #: CPUs of the group, and those of its balance mask
     group: tuple[int, ...]
     mask: tuple[int, ...]
+    #: CPUs of the mask that may run the pinned tasks. If there is none, only newly idle CPUs pull at this level.
     allowed: tuple[int, ...]
 
 
 @dataclass
 class LintResult:
-    """The findings of the linter.
+    """The findings of the linter."""
 
-    Attributes
-    ----------
-    when
-        State of the machine, such as ``boot`` or ``after cpu5 online``.
-    pin
-        The allowed CPUs that are online.
-    blocked
-        Pairs of CPU sets between which load never moves.
-    designated
-        The balancing CPUs of each group.
-    """
-
-    when: str
-    pin: tuple[int, ...]
+    when: str  #: state of the machine, such as ``boot`` or ``after cpu5 online``
+    pin: tuple[int, ...]  #: the allowed CPUs that are online
+    #: pairs of CPU sets between which load never moves
     blocked: list[Blocked] = field(default_factory=list)
-    designated: list[Designated] = field(default_factory=list)
+    designated: list[Designated] = field(default_factory=list)  #: the balancing CPUs of each group
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings as plain values for JSON."""

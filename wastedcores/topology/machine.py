@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.shown import Shown
 from wastedcores.topology.clocks import Frequency, IdleState, check_idle_states
-from wastedcores.topology.cpulist import format_cpulist
 
 IntArray = npt.NDArray[np.int32]
 LOCAL_DISTANCE = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.limits import MAX_CPUS, MAX_NODES
 from wastedcores.topology._numbers import by_node_id, ids, limit, package_on_node
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.machine import GRANITE_RAPIDS, ZEN, Machine
 
 #: QEMU's names of CPU models that begin so -> the microarchitecture

@@ -45,28 +45,11 @@ def grid(
 ) -> Machine:
     """Build a machine with the same number of everything everywhere.
 
-    Parameters
-    ----------
-    name
-        Name of the machine.
-    packages
-        Number of packages.
-    nodes_per_package, llcs_per_node, cores_per_llc, threads
-        Numbers of nodes, caches, cores and threads within the next larger part.
-    distance
-        SLIT; default: 10 on the diagonal, 20 elsewhere.
-    numbering
-        ``packed`` or ``threads-last``.
-
-    Returns
-    -------
-    Machine
-        The machine, with all CPUs online.
-
-    Raises
-    ------
-    TopologyError
-        The table does not fit the number of nodes, or the numbering is unknown.
+    * ``name``: name of the machine.
+    * ``nodes_per_package``, ``llcs_per_node``, ``cores_per_llc``, ``threads``: numbers of nodes, caches, cores and threads
+      within the next larger part.
+    * ``distance``: SLIT; default: 10 on the diagonal, 20 elsewhere.
+    * Returns the machine, with all CPUs online.
     """
     if numbering not in ("packed", "threads-last"):
         raise TopologyError(

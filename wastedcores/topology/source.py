@@ -18,26 +18,14 @@ DEFAULT_KERNEL = "v4.1"
 
 @dataclass(frozen=True)
 class Source:
-    """A machine, and the kernel that its source names.
+    """A machine, and the kernel that its source names."""
 
-    Attributes
-    ----------
-    machine
-        The machine as booted.
-    kernel
-        The kernel as the source names it, a release or the name of a model; None if the source names none.
-    default
-        The kernel that stands for it if none is named: that of the paper for presets, which run no kernel; otherwise None.
-    sched_debug
-        The source says that the kernel was booted with ``sched_debug``.
-    path
-        The file that was read, or None.
-    """
-
-    machine: Machine
+    machine: Machine  #: the machine as booted
+    #: the kernel as the source names it, a release or the name of a model; None if the source names none
     kernel: str | None = None
-    sched_debug: bool = False
-    path: Path | None = None
+    sched_debug: bool = False  #: the source says that the kernel was booted with ``sched_debug``
+    path: Path | None = None  #: the file that was read, or None
+    #: the kernel that stands for it if none is named: that of the paper for presets, which run no kernel; otherwise None
     default: str | None = None
 
     def model(self, kernel: str | None = None, sched_debug: bool | None = None) -> KernelModel:

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import TopologyError
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.topology.describe import machine_from_dict
 from wastedcores.topology.machine import CLEARWATER_FOREST, GRANITE_RAPIDS, ZEN
 

@@ -6,8 +6,8 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.topology import levels as lv
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.lint import LintResult, level_name
 

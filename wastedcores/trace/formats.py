@@ -16,47 +16,22 @@ from wastedcores.trace.readers.support.reading import Reading
 
 
 class Format(NamedTuple):
-    """A foreign format.
+    """A foreign format."""
 
-    Attributes
-    ----------
-    name
-        Its name, as ``--format`` takes it.
-    title
-        What it is, for lists in sentences.
-    reader
-        Module below ``wastedcores.trace.readers`` and class of its reader.
-    content, needs, tested
-        Columns of the table in docs/trace-formats.md.
-    answers
-        What it can tell beside who ran when: the last column of that table.
-    extensions
-        Usual ends of file names. Nothing depends on them.
-    magic
-        The first bytes of a file.
-    line
-        A regular expression that a line of such a text matches.
-    known
-        Says whether a file is of this format.
-    folder
-        It can be a folder; ``known`` is asked about folders, too.
-    late_moves
-        It tells of a task's move only when the task runs again.
-    """
-
-    name: str
-    title: str
-    reader: tuple[str, str]
+    name: str  #: its name, as ``--format`` takes it
+    title: str  #: what it is, for lists in sentences
+    reader: tuple[str, str]  #: module below ``wastedcores.trace.readers`` and class of its reader
+    #: columns of the table in docs/trace-formats.md
     content: str
     needs: str
     tested: str
-    answers: str
-    extensions: tuple[str, ...] = ()
-    magic: bytes | None = None
-    line: str | None = None
-    known: Callable[[are.Candidate], bool] | None = None
-    folder: bool = False
-    late_moves: bool = False
+    answers: str  #: what it can tell beside who ran when: the last column of that table
+    extensions: tuple[str, ...] = ()  #: usual ends of file names. Nothing depends on them.
+    magic: bytes | None = None  #: the first bytes of a file
+    line: str | None = None  #: a regular expression that a line of such a text matches
+    known: Callable[[are.Candidate], bool] | None = None  #: says whether a file is of this format
+    folder: bool = False  #: it can be a folder; ``known`` is asked about folders, too
+    late_moves: bool = False  #: it tells of a task's move only when the task runs again
 
     def open(self, path: Path, *, hashed: bool) -> Reading:
         """Import the reader, and open a file with it."""

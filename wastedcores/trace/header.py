@@ -10,20 +10,14 @@ from wastedcores.trace.schema import SCHEMA_VERSION
 
 
 class Window(BaseModel):
-    """A part of a trace, in ns of its clock.
-
-    Attributes
-    ----------
-    start_ns, end_ns
-        The first moment inside, and the first moment after it.
-    names
-        The names of the two ends: beginnings of marks, or times as they were written; None: only the times are known.
-    """
+    """A part of a trace, in ns of its clock."""
 
     model_config = ConfigDict(frozen=True)
 
+    #: the first moment inside, and the first moment after it
     start_ns: int
     end_ns: int
+    #: the names of the two ends: beginnings of marks, or times as they were written; None: only the times are known
     names: tuple[str, str] | None = None
 
     @property
@@ -33,99 +27,60 @@ class Window(BaseModel):
 
 
 class TaskFacts(BaseModel):
-    """The facts about one task in a snapshot.
-
-    Attributes
-    ----------
-    pid, tgid, ppid
-        Numbers of the thread, of its process, and of its parent.
-    start_ticks
-        When it began, in clock ticks since boot. A pid can be used again; the two together cannot.
-    comm
-        Its name.
-    kthread
-        Whether it is a kernel thread (PF_KTHREAD).
-    allowed
-        The CPUs on which it may run, in the kernel's list format.
-    policy, nice, rt_prio
-        Scheduling policy (``other``, ``fifo``, ``rr``, ``batch``, ``idle``, ``deadline``, ``ext``), nice value, and real-time
-        priority.
-    cgroup, cpuset
-        Path of the control group that limits its CPU time, and path of its cpuset.
-    autogroup
-        Name of its autogroup; None if it has none, or if that is not known.
-    core_cookie
-        Its cookie of core scheduling (0: none); None if it is not known.
-    changed
-        Names of the facts above that were different when the trace ended.
-    """
+    """The facts about one task in a snapshot."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    #: numbers of the thread, of its process, and of its parent
     pid: int
     tgid: int | None = None
     ppid: int | None = None
+    #: when it began, in clock ticks since boot. A pid can be used again; the two together cannot.
     start_ticks: int | None = None
     comm: str | None = None
-    kthread: bool | None = None
-    allowed: str | None = None
+    kthread: bool | None = None  #: whether it is a kernel thread (PF_KTHREAD)
+    allowed: str | None = None  #: the CPUs on which it may run, in the kernel's list format
+    #: scheduling policy (``other``, ``fifo``, ``rr``, ``batch``, ``idle``, ``deadline``, ``ext``), nice value, and real-time
+    #: priority
     policy: str | None = None
     nice: int | None = None
     rt_prio: int | None = None
+    #: path of the control group that limits its CPU time, and path of its cpuset
     cgroup: str | None = None
     cpuset: str | None = None
+    #: name of its autogroup; None if it has none, or if that is not known
     autogroup: str | None = None
+    #: its cookie of core scheduling (0: none); None if it is not known
     core_cookie: int | None = None
+    #: names of the facts above that were different when the trace ended
     changed: tuple[str, ...] = ()
 
 
 class CpusetFacts(BaseModel):
-    """A cpuset that has CPUs of its own.
-
-    Attributes
-    ----------
-    path
-        Its path, ``/`` for the root.
-    cpus
-        Its CPUs that are online, in the kernel's list format.
-    load_balance
-        ``cpuset.sched_load_balance`` of version 1; in version 2 whether the cpuset is no isolated partition.
-    partition
-        ``cpuset.cpus.partition`` of version 2 (``member``, ``root``, ``isolated``, or one of these with ``invalid``); None in
-        version 1.
-    """
+    """A cpuset that has CPUs of its own."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    path: str
-    cpus: str
+    path: str  #: its path, ``/`` for the root
+    cpus: str  #: its CPUs that are online, in the kernel's list format
+    #: ``cpuset.sched_load_balance`` of version 1; in version 2 whether the cpuset is no isolated partition
     load_balance: bool | None = None
+    #: ``cpuset.cpus.partition`` of version 2 (``member``, ``root``, ``isolated``, or one of these with ``invalid``); None in
+    #: version 1
     partition: str | None = None
 
 
 class SchedDomainFacts(BaseModel):
-    """A scheduling domain that the running kernel had.
-
-    Attributes
-    ----------
-    cpus
-        The CPUs that have this domain, in the kernel's list format.
-    level
-        0 is the lowest domain of these CPUs.
-    name
-        The kernel's name of the level (``SMT``, ``MC``, ``NUMA``, ...); None if it could not be read.
-    span
-        The CPUs in the domain; None if they could not be read.
-    flags
-        Names of its flags (``SD_BALANCE_NEWIDLE``, ...); None if they could not be read.
-    """
+    """A scheduling domain that the running kernel had."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    cpus: str
-    level: int
+    cpus: str  #: the CPUs that have this domain, in the kernel's list format
+    level: int  #: 0 is the lowest domain of these CPUs
+    #: the kernel's name of the level (``SMT``, ``MC``, ``NUMA``, ...); None if it could not be read
     name: str | None = None
-    span: str | None = None
+    span: str | None = None  #: the CPUs in the domain; None if they could not be read
+    #: names of its flags (``SD_BALANCE_NEWIDLE``, ...); None if they could not be read
     flags: tuple[str, ...] | None = None
 
 

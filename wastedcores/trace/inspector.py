@@ -21,35 +21,21 @@ _PIDS = ("pid", "prev_pid", "by_pid")
 
 @dataclass
 class Inspector:
-    """Sees every event table of a file once, and knows the range of time, the count and the highest CPU at the end.
+    """Sees every event table of a file once, and knows the range of time, the count and the highest CPU at the end."""
 
-    Attributes
-    ----------
-    where
-        Name of the file in messages.
-    cpus
-        The CPUs of the given topology; None: any CPU that a kernel can have.
-    start_ns, end_ns, events, highest_cpu
-        What was seen so far. Transitions between user and kernel mode count as events only.
-    tells
-        Whether any event states who ran or waited where.
-    jumps
-        Number of gaps longer than :data:`JUMP_NS`.
-    last_line_ns
-        Time of the last line of a text, which is not always the latest one.
-    notes
-        What is unusual, for the header's provenance.
-    """
-
-    where: str
+    where: str  #: name of the file in messages
+    #: the CPUs of the given topology; None: any CPU that a kernel can have
     cpus: Collection[int] | None = None
+    #: what was seen so far. Transitions between user and kernel mode count as events only.
     start_ns: int | None = None
     end_ns: int | None = None
     events: int = 0
-    tells: bool = False
+    tells: bool = False  #: whether any event states who ran or waited where
     highest_cpu: int = -1
-    jumps: int = 0
+    jumps: int = 0  #: number of gaps longer than :data:`JUMP_NS`
+    #: time of the last line of a text, which is not always the latest one
     last_line_ns: int | None = None
+    #: what is unusual, for the header's provenance
     notes: dict[str, str] = field(default_factory=dict)
 
     def ranges(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -135,7 +135,33 @@ def import_trace(
     source: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Trace:
-    """Read a trace of any known format and write it as Parquet, in one pass and bounded memory."""
+    """Read a trace of any known format and write it as Parquet, in one pass and bounded memory.
+
+    Parameters
+    ----------
+    src, dst
+        Any trace, as for :func:`open_trace`, and the Parquet file to write, which appears only when it is complete.
+    format
+        One of :data:`FORMATS`; read the trace as that. Default: detected from the content.
+    machine
+        Topology to store in the header (``Machine.to_dict()``).
+    cpus
+        CPU numbers of that machine; an event on any other CPU is an error.
+    source
+        Where the events came from, for the header; default: name and hash of ``src``.
+    facts
+        Fields of the header that the file does not tell, by name; ``provenance`` is added to what the file tells.
+
+    Returns
+    -------
+    Trace
+        The written file, opened.
+
+    Raises
+    ------
+    WastedCoresError
+        One of its classes, as for :func:`open_trace`; or ``dst`` cannot be written.
+    """
     dst = Path(dst)
     if dst.exists() and Path(src).exists() and dst.samefile(src):
         raise UsageError(f"{dst}: this is the trace to read itself. Choose another name with -o.")

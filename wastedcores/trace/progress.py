@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import polars as pl
 
 #: nothing is said before this many seconds
-_SILENT_S = 1.0
+SILENT_S = 1.0
 
 
 def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
@@ -21,7 +21,7 @@ def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
     try:
         for frame in frames:
             rows += frame.height
-            if time.monotonic() - began >= _SILENT_S:
+            if time.monotonic() - began >= SILENT_S:
                 said = f"reading {name}: {rows:,} events"
                 print(f"\r{said}", end="", file=sys.stderr, flush=True)
             yield frame

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.trace.recognisers import PERF_DATA
 
 #: The counters of a CPU; the last three have 64 bits, the others 32.
@@ -71,30 +71,14 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Counters:
-    """What was counted in a span of time.
+    """What was counted in a span of time."""
 
-    Attributes
-    ----------
-    source
-        What the counters come from, for sentences.
-    version
-        The version of /proc/schedstat.
-    jiffies
-        The length of the span; since the machine started if ``since_boot``.
-    cpus
-        The CPUs, by their numbers.
-    since_boot
-        There was one sample only.
-    notes
-        Sentences about what these counters lack.
-    """
-
-    source: str
-    version: int
-    jiffies: float
+    source: str  #: what the counters come from, for sentences
+    version: int  #: the version of /proc/schedstat
+    jiffies: float  #: the length of the span; since the machine started if ``since_boot``
     cpus: dict[int, Cpu]
-    since_boot: bool = False
-    notes: tuple[str, ...] = ()
+    since_boot: bool = False  #: there was one sample only
+    notes: tuple[str, ...] = ()  #: sentences about what these counters lack
 
     def since(self, before: Counters) -> Counters:
         """Return what was counted between two samples of one machine since it started."""
@@ -139,13 +123,7 @@ def _less(now: Counts, before: Counts, narrow: tuple[str, ...]) -> Counts:
 
 
 def read_counters(path: Path) -> Counters | None:
-    """Read a file with counters; None: it is something else.
-
-    Raises
-    ------
-    TraceFormatError
-        It has counters, but not such as a kernel writes.
-    """
+    """Read a file with counters; None: it is something else."""
     try:
         # a pipe can be read only once
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:

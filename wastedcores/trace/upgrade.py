@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import UsageError
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.schema import SCHEMA_VERSION
 from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import find_window

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import polars as pl
 
+from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import UsageError
-from wastedcores.topology.cpulist import parse_cpulist
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 

@@ -30,17 +30,10 @@ COLS = 900
 
 @dataclass
 class Subject:
-    """A trace that is explored, with the tables that all windows share.
+    """A trace that is explored, with the tables that all windows share."""
 
-    Attributes
-    ----------
-    run
-        The examined trace.
-    names
-        Names of tasks for completions, the commonest first; None: not read yet.
-    """
-
-    run: Examined
+    run: Examined  #: the examined trace
+    #: names of tasks for completions, the commonest first; None: not read yet
     names: list[str] | None = None
     _stays: pl.DataFrame | None = None
     _events: EventView | None = None

@@ -6,8 +6,8 @@ import polars as pl
 
 from wastedcores.analysis.comparable import differences
 from wastedcores.analysis.examined import Examined
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError, UnknownKernelError
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.cause import NAMES
 from wastedcores.words.episode_tables import main_nodes, nodes_of

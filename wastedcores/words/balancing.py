@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.simulator.reference.stepping import Decision, Group
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.words.rich_text import RichText, count, table
 
 #: Lozi et al., EuroSys 2016, Algorithm 1, "Simplified load balancing algorithm", by numbered lines; line 13 is shortened

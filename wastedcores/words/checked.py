@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.invariant import CheckResult
 from wastedcores.invariant.sweep import merged
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.doubts import doubts_by_reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from wastedcores.analysis.critical_path import CriticalPath
-from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import RichText, count, sentence, table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.cpulist import format_cpulist
 from wastedcores.topology.domains import Domains
 from wastedcores.topology.lint import lint
 from wastedcores.words.rich_text import RichText

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
+from wastedcores.cpulist import format_cpulist
 from wastedcores.runqueues.runqueues import comms
-from wastedcores.topology.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import RichText, count, enumerated, sentence, table
 

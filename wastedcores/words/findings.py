@@ -10,7 +10,7 @@ import polars as pl
 
 from wastedcores.analysis.comparable import differences, not_known_same
 from wastedcores.analysis.examined import Examined
-from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.cpulist import format_cpulist
 from wastedcores.units import human_ns, number
 from wastedcores.words.doubts import doubts_by_reason
 from wastedcores.words.rich_text import RichText, count, enumerated, sentence, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from wastedcores.topology.cpulist import format_cpulist, parse_cpulist
+from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import count, enumerated

@@ -30,6 +30,7 @@ _SOURCES = {
     "walcher2019": "Walcher 2019",
     "carver2019": "Carver 2019",
     "sites": "Sites' article",
+    "newidle": "reports on newidle balancing, 5.16 to 7.0",
 }
 #: the sign of each kind, as in the dot plot
 _SIGNS = {

@@ -12,21 +12,11 @@ MINUS, TIMES, SPACE, FIRM = "\u2212", "\u00d7", "\u202f", "\u00a0"
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together.
+    """Rows that belong together."""
 
-    Attributes
-    ----------
-    key
-        The ``group`` of its rows; part of anchors.
-    title
-        The heading in tables.
-    short
-        The name on axes.
-    """
-
-    key: str
-    title: str
-    short: str
+    key: str  #: the ``group`` of its rows; part of anchors
+    title: str  #: the heading in tables
+    short: str  #: the name on axes
 
 
 GROUPS = (
@@ -41,6 +31,7 @@ GROUPS = (
     Group("tools", "4.1, 4.2: cost of the tools", "tools"),
     Group("forkwait", "Carver 2019: fork, wait and frequency", "fork/wait"),
     Group("sites", "Sites: anomalies in processor use", "anomalies"),
+    Group("newidle", "Newidle balancing, Linux 5.16 to 7.0", "newidle"),
     Group("slides", "The slides: worked examples", "slides"),
     Group("table1", "Table 1: NAS on two nodes, group construction", "Table 1"),
 )

@@ -44,9 +44,10 @@ class Measure:
     Attributes
     ----------
     name
-        A name ending in ``_s`` (seconds of the window), ``cpus_of_work``, ``s_per_iter`` or ``share_of_first``.
+        A name ending in ``_per_s`` (rounds per second of the whole replay) or else in ``_s`` (seconds of the window),
+        ``cpus_of_work``, ``s_per_iter`` or ``share_of_first``.
     start, end
-        Texts of the marks around the measured window.
+        Texts of the marks around the measured window; empty for the whole replay.
     of
         Prefix of the names of the tasks whose rounds are counted.
     unit_ns

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import WastedCoresError, WorkloadError
 from wastedcores.files import written_whole
-from wastedcores.topology.cpulist import format_cpulist, parse_cpulist
 from wastedcores.workload import ops
 from wastedcores.workload.builder import Measure, Workload
 from wastedcores.workload.script import Script

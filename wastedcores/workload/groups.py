@@ -25,21 +25,9 @@ def groups(
 ) -> Workload:
     """Run groups of 1, 2, ... ``most`` threads, each group when all threads of the one before have ended.
 
-    Parameters
-    ----------
-    machine, seed
-        The machine and the seed, which chooses the phase of a tick at which the program begins.
-    most
-        Threads of the last group.
-    work_ms
-        Work of a thread, in ms on a CPU of nominal speed.
-    policy
-        ``other``, ``fifo`` or ``rr``, for the main program and all threads; also ``batch`` or ``idle``.
-
-    Returns
-    -------
-    Workload
-        It measures ``groups_s``, the seconds of all groups.
+    The seed chooses the phase of a tick at which the program begins. A thread works for ``work_ms`` on a CPU of nominal speed.
+    The policy is ``other``, ``fifo`` or ``rr`` for the main program and all threads, or ``batch`` or ``idle``. The workload
+    measures ``groups_s``, the seconds of all groups.
     """
     return _groups("groups", machine, most, work_ms, policy, 0, 0)
 

@@ -27,26 +27,16 @@ AS_NS = (500 * US, 2 * MS)
 
 @dataclass(frozen=True)
 class Tree:
-    """What is built: numbers of recipes, in the order of the phases, and the work of the compilers of the parallel phase.
+    """What is built: numbers of recipes, in the order of the phases, and the work of the compilers of the parallel phase."""
 
-    Attributes
-    ----------
-    prepare, between, finish
-        Sequential recipes before the burst, between the burst and the compilers, and at the end.
-    burst
-        Recipes of the burst, all at once.
-    directories, files
-        Sub-makes of the parallel phase, and the files that each compiles.
-    compile_ns
-        Work of cc1 for one file: mean, most and least, in ns.
-    """
-
+    #: sequential recipes before the burst, between the burst and the compilers, and at the end
     prepare: int
-    burst: int
+    burst: int  #: recipes of the burst, all at once
     between: int
+    #: sub-makes of the parallel phase, and the files that each compiles
     directories: int
     files: int
-    compile_ns: tuple[int, int, int]
+    compile_ns: tuple[int, int, int]  #: work of cc1 for one file: mean, most and least, in ns
     finish: int
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import idle_causes as causes
+from wastedcores.workload import services
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.clones import clones
 from wastedcores.workload.database import tpch
@@ -27,34 +28,19 @@ from wastedcores.workload.spmd import spmd
 
 @dataclass(frozen=True)
 class Scenario:
-    """A workload, with the machine and the parameters of its usual replay.
+    """A workload, with the machine and the parameters of its usual replay."""
 
-    Attributes
-    ----------
-    name, doc
-        Its name, and one line for lists and help.
-    make
-        A function that takes a machine, a seed and the parameters, and returns the workload.
-    machine
-        Preset of the machine for which it is made.
-    fix
-        The fix that cures its bug, as in kernel names; empty if no single fix does.
-    defaults
-        Values of parameters that differ from the defaults of the function.
-    considered
-        Log the CPUs that the balancer examined.
-    kernel
-        The kernel of its usual replay.
-    """
-
+    #: its name, and one line for lists and help
     name: str
     doc: str
+    #: a function that takes a machine, a seed and the parameters, and returns the workload
     make: Callable[..., Workload]
-    machine: str
-    fix: str = ""
+    machine: str  #: preset of the machine for which it is made
+    fix: str = ""  #: the fix that cures its bug, as in kernel names; empty if no single fix does
+    #: values of parameters that differ from the defaults of the function
     defaults: dict[str, Any] = field(default_factory=dict)
-    considered: bool = False
-    kernel: str = "v4.1"
+    considered: bool = False  #: log the CPUs that the balancer examined
+    kernel: str = "v4.1"  #: the kernel of its usual replay
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that ``--set`` can change, with their default values."""
@@ -257,6 +243,35 @@ SCENARIOS: dict[str, Scenario] = {
             "as recorded: threads of different nice values on one CPU (also under v6.12.107)",
             recorded_nice,
             "guest-2",
+        ),
+        *(
+            Scenario(name, doc, make, machine, "newidle:bump", kernel="v6.12.107")
+            for name, doc, make, machine in (
+                (
+                    "schbench",
+                    "message threads wake a thousand workers, which do nothing else (schbench -L)",
+                    services.schbench,
+                    "xeon-8380",
+                ),
+                (
+                    "webserver",
+                    "a hundred connections between clients and a web server on one machine",
+                    services.webserver,
+                    "i3-7100",
+                ),
+                (
+                    "database",
+                    "terminals send requests of random length and think in between",
+                    services.database,
+                    "xeon-8380",
+                ),
+                (
+                    "shell16",
+                    "copies of UnixBench's shell16 start and wait for short processes",
+                    services.shell16,
+                    "nodes-2x4",
+                ),
+            )
         ),
         *(
             Scenario(f"idle-{name}", f"6.12: {doc}", make, machine, fix, kernel="v6.12.107")

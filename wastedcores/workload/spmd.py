@@ -44,45 +44,28 @@ _SETTLE_NS = 300_000_000
 
 @dataclass(frozen=True)
 class Spmd:
-    """A parallel program and its place on the machine.
+    """A parallel program and its place on the machine."""
 
-    Attributes
-    ----------
-    threads, kind
-        Number of threads, and the way in which they wait for each other.
-    grain_ns
-        Mean work of a thread in an interval, in ns (pipeline: on a plane; none: all of its work).
-    planes, rows
-        Planes of a sweep, and rows of a plane that the threads share. With 0 rows every thread has the same work.
-    nodes
-        Nodes to which it is bound (``numactl --cpunodebind``); None for all nodes.
-    start_node
-        The node of its shell.
-    reonline
-        A CPU that goes offline and comes back before the program starts; None for no CPU.
-    hogs
-        Number of single-threaded programs in sessions of their own that always run (the paper's R), started one after
-        the other.
-    kworker_ns
-        Time between two runs of the kernel thread of each CPU, in ns.
-    spin_ns, spread
-        See :data:`SPIN_LIMIT_NS` and :data:`SPREAD`.
-    intervals
-        Number of intervals; None for a program without an end. A pipeline has two sweeps in an interval.
-    """
-
+    #: number of threads, and the way in which they wait for each other
     threads: int
     kind: str
+    #: mean work of a thread in an interval, in ns (pipeline: on a plane; none: all of its work)
     grain_ns: int
+    #: planes of a sweep, and rows of a plane that the threads share. With 0 rows every thread has the same work.
     planes: int = 0
     rows: int = 0
+    #: nodes to which it is bound (``numactl --cpunodebind``); None for all nodes
     nodes: tuple[int, ...] | None = None
-    start_node: int = 1
+    start_node: int = 1  #: the node of its shell
+    #: a CPU that goes offline and comes back before the program starts; None for no CPU
     reonline: int | None = None
+    #: number of single-threaded programs in sessions of their own that always run (the paper's R), started one after the other
     hogs: int = 0
-    kworker_ns: int = SECOND
+    kworker_ns: int = SECOND  #: time between two runs of the kernel thread of each CPU, in ns
+    #: see :data:`SPIN_LIMIT_NS` and :data:`SPREAD`
     spin_ns: int = SPIN_LIMIT_NS
     spread: float = SPREAD
+    #: number of intervals; None for a program without an end. A pipeline has two sweeps in an interval.
     intervals: int | None = None
 
     @property
@@ -106,24 +89,9 @@ def program(spec: Spmd, machine: Machine, seed: int = 1) -> Program:
 
 
 def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
-    """Make one run of the program.
+    """Make one run of the program; the seed decides when kernel threads run.
 
-    Parameters
-    ----------
-    spec, machine
-        The program and the machine.
-    seed
-        It decides when kernel threads run.
-
-    Returns
-    -------
-    Workload
-        With ``intervals`` it measures ``s_per_iter``, the seconds per interval.
-
-    Raises
-    ------
-    WorkloadError
-        The kind is unknown, there is no thread or no work, or the machine does not have the node.
+    With ``intervals`` it measures ``s_per_iter``, the seconds per interval.
     """
     _check(spec)
     bound = [

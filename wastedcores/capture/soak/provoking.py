@@ -38,7 +38,7 @@ def provoke(
         with balancing_off():
             push_work_away(IDLE_CPU)
             with pile_up(3, HOLD_S + 1, BUSY_CPU) as forker:
-                held = max(held, _longest_hold(witness, forker, needed_s, end))
+                held = max(held, longest_hold(witness, forker, needed_s, end))
     return {
         "start_ns": start_ns,
         "end_ns": time.monotonic_ns(),
@@ -48,15 +48,15 @@ def provoke(
     }
 
 
-def _longest_hold(witness: Witness, forker: int, needed_s: float, end: threading.Event) -> float:
+def longest_hold(witness: Witness, forker: int, needed_s: float, end: threading.Event) -> float:
     """Return for how long the CPU was idle beside the waiting processes; stop as soon as it is long enough."""
     longest = 0.0
     until = time.monotonic() + HOLD_S
-    before_ns, waited_ns = time.monotonic_ns(), _waited_ns(forker)
+    before_ns, waited_ns = time.monotonic_ns(), children_waited_ns(forker)
     began_ns = before_ns
     while time.monotonic() < until and longest < needed_s and not end.is_set():
         time.sleep(STEP_S)
-        now_ns, now_waited_ns = time.monotonic_ns(), _waited_ns(forker)
+        now_ns, now_waited_ns = time.monotonic_ns(), children_waited_ns(forker)
         waiting = (now_waited_ns - waited_ns) / (now_ns - before_ns)
         idle = _idle(witness, before_ns - 30_000_000, now_ns)
         if (
@@ -79,7 +79,7 @@ def _idle(witness: Witness, start_ns: int, end_ns: int) -> float:
     return reading.idle.get(IDLE_CPU, 0.0) + reading.own + 0.01 / reading.seconds
 
 
-def _waited_ns(forker: int) -> int:
+def children_waited_ns(forker: int) -> int:
     """Return for how long the forker's children have waited so far."""
     try:
         children = Path(f"/proc/{forker}/task/{forker}/children").read_text().split()

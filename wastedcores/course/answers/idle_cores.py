@@ -27,17 +27,8 @@ def _kind(nr_running: int) -> str:
 def episodes(rows: list[Row], start_ns: int, end_ns: int) -> list[tuple[int, int]]:
     """Return the times at which one of two CPUs is idle and the other one is overloaded.
 
-    Parameters
-    ----------
-    rows
-        The changes of the runqueues.
-    start_ns, end_ns
-        The window.
-
-    Returns
-    -------
-    list of tuple of int
-        First and last ns of each episode.
+    * ``rows``: the changes of the runqueues.
+    * Returns first and last ns of each episode.
     """
     found, begin = [], None
     nr: dict[int, int] = {}

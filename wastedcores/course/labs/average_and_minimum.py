@@ -42,28 +42,15 @@ Balanced = Callable[[GroupStats, GroupStats], bool]
 
 @dataclass(frozen=True)
 class Variation:
-    """The numbers of one student.
+    """The numbers of one student."""
 
-    Attributes
-    ----------
-    weight
-        Weight of a session on the scale of the slides.
-    lone_cpu
-        The CPU of the session with one thread.
-    threads
-        The threads of the other session, half of them on each CPU of the other node.
-    jobs, job_ms
-        The threads of the second session in the experiment, and the CPU time of each.
-    seed
-        Of the pairs of groups with which functions are tried.
-    """
-
-    weight: int
-    lone_cpu: int
-    threads: int
+    weight: int  #: weight of a session on the scale of the slides
+    lone_cpu: int  #: the CPU of the session with one thread
+    threads: int  #: the threads of the other session, half of them on each CPU of the other node
+    #: the threads of the second session in the experiment, and the CPU time of each
     jobs: int
     job_ms: int
-    seed: int
+    seed: int  #: of the pairs of groups with which functions are tried
 
     @property
     def machine(self) -> Machine:
@@ -125,19 +112,8 @@ def facts(v: Variation) -> dict[str, str]:
 def decisions(v: Variation, kernel: str = "v4.1", passes: int = 1) -> list[Decision]:
     """Return the decisions of a real balancer in the state of a variation.
 
-    Parameters
-    ----------
-    v
-        The variation.
-    kernel
-        ``v4.1``, or ``v4.1+group_imbalance`` with the authors' fix.
-    passes
-        The most passes; they end early when one has moved nothing.
-
-    Returns
-    -------
-    list of Decision
-        The decisions, for :func:`wastedcores.figures.balancing_steps`.
+    * ``kernel``: ``v4.1``, or ``v4.1+group_imbalance`` with the authors' fix.
+    * ``passes``: the most passes; they end early when one has moved nothing.
     """
     return balancing_pass(v.machine, kernel, v.state(), passes=passes)
 

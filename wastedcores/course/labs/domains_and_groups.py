@@ -31,15 +31,9 @@ FLAT = 20
 
 @dataclass(frozen=True)
 class Variation(Nodes):
-    """The machine of one student, and the CPU whose domains are asked for.
+    """The machine of one student, and the CPU whose domains are asked for."""
 
-    Attributes
-    ----------
-    hub
-        A node that is one hop from every other node.
-    """
-
-    hub: int
+    hub: int  #: a node that is one hop from every other node
 
     @property
     def flat(self) -> Table:

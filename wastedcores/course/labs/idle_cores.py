@@ -27,19 +27,12 @@ Violations = Callable[[list[Row], int, int], list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Variation:
-    """The window of one student.
+    """The window of one student."""
 
-    Attributes
-    ----------
-    first, last
-        Its ends, as parts of the measured interval of the recording.
-    seed
-        Of the made-up traces with which functions are tried.
-    """
-
+    #: its ends, as parts of the measured interval of the recording
     first: float
     last: float
-    seed: int
+    seed: int  #: of the made-up traces with which functions are tried
 
     @property
     def window_ns(self) -> tuple[int, int]:

@@ -33,24 +33,12 @@ MOST_RATIO = 1.02
 
 @dataclass(frozen=True)
 class Variation:
-    """The machine of one student, and the application that runs on it.
+    """The machine of one student, and the application that runs on it."""
 
-    Attributes
-    ----------
-    cores
-        CPUs per node; there are two packages of two nodes.
-    cpu
-        The CPU that goes offline and comes back.
-    threads
-        Threads of the application.
-    seed
-        Of its random lengths.
-    """
-
-    cores: int
-    cpu: int
-    threads: int
-    seed: int
+    cores: int  #: CPUs per node; there are two packages of two nodes
+    cpu: int  #: the CPU that goes offline and comes back
+    threads: int  #: threads of the application
+    seed: int  #: of its random lengths
 
     @property
     def machine(self) -> Machine:

@@ -19,18 +19,10 @@ Table = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Nodes:
-    """A machine of several nodes with two CPUs each, and the CPU whose view counts.
+    """A machine of several nodes with two CPUs each, and the CPU whose view counts."""
 
-    Attributes
-    ----------
-    distance
-        The distance table.
-    cpu
-        A CPU, not on node 0.
-    """
-
-    distance: Table
-    cpu: int
+    distance: Table  #: the distance table
+    cpu: int  #: a CPU, not on node 0
 
     @property
     def machine(self) -> Machine:

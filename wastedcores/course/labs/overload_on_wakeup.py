@@ -36,21 +36,11 @@ _LONGEST_NS = 5_000_000_000
 
 @dataclass(frozen=True)
 class Cpu:
-    """A CPU as a wakeup sees it.
+    """A CPU as a wakeup sees it."""
 
-    Attributes
-    ----------
-    online
-        False if it was taken offline.
-    nr_running
-        The threads on its runqueue; 0 if it is idle.
-    idle_since_ms
-        When it became idle, if it is; the time is that of the machine.
-    """
-
-    online: bool
-    nr_running: int
-    idle_since_ms: float
+    online: bool  #: False if it was taken offline
+    nr_running: int  #: the threads on its runqueue; 0 if it is idle
+    idle_since_ms: float  #: when it became idle, if it is; the time is that of the machine
 
 
 #: function of the CPU where the thread ran last, the CPUs on which it may run, and all CPUs; returns a CPU or None
@@ -59,25 +49,15 @@ Choose = Callable[[int, frozenset[int], Sequence[Cpu]], int | None]
 
 @dataclass(frozen=True)
 class Variation:
-    """The state of one student.
+    """The state of one student."""
 
-    Attributes
-    ----------
-    prev_cpu, waker_cpu
-        The CPU where the sleeping thread ran last, and the one on which it is woken; both are on the same node.
-    idle
-        Idle CPUs of the other node, each with the time in ms at which it became idle.
-    forbidden
-        The one of them on which the thread may not run.
-    seed
-        Of the database, and of the states with which functions are tried.
-    """
-
+    #: the CPU where the sleeping thread ran last, and the one on which it is woken; both are on the same node
     prev_cpu: int
     waker_cpu: int
+    #: idle CPUs of the other node, each with the time in ms at which it became idle
     idle: tuple[tuple[int, float], ...]
-    forbidden: int
-    seed: int
+    forbidden: int  #: the one of them on which the thread may not run
+    seed: int  #: of the database, and of the states with which functions are tried
 
     @property
     def machine(self) -> Machine:

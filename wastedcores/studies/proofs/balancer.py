@@ -34,7 +34,7 @@ class Passes:
 
     def run(self, cpu: int) -> str:
         """Let a CPU balance all its levels as at a tick, and the migration threads do what it asked for; say what came of it."""
-        self._begin(cpu)
+        self.begin(cpu)
         rq = self.k.rqs[cpu]
         for sd in rq.sd:
             sd.last_balance = 0  # every level is due
@@ -44,13 +44,14 @@ class Passes:
 
     def newly_idle(self, cpu: int) -> str:
         """Let the only thread of a CPU go to sleep; the CPU balances before it idles."""
-        self._begin(cpu)
+        self.begin(cpu)
         rq = self.k.rqs[cpu]
         rq.curr.state = "S"
         schedule.schedule(self.k, rq)
         return self._outcome()
 
-    def _begin(self, cpu: int) -> None:
+    def begin(self, cpu: int) -> None:
+        """Let a CPU begin a pass in a fresh state."""
         self.k.cpu = cpu
         self.reasons.clear()
         self.k.balance_calls.clear()
@@ -140,23 +141,10 @@ def check_passes(
 ) -> Tally:  # fmt: skip
     """Let a CPU that is idle balance in every state in which a thread waits that may run there.
 
-    Parameters
-    ----------
-    kind, cpus, threads
-        The machine, and the most threads.
-    newly
-        The CPU becomes idle, and balances before it idles.
-    hot
-        Threads that wait ran a moment ago.
-    mixed
-        Any of the threads may have just woken; otherwise all have been runnable for long.
-    cpu
-        The CPU. All CPUs of one level are alike, so CPU 0 stands for all of them.
+    ``newly``: the CPU becomes idle, and balances before it idles. ``hot``: threads that wait ran a moment ago. ``mixed``: any of
+    the threads may have just woken; otherwise all have been runnable for long. CPU 0 stands for all, which are alike.
 
-    Returns
-    -------
-    Tally
-        The outcomes ``pulls``, ``after N: WHY`` with the number of passes and what the first one said, and ``never: WHY``.
+    The outcomes are ``pulls``, ``after N: WHY`` with the number of passes and what the first one said, and ``never: WHY``.
     """
     tally = Tally()
     for rest in lengths(cpus - 1, threads):

@@ -22,30 +22,15 @@ SMALL, FULL = "small", "full"
 
 @dataclass(frozen=True)
 class Check:
-    """Something that happens in every state, with what is claimed of it.
+    """Something that happens in every state, with what is claimed of it."""
 
-    Attributes
-    ----------
-    name
-        A short name.
-    scheduler
-        ``core`` or ``v6.12``.
-    run
-        Called with a kind of machine, a number of CPUs and a number of threads.
-    kinds
-        The kinds of machines.
-    sizes
-        CPUs and threads by :data:`SMALL` and :data:`FULL`.
-    claims
-        A sentence -> how outcomes begin that contradict it.
-    """
-
-    name: str
-    scheduler: str
+    name: str  #: a short name
+    scheduler: str  #: ``core`` or ``v6.12``
+    #: called with a kind of machine, a number of CPUs and a number of threads
     run: Callable[[str, int, int], Tally]
-    kinds: tuple[str, ...]
-    sizes: dict[str, tuple[int, int]]
-    claims: dict[str, tuple[str, ...]]
+    kinds: tuple[str, ...]  #: the kinds of machines
+    sizes: dict[str, tuple[int, int]]  #: CPUs and threads by :data:`SMALL` and :data:`FULL`
+    claims: dict[str, tuple[str, ...]]  #: a sentence -> how outcomes begin that contradict it
 
 
 _ONE = tuple(ONE_LEVEL)
@@ -121,20 +106,10 @@ CHECKS = (
 
 
 def check_all(size: str = SMALL, names: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
-    """Run the checks, all or those named, and return a row for each kind of machine.
+    """Run the checks, all or those named, and yield a row for each kind of machine.
 
-    Parameters
-    ----------
-    size
-        :data:`SMALL` or :data:`FULL`.
-    names
-        Names of checks; none for all.
-
-    Returns
-    -------
-    iterator of dict
-        ``check``, ``scheduler``, ``machine``, ``cpus``, ``threads``, ``runs``, ``states``, ``seconds``; ``outcomes`` with the
-        number of states and the smallest one of each; and ``claims``, which says for each claim how many states contradict it.
+    A row has ``check``, ``scheduler``, ``machine``, ``cpus``, ``threads``, ``runs``, ``states``, ``seconds``; ``outcomes`` with
+    the number of states and the smallest one of each; and ``claims``: for each claim, how many states contradict it.
     """
     for check in CHECKS:
         if names and check.name not in names:

@@ -10,21 +10,15 @@ from wastedcores.studies.proofs.still import Seen
 
 @dataclass
 class Tally:
-    """What became of the states of one kind of machine.
+    """What became of the states of one kind of machine."""
 
-    Attributes
-    ----------
-    runs, states
-        How many runs were made, and how many states they stand for.
-    outcomes
-        For each outcome the number of states.
-    smallest
-        For each outcome the smallest state that had it.
-    """
-
+    #: how many runs were made, and how many states they stand for
     runs: int = 0
     states: int = 0
-    outcomes: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(
+        default_factory=Counter
+    )  #: for each outcome the number of states
+    #: for each outcome the smallest state that had it
     smallest: dict[str, Seen] = field(default_factory=dict)
 
     def add(self, outcome: str, stands_for: int, seen: Seen) -> None:

@@ -16,21 +16,13 @@ _START = re.compile(r"group (\d+) start")
 
 @dataclass
 class Group:
-    """One group of a recording or of a replay.
+    """One group of a recording or of a replay."""
 
-    Attributes
-    ----------
-    cpu
-        The CPU on which the main program was when it started the group.
-    first_s, last_s
-        The first and the last completion, in seconds from the start of the group.
-    switches
-        For each CPU its threads in the order in which they came, numbered by their first arrival on that CPU.
-    """
-
-    cpu: int
+    cpu: int  #: the CPU on which the main program was when it started the group
+    #: the first and the last completion, in seconds from the start of the group
     first_s: float = 0.0
     last_s: float = 0.0
+    #: for each CPU its threads in the order in which they came, numbered by their first arrival on that CPU
     switches: dict[int, list[int]] = field(default_factory=dict)
 
 

@@ -31,32 +31,22 @@ class Quantity(NamedTuple):
 
 @dataclass(frozen=True)
 class Observed:
-    """Which thread was where, and when: what a recording and a replay have in common.
+    """Which thread was where, and when: what a recording and a replay have in common."""
 
-    Attributes
-    ----------
-    ts_ns, cpu, pid
-        int64 (events,): switches (to ``pid``), wake-ups, migrations and exits in order of time.
-    switch, gone
-        bool (events,): whether the event is a switch, and whether the thread exits.
-    start_ns, end_ns
-        The measured window.
-    threads, hogs
-        Process ids of the workload's threads, and of the hogs that run at the same time.
-    result
-        What the run measured of itself.
-    """
-
+    #: int64 (events,): switches (to ``pid``), wake-ups, migrations and exits in order of time
     ts_ns: np.ndarray
     cpu: np.ndarray
     pid: np.ndarray
+    #: bool (events,): whether the event is a switch, and whether the thread exits
     switch: np.ndarray
     gone: np.ndarray
+    #: the measured window
     start_ns: int
     end_ns: int
+    #: process ids of the workload's threads, and of the hogs that run at the same time
     threads: Sequence[int]
     hogs: Sequence[int]
-    result: Quantity
+    result: Quantity  #: what the run measured of itself
 
     def running(self, cpus: int, pids: Sequence[int] | None = None) -> np.ndarray:
         """Return the share of the window in which each CPU ran one of some threads."""

@@ -50,22 +50,13 @@ WASTED = "CPUs wasted"
 
 @dataclass(frozen=True)
 class Kind:
-    """The names that the recorder uses in one kind of run.
+    """The names that the recorder uses in one kind of run."""
 
-    Attributes
-    ----------
-    start
-        Text of the mark that begins the measured window; the next mark ends it.
-    threads, replayed
-        Prefixes of the names of the workload's threads in recordings and in replays.
-    parameters
-        Recorder's name -> (the scenario's name, type).
-    """
-
-    start: str
+    start: str  #: text of the mark that begins the measured window; the next mark ends it
+    #: prefixes of the names of the workload's threads in recordings and in replays
     threads: str
     replayed: str
-    parameters: dict[str, tuple[str, type]]
+    parameters: dict[str, tuple[str, type]]  #: recorder's name -> (the scenario's name, type)
 
 
 KINDS = {
@@ -118,18 +109,10 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded run.
+    """One recorded run."""
 
-    Attributes
-    ----------
-    folder
-        The folder with ``trace.txt.xz`` and ``meta.json``.
-    meta
-        Content of ``meta.json``.
-    """
-
-    folder: Path
-    meta: dict[str, Any]
+    folder: Path  #: the folder with ``trace.txt.xz`` and ``meta.json``
+    meta: dict[str, Any]  #: content of ``meta.json``
 
     @classmethod
     def read(cls, folder: Path | str) -> Recording:

@@ -95,15 +95,7 @@ _MAX_RT_PRIO = 100
 
 
 class CtfReading(Reading):
-    """One pass over a folder of the Common Trace Format.
-
-    Parameters
-    ----------
-    path
-        The folder, or one above it.
-    hashed
-        Compute the SHA-256 of its files.
-    """
+    """One pass over a folder of the Common Trace Format."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "ctf")

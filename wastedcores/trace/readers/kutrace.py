@@ -75,15 +75,7 @@ def complete(line: str) -> bool:
 
 
 class KUtraceReading(TextReading):
-    """One pass over KUtrace's JSON.
-
-    Parameters
-    ----------
-    path
-        The file.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over KUtrace's JSON."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "kutrace", complete, hashed=hashed)

@@ -70,37 +70,19 @@ def complete(line: str) -> bool:
 
 @dataclass
 class _State:
-    """The state that is kept from one block of text to the next.
+    """The state that is kept from one block of text to the next."""
 
-    Attributes
-    ----------
-    sizes
-        Runqueue sizes in the columns of the last state line; None until one was seen.
-    usable
-        The columns agree with the records.
-    found
-        Number of runqueue sizes that only the columns have.
-    fork, authors
-        Records of the fork, and of the authors' profiler, were seen.
-    """
-
+    #: runqueue sizes in the columns of the last state line; None until one was seen
     sizes: npt.NDArray[np.int64] | None = None
-    usable: bool = True
-    found: int = 0
+    usable: bool = True  #: the columns agree with the records
+    found: int = 0  #: number of runqueue sizes that only the columns have
+    #: records of the fork, and of the authors' profiler, were seen
     fork: bool = False
     authors: bool = False
 
 
 class SchedProfilerReading(TextReading):
-    """One pass over the text of sched_profiler or its fork.
-
-    Parameters
-    ----------
-    path
-        The file.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over the text of sched_profiler or its fork."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "sched_profiler", complete, hashed=hashed)

@@ -67,15 +67,7 @@ class Ring(NamedTuple):
 
 
 class SchedLogReading(Reading):
-    """One pass over the rings of a folder; naming one of them names them all. A "line" is a record.
-
-    Parameters
-    ----------
-    path
-        The folder, or one of its rings.
-    hashed
-        Does not matter: the digest of all rings is always computed.
-    """
+    """One pass over the rings of a folder; naming one of them names them all. A "line" is a record."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "schedlog")

@@ -52,15 +52,7 @@ _RANK = {"lost": 0, "wakeup": 1, "wakeup_new": 1, "migrate": 2, "switch": 3, "ex
 
 
 class SystingReading(Reading):
-    """One pass over the tables of a folder; naming its ``sched_slice.parquet`` names them all.
-
-    Parameters
-    ----------
-    path
-        The folder, or its ``sched_slice.parquet``.
-    hashed
-        Does not matter: the digest of all tables is always computed.
-    """
+    """One pass over the tables of a folder; naming its ``sched_slice.parquet`` names them all."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "systing")

@@ -36,35 +36,22 @@ SETSID_NS = (50 * US, 70 * US)
 
 @dataclass(frozen=True)
 class Boot:
-    """The boot of a guest, as measured on the recordings. An observation that was made twice is listed twice.
+    """The boot of a guest, as measured on the recordings. An observation that was made twice is listed twice."""
 
-    Attributes
-    ----------
-    shepherds
-        CPUs on which the shepherd ran.
-    first_fold
-        Ticks of the guest's clock at which the shepherd first runs and all CPUs fold their counters.
-    began
-        For each kind of run, the tick of the guest's clock at which it began after a boot of the usual speed.
-    late
-        For each kind of run, the ticks that the boot took longer.
-    phase
-        For each kind of run, the earliest and the latest time from the last tick to the start of the recorder, in us. The
-        recorder waits for ticks (grace periods, sleeps) and then always does the same work, so its phase varies little.
-    recorder
-        For each kind of run, the CPUs on which the recorder ran (or rcu_sched, if the recorder had gone). A kind is absent
-        if the recorder ran all over the machine.
-    idle
-        For each boot of which it is known, CPUs 23 to 63 in the order in which they became idle. First come those that had
-        no counters to fold in the last second before the run, then those that folded theirs.
-    """
-
-    shepherds: tuple[int, ...]
+    shepherds: tuple[int, ...]  #: CPUs on which the shepherd ran
+    #: ticks of the guest's clock at which the shepherd first runs and all CPUs fold their counters
     first_fold: int
+    #: for each kind of run, the tick of the guest's clock at which it began after a boot of the usual speed
     began: dict[str, int]
-    late: dict[str, tuple[int, ...]]
+    late: dict[str, tuple[int, ...]]  #: for each kind of run, the ticks that the boot took longer
+    #: for each kind of run, the earliest and the latest time from the last tick to the start of the recorder, in us. The
+    #: recorder waits for ticks (grace periods, sleeps) and then always does the same work, so its phase varies little.
     phase: dict[str, tuple[int, int]]
+    #: for each kind of run, the CPUs on which the recorder ran (or rcu_sched, if the recorder had gone). A kind is absent if the
+    #: recorder ran all over the machine.
     recorder: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    #: for each boot of which it is known, CPUs 23 to 63 in the order in which they became idle. First come those that had no
+    #: counters to fold in the last second before the run, then those that folded theirs.
     idle: tuple[tuple[int, ...], ...] = ((),)
 
 

@@ -69,17 +69,7 @@ class _Table:
 
 
 class TracepointReading(Reading):
-    """One pass over a file of tracepoints that is mapped into memory: perf.data, or trace.dat.
-
-    Parameters
-    ----------
-    path
-        The file.
-    source_format
-        Name of the format.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over a file of tracepoints that is mapped into memory: perf.data, or trace.dat."""
 
     #: the format, set before the first search
     _formats: pj.Formats

@@ -69,26 +69,13 @@ NO_SAMPLES = Samples(
 
 @dataclass
 class PerfHeader:
-    """All of the file but its records.
+    """All of the file but its records."""
 
-    Attributes
-    ----------
-    data
-        Where the records begin and end.
-    samples
-        The layouts of the samples.
-    formats
-        Tracepoints by name.
-    end
-        Where the last part of the file ends.
-    release, host, cpus, clock, notes
-        Facts about the recording.
-    """
-
-    data: tuple[int, int]
-    samples: Samples
-    formats: dict[str, Format] = field(default_factory=dict)
-    end: int = 0
+    data: tuple[int, int]  #: where the records begin and end
+    samples: Samples  #: the layouts of the samples
+    formats: dict[str, Format] = field(default_factory=dict)  #: tracepoints by name
+    end: int = 0  #: where the last part of the file ends
+    #: facts about the recording
     release: str | None = None
     host: str | None = None
     cpus: int | None = None

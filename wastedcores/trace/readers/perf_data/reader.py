@@ -23,15 +23,7 @@ from wastedcores.trace.schema import KIND_DTYPE
 
 
 class PerfDataReading(TracepointReading):
-    """One pass over a perf.data file.
-
-    Parameters
-    ----------
-    path
-        The file, also one that was written to a pipe, or the folder of `perf record --threads`.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over a perf.data file."""
 
     _advice = "record again, or import what perf script can still print of it"
 

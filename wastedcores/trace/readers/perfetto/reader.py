@@ -53,15 +53,7 @@ _READ = {
 
 
 class PerfettoReading(Reading):
-    """One pass over a trace of Perfetto.
-
-    Parameters
-    ----------
-    path
-        The file, plain or compressed with gzip, xz or zstd.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over a trace of Perfetto."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "perfetto")

@@ -72,15 +72,7 @@ BATCH_RECORDS = 1 << 19
 
 
 class SchedTraceReading(Reading):
-    """One pass over a capture. A "line" is a block.
-
-    Parameters
-    ----------
-    path
-        The file; it is opened at once.
-    hashed
-        Does not matter: the digest is always computed.
-    """
+    """One pass over a capture. A "line" is a block."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "schedtrace")

@@ -16,45 +16,28 @@ import polars as pl
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts that a trace file states about itself; parts of its :class:`~wastedcores.trace.header.Header`.
+    """The facts that a trace file states about itself; parts of its :class:`~wastedcores.trace.header.Header`."""
 
-    Attributes
-    ----------
-    source_format, kernel_release, host, clock, cpus
-        As in the header. ``cpus`` is the number that the file states.
-    every_switch
-        The recording has every sched_switch, because one was seen.
-    wakings, follows_affinity
-        As in the header.
-    lost, overwritten
-        Lost and overwritten events per CPU. CPU -1: the file does not say which. A count of -1: an unknown number.
-    skipped
-        Number of events of kinds that the schema has no place for, by their name in the file.
-    notes
-        Anything else worth keeping. It goes to the header's provenance.
-    lines
-        Lines or records that were read; 0 if the format has none.
-    truncated
-        Describes an end of the file that is cut and was left out; None if the file is whole.
-    sha256
-        Digest of the file, or of all its files; None if it was not asked for.
-    """
-
+    #: as in the header. ``cpus`` is the number that the file states.
     source_format: str
     kernel_release: str | None
     host: str | None
     clock: str | None
     cpus: int | None
-    every_switch: bool
+    every_switch: bool  #: the recording has every sched_switch, because one was seen
+    #: as in the header
     wakings: bool
     follows_affinity: bool | None
+    #: lost and overwritten events per CPU. CPU -1: the file does not say which. A count of -1: an unknown number.
     lost: Mapping[int, int]
     overwritten: Mapping[int, int]
+    #: number of events of kinds that the schema has no place for, by their name in the file
     skipped: Mapping[str, int]
-    notes: Mapping[str, str]
-    lines: int
+    notes: Mapping[str, str]  #: anything else worth keeping. It goes to the header's provenance.
+    lines: int  #: lines or records that were read; 0 if the format has none
+    #: describes an end of the file that is cut and was left out; None if the file is whole
     truncated: str | None
-    sha256: str | None
+    sha256: str | None  #: digest of the file, or of all its files; None if it was not asked for
 
 
 @dataclass

@@ -38,20 +38,11 @@ _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, gzip.BadG
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines of a text file.
+    """Whole lines of a text file."""
 
-    Attributes
-    ----------
-    memory
-        uint8: bytes that end with a newline, then :data:`~wastedcores.trace.readers.support.bytes_jit.PADDING` zeros.
-    first_line
-        Number of the first line in the file, from 1.
-    lines
-        Number of lines.
-    """
-
+    #: uint8: bytes that end with a newline, then :data:`~wastedcores.trace.readers.support.bytes_jit.PADDING` zeros
     memory: np.ndarray
-    first_line: int
+    first_line: int  #: number of the first line in the file, from 1
     lines: int
 
     @property

@@ -22,27 +22,14 @@ from wastedcores.trace.readers.text.scan import Scanner, count, merge
 
 @dataclass(frozen=True)
 class Dialect:
-    """The way in which one tool prints lines.
+    """The way in which one tool prints lines."""
 
-    Attributes
-    ----------
-    perf
-        The compiled code looks for perf's envelope; otherwise for ftrace's.
-    envelopes
-        Regular expressions with groups comm, pid, cpu, sec, frac (or us), name, payload; the first that matches counts.
-    noise
-        Regular expression of lines without an event, which can be anywhere.
-    lost
-        Regular expression with groups cpu (optional), n (optional).
-    hint
-        What to say about a line that fits none of these.
-    """
-
-    perf: bool
+    perf: bool  #: the compiled code looks for perf's envelope; otherwise for ftrace's
+    #: regular expressions with groups comm, pid, cpu, sec, frac (or us), name, payload; the first that matches counts
     envelopes: tuple[str, ...]
-    noise: str
-    lost: str
-    hint: str
+    noise: str  #: regular expression of lines without an event, which can be anywhere
+    lost: str  #: regular expression with groups cpu (optional), n (optional)
+    hint: str  #: what to say about a line that fits none of these
 
 
 class LineReading(TextReading):

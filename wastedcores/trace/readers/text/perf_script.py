@@ -30,15 +30,7 @@ _ENOUGH, _MOST_BACK = 20, 0.1
 
 
 class PerfScriptReading(LineReading):
-    """One pass over the text of perf script.
-
-    Parameters
-    ----------
-    path
-        The file.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over the text of perf script."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "perf-script", DIALECT, hashed=hashed)

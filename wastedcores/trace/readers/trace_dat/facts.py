@@ -12,70 +12,43 @@ from wastedcores.trace.readers.perf_data.header import Format
 
 @dataclass
 class Buffer:
-    """One buffer of the file: the top one, whose name is empty, or that of an instance.
+    """One buffer of the file: the top one, whose name is empty, or that of an instance."""
 
-    Attributes
-    ----------
-    pages
-        CPU, and where its pages begin and how many bytes they have in the file.
-    compressed
-        The pages are compressed.
-    blocks
-        CPU, place and number of bytes of pages that lie in the order in which they were recorded, instead of ``pages``.
-    clock
-        None if the file does not say.
-    overrun, dropped
-        Events per CPU that later ones overwrote, and events that found the buffer full.
-    """
-
-    clock: str | None = None
+    clock: str | None = None  #: None if the file does not say
+    #: CPU, and where its pages begin and how many bytes they have in the file
     pages: list[tuple[int, int, int]] = field(default_factory=list)
-    compressed: bool = False
+    compressed: bool = False  #: the pages are compressed
+    #: CPU, place and number of bytes of pages that lie in the order in which they were recorded, instead of ``pages``
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
+    #: events per CPU that later ones overwrote, and events that found the buffer full
     overrun: Counter[int] = field(default_factory=Counter)
     dropped: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass
 class DatHeader:
-    """All of the file but its pages.
+    """All of the file but its pages."""
 
-    Attributes
-    ----------
-    page_start, page_bytes
-        Where the events of a page begin, and the size of a page.
-    formats
-        The tracepoints that are read, by name.
-    names
-        The numbers of all tracepoints, with their names.
-    comms
-        Names of tasks by PID, as the kernel kept them.
-    hotplug
-        The addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known. None
-        instead of a future: the file has no symbols.
-    buffers
-        By name; that of the top one is empty.
-    offset_ns
-        Is added to all times.
-    truncated
-        What is missing at the end of the file; None: nothing.
-    release, host, cpus
-        Facts about the recording.
-    order, packing
-        The order of the bytes of a number, and what packed the pages.
-    """
-
+    #: where the events of a page begin, and the size of a page
     page_start: int = 16
     page_bytes: int = 4096
+    #: the tracepoints that are read, by name
     formats: dict[str, Format] = field(default_factory=dict)
+    #: the numbers of all tracepoints, with their names
     names: dict[int, str] = field(default_factory=dict)
+    #: names of tasks by PID, as the kernel kept them
     comms: dict[int, bytes] = field(default_factory=dict)
+    #: the addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known. None instead of a
+    #: future: the file has no symbols.
     hotplug: Future[tuple[int, int] | None] | None = None
+    #: by name; that of the top one is empty
     buffers: dict[str, Buffer] = field(default_factory=dict)
-    offset_ns: int = 0
-    truncated: str | None = None
+    offset_ns: int = 0  #: is added to all times
+    truncated: str | None = None  #: what is missing at the end of the file; None: nothing
+    #: facts about the recording
     release: str | None = None
     host: str | None = None
     cpus: int | None = None
+    #: the order of the bytes of a number, and what packed the pages
     order: Literal["little", "big"] = "little"
     packing: bytes = b"zstd"

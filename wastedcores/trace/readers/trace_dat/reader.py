@@ -18,15 +18,7 @@ from wastedcores.trace.readers.trace_dat.pages import Pages
 
 
 class TraceDatReading(TracepointReading):
-    """One pass over a trace.dat file of version 6 or 7; of several buffers, over the one with the most scheduler events.
-
-    Parameters
-    ----------
-    path
-        The file.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over a trace.dat file of version 6 or 7; of several buffers, over the one with the most scheduler events."""
 
     _advice = "copy or record it again"
 

@@ -36,15 +36,7 @@ _LINE = r"^(?P<what>ST|P|S|M|W):(?P<at>[0-9a-f]{1,16}):(?P<a>[0-9a-f]+)(?::(?P<b
 
 
 class SchedVizReading(TraceDatReading):
-    """One pass over an archive of SchedViz, or over the text of its bpftrace script.
-
-    Parameters
-    ----------
-    path
-        The file, plain or compressed.
-    hashed
-        Compute its SHA-256.
-    """
+    """One pass over an archive of SchedViz, or over the text of its bpftrace script."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, hashed=hashed)

@@ -1,0 +1,174 @@
+"""Guests that are booted: the same events each time, clocks within a round, barriers that take as long as computed, and failures."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from wastedcores import check
+from wastedcores.guest.boot import ROUND_NS, Options
+from wastedcores.guest.jobs import Work, file_work, job_text
+from wastedcores.guest.machines import guest_machine
+from wastedcores.guest.places import GuestError
+from wastedcores.guest.record import record, record_all
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
+
+pytestmark = pytest.mark.slow
+
+MACHINE = Machine.preset("guest-4")
+#: intervals of the barrier, and the work between two of them
+INTERVALS, WORK_NS = 40, 1_000_000
+#: two threads on each pair of CPUs pass a reading of the clock on, and the other one compares it with its own
+CLOCKS = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+static volatile long turn, told;
+static long earliest = 1L << 60, seen, late;
+static long tsc(void){ unsigned a, d; asm volatile("rdtsc" : "=a"(a), "=d"(d)); return (long)d << 32 | a; }
+static void bind(int cpu){ cpu_set_t s; CPU_ZERO(&s); CPU_SET(cpu, &s); sched_setaffinity(0, sizeof s, &s); }
+static void *other(void *cpu){ bind((long)cpu);
+  for (int i = 0; i < 200; i++) { while (turn != 2 * i + 1) asm volatile("pause");
+    long later = tsc() - told; /* before the first one this thread was created */
+    if (i) { seen++; late += later > 8000; if (later < earliest) earliest = later; }
+    turn = 2 * i + 2; } return 0; }
+int main(void){ for (long a = 0; a < 4; a++) for (long b = 0; b < 4; b++) if (a != b) { pthread_t t;
+  turn = 0; bind(a); pthread_create(&t, 0, other, (void *)b);
+  for (int i = 0; i < 200; i++) { told = tsc(); turn = 2 * i + 1; while (turn != 2 * i + 2) asm volatile("pause"); }
+  pthread_join(t, 0); }
+  printf("@@CLOCKS %ld %ld %ld\n", earliest, late, seen); return 0; }
+"""
+
+
+def barrier_work() -> Work:
+    """Four threads that compute for 1 ms and spin at a barrier, each bound to a CPU."""
+    w = Workload("barrier")
+    meet = w.barrier(4)
+    for cpu in range(4):
+        script = Script().barrier(meet, "spin")
+        if cpu == 0:
+            script.mark("begin")
+        script.loop(INTERVALS).compute(WORK_NS).barrier(meet, "spin").end()
+        w.task(f"spin-{cpu}", script.mark("end") if cpu == 0 else script, allowed=[cpu], cpu=cpu)
+    return Work("barrier", {"JOB": job_text(w.program(), 1).encode()}, window=("begin", "end"))
+
+
+@pytest.fixture(scope="module")
+def boots(kernel, tmp_path_factory):
+    """The same two works in two boots, and what the console of the first one said."""
+    folder = tmp_path_factory.mktemp("guest")
+    (folder / "clocks.c").write_text(CLOCKS)
+    program = folder / "clocks"
+    subprocess.run(["gcc", "-O2", "-static", "-pthread", "-o", program, folder / "clocks.c"], check=True)
+    works = [barrier_work(), file_work(program)]
+    options = Options(console=folder / "console")
+    return [record_all(works, kernel, guest_machine(MACHINE), options) for _ in range(2)], folder / "console"
+
+
+def test_the_same_command_gives_the_same_events(boots):
+    for first, second in zip(*boots[0], strict=True):
+        assert first.events.collect().equals(second.events.collect())
+    assert boots[0][0][0].events.collect().height > 50
+
+
+def test_no_clock_is_further_ahead_than_a_round(boots):
+    """A reading that arrives from another CPU is never of the future, and seldom older than two rounds: interrupts come between."""
+    found = re.search(r"@@CLOCKS (-?\d+) (\d+) (\d+)", boots[1].read_text()).groups()
+    earliest, late, seen = map(int, found)
+    assert 0 < earliest < ROUND_NS
+    assert seen == 12 * 199
+    assert late < seen / 50
+
+
+def test_events_are_in_causal_order(boots):
+    """A thread runs only after it was forked or woken, in the order of the file as in that of time."""
+    events = boots[0][0][1].events.collect()
+    assert events["ts_ns"].is_sorted()
+    born = events.filter(pl.col("kind") == "fork")["pid"].to_list()
+    for pid in born:
+        mine = events.with_row_index().filter(pl.col("pid") == pid, pl.col("kind").is_in(["fork", "wakeup_new", "switch"]))
+        assert mine["kind"].cast(pl.String).to_list()[:3] == ["fork", "wakeup_new", "switch"]
+
+
+def test_a_spin_barrier_takes_the_computed_time(boots):
+    """Between two meetings each thread executes a million instructions, and the last one's arrival is seen within two rounds."""
+    window = boots[0][0][0].header.window
+    each = (window.end_ns - window.start_ns) / INTERVALS
+    # a tick of each CPU comes every 4 intervals; its interrupt executes less than 30,000 instructions
+    assert WORK_NS - 32 <= each <= WORK_NS + 2 * ROUND_NS + 30_000 / 4
+
+
+def test_the_header_says_what_ran(boots, kernel):
+    header = boots[0][0][0].header
+    assert header.kernel_release == "6.12.107+deb13-amd64"
+    assert header.kernel_model == "v6.12.107"
+    assert header.lost_total == 0
+    assert {d.name for d in header.sched_domains} == {"SMT", "MC"}
+    assert "nokaslr" in header.boot_parameters
+    assert header.provenance["kernel_sha256"] == kernel.sha256
+    assert any(t.comm == "ksoftirqd/3" and t.allowed == "3" for t in header.tasks)
+    assert Machine.from_dict(header.machine) == MACHINE
+    assert "PLACE_LAG" in header.sched_features
+
+
+def test_the_verdict_is_certain(boots):
+    found = check(boots[0][0][0])
+    assert found.verdict == "clean"
+    assert found.affinity_unknown == 0
+
+
+def test_features_offline_cpus_and_sysctls(kernel):
+    machine = Machine.preset("uma8").offline(5)
+    options = Options(("NO_PLACE_LAG",), {"kernel.sched_autogroup_enabled": "0"})
+    header = record("spmd", kernel, machine, given={"threads": 2, "intervals": 2, "pinned": False}, options=options).header
+    assert header.cpus_online == [0, 1, 2, 3, 4, 6, 7]
+    assert "NO_PLACE_LAG" in header.sched_features
+    assert header.provenance["autogroup"] == "0"
+    assert {d.span for d in header.sched_domains} == {"0-4,6-7"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (Options(("NO_SUCH_THING",)), "takes no NO_SUCH_THING"),
+        (Options(parameters="rdinit=/nothing root=/dev/nothing"), "the guest panicked"),
+        (Options(timeout_s=2), "was stopped after 2 s"),
+    ],
+)
+def test_a_guest_that_fails_shows_its_console(kernel, options, words):
+    with pytest.raises(GuestError, match=words) as e:
+        record_all([barrier_work()], kernel, guest_machine(MACHINE), options)
+    assert "last lines of its console" in str(e.value)
+
+
+def test_ctrl_c_leaves_nothing_behind(kernel, tmp_path):
+    command = [sys.executable, "-m", "wastedcores", "guest", "boot", "--kernel", kernel.name]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        for line in process.stderr:
+            if "booting" in line:
+                break
+        while not list(tmp_path.glob("wastedcores-guest-*/initramfs.gz")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert not list(tmp_path.iterdir())
+    running = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False).stdout
+    assert not running
+
+
+def test_a_guest_needs_a_compiler_only_once(kernel, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    from wastedcores.guest.emulator import runner
+
+    assert runner().exists()

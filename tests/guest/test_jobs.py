@@ -1,0 +1,172 @@
+"""Workloads as jobs for the guest's runner, and what a guest sends back."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from wastedcores.errors import UsageError
+from wastedcores.guest.boot import Options, check_options, setup_script
+from wastedcores.guest.initramfs import archive
+from wastedcores.guest.jobs import file_work, job_text, numbered, scenario_work, without_kernel
+from wastedcores.guest.kernels import Kernel
+from wastedcores.guest.machines import guest_machine
+from wastedcores.guest.places import GuestError
+from wastedcores.guest.received import unpack
+from wastedcores.guest.record import with_affinity
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.schema import conform
+from wastedcores.workload import ops
+from wastedcores.workload.builder import Workload
+from wastedcores.workload.script import Script
+from wastedcores.workload.threads import Creation
+
+US = 1_000
+
+
+def test_a_fork_costs_what_the_guests_kernel_takes_and_draws_what_the_replay_draws():
+    w = Workload("w")
+    child = w.template("child", Script().compute(5))
+    script = Script().compute(300 * US).compute(40 * US, 50 * US).touch().fork(child).compute(7)
+    w.task("t", script)
+    rows = without_kernel(w.program().tasks[0].rows, set())
+    computed = [row for row in rows if row[0] == ops.OP_COMPUTE]
+    assert [row[4] for row in computed] == [0, 1, 0]
+    assert len(rows) == len(w.program().tasks[0].rows)  # jumps go where they went
+
+
+def test_long_work_before_a_fork_stays_work():
+    w = Workload("w")
+    w.task("t", Script().compute(1_000 * US).fork(w.template("child", Script().compute(5))))
+    assert all(row[4] == 0 for row in without_kernel(w.program().tasks[0].rows, set()))
+
+
+def test_the_semaphore_of_the_memory_map_is_the_kernels_own():
+    w = Workload("w")
+    creation = Creation(w)
+    lock = w.lock()
+    body = Script().lock(lock, "block").compute(9).unlock(lock).compute(11)
+    template = creation.template("thread", body)
+    w.task("t", creation.create(Script(), template))
+    program = w.program()
+    shared = {0}
+    thread = without_kernel(program.templates[0].rows, shared)
+    skipped = [row for row in thread if row[0] in (ops.OP_LOCK, ops.OP_UNLOCK) and row[1] == 0]
+    assert skipped and all(row[4] == 1 for row in skipped)
+    kept = [row for row in thread if row[0] in (ops.OP_LOCK, ops.OP_UNLOCK) and row[1] == lock]
+    assert kept and all(row[4] == 0 for row in kept)
+    assert [row[4] for row in thread if row[0] == ops.OP_COMPUTE][-2:] == [0, 0]
+
+
+def test_kernel_threads_are_left_out_and_numbers_stay():
+    on = Machine.preset("bd-paper-16")
+    text = job_text(scenario_work_program(on), 1)
+    assert "kworker/" not in text
+    assert "rcu_sched" not in text
+    assert " noise/3\n" in text  # a thread of the recorded program
+    tops = int(text.split()[2])
+    assert tops == len(scenario_work_program(on).tasks)  # forked tasks are numbered after all of them
+
+
+def scenario_work_program(on):
+    from wastedcores.workload.scenarios import scenario
+
+    return scenario("recorded-db").workload(on, 1).program()
+
+
+def test_a_script_gets_its_arguments(tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text("echo $1\n")
+    files = numbered([file_work(script, ["two words"])])
+    assert files == {"0.sh": b"set -- 'two words'\necho $1\n"}
+
+
+def test_programs_that_need_libraries_are_refused():
+    with pytest.raises(UsageError, match="needs shared libraries"):
+        file_work(Path(shutil.which("ls") or "/bin/ls"))
+
+
+def test_the_archive_is_one_that_cpio_reads(tmp_path):
+    cpio = shutil.which("cpio") or shutil.which("busybox")
+    if not cpio:
+        pytest.skip("apt install cpio")
+    command = [cpio, *([] if cpio.endswith("cpio") else ["cpio"]), "-it"]
+    names = subprocess.run(
+        command, input=gzip.decompress(archive({"init": b"abc", "job/0": b"x"})), capture_output=True, check=True
+    ).stdout.split()
+    assert {b"init", b"job/0", b"dev/console", b"bin"} <= set(names)
+
+
+def test_what_was_sent_is_unpacked(tmp_path):
+    sent = tmp_path / "sent"
+    sent.write_bytes(
+        b"@@JOB 0\n@@FILE /proc/cmdline\n@@PIECE 6\na\nb\nc\n@@PIECE 1\n!@@END\n"
+        b"@@FILE /sys/kernel/tracing/per_cpu/cpu3/stats\n@@PIECE 40\nentries: 5\noverrun: 2\ndropped events: 4\n"
+        b"@@END\n@@DONE 0\n"
+    )  # fmt: skip
+    (got,) = unpack(sent, tmp_path / "out")
+    assert got.text("proc/cmdline") == "a\nb\nc\n!"
+    assert got.lost() == ({3: 6}, {3: 2})
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"@@JOB 0\n@@FILE /a\n@@PIECE 9\nxx", "damaged"),
+        (b"@@JOB 0\n@@FILE /a\n@@PIECE 2\nxx@@END\n", "0 of 1 recordings whole"),
+        (b"@@JOB 0\n@@FILE /../../evil\n@@PIECE 0\n@@END\n", "damaged"),
+        (b"rubbish", "damaged"),
+    ],
+)
+def test_damage_is_noticed(tmp_path, sent, words):
+    (tmp_path / "sent").write_bytes(sent)
+    with pytest.raises(GuestError, match=words):
+        unpack(tmp_path / "sent", tmp_path / "out")
+    assert not (tmp_path.parent / "evil").exists()
+
+
+def test_marks_of_affinity_become_events():
+    raw = pl.DataFrame(
+        {
+            "ts_ns": [1, 2, 3],
+            "kind": ["mark"] * 3,
+            "cpu": [0, 1, 2],
+            "pid": [7, 8, 9],
+            "text": ["wastedcores affinity 1,65", "start", "wastedcores affinity all"],
+        }
+    )
+    out = with_affinity(conform(raw, "test"), 66)
+    assert out["kind"].cast(pl.String).to_list() == ["affinity", "mark", "affinity"]
+    assert out["text"].to_list() == [None, "start", None]
+    masks = [None if m is None else int.from_bytes(m, "little") for m in out["cpu_mask"]]
+    assert masks == [1 << 1 | 1 << 65, None, (1 << 66) - 1]
+    assert len(out["cpu_mask"][0]) == 16
+
+
+def test_a_file_that_is_no_kernel(tmp_path):
+    (tmp_path / "vmlinux").write_bytes(b"\x7fELF" + bytes(2000))
+    with pytest.raises(GuestError, match="not a compressed kernel image"):
+        Kernel.of_image(tmp_path / "vmlinux")
+
+
+def test_settings_are_put_in_place_before_the_workload():
+    from dataclasses import replace
+
+    on = guest_machine(replace(Machine.preset("guest-4"), boot_online=(0, 1, 3)))
+    script = setup_script(on, Options(("NO_NI_RANDOM",), {"kernel.sched_autogroup_enabled": "0"}))
+    assert "echo 0 > /sys/devices/system/cpu/cpu2/online" in script
+    assert "echo 0 > /proc/sys/kernel/sched_autogroup_enabled" in script
+    assert "echo NO_NI_RANDOM > /sys/kernel/debug/sched/features" in script
+    with pytest.raises(UsageError, match="expected a name as the kernel prints it"):
+        check_options(Options(("ni random; reboot",)))
+
+
+def test_a_work_knows_its_window():
+    work = scenario_work("recorded-db", Machine.preset("bd-paper-16"), 3, {"iterations": 5})
+    assert work.window == ("db start", "db end")
+    assert work.seed == 3

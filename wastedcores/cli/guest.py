@@ -1,0 +1,416 @@
+"""``wastedcores guest``: boot any kernel on any machine, with virtual CPUs in lockstep, and record its schedule."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from wastedcores.cli._app import app, epilog
+from wastedcores.cli._options import AsJson, Seed, Settings, Until, above_zero, settings, until_ns
+from wastedcores.cli._output import check_writable, print_json, print_next
+
+if TYPE_CHECKING:
+    from wastedcores.guest import Kernel
+    from wastedcores.guest.boot import Options as BootOptions
+    from wastedcores.topology.machine import Machine
+
+_NOTES = """No root, no KVM, and no network once the kernel is there. docs/guest.md says what lockstep means, what is
+exact and what is not modelled, and how long things take."""
+
+guest_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(
+    guest_app,
+    name="guest",
+    help="Boot any kernel on any machine and record its schedule.",
+    epilog=epilog(
+        "guest build",
+        "guest record group-imbalance --kernel debian:6.12.107 --set jobs=500 -o gi.parquet",
+        "guest compare recorded-db --kernel debian:6.12.107 --machine bd-paper-16 --set iterations=50",
+        notes=_NOTES,
+    ),
+)
+
+KernelName = Annotated[
+    str | None,
+    Option(
+        "--kernel",
+        metavar="NAME",
+        help="A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.",
+    ),
+]
+Image = Annotated[
+    Path | None,
+    Option("--bzimage", metavar="FILE", help="Boot the kernel image in this file instead."),
+]
+MachineGiven = Annotated[
+    str | None,
+    Option(
+        "--machine",
+        metavar="NAME|FILE|live",
+        help="The machine. Default: the scenario's own, else guest-4.",
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    Option(
+        "--feature",
+        metavar="NAME",
+        help="Set a scheduler feature, such as NO_NI_RANDOM. May be repeated.",
+    ),
+]
+Sysctls = Annotated[
+    list[str] | None,
+    Option(
+        "--sysctl",
+        metavar="NAME=VALUE",
+        help="Set kernel.sched_autogroup_enabled=0 and the like. May be repeated.",
+    ),
+]
+Append = Annotated[str, Option("--append", metavar="TEXT", help="Further boot parameters.")]
+Buffer = Annotated[
+    int, Option("--buffer", metavar="KIB", min=64, help="The trace buffer of each CPU, in KiB.")
+]
+Timeout = Annotated[
+    float,
+    Option(
+        "--timeout",
+        metavar="SECONDS",
+        callback=above_zero,
+        help="Stop the guest after this much time of the host.",
+    ),
+]
+Console = Annotated[
+    Path | None,
+    Option(
+        "--console", metavar="FILE", help="Also write what the guest's console said to this file."
+    ),
+]
+DEFAULT_KERNEL = "debian:6.12.107"
+
+
+def _kernel(name: str | None, image: Path | None) -> Kernel:
+    from wastedcores.errors import UsageError
+    from wastedcores.guest import Kernel, find_emulator, find_kernel
+
+    if name is not None and image is not None:
+        raise UsageError(f"--kernel {name} and --bzimage {image}: give one of them.")
+    find_emulator()  # before a kernel is fetched for nothing
+    return Kernel.of_image(image) if image is not None else find_kernel(name or DEFAULT_KERNEL)
+
+
+def _machine(name: str | None, scenario: str | None) -> Machine:
+    from wastedcores.topology.source import find_machine
+    from wastedcores.workload.scenarios import scenario as find
+
+    return find_machine(name or (find(scenario).machine if scenario else "guest-4")).machine
+
+
+def _boot_options(
+    feature: list[str] | None,
+    sysctl: list[str] | None,
+    append: str,
+    buffer: int,
+    timeout: float,
+    console: Path | None,
+) -> BootOptions:
+    from wastedcores.errors import UsageError
+    from wastedcores.guest.boot import Options
+
+    given = {}
+    for text in sysctl or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(
+                f"--sysctl {text}: expected NAME=VALUE, such as kernel.sched_autogroup_enabled=0."
+            )
+        given[name] = value
+    if console is not None:
+        check_writable(console)
+        console.unlink(missing_ok=True)
+    return Options(tuple(feature or ()), given, append, buffer, timeout, console)
+
+
+@guest_app.command(
+    epilog=epilog(
+        "guest doctor", "guest doctor --json", exit_codes="0 the guest can be used, 2 it cannot."
+    )
+)
+def doctor(as_json: AsJson = False) -> None:
+    """Say what works here: the emulator, what its build needs, the kernels that are there, and the space."""
+    from wastedcores.guest.debian import mirrors
+    from wastedcores.guest.emulator import find_emulator, missing_for_build, runner
+    from wastedcores.guest.kernels import fetched_kernels
+    from wastedcores.guest.places import GuestError, guest_cache
+
+    folder = guest_cache()
+    rows = {"cache": f"{folder}, {shutil.disk_usage(folder).free >> 20} MB free"}
+    ready = True
+    for name, of in (
+        ("emulator", lambda: f"QEMU {find_emulator().version}"),
+        ("runner", lambda: str(runner())),
+    ):
+        try:
+            rows[name] = of()
+        except GuestError as e:
+            rows[name], ready = str(e), False
+    missing = missing_for_build()
+    rows["build"] = (
+        f"needs {', '.join(missing)}: apt install {' '.join(missing.values())}"
+        if missing
+        else "everything is there"
+    )
+    rows["Debian's packages"] = (
+        "known to this machine's apt"
+        if "main" in mirrors()
+        else "unknown here: --bzimage and --source only"
+    )
+    rows["kernels here"] = (
+        ", ".join(k.name for k in fetched_kernels())
+        or "none yet; `guest record` fetches what it needs"
+    )
+    if as_json:
+        print_json({"schema": "wastedcores.guest_doctor/1", "ready": ready, "rows": rows})
+    else:
+        for name, said in rows.items():
+            print(f"{name:<19}{said}")
+    raise typer.Exit(0 if ready else 2)
+
+
+@guest_app.command(
+    epilog=epilog("guest build", "guest build --jobs 1", "guest build --source qemu-7.2")
+)
+def build(
+    source: Annotated[
+        Path | None,
+        Option(
+            "--source",
+            metavar="DIR",
+            help="An unpacked source of QEMU 7.2. Default: Debian 12's package, which is fetched.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            help="Number of compilers at a time. Default: one per CPU.",
+        ),
+    ] = None,
+) -> None:
+    """Build the emulator, once: about 10 CPU minutes, without root."""
+    from wastedcores.guest import build_emulator
+
+    made = build_emulator(source, jobs)
+    print(f"{made.program}: QEMU {made.version}, lockstep patch {made.patch_sha256[:12]}")
+    print_next(
+        "wastedcores guest record group-imbalance --set jobs=500 -o gi.parquet", "record in a guest"
+    )
+
+
+@guest_app.command(
+    epilog=epilog("guest kernels", "guest kernels --fetch debian:7.2", "guest kernels --json")
+)
+def kernels(
+    fetch: Annotated[
+        str | None,
+        Option(
+            "--fetch", metavar="NAME", help="Fetch this kernel, such as debian:6.12, and keep it."
+        ),
+    ] = None,
+    everything: Annotated[
+        bool,
+        Option(
+            "--all",
+            help="List every release. Default: the newest of each series, and those that the replay has.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the kernels that Debian's packages have now, or fetch one."""
+    from wastedcores.guest.kernels import available_kernels, fetch_kernel, fetched_kernels
+    from wastedcores.kernels import recorded_balancer
+
+    if fetch is not None:
+        kernel = fetch_kernel(fetch)
+        told = {
+            "name": kernel.name,
+            "version": kernel.version,
+            "sha256": kernel.sha256,
+            "path": str(kernel.image),
+        }
+        print_json(told) if as_json else print(f"{kernel.name} {kernel.version}: {kernel.image}")
+        return
+    found, here = available_kernels(), {k.name for k in fetched_kernels()}
+    series = {".".join(v.split(".")[:2]): r for r, v in found.items()}  # the last one is the newest
+    rows = [
+        {"name": f"debian:{r}", "version": v, "here": f"debian:{r}" in here,
+         "replayed": recorded_balancer(v.partition("-")[0]).replayed, "newest": r in series.values()}
+        for r, v in found.items()
+    ]  # fmt: skip
+    shown = [row for row in rows if everything or row["newest"] or row["replayed"] or row["here"]]
+    if as_json:
+        print_json(shown)
+        return
+    for row in shown:
+        said = [
+            word
+            for word, told in (("here", row["here"]), ("the replay has it", row["replayed"]))
+            if told
+        ]
+        print(f"{row['name']:<28}{row['version']:<24}{', '.join(said)}".rstrip())
+
+
+@guest_app.command(
+    epilog=epilog(
+        "guest boot", "guest boot --machine bd-paper-64 --kernel debian:7.2 --console console.txt"
+    )
+)
+def boot(
+    kernel: KernelName = None,
+    bzimage: Image = None,
+    machine: MachineGiven = None,
+    feature: Features = None,
+    sysctl: Sysctls = None,
+    append: Append = "",
+    timeout: Timeout = 1800,
+    console: Console = None,
+) -> None:
+    """Boot a kernel on a machine, and say which domains it has and whether they are those of the model."""
+    from wastedcores.guest.boot import Options
+    from wastedcores.guest.jobs import Work
+    from wastedcores.guest.machines import guest_machine
+    from wastedcores.guest.record import record_all
+
+    chosen = _kernel(kernel, bzimage)
+    on = guest_machine(_machine(machine, None))
+    options: Options = _boot_options(feature, sysctl, append, 1024, timeout, console)
+    work = Work("true", {"JOB.sh": b"sleep 0.1\n"}, is_program=False)
+    header = record_all([work], chosen, on, options)[0].header
+    print(
+        f"{header.kernel_release} on {on.machine.name}, {len(header.cpus_online or [])} of {on.machine.cpus} CPUs online"
+    )
+    for domain in header.sched_domains or []:
+        print(f"  level {domain.level} {domain.name or '?':<8} CPUs {domain.cpus}: {domain.span}")
+
+
+@guest_app.command(
+    epilog=epilog(
+        "guest record group-imbalance --kernel debian:6.12.107 --set jobs=500 -o gi.parquet",
+        "guest record recorded-db --machine bd-paper-16 --set iterations=50 --feature NO_NI_RANDOM",
+        "guest record job.sh --machine two-dies.json --bzimage arch/x86/boot/bzImage",
+        "guest record ./a.out --machine uma8 -- --threads 8",
+    )
+)
+def record(
+    what: Annotated[
+        str,
+        Argument(
+            metavar="SCENARIO|FILE",
+            help="A scenario, a file that `replay` takes, a shell script, or a static program.",
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        Argument(metavar="-- ARGUMENTS", help="Arguments of the script or program."),
+    ] = None,
+    kernel: KernelName = None,
+    bzimage: Image = None,
+    machine: MachineGiven = None,
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
+    ] = Path("guest.parquet"),
+    seed: Seed = 1,
+    set_: Settings = None,
+    until: Until = None,
+    feature: Features = None,
+    sysctl: Sysctls = None,
+    append: Append = "",
+    buffer: Buffer = 2048,
+    timeout: Timeout = 3600,
+    console: Console = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a workload in a guest and record its schedule."""
+    from wastedcores.guest.jobs import file_work, is_file_work, scenario_work
+    from wastedcores.guest.machines import guest_machine
+    from wastedcores.guest.record import record_all
+    from wastedcores.trace.parquet import write_parquet
+    from wastedcores.units import human_ns
+
+    check_writable(output)
+    options = _boot_options(feature, sysctl, append, buffer, timeout, console)
+    is_file = is_file_work(what)
+    on = guest_machine(_machine(machine, None if is_file else what))
+    if is_file:
+        work = file_work(Path(what), arguments or ())
+    else:
+        work = scenario_work(what, on.machine, seed, settings(set_), until_ns(until))
+    trace = record_all([work], _kernel(kernel, bzimage), on, options)[0]
+    write_parquet(trace, output)
+    header = trace.header
+    if as_json:
+        print_json({"path": str(output), "header": header.model_dump()})
+        return
+    length = (header.end_ns or 0) - (header.start_ns or 0)
+    print(f"{output}: {header.events:,} events in {human_ns(length)}, {header.lost_total:,} lost")
+    if header.lost_total:
+        print(
+            f"wastedcores: note: --buffer {2 * buffer} keeps more events of each CPU",
+            file=sys.stderr,
+        )
+    print_next(f"wastedcores check {output}", "were cores idle while threads waited?")
+
+
+@guest_app.command(
+    epilog=epilog(
+        "guest compare recorded-db --kernel debian:6.12.107 --machine bd-paper-16 --set iterations=50",
+        "guest compare group-imbalance --set jobs=300 --seeds 5 --keep recordings --json",
+    )
+)
+def compare(
+    scenario: Annotated[
+        str, Argument(metavar="SCENARIO", help="A scenario, or a file that `replay` takes.")
+    ],
+    kernel: KernelName = None,
+    machine: MachineGiven = None,
+    seeds: Annotated[
+        int, Option("--seeds", metavar="N", min=2, help="Number of seeds, from 1 on.")
+    ] = 3,
+    set_: Settings = None,
+    until: Until = None,
+    feature: Features = None,
+    sysctl: Sysctls = None,
+    append: Append = "",
+    buffer: Buffer = 2048,
+    timeout: Timeout = 7200,
+    console: Console = None,
+    keep: Annotated[
+        Path | None,
+        Option("--keep", metavar="DIR", help="Also write the recordings into this folder."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record a scenario, replay it, and lay both side by side with the noise floor."""
+    from wastedcores.guest import compare as run_compare
+    from wastedcores.trace.parquet import write_parquet
+    from wastedcores.trace.trace import Trace
+
+    options = _boot_options(feature, sysctl, append, buffer, timeout, console)
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+
+    def kept(seed: int, trace: Trace) -> None:
+        if keep is not None:
+            write_parquet(trace, keep / f"{Path(scenario).stem}-{seed}.parquet")
+
+    found = run_compare(
+        scenario, _kernel(kernel, None), _machine(machine, scenario), seeds=seeds, given=settings(set_),
+        limit_ns=until_ns(until), options=options, kept=kept,
+    )  # fmt: skip
+    print_json(found.to_json()) if as_json else print(found.text)

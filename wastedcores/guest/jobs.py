@@ -1,0 +1,191 @@
+"""Workloads as jobs: the text that the runner inside of the guest reads.
+
+The programs are those of the replay. Two parts of a program stand for what a kernel does, and the guest has a kernel of its own:
+tasks that are kernel threads are left out, and so are the stretches that stand for a fork or for the page faults of a new thread.
+Their random draws are made all the same, so that all other stretches have the same lengths as in the replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wastedcores.errors import UsageError
+from wastedcores.topology.cpulist import format_cpulist
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import ops
+from wastedcores.workload.program import Program, Row, TaskSpec
+from wastedcores.workload.scenarios import scenario
+
+#: a longer stretch before a fork is work of the program, not the fork
+MOST_FORK_NS = 200_000
+#: operations that only kernel threads have
+_OF_KERNEL_THREADS = (ops.OP_FLUSH, ops.OP_SHEPHERD)
+_KERNEL_THREADS = ("kworker/", "rcu_sched")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What runs in a guest, once.
+
+    Attributes
+    ----------
+    name
+        The name of the scenario or of the file.
+    files
+        The files of the job by name; ``JOB`` in a name stands for the job's number.
+    is_program
+        Whether it is a program of the replay, whose changes of affinity are all known.
+    window
+        Texts of the marks around the measured part.
+    seed
+        The seed of its draws.
+    notes
+        How it differs from what was asked for.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+    is_program: bool = True
+    window: tuple[str, str] | None = None
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def scenario_work(
+    name: str,
+    machine: Machine,
+    seed: int = 1,
+    given: Mapping[str, Any] | None = None,
+    limit_ns: int | None = None,
+) -> Work:
+    """Make the work of a scenario, or of a file that `wastedcores replay` takes, on the guest's machine."""
+    workload = scenario(name).workload(machine, seed, given)
+    program = workload.program()
+    measure = workload.measure
+    notes = list(workload.notes)
+    if any(row[0] == ops.OP_EXEC for s in (*program.tasks, *program.templates) for row in s.rows):
+        notes.append("the guest does not execute new programs (exec) where the workload does")
+    if any(shares != 1024 for shares in program.shares):
+        notes.append("all sessions of the guest have the same weight")
+    return Work(
+        name,
+        {"JOB": job_text(program, seed, limit_ns).encode()},
+        window=(measure.start, measure.end) if measure else None,
+        seed=seed,
+        notes=tuple(notes),
+    )
+
+
+def file_work(path: Path, arguments: Iterable[str] = ()) -> Work:
+    """Make the work of a shell script, or of a static program with its arguments.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read, or is a program that needs libraries, which the guest does not have.
+    """
+    import shlex
+
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise UsageError(f"{path}: cannot be read ({e.strerror}).") from e
+    window = ("workload start", "workload end")
+    quoted = " ".join(shlex.quote(a) for a in arguments)
+    if content.startswith(b"\x7fELF"):
+        if b"/ld-linux" in content[:4096] or b"/ld-musl" in content[:4096]:
+            raise UsageError(
+                f"{path}: this program needs shared libraries, and the guest has none. Link it statically (gcc -static), or "
+                "write a shell script of busybox's commands."
+            )
+        script = f"exec /job/JOB.program {quoted}\n".encode()
+        return Work(path.name, {"JOB.sh": script, "JOB.program": content}, False, window)
+    if b"\0" in content[:4096]:
+        raise UsageError(f"{path}: neither a shell script nor a static program for x86-64.")
+    script = f"set -- {quoted}\n".encode() + content
+    return Work(path.name, {"JOB.sh": script}, False, window)
+
+
+def is_file_work(name: str) -> bool:
+    """Tell whether this names a script or a program, and not a scenario or a file that the replay takes."""
+    path = Path(name)
+    return path.is_file() and path.suffix != ".json"
+
+
+def job_text(program: Program, seed: int, limit_ns: int | None = None) -> str:
+    """Return a program as the runner reads it (``inside/read.c``)."""
+    shared = {
+        row[1]
+        for s in (*program.tasks, *program.templates)
+        for row in s.rows
+        if row[0] == ops.OP_LOCK and row[4]
+    }
+    masks = {mask: number for number, mask in enumerate(program.masks)}
+    kept = [(i, t) for i, t in enumerate(program.tasks) if not _is_kernel_thread(t)]
+    for s in (*program.templates, *(t for _, t in kept)):
+        if s.allowed is not None:
+            masks.setdefault(s.allowed, len(masks))
+    lines = [
+        f"{seed} {limit_ns or 0} {len(program.tasks)} {len(program.shares)}",
+        f"{len(program.barriers)} {program.locks} {len(program.semaphores)}",
+        " ".join(map(str, (*program.barriers, *program.semaphores))),
+        str(len(program.hotplug)),
+        *(f"{at} {cpu} {int(online)}" for at, cpu, online in program.hotplug),
+        str(len(masks)),
+        *(format_cpulist(sorted(mask)) for mask in masks),
+        str(len(program.texts)),
+        *(text.replace("\n", " ") for text in program.texts),
+    ]
+    for specs in (list(enumerate(program.templates)), kept):
+        lines.append(str(len(specs)))
+        for number, s in specs:
+            rows = without_kernel(s.rows, shared)
+            mask = -1 if s.allowed is None else masks[s.allowed]
+            lines.append(
+                f"{number} {s.group} {s.nice} {s.start_cpu} {s.start_ns} {int(s.daemon)} {mask} {len(rows)} {s.comm}"
+            )
+            lines += (" ".join(map(str, row)) for row in rows)
+    return "\n".join(lines) + "\n"
+
+
+def _is_kernel_thread(task: TaskSpec) -> bool:
+    return task.comm.startswith(_KERNEL_THREADS) or any(
+        row[0] in _OF_KERNEL_THREADS for row in task.rows
+    )
+
+
+def without_kernel(rows: tuple[Row, ...], shared_locks: set[int]) -> list[Row]:
+    """Mark the rows that stand for the kernel's own work with d = 1: the runner draws their lengths and does nothing else.
+
+    They are the stretch right before a fork, and everything about a lock that tasks share, which is the semaphore of a process's
+    memory map (``workload/threads.py``): taking it, the stretches under it, the one after it.
+    """
+    out = [list(row) for row in rows]
+    under = after = False
+    for i, row in enumerate(out):
+        op = row[0]
+        if op in (ops.OP_LOCK, ops.OP_UNLOCK) and row[1] in shared_locks:
+            row[4] = 1
+            under, after = op == ops.OP_LOCK, op == ops.OP_UNLOCK
+        elif op == ops.OP_COMPUTE:
+            following = [r[0] for r in out[i + 1 : i + 3] if r[0] != ops.OP_TOUCH][:1]
+            if under or after or (following == [ops.OP_FORK] and row[2] <= MOST_FORK_NS):
+                row[4] = 1
+            after = False
+        elif op != ops.OP_TOUCH:
+            after = False
+    return [tuple(row) for row in out]  # type: ignore[misc]
+
+
+def numbered(works: Iterable[Work]) -> dict[str, bytes]:
+    """Return the files of all jobs under the names that the runner expects."""
+    files = {}
+    for number, work in enumerate(works):
+        for name, content in work.files.items():
+            files[name.replace("JOB", str(number))] = content.replace(
+                b"/job/JOB", f"/job/{number}".encode()
+            )
+    return files

@@ -1,0 +1,198 @@
+"""Kernels by name: ``debian:6.12`` and the like, fetched from Debian's packages, or the image in a file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from wastedcores.errors import UnknownKernelError, UsageError
+from wastedcores.files import file_digest
+from wastedcores.guest.debian import Packages, open_packages
+from wastedcores.guest.places import GuestError, guest_cache, made_whole, need_space, tell
+from wastedcores.kernels import KernelModel
+
+_PACKAGE = re.compile(
+    r"linux-image-(\d+\.\d+\.\d[\w.+~]*(?:-\d+)?)-amd64"
+)  # neither -rt nor -cloud
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that can be booted.
+
+    Attributes
+    ----------
+    name
+        The name by which it was asked for.
+    image
+        Its compressed image.
+    sha256
+        The image's digest.
+    version
+        Version of its package, such as ``6.12.107-1``; empty for a file.
+    config_sha256
+        The digest of its configuration, if that is known.
+    """
+
+    name: str
+    image: Path
+    sha256: str
+    version: str = ""
+    config_sha256: str = ""
+
+    @classmethod
+    def of_image(cls, path: Path) -> Kernel:
+        """Take the image in a file.
+
+        Raises
+        ------
+        GuestError
+            The file is no kernel image for x86.
+        """
+        try:
+            with path.open("rb") as f:
+                head = f.read(0x210)
+        except OSError as e:
+            raise GuestError(f"{path}: cannot be read ({e.strerror}).") from e
+        # Documentation/arch/x86/boot.rst: the magic number of the boot protocol
+        if len(head) < 0x210 or head[0x202:0x206] != b"HdrS":
+            raise GuestError(
+                f"{path}: not a compressed kernel image for x86 (the file has no boot header at 0x202). Expected a bzImage, "
+                "such as arch/x86/boot/bzImage of a built tree, or a /boot/vmlinuz-RELEASE; not vmlinux and not a package."
+            )
+        return cls(path.name, path, file_digest(path))
+
+    def model(self, features: tuple[str, ...] = ()) -> str | None:
+        """Return the name of the model of this kernel with some features; None if its release or a feature is not modelled."""
+        if not self.release:
+            return None
+        try:
+            return KernelModel.named("+".join((f"v{self.release}", *features))).name
+        except UnknownKernelError:
+            return None
+
+    @property
+    def release(self) -> str:
+        """The stable release of its package, such as ``6.1.192``; empty if nothing tells it."""
+        return self.version.partition("-")[0]
+
+
+def _folder() -> Path:
+    return guest_cache() / "kernels"
+
+
+def fetched_kernels() -> list[Kernel]:
+    """Return the kernels in the cache."""
+    return [_read(f) for f in sorted(_folder().glob("*/kernel.json"))]
+
+
+def _read(file: Path) -> Kernel:
+    told = json.loads(file.read_text())
+    return Kernel(
+        told["name"],
+        file.parent / "vmlinuz",
+        told["sha256"],
+        told["version"],
+        told["config_sha256"],
+    )
+
+
+def _of_name(name: str) -> str:
+    """Return the release that a name asks for."""
+    match = re.fullmatch(r"debian:(\d+\.\d+[\w.+~-]*)", name)
+    if not match:
+        raise UsageError(
+            f"--kernel {name}: expected debian: and a release, such as debian:6.12 (`wastedcores guest kernels` lists them). A "
+            "kernel of your own: --bzimage FILE."
+        )
+    return match[1]
+
+
+def find_kernel(name: str) -> Kernel:
+    """Return a kernel by name, from the cache or else from Debian's packages.
+
+    Parameters
+    ----------
+    name
+        ``debian:`` and the beginning of a release, such as ``debian:6.12``.
+
+    Raises
+    ------
+    GuestError
+        There is no such kernel, or it could not be fetched.
+    """
+    release = _of_name(name)
+    for kernel in reversed(fetched_kernels()):
+        if _matches(kernel.name, release):
+            return kernel
+    return fetch_kernel(name)
+
+
+def _matches(known: str, release: str) -> bool:
+    known = known.removeprefix("debian:")
+    return known.startswith(release) and not known[len(release) : len(release) + 1].isdigit()
+
+
+def available_kernels() -> dict[str, str]:
+    """Return the kernels that Debian's packages have now, newest last: the release, and the version of its package."""
+    return _available(open_packages("a kernel", sources=False))
+
+
+def _available(packages: Packages) -> dict[str, str]:
+    found = packages.versions("linux-image-")
+    kernels = {m[1]: v for n, v in found.items() if (m := _PACKAGE.fullmatch(n))}
+    return {r: kernels[r] for r in sorted(kernels, key=lambda r: _order(kernels[r]))}
+
+
+def _order(version: str) -> list[int]:
+    # "~" sorts before everything, even the end (deb-version(7))
+    return [-1 if n == "~" else int(n) for n in re.findall(r"\d+|~", version)] + [0]
+
+
+def fetch_kernel(name: str) -> Kernel:
+    """Fetch the newest kernel of this name from Debian's packages, and keep it.
+
+    Parameters
+    ----------
+    name
+        As for :func:`find_kernel`.
+    """
+    release = _of_name(name)
+    packages = open_packages(f"the kernel {name}", sources=False)
+    found = _available(packages)
+    fitting = [r for r, v in found.items() if _matches(r, release) or _matches(v, release)]
+    if not fitting:
+        raise GuestError(
+            f"{name}: Debian's packages have no such kernel now, only {', '.join(f'debian:{r}' for r in found) or 'none'}. A "
+            "kernel of your own: --bzimage FILE."
+        )
+    chosen = fitting[-1]
+    need_space(guest_cache(), 900, "unpacking a kernel's package")
+    tell(f"fetching linux-image-{chosen}-amd64 {found[chosen]} (60 to 110 MB) ...")
+    target = _folder() / f"{chosen}-{found[chosen]}".replace(":", "_")
+    with made_whole(target) as part:
+        deb = packages.download([f"linux-image-{chosen}-amd64"], part)[0]
+        packages.unpack(deb, part / "x")
+        images = sorted((part / "x").glob("boot/vmlinuz-*")) or sorted(
+            (part / "x").glob("usr/lib/modules/*/vmlinuz")
+        )
+        if not images:
+            raise GuestError(f"{deb.name}: there is no kernel image in /boot of this package.")
+        images[0].rename(part / "vmlinuz")
+        config = next((part / "x/boot").glob("config-*"), None)
+        digest = file_digest(config) if config else ""
+        shutil.rmtree(part / "x")
+        deb.unlink()
+        kernel = Kernel(
+            f"debian:{chosen}",
+            target / "vmlinuz",
+            file_digest(part / "vmlinuz"),
+            found[chosen],
+            digest,
+        )
+        told = asdict(kernel) | {"image": "vmlinuz"}
+        (part / "kernel.json").write_text(json.dumps(told, indent=1))
+    return kernel

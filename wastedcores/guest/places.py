@@ -1,0 +1,102 @@
+"""Where the guest's emulator, kernels and programs are kept, and running programs that make them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from wastedcores.errors import WastedCoresError
+from wastedcores.trace.datasets import cache
+
+
+class GuestError(WastedCoresError):
+    """A guest could not be built, booted or recorded."""
+
+
+def guest_cache() -> Path:
+    """Return the folder in the user's cache, which is made if need be."""
+    folder = cache() / "guest"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise GuestError(
+            f"{folder}: cannot be made ({e.strerror}). The variable WASTEDCORES_DATA_DIR names another place for the cache."
+        ) from e
+    return folder
+
+
+def need_space(folder: Path, megabytes: int, purpose: str) -> None:
+    """Refuse to begin what would fill the disk."""
+    free = shutil.disk_usage(folder).free >> 20
+    if free < megabytes:
+        raise GuestError(
+            f"{folder}: {purpose} needs {megabytes} MB, and {free} MB are free. Make room there, or name another place for the "
+            "cache in the variable WASTEDCORES_DATA_DIR."
+        )
+
+
+def lines_of(
+    command: Sequence[str | Path], log: Path, purpose: str, folder: Path | None = None
+) -> Iterator[str]:
+    """Run a program, yield what it prints line by line, and keep all of it in a log; a failure shows its last lines."""
+    with log.open("a", encoding="utf-8") as kept:
+        print("$", *command, file=kept, flush=True)
+        try:
+            process = subprocess.Popen(
+                [str(c) for c in command],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as e:
+            raise GuestError(
+                f"{purpose}: {command[0]} cannot be started ({e.strerror}). `wastedcores guest doctor` says what is missing."
+            ) from e
+        with process:
+            try:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    kept.write(line)
+                    yield line.rstrip("\n")
+            except BaseException:
+                process.kill()
+                raise
+    if process.returncode:
+        last = " / ".join(log.read_text("utf-8", "replace").splitlines()[-4:])
+        raise GuestError(
+            f"{purpose} failed: {command[0]} ended with code {process.returncode}. The last lines: {last}. All of what was "
+            f"printed is in {log}."
+        )
+
+
+def run(
+    command: Sequence[str | Path], log: Path, purpose: str, folder: Path | None = None
+) -> list[str]:
+    """Run a program to its end and return the lines that it printed."""
+    return list(lines_of(command, log, purpose, folder))
+
+
+@contextmanager
+def made_whole(folder: Path) -> Iterator[Path]:
+    """Make a folder that appears under its name when it is complete; what an interrupted run left is removed."""
+    part = folder.with_name(folder.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def tell(text: str) -> None:
+    """Say on standard error what is being done."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,81 @@
+"""What newidle balancing costs and gains: published changes of throughput from 5.16 to 7.0, and what the replay predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wastedcores.studies.attempts import Attempt, Reading, change, column_of, quotient
+from wastedcores.studies.newidle_replays import KERNEL
+from wastedcores.studies.published import Tables
+from wastedcores.sweep import Run
+
+TABLE = "newidle_claims"
+#: claim -> why no row compares it
+WHY_NOT = {
+    "hackbench_accounting": "the accounting of avg_idle of 7.1 is not modelled",
+}
+_TASK = "wastedcores.studies.newidle_replays:throughput"
+
+
+def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
+    """Return the rows that replays attempt; the first rule of each is the published base."""
+
+    def runs(case: str, rule: str) -> list[Run]:
+        return [
+            Run.of(_TASK, kernel=f"{KERNEL}+newidle:{rule}", seed=s, case=case) for s in seeds
+        ]
+
+    def row(name: str, base: str, changed: str, reason: str) -> Attempt:
+        case = name.split("_")[0]
+        roles = {"bug": runs(case, base), "fixed": runs(case, changed)}
+        busy = Reading({"bug": roles["bug"]}, column_of("bug", "busy"))
+        value = change("per_s")
+        if name == "schbench_attempts":
+            value = quotient("bug", "fixed", "attempts_per_s")
+        others = {"share of the CPUs' time that is used": busy}
+        if case == "specjbb":
+            own = {role: runs("specjbb-l2", rule) for role, rule in (("bug", base), ("fixed", changed))}
+            others["with a cache per core"] = Reading(own, change("per_s"))
+        place, quantity, unit, published = (
+            tables.text(TABLE, name, c) for c in ("place", "quantity", "unit", "value")
+        )
+        return Attempt(
+            id=f"newidle.{name}", group="newidle", short=name.replace("_", ": "), source="newidle", place=place,
+            quantity=quantity, unit=unit, published=published, kind="predicted", reading=Reading(roles, value), reason=reason,
+            others=others,
+        )  # fmt: skip
+
+    return [
+        row("schbench_old", "cost", "migration_cost", _SCHBENCH),
+        row("schbench_attempts", "cost", "migration_cost", _ATTEMPTS),
+        row("schbench_revert", "bump", "cost", _SCHBENCH),
+        row("schbench_random", "bump", "random", _SCHBENCH),
+        row("specjbb_bump", "cost", "bump", _JBB),
+        row("specjbb_random", "cost", "random", _JBB),
+        row("specjbb_set", "bump", "random", _JBB),
+        row("specjbb_off", "bump", "cost", _JBB),
+        row("unixbench_bump", "cost", "bump", _SHELL),
+        row("apache_bump", "cost", "bump", _APACHE),
+    ]
+
+
+_SCHBENCH = (
+    "The report does not describe the machine; the replay has one socket of 26 cores with two threads each. Its message "
+    "threads are busy all the time and limit the throughput, whatever the workers do while they have nothing to do. What slowed "
+    "the real machine down is that newidle balancing reads the runqueues that the message threads write. The replay has no "
+    "caches, so it cannot show this; the number of attempts, which it can show, is the row beside."
+)
+_ATTEMPTS = "A number without digits on a machine that is not described: the direction and the order of magnitude count."
+_JBB = (
+    "SpecJBB is not replayed itself. Three terminals per CPU send requests of 0.4 ms on average and think for 0.8 ms on average, "
+    "both exponentially distributed; these numbers were chosen before the first replay and not fitted. The machine has 192 CPUs "
+    "that share a cache. If its system-level cache is none that Linux knows, each core has a cache of its own, which stands beside."
+)
+_SHELL = (
+    "The replay's processes compute and wait for each other and for nothing else, so 1,024 scripts keep 64 CPUs busy, and there "
+    "is no idle time for newidle balancing to use. The real ones also wait for locks of the kernel and of the file system."
+)
+_APACHE = (
+    "A hundred connections keep the replay's 16 CPUs busy, because its threads wait for each other only; there is no idle time "
+    "for newidle balancing to use."
+)

@@ -1,0 +1,177 @@
+"""Workloads whose throughput depends on newidle balancing: schbench, a web server, a database, UnixBench's shell scripts.
+
+Each measures its throughput: the rounds of its workers, clients, terminals or loopers per second.
+"""
+
+from __future__ import annotations
+
+from wastedcores.errors import WorkloadError
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.script import Script
+
+US, MS = 1_000, 1_000_000
+
+
+def _rate(what: str, of: str) -> Measure:
+    return Measure(f"{what}_per_s", "", "", of)
+
+
+def _check(name: str, **counts: float) -> None:
+    for parameter, value in counts.items():
+        if value < 1:
+            raise WorkloadError(f"{name}: {parameter}={value}; expected 1 or more.")
+
+
+def schbench(
+    machine: Machine,
+    seed: int,
+    messengers: int = 4,
+    workers: int = 256,
+    message_ns: int = 200,
+    worker_ns: int = US,
+    ms: int = 20,
+) -> Workload:
+    """Let message threads wake workers that at once send the next message, as ``schbench -L -M auto -n 0 -r 0 -s 0`` does.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine, and the seed (which changes nothing here).
+    messengers
+        Message threads, each bound to a CPU of its own.
+    workers
+        Workers per message thread; they run on the other CPUs.
+    message_ns, worker_ns
+        CPU time of a message in the message thread and in the worker, in ns.
+    ms
+        How long they work, in ms.
+    """
+    _check("schbench", messengers=messengers, workers=workers, ms=ms)
+    if messengers >= machine.cpus:
+        raise WorkloadError(
+            f"schbench: {messengers} message threads on {machine.cpus} CPUs; expected a CPU each, and some for the workers."
+        )
+    w = Workload("schbench", _rate("requests", "worker"))
+    session, others = w.session(), range(messengers, machine.cpus)
+    for i in range(messengers):
+        mail, work = w.semaphore(), w.semaphore()
+        loop = Script().loop().wait(mail).compute(message_ns).post(work).end()
+        w.task(f"message-{i}", loop, session=session, allowed=[i], cpu=i, daemon=True)
+        body = Script().loop(until_ns=ms * MS).compute(worker_ns).post(mail).wait(work).end()
+        for j in range(workers):
+            cpu = others[(i * workers + j) % len(others)]
+            w.task("worker", body, session=session, allowed=others, cpu=cpu)
+    return w
+
+
+def webserver(
+    machine: Machine,
+    seed: int,
+    connections: int = 100,
+    clients: int = 16,
+    request_us: float = 80,
+    client_us: float = 20,
+    ms: int = 100,
+) -> Workload:
+    """Let client threads keep connections busy, each with a thread of the server (wrk and Apache on one machine).
+
+    Parameters
+    ----------
+    machine, seed
+        The machine and the seed.
+    connections, clients
+        Connections, and the client threads that share them.
+    request_us, client_us
+        Mean CPU time of a request in the server and in the client, in us; exponentially distributed.
+    ms
+        How long they work, in ms.
+    """
+    _check("webserver", connections=connections, clients=clients, ms=ms)
+    w = Workload("webserver", _rate("requests", "client"))
+    server, load = w.session(), w.session()
+    for i in range(clients):
+        mine = len(range(i, connections, clients))
+        if not mine:
+            continue
+        requests, replies = w.semaphore(mine), w.semaphore()
+        client = Script().loop(until_ns=ms * MS).wait(replies)
+        client.compute_exponential(round(client_us * US), MS)
+        w.task("client", client.post(requests, sync=True).end(), session=load, cpu=i % machine.cpus)
+        body = Script().loop().wait(requests).compute_exponential(round(request_us * US), 2 * MS)
+        body.post(replies, sync=True).end()
+        for j in range(mine):
+            cpu = (seed + i + j * clients) % machine.cpus
+            w.task("server", body, session=server, cpu=cpu, daemon=True)
+    return w
+
+
+def database(
+    machine: Machine,
+    seed: int,
+    per_cpu: float = 3.0,
+    request_us: float = 400,
+    think_us: float = 800,
+    ms: int = 100,
+) -> Workload:
+    """Let terminals send requests that need the CPU for a random time, and think for a random time in between.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine and the seed.
+    per_cpu
+        Terminals per CPU.
+    request_us, think_us
+        Mean CPU time of a request and mean time between requests, in us; exponentially distributed.
+    ms
+        How long they work, in ms.
+    """
+    _check("database", per_cpu=per_cpu, ms=ms)
+    w = Workload("database", _rate("requests", "terminal"))
+    session = w.session()
+    body = Script().loop(until_ns=ms * MS).compute_exponential(round(request_us * US), 10 * MS)
+    body.sleep_exponential(round(think_us * US), 20 * MS).end()
+    for i in range(round(per_cpu * machine.cpus)):
+        w.task("terminal", body, session=session, cpu=(seed + i) % machine.cpus)
+    return w
+
+
+def shell16(
+    machine: Machine,
+    seed: int,
+    copies: int = 0,
+    scripts: int = 16,
+    commands: int = 6,
+    command_us: float = 800,
+    ms: int = 300,
+) -> Workload:
+    """Let copies of UnixBench's ``shell16`` run: each starts 16 scripts at once, waits for all of them, and begins again.
+
+    Parameters
+    ----------
+    machine, seed
+        The machine and the seed.
+    copies
+        Copies at the same time; 0 for one per CPU.
+    scripts, commands
+        Scripts that a copy starts at once, and the commands of a script, one after the other.
+    command_us
+        Mean CPU time of a command, in us; it varies by half of it.
+    ms
+        How long they work, in ms; the loops that have begun by then are finished.
+    """
+    copies = copies or machine.cpus
+    _check("shell16", copies=copies, scripts=scripts, commands=commands, ms=ms)
+    w = Workload("shell16", _rate("loops", "looper"))
+    low, high = (round(command_us * US * share) for share in (0.5, 1.5))
+    command = w.template("command", Script().exec().touch().compute(low, high))
+    script = Script().exec().compute(200 * US)
+    script.loop(commands).compute(50 * US).fork(command).wait_children(0).end()
+    started = w.template("sh", script)
+    multi = Script().exec().compute(100 * US).loop(scripts).compute(50 * US).fork(started).end()
+    one = w.template("multi", multi.wait_children(0))
+    looper = Script().loop(until_ns=ms * MS).compute(50 * US).fork(one).wait_children(0).end()
+    for i in range(copies):
+        w.task("looper", looper, session=w.session(), cpu=(seed + i) % machine.cpus)
+    return w
