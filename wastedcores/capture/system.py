@@ -99,7 +99,7 @@ def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
 
 def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
     """Return the path and the folder of every control group with the cpu controller, by the inode of its folder."""
-    folder = _hierarchy("cpu", root)
+    folder = hierarchy("cpu", root)
     found = {}
     for path in (folder, *folder.rglob("*/")) if folder else ():
         with suppress(OSError):  # the group is gone
