@@ -124,7 +124,7 @@ def test_prometheus_reads_the_service(bpf, prometheus):
         finally:
             spin.kill()
             spin.wait()
-        assert ask("rate(wastedcores_samples_total[10s]) > 10")
+        until(lambda: ask("rate(wastedcores_samples_total[10s]) > 10"), 20)
 
 
 def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_path):
