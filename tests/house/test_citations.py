@@ -25,7 +25,13 @@ NOT_HERE = re.compile(
     re.VERBOSE,
 )
 #: names that look like modules: a header, and the name that captures carry
-NO_MODULES = {"wastedcores.h", "wastedcores.schedtrace", "wastedcores.check"}
+#: the last one is a unit of systemd
+NO_MODULES = {
+    "wastedcores.h",
+    "wastedcores.schedtrace",
+    "wastedcores.check",
+    "wastedcores.service",
+}
 
 
 def files() -> list[Path]:

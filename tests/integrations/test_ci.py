@@ -15,7 +15,7 @@ from support.builders import nr, trace_of
 from wastedcores.trace.parquet import write_parquet
 
 ACTION = ROOT / "integrations" / "github" / "action.yml"
-TEMPLATE = ROOT / "integrations" / "gitlab" / "wastedcores.yml"
+TEMPLATE = ROOT / "integrations" / "gitlab" / "gate.yml"
 RULES = '[[rule]]\nquantity = "wasted_cpus"\nworse_by = 0.1\n[[rule]]\nquantity = "longest_s"\nat_most = 0.05\n'
 
 

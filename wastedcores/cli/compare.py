@@ -132,7 +132,7 @@ def compare(
         Path | None, Option(metavar="FILE.xml", help="With --gate: write JUnit's XML.")
     ] = None,
     markdown: Annotated[
-        Path | None, Option(metavar="FILE.md", help="With --gate: append a table to this file.")
+        Path | None, Option(metavar="FILE", help="With --gate: append a table to this file.")
     ] = None,
 ) -> None:
     """Show what a bug costs and a fix gains, or compare two traces."""

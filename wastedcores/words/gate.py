@@ -72,7 +72,7 @@ def junit(outcomes: Sequence[Outcome]) -> str:
     )
     for o in outcomes:
         case = ElementTree.SubElement(
-            suite, "testcase", classname="wastedcores.gate", name=o.rule.quantity
+            suite, "testcase", classname="wastedcores compare", name=o.rule.quantity
         )
         if o.state != "pass":
             tag = "failure" if o.state == "fail" else "error"
