@@ -24,8 +24,7 @@ NOT_HERE = re.compile(
     """,
     re.VERBOSE,
 )
-#: names that look like modules: a header, and the name that captures carry
-#: the last one is a unit of systemd
+#: names that look like modules: a header, the name that captures carry, a unit of systemd
 NO_MODULES = {
     "wastedcores.h",
     "wastedcores.schedtrace",

@@ -86,7 +86,7 @@ def unit(program: str, root: Path = Path("/")) -> str:
     if paranoid.exists() and int(paranoid.read_text()) > 2:
         capabilities += " CAP_SYS_ADMIN"
         why = ";\n# this kernel's perf_event_paranoid is above 2, so the timers need CAP_SYS_ADMIN at first, too"
-    home = "read-only" if program.startswith(("/home/", "/root/")) else "yes"
+    home = "read-only" if program.startswith(("/home/", str(Path("~root").expanduser()))) else "yes"
     return _TEMPLATE.format(
         program=program, config=CONFIG, capabilities=capabilities, why=why, home=home
     )
