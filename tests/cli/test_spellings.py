@@ -24,6 +24,7 @@ def run(*words):
     ("old", "new"),
     [
         ("check --live --seconds 5 -o x", "watch --seconds 5 -o x"),
+        ("watch --metrics :9100", "watch --serve :9100"),
         ("--debug check --live", "--debug watch"),
         (
             "check traces --table f.parquet --page p.html",

@@ -24,8 +24,13 @@ NOT_HERE = re.compile(
     """,
     re.VERBOSE,
 )
-#: names that look like modules: a header, and the name that captures carry
-NO_MODULES = {"wastedcores.h", "wastedcores.schedtrace", "wastedcores.check"}
+#: names that look like modules: a header, the name that captures carry, a unit of systemd
+NO_MODULES = {
+    "wastedcores.h",
+    "wastedcores.schedtrace",
+    "wastedcores.check",
+    "wastedcores.service",
+}
 
 
 def files() -> list[Path]:

@@ -15,6 +15,8 @@ OTHER = "other"
 _QUIET_S = 300.0
 #: the folders of the groups are listed at most this often
 _LIST_EVERY_S = 10.0
+#: with each message of the collector, the kernel's own counts of so many groups are read again
+_READ = 50
 
 
 class Row(NamedTuple):
@@ -32,6 +34,8 @@ class _Sums:
         self.ns = [0, 0, 0]
         self.waits: list[tuple[float, int]] = []  # (when it was told, ns)
         self.changed = 0.0
+        self.stat: str | None = None  # the file with the kernel's own count
+        self.throttled_s: float | None = None
 
 
 class GroupRows:
@@ -61,7 +65,7 @@ class GroupRows:
         self._most, self._renamed, self._root, self._now = most, renamed, root, now
         self._rows: dict[str, _Sums] = {OTHER: _Sums()}
         self._paths: dict[int, tuple[str, Path]] = {}
-        self._folders: dict[str, Path] = {}
+        self._to_read: list[str] = []
         self._listed = -_LIST_EVERY_S
 
     def add(self, changes: list[list[int]]) -> None:
@@ -74,6 +78,7 @@ class GroupRows:
             row.waits = [w for w in row.waits if w[0] > now - 60]
             if longest:
                 row.waits.append((now, longest))
+        self._read_some()
 
     def _label(self, key: int, now: float) -> str:
         """Return the row of a group; it gets one of its own if there is room."""
@@ -88,15 +93,15 @@ class GroupRows:
             if not quiet:
                 return OTHER
             self._give_up(min(quiet, key=lambda p: self._rows[p].changed))
-        self._rows[path] = _Sums()
+        row = self._rows[path] = _Sums()
         if folder is not None:
-            self._folders[path] = folder
+            row.stat = str(folder / "cpu.stat")
+            row.throttled_s = _throttled(row.stat)
         return path
 
     def _give_up(self, path: str) -> None:
         gone, others = self._rows.pop(path), self._rows[OTHER]
         others.ns = [a + b for a, b in zip(others.ns, gone.ns, strict=True)]
-        self._folders.pop(path, None)
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """Yield every row with its label."""
@@ -105,18 +110,25 @@ class GroupRows:
             ran, waited, wasted = (ns / 1e9 for ns in sums.ns)
             longest = max((ns for when, ns in sums.waits if when > now - 60), default=0) / 1e9
             label = path if path in (OTHER, "/") else self._renamed(path)
-            yield label, Row(ran, waited, wasted, self._throttled(path), longest)
+            yield label, Row(ran, waited, wasted, sums.throttled_s, longest)
 
-    def _throttled(self, path: str) -> float | None:
-        """Return the kernel's own count for a group; None where it has none: for the root, for others, and for ended groups."""
-        folder = self._folders.get(path)
-        if folder is None:
-            return None
-        try:
-            lines = (folder / "cpu.stat").read_text().splitlines()
-        except OSError:
-            return None
-        counts = {line.split()[0]: int(line.split()[1]) for line in lines}
-        if "throttled_usec" in counts:
-            return counts["throttled_usec"] / 1e6
-        return counts["throttled_time"] / 1e9 if "throttled_time" in counts else None
+    def _read_some(self) -> None:
+        """Read the kernel's own counts of some groups, in turns, so that a scrape does not wait for a thousand files."""
+        for _ in range(min(_READ, len(self._rows))):
+            self._to_read = self._to_read or list(self._rows)
+            row = self._rows.get(self._to_read.pop())
+            if row is not None and row.stat is not None:
+                row.throttled_s = _throttled(row.stat)
+
+
+def _throttled(stat: str) -> float | None:
+    """Return for how long a group was throttled; None where the kernel does not count it, or if the group has ended."""
+    try:
+        with open(stat) as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    counts = {line.split()[0]: int(line.split()[1]) for line in lines if "throttled_" in line}
+    if "throttled_usec" in counts:
+        return counts["throttled_usec"] / 1e6
+    return counts["throttled_time"] / 1e9 if "throttled_time" in counts else None

@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from wastedcores.capture.group_rows import GroupRows
+from wastedcores.capture.group_rows import GroupRows, Row
 from wastedcores.capture.system import stolen
 from wastedcores.errors import UsageError
 
@@ -144,11 +144,12 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics; what is not known has no value."""
         with self._lock:
-            yield from self._of_machine()
-            yield from self._of_groups()
+            rows = list(self._groups.rows())
+            yield from self._of_machine(max((row.longest_s for _, row in rows), default=0.0))
+            yield from self._of_groups(rows)
             yield from self._of_checker()
 
-    def _of_machine(self) -> Iterator[Metric]:
+    def _of_machine(self, longest_s: float) -> Iterator[Metric]:
         verdict = self.verdict
         yield StateSetMetricFamily(
             "wastedcores_verdict",
@@ -169,9 +170,8 @@ class Metrics(Collector):
         if sample:
             beside.add_metric(["told"], sample["beside_ns"] / 1e9)
         yield beside
-        longest = max((row.longest_s for _, row in self._groups.rows()), default=0.0)
         yield _gauge("longest_wait_seconds", "The longest wait beside an idle CPU that a sample of the last minute met.",
-                     longest if sample else None)  # fmt: skip
+                     longest_s if sample else None)  # fmt: skip
         found = CounterMetricFamily(
             "wastedcores_violations", "Violations, by kind.", labels=["kind"]
         )
@@ -182,7 +182,7 @@ class Metrics(Collector):
         yield _counter("stolen_seconds", "Time for which the hypervisor ran something else, since this machine booted.",
                        None if lost is None else sum(lost.values()) / 1e9)  # fmt: skip
 
-    def _of_groups(self) -> Iterator[Metric]:
+    def _of_groups(self, rows: list[tuple[str, Row]]) -> Iterator[Metric]:
         seconds = CounterMetricFamily(
             "wastedcores_cgroup_seconds",
             "Time of the tasks of a control group: they ran, waited while no CPU that they may use was idle, waited beside an "
@@ -191,15 +191,16 @@ class Metrics(Collector):
         )
         longest = GaugeMetricFamily(
             "wastedcores_cgroup_longest_wait_seconds",
-            "The longest wait beside an idle CPU that a sample of the last minute met.",
+            "The longest wait beside an idle CPU that a sample of the last minute met; absent if none did.",
             labels=["cgroup"],
         )
-        for label, row in self._groups.rows():
+        for label, row in rows:
             for state in ("ran", "waited", "wasted", "throttled"):
                 value = getattr(row, f"{state}_s")
                 if value is not None:
                     seconds.add_metric([label, state], value)
-            longest.add_metric([label], row.longest_s)
+            if row.longest_s:
+                longest.add_metric([label], row.longest_s)
         yield seconds
         yield longest
 

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 VERBS = (
     "check",
     "watch",
+    "unit",
     "fleet",
     "explain",
     "measure",
@@ -70,7 +71,8 @@ class Options:
 def present(words: Sequence[str]) -> tuple[list[str], str]:
     """Replace a spelling of the release before by the present one; also return a hint, empty if there was none.
 
-    ``check --live`` and ``check --table`` were verbs of their own, and ``--snapshot`` was called ``--tasks`` by some verbs.
+    ``check --live`` and ``check --table`` were verbs of their own, ``--snapshot`` was called ``--tasks`` by some
+    verbs, and ``watch --serve`` was ``--metrics``.
     """
     new = list(words)
     at = next((i for i, word in enumerate(new) if not word.startswith("-")), None)
@@ -89,6 +91,9 @@ def present(words: Sequence[str]) -> tuple[list[str], str]:
         return [
             _renamed(word, "--tasks", "--snapshot") for word in new
         ], "`--tasks` is now called `--snapshot`"
+    if new[at] == "watch" and "--metrics" in names:
+        new = [_renamed(word, "--metrics", "--serve") for word in new]
+        return new, "`watch --metrics` is now called `watch --serve`"
     return new, ""
 
 

@@ -32,7 +32,10 @@ _NOTES = """With a scenario, the other kernels are compared with the first one. 
 under v4.1 with the fix that belongs to it.
 
 With two traces, both are put on one time axis. The table says better or worse only if machine and workload are the same as far as
-the traces tell; if not, a sentence says what differs."""
+the traces tell; if not, a sentence says what differs.
+
+With --gate, each side is a trace or a folder of traces, and the exit code is 0 if all rules are kept, 1 if one is broken, and 3
+if one cannot be judged. See docs/how-to/continuous-integration.md."""
 
 
 class Kind(StrEnum):
@@ -66,6 +69,7 @@ _ROWS = (
         "compare before.parquet after.parquet -o pair.html",
         "compare a.txt b.txt --align 'rec: make start'",
         "compare before.parquet after.parquet -o pair.pftrace",
+        "compare before/ after/ --gate rules.toml --junit gate.xml",
         notes=_NOTES,
     )
 )
@@ -117,6 +121,19 @@ def compare(
     shift: Annotated[
         float, Option(metavar="MS", help="Two traces: move the second one later by this.")
     ] = 0.0,
+    gate: Annotated[
+        Path | None,
+        Option(metavar="RULES.toml", help="Two traces, or folders of traces: judge these rules."),
+    ] = None,
+    tap: Annotated[
+        bool, Option("--tap", help="With --gate: print TAP, as kselftest does.")
+    ] = False,
+    junit: Annotated[
+        Path | None, Option(metavar="FILE.xml", help="With --gate: write JUnit's XML.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, Option(metavar="FILE", help="With --gate: append a table to this file.")
+    ] = None,
 ) -> None:
     """Show what a bug costs and a fix gains, or compare two traces."""
     if against is not None:
@@ -129,16 +146,23 @@ def compare(
                 "--kernel, --machine, --set, --until and --kind are for a scenario, and two traces are compared as recorded."
             )
         persist_ns = duration_ns(persist, "--persist")
+        if gate is not None:
+            from wastedcores.cli._gate import gate as run_gate
+
+            run_gate(
+                (Path(scenario), against), gate, persist_ns=persist_ns, whole=whole,
+                as_json=as_json, tap=tap, junit=junit, markdown=markdown,
+            )  # fmt: skip
         compare_traces(
             (Path(scenario), against), by=align, shift=shift, persist_ns=persist_ns, whole=whole,
             as_json=as_json, output=output,
         )  # fmt: skip
         return
-    if align or shift:
+    if align or shift or gate:
         from wastedcores.errors import UsageError
 
         raise UsageError(
-            "--align and --shift are for two traces; name a second trace after the first."
+            "--align, --shift and --gate are for two traces; name a second trace after the first."
         )
     _compare_kernels(
         scenario, kernel, machine, seed, set_, persist, as_json, until, whole, output, kind

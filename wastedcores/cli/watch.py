@@ -107,7 +107,6 @@ def watch(
             help='Take the defaults of these options from a file, such as persist = "50ms".',
         ),
     ] = None,
-    metrics: Annotated[str | None, Option(hidden=True, help="The old name of --serve.")] = None,
     backend: Backend = "auto",
     deficit: Annotated[
         bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
@@ -131,9 +130,6 @@ def watch(
         useless=useless,
         chronic_share=chronic_share,
     )
-    if metrics is not None:
-        print("--metrics is now called --serve.", file=sys.stderr)
-        serve = serve or metrics
     service = serve is not None or textfile is not None
     if pseudonyms is not None and not service:
         raise UsageError(

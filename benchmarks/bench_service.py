@@ -1,0 +1,150 @@
+"""The checker as a service: what a scrape costs with 1,000 control groups, and what the service costs a busy machine.
+
+The first part needs nothing: ``python -m benchmarks.bench_service page``. The others need root and a quiet machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks._crowd import Crowd
+
+GROUPS, SCRAPES, THREADS = 1000, 500, 10_000
+STATES = ["--chronic", "--tally"]
+
+
+def page(folder: Path) -> list[dict]:
+    """Measure the page of a machine with many groups over HTTP, with the kernel's counts of each read from files."""
+    from prometheus_client import CollectorRegistry
+
+    from wastedcores.capture.group_rows import GroupRows
+    from wastedcores.capture.metrics import Metrics, serve
+
+    (folder / "proc/self").mkdir(parents=True)
+    (folder / "proc/self/mountinfo").write_text("36 35 0:30 / /cg rw - cgroup2 cgroup2 rw\n")
+    ids = []
+    for k in range(GROUPS):
+        pod = folder / f"cg/kubepods.slice/kubepods-pod{k:032x}.slice"
+        pod.mkdir(parents=True)
+        (pod / "cpu.stat").write_text("usage_usec 1\nuser_usec 1\nthrottled_usec 5\n")
+        ids.append(pod.stat().st_ino)
+    (folder / "cg/cgroup.controllers").write_text("cpu\n")
+    metrics = Metrics(GroupRows(GROUPS, root=folder))
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    host, port = serve(registry, ":0")
+    took, size = [], 0
+    for n in range(SCRAPES):
+        sample = dict.fromkeys(("cut", "beside_ns", "wasted_ns", "kernel_ns", "cpu_s"), n)
+        groups = [[i, 10**9, 10**8, 10**7, 10**6] for i in ids]
+        metrics.message(
+            {"event": "progress", "checks": n, "groups": groups, "sample": sample | {"samples": n, "resident": 1}}
+        )  # fmt: skip
+        began = time.perf_counter()
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
+            size = len(answer.read())
+        took.append(1000 * (time.perf_counter() - began))
+    p99 = float(np.percentile(took, 99))
+    return [
+        {
+            "id": "page_bytes",
+            "name": f"metrics: page with {GROUPS:,} control groups",
+            "value": size,
+            "unit": "B",
+            "goal": "< 1,000,000",
+            "met": size < 1_000_000,
+        },
+        {
+            "id": "scrape_p99",
+            "name": f"metrics: scrape with {GROUPS:,} control groups, 99 %",
+            "value": round(p99, 1),
+            "unit": "ms",
+            "goal": "< 50",
+            "met": p99 < 50,
+            "note": f"{SCRAPES} scrapes over HTTP, each after a message that changes all groups; median "
+            f"{float(np.median(took)):.1f} ms, most {max(took):.1f} ms",
+        },
+    ]
+
+
+def overhead(folder: Path) -> list[dict]:
+    """Measure what the checker with its samples costs beside many threads."""
+    from benchmarks.bench_capture import cpu_share, throughput
+
+    with Crowd(THREADS, folder) as crowd:
+        return [
+            cpu_share("checker with samples", STATES),
+            throughput("checker with samples", STATES, crowd),
+        ]
+
+
+def service(folder: Path) -> list[dict]:
+    """Measure how long the service takes to look, and the memory of its two processes after a minute."""
+    began = time.monotonic()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "wastedcores", "watch", "--serve", ":0", "-o", str(folder / "e")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    assert run.stderr is not None
+    address = ""
+    for line in run.stderr:
+        address = line.split()[-1] if line.startswith("metrics at") else address
+        if line.strip() == "looking":
+            break
+    start_s = time.monotonic() - began
+    time.sleep(60)
+    with urllib.request.urlopen(address) as answer:
+        lines = answer.read().decode().splitlines()
+    run.terminate()
+    run.wait()
+    memory = {
+        part: float(next(v for v in lines if v.startswith(f'wastedcores_resident_bytes{{part="{part}"')).split()[-1]) / 1e6
+        for part in ("collector", "server")
+    }  # fmt: skip
+    goals = {"collector": 64, "server": 150}
+    return [
+        {
+            "id": "service_start",
+            "name": "service: from its start to its first look",
+            "value": round(start_s, 2),
+            "unit": "s",
+            "goal": "< 2 (with a CO-RE object)",
+            "met": start_s < 2,
+            "note": "bcc compiles the BPF programs at each start",
+        },
+        *(
+            {
+                "id": f"service_{part}_memory",
+                "name": f"service: memory of the {part}",
+                "value": round(memory[part], 1),
+                "unit": "MB",
+                "goal": f"< {goals[part]}",
+                "met": memory[part] < goals[part],
+            }
+            for part in goals
+        ),
+    ]
+
+
+def run(parts=(page, service, overhead)) -> list[dict]:
+    """Return the rows for RESULTS.md."""
+    rows = []
+    for part in parts:
+        with tempfile.TemporaryDirectory(prefix="wastedcores-bench-") as name:
+            rows += part(Path(name))
+    return rows
+
+
+if __name__ == "__main__":
+    chosen = [part for part in (page, service, overhead) if part.__name__ in sys.argv[1:]]
+    print(json.dumps(run(chosen or (page, service, overhead)), indent=1))

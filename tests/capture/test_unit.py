@@ -1,0 +1,126 @@
+"""The service of systemd: systemd accepts the unit, and uninstalling leaves nothing of what installing made."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+
+import pytest
+
+from wastedcores.capture import service, unit
+from wastedcores.errors import UsageError
+from wastedcores.units import duration_ns
+
+
+def systemd_analyze(*arguments: str) -> subprocess.CompletedProcess:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze: apt-get install systemd")
+    return subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def written(tmp_path):
+    file = tmp_path / "wastedcores.service"
+    file.write_text(unit.unit("/bin/true"))
+    return file
+
+
+def test_systemd_accepts_the_unit(written):
+    run = systemd_analyze("verify", str(written))
+    assert (run.returncode, run.stdout + run.stderr) == (0, "")
+
+
+def test_systemd_calls_the_unit_well_protected(written):
+    """Of 10 the exposure of a service without any protection is 9.6; below 3 it is called OK."""
+    run = systemd_analyze("security", "--offline=true", "--threshold=30", str(written))
+    assert run.returncode == 0, run.stdout[-200:]
+    assert systemd_analyze("security", "--offline=true", "--threshold=5", str(written)).returncode
+
+
+@pytest.mark.parametrize(
+    ("paranoid", "names"),
+    [(2, "CAP_BPF CAP_PERFMON"), (3, "CAP_BPF CAP_PERFMON CAP_SYS_ADMIN")],
+)
+def test_the_capabilities_are_those_that_this_kernel_asks_for(tmp_path, paranoid, names):
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/perf_event_paranoid").write_text(f"{paranoid}\n")
+    text = unit.unit("/bin/true", tmp_path)
+    assert re.search(r"^CapabilityBoundingSet=(.*)$", text, re.MULTILINE)[1] == names
+
+
+def test_uninstalling_leaves_nothing(tmp_path):
+    (tmp_path / "etc/systemd/system").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    said: list[str] = []
+    unit.install(":9969", tmp_path, said.append, dry=True)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "NoNewPrivileges=yes" in "\n".join(said)
+    unit.install(":9969", tmp_path, said.append, dry=False)
+    assert service.read_config(tmp_path / unit.CONFIG)["serve"] == ":9969"
+    for made in unit.MADE:
+        (tmp_path / made).mkdir(parents=True)
+        (tmp_path / made / "violation.parquet").write_text("x")
+    unit.uninstall(tmp_path, said.append, dry=False)
+    left = {p for p in tmp_path.rglob("*") if p.is_file() or "wastedcores" in p.name}
+    assert left == set()
+
+
+def test_an_own_file_of_options_survives_a_second_installation(tmp_path):
+    unit.install(":9969", tmp_path, print, dry=False)
+    (tmp_path / unit.CONFIG).write_text('serve = ":1"\n')
+    unit.install(":9969", tmp_path, print, dry=False)
+    assert (tmp_path / unit.CONFIG).read_text() == 'serve = ":1"\n'
+    (tmp_path / unit.CONFIG.parent / "secret.key").write_text("x")
+    unit.uninstall(tmp_path, print, dry=False)
+    assert (tmp_path / unit.CONFIG.parent / "secret.key").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("serve = ", "no TOML"),
+        ("port = 9969", "port: extra inputs are not permitted"),
+        ("keep_mb = -1", "keep_mb: input should be greater than 0"),
+        ("cgroups = 'many'", "cgroups: input should be a valid integer"),
+    ],
+)
+def test_a_wrong_file_of_options_is_refused_with_what_is_known(tmp_path, text, says):
+    (tmp_path / "w.toml").write_text(text)
+    with pytest.raises(UsageError, match=re.escape(says)):
+        service.read_config(tmp_path / "w.toml")
+    with pytest.raises(UsageError, match="cannot be read"):
+        service.read_config(tmp_path / "absent.toml")
+
+
+def test_options_of_a_file_have_the_units_of_the_command_line(tmp_path):
+    (tmp_path / "w.toml").write_text('persist = "50ms"\nbefore = 0\noutput = "/x"\n')
+    options = service.read_config(tmp_path / "w.toml")
+    assert options == {"persist": "50ms", "before": 0.0, "output": "/x"}
+    assert duration_ns(options["persist"], "--persist") == 50_000_000
+
+
+VIOLATION = {"idle_cpu": 1, "busy_cpu": 0, "pid": 42, "lasted_ms": 105, "number": 3}
+
+
+def test_the_journal_gets_fields(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(str(tmp_path / "journal"))
+        service.log(VIOLATION, str(tmp_path / "journal"))
+        lines = journal.recv(4096).decode().splitlines()
+    assert "WASTEDCORES_IDLE_CPU=1" in lines
+    assert "PRIORITY=4" in lines
+    assert lines[0] == "MESSAGE=CPU 1 was idle for 105 ms while pid 42 waited on CPU 0"
+
+
+def test_systemd_is_told_that_the_service_looks(tmp_path, monkeypatch):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        service.notify("READY=1")
+        assert notified.recv(100) == b"READY=1"
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    service.notify("READY=1")

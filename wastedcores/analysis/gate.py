@@ -1,0 +1,178 @@
+"""Rules that the recordings of a change must keep, compared with those of what was there before."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from wastedcores.errors import UsageError
+from wastedcores.invariant import CheckResult
+
+#: what a rule may be about: less is better for all of them
+QUANTITIES: dict[str, Callable[[CheckResult], float]] = {
+    "wasted_cpus": lambda r: r.mean(r.thread_ns),
+    "wasted_share": lambda r: r.mean(r.wall_ns),
+    "wasted_s": lambda r: r.thread_ns / 1e9,
+    "longest_s": lambda r: r.longest_ns / 1e9,
+    "persistent": lambda r: float(r.episodes["persistent"].sum()),
+    "avoidable_s": lambda r: float(r.avoidable["avoidable_ns"].sum()) / 1e9,
+    "violations": lambda r: float(r.verdict == "violations"),
+}
+#: so many divisions of the runs are all tried; of more, this many random ones
+_DIVISIONS = 20_000
+
+
+class Rule(BaseModel):
+    """One rule; at least one of its limits must be given.
+
+    Attributes
+    ----------
+    quantity
+        A name of :data:`QUANTITIES`.
+    at_most
+        The median of the second recordings may be this at most.
+    worse_by
+        It may be larger than the first median by this share of it at most, if the difference is no chance.
+    p
+        A difference is taken for no chance if one at least as large has at most this probability when both are alike.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    quantity: str
+    at_most: float | None = None
+    worse_by: float | None = Field(None, ge=0)
+    p: float = Field(0.05, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Rule:
+        if self.quantity not in QUANTITIES:
+            raise ValueError(f"{self.quantity!r} is none of {', '.join(QUANTITIES)}")
+        if self.at_most is None and self.worse_by is None:
+            raise ValueError("give at_most or worse_by")
+        return self
+
+
+class _Rules(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    rule: list[Rule] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a rule.
+
+    Attributes
+    ----------
+    rule
+        The rule.
+    state
+        ``pass``, ``fail`` or ``unknown``.
+    why
+        A sentence.
+    before, after
+        Medians of the quantity.
+    n
+        Number of recordings of each side.
+    p
+        Probability of a difference at least as large if both sides are alike (one-sided permutation test of the difference of
+        means).
+    effect
+        The change of the median as a share of the first one; None if that is 0.
+    """
+
+    rule: Rule
+    state: str
+    why: str
+    before: float
+    after: float
+    n: tuple[int, int]
+    p: float
+    effect: float | None
+
+
+def read_rules(path: Path) -> list[Rule]:
+    """Return the rules of a TOML file: ``[[rule]]`` tables with the attributes of :class:`Rule`."""
+    try:
+        return _Rules.model_validate(tomllib.loads(path.read_text("utf-8"))).rule
+    except OSError as e:
+        raise UsageError(f"--gate {path}: cannot be read ({e.strerror}).") from e
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise UsageError(f"--gate {path}: this is no TOML ({e}).") from e
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UsageError(
+            f"--gate {path}: {where}: {first['msg'].removeprefix('Value error, ').lower()}. Expected tables such as "
+            '[[rule]] quantity = "wasted_cpus" worse_by = 0.1'
+        ) from e
+
+
+def judge(
+    rules: Sequence[Rule], before: Sequence[CheckResult], after: Sequence[CheckResult]
+) -> list[Outcome]:
+    """Judge the rules.
+
+    Parameters
+    ----------
+    rules
+        The rules.
+    before, after
+        Checks of the recordings of both sides, one or more each.
+
+    Returns
+    -------
+    list of Outcome
+        One per rule. A rule is unknown where the verdict on one of the second recordings is, or where there are too few
+        recordings to tell a difference from chance.
+    """
+    return [_judge(rule, before, after) for rule in rules]
+
+
+def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResult]) -> Outcome:
+    measure = QUANTITIES[rule.quantity]
+    a, b = (np.array([measure(r) for r in side]) for side in (before, after))
+    low, high = float(np.median(a)), float(np.median(b))
+    p = chance(a, b)
+    effect = (high - low) / low if low else None
+    unknown = sum(r.verdict == "unknown" for r in after)
+    state, why = "pass", "within the limits"
+    worse = rule.worse_by is not None and high > low * (1 + rule.worse_by)
+    if rule.at_most is not None and high > rule.at_most:
+        state, why = "fail", f"the median {high:.4g} is above {rule.at_most:.4g}"
+    elif worse and p <= rule.p:
+        state, why = "fail", f"the median grew from {low:.4g} to {high:.4g} (p = {p:.2g})"
+    elif unknown:
+        state, why = "unknown", f"the verdict on {unknown} of {len(after)} recordings is unknown"
+    elif worse and 1 / math.comb(len(a) + len(b), len(a)) > rule.p:
+        state = "unknown"
+        why = f"the median grew from {low:.4g} to {high:.4g}, but so few recordings cannot tell that from chance"
+    elif worse:
+        why = f"the median grew from {low:.4g} to {high:.4g}, which may be chance (p = {p:.2g})"
+    return Outcome(rule, state, why, low, high, (len(a), len(b)), p, effect)
+
+
+def chance(before: np.ndarray, after: np.ndarray) -> float:
+    """Return how often the mean of ``after`` exceeds that of ``before`` by as much if the runs are divided at random."""
+    both = np.concatenate([before, after])
+    n = len(after)
+    seen = after.mean() - before.mean()
+    if math.comb(len(both), n) <= _DIVISIONS:
+        chosen = np.array(list(itertools.combinations(range(len(both)), n)))
+    else:
+        random = np.random.default_rng(0)
+        chosen = np.array([random.permutation(len(both))[:n] for _ in range(_DIVISIONS)])
+        chosen = np.concatenate(
+            [chosen, [np.arange(len(before), len(both))]]
+        )  # the seen one counts
+    sums = both[chosen].sum(axis=1)
+    differences = sums / n - (both.sum() - sums) / len(before)
+    return float(np.mean(differences >= seen - 1e-12 * max(1.0, abs(seen))))

@@ -1,0 +1,159 @@
+"""The service of systemd: its unit, the file with its options, and how they are put in place and taken away."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from wastedcores.errors import UsageError
+
+NAME = "wastedcores.service"
+UNIT, CONFIG = Path(f"etc/systemd/system/{NAME}"), Path("etc/wastedcores/watch.toml")
+#: what the service makes while it runs
+MADE = (Path("var/lib/wastedcores"), Path("var/cache/wastedcores"))
+
+DEFAULT_CONFIG = """\
+# The options of `wastedcores watch`, see `wastedcores watch --help`. Restart the service after a change:
+# systemctl restart wastedcores
+serve = "{serve}"
+output = "/var/lib/wastedcores"
+keep_mb = 1000
+keep_days = 7
+"""
+
+_TEMPLATE = """\
+[Unit]
+Description=Look for CPUs that idle while threads wait
+
+[Service]
+Type=notify
+ExecStart={program} watch --config /{config}
+# the verdicts are no failures
+SuccessExitStatus=1 3
+Restart=on-failure
+RestartSec=10
+TimeoutStartSec=180
+WatchdogSec=120
+
+# bcc loads the BPF programs with these two, and then gives them up{why}
+CapabilityBoundingSet={capabilities}
+NoNewPrivileges=yes
+LimitMEMLOCK=infinity
+StateDirectory=wastedcores
+StateDirectoryMode=0700
+CacheDirectory=wastedcores
+CacheDirectoryMode=0700
+Environment=HOME=/var/cache/wastedcores XDG_CACHE_HOME=/var/cache/wastedcores
+UMask=0077
+MemoryMax=1500M
+CPUQuota=100%
+CPUWeight=20
+TasksMax=64
+OOMScoreAdjust=500
+
+# bcc and numba make code at run time, so MemoryDenyWriteExecute= cannot be set; bcc reads headers below /lib/modules
+SystemCallFilter=@system-service bpf perf_event_open
+SystemCallArchitectures=native
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+PrivateDevices=yes
+PrivateTmp=yes
+ProtectSystem=strict
+ProtectHome={home}
+ProtectControlGroups=yes
+ProtectKernelTunables=yes
+ProtectKernelLogs=yes
+ProtectClock=yes
+ProtectHostname=yes
+RemoveIPC=yes
+KeyringMode=private
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit(program: str, root: Path = Path("/")) -> str:
+    """Return the unit that runs a program, with the capabilities that this kernel asks for."""
+    capabilities, why = "CAP_BPF CAP_PERFMON", ""
+    paranoid = root / "proc/sys/kernel/perf_event_paranoid"
+    if paranoid.exists() and int(paranoid.read_text()) > 2:
+        capabilities += " CAP_SYS_ADMIN"
+        why = ";\n# this kernel's perf_event_paranoid is above 2, so the timers need CAP_SYS_ADMIN at first, too"
+    home = "read-only" if program.startswith(("/home/", str(Path("~root").expanduser()))) else "yes"
+    return _TEMPLATE.format(
+        program=program, config=CONFIG, capabilities=capabilities, why=why, home=home
+    )
+
+
+def program() -> str:
+    """Return the command that starts this copy of wastedcores."""
+    beside = Path(sys.executable).parent / "wastedcores"
+    return str(beside) if beside.exists() else f"{sys.executable} -m wastedcores"
+
+
+def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> None:
+    """Write the unit and the options below a root, and start the service if the root is this machine's.
+
+    An existing file of options stays. With ``dry`` nothing is done but said.
+    """
+    texts = {UNIT: unit(program()), CONFIG: DEFAULT_CONFIG.format(serve=serve)}
+    if (root / CONFIG).exists():
+        del texts[CONFIG]
+        say(f"keep {root / CONFIG}")
+    for path, text in texts.items():
+        say(f"write {root / path}:\n{text}" if dry else f"write {root / path}")
+        if dry:
+            continue
+        try:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        except OSError as e:
+            raise UsageError(
+                f"{root / path}: cannot be written ({e.strerror}). Installing needs root."
+            ) from e
+    for command in (["daemon-reload"], ["enable", "--now", NAME]):
+        _systemctl(command, root, say, dry)
+
+
+def uninstall(root: Path, say: Callable[[str], None], dry: bool) -> None:
+    """Stop the service and delete everything that belongs to it, also the evidence."""
+    if (root / UNIT).exists():
+        _systemctl(["disable", "--now", NAME], root, say, dry)
+    for path in (UNIT, CONFIG, CONFIG.parent, *MADE):
+        place = root / path
+        if not place.exists():
+            continue
+        if path == CONFIG.parent and set(place.iterdir()) - {root / CONFIG}:
+            say(f"keep {place}, which has other files")
+            continue
+        say(f"delete {place}")
+        if dry:
+            continue
+        try:
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+        except OSError as e:
+            raise UsageError(
+                f"{place}: cannot be deleted ({e.strerror}). Uninstalling needs root."
+            ) from e
+    _systemctl(["daemon-reload"], root, say, dry)
+
+
+def _systemctl(arguments: list[str], root: Path, say: Callable[[str], None], dry: bool) -> None:
+    if root != Path("/"):
+        return
+    say(f"run systemctl {' '.join(arguments)}")
+    if dry:
+        return
+    try:
+        run = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
+    except OSError as e:
+        raise UsageError(f"systemctl cannot be run ({e.strerror}): is systemd installed?") from e
+    if run.returncode:
+        raise UsageError(f"systemctl {' '.join(arguments)} failed: {run.stderr.strip()}.")
