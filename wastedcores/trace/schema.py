@@ -295,10 +295,6 @@ COLUMNS: dict[str, ColumnSpec] = {
 #: Columns that files lack which were written before there were such columns; they are null there.
 ADDED = ("in_irq",)
 
-#: The bits of common_flags that say that an event happened in a hardware interrupt or an NMI (TRACE_FLAG_HARDIRQ and
-#: TRACE_FLAG_NMI of include/linux/trace_events.h, 4.1 to 6.18). A softirq is none: it delivers a message of its own task, too.
-IRQ_FLAGS = 0x48
-
 SCHEMA = pl.Schema({c.name: c.dtype for c in COLUMNS.values()})
 
 #: column -> the kinds that must fill it

@@ -26,8 +26,9 @@ from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.support.raw_states import with_letters
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
+from wastedcores.trace.readers.support.tracepoints import IRQ_FLAGS
 from wastedcores.trace.recognisers import ctf_folders
-from wastedcores.trace.schema import COLUMNS, IRQ_FLAGS
+from wastedcores.trace.schema import COLUMNS
 
 _BLOCK = 8 << 20
 #: Seconds for which babeltrace2 may print nothing; it begins at once, whatever the size of a trace.

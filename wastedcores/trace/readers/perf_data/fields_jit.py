@@ -73,11 +73,11 @@ from wastedcores.trace.readers.support.tracepoints import (
     CPU_IDLE,
     EXIT,
     FORK,
+    IRQ_FLAGS,
     MIGRATE,
     SWITCH,
     WAKING,
 )
-from wastedcores.trace.schema import IRQ_FLAGS
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]

@@ -29,13 +29,13 @@ from wastedcores.trace.readers.support.tracepoints import (
     CPU_IDLE,
     EXIT,
     FORK,
+    IRQ_FLAGS,
     MIGRATE,
     SWITCH,
     WAKEUP,
     WAKEUP_NEW,
     WAKING,
 )
-from wastedcores.trace.schema import IRQ_FLAGS
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
