@@ -12,7 +12,21 @@ from wastedcores.studies.recorded.agreement import SCHEMA, read_table
 
 
 def row(run, figure, unit, recorded, median, low, high, agrees):
-    return (run, figure, unit, recorded, median, low, high, agrees, 1.0, "v4.1", 20, "2026-01-01", "1")
+    return (
+        run,
+        figure,
+        unit,
+        recorded,
+        median,
+        low,
+        high,
+        agrees,
+        1.0,
+        "v4.1",
+        20,
+        "2026-01-01",
+        "1",
+    )
 
 
 TABLE = pl.DataFrame(
