@@ -37,14 +37,14 @@ def add_transients(
     high_ns: int,
     comm: str = "noise",
 ) -> None:
-    """Add a kernel thread per CPU that runs for a short time now and then, even where a user thread is running.
+    """Add a kernel thread per online CPU that runs for a short time now and then, even where a user thread is running.
 
     These are the transient threads of paper 3.3 ("logging or irq handlers"). Each makes its CPU busy for less than a
     millisecond, and the balancing in this time is hard to undo.
     """
     noise = Script().loop().sleep_exponential(period_ns, 8 * period_ns)
     noise.compute(low_ns, high_ns).end()
-    for cpu in range(machine.cpus):
+    for cpu in machine.online_cpus:
         w.task(f"{comm}/{cpu}", noise, allowed=[cpu], cpu=cpu, daemon=True)
 
 
