@@ -103,7 +103,8 @@ def test_sleeper__a_sleeping_thread_counts_as_running():
     seen = [groups(r, "nr_running", "idle_cpus") for r in refused.iter_rows(named=True)]
     assert seen.count([[4, 5], [1, 0]]) > 20
     pulled = calls("idle-sleeper", 7, pinned=False).filter(level="MC", result="moved")
-    assert pulled.height > 10
+    # once: from then on the sleeper's timer wakes it elsewhere than where the other threads leave it in the queue
+    assert pulled.height >= 1
 
 
 def test_pinned__passes_find_only_pinned_threads_and_the_interval_grows():
