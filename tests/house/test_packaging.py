@@ -10,7 +10,11 @@ import yaml
 from support import ROOT
 
 #: package -> its name on conda-forge, where that differs
-CONDA_NAMES = {"build": "python-build", "playwright": "playwright-python"}
+CONDA_NAMES = {
+    "build": "python-build",
+    "playwright": "playwright-python",
+    "prometheus-client": "prometheus_client",
+}
 
 
 def pyproject():
@@ -28,12 +32,16 @@ def extras(project):
     ]
 
 
+def on_conda(dep):
+    name, rest = re.fullmatch(r"([a-z0-9-]+)(.*)", dep).groups()
+    return CONDA_NAMES.get(name, name) + rest
+
+
 def test_environment_agrees_with_pyproject():
     project = pyproject()
     wanted = {f"python{project['requires-python']}"}
     for dep in chain(project["dependencies"], *extras(project)):
-        name, rest = re.fullmatch(r"([a-z0-9-]+)(.*)", dep).groups()
-        wanted.add(CONDA_NAMES.get(name, name) + rest)
+        wanted.add(on_conda(dep))
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     listed = {d for d in environment["dependencies"] if isinstance(d, str)} - {"pip"}
     (by_pip,) = (d["pip"] for d in environment["dependencies"] if isinstance(d, dict))
@@ -80,7 +88,8 @@ def test_conda_recipe_agrees_with_pyproject():
     project, found = pyproject(), recipe()
     run = [d.replace(" ", "") for d in found["requirements"]["run"]]
     lab = project["optional-dependencies"]["lab"]
-    assert run == [f"python{project['requires-python']}", *project["dependencies"], *lab]
+    named = [on_conda(d) for d in (*project["dependencies"], *lab)]
+    assert run == [f"python{project['requires-python']}", *named]
     (entry,) = found["build"]["python"]["entry_points"]
     name, _, target = entry.partition(" = ")
     assert project["scripts"] == {name: target}

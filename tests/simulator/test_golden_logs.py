@@ -23,10 +23,14 @@ def digest(scenario: str, kernel: str) -> str:
     except WorkloadError as e:
         return f"refused: {e}"
     events = replay.trace.events.collect()
-    text = events.with_columns(
-        pl.selectors.binary().bin.encode("hex"),
-        (pl.selectors.categorical() | pl.selectors.enum()).cast(pl.String),
-    ).write_csv()
+    text = (
+        events.drop("in_irq")
+        .with_columns(
+            pl.selectors.binary().bin.encode("hex"),
+            (pl.selectors.categorical() | pl.selectors.enum()).cast(pl.String),
+        )
+        .write_csv()
+    )
     return f"{hashlib.sha256(text.encode()).hexdigest()[:16]} of {events.height} events"
 
 

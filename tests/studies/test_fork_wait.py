@@ -107,5 +107,5 @@ def test_what_follows_from_the_assumed_number_of_recipes_is_no_prediction():
 
 
 def test_an_unknown_part_names_all_parts():
-    with pytest.raises(UsageError, match="walcher, carver, sites, proofs and all"):
+    with pytest.raises(UsageError, match="walcher, carver, sites, newidle, proofs and all"):
         scorecard.attempts(["nonsense"], load(), scorecard.read_calibration(), [1])

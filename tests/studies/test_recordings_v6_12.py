@@ -25,10 +25,14 @@ def test_what_the_guest_measured_agrees(name):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_nine_of_ten_figures_agree():
-    """All figures of the 12 recordings over 20 seeds, with the criterion of 4.1."""
+def test_eight_of_ten_figures_agree():
+    """All figures of the 12 recordings over 20 seeds, with the criterion of 4.1: 60 of 73 on 2026-11-24.
+
+    Before, figures that follow from others counted, too, and CPUs wasted did not: 84 of 92 agreed. The
+    replay of that time has 61 of the 73.
+    """
     table = compare_recordings([r for r in recordings_in(MODERN) if "-6.12-" in r.name])
     assert table["run"].n_unique() == 12
-    assert table["agrees"].mean() >= 0.9
+    assert table["agrees"].mean() >= 0.8
     results = table.group_by("run", maintain_order=True).first()
     assert set(results.filter(~results["agrees"])["run"]) == MISSES

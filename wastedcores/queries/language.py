@@ -167,13 +167,14 @@ class _Reader:
         a, b = self.value(left), self.value(right)
         self.comparable(left, a, right, b)
         x, y = _texts(a, b, ordered=type(operator) in _ORDER)
+        swapped = a.constant is not None
+        if swapped:  # polars 2.1 gives a literal before a column of nulls one row
+            x, y = y, x
         if isinstance(operator, ast.Eq):
             return x.eq_missing(y)
         if isinstance(operator, ast.NotEq):
             return x.ne_missing(y)
-        order = type(operator)
-        if a.constant is not None:  # polars 2.1 gives a literal before a column of nulls one row
-            x, y, order = y, x, _MIRRORED[order]
+        order = _MIRRORED[type(operator)] if swapped else type(operator)
         return _ORDER[order](x, y).fill_null(False)
 
     def comparable(self, left: ast.expr, a: _Value, right: ast.expr, b: _Value) -> None:

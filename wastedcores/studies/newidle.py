@@ -14,6 +14,18 @@ TABLE = "newidle_claims"
 WHY_NOT = {
     "hackbench_accounting": "the accounting of avg_idle of 7.1 is not modelled",
 }
+#: the claims that have a row in this part of the scorecard
+COMPARED = (
+    *("schbench_old", "schbench_attempts", "schbench_revert", "schbench_random"),
+    *(
+        "specjbb_bump",
+        "specjbb_random",
+        "specjbb_set",
+        "specjbb_off",
+        "unixbench_bump",
+        "apache_bump",
+    ),
+)
 _TASK = "wastedcores.studies.newidle_replays:throughput"
 
 

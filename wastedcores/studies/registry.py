@@ -63,6 +63,8 @@ WHY_NOT = {
         **dict.fromkeys(("perf_wakeup_bytes", "schedlog_kbuild_mem"), _ON_A_BUILD),
         "schedlog_comm": _THEIR_TOOLS,
     },
+    newidle.TABLE: newidle.WHY_NOT
+    | dict.fromkeys(newidle.COMPARED, "in a part of its own: wastedcores reproduce newidle"),
     sites.TABLE: sites.WHY_NOT | dict.fromkeys(sites.COMPARED, _OWN_SITES),
     "slides_claims": {
         **dict.fromkeys(("tpch_gain", "hpc_gain"), _SUMMARY),
