@@ -245,7 +245,7 @@ SCENARIOS: dict[str, Scenario] = {
             "guest-2",
         ),
         *(
-            Scenario(name, doc, make, machine, "newidle:bump", kernel="v6.12.107")
+            Scenario(name, doc, make, machine, "newidle:cost", kernel="v6.12.107")
             for name, doc, make, machine in (
                 (
                     "schbench",
