@@ -36,8 +36,13 @@ LONG = (
 LIVE = ("wastedcores capture", "wastedcores watch", "wastedcores check build.parquet")
 #: commands that need the emulator, which has tests of its own (tests/guest), and those that read what it recorded
 EMULATED = ("wastedcores guest", "wastedcores check gi.parquet")
-#: goes on until it is stopped, and has tests of its own (tests/browser)
-SERVES = ("wastedcores lab",)
+#: go on until they are stopped, or read what these left, and have tests of their own (tests/browser, tests/live/test_service.py)
+SERVES = (
+    "wastedcores lab",
+    "wastedcores watch --serve",
+    "wastedcores watch --textfile",
+    "wastedcores explain /var/lib/wastedcores",
+)
 #: the page whose commands record this machine; they are executed together, in their order
 OWN_TRACE = ROOT / "docs" / "five-minutes.md"
 
@@ -113,6 +118,13 @@ def recorded(folder):
     (folder / "perf.data").write_bytes(build())
     shutil.copyfile(ROOT / "tests/trace/golden/ftrace_4.1.txt", folder / "trace.txt")
     write_parquet(open_trace(folder / "trace.txt"), folder / "t.parquet")
+    for side in ("before", "after"):
+        (folder / side).mkdir()
+        for k in range(5):
+            (folder / side / f"{k}.parquet").symlink_to(folder / "t.parquet")
+    (folder / "rules.toml").write_text(
+        '[[rule]]\nquantity = "wasted_cpus"\nworse_by = 0.1\np = 0.05\n'
+    )
     (folder / "ids.txt").write_text("anna\nben\n")
     (folder / "secret.txt").write_text("some random bytes\n")
     (folder / "submitted").mkdir()
@@ -155,7 +167,9 @@ def test_five_minutes__every_command_of_the_page_works(tmp_path):
 def that_record():
     """Each document, apart from the changes and those with tests of their own, with the commands that record this machine."""
     for path in DOCUMENTS:
-        lines = [c for c in shown(path.read_text()) if c.startswith(LIVE)]
+        lines = [
+            c for c in shown(path.read_text()) if c.startswith(LIVE) and not c.startswith(SERVES)
+        ]
         if lines and path not in (OWN_TRACE, ROOT / "CHANGELOG.md"):
             yield pytest.param(lines, id=str(path.relative_to(ROOT)))
 
