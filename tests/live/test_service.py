@@ -140,7 +140,7 @@ def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_pat
         if not value(told, 'wastedcores_violations_total{kind="persistent"}'):
             pytest.skip("other work of this machine kept the second CPU busy")
         assert value(told, 'wastedcores_verdict{wastedcores_verdict="violations"}') == 1
-        assert value(told, "wastedcores_wasted_cpu_seconds_total") > 1
+        assert value(told, "wastedcores_wasted_cpu_seconds_total") > 0.5
         assert value(told, "wastedcores_longest_wait_seconds") > 0.001
         done = 'wastedcores_recordings_total{result="kept"}'
         until(lambda: value(page(address), done), 60)
