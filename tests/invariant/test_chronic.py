@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import pairwise
 from unittest.mock import patch
 
+import numba
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -344,6 +345,9 @@ def test_a_wait_now_and_then_on_an_idle_machine_is_no_chronic_waste():
     assert result.chronic.share == 0
 
 
+@pytest.mark.skipif(
+    bool(numba.config.DISABLE_JIT), reason="millions of slices take minutes uncompiled"
+)
 @pytest.mark.parametrize("slices", [1 << 22, 1 << 24])
 def test_a_file_of_two_events_does_not_need_gigabytes(slices):
     rows = [nr(0, 0, 2), nr(0, 1, 0), nr(slices * 1000, 0, 1)]
