@@ -79,11 +79,15 @@ class Seen:
 
     def runnable(self, cpu: I64, ts_ns: I64) -> I64:
         """Return how many tasks some CPUs had at some moments."""
-        span = self.end_ns - self.start_ns + 2
-        base = self.pieces[:, sj.P_CPU] * span - self.start_ns
-        asked = cpu * span + ts_ns - self.start_ns
-        came = np.searchsorted(np.sort(base + self.pieces[:, sj.P_HERE]), asked)
-        return came - np.searchsorted(np.sort(base + self.pieces[:, sj.P_END]), asked)
+        asked = cpu * (self.end_ns - self.start_ns + 2) + ts_ns - self.start_ns
+        came, left = self._arrivals
+        return np.searchsorted(came, asked) - np.searchsorted(left, asked)
+
+    @cached_property
+    def _arrivals(self) -> tuple[I64, I64]:
+        """The moments at which tasks came to CPUs and left them, as numbers that are ordered by CPU and time."""
+        base = self.pieces[:, sj.P_CPU] * (self.end_ns - self.start_ns + 2) - self.start_ns
+        return np.sort(base + self.pieces[:, sj.P_HERE]), np.sort(base + self.pieces[:, sj.P_END])
 
     def _piece(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
         """Return the last span on a CPU that began before a moment, and whether there is one."""

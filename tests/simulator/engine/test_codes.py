@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.kernels import MODULES
+from wastedcores.kernels.rules import NEWIDLE
 from wastedcores.simulator import vocabulary
 from wastedcores.simulator.engine.codes import (
     balanced,
@@ -12,6 +13,7 @@ from wastedcores.simulator.engine.codes import (
     log_kind,
     log_op,
     module_code,
+    newidle,
     suggestion,
 )
 
@@ -27,6 +29,7 @@ KINDS = tuple(k if i != log_kind.REFUSED else "refused" for i, k in enumerate(vo
         (lb_result, vocabulary.BALANCE_RESULTS),
         (balanced, tuple(reason.replace(" ", "_") for reason in vocabulary.BALANCED)),
         (module_code, tuple(MODULES)),
+        (newidle, tuple(NEWIDLE)),
         (suggestion, vocabulary.ANSWERS),
     ],
 )

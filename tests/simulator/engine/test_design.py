@@ -25,7 +25,7 @@ from wastedcores.simulator.reference import (
     replay_design,
     replay_reference,
 )
-from wastedcores.simulator.reference.kernel import Policies
+from wastedcores.simulator.reference.policies import Policies
 from wastedcores.topology.domains import build_domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload

@@ -64,8 +64,9 @@ You can also write an optimisation module for the core module of section 5 of th
 """
 
 from wastedcores.simulator.reference.core import REST, Core, Module
-from wastedcores.simulator.reference.kernel import EPOCH_NS, Event, Kernel, Policies
+from wastedcores.simulator.reference.kernel import EPOCH_NS, Event, Kernel
 from wastedcores.simulator.reference.modules import SHIPPED
+from wastedcores.simulator.reference.policies import Policies
 from wastedcores.simulator.reference.simulation import Simulation
 from wastedcores.simulator.reference.trace import replay_design, replay_reference, to_trace
 from wastedcores.workload.program import Costs, Program, TaskSpec

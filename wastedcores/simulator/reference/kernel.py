@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wastedcores.errors import UsageError, WorkloadError
+from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import (
-    balance,
-    balance_v6_12,
     cfs_v6_1,
     eevdf_class,
     fair,
@@ -25,19 +23,16 @@ from wastedcores.simulator.reference import (
     nohz_v6_12,
     pelt,
     pelt_v4_4,
-    placement,
-    placement_v6_12,
     realtime,
-    stats,
-    stats_v6_12,
 )
-from wastedcores.simulator.reference.answers import checked_modules, checked_policy
+from wastedcores.simulator.reference.answers import checked_modules
 from wastedcores.simulator.reference.clocks import Clocks
 from wastedcores.simulator.reference.core import Core, Module
 from wastedcores.simulator.reference.domains import SchedDomain, runtime_domains
 from wastedcores.simulator.reference.eevdf import BASE_SLICE_NS
 from wastedcores.simulator.reference.idle_sibling_v6_12 import CacheSharing
 from wastedcores.simulator.reference.modules import SHIPPED, make_core
+from wastedcores.simulator.reference.policies import Policies
 from wastedcores.simulator.reference.programs import Random
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
 from wastedcores.topology.domains import Domains
@@ -45,49 +40,6 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs
 
 EPOCH_NS = 4_000_000_000
-
-
-@dataclass
-class Policies:
-    """The decisions that can be replaced: assign a function of your own with the same signature.
-
-    Each function takes the :class:`Kernel` first. The defaults are those of Linux v4.1; :meth:`of` returns those of a kernel.
-    """
-
-    select_task_rq: Callable[..., int] = placement.select_task_rq_fair
-    select_idle_sibling: Callable[..., int] = placement.select_idle_sibling
-    longest_idle_cpu: Callable[..., int] = placement.longest_idle_cpu
-    load_balance: Callable[..., tuple[int, bool]] = balance.load_balance
-    should_we_balance: Callable[..., bool] = balance.should_we_balance
-    find_busiest_group: Callable[..., Any] = stats.find_busiest_group
-    balanced: Callable[..., Any] = stats.balanced
-    calculate_imbalance: Callable[..., Any] = stats.calculate_imbalance
-    find_busiest_queue: Callable[..., Rq | None] = stats.find_busiest_queue
-
-    @classmethod
-    def of(cls, model: KernelModel) -> Policies:
-        """Return the decisions of a kernel."""
-        if not model.is_modern:
-            return cls()
-        return cls(
-            select_task_rq=placement_v6_12.select_task_rq_fair,
-            load_balance=balance_v6_12.load_balance,
-            should_we_balance=balance_v6_12.should_we_balance,
-            find_busiest_group=stats_v6_12.find_src_group,
-            balanced=stats_v6_12.balanced,
-            calculate_imbalance=stats_v6_12.calculate_imbalance,
-            find_busiest_queue=stats_v6_12.find_src_rq,
-        )
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Replace a decision; a misspelt name would otherwise change nothing without a word."""
-        if name not in self.__dataclass_fields__:
-            raise UsageError(
-                f"policies.{name}: there is no such decision; there are {', '.join(self.__dataclass_fields__)}."
-            )
-        if not callable(value):
-            raise UsageError(f"policies.{name} = {value!r}: expected a function.")
-        super().__setattr__(name, checked_policy(name, value))
 
 
 @dataclass(frozen=True)

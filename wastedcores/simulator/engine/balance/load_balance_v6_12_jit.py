@@ -23,8 +23,7 @@ from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
 )
 from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, lb_result, log_op, sd_flag
-from wastedcores.simulator.engine.events import queue_jit
-from wastedcores.simulator.engine.events.queue_jit import event_of
+from wastedcores.simulator.engine.events.queue_jit import event_of, push
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_DEQUEUE, FAIR_MIGRATE, ask_fair
 from wastedcores.simulator.engine.fair.entity_jit import (
     list_add_task,
@@ -330,7 +329,7 @@ def start_active_balance(m, env, src):
     m[src, rq.ACTIVE_BALANCE] = 1
     m[src, rq.PUSH_CPU] = this_cpu
     log_balance(m, this_cpu, src, log_op.ACTIVE, 0)
-    queue_jit.push(m, event_of(cpu_event.STOP, src), m[0, sim.NOW] + m[0, sim.IPI_NS])
+    push(m, event_of(cpu_event.STOP, src), m[0, sim.NOW] + m[0, sim.IPI_NS])
     return True
 
 

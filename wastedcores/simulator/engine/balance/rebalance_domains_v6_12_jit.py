@@ -14,7 +14,7 @@ from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import load_balance
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import lb_cost
 from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
-from wastedcores.simulator.engine.codes import idle_type, log_op, sd_flag
+from wastedcores.simulator.engine.codes import idle_type, log_op, newidle, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
@@ -128,7 +128,7 @@ def update_newidle_stats(m, sd, success):
     m[sd, domain_v6_12.NEWIDLE_SUCCESS] += success
     if m[sd, domain_v6_12.NEWIDLE_CALL] >= 1024:
         ratio = m[sd, domain_v6_12.NEWIDLE_SUCCESS]
-        if newidle_rule(m) == v6_12.NEWIDLE_RATE:
+        if newidle_rule(m) == newidle.RATE:
             ratio = min(1024, ratio + ((m[0, sim.NOW] - m[sd, domain_v6_12.NEWIDLE_STAMP]) >> 22))
         m[sd, domain_v6_12.NEWIDLE_STAMP] = m[0, sim.NOW]
         m[sd, domain_v6_12.NEWIDLE_RATIO] = ratio
@@ -143,7 +143,7 @@ def update_newidle_cost(m, sd, cost, success):
         update_newidle_stats(m, sd, success)
     now = jiffies(m)
     if cost > m[sd, domain.MAX_NEWIDLE_LB_COST]:
-        if newidle_rule(m) == v6_12.NEWIDLE_BUMP:
+        if newidle_rule(m) == newidle.BUMP:
             cost = min(cost, MIGRATION_COST + 200)
         m[sd, domain.MAX_NEWIDLE_LB_COST] = cost
         m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] = now
@@ -213,9 +213,9 @@ def rebalance_domains(m, cpu, idle, why):
 def draw_level(m, cpu, sd):
     """NI_RANDOM: return by how much a success at this level counts, or 0 if chance leaves the level out."""
     rule = newidle_rule(m)
-    if rule < v6_12.NEWIDLE_RANDOM:
+    if rule < newidle.RANDOM:
         return 1
-    if rule == v6_12.NEWIDLE_RATE and m[sd, domain_v6_12.NEWIDLE_RATIO] >= 1024:
+    if rule == newidle.RATE and m[sd, domain_v6_12.NEWIDLE_RATIO] >= 1024:
         return 1
     weight = 1 + m[sd, domain_v6_12.NEWIDLE_RATIO]
     if np.int64(draw(m, m[0, sim.CPUS] + cpu) % np.uint64(1024)) > weight:
@@ -248,7 +248,7 @@ def try_levels(m, cpu):
         pulled = load_balance(m, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE)
         level_cost = lb_cost(m, sd)
         cost += level_cost
-        if pulled <= 0 and newidle_rule(m) == v6_12.NEWIDLE_BUMP:
+        if pulled <= 0 and newidle_rule(m) == newidle.BUMP:
             level_cost = 3 * m[sd, domain.MAX_NEWIDLE_LB_COST] // 2
         update_newidle_cost(m, sd, level_cost, weight if pulled > 0 else 0)
         if pulled != 0:
@@ -271,7 +271,7 @@ def idle_balance(m, cpu):
     m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], jiffies(m) + m[0, sim.HZ])
     if m[cpu, rq.NR_DOMAINS] > 0:
         least = m[first, domain.MAX_NEWIDLE_LB_COST]
-        if newidle_rule(m) == v6_12.NEWIDLE_MIGRATION_COST:
+        if newidle_rule(m) == newidle.MIGRATION_COST:
             least = MIGRATION_COST
         if m[0, sim.OVERLOAD] == 0 or m[cpu, rq.AVG_IDLE] < least:
             m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], due_idle(m, first))

@@ -9,7 +9,7 @@ ROW = 6
     NOHZ_HAS_BLOCKED,  # nohz.has_blocked: averages of tickless CPUs are left to update
     NOHZ_NEEDS_UPDATE,  # nohz.needs_update: sim.NOHZ_NEXT_BALANCE has to be computed anew
     NOHZ_NEXT_BLOCKED,  # nohz.next_blocked: the jiffy at which they are due
-    NEWIDLE,  # when newidle balancing tries a level, a place in kernels/rules.py: NEWIDLE
+    NEWIDLE,  # when newidle balancing tries a level, codes/newidle.py
     DELAY_DEQUEUE,  # likewise DELAY_DEQUEUE
     SIS_UTIL,  # likewise SIS_UTIL
     IDLE_TICKS_BEFORE_STOP,  # 1: an idle CPU takes one tick before it stops its tick, as without a cpuidle governor
@@ -28,6 +28,3 @@ ROW = 6
     SCAN_CPU,  # the idle CPU that it found, -1 for none
     SCAN_OVER,
 ) = range(22)
-
-# NEWIDLE
-NEWIDLE_MIGRATION_COST, NEWIDLE_COST, NEWIDLE_BUMP, NEWIDLE_RANDOM, NEWIDLE_RATE = range(5)
