@@ -27,7 +27,7 @@ WATCH = [sys.executable, "-m", "wastedcores", "watch"]
 
 @contextmanager
 def service(*arguments: str):
-    """Run the service; yield the address of its metrics and its process once it looks."""
+    """Run the service; yield the address of its metrics, and its process, as soon as it checks the machine."""
     run = subprocess.Popen([*WATCH, "--serve", ":0", *arguments], stderr=subprocess.PIPE, text=True)
     try:
         address = ""

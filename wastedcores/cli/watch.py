@@ -73,7 +73,8 @@ def watch(
     serve: Annotated[
         str | None,
         Option(
-            metavar=":PORT", help="Serve metrics for Prometheus here (:PORT is of the loopback)."
+            metavar=":PORT",
+            help="Serve metrics for Prometheus here (:PORT alone listens on the loopback only).",
         ),
     ] = None,
     textfile: Annotated[
