@@ -2,7 +2,7 @@
 
     python tools/kernel_features.py DIR... [-o FILE] [--page]
 
-DIR is a source tree (or a part of one that has kernel/sched/fair.c and features.h); its name is the release. A stable release
+DIR is a source tree, or the files fair.c, features.h and idle.c of its kernel/sched; its name is the release. A stable release
 may have a feature that came with a later mainline release, so only the source of the exact release tells. Each feature is a line
 that occurs in one function, or in a whole file. Debian's source packages were read.
 """
@@ -115,6 +115,53 @@ FEATURES = (
         "placement_masked",
     ),
     Feature("clusters are scanned first", "fair.c", "select_idle_cpu", r"sched_cluster_active", "", "clusters_scanned"),
+    Feature(
+        "sleepers do not count in groups",
+        "fair.c",
+        "update_sg_lb_stats",
+        r"sum_h_nr_running \+= rq->cfs\.h_nr_runnable",
+        "",
+        "sleepers_counted",
+        False,
+    ),
+    Feature(
+        "sleepers move only with load",
+        "fair.c",
+        "can_migrate_task",
+        r"sched_delayed\) && \(env->migration_type != migrate_load\)",
+        "",
+        "sleepers_pulled",
+        False,
+    ),
+    Feature(
+        "threads over their share wait for a failed attempt",
+        "fair.c",
+        "can_migrate_task",
+        r"task_is_ineligible_on_dst_cpu\(",
+        "",
+        "ineligible_wait",
+    ),
+    Feature("the end of protection is stored", "fair.c", "", r"\bse->vprot\b", "", "slice_end_stored"),
+    Feature(
+        "another weight places a thread anew", "fair.c", "reweight_entity", r"place_entity\(", "", "reweight", "place"
+    ),
+    Feature(
+        "another weight keeps the protection", "fair.c", "", r"\brescale_entity\(", "", "reweight", "average"
+    ),
+    Feature("averages with whole weights", "fair.c", "", r"\bavg_vruntime_weight\(", "", "exact_averages"),
+    Feature(
+        "a sleeper's lag only shrinks", "fair.c", "update_entity_lag", r"se->sched_delayed", "", "sleepers_lag_kept"
+    ),
+    Feature(
+        "new threads do not preempt", "fair.c", "wakeup_preempt_fair", r"WF_FORK\) \|\| pse->sched_delayed", "",
+        "wakeup_picks",
+    ),
+    Feature("estimated use is updated with the averages", "fair.c", "", r"\bUPDATE_UTIL_EST\b", "", "util_est_at_dequeue"),
+    Feature(
+        "every end of idling counts", "idle.c", "put_prev_task_idle", r"update_rq_avg_idle\(", "", "idle_time_at_exit"
+    ),
+    Feature("HRTICK", "features.h", "", r"SCHED_FEAT\(HRTICK, true\)", "", "slice_timer"),
+    Feature("lazy preemption", "fair.c", "", r"\bresched_curr_lazy\(", "", "lazy_preemption"),
     Feature("cache-aware balancing", "fair.c", "", r"\bgroup_llc_balance\b", ""),
 )  # fmt: skip
 
@@ -129,7 +176,7 @@ def features(tree: Path) -> dict[str, bool]:
     """Return which features the source of a release has."""
     folder = tree / "kernel" / "sched"
     texts = {}
-    for name in ("fair.c", "features.h"):
+    for name in ("fair.c", "features.h", "idle.c"):
         try:
             texts[name] = (folder / name).read_text(errors="replace")
         except OSError as e:
@@ -146,11 +193,11 @@ def features(tree: Path) -> dict[str, bool]:
 
 def rules_of(found: dict[str, bool]) -> dict[str, bool | str]:
     """Return the values of the rules that the features tell."""
-    out: dict[str, bool | str] = {"newidle": "cost"}
+    out: dict[str, bool | str] = {"newidle": "cost", "reweight": "lag"}
     for feature in FEATURES:
         if isinstance(feature.means, str):
             if found[feature.name]:
-                out["newidle"] = feature.means
+                out[feature.rule] = feature.means
         elif feature.rule:
             out[feature.rule] = found[feature.name] == feature.means
     return out

@@ -45,6 +45,7 @@ def tree(tmp_path, fair, features=""):
     folder.mkdir(parents=True)
     (folder / "fair.c").write_text(fair)
     (folder / "features.h").write_text(features)
+    (folder / "idle.c").write_text("")
     return tmp_path
 
 
@@ -86,12 +87,13 @@ def test_the_page_has_the_table():
 
 
 def test_the_releases_that_the_replay_has_are_told_apart_by_their_sources():
-    found, name = _table()["6.12.107"]
-    assert name == "v6.12.107"
-    told = kf.rules_of(found)
-    assert told == {rule: getattr(RULES[6, 12, 107], rule) for rule in told}
-    # one rule is not in kernel/sched
-    assert set(RULES[6, 12, 107]._fields) - set(told) == {"idle_ticks_before_stop"}
+    for release in ((6, 12, 107), (6, 18, 15), (7, 2, 13)):
+        found, name = _table()[".".join(map(str, release))]
+        assert name.split(",")[0] == "v" + ".".join(map(str, release))
+        told = kf.rules_of(found)
+        assert told == {rule: getattr(RULES[release], rule) for rule in told}
+        # one rule is not in kernel/sched
+        assert set(RULES[release]._fields) - set(told) == {"idle_ticks_before_stop"}
 
 
 def test_every_replay_that_is_named_exists():

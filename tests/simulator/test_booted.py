@@ -18,7 +18,7 @@ from wastedcores.workload.script import Script
 MS = 1_000_000
 
 
-@pytest.mark.parametrize("kernel", ["v4.1", "v6.1.192", "v6.12.107"])
+@pytest.mark.parametrize("kernel", ["v4.1", "v6.1.192", "v6.12.107", "v7.2.13"])
 def test_only_bound_tasks_run_on_isolated_cpus(kernel):
     machine = replace(Machine.preset("uma8"), isolated=(2, 3))
     w = Workload("isolated")

@@ -14,6 +14,8 @@ from wastedcores.workload import ops
 from wastedcores.workload.program import Program, TaskSpec
 
 V6_12 = KernelModel.named("v6.12.107")
+V6_18 = KernelModel.named("v6.18.15")
+V7_2 = KernelModel.named("v7.2.13")
 V6_1 = KernelModel.named("v6.1.192")
 #: with the wakeup fix, with features switched off, and with other slices
 _CHANGED = [
@@ -29,7 +31,15 @@ _CHANGED = [
         "newidle:rate",
     )
 ]
-_DRAWN = [*[V6_12] * 3, *_CHANGED, *[V6_1] * 6, KernelModel.named("v6.1.166")]
+_DRAWN = [
+    *[V6_12] * 3,
+    *[V6_18] * 2,
+    *[V7_2] * 3,
+    KernelModel.named("v7.2.13+NO_HRTICK"),
+    *_CHANGED,
+    *[V6_1] * 6,
+    KernelModel.named("v6.1.166"),
+]
 _FOREVER = (ops.OP_LOOP, 0, 0, -1, -1)
 _EXIT = (ops.OP_EXIT, 0, 0, 0, 0)
 

@@ -26,10 +26,23 @@ GENERATIONS = (
 )
 
 #: the releases whose balancer has been read from its source; v6.1 and v6.12 are 6.1.0 and 6.12.0
-READ = ((4, 1), (6, 1), (6, 1, 166), (6, 1, 192), (6, 6), (6, 12), (6, 12, 107), (6, 18))
+READ = (
+    (4, 1),
+    (6, 1),
+    (6, 1, 166),
+    (6, 1, 192),
+    (6, 6),
+    (6, 12),
+    (6, 12, 107),
+    (6, 18),
+    (6, 18, 15),
+    (7, 2, 13),
+)
 
 #: the releases after v4.1's generation that the replay models, exactly
-REPLAYED: frozenset[tuple[int, ...]] = frozenset({(6, 1, 166), (6, 1, 192), (6, 12, 107)})
+REPLAYED: frozenset[tuple[int, ...]] = frozenset(
+    {(6, 1, 166), (6, 1, 192), (6, 12, 107), (6, 18, 15), (7, 2, 13)}
+)
 
 #: the releases of v4.1's generation whose tracking of load the replay has; another one has only the domains of its own
 ORIGINAL = ((4, 1), (4, 4))

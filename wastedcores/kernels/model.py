@@ -7,7 +7,7 @@ from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
-from wastedcores.kernels.rules import RULES, Rules, without
+from wastedcores.kernels.rules import CACHE_AWARE, RULES, Rules, without
 from wastedcores.kernels.tables import (
     CORE,
     FIXES,
@@ -272,6 +272,17 @@ class KernelModel:
             f"kernel {self.name}: the replay uses the domains and groups of {base}"
             + (", and places new tasks as it does" if self.forks_avoid_blocked_load else "")
             + f", but balances, wakes and tracks load as {like} does; do not read its numbers as those of a real {base}"
+        )
+
+    @property
+    def left_out(self) -> str | None:
+        """A sentence about a feature of this kernel that its replay does not have, and when that matters; or None."""
+        if self.version not in CACHE_AWARE:
+            return None
+        return (
+            f"kernel {self.name}: the replay does not have its cache-aware scheduling (CONFIG_SCHED_CACHE). Every task counts as a "
+            "process of one thread, for which that does nothing; threads of one process that would fit into one last-level cache "
+            "may stay closer together than replayed"
         )
 
     @property

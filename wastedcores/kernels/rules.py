@@ -49,6 +49,39 @@ class Rules(NamedTuple):
         select_idle_cpu() scans the cluster of the target first.
     scan_limited
         The feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used.
+    sleepers_counted
+        A sleeper that is still queued counts as a thread of its group in update_sg_lb_stats(), update_sg_wakeup_stats() and
+        sched_balance_find_src_rq() (h_nr_queued; before h_nr_runnable, 6.14).
+    sleepers_pulled
+        can_migrate_task() lets a sleeper that is still queued be moved whatever is moved. Otherwise only to move load (6.14).
+    ineligible_wait
+        can_migrate_task() leaves a thread that had more than its share where it is until an attempt has failed, unless the
+        other queue is empty (task_is_ineligible_on_dst_cpu(), 6.13).
+    slice_end_stored
+        set_protect_slice() stores how long a chosen thread is protected: at most for the shortest slice on its queue. One that
+        is not protected gives way at each accounting (update_curr(), 6.17). Otherwise it is protected until its deadline changes,
+        and gives way where it is not eligible.
+    reweight
+        What reweight_entity() keeps when the weight of a queued entity changes, one of :data:`REWEIGHTS`: the lag; as much of it
+        as placing it anew keeps (``place``, 6.14); or, with the lag, the end of its protection (``average``, 7.0).
+    exact_averages
+        Virtual times are divided exactly (__calc_delta()), and average virtual times use weights in full resolution (7.0).
+    sleepers_lag_kept
+        update_entity_lag() lets the lag of a sleeper that is still queued only shrink, entity_lag() limits lags by the longest
+        slice on the queue, and a woken sleeper is placed anew if its lag was changed (7.0).
+    wakeup_picks
+        wakeup_preempt_fair() does not let new threads preempt, and chooses as schedule() does: a next buddy counts, and sleepers
+        that would be chosen leave the queue (7.0).
+    util_est_at_dequeue
+        The estimate of a thread's use is updated when it leaves the queue or stays there asleep, with its averages brought up to
+        date (UPDATE_UTIL_EST, 7.1). Otherwise before that.
+    idle_time_at_exit
+        The mean idle time counts every end of being idle (put_prev_task_idle(), 7.1). Otherwise only wakeups.
+    slice_timer
+        The feature HRTICK: a timer of high resolution ends slices (on by default with CONFIG_HRTIMER_REARM_DEFERRED, 7.1).
+    lazy_preemption
+        CONFIG_PREEMPT_LAZY, as Debian builds kernels since 6.18: a CPU that shares a cache and makes a thread preempt another one
+        sends no interrupt. The thread gives way at the next interrupt, tick or system call of its CPU (resched_curr_lazy()).
     """
 
     eevdf: bool
@@ -66,6 +99,18 @@ class Rules(NamedTuple):
     placement_masked: bool
     clusters_scanned: bool
     scan_limited: bool
+    sleepers_counted: bool = True
+    sleepers_pulled: bool = True
+    ineligible_wait: bool = False
+    slice_end_stored: bool = False
+    reweight: str = "lag"
+    exact_averages: bool = False
+    sleepers_lag_kept: bool = False
+    wakeup_picks: bool = False
+    util_est_at_dequeue: bool = False
+    idle_time_at_exit: bool = False
+    slice_timer: bool = False
+    lazy_preemption: bool = False
 
 
 #: the rules of each release, by its version
@@ -107,13 +152,42 @@ RULES: dict[tuple[int, ...], Rules] = {
 }
 # Debian's 6.1.0-56, of which there are recordings
 RULES[6, 1, 192] = RULES[6, 1, 166]._replace(placement_masked=True)
+# what Debian's backports had of this long-term series
+RULES[6, 18, 15] = RULES[6, 12, 107]._replace(
+    placement_masked=False,
+    sleepers_counted=False,
+    sleepers_pulled=False,
+    ineligible_wait=True,
+    slice_end_stored=True,
+    reweight="place",
+    lazy_preemption=True,
+)
+# Debian's 7.2.13+deb14, of which there are recordings
+RULES[7, 2, 13] = RULES[6, 18, 15]._replace(
+    placement_masked=True,
+    newidle="rate",
+    reweight="average",
+    exact_averages=True,
+    sleepers_lag_kept=True,
+    wakeup_picks=True,
+    util_est_at_dequeue=True,
+    idle_time_at_exit=True,
+    slice_timer=True,
+)
+
+#: releases with cache-aware scheduling (CONFIG_SCHED_CACHE, account_mm_sched()), which the replay does not have
+CACHE_AWARE = frozenset({(7, 2, 13)})
 
 #: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``), and the rule and its value without each
 FEATURES: dict[str, tuple[str, Any]] = {
     "NI_RANDOM": ("newidle", "cost"),
     "DELAY_DEQUEUE": ("delayed_dequeue", False),
     "SIS_UTIL": ("scan_limited", False),
+    "HRTICK": ("slice_timer", False),
 }
+
+#: what reweight_entity() keeps, in the order of their numbers in the engine
+REWEIGHTS = ("lag", "place", "average")
 
 #: when a CPU that runs out of tasks tries to pull one, by the releases that did so, the oldest first. A kernel's name may choose
 #: one (``v6.12.107+newidle:bump``). All of them skip a level whose greatest cost so far exceeds the mean idle time.

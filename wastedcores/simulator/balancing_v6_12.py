@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.kernels.rules import NEWIDLE
+from wastedcores.kernels.rules import NEWIDLE, REWEIGHTS
 from wastedcores.simulator.engine.world import (
     domain,
     domain_shared,
@@ -31,7 +31,9 @@ _NEWIDLE = {
 #: rules whose columns have their names
 _RULES = (
     "tg_load_avg_limited", "whole_cores_balance", "siblings_counted", "prefer_sibling_of_child", "last_fully_busy",
-    "placement_masked", "waiting_is_use", "clusters_scanned",
+    "placement_masked", "waiting_is_use", "clusters_scanned", "sleepers_counted", "sleepers_pulled", "ineligible_wait",
+    "slice_end_stored", "exact_averages", "sleepers_lag_kept", "wakeup_picks", "util_est_at_dequeue", "idle_time_at_exit",
+    "slice_timer", "lazy_preemption",
 )  # fmt: skip
 
 
@@ -49,6 +51,7 @@ def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelM
     g = m[m[0, sim.SCRATCH] + v6_12.ROW]
     g[v6_12.ENTRY] = v6_12_seam.entry()
     g[v6_12.NEWIDLE] = list(NEWIDLE).index(kernel.rules.newidle)
+    g[v6_12.REWEIGHT] = REWEIGHTS.index(kernel.rules.reweight)
     g[v6_12.DELAY_DEQUEUE] = kernel.rules.delayed_dequeue
     g[v6_12.SIS_UTIL] = kernel.rules.scan_limited
     g[v6_12.IDLE_TICKS_BEFORE_STOP] = kernel.rules.idle_ticks_before_stop

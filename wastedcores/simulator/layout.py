@@ -87,7 +87,7 @@ def allocate(sizes: Sizes) -> np.ndarray:
 
 def _with_heap_and_log(head: np.ndarray, g: np.ndarray, steps: int, records: int) -> np.ndarray:
     """Return the table ``head``, whose last section is the tasks, with the heap and the log behind it."""
-    room = 2 * (7 * int(g[sim.CPUS]) + steps + int(g[sim.TASK_ROOM])) + 64
+    room = 2 * (8 * int(g[sim.CPUS]) + steps + int(g[sim.TASK_ROOM])) + 64
     heap = rows_for(4 * (room + 3))
     g[sim.HEAP0], g[sim.HEAP_ROOM] = len(head), room
     g[sim.LOG0], g[sim.LOG_ROOM] = len(head) + heap, records

@@ -82,7 +82,7 @@ class Replay(Shown):
     @property
     def warnings(self) -> list[str]:
         """What the reader of the numbers should know about the kernel and about the workload's description."""
-        return [w for w in (self.kernel.replay_warning, *self.notes) if w]
+        return [w for w in (self.kernel.replay_warning, self.kernel.left_out, *self.notes) if w]
 
     @property
     def makespan_ns(self) -> int:

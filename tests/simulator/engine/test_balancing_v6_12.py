@@ -49,7 +49,7 @@ def test_slices_have_the_length_that_was_set(name, quantum_ms):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(10))
-@pytest.mark.parametrize("kernel", ["v6.12.107", "v6.1.192", "any"])
+@pytest.mark.parametrize("kernel", ["v6.12.107", "v6.1.192", "v6.18.15", "v7.2.13", "any"])
 def test_engine_equals_reference__thousands(kernel, part):
     """Five thousand random cases of each release; of each fourth one, all averages of load at its end agree, too.
 

@@ -28,7 +28,8 @@ def test_kernels_that_are_not_modelled(name):
     [
         ("6.12.94+deb13-amd64", "v6.12.107", "Take v6.12.107, the nearest release that it models."),
         ("v6.8", "v6.6", "Take v6.12.107, the nearest release that it models."),
-        ("v7.2", "v6.18", "Take v6.12.107, the nearest release that it models."),
+        ("v6.18", "v6.18", "Take v6.18.15, the nearest release that it models."),
+        ("v7.2", "v7.2.13", "Take v7.2.13, the nearest release that it models."),
         ("v6.1", "v6.1", "Take v6.1.192, the nearest release that it models."),
         ("v5.10", "v6.1", "The nearest release whose balancer has been read is v6.1."),
     ],
@@ -43,6 +44,7 @@ def test_the_refusal_names_the_nearest_release(name, nearest, advice):
 def test_the_releases_that_are_modelled():
     check_generation(KernelModel.named("6.12.107+deb13-amd64"))
     check_generation(KernelModel.named("v4.1"))
+    check_generation(KernelModel.named("7.2.13+deb14-amd64"))
 
 
 def test_a_change_of_policy_is_refused_under_a_modern_kernel():

@@ -12,7 +12,13 @@ from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
 )
 from wastedcores.simulator.engine.codes import cpu_event, status, task_state, waits_for
 from wastedcores.simulator.engine.core.hotplug_jit import hotplug
-from wastedcores.simulator.engine.core.schedule_jit import kick, run_stopper, schedule, tick
+from wastedcores.simulator.engine.core.schedule_jit import (
+    hrtick,
+    kick,
+    run_stopper,
+    schedule,
+    tick,
+)
 from wastedcores.simulator.engine.core.wakeup_jit import (
     fallback_cpu,
     fork_task,
@@ -33,6 +39,7 @@ from wastedcores.simulator.engine.events.queue_jit import (
     take_tick,
     time_of,
 )
+from wastedcores.simulator.engine.fair.preemption_jit import enter_kernel
 from wastedcores.simulator.engine.realtime.seam_jit import PERIOD, ask_rt
 from wastedcores.simulator.engine.tasks.program_jit import go_on, run_over
 from wastedcores.simulator.engine.world import (
@@ -91,6 +98,8 @@ def dispatch(m, event):
             timer(m, cpu)
         elif cpu >= m[0, sim.SCRATCH]:
             ask_rt(m, PERIOD, 0, 0, 0)
+        elif cpu < 2 * m[0, sim.CPUS]:
+            hrtick(m, cpu - m[0, sim.CPUS])
         else:
             m[0, sim.CPU] = m[cpu, hotplug_step.CPU]
             hotplug(m, cpu - m[0, sim.STEP0])
@@ -145,6 +154,7 @@ def must_schedule(m, cpu):
 def after_event(m, was_tick):
     """Let the CPU of the event continue: with the program of the task that was switched in, or with the next schedule()."""
     cpu = m[0, sim.CPU]
+    enter_kernel(m, cpu)
     if was_tick and m[0, sim.IRQ_NS] > 0:
         # schedule() runs when the interrupt returns, at a later time
         event = event_of(cpu_event.RESCHED, cpu)

@@ -11,6 +11,7 @@ from wastedcores.simulator.reference.balance import (
     count_call,
 )
 from wastedcores.simulator.reference.decisions import Asked
+from wastedcores.simulator.reference.eevdf import eligible
 from wastedcores.simulator.reference.placement_v6_12 import is_per_cpu_kthread
 from wastedcores.simulator.reference.state import MIGRATION_COST_NS, NR_MIGRATE, Rq, Task
 from wastedcores.simulator.reference.stats import IDLE, NEWLY_IDLE
@@ -70,7 +71,20 @@ def task_hot(k: Kernel, env: Env, p: Task) -> bool:
 
 
 def can_migrate_task(k: Kernel, env: Env, p: Task) -> bool:
-    """Tell whether ``p`` may be moved, and note if only its affinity forbids it (can_migrate_task(), v6.12.107)."""
+    """Tell whether ``p`` may be moved, and note if only its affinity forbids it (can_migrate_task(), v6.12.107 and v6.18.15).
+
+    Since v6.18 a sleeper that is still queued is moved to move load only, and one that had more than its share after an attempt
+    that failed or to an empty queue.
+    """
+    if p.se.sched_delayed and env.migration != BY_LOAD and not k.rules.sleepers_pulled:
+        return False
+    if (
+        k.rules.ineligible_wait
+        and not env.sd.nr_balance_failed
+        and p.tg.cfs_rq[env.dst_cpu].nr_running
+        and not eligible(p.se.cfs_rq, p.se)
+    ):
+        return False
     if is_per_cpu_kthread(p):
         return False
     if env.dst_cpu not in p.allowed:

@@ -269,7 +269,7 @@ def set_next_entity(k: Kernel, cfs_rq: CfsRq, se: Entity) -> None:
     se.prev_sum_exec = se.sum_exec
 
 
-def set_next_task(k: Kernel, p: Task) -> None:
+def set_next_task(k: Kernel, p: Task, first: bool = True) -> None:
     """Make a task the running one, on every level (set_next_task_fair(), v6.1.192)."""
     if p.se.on_rq:
         _move_to_head(k.rqs[p.cpu], p)

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 from wastedcores.simulator.reference import pelt_v6_12 as pelt
 from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT
 from wastedcores.simulator.reference.eevdf import (
-    avg_vruntime,
     clear_buddies,
     eligible,
-    entity_lag,
     insert,
     min_slice,
     pick_eevdf,
@@ -26,11 +24,14 @@ from wastedcores.simulator.reference.eevdf import (
     running,
     set_next_buddy,
     set_next_entity,
+    shorten_protection,
     update_cfs_group,
     update_curr,
     update_deadline,
+    update_entity_lag,
 )
 from wastedcores.simulator.reference.fair import set_task_rq
+from wastedcores.simulator.reference.preemption import hrtick_update, resched_lazy
 from wastedcores.simulator.reference.scaled_weights import add_weight, update_runnable
 from wastedcores.simulator.reference.signals_v6_12 import migrate_task, task_dead
 from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task
@@ -64,11 +65,12 @@ __all__ = [
 # --- choice, tick -----------------------------------------------------------------------------------------------------
 
 
-def pick_next_entity(k: Kernel, cfs_rq: CfsRq) -> Entity | None:
+def pick_next_entity(k: Kernel, cfs_rq: CfsRq, protect: bool = True) -> Entity | None:
     """Choose an entity; None if the choice ended the delayed dequeue of a sleeper (pick_next_entity(), v6.12.107)."""
-    if cfs_rq.next is not None and eligible(cfs_rq, cfs_rq.next):
+    # an entity that is alone is chosen either way
+    if protect and cfs_rq.next is not None and eligible(cfs_rq, cfs_rq.next):
         return cfs_rq.next
-    se = pick_eevdf(cfs_rq)
+    se = pick_eevdf(cfs_rq, protect)
     if se.sched_delayed:
         dequeue_entities(k, cfs_rq.rq, se, sleep=True, delayed=True)
         return None
@@ -97,10 +99,10 @@ def put_prev_task(k: Kernel, prev: Task) -> None:
         put_prev_entity(k, se.cfs_rq, se)
 
 
-def set_next_task(k: Kernel, p: Task) -> None:
+def set_next_task(k: Kernel, p: Task, first: bool = True) -> None:
     """Make a task the running one, on every level (set_next_task_fair(), v6.12.107)."""
     for se in p.se.levels():
-        set_next_entity(k, se.cfs_rq, se)
+        set_next_entity(k, se.cfs_rq, se, first)
 
 
 def task_tick(k: Kernel, rq: Rq, curr: Task) -> None:
@@ -167,6 +169,7 @@ def enqueue_task(
         i += 1
     _update_above(k, levels[i:], slice_ns, 1, int(asleep))
     k.add_nr_running(rq, 1)
+    hrtick_update(k, rq)
 
 
 def _update_above(
@@ -189,15 +192,18 @@ def _update_above(
 def requeue_delayed(k: Kernel, se: Entity) -> None:
     """Wake an entity whose dequeue was delayed (requeue_delayed_entity(), v6.12.107).
 
-    A sleeper whose lag has become positive is placed anew without it. Another one stays where it is.
+    A sleeper whose lag has become positive is placed anew without it, and in v7.2.13 one whose lag was changed. Another one stays
+    where it is.
     """
-    cfs_rq = se.cfs_rq
-    se.vlag = entity_lag(k, avg_vruntime(cfs_rq), se)
-    if se.vlag > 0:
+    cfs_rq, kept = se.cfs_rq, k.rules.sleepers_lag_kept
+    if kept:
+        update_curr(k, cfs_rq)
+    changed = update_entity_lag(k, se)
+    if changed if kept else se.vlag > 0:
         cfs_rq.nr_running -= 1
         if se is not cfs_rq.curr:
             remove(cfs_rq, se)
-        se.vlag = 0
+        se.vlag = min(se.vlag, 0)
         place_entity(k, cfs_rq, se, False)
         if se is not cfs_rq.curr:
             insert(cfs_rq, se)
@@ -229,11 +235,17 @@ def dequeue_entity(
     clear_buddies(se)
     if k.delay_dequeue and sleep and not delayed and not special and not eligible(cfs_rq, se):
         pelt.update_load_avg(k.now_ns, se)
+        if k.rules.util_est_at_dequeue and se.task is not None:
+            pelt.util_est_update(se)
+        if k.rules.sleepers_lag_kept:
+            update_entity_lag(k, se)
         _set_delayed(se, True)
         return False
     pelt.update_load_avg(k.now_ns, se, tg=True, do_detach=migrating and se.task is not None)
+    if k.rules.util_est_at_dequeue and se.task is not None and sleep and not delayed:
+        pelt.util_est_update(se)
     update_runnable(se)
-    se.vlag = entity_lag(k, avg_vruntime(cfs_rq), se)
+    update_entity_lag(k, se)
     if not sleep:
         se.deadline -= se.vruntime
         se.rel_deadline = True
@@ -311,7 +323,7 @@ def dequeue_task(
     root = rq.cfs.avg
     if sleep or not p.se.sched_delayed:
         root.util_est -= min(root.util_est, p.se.avg.util_est)
-    if sleep:
+    if sleep and not k.rules.util_est_at_dequeue:
         pelt.util_est_update(p.se)
     special = p.state == "X"
     if not dequeue_entities(k, rq, p.se, sleep, special=special, migrating=migrating and not sleep):
@@ -321,10 +333,11 @@ def dequeue_task(
 # --- wakeup -----------------------------------------------------------------------------------------------------------
 
 
-def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
-    """Preempt the running task if EEVDF would choose the woken one (check_preempt_wakeup_fair(), v6.12.107).
+def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task, new: bool = False) -> None:
+    """Preempt the running task if EEVDF would choose the woken one (check_preempt_wakeup_fair(), v6.12.107 and v6.18.15).
 
-    All tasks are SCHED_NORMAL here and have slices of one length, except groups, which have the shortest one in them.
+    v7.2.13 calls it wakeup_preempt_fair(). There a ``new`` task, or one that sleeps, does not preempt. All tasks are
+    SCHED_NORMAL here and have slices of one length, except groups, which have the shortest one in them.
     """
     curr = rq.curr
     if curr is p or rq.need_resched:
@@ -337,10 +350,31 @@ def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
     se, pse = a[0], b[0]
     cfs_rq = se.cfs_rq
     update_curr(k, cfs_rq)
-    if _preempts_short(cfs_rq, se, pse) and protected(se):
-        se.vlag = se.deadline + 1  # cancel_protect_slice()
-    if pick_eevdf(cfs_rq) is pse:
-        k.resched(rq)
+    if not k.rules.slice_end_stored:
+        if _preempts_short(cfs_rq, se, pse) and protected(se):
+            se.vlag = se.deadline + 1  # cancel_protect_slice()
+        if pick_eevdf(cfs_rq) is pse:
+            resched_lazy(k, rq)
+        return
+    short = pse.slice_ns < se.slice_ns
+    if k.rules.wakeup_picks:
+        if not short and (new or pse.sched_delayed):
+            return
+        chosen = pick_next_entity(k, cfs_rq, not short)
+        while chosen is None and cfs_rq.nr_running:
+            chosen = pick_next_entity(k, cfs_rq, not short)
+    else:
+        chosen = pick_eevdf(cfs_rq, not short)
+    if chosen is not pse:
+        if short or k.rules.wakeup_picks:
+            shorten_protection(cfs_rq, se)
+        return
+    if short:
+        if protected(se):
+            se.vprot = se.vruntime  # cancel_protect_slice()
+        if k.rules.wakeup_picks:
+            clear_buddies(se)
+    resched_lazy(k, rq)
 
 
 def _preempts_short(cfs_rq: CfsRq, se: Entity, pse: Entity) -> bool:

@@ -334,7 +334,7 @@ def check_preempt_tick(k: Kernel, rq: Rq, cfs_rq: CfsRq, curr: Entity) -> None:
         k.resched(rq)
 
 
-def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task) -> None:
+def check_preempt_wakeup(k: Kernel, rq: Rq, p: Task, new: bool = False) -> None:
     """Preempt the running task if a woken one has run sufficiently less (check_preempt_wakeup(), v4.1)."""
     curr = rq.curr
     if curr is p:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wastedcores.simulator.reference.domains import SchedGroup
+    from wastedcores.simulator.reference.state import Rq
 
 #: enum group_type; of these, 2 (misfit) and 4 (asymmetric packing) never occur here
 HAS_SPARE, FULLY_BUSY, MISFIT, SMT_BALANCE, ASYM_PACKING, IMBALANCED, OVERLOADED = range(7)
@@ -56,6 +57,11 @@ class GroupStats:
         if self.sum_nr <= self.weight:
             return False
         return self.capacity * 100 < self.util * pct or self.capacity * pct < self.runnable * 100
+
+
+def counted(rq: Rq) -> int:
+    """Return the fair tasks of a CPU, with sleepers that are still queued (h_nr_queued) or without (h_nr_runnable, v6.18.15)."""
+    return rq.cfs.h_nr_running - (0 if rq.rules.sleepers_counted else rq.cfs.h_nr_delayed)
 
 
 def adjust_numa_imbalance(imbalance: int, dst_running: int, allowance: int) -> int:

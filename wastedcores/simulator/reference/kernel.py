@@ -125,19 +125,20 @@ class Kernel:
         # v6.12: averages of tickless CPUs are left to update, and when that is due; nohz_next_balance has to be computed anew
         self.nohz_has_blocked = self.nohz_needs_update = False
         self.nohz_next_blocked = 0
-        #: when newidle balancing tries a level, and the features DELAY_DEQUEUE and SIS_UTIL
-        self.newidle = model.rules.newidle if model.is_modern else ""
-        self.delay_dequeue = model.is_modern and model.rules.delayed_dequeue
-        self.sis_util = model.is_modern and model.rules.scan_limited
+        #: what distinguishes this release from other modern ones; when newidle balancing tries a level, DELAY_DEQUEUE, SIS_UTIL
+        self.rules: Any = model.rules if model.is_modern else None
+        self.newidle = self.rules.newidle if self.rules else ""
+        self.delay_dequeue = self.rules is not None and self.rules.delayed_dequeue
+        self.sis_util = self.rules is not None and self.rules.scan_limited
         self.newidle_rng = [Random(0, -2 - c) for c in range(machine.cpus)]
         #: 1 if an idle CPU takes one tick before it stops its tick, as without a cpuidle governor; else 0
-        self.idle_ticks_before_stop = model.rules.idle_ticks_before_stop if model.is_modern else 0
+        self.idle_ticks_before_stop = self.rules.idle_ticks_before_stop if self.rules else 0
         root = TaskGroup("root", 1024)
         self.groups = [root]
         self.rqs = [self._new_rq(c, root) for c in range(machine.cpus)]
         self.active = set(trees[0].machine.online_cpus)  #: cpu_active_mask
         for rq in self.rqs:
-            rq.online = rq.cpu in self.active
+            rq.online, rq.rules = rq.cpu in self.active, self.rules
         #: for each CPU the first CPU and the size of its LLC (sd_llc_id, sd_llc_size), and its levels up to the LLC
         self.llc_id = [0] * machine.cpus
         self.llc_size = [1] * machine.cpus
@@ -215,21 +216,24 @@ class Kernel:
         time_ns
             When the event happens.
         kind
-            ``START``, ``TIMER``, ``TICK``, ``RUN``, ``RESCHED``, ``TTWU``, ``KICK``, ``SOFTIRQ``, ``STOP``, ``PERIOD`` or
-            ``HOTPLUG``.
+            ``START``, ``TIMER``, ``TICK``, ``RUN``, ``RESCHED``, ``TTWU``, ``KICK``, ``SOFTIRQ``, ``STOP``, ``PERIOD``,
+            ``HRTICK`` or ``HOTPLUG``.
         subject
             A task for START and TIMER, the number of a step for HOTPLUG, otherwise a CPU.
         """
-        key = (kind, subject)
-        if kind == "RESCHED" and key in self._pending:
+        if kind == "RESCHED" and (kind, subject) in self._pending:
             return
-        self._pending[key] = self._seq
+        self._pending[kind, subject] = self._seq
         heapq.heappush(self._queue, (time_ns, self._seq, kind, subject))
         self._seq += 1
 
     def cancel(self, kind: str, subject: Any) -> None:
         """Cancel a planned event; there need not be one."""
         self._pending.pop((kind, subject), None)
+
+    def is_planned(self, kind: str, subject: Any) -> bool:
+        """Tell whether an event is planned."""
+        return (kind, subject) in self._pending
 
     def pop(self) -> tuple[int, str, Any] | None:
         """Remove and return the next event that was not cancelled; None if there is none."""
@@ -262,9 +266,8 @@ class Kernel:
     ) -> None:
         """Log, if asked to, that the kernel function ``op`` examined these CPUs on behalf of ``cpu`` (paper 4.2)."""
         if self.considered:
-            self.emit(
-                "considered", cpu=cpu, src_cpu=self.cpu, op=op, cpu_mask=tuple(cpus), value=level, pid=pid
-            )  # fmt: skip
+            mask = tuple(cpus)
+            self.emit("considered", cpu=cpu, src_cpu=self.cpu, op=op, cpu_mask=mask, value=level, pid=pid)  # fmt: skip
 
     def emit_affinity(self, p: Task, cpu: int) -> None:
         """Log that ``cpu`` sets the CPUs on which a task may run from now on."""
@@ -319,8 +322,8 @@ class Kernel:
         if rq.cpu != self.cpu:
             self.push(self.now_ns + self.costs.ipi_ns, "RESCHED", rq.cpu)
 
-    def check_preempt_curr(self, rq: Rq, p: Task) -> None:
-        """Preempt the running task if the new task ``p`` should run first (check_preempt_curr(), v4.1).
+    def check_preempt_curr(self, rq: Rq, p: Task, new: bool = False) -> None:
+        """Preempt the running task if ``p`` should run first, which may be ``new`` (check_preempt_curr(), v4.1).
 
         The idle task is always preempted, the migration thread never.
         """
@@ -331,7 +334,7 @@ class Kernel:
         elif p.rt_priority or rq.curr.rt_priority:
             realtime.check_preempt_curr(self, rq, p)
         else:
-            self.fair.check_preempt_wakeup(self, rq, p)
+            self.fair.check_preempt_wakeup(self, rq, p, new)
 
     def set_task_cpu(self, p: Task, cpu: int) -> None:
         """Move a task that is not queued to a CPU (set_task_cpu(), v4.1)."""

@@ -16,8 +16,12 @@ MIN_SHARES = 2
 
 
 def calc_delta_fair(delta: int, se: Entity) -> int:
-    """Convert real time into the virtual time of ``se`` (calc_delta_fair(), v6.12.107)."""
-    return delta if se.weight == NICE_0_LOAD else calc_delta(delta, 1024, se.inv)
+    """Convert real time into the virtual time of ``se`` (calc_delta_fair(), v6.12.107; __calc_delta(), v7.2.13)."""
+    if se.weight == NICE_0_LOAD:
+        return delta
+    if se.cfs_rq is not None and se.cfs_rq.rq.rules.exact_averages:
+        return delta * NICE_0_LOAD // se.weight
+    return calc_delta(delta, 1024, se.inv)
 
 
 def calc_group_shares(g: CfsRq) -> int:

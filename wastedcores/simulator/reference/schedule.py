@@ -19,6 +19,7 @@ from wastedcores.simulator.reference import (
 )
 from wastedcores.simulator.reference.idle_sibling_v6_12 import update_idle_core
 from wastedcores.simulator.reference.placement import record_wakee
+from wastedcores.simulator.reference.preemption import hrtick_exit, hrtick_start
 from wastedcores.simulator.reference.state import Entity, Rq, Task, TaskGroup
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _pick_next_task_v6_12(k: Kernel, rq: Rq, prev: Task) -> Task:
         k.fair.set_next_task(k, task)
     elif task is not prev:
         _switch_entities(k, prev.se, task.se)
+    if task is not prev:
+        hrtick_start(k, rq, task)
     return task
 
 
@@ -115,13 +118,14 @@ def _switch_entities(k: Kernel, prev: Entity, se: Entity) -> None:
 
 def schedule(k: Kernel, rq: Rq) -> None:
     """Let a CPU choose its next task and switch to it (__schedule(), v4.1)."""
-    rq.need_resched = False
+    rq.need_resched = rq.lazy_resched = False
     rq.clock_ns = k.now_ns
+    rq.in_schedule = True
     prev = rq.curr
     if prev.state in ("S", "X") and prev.on_rq:
         classes.dequeue_task(k, rq, prev, sleep=True)
     task = pick_next_task(k, rq, prev)
-    rq.need_resched = False
+    rq.need_resched = rq.lazy_resched = False
     if task is not prev:
         switch(k, rq, prev, task, prev.state if prev.state in ("S", "X") else "R")
         if prev.state == "X" and k.model.is_modern:
@@ -130,6 +134,7 @@ def schedule(k: Kernel, rq: Rq) -> None:
             k.pelt.remove(prev.se)  # task_dead_fair()
     elif task is rq.idle_task:
         enter_idle(k, rq)
+    hrtick_exit(k, rq)
     realtime.post_schedule(k, rq)
     k.on_switch(rq, prev, task)
 
@@ -140,6 +145,8 @@ def switch(k: Kernel, rq: Rq, prev: Task, task: Task, prev_state: str) -> None:
         nohz.update_cpu_load_nohz(k, rq)
         rq.tick_stopped = False
         k.start_tick(rq.cpu)
+    if prev is rq.idle_task and k.model.is_modern and k.rules.idle_time_at_exit:
+        nohz_v6_12.update_wakeup_idle(k, rq)  # put_prev_task_idle(), v7.2.13
     k.emit("switch", cpu=rq.cpu, pid=task.pid, prev_pid=prev.pid, prev_state=prev_state)
     rq.curr = task
     if task is rq.idle_task:
@@ -242,11 +249,12 @@ def activate_woken(k: Kernel, p: Task, cpu: int) -> None:
     by = k.current(cpu)
     classes.enqueue_task(k, rq, p, wakeup=True, waking=True)
     p.state = "R"
-    k.emit("wakeup", cpu=rq.cpu, pid=p.pid, src_cpu=cpu, by_pid=by.pid)
     k.check_preempt_curr(rq, p)
+    k.emit("wakeup", cpu=rq.cpu, pid=p.pid, src_cpu=cpu, by_pid=by.pid)
     if p.rt_priority:
         realtime.task_woken(k, rq, p)
-    k.nohz.update_wakeup_idle(k, rq)
+    if not (k.model.is_modern and k.rules.idle_time_at_exit):
+        k.nohz.update_wakeup_idle(k, rq)
 
 
 def sched_ttwu_pending(k: Kernel, rq: Rq) -> None:
@@ -275,7 +283,7 @@ def wake_up_new_task(k: Kernel, p: Task, cpu: int, by_pid: int) -> None:
     p.state = "R"
     classes.enqueue_task(k, rq, p, initial=True)
     k.emit("wakeup_new", cpu=target, pid=p.pid, src_cpu=cpu, by_pid=by_pid)
-    k.check_preempt_curr(rq, p)
+    k.check_preempt_curr(rq, p, new=True)
     if p.rt_priority:
         realtime.task_woken(k, rq, p)
 
@@ -320,10 +328,12 @@ def run_stopper(k: Kernel, rq: Rq, work: object) -> None:
     k.on_switch(rq, prev, stopper)
     work()  # type: ignore[operator]
     k.add_nr_running(rq, -1)
+    rq.in_schedule = True
     task = pick_next_task(k, rq, stopper)
     rq.stopper = False
-    rq.need_resched = False
+    rq.need_resched = rq.lazy_resched = False
     switch(k, rq, stopper, task, "S")
+    hrtick_exit(k, rq)
     realtime.post_schedule(k, rq)
     k.on_switch(rq, stopper, task)
 

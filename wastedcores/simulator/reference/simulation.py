@@ -18,6 +18,7 @@ from wastedcores.simulator.reference import (
 )
 from wastedcores.simulator.reference.kernel import EPOCH_NS, Kernel
 from wastedcores.simulator.reference.load import update_cpu_load, weighted_cpuload
+from wastedcores.simulator.reference.preemption import enter_kernel
 from wastedcores.simulator.reference.programs import (
     FOREVER,
     Barrier,
@@ -167,6 +168,7 @@ class Simulation:
     def _after(self, kind: str) -> None:
         """Let the CPU whose event was handled reschedule if it has to."""
         k, rq = self.k, self.k.rqs[self.k.cpu]
+        enter_kernel(rq)
         if kind == "TICK" and k.costs.irq_ns:
             if rq.need_resched:
                 # schedule() runs when the interrupt returns: its clock is later than the tick's
@@ -241,6 +243,15 @@ class Simulation:
         else:
             schedule.active_balance(k, rq)
 
+    def _on_hrtick(self, cpu: int) -> None:
+        """End the slice of the running task (hrtick(), core.c, and entity_tick(), v7.2.13)."""
+        k, rq = self.k, self.k.rqs[cpu]
+        rq.clock_ns = k.now_ns
+        if rq.curr is not rq.idle_task and not rq.curr.rt_priority:
+            k.fair.task_tick(k, rq, rq.curr)
+            k.log_weight(rq)
+            k.resched(rq)
+
     def _on_tick(self, cpu: int) -> None:
         self._check_deadlock()
         self._tick(self.k.rqs[cpu])
@@ -250,6 +261,7 @@ class Simulation:
         k = self.k
         k.push(k.now_ns + k.tick_ns, "TICK", rq.cpu)
         rq.clock_ns = k.now_ns
+        enter_kernel(rq)
         if rq.curr is not rq.idle_task:
             (realtime if rq.curr.rt_priority else k.fair).task_tick(k, rq, rq.curr)
             k.log_weight(rq)
@@ -301,6 +313,7 @@ class Simulation:
             rq.tick_stopped = True
             k.cancel("KICK", cpu)
             k.cancel("SOFTIRQ", cpu)
+            k.cancel("HRTICK", cpu)
             rq.nohz_balance_kick = False
             rq.ilb_next = None
             rq.nohz_flags = rq.nohz_idle_balance = 0

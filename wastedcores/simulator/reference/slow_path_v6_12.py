@@ -11,6 +11,7 @@ from wastedcores.simulator.reference.group_stats_v6_12 import (
     OVERLOADED,
     GroupStats,
     adjust_numa_imbalance,
+    counted,
 )
 from wastedcores.simulator.reference.state import Task
 
@@ -62,7 +63,7 @@ def update_sg_wakeup_stats(k: Kernel, sd: SchedDomain, group: SchedGroup, p: Tas
         s.util += signals.cpu_util_without(k, c, p)
         s.runnable += signals.cpu_runnable_without(rq, p)
         here = int(p.cpu == c and p.on_rq and p.se.avg.last_update != 0)  # task_running_on_cpu()
-        s.sum_h_nr += rq.cfs.h_nr_running - here
+        s.sum_h_nr += counted(rq) - here
         s.sum_nr += rq.nr_running - here
         if rq.nr_running == here and idle_cpu_without(k, c, p):
             s.idle_cpus += 1

@@ -66,8 +66,10 @@ class Entity:
     deadline: int = 0
     slice_ns: int = 0
     custom_slice: bool = False
-    #: lag at the last dequeue; while the entity runs, the deadline that it had when it was picked
+    #: lag at the last dequeue; before v6.17, while the entity runs, the deadline that it had when it was picked
     vlag: int = 0
+    #: the vruntime up to which it is protected (v6.17)
+    vprot: int = 0
     rel_deadline: bool = False
     sched_delayed: bool = False
     runnable_weight: int = 0
@@ -251,6 +253,14 @@ class Rq:
     #: when the last newidle balancing ended: until then the CPU runs nothing else
     newidle_until_ns: int = 0
     last_blocked_load_update_tick: int = 0
+    #: what distinguishes the release from other modern ones (wastedcores/kernels/rules.py)
+    rules: Any = None
+    #: the task gives way when its CPU next enters the kernel (TIF_NEED_RESCHED_LAZY)
+    lazy_resched: bool = False
+    #: when the timer that ends slices expires, the CPU is in schedule(), and what to set the timer to at its end
+    hrtick_at_ns: int = 0
+    in_schedule: bool = False
+    hrtick_delay_ns: int = -1
     active_balance: bool = False
     push_cpu: int = -1
     #: the migration thread is queued or running; it counts in nr_running

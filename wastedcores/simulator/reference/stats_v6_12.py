@@ -22,6 +22,7 @@ from wastedcores.simulator.reference.group_stats_v6_12 import (
     SMT_BALANCE,
     GroupStats,
     adjust_numa_imbalance,
+    counted,
 )
 from wastedcores.simulator.reference.idle_sibling_v6_12 import sd_llc_shared
 from wastedcores.simulator.reference.state import Rq
@@ -97,7 +98,7 @@ def update_sg_lb_stats(
         s.load += signals.cpu_load(rq)
         s.util += signals.cpu_util(k, c)
         s.runnable += signals.cpu_runnable(rq)
-        s.sum_h_nr += rq.cfs.h_nr_running
+        s.sum_h_nr += counted(rq)
         s.sum_nr += rq.nr_running
         overloaded |= rq.nr_running > 1
         s.idle_cpus += k.idle_cpu(c)
@@ -295,7 +296,7 @@ def find_src_rq(k: Kernel, env: Env, group: SchedGroup) -> Rq | None:
     k.log_considered(env.dst_cpu, group.cpus, "find_busiest_queue", env.sd.level)
     for c in group.cpus:
         rq = k.rqs[c]
-        nr = rq.cfs.h_nr_running
+        nr = counted(rq)
         if c not in env.cpus or not nr:
             continue
         if env.migration == BY_LOAD:

@@ -26,7 +26,7 @@ def set_user_nice(k: Kernel, p: Task, nice: int) -> None:
     p.nice = nice
     k.fair.reweight_entity(k, p.se, PRIO_TO_WEIGHT[nice + 20] << 10, PRIO_TO_WMULT[nice + 20])
     k.fair.enqueue_task(k, rq, p)
-    k.fair.set_next_task(k, p)
+    k.fair.set_next_task(k, p, first=False)
     if change > 0 and rq.cfs.nr_running > 1:
         k.resched(rq)
 
@@ -42,7 +42,7 @@ def move_group(k: Kernel, p: Task, tg: TaskGroup) -> None:
     k.fair.set_task_rq(p, p.cpu)
     pelt.attach_task(k.now_ns, p.se)
     k.fair.enqueue_task(k, rq, p)
-    k.fair.set_next_task(k, p)
+    k.fair.set_next_task(k, p, first=False)
     k.resched(rq)
 
 

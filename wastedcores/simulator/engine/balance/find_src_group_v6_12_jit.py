@@ -10,7 +10,10 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.group_stats_v6_12_jit import adjust_numa_imbalance
+from wastedcores.simulator.engine.balance.group_stats_v6_12_jit import (
+    adjust_numa_imbalance,
+    counted,
+)
 from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import (
     smt_vs_nonsmt,
     update_sd_lb_stats,
@@ -23,7 +26,6 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     cpu_util,
 )
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     cpuset,
     domain,
     domain_v6_12,
@@ -31,7 +33,6 @@ from wastedcores.simulator.engine.world import (
     sched_group,
     sds,
     sgs_v6_12,
-    sim,
     v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
@@ -203,7 +204,7 @@ def find_src_rq(m, env, group):
     first = m[group, sched_group.CPUS]
     for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
         cpu = item(m, i)
-        nr = m[m[0, sim.CPUS] + cpu, cfs_rq.H_NR_RUNNING]
+        nr = counted(m, cpu)
         if not test(m, cpuset.LB, cpu) or nr == 0:
             continue
         value = nr

@@ -6,7 +6,16 @@ The sums over a group are row ``s``, one of three (world/sgs_v6_12.py).
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import group_capacity, sched_group, sgs_v6_12
+from wastedcores.simulator.engine.world import (
+    cfs_rq,
+    eevdf,
+    group_capacity,
+    sched_group,
+    sgs_v6_12,
+    sim,
+    v6_12,
+)
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 NUMA_IMBALANCE_MIN = 2
 
@@ -17,6 +26,14 @@ def clear(m, s):
     for column in range(sgs_v6_12.FIRST, sgs_v6_12.END):
         m[s, column] = 0
     m[s, sgs_v6_12.GROUP] = -1
+
+
+@inner
+def counted(m, cpu):
+    """Return the fair tasks of a CPU, with sleepers that are still queued (h_nr_queued) or without (h_nr_runnable, v6.18.15)."""
+    q = m[0, sim.CPUS] + cpu
+    nr = m[q, cfs_rq.H_NR_RUNNING]
+    return nr if rule(m, v6_12.SLEEPERS_COUNTED) else nr - m[q, eevdf.H_NR_DELAYED]
 
 
 @inner

@@ -16,12 +16,12 @@ from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
 )
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
     MAX_PINNED_INTERVAL,
-    MIGRATION_COST,
     NR_MIGRATE,
     attach_task,
     attach_tasks,
 )
 from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
+from wastedcores.simulator.engine.balance.stays_v6_12_jit import held_back, task_hot
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, lb_result, log_op, sd_flag
 from wastedcores.simulator.engine.events.queue_jit import event_of, push
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_DEQUEUE, FAIR_MIGRATE, ask_fair
@@ -32,11 +32,9 @@ from wastedcores.simulator.engine.fair.entity_jit import (
 )
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_h_load, task_util_est
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     cpuset,
     domain,
     eevdf,
-    entity,
     group_capacity,
     lb_env,
     rq,
@@ -118,18 +116,6 @@ def should_we_balance(m, env):
 
 
 @inner
-def task_hot(m, p, env):
-    """task_hot(): return whether a task ran so recently that its cache is probably still warm."""
-    if m[m[env, lb_env.SD], domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY:
-        return False
-    q = m[p, entity.CFS_RQ]
-    buddy = m[q, cfs_rq.NEXT] == p or m[q, cfs_rq.LAST] == p  # EEVDF has no last buddy
-    if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and buddy:
-        return True
-    return m[0, sim.NOW] - m[p, entity.EXEC_START] < MIGRATION_COST
-
-
-@inner
 def note_pinned(m, p, env):
     """The part of can_migrate_task() for a task that may not run on the destination: look for another CPU of the group."""
     m[env, lb_env.FLAGS] |= lb_env.SOME_PINNED
@@ -151,6 +137,8 @@ def note_pinned(m, p, env):
 @apart(VALUE)
 def can_migrate_task(m, p, env):
     """can_migrate_task(): return whether a task may be moved, and note if only its affinity forbids it."""
+    if held_back(m, p, env):
+        return False
     if m[p, eevdf.KTHREAD] != 0 and m[p, task.NR_CPUS_ALLOWED] == 1:
         return False
     if not test(m, m[p, task.CPUS_ALLOWED], m[env, lb_env.DST_CPU]):
@@ -440,6 +428,7 @@ def active_load_balance(m, src):
     m[env, lb_env.IDLE] = idle_type.IDLE
     m[env, lb_env.SRC_CPU] = src
     m[env, lb_env.FLAGS] = lb_env.ACTIVE_LB
+    m[env, lb_env.MIGRATION] = lb_env.BY_LOAD  # 0, as all that is not named
     p = m[src, rq.CFS_TASKS_TAIL]
     while p >= 0:
         if can_migrate_task(m, p, env):

@@ -10,7 +10,7 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_v6_12_jit import note_group, note_groups
 from wastedcores.simulator.engine.balance.group_stats_jit import update_group_capacity
-from wastedcores.simulator.engine.balance.group_stats_v6_12_jit import classify, clear
+from wastedcores.simulator.engine.balance.group_stats_v6_12_jit import classify, clear, counted
 from wastedcores.simulator.engine.codes import idle_type, log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
@@ -20,7 +20,6 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     cpu_util,
 )
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     cpuset,
     domain,
     domain_shared,
@@ -61,7 +60,6 @@ def update_sg_lb_stats(m, env, group, local, s):
     )
     overloaded = False
     clear(m, s)
-    n = m[0, sim.CPUS]
     first = m[group, sched_group.CPUS]
     for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
         cpu = item(m, i)
@@ -70,7 +68,7 @@ def update_sg_lb_stats(m, env, group, local, s):
         m[s, sgs_v6_12.LOAD] += cpu_load(m, cpu)
         m[s, sgs_v6_12.UTIL] += cpu_util(m, cpu, -1, -1, 0)
         m[s, sgs_v6_12.RUNNABLE] += cpu_runnable(m, cpu)
-        m[s, sgs_v6_12.SUM_H_NR] += m[n + cpu, cfs_rq.H_NR_RUNNING]
+        m[s, sgs_v6_12.SUM_H_NR] += counted(m, cpu)
         m[s, sgs_v6_12.SUM_NR] += m[cpu, rq.NR_RUNNING]
         if m[cpu, rq.NR_RUNNING] > 1:
             overloaded = True

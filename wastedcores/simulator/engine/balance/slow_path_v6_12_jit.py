@@ -9,6 +9,7 @@ from wastedcores.simulator.engine.balance.group_stats_v6_12_jit import (
     adjust_numa_imbalance,
     classify,
     clear,
+    counted,
 )
 from wastedcores.simulator.engine.codes import log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu
@@ -21,7 +22,6 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     sync_entity_load_avg,
 )
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     domain,
     domain_v6_12,
     eevdf,
@@ -55,7 +55,7 @@ def add_cpu(m, s, cpu, p):
     queued = m[p, entity.ON_RQ] != 0 or m[p, task.ON_RT] != 0
     if m[p, task.CPU] == cpu and queued and m[p, eevdf.LAST_UPDATE] != 0:
         here = 1
-    m[s, sgs_v6_12.SUM_H_NR] += m[m[0, sim.CPUS] + cpu, cfs_rq.H_NR_RUNNING] - here
+    m[s, sgs_v6_12.SUM_H_NR] += counted(m, cpu) - here
     m[s, sgs_v6_12.SUM_NR] += m[cpu, rq.NR_RUNNING] - here
     if m[cpu, rq.NR_RUNNING] == here and idle_cpu_without(m, cpu, p):
         m[s, sgs_v6_12.IDLE_CPUS] += 1

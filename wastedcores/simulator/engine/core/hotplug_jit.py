@@ -17,7 +17,12 @@ from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
     balances_v6_12,
 )
 from wastedcores.simulator.engine.codes import cpu_event, log_op, sd_flag, status
-from wastedcores.simulator.engine.core.schedule_jit import enter_nohz, stopper_begin, stopper_end
+from wastedcores.simulator.engine.core.schedule_jit import (
+    enter_nohz,
+    stop_hrtick,
+    stopper_begin,
+    stopper_end,
+)
 from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pending
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
@@ -206,6 +211,7 @@ def hotplug(m, step):
         m[cpu, rq.TICK_STOPPED] = 1
         queue_jit.cancel(m, event_of(cpu_event.KICK, cpu))
         queue_jit.cancel(m, event_of(cpu_event.SOFTIRQ, cpu))
+        stop_hrtick(m, cpu)
         m[cpu, rq.NOHZ_KICK] = 0
         m[cpu, rq.ILB_NEXT] = 0
         if balances_v6_12(m):

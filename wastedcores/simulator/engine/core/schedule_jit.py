@@ -22,6 +22,7 @@ from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
     IDLE_CORE,
     IDLES,
     KICKED,
+    WOKEN,
     ask_balancer,
     balances_v6_12,
 )
@@ -36,6 +37,7 @@ from wastedcores.simulator.engine.fair.cfs_jit import (
     check_preempt,
     pick_task,
     put_prev_task,
+    resched,
     set_next_entity,
     task_tick,
 )
@@ -52,6 +54,12 @@ from wastedcores.simulator.engine.fair.load_jit import (
     jiffies,
     update_cpu_load,
     weighted_cpuload,
+)
+from wastedcores.simulator.engine.fair.preemption_jit import (
+    enter_kernel,
+    hrtick_enter,
+    hrtick_exit,
+    hrtick_of,
 )
 from wastedcores.simulator.engine.realtime.seam_jit import (
     PICK,
@@ -73,9 +81,11 @@ from wastedcores.simulator.engine.world import (
     sim,
     table,
     task,
+    v6_12,
     wait,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
+from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
@@ -124,6 +134,13 @@ def leave_idle(m, cpu):
         m[cpu, rq.TICK_STOPPED] = 0
         catch_up_idle(m, cpu)
         queue_jit.push_tick(m, cpu, next_tick(m, cpu))
+
+
+@inner
+def idle_ends(m, cpu):
+    """put_prev_task_idle(), v7.2.13: update the mean idle time of a CPU whose idle task is put back."""
+    if balances_v6_12(m) and rule(m, v6_12.IDLE_TIME_AT_EXIT):
+        ask_balancer(m, WOKEN, cpu, 0, 0)
 
 
 @inner
@@ -228,6 +245,7 @@ def schedule(m, cpu):
     """__schedule(): choose the next task and switch to it."""
     m[cpu, rq.NEED_RESCHED] = 0
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    hrtick_enter(m, cpu)
     prev = m[cpu, rq.CURR]
     state = STATE_R
     if prev >= 0 and m[prev, task.STATE] != task_state.READY:
@@ -238,6 +256,8 @@ def schedule(m, cpu):
     if p != prev:
         if prev >= 0:
             stop_stretch(m, cpu, prev)
+        else:
+            idle_ends(m, cpu)
         switch_to(m, cpu, pid_of(m, prev), state, p)
         if state == STATE_X and has_eevdf(m):
             ask_fair(m, FAIR_DEAD, prev, 0)
@@ -249,6 +269,7 @@ def schedule(m, cpu):
         # it yielded, and no other task was chosen
         m[cpu, rq.SWITCHED_IN] = 1
         m[cpu, rq.DELAY] = 0
+    hrtick_exit(m, cpu)
     if has_rt(m):
         ask_rt(m, POST_SCHEDULE, cpu, 0, 0)
 
@@ -268,6 +289,7 @@ def stopper_begin(m, cpu):
         else:
             put_prev_task(m, prev)
     else:
+        idle_ends(m, cpu)
         leave_idle(m, cpu)
     record(m, log_kind.SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
     m[cpu, rq.CURR] = -2
@@ -279,9 +301,11 @@ def stopper_end(m, cpu):
     """Let the stopper go to sleep, and choose what runs next."""
     log_load(m, cpu)
     add_nr_running(m, cpu, -1)
+    hrtick_enter(m, cpu)
     p = pick_next_task(m, cpu, -1, STOPPER_PRIORITY)
     m[cpu, rq.NEED_RESCHED] = 0
     switch_to(m, cpu, cpu + 1, STATE_S, p)
+    hrtick_exit(m, cpu)
     if has_rt(m):
         ask_rt(m, POST_SCHEDULE, cpu, 0, 0)
 
@@ -330,6 +354,7 @@ def tick(m, cpu):
     """tick_sched_timer(): scheduler_tick(), the SCHED softirq if it is due, and the end of ticking if the CPU is idle."""
     queue_jit.push_tick(m, cpu, m[0, sim.NOW] + m[0, sim.TICK_NS])
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    enter_kernel(m, cpu)
     if is_rt(m, m[cpu, rq.CURR]):
         ask_rt(m, TICK, cpu, m[cpu, rq.CURR], 0)
     elif m[cpu, rq.CURR] >= 0:
@@ -348,6 +373,23 @@ def tick(m, cpu):
         queue_jit.push(m, event_of(cpu_event.SOFTIRQ, cpu), m[0, sim.NOW] + m[0, sim.IRQ_NS])
     if m[cpu, rq.CURR] < 0:
         stop_tick(m, cpu)
+
+
+@apart(NOTHING)
+def hrtick(m, cpu):
+    """hrtick(), entity_tick(): end the slice of the running task (core.c and fair.c, v7.2.13)."""
+    m[0, sim.CPU] = cpu
+    m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    curr = m[cpu, rq.CURR]
+    if curr >= 0 and not is_rt(m, curr):
+        task_tick(m, curr)
+        resched(m, cpu)
+
+
+@inner
+def stop_hrtick(m, cpu):
+    """Stop the timer that ends slices of a CPU that goes offline."""
+    queue_jit.cancel(m, hrtick_of(m, cpu))
 
 
 @apart(NOTHING)

@@ -24,7 +24,7 @@ from wastedcores.simulator.engine.codes import (
 from wastedcores.simulator.engine.design.seam_jit import ASK_PLACE, ask, designed
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt, check_preempt_new
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_ENQUEUE,
     FAIR_FORK,
@@ -43,9 +43,10 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     task_fork_fair,
 )
 from wastedcores.simulator.engine.realtime.seam_jit import SELECT, WOKEN, ask_rt, enqueue, is_rt
-from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, rq, sim, task
+from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, rq, sim, task, v6_12
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, log_migrate, pid_of, record
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 
 @apart(VALUE)
@@ -94,7 +95,8 @@ def activate_woken(m, p, cpu):
     if is_rt(m, p):
         ask_rt(m, WOKEN, cpu, p, 0)
     if balances_v6_12(m):
-        ask_balancer(m, IDLE_CPU_WOKEN, cpu, 0, 0)
+        if not rule(m, v6_12.IDLE_TIME_AT_EXIT):
+            ask_balancer(m, IDLE_CPU_WOKEN, cpu, 0, 0)
     elif m[cpu, rq.IDLE_STAMP] != 0:
         delta = m[0, sim.NOW] - m[cpu, rq.IDLE_STAMP]
         # update_avg(): as in C, the shift of a negative number is arithmetic
@@ -227,6 +229,6 @@ def fork_task(m, p, cpu, parent):
     else:
         enqueue(m, p, False, False)
     record(m, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
-    check_preempt(m, dst, p)
+    check_preempt_new(m, dst, p)
     if is_rt(m, p):
         ask_rt(m, WOKEN, dst, p, 0)

@@ -10,6 +10,7 @@ from wastedcores.simulator.engine.events.queue_jit import event_of, pending
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_PICK,
     FAIR_PREEMPT,
+    FAIR_PREEMPT_NEW,
     FAIR_PUT_PREV,
     FAIR_TICK,
     ask_fair,
@@ -216,6 +217,15 @@ def check_preempt(m, cpu, p):
     """check_preempt_curr(), check_preempt_wakeup(): reschedule if the woken task ``p`` should preempt the running one."""
     if has_eevdf(m):
         ask_fair(m, FAIR_PREEMPT, cpu, p)
+        return
+    check_preempt_wakeup(m, cpu, p)
+
+
+@apart(NOTHING)
+def check_preempt_new(m, cpu, p):
+    """wakeup_preempt() with WF_FORK: the same for a new task, which makes a difference since v7.2."""
+    if has_eevdf(m):
+        ask_fair(m, FAIR_PREEMPT_NEW, cpu, p)
         return
     check_preempt_wakeup(m, cpu, p)
 

@@ -39,6 +39,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_PICK,
     FAIR_POST_INIT,
     FAIR_PREEMPT,
+    FAIR_PREEMPT_NEW,
     FAIR_PUT_PREV,
     FAIR_SET,
     FAIR_TICK,
@@ -268,7 +269,7 @@ def answer(m, question, a, b, c):
         put_prev_task(m, a)
     elif question == FAIR_TICK:
         task_tick(m, a)
-    elif question == FAIR_PREEMPT:
+    elif question in (FAIR_PREEMPT, FAIR_PREEMPT_NEW):
         check_preempt_wakeup(m, a, b)
     elif question == FAIR_FORK:
         task_fork(m, a)

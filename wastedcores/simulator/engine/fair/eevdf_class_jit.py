@@ -17,12 +17,14 @@ from wastedcores.simulator.engine.fair.cfs_jit import resched
 from wastedcores.simulator.engine.fair.eevdf_jit import (
     clear_buddies,
     eligible,
+    min_slice,
     pick_eevdf,
     protected,
     put_prev_entity,
     reweight_entity,
     running,
     set_next_entity,
+    shorten_protection,
     update_cfs_group,
     update_curr,
     update_deadline,
@@ -49,6 +51,7 @@ from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
     FAIR_PICK,
     FAIR_POST_INIT,
     FAIR_PREEMPT,
+    FAIR_PREEMPT_NEW,
     FAIR_PUT_PREV,
     FAIR_SET,
     FAIR_TICK,
@@ -68,6 +71,7 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     post_init_util,
     update_load_avg,
 )
+from wastedcores.simulator.engine.fair.preemption_jit import hrtick_start, resched_lazy
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task, remove_entity_load_avg
 from wastedcores.simulator.engine.world import (
     cfs_rq,
@@ -77,8 +81,10 @@ from wastedcores.simulator.engine.world import (
     sim,
     task,
     task_group,
+    v6_12,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load
+from wastedcores.simulator.engine.world.rules_jit import rule
 
 # --- choice -------------------------------------------------------------------------------------------------------------
 
@@ -92,28 +98,39 @@ def put_prev_task(m, p):
 
 
 @apart(NOTHING)
-def set_next_task(m, p):
-    """set_next_task_fair(): set_next_entity() on all levels."""
+def set_next_task(m, p, first):
+    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
     while p >= 0:
-        set_next_entity(m, p)
+        set_next_entity(m, p, first)
         p = m[p, entity.PARENT]
 
 
 @apart(VALUE)
+def pick_next_entity(m, q, protects):
+    """pick_next_entity(): choose an entity; -1 if the choice ended the delayed dequeue of a sleeper."""
+    se = m[q, cfs_rq.NEXT]
+    # an entity that is alone is chosen either way
+    if protects != 0 and se >= 0 and eligible(m, q, se) != 0:
+        return se
+    se = pick_eevdf(m, q, protects)
+    if m[se, eevdf.SCHED_DELAYED] != 0:
+        dequeue_entities(m, se, SLEEP | DELAYED)
+        return -1
+    return se
+
+
+@apart(VALUE)
 def pick_task_fair(m, cpu):
-    """pick_task_fair(), pick_next_entity(): choose a task; end the delayed dequeue of sleepers that are chosen on the way."""
+    """pick_task_fair(): choose a task; end the delayed dequeue of sleepers that are chosen on the way."""
     root = m[0, sim.CPUS] + cpu
     q = root
     while m[root, cfs_rq.NR_RUNNING] != 0:
         if running(m, q) >= 0:
             update_curr(m, q)
-        se = m[q, cfs_rq.NEXT]
-        if se < 0 or eligible(m, q, se) == 0:
-            se = pick_eevdf(m, q)
-            if m[se, eevdf.SCHED_DELAYED] != 0:
-                dequeue_entities(m, se, SLEEP | DELAYED)
-                q = root
-                continue
+        se = pick_next_entity(m, q, 1)
+        if se < 0:
+            q = root
+            continue
         q = m[se, entity.MY_Q]
         if q < 0:
             return se
@@ -130,7 +147,7 @@ def set_picked(m, p, prev):
         if prev >= 0:
             put_prev_task(m, prev)
     elif prev < 0:
-        set_next_task(m, p)
+        set_next_task(m, p, 1)
     elif p != prev:
         se = p
         pse = prev
@@ -141,10 +158,10 @@ def set_picked(m, p, prev):
                 put_prev_entity(m, pse)
                 pse = m[pse, entity.PARENT]
             if depth >= pdepth:
-                set_next_entity(m, se)
+                set_next_entity(m, se, 1)
                 se = m[se, entity.PARENT]
         put_prev_entity(m, pse)
-        set_next_entity(m, se)
+        set_next_entity(m, se, 1)
 
 
 @apart(NOTHING)
@@ -168,8 +185,11 @@ def preempts_short(m, q, se, pse):
 
 
 @apart(NOTHING)
-def check_preempt(m, cpu, p):
-    """check_preempt_wakeup_fair(): reschedule if EEVDF would choose the woken task ``p``."""
+def check_preempt(m, cpu, p, new):
+    """check_preempt_wakeup_fair(), wakeup_preempt_fair(): reschedule if EEVDF would choose the task ``p``.
+
+    Since v7.2 a new task, or one that sleeps, does not preempt.
+    """
     curr = m[cpu, rq.CURR]
     if curr < 0:
         resched(m, cpu)
@@ -187,10 +207,33 @@ def check_preempt(m, cpu, p):
         pse = m[pse, entity.PARENT]
     q = m[se, entity.CFS_RQ]
     update_curr(m, q)
-    if preempts_short(m, q, se, pse) and protected(m, se):
-        m[se, eevdf.VLAG] = m[se, eevdf.DEADLINE] + 1  # cancel_protect_slice()
-    if pick_eevdf(m, q) == pse:
-        resched(m, cpu)
+    if not rule(m, v6_12.SLICE_END_STORED):
+        if preempts_short(m, q, se, pse) and protected(m, se):
+            m[se, eevdf.VLAG] = m[se, eevdf.DEADLINE] + 1  # cancel_protect_slice()
+        if pick_eevdf(m, q, 1) == pse:
+            resched_lazy(m, cpu)
+        return
+    short = m[pse, eevdf.SLICE] < m[se, eevdf.SLICE]
+    picks = rule(m, v6_12.WAKEUP_PICKS)
+    protects = 0 if short else 1
+    if picks:
+        if not short and (new != 0 or m[pse, eevdf.SCHED_DELAYED] != 0):
+            return
+        chosen = pick_next_entity(m, q, protects)
+        while chosen < 0 and m[q, cfs_rq.NR_RUNNING] != 0:
+            chosen = pick_next_entity(m, q, protects)
+    else:
+        chosen = pick_eevdf(m, q, protects)
+    if chosen != pse:
+        if short or picks:
+            shorten_protection(m, se, min_slice(m, q))
+        return
+    if short:
+        if protected(m, se):
+            m[se, eevdf.VPROT] = m[se, entity.VRUNTIME]  # cancel_protect_slice()
+        if picks:
+            clear_buddies(m, se)
+    resched_lazy(m, cpu)
 
 
 @apart(VALUE)
@@ -203,6 +246,8 @@ def pick_next_task(m, cpu, prev):
     while p < 0 and balances_v6_12(m) and ask_balancer(m, PULL, cpu, 0, 0) != 0:
         p = pick_task_fair(m, cpu)
     set_picked(m, p, prev)
+    if p >= 0 and p != prev:
+        hrtick_start(m, cpu, p)
     return p
 
 
@@ -227,7 +272,7 @@ def set_user_nice(m, p, nice):
     m[p, task.NICE] = nice
     reweight_entity(m, p, weight_of(m, nice), inverse_of(m, nice))
     enqueue_task(m, p, 0)
-    set_next_task(m, p)
+    set_next_task(m, p, 0)
     if change > 0 and m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 1:
         resched(m, cpu)
 
@@ -253,7 +298,7 @@ def move_group(m, p, group):
     put_prev_task(m, p)
     change_group(m, p, cpu, group)
     enqueue_task(m, p, 0)
-    set_next_task(m, p)
+    set_next_task(m, p, 0)
     resched(m, cpu)
 
 
@@ -284,7 +329,9 @@ def answer(m, question, a, b, c):
     elif question == FAIR_TICK:
         task_tick(m, a)
     elif question == FAIR_PREEMPT:
-        check_preempt(m, a, b)
+        check_preempt(m, a, b, 0)
+    elif question == FAIR_PREEMPT_NEW:
+        check_preempt(m, a, b, 1)
     elif question == FAIR_FORK:
         task_fork(m, a)
     elif question == FAIR_POST_INIT:
@@ -295,7 +342,7 @@ def answer(m, question, a, b, c):
         move_group(m, a, b)
     elif question == FAIR_WAKE:
         enqueue_task(m, a, 0)
-        check_preempt(m, rq_of(m, a), a)
+        check_preempt(m, rq_of(m, a), a, 0)
     elif question == FAIR_MIGRATE:
         migrate_task(m, a)
     elif question == FAIR_CHOOSE:

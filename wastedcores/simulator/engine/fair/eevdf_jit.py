@@ -8,7 +8,6 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair import entity_jit
-from wastedcores.simulator.engine.fair.cfs_jit import resched
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     MIN_DIVIDER,
     UPDATE_TG,
@@ -18,9 +17,13 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     scale_load_down,
     update_load_avg,
 )
+from wastedcores.simulator.engine.fair.preemption_jit import resched_lazy
 from wastedcores.simulator.engine.fair.scaled_weights_jit import add_weight, calc_group_shares
-from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta_fair, inverse_weight
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, sim
+from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta, inverse_weight
+from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, sim, v6_12
+from wastedcores.simulator.engine.world.rules_jit import rule
+
+NICE_0_LOAD = 1 << 20
 
 
 @inner
@@ -36,6 +39,23 @@ def key(m, q, se):
     return m[se, entity.VRUNTIME] - m[q, eevdf.ZERO_VRUNTIME]
 
 
+@inner
+def calc_delta_fair(m, delta, se):
+    """calc_delta_fair(), __calc_delta(): convert real time to the virtual time of an entity."""
+    weight = m[se, entity.WEIGHT]
+    if weight == NICE_0_LOAD:
+        return delta
+    if rule(m, v6_12.EXACT_AVERAGES):
+        return delta * NICE_0_LOAD // weight
+    return calc_delta(delta, 1024, m[se, entity.INV_WEIGHT])
+
+
+@inner
+def averaged(m, weight):
+    """scale_load_down(), avg_vruntime_weight(): return a weight as averages of virtual time use it."""
+    return weight if rule(m, v6_12.EXACT_AVERAGES) else scale_load_down(weight)
+
+
 @apart(VALUE)
 def avg_vruntime(m, q):
     """avg_vruntime(): return the weighted average of vruntime, which becomes the zero point of the sums."""
@@ -45,7 +65,7 @@ def avg_vruntime(m, q):
     if load != 0:
         total = m[q, eevdf.AVG_VRUNTIME]
         if curr >= 0:
-            weight = scale_load_down(m[curr, entity.WEIGHT])
+            weight = averaged(m, m[curr, entity.WEIGHT])
             total += key(m, q, curr) * weight
             load += weight
         change = total // load  # rounds down, also below zero
@@ -63,23 +83,69 @@ def eligible(m, q, se):
     load = m[q, eevdf.AVG_LOAD]
     curr = running(m, q)
     if curr >= 0:
-        weight = scale_load_down(m[curr, entity.WEIGHT])
+        weight = averaged(m, m[curr, entity.WEIGHT])
         total += key(m, q, curr) * weight
         load += weight
+    if rule(m, v6_12.EXACT_AVERAGES) and load > 0:
+        return total // load >= key(m, q, se)  # the product may need more than 64 bits
     return total >= key(m, q, se) * load
+
+
+@inner
+def min_slice(m, q):
+    """cfs_rq_min_slice(): return the shortest slice on a queue, 0 if it is empty."""
+    best = 0
+    se = running(m, q)
+    if se >= 0:
+        best = m[se, eevdf.SLICE]
+    se = m[q, cfs_rq.LEFTMOST]
+    while se >= 0:
+        if best == 0 or m[se, eevdf.SLICE] < best:
+            best = m[se, eevdf.SLICE]
+        se = m[se, entity.NEXT]
+    return best
+
+
+@inner
+def max_slice(m, q):
+    """cfs_rq_max_slice(): return the longest slice on a queue."""
+    se = running(m, q)
+    best = m[se, eevdf.SLICE] if se >= 0 else 0
+    se = m[q, cfs_rq.LEFTMOST]
+    while se >= 0:
+        best = max(best, m[se, eevdf.SLICE])
+        se = m[se, entity.NEXT]
+    return best
 
 
 @inner
 def entity_lag(m, average, se):
     """entity_lag(): return by how much an entity is behind the average, within limits."""
-    limit = calc_delta_fair(m, max(2 * m[se, eevdf.SLICE], m[0, sim.TICK_NS]), se)
+    longest = max(2 * m[se, eevdf.SLICE], m[0, sim.TICK_NS])
+    if rule(m, v6_12.SLEEPERS_LAG_KEPT):
+        longest = max_slice(m, m[se, entity.CFS_RQ]) + m[0, sim.TICK_NS]
+    limit = calc_delta_fair(m, longest, se)
     return min(max(average - m[se, entity.VRUNTIME], -limit), limit)
+
+
+@apart(VALUE)
+def update_entity_lag(m, se):
+    """update_entity_lag(): note the lag of a queued entity; return whether it is not its distance from the average.
+
+    Since v7.2 the lag of a sleeper that is still queued may only shrink, and does not become positive (DELAY_ZERO).
+    """
+    average = avg_vruntime(m, m[se, entity.CFS_RQ])
+    lag = entity_lag(m, average, se)
+    if rule(m, v6_12.SLEEPERS_LAG_KEPT) and m[se, eevdf.SCHED_DELAYED] != 0:
+        lag = min(max(lag, m[se, eevdf.VLAG]), 0)
+    m[se, eevdf.VLAG] = lag
+    return average - lag != m[se, entity.VRUNTIME]
 
 
 @apart(NOTHING)
 def insert(m, q, se):
     """__enqueue_entity(): insert an entity behind others of equal deadline."""
-    weight = scale_load_down(m[se, entity.WEIGHT])
+    weight = averaged(m, m[se, entity.WEIGHT])
     m[q, eevdf.AVG_VRUNTIME] += key(m, q, se) * weight
     m[q, eevdf.AVG_LOAD] += weight
     after = m[q, cfs_rq.RIGHTMOST]
@@ -103,7 +169,7 @@ def insert(m, q, se):
 def remove(m, q, se):
     """__dequeue_entity(): remove an entity."""
     entity_jit.remove(m, q, se)
-    weight = scale_load_down(m[se, entity.WEIGHT])
+    weight = averaged(m, m[se, entity.WEIGHT])
     m[q, eevdf.AVG_VRUNTIME] -= key(m, q, se) * weight
     m[q, eevdf.AVG_LOAD] -= weight
 
@@ -111,7 +177,28 @@ def remove(m, q, se):
 @inner
 def protected(m, curr):
     """protect_slice(): return whether the slice with which ``curr`` was picked has not ended."""
+    if rule(m, v6_12.SLICE_END_STORED):
+        return m[curr, eevdf.VPROT] > m[curr, entity.VRUNTIME]
     return m[curr, eevdf.VLAG] == m[curr, eevdf.DEADLINE]
+
+
+@inner
+def protect(m, q, se):
+    """set_protect_slice(): protect the chosen entity for its slice, since v6.17 at most for the shortest one on the queue."""
+    if not rule(m, v6_12.SLICE_END_STORED):
+        m[se, eevdf.VLAG] = m[se, eevdf.DEADLINE]
+        return
+    m[se, eevdf.VPROT] = m[se, eevdf.DEADLINE]
+    shortest = min_slice(m, q)
+    if shortest != 0 and shortest < m[se, eevdf.SLICE]:
+        shorten_protection(m, se, shortest)
+
+
+@inner
+def shorten_protection(m, se, slice_ns):
+    """update_protect_slice(): protect the running entity no longer than for a slice of this length."""
+    end = m[se, entity.VRUNTIME] + calc_delta_fair(m, slice_ns, se)
+    m[se, eevdf.VPROT] = min(m[se, eevdf.VPROT], end)
 
 
 @inner
@@ -149,20 +236,26 @@ def update_curr(m, q):
     ended = update_deadline(m, q, curr)
     if m[q, cfs_rq.NR_RUNNING] == 1:
         return
-    if ended or (not protected(m, curr) and eligible(m, q, curr) == 0):
-        resched(m, m[q, cfs_rq.CPU])
+    if ended or (
+        not protected(m, curr) and (rule(m, v6_12.SLICE_END_STORED) or eligible(m, q, curr) == 0)
+    ):
+        resched_lazy(m, m[q, cfs_rq.CPU])
         clear_buddies(m, curr)
 
 
 @apart(NOTHING)
-def set_next_entity(m, se):
-    """set_next_entity(): make the chosen entity the running one and protect its slice; a task heads rq->cfs_tasks."""
+def set_next_entity(m, se, first):
+    """set_next_entity(): make the chosen entity the running one and protect its slice; a task heads rq->cfs_tasks.
+
+    ``first`` is 0 of one that ran already, before its weight or group changed.
+    """
     q = m[se, entity.CFS_RQ]
     clear_buddies(m, se)
     if m[se, entity.ON_RQ] != 0:
         remove(m, q, se)
         update_load_avg(m, se, UPDATE_TG)
-        m[se, eevdf.VLAG] = m[se, eevdf.DEADLINE]
+        if first != 0 or m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.REWEIGHT] != v6_12.REWEIGHT_AVERAGE:
+            protect(m, q, se)
         if m[se, entity.MY_Q] < 0:
             cpu = m[q, cfs_rq.CPU]
             entity_jit.list_del_task(m, cpu, se)
@@ -184,14 +277,14 @@ def put_prev_entity(m, se):
 
 
 @apart(VALUE)
-def pick_eevdf(m, q):
-    """pick_eevdf(): return the eligible entity of the earliest deadline, or ``curr`` during its slice."""
+def pick_eevdf(m, q, protects):
+    """pick_eevdf(): return the eligible entity of the earliest deadline, or ``curr`` during its slice if ``protects``."""
     curr = running(m, q)
     if m[q, cfs_rq.NR_RUNNING] == 1:
         return curr if curr >= 0 else m[q, cfs_rq.LEFTMOST]
     if curr >= 0 and eligible(m, q, curr) == 0:
         curr = -1
-    if curr >= 0 and protected(m, curr):
+    if curr >= 0 and protects != 0 and protected(m, curr):
         return curr
     best = m[q, cfs_rq.LEFTMOST]
     while best >= 0 and eligible(m, q, best) == 0:
@@ -199,50 +292,6 @@ def pick_eevdf(m, q):
     if best < 0 or (curr >= 0 and m[curr, eevdf.DEADLINE] < m[best, eevdf.DEADLINE]):
         best = curr
     return best
-
-
-@apart(NOTHING)
-def reweight_entity(m, se, weight, inv):
-    """reweight_entity(), reweight_eevdf(): change a weight and keep the lag."""
-    q = m[se, entity.CFS_RQ]
-    old = m[se, entity.WEIGHT]
-    on_rq = m[se, entity.ON_RQ] != 0
-    average = 0
-    if on_rq:
-        update_curr(m, q)
-        average = avg_vruntime(m, q)
-        if m[q, cfs_rq.CURR] != se:
-            remove(m, q, se)
-        add_weight(m, q, se, -1)
-    dequeue_load_avg(m, q, se)
-    if on_rq:
-        if average != m[se, entity.VRUNTIME]:
-            lag = entity_lag(m, average, se)
-            m[se, entity.VRUNTIME] = average - quotient(lag * old, weight)
-        distance = m[se, eevdf.DEADLINE] - average
-        m[se, eevdf.DEADLINE] = average + quotient(distance * old, weight)
-    else:
-        m[se, eevdf.VLAG] = quotient(m[se, eevdf.VLAG] * old, weight)
-    m[se, entity.WEIGHT] = weight
-    m[se, entity.INV_WEIGHT] = inv
-    divider = MIN_DIVIDER + m[se, eevdf.PERIOD_CONTRIB]
-    m[se, eevdf.LOAD_AVG] = scale_load_down(weight) * m[se, eevdf.LOAD_SUM] // divider
-    enqueue_load_avg(m, q, se)
-    if on_rq:
-        add_weight(m, q, se, 1)
-        if m[q, cfs_rq.CURR] != se:
-            insert(m, q, se)
-
-
-@inner
-def update_cfs_group(m, se):
-    """update_cfs_group(): give a group's entity its CPU's part of the group."""
-    g = m[se, entity.MY_Q]
-    if g < 0 or m[g, cfs_rq.LOAD_WEIGHT] == 0:
-        return
-    weight = calc_group_shares(m, g)
-    if weight != m[se, entity.WEIGHT]:
-        reweight_entity(m, se, weight, inverse_weight(scale_load_down(weight)))
 
 
 @apart(NOTHING)
@@ -256,8 +305,8 @@ def place_entity(m, q, se, initial):
         load = m[q, eevdf.AVG_LOAD]
         curr = running(m, q)
         if curr >= 0:
-            load += scale_load_down(m[curr, entity.WEIGHT])
-        scaled = m[se, eevdf.VLAG] * (load + scale_load_down(m[se, entity.WEIGHT]))
+            load += averaged(m, m[curr, entity.WEIGHT])
+        scaled = m[se, eevdf.VLAG] * (load + averaged(m, m[se, entity.WEIGHT]))
         lag = quotient(scaled, max(load, 1))
     m[se, entity.VRUNTIME] = average - lag
     if m[se, eevdf.REL_DEADLINE] != 0:
@@ -270,16 +319,69 @@ def place_entity(m, q, se, initial):
     m[se, eevdf.DEADLINE] = m[se, entity.VRUNTIME] + length
 
 
+@apart(NOTHING)
+def reweight_entity(m, se, weight, inv):
+    """reweight_entity(), reweight_eevdf(), rescale_entity(): change a weight and keep the lag.
+
+    v6.18 places a queued entity anew. The other versions keep its distances from the average, and v7.2 that of the end of its
+    protection, too.
+    """
+    q = m[se, entity.CFS_RQ]
+    old = m[se, entity.WEIGHT]
+    how = m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.REWEIGHT]
+    on_rq = m[se, entity.ON_RQ] != 0
+    average = 0
+    lag = 0
+    protects = False
+    if on_rq:
+        update_curr(m, q)
+        average = avg_vruntime(m, q)
+        lag = entity_lag(m, average, se)
+        if how == v6_12.REWEIGHT_AVERAGE and m[q, cfs_rq.CURR] == se:
+            protects = protected(m, se)
+        if how == v6_12.REWEIGHT_PLACE:
+            m[se, eevdf.VLAG] = lag
+            m[se, eevdf.REL_DEADLINE] = 1
+            m[se, eevdf.DEADLINE] -= m[se, entity.VRUNTIME]
+            m[q, cfs_rq.NR_RUNNING] -= 1
+        if m[q, cfs_rq.CURR] != se:
+            remove(m, q, se)
+        add_weight(m, q, se, -1)
+    dequeue_load_avg(m, q, se)
+    if on_rq and how != v6_12.REWEIGHT_PLACE:
+        lag = quotient(lag * old, weight)
+        if how == v6_12.REWEIGHT_AVERAGE:
+            m[se, eevdf.VLAG] = lag
+        m[se, entity.VRUNTIME] = average - lag
+        distance = m[se, eevdf.DEADLINE] - average
+        m[se, eevdf.DEADLINE] = average + quotient(distance * old, weight)
+        if protects:
+            m[se, eevdf.VPROT] = average + quotient((m[se, eevdf.VPROT] - average) * old, weight)
+    else:
+        m[se, eevdf.VLAG] = quotient(m[se, eevdf.VLAG] * old, weight)
+        if m[se, eevdf.REL_DEADLINE] != 0 and how != v6_12.REWEIGHT_LAG:
+            m[se, eevdf.DEADLINE] = quotient(m[se, eevdf.DEADLINE] * old, weight)
+    m[se, entity.WEIGHT] = weight
+    m[se, entity.INV_WEIGHT] = inv
+    divider = MIN_DIVIDER + m[se, eevdf.PERIOD_CONTRIB]
+    m[se, eevdf.LOAD_AVG] = scale_load_down(weight) * m[se, eevdf.LOAD_SUM] // divider
+    enqueue_load_avg(m, q, se)
+    if on_rq:
+        if how == v6_12.REWEIGHT_PLACE:
+            place_entity(m, q, se, 0)
+        add_weight(m, q, se, 1)
+        if m[q, cfs_rq.CURR] != se:
+            insert(m, q, se)
+        if how == v6_12.REWEIGHT_PLACE:
+            m[q, cfs_rq.NR_RUNNING] += 1
+
+
 @inner
-def min_slice(m, q):
-    """cfs_rq_min_slice(): return the shortest slice on a queue, 0 if it is empty."""
-    best = 0
-    se = running(m, q)
-    if se >= 0:
-        best = m[se, eevdf.SLICE]
-    se = m[q, cfs_rq.LEFTMOST]
-    while se >= 0:
-        if best == 0 or m[se, eevdf.SLICE] < best:
-            best = m[se, eevdf.SLICE]
-        se = m[se, entity.NEXT]
-    return best
+def update_cfs_group(m, se):
+    """update_cfs_group(): give a group's entity its CPU's part of the group."""
+    g = m[se, entity.MY_Q]
+    if g < 0 or m[g, cfs_rq.LOAD_WEIGHT] == 0:
+        return
+    weight = calc_group_shares(m, g)
+    if weight != m[se, entity.WEIGHT]:
+        reweight_entity(m, se, weight, inverse_weight(scale_load_down(weight)))

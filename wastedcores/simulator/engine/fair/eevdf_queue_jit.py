@@ -7,16 +7,15 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.fair.eevdf_jit import (
-    avg_vruntime,
     clear_buddies,
     eligible,
-    entity_lag,
     insert,
     min_slice,
     place_entity,
     remove,
     update_cfs_group,
     update_curr,
+    update_entity_lag,
 )
 from wastedcores.simulator.engine.fair.modern_task_jit import (
     rq_of,
@@ -28,6 +27,7 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     update_load_avg,
     util_est_update,
 )
+from wastedcores.simulator.engine.fair.preemption_jit import hrtick_update
 from wastedcores.simulator.engine.fair.scaled_weights_jit import add_weight, update_runnable
 from wastedcores.simulator.engine.world import (
     cfs_rq,
@@ -84,15 +84,23 @@ def enqueue_entity(m, se, initial):
 
 @apart(NOTHING)
 def requeue_delayed(m, se):
-    """requeue_delayed_entity(): wake an entity whose dequeue was delayed; without its lag if that has become positive."""
+    """requeue_delayed_entity(): wake an entity whose dequeue was delayed; without its lag if that has become positive.
+
+    Since v7.2 it is placed anew if its lag was changed.
+    """
     q = m[se, entity.CFS_RQ]
-    m[se, eevdf.VLAG] = entity_lag(m, avg_vruntime(m, q), se)
-    if m[se, eevdf.VLAG] > 0:
+    kept = rule(m, v6_12.SLEEPERS_LAG_KEPT)
+    if kept:
+        update_curr(m, q)
+    changed = update_entity_lag(m, se)
+    if not kept:
+        changed = m[se, eevdf.VLAG] > 0
+    if changed:
         runs = m[q, cfs_rq.CURR] == se
         m[q, cfs_rq.NR_RUNNING] -= 1
         if not runs:
             remove(m, q, se)
-        m[se, eevdf.VLAG] = 0
+        m[se, eevdf.VLAG] = min(m[se, eevdf.VLAG], 0)
         place_entity(m, q, se, 0)
         if not runs:
             insert(m, q, se)
@@ -152,6 +160,7 @@ def enqueue_task(m, p, initial):
     update_above(m, se, slice_ns, 1, asleep)
     log_load(m, cpu)
     entity_jit.add_nr_running(m, cpu, 1)
+    hrtick_update(m, cpu)
 
 
 # --- dequeue ------------------------------------------------------------------------------------------------------------
@@ -166,12 +175,18 @@ def dequeue_entity(m, se, flags):
     delays = rule(m, v6_12.DELAY_DEQUEUE)
     if delays and flags & (SLEEP | DELAYED | SPECIAL) == SLEEP and eligible(m, q, se) == 0:
         update_load_avg(m, se, 0)
+        if m[se, entity.MY_Q] < 0 and rule(m, v6_12.UTIL_EST_AT_DEQUEUE):
+            util_est_update(m, se)
+        if rule(m, v6_12.SLEEPERS_LAG_KEPT):
+            update_entity_lag(m, se)
         set_delayed(m, se, 1)
         return 0
     is_task = m[se, entity.MY_Q] < 0
     update_load_avg(m, se, UPDATE_TG | DO_DETACH if is_task and flags & MIGRATING else UPDATE_TG)
+    if is_task and flags & (SLEEP | DELAYED) == SLEEP and rule(m, v6_12.UTIL_EST_AT_DEQUEUE):
+        util_est_update(m, se)
     update_runnable(m, se)
-    m[se, eevdf.VLAG] = entity_lag(m, avg_vruntime(m, q), se)
+    update_entity_lag(m, se)
     if not flags & SLEEP:
         m[se, eevdf.DEADLINE] -= m[se, entity.VRUNTIME]
         m[se, eevdf.REL_DEADLINE] = 1
@@ -235,7 +250,7 @@ def dequeue_task(m, p, flags):
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
     if flags & SLEEP or m[p, eevdf.SCHED_DELAYED] == 0:
         m[root, eevdf.UTIL_EST] -= min(m[root, eevdf.UTIL_EST], m[p, eevdf.UTIL_EST])
-    if flags & SLEEP:
+    if flags & SLEEP and not rule(m, v6_12.UTIL_EST_AT_DEQUEUE):
         util_est_update(m, p)
     if m[p, task.STATE] == task_state.DEAD:
         flags |= SPECIAL

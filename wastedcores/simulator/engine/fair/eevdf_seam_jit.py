@@ -13,7 +13,7 @@ from wastedcores.simulator.engine.world import sim
 # What the class can be asked. The arguments are, in this order: (task, MOVED, NEW or WOKEN), (task, whether it sleeps),
 # (cpu, previous task), (task), (task), (cpu, woken task), (task), (task), (task, nice), (task), (task, group), (task), and for
 # a machine with several CPUs (task that changes its CPU), (cpu), (chosen task, previous task), (cpu that goes offline),
-# (task that died), (entity of a new group).
+# (task that died), (entity of a new group), (cpu, new task).
 (
     FAIR_ENQUEUE,
     FAIR_DEQUEUE,
@@ -33,7 +33,8 @@ from wastedcores.simulator.engine.world import sim
     FAIR_LEAVE,
     FAIR_DEAD,
     FAIR_ONLINE,
-) = range(18)
+    FAIR_PREEMPT_NEW,
+) = range(19)
 
 #: how a task comes to a queue
 MOVED, NEW, WOKEN = range(3)

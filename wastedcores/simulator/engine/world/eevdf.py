@@ -25,7 +25,7 @@ FIRST = 96
     DEADLINE,
     SLICE,
     CUSTOM_SLICE,
-    VLAG,  # lag at the last dequeue; while the entity runs, the deadline that it had when it was picked
+    VLAG,  # lag at the last dequeue; before v6.17, while the entity runs, the deadline that it had when it was picked
     REL_DEADLINE,
     SCHED_DELAYED,
     RUNNABLE_WEIGHT,
@@ -50,3 +50,5 @@ FIRST = 96
     UTIL_EWMA,  # the two numbers of which v6.1 takes the larger one as UTIL_EST (struct util_est)
     UTIL_ENQUEUED,
 ) = range(FIRST + 27, FIRST + 31)
+#: an entity: the vruntime up to which it is protected (v6.17)
+VPROT = FIRST + 31

@@ -24,7 +24,12 @@ FIRST = 40
     WAKEE_FLIPS,
     WAKEE_FLIP_DECAY_TS,
     NEWIDLE_UNTIL,  # when the last newidle balancing ended: until then the CPU runs nothing else
-) = range(FIRST, FIRST + 15)
+    LAZY_RESCHED,  # the task gives way when its CPU next enters the kernel (TIF_NEED_RESCHED_LAZY)
+    HRTICK,  # the timer that ends slices: time and sequence number (0: not pending)
+    _HRTICK_SEQ,
+    IN_SCHEDULE,
+    HRTICK_DELAY,  # what to set the timer to at the end of schedule(), 0: nothing
+) = range(FIRST, FIRST + 20)
 
 # NOHZ_FLAGS: NOHZ_BALANCE_KICK, NOHZ_STATS_KICK, NOHZ_NEWILB_KICK and NOHZ_NEXT_KICK
 BALANCE, STATS, NEWILB, NEXT = 1, 2, 4, 8

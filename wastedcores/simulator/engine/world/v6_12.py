@@ -21,10 +21,24 @@ ROW = 6
     PLACEMENT_MASKED,
     WAITING_IS_USE,
     CLUSTERS_SCANNED,
+    SLEEPERS_COUNTED,
+    SLEEPERS_PULLED,
+    INELIGIBLE_WAIT,
+    SLICE_END_STORED,
+    REWEIGHT,  # 0 lag, 1 place, 2 average
+    EXACT_AVERAGES,
+    SLEEPERS_LAG_KEPT,
+    WAKEUP_PICKS,
+    UTIL_EST_AT_DEQUEUE,
+    IDLE_TIME_AT_EXIT,
+    SLICE_TIMER,
+    LAZY_PREEMPTION,
     SMT_ACTIVE,  # sched_smt_active()
     CLUSTERS,  # sched_cluster_active
     IN_INTERRUPT,  # a timer wakes a task, and not the task that runs
     SCAN_LEFT,  # of a search for an idle CPU: how many CPUs it may still examine
     SCAN_CPU,  # the idle CPU that it found, -1 for none
     SCAN_OVER,
-) = range(22)
+) = range(34)
+
+REWEIGHT_LAG, REWEIGHT_PLACE, REWEIGHT_AVERAGE = range(3)
