@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.analysis.examined import examine
+from wastedcores.analysis.moves import moves
 from wastedcores.errors import UsageError
 from wastedcores.invariant import PERSIST_NS, CheckResult
 from wastedcores.shown import Shown
@@ -48,8 +49,8 @@ class Comparison(Shown):
     table
         One row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an
         idle and an overloaded CPU), wasted_core_s (integral of min(idle CPUs, waiting threads)), busy_cpus, waits,
-        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a design's modules), migrations, and
-        one column per kind of migration.
+        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a design's modules), migrations,
+        one column per kind of migration, and moves_per_s, moves_across_caches_per_s and moves_across_nodes_per_s.
     balance
         One row per run, level and kind of idleness: calls, refusals, and one column per result; empty without replays.
     suggestions
@@ -165,6 +166,7 @@ def compare(
                 **_percentiles(waits[name]),
                 "refused_suggestions": _refused(replayed),
                 **_migrations(trace, result),
+                **_moves(trace, result),
             }
         )
         if replayed is not None:
@@ -221,6 +223,11 @@ def _migrations(trace: Trace, result: CheckResult) -> dict[str, int]:
     out = {"migrations": int(counts["len"].sum())}
     out.update({f"migrations_{op}": int(n) for op, n in counts.iter_rows() if op is not None})
     return out
+
+
+def _moves(trace: Trace, result: CheckResult) -> dict[str, Any]:
+    found = moves(trace, result.start_ns, result.end_ns)
+    return {f"moves_{name}": rate for name, rate in found.items()}
 
 
 # --- suggestions of a design's modules --------------------------------------------------------------------------------

@@ -88,6 +88,7 @@ def check(
         raise UsageError(
             "no trace given. Name a trace file or a data set; `wastedcores watch` checks this machine."
         )
+    from wastedcores.analysis.moves import moves, moves_words
     from wastedcores.analysis.placed import recorded_on
     from wastedcores.cli._input import open_input
     from wastedcores.cpulist import parse_cpulist
@@ -108,13 +109,15 @@ def check(
         silent=silent,
     )
     table = who_took(result) if cgroups else None
+    moved = moves(result.trace, result.start_ns, result.end_ns)
     if as_json:
         more = {} if table is None else {"cgroups": table.head(most or table.height).to_dicts()}
-        print_json(result.to_json(most) | more)
+        print_json(result.to_json(most) | {"moves": moved} | more)
     else:
         print(fitted(describe(result)))
         if table is not None:
             print(fitted("\n" + describe_groups(table)))
+        print(f"  moved          {moves_words(moved)}")
         print(f"\n  next           {next_command(result, trace)}")
     raise typer.Exit(EXIT_OF[result.verdict])
 

@@ -56,6 +56,8 @@ _ROWS = (
     ("wait_p99_ms", "wait, 99 %", "{:.3f} ms"),
     ("wait_max_ms", "wait, longest", "{:.3f} ms"),
     ("migrations", "migrations", "{:d}"),
+    ("moves_across_caches_per_s", "to another cache, a second", "{:.0f}"),
+    ("moves_across_nodes_per_s", "to another node, a second", "{:.0f}"),
     ("refused_suggestions", "refused suggestions", "{:d}"),
 )
 

@@ -280,9 +280,9 @@ class KernelModel:
         if self.version not in CACHE_AWARE:
             return None
         return (
-            f"kernel {self.name}: the replay does not have its cache-aware scheduling (CONFIG_SCHED_CACHE). Every task counts as "
-            "a process of one thread, for which that does nothing; threads of one process that would fit into one last-level cache "
-            "may stay closer together than replayed"
+            f"kernel {self.name}: the replay does not have its cache-aware scheduling (CONFIG_SCHED_CACHE). Every task "
+            "counts as a process of one thread, for which that does nothing; threads of one process that would fit into one "
+            "last-level cache may stay closer together than replayed"
         )
 
     @property

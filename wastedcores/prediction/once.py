@@ -55,6 +55,7 @@ def replay_once(path: str, kernel: str, seed: int) -> dict[str, float | int | st
         "window_ns": end - start,
         "busy_cpus": float(busy_share(raw, task.machine.cpus, start, end)[cpus].sum()),
         "wasted_ns": wasted_ns(raw, cpus, start, end),
+        **moved(raw, task.machine, start, end),
     }
 
 
@@ -103,6 +104,20 @@ def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
         end = raw.end_ns if task.finite else min(begin + task.end_ns, raw.end_ns)
         return start, at.get(END_MARK, end)
     return at.get(task.marks[0], start), at.get(task.marks[1], raw.end_ns)
+
+
+def moved(raw: RawReplay, machine: Machine, start: int, end: int) -> dict[str, float]:
+    """Return how often tasks of a replay move to another CPU, last-level cache and node per second."""
+    log = raw.of(log_kind.MIGRATE)
+    log = log[(log[:, log_column.TS] >= start) & (log[:, log_column.TS] <= end)]
+    source, target = log[:, log_column.SRC], log[:, log_column.CPU]
+    seconds = max(end - start, 1) / 1e9
+    llc, node = machine.llc_of_cpu, machine.node_of_cpu
+    return {
+        "per_s": int((source != target).sum()) / seconds,
+        "across_caches_per_s": int((llc[source] != llc[target]).sum()) / seconds,
+        "across_nodes_per_s": int((node[source] != node[target]).sum()) / seconds,
+    }
 
 
 def wasted_ns(raw: RawReplay, cpus: list[int], start: int, end: int) -> int:

@@ -189,4 +189,8 @@ def _variant(name: str, rows: list[dict[str, Any]], ends: bool, itself: Variant 
         gains = tuple(1 - a / max(b, 1) for a, b in zip(windows, itself.windows_ns, strict=True))
     elif itself is not None:
         gains = tuple(a / max(b, 1e-9) - 1 for a, b in zip(busy, itself.busy, strict=True))
-    return Variant(name, windows, busy, tuple(int(r["wasted_ns"]) for r in rows), gains)
+    moved = {
+        key: None if any(r[key] is None for r in rows) else sum(r[key] for r in rows) / len(rows)
+        for key in ("per_s", "across_caches_per_s", "across_nodes_per_s")
+    }
+    return Variant(name, windows, busy, tuple(int(r["wasted_ns"]) for r in rows), gains, moved)

@@ -60,6 +60,9 @@ class Variant:
     gains
         What it gains against the replay of the recorded kernel, one value per seed: the share of the time that is saved or,
         if no time can be predicted, by what share more CPUs are busy.
+    moves
+        Threads that move to another CPU, last-level cache and node per second (``per_s``, ``across_caches_per_s`` and
+        ``across_nodes_per_s``), means of the seeds; None if they were not counted.
     """
 
     kernel: str
@@ -67,6 +70,7 @@ class Variant:
     busy: tuple[float, ...]
     wasted_ns: tuple[int, ...]
     gains: tuple[float, ...] = ()
+    moves: dict[str, float | None] | None = None
 
     @property
     def window_ns(self) -> Range | None:
@@ -94,6 +98,7 @@ class Variant:
             "gain_low": self.gain.low,
             "gain_high": self.gain.high,
             "thread_ns": round(float(np.median(self.wasted_ns))),
+            "moves": self.moves,
         }
 
 

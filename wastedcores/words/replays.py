@@ -31,6 +31,8 @@ def runs_compared(found: Comparison) -> RichText:
         ("wait_p50_ms", "wait, median", " ms"),
         ("wait_p99_ms", "wait, 99 %", " ms"),
         ("migrations", "migrations", ""),
+        ("moves_across_caches_per_s", "to another cache, a second", ""),
+        ("moves_across_nodes_per_s", "to another node, a second", ""),
     )
     rows = []
     for key, name, unit in lines:

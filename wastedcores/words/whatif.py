@@ -102,11 +102,23 @@ def _whole(reason: str) -> str:
 def prediction_table(found: WhatIf) -> RichText:
     """List the recorded kernel and all variants, those that gain most first."""
     rows = [
-        ("recorded: " + found.recorded_kernel, _recorded(found), "", ""),
-        ("replayed: " + found.kernel, amount(found.itself), "", _wasted(found.itself)),
-        *((v.kernel, amount(v), percent(v.gain), _wasted(v)) for v in found.variants),
+        ("recorded: " + found.recorded_kernel, _recorded(found), "", "", ""),
+        (
+            "replayed: " + found.kernel,
+            amount(found.itself),
+            "",
+            _wasted(found.itself),
+            _moved(found.itself),
+        ),
+        *((v.kernel, amount(v), percent(v.gain), _wasted(v), _moved(v)) for v in found.variants),
     ]
-    columns = ["kernel", "result (5th to 95th percentile of the seeds)", "gain", "CPU time wasted"]
+    columns = [
+        "kernel",
+        "result (5th to 95th percentile of the seeds)",
+        "gain",
+        "CPU time wasted",
+        "moves a second (to another cache, to another node)",
+    ]
     return table(pl.DataFrame(rows, schema=columns, orient="row"))
 
 
@@ -133,6 +145,14 @@ def _recorded(found: WhatIf) -> str:
     return (
         human_ns(found.window_ns) if found.itself.window_ns else f"{found.busy_cpus:.1f} busy CPUs"
     )
+
+
+def _moved(v: Variant) -> str:
+    """Write how often threads move in the replays of a variant: ``1,040 (300, 246)``."""
+    if v.moves is None or v.moves["per_s"] is None:
+        return ""
+    caches, nodes = v.moves["across_caches_per_s"], v.moves["across_nodes_per_s"]
+    return f"{v.moves['per_s']:,.0f}" + ("" if nodes is None else f" ({caches:,.0f}, {nodes:,.0f})")
 
 
 def _wasted(v: Variant) -> str:
