@@ -57,8 +57,9 @@ def rates(
     out: dict[str, Any] = {"per_s": len(source) / seconds if known else None}
     for name, of_cpu in (("caches", "llc_of_cpu"), ("nodes", "node_of_cpu")):
         at = None if machine is None else getattr(machine, of_cpu)
-        inside = known and at is not None and max(source.max(), target.max()) < len(at)
-        across = int((at[source] != at[target]).sum()) / seconds if inside else None
+        across = None
+        if known and at is not None and max(source.max(), target.max()) < len(at):
+            across = int((at[source] != at[target]).sum()) / seconds
         out[f"across_{name}_per_s"] = across
     return out
 

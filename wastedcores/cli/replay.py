@@ -69,6 +69,14 @@ def replay(
             help="Trace every call of the load balancer: what it saw and why it gave up.",
         ),
     ] = False,
+    refill_us: Annotated[
+        int,
+        Option(
+            metavar="US",
+            min=0,
+            help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
+        ),
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Replay a scenario under a kernel's scheduler."""
@@ -85,7 +93,9 @@ def replay(
         check_writable(output)
     _, on = resolve_replay(scenario, [kernel], machine, seed, given)
     print(f"replaying {scenario} under {kernel} ...", file=sys.stderr)
-    result = replay_scenario(scenario, kernel, on, seed, given, end_ns, decisions=decisions)
+    result = replay_scenario(
+        scenario, kernel, on, seed, given, end_ns, decisions=decisions, refill_ns=1000 * refill_us
+    )
     for note in result.notes:
         print(f"wastedcores: note: {note}", file=sys.stderr)
     if not as_json:

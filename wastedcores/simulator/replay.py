@@ -27,7 +27,7 @@ from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.units import human_ns, number, result_words
 from wastedcores.workload.builder import Workload
-from wastedcores.workload.program import Costs, Program
+from wastedcores.workload.program import Costs, Program, costs_of
 from wastedcores.workload.scenarios import scenario
 
 
@@ -268,6 +268,7 @@ def replay_scenario(
     until_ns: int | None = None,
     *,
     decisions: bool = False,
+    refill_ns: int = 0,
 ) -> Replay:
     """Run a scenario by name.
 
@@ -287,6 +288,8 @@ def replay_scenario(
         Stop after this much simulated time. None: stop when every task that is no daemon has finished.
     decisions
         Whether to trace the balancer's decisions, as in :func:`replay`.
+    refill_ns
+        What a task pays, in ns, when it first runs behind another last-level cache than before.
 
     Returns
     -------
@@ -309,5 +312,6 @@ def replay_scenario(
         until_ns,
         considered=found.considered,
         decisions=decisions,
+        costs=replace(costs_of(on), refill_ns=refill_ns) if refill_ns else None,
     )
     return replace(r, name=name)

@@ -26,6 +26,7 @@ from wastedcores.simulator.engine.world import (
     table,
     task,
     task_group,
+    v6_12,
     wait,
 )
 from wastedcores.simulator.layout import Sizes, allocate, write_list
@@ -106,6 +107,7 @@ def build_world(
     m[: machine.cpus, rq.NODE] = machine.node_of_cpu
     m[g[sim.SETS] + cpuset.ACTIVE] = cpuset.bits_of(trees[0].cpus)
     _write_machine_constants(g, costs)
+    m[g[sim.SCRATCH] + v6_12.ROW, v6_12.REFILL_NS] = costs.refill_ns
     _write_kernel(m, machine, kernel)
     behind_design = int(g[sim.SETS]) + 1 + design.rows_of(machine, kernel)
     clocks.install(m, behind_design, machine, costs)

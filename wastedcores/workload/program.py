@@ -64,7 +64,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Costs:
-    """Machine constants of docs/replay-semantics.md, section 1, in ns (``idle_ticks``: ticks)."""
+    """Machine constants of docs/replay-semantics.md, section 1, in ns (``idle_ticks``: ticks).
+
+    ``refill_ns`` is what a task pays when it first runs behind another last-level cache than the one where it ran before. It is 0
+    unless somebody measured it for the workload.
+    """
 
     tick_ns: int = 4_000_000
     irq_ns: int = 2_000
@@ -76,6 +80,7 @@ class Costs:
     lb_base_ns: int = 1_000
     lb_cpu_ns: int = 50
     idle_ticks: int = 0
+    refill_ns: int = 0
 
 
 #: the guest of the recordings: rounds of 4 us in lockstep, 1000 million instructions per second

@@ -58,6 +58,8 @@ class Progress:
     #: the time from which ``left`` is counted down; None while the task is not on a CPU
     since: int | None = None
     spinning: bool = False
+    #: the last-level cache behind which it ran last, -1 if it has not run
+    ran_llc: int = -1
     #: kind and number of the thing that the task waits for
     waits_for: tuple[str, int] | None = None
     #: tasks that this one still has to wake, one after the other

@@ -357,9 +357,16 @@ class Simulation:
                 return
             waiting.spinner_switched_in(self, task)
             newidle_ns = max(rq.newidle_until_ns - self.k.now_ns, 0)
-            self._go_on(task, self.k.costs.switch_ns + exit_ns + newidle_ns)
+            delay = self.k.costs.switch_ns + exit_ns + newidle_ns + self._refill(rq, task)
+            self._go_on(task, delay)
         elif task.progress is not None and task.progress.left == 0:
             self._go_on(task, 0)
+
+    def _refill(self, rq: Rq, task: Task) -> int:
+        """Return what a task pays that runs behind another last-level cache than before, in ns (docs/replay-semantics.md)."""
+        before, task.progress.ran_llc = task.progress.ran_llc, self.k.llc_id[rq.cpu]
+        moved = before not in (-1, task.progress.ran_llc)
+        return self.k.costs.refill_ns if moved else 0
 
     def _go_on(self, p: Task, extra: int) -> None:
         """Execute rows of the program until one takes time or the task leaves its CPU."""

@@ -130,7 +130,7 @@ def _replayed(
         wasted, wait = _waste(run.trace, window, _counted(pattern))
         result = float(run.summary.result or 0)
         cells.append(Cell(words, kernel, name, pattern.result.unit, result, wasted, wait))
-    values = {
+    values: dict[str, Any] = {
         c: float(np.median([v for cell in cells if (v := getattr(cell, c)) is not None] or [0]))
         for c in ("result", "wasted_cpus", "wait_p99_ms")
     }

@@ -184,6 +184,17 @@ def newidle_left(m, cpu):
 
 
 @inner
+def refill(m, cpu, p):
+    """Return what a task pays that runs behind another last-level cache than before, in ns (docs/replay-semantics.md)."""
+    before = m[p, task.RAN_LLC]
+    now = m[cpu, rq.SD_LLC_ID] + 1
+    m[p, task.RAN_LLC] = now
+    if before == 0 or before == now:
+        return 0
+    return m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.REFILL_NS]
+
+
+@inner
 def switch_to(m, cpu, prev_pid, state, p):
     """context_switch(): switch to task ``p``, or to idle (-1). The loop then continues the task's program (rq.SWITCHED_IN)."""
     m[cpu, rq.CURR] = p
@@ -210,7 +221,7 @@ def switch_to(m, cpu, prev_pid, state, p):
         m[p, task.LEFT] = m[0, sim.SPIN_NS]
         m[p, task.SPIN] = 2
     m[cpu, rq.SWITCHED_IN] = 1
-    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS] + exit_ns + newidle_left(m, cpu)
+    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS] + exit_ns + newidle_left(m, cpu) + refill(m, cpu, p)
 
 
 @inner

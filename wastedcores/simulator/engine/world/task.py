@@ -49,4 +49,5 @@ from __future__ import annotations
     RT_PREV,
     ON_RT,  # whether it is on that queue
     PUSHABLE,  # when it joined the pushable tasks, as a growing number; 0 if it is none of them
-) = range(19, 65)
+    RAN_LLC,  # 1 + the last-level cache behind which it ran last, 0: it has not run
+) = range(19, 66)

@@ -39,6 +39,7 @@ ROW = 6
     SCAN_LEFT,  # of a search for an idle CPU: how many CPUs it may still examine
     SCAN_CPU,  # the idle CPU that it found, -1 for none
     SCAN_OVER,
-) = range(34)
+    REFILL_NS,  # of all kernels: what a task pays when it first runs behind another last-level cache
+) = range(35)
 
 REWEIGHT_LAG, REWEIGHT_PLACE, REWEIGHT_AVERAGE = range(3)
