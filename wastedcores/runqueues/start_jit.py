@@ -88,8 +88,8 @@ def _queued(s: State, p: int, by: int, where: int) -> None:
 
 
 @callee
-def _looks_repinned(s: State, p: int, c: int, by: int) -> bool:
-    """Whether the move of task ``p`` to CPU ``c``, in the context of ``by``, looks like a change of affinity.
+def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
+    """Whether the move of task ``p`` to CPU ``c``, in the context of ``by``, looks like a change of affinity: a value of REPINNED.
 
     A load balancer moves waiting threads to the CPU that it runs on, or runs in the context of the idle task, for other idle
     CPUs. A change of affinity moves a waiting thread from the caller's CPU, and a running one by the stopper, which the
@@ -99,17 +99,24 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> bool:
     (select_fallback_rq()).
     """
     if by == 0:
-        return False
+        return 0
     told = s.task[p, task_row.EVIDENCE] == task_row.TOLD
     if by > 0 and told and s.task[p, task_row.MASK] == task_row.FREE:
         waker = s.task[by, task_row.WAKER] if s.task[by, task_row.ROLE] == task_row.STOPPER else by
         if waker > 0 and s.task[waker, task_row.ROLE] == task_row.HOTPLUGGER:
-            return False
+            return 0
     if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
-        return s.task[by, task_row.WAKER] != 0 and s.task[by, task_row.WAKER_CPU] != c
+        waker = s.task[by, task_row.WAKER]
+        if waker == 0 or s.task[by, task_row.WAKER_CPU] == c:
+            return 0
+        if waker < 0:
+            return task_row.BY_SOMEBODY
+        return task_row.BY_ITSELF if waker == p else task_row.BY_ANOTHER
     if s.task[p, task_row.QUEUED] == 0:
-        return False
-    return by < 0 or s.task[by, task_row.RAN] != c
+        return 0
+    if by < 0:
+        return task_row.BY_SOMEBODY
+    return task_row.BY_ANOTHER if s.task[by, task_row.RAN] != c else 0
 
 
 @callee
@@ -128,9 +135,11 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
             s.task[p, task_row.REUSED] = 1
         s.task[p, task_row.QUEUED] = 0
         s.task[p, task_row.PARENT] = max(by, 0)
-    elif k == MIGRATE and p > 0 and _looks_repinned(s, p, c, by):
-        s.task[p, task_row.REPINNED] = 1
-        s.task[s.task[p, task_row.PARENT], task_row.CHILD_REPINNED] = 1
+    elif k == MIGRATE and p > 0:
+        by_whom = _looks_repinned(s, p, c, by)
+        if by_whom != 0:
+            s.task[p, task_row.REPINNED] = max(s.task[p, task_row.REPINNED], by_whom)
+            s.task[s.task[p, task_row.PARENT], task_row.CHILD_REPINNED] = 1
 
 
 @lean
