@@ -180,8 +180,8 @@ def test_tables(tmp_path):
     judged = [judge(seed, tmp_path) for seed in (0, 1, 2)]
     rows = as_rows(tally(judged))
     assert (
-        sum(r["schedules"] for r in rows if r["classes"] == "alone") == 4
-    )  # with and without a snapshot
+        sum(r["schedules"] for r in rows if r["classes"] == "alone") == 5
+    )  # without and with snapshots, and one of them with one snapshot
     assert [row for j in judged for row in rows_of(j) if row[1] == "all"] == [("combined", "all")]
     run = {"schedules": 3, "first": 0, "commit": "x", "date": "", "machine": "", "made_ms": 1}
     shown = markdown(run | {"checked_ms": 2, "rows": rows, "failures": {}})

@@ -125,9 +125,9 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
     later = {task.pid: task for task in header.later_tasks or []}
     for task in first.values():
         alone = header.later_tasks is None
-        if task.pid in born and alone and _as_forked(task, born[task.pid], first):
-            yield task
-        elif task.pid not in born.keys() | later.keys() and "allowed" not in task.changed:
+        if (task.pid in born and alone and _as_forked(task, born[task.pid], first)) or (
+            task.pid not in born.keys() | later.keys() and "allowed" not in task.changed
+        ):
             yield task
     for task in later.values():
         parent = first.get(_parent(task))
@@ -145,9 +145,7 @@ def _parent(task: TaskFacts) -> int:
     return (task.ppid if task.pid == task.tgid else task.tgid) or 0
 
 
-def _as_forked(
-    task: TaskFacts, by: list[int | None], tasks: dict[int, TaskFacts]
-) -> bool:
+def _as_forked(task: TaskFacts, by: list[int | None], tasks: dict[int, TaskFacts]) -> bool:
     """Whether a task that the only snapshot shows and the trace forks once has what it got from its parent.
 
     If the snapshot shows an earlier task of the same number, this holds all the same: the trace's task has the same parent.
@@ -171,8 +169,9 @@ def moves_unseen(trace: Trace) -> bool:
     """Whether a thread was on two CPUs, and no move of any is in the trace."""
     if "migrate" in trace.kinds():
         return False
-    places = trace.only("switch").filter(pl.col("pid") > 0).group_by("pid")
-    return bool(places.agg(pl.col("cpu").n_unique()).select((pl.col("cpu") > 1).any()).collect().item())
+    of_thread = trace.only("switch").filter(pl.col("pid") > 0).group_by("pid")
+    moved = of_thread.agg(places=pl.col("cpu").n_unique()).filter(pl.col("places") > 1)
+    return moved.collect().height > 0
 
 
 def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
@@ -192,10 +191,8 @@ def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
     return bool((found.collect()["len"] == 1).any())
 
 
-def outdated(
-    header: Header, repinned: NDArray[np.int32], *, everybody: bool
-) -> NDArray[np.bool_]:
-    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have got another affinity.
+def outdated(header: Header, repinned: NDArray[np.int32], *, everybody: bool) -> NDArray[np.bool_]:
+    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have been bound anew.
 
     ``everybody``: somebody changed affinities meanwhile, and need not have moved whom he bound. The kernel's own threads of a
     CPU cannot get another one (PF_NO_SETAFFINITY, kernel/sched/syscalls.c, v6.12).

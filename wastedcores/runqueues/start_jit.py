@@ -89,7 +89,7 @@ def _queued(s: State, p: int, by: int, where: int) -> None:
 
 @callee
 def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
-    """Whether the move of task ``p`` to CPU ``c``, in the context of ``by``, looks like a change of affinity: a value of REPINNED.
+    """The value of REPINNED that the move of task ``p`` to CPU ``c``, in the context of ``by``, makes likely.
 
     A load balancer moves waiting threads to the CPU that it runs on, or runs in the context of the idle task, for other idle
     CPUs. A change of affinity moves a waiting thread from the caller's CPU, and a running one by the stopper, which the

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK, KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
-from wastedcores.runqueues.affinity import Affinity, moves_unseen, not_exec, once, outdated, repinned
+from wastedcores.runqueues.affinity import (
+    Affinity,
+    moves_unseen,
+    not_exec,
+    once,
+    outdated,
+    repinned,
+)
 from wastedcores.runqueues.ahead import ahead
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
@@ -199,9 +206,16 @@ class Runqueues:
             seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
         if alone:
             self._doubt_snapshot(state, elsewhere)
+        elif not self.affinity.follows:  # it may have got another affinity and the old one again
+            self._take_back(state, state.task[:, task_row.REPINNED] == task_row.BY_ANOTHER)
         start_jit.settle_start(state, self.start_ns)
         # a task that waited there proves that it was busy
         seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
+        for c, busy in (header.unswitched or {}).items():
+            if c < self.cpus and not seen[c]:
+                state.cpu[c, cpu_row.CURR] = cpu_row.CURR_SOMEBODY if busy else 0
+                state.cpu[c, cpu_row.NR] = busy
+                seen[c] = True
         self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
         if self.silent == "idle":
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
@@ -228,14 +242,19 @@ class Runqueues:
         )
         doubtful = outdated(self.trace.header, task[:, task_row.REPINNED], everybody=everybody)
         doubtful |= task[:, task_row.REUSED] != 0
-        back = doubtful & (task[:, task_row.EVIDENCE] == task_row.TOLD)
-        task[back, task_row.EVIDENCE] = task_row.ASSUMED
-        task[back, task_row.MASK] = task_row.FREE
-        if everybody and back.any() and self.trace.header.tasks:
+        if self._take_back(state, doubtful) and everybody and self.trace.header.tasks:
             self.notes.append(
                 "somebody seems to have changed where threads may run while the trace was recorded, so the snapshot, which was "
                 "taken once, is not believed about them"
             )
+
+    @staticmethod
+    def _take_back(state: st.State, doubtful: NDArray[np.bool_]) -> bool:
+        """Forget what was told of these tasks; return whether it was anything."""
+        back = doubtful & (state.task[:, task_row.EVIDENCE] == task_row.TOLD)
+        state.task[back, task_row.EVIDENCE] = task_row.ASSUMED
+        state.task[back, task_row.MASK] = task_row.FREE
+        return bool(back.any())
 
     def strict(self, *, throttling: bool = False) -> Runqueues:
         """Return the same runqueues, in which only threads wait of which something says where they may run."""

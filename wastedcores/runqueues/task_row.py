@@ -29,8 +29,8 @@ WIDTH = 20
 # values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline; both park when the CPU is offline
 NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
 
-# values of REPINNED: a move whose context is not told; one whose stopper was woken in the context of the thread itself, for exec, or
-# because the wakeup reached it as an interrupt; and one by another thread
+# values of REPINNED: a move whose context is not told; one whose stopper was woken in the context of the thread itself, for exec
+# or because the wakeup reached it as an interrupt; and one by another thread
 NOT_REPINNED, BY_SOMEBODY, BY_ITSELF, BY_ANOTHER = 0, 1, 2, 3
 
 # values of LIMITED
