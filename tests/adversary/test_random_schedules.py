@@ -26,6 +26,12 @@ def test_no_verdict_is_wrong(tmp_path):
     assert sum(RIGHT in j.outcomes.values() for j in judged) >= 50
 
 
+@pytest.mark.parametrize("seed", [1000206, 1002116, 1002763, 1003391])
+def test_schedules_that_were_judged_wrongly_once(seed, tmp_path):
+    """A bare move of a recorder; CPUs that were offline at first; a cpuset whose administrator ran on the CPU it moved threads to."""
+    assert not judge(seed, tmp_path).failed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 90, 15))
 def test_the_machine_does_what_a_kernel_does(first):

@@ -65,10 +65,20 @@ def _unlisted(s: State, p: int, c: int) -> None:
 
 
 @callee
+def _comes_online(s: State, p: int, q: int) -> bool:
+    """Whether a CPU whose first event runs or wakes task ``p`` in the context of ``q`` may have been offline before.
+
+    cpuhp/N and migration/N are the first tasks of a CPU that comes online (kernel/cpu.c: cpuhp_online_idle(), v6.12).
+    """
+    return q == 0 and p > 0 and s.task[p, task_row.ROLE] != task_row.NO_ROLE
+
+
+@callee
 def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
     """What a switch from ``q`` to ``p`` tells of the start; ``listed``: a snapshot told before of all tasks."""
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[LOSSY] == 0:
-        s.cpu[c, cpu_row.CURR] = q if q >= 0 else cpu_row.CURR_FROM_SWITCH
+        told = q >= 0 and not _comes_online(s, p, q)
+        s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
     if listed and s.cpu[c, cpu_row.CURR] != q:
         _unlisted(s, q, c)
     _was(s, q, task_row.RUNNING, c)
@@ -136,6 +146,8 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
         s.task[p, task_row.QUEUED] = 0
         s.task[p, task_row.PARENT] = max(by, 0)
     elif k == MIGRATE and p > 0:
+        if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
+            s.task[p, task_row.PUSHED] = 1
         by_whom = _looks_repinned(s, p, c, by)
         if by_whom != 0:
             s.task[p, task_row.REPINNED] = max(s.task[p, task_row.REPINNED], by_whom)
@@ -186,7 +198,8 @@ def infer_start(e: Events, s: State) -> None:
         where = c if k == FORK or k == EXIT or k == CONTEXT else e.src_cpu[i]
         if by >= 0 and where >= 0 and s.numbers[LOSSY] == 0:
             if s.cpu[where, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
-                s.cpu[where, cpu_row.CURR] = by
+                offline = _comes_online(s, p, by)
+                s.cpu[where, cpu_row.CURR] = cpu_row.CURR_FROM_SWITCH if offline else by
                 _was(s, by, task_row.RUNNING, where)
 
 
@@ -197,8 +210,9 @@ def settle_start(s: State, start_ns: int) -> None:
     s.cpu[:, cpu_row.BUSY_SINCE] = start_ns
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.UNKNOWN and s.task[p, task_row.MOVED_FROM] >= 0:
-            # moved between runqueues and never run: it had been waiting
-            s.task[p, task_row.STATE] = task_row.WAITING
+            # moved between runqueues and never run: it had been waiting, or its wakeup is missing
+            waited = s.task[p, task_row.RECORDER] == 0
+            s.task[p, task_row.STATE] = task_row.WAITING if waited else task_row.ASLEEP
             s.task[p, task_row.CPU] = s.task[p, task_row.MOVED_FROM]
         c = s.task[p, task_row.CPU]
         if s.task[p, task_row.STATE] == task_row.RUNNING:

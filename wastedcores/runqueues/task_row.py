@@ -15,6 +15,7 @@ from __future__ import annotations
     LIMITED,  # whether its control group has a limit of CPU time, so that a wait of it may be none: one of the values below
     PARENT,  # in pass 1: its parent; 0 unknown
     REPINNED,  # found in pass 1: whether a move of it looks like one that a change of affinity causes: a value below
+    PUSHED,  # found in pass 1: 1 if the stopper moved it, for whatever reason
     CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
     REUSED,  # found in pass 1: 1 if its number was another thread's before
     QUEUED,  # in pass 1: 1 while it runs or waits
@@ -23,8 +24,8 @@ from __future__ import annotations
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
     ROLE,  # what its name says that it does: one of the values below
     LOST_MEANWHILE,  # 1: events were lost while it waited, and may have told that it does no longer
-) = range(20)
-WIDTH = 20
+) = range(21)
+WIDTH = 21
 
 # values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline; both park when the CPU is offline
 NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
