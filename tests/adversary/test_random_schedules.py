@@ -28,7 +28,7 @@ def test_no_verdict_is_wrong(tmp_path):
 
 @pytest.mark.parametrize("seed", [1000206, 1002116, 1002763, 1003391])
 def test_schedules_that_were_judged_wrongly_once(seed, tmp_path):
-    """A bare move of a recorder; CPUs that were offline at first; a cpuset whose administrator ran on the CPU it moved threads to."""
+    """A bare move of a recorder; CPUs that were offline at first; an administrator on the CPU to which it moves threads."""
     assert not judge(seed, tmp_path).failed
 
 

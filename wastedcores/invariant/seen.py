@@ -1,8 +1,8 @@
 """Waste that is certain although nothing tells where the threads may run, because they were seen on the idle CPUs.
 
 A thread counts for an idle CPU while it waits between two stays on that CPU, both at most M away from the persistent episode.
-Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads that the stopper moved, or
-with a move that looks like a change of their affinity, do not count at all.
+Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks
+like a change of their affinity do not count at all, nor those that the stopper moved, unless an idle CPU asked for it.
 """
 
 from __future__ import annotations

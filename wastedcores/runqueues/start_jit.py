@@ -147,7 +147,8 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
         s.task[p, task_row.PARENT] = max(by, 0)
     elif k == MIGRATE and p > 0:
         if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
-            s.task[p, task_row.PUSHED] = 1
+            if s.task[by, task_row.WAKER] != 0:
+                s.task[p, task_row.PUSHED] = 1
         by_whom = _looks_repinned(s, p, c, by)
         if by_whom != 0:
             s.task[p, task_row.REPINNED] = max(s.task[p, task_row.REPINNED], by_whom)

@@ -15,7 +15,7 @@ from __future__ import annotations
     LIMITED,  # whether its control group has a limit of CPU time, so that a wait of it may be none: one of the values below
     PARENT,  # in pass 1: its parent; 0 unknown
     REPINNED,  # found in pass 1: whether a move of it looks like one that a change of affinity causes: a value below
-    PUSHED,  # found in pass 1: 1 if the stopper moved it, for whatever reason
+    PUSHED,  # found in pass 1: 1 if the stopper moved it, not on behalf of an idle CPU
     CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
     REUSED,  # found in pass 1: 1 if its number was another thread's before
     QUEUED,  # in pass 1: 1 while it runs or waits
