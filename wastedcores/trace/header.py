@@ -133,6 +133,8 @@ class Header(BaseModel):
         True if the source records every context switch, so that a CPU without one event was idle.
     silent_is_idle
         True if somebody knows that a CPU without any event ran nothing; else one thread may have run there alone.
+    some_tasks
+        True if only the events of some tasks were recorded.
     unswitched
         CPUs on which no task began or ceased to run between two snapshots around the recording; True: one task ran there all
         the time, False: the CPU was idle. None: unknown.
@@ -200,6 +202,7 @@ class Header(BaseModel):
     highest_pid: int | None = None
     every_switch: bool = False
     silent_is_idle: bool = False
+    some_tasks: bool = False
     unswitched: dict[int, bool] | None = None
     wakings: bool = False
     lost: dict[int, int] = Field(default_factory=dict)
