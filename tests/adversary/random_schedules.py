@@ -116,11 +116,14 @@ def commit() -> str:
 
 
 def run(asked: argparse.Namespace) -> dict[str, Any]:
-    """Judge all chunks that are not done yet, and return the run's results."""
+    """Judge all chunks that are not done yet, unless only those that are done are asked for, and return the run's results."""
     folder: Path = asked.folder
     found = folder / "found"
-    found.mkdir(parents=True, exist_ok=True)
     kept, code = folder / "chunks.jsonl", folder / "commit"
+    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    if asked.so_far:
+        return summary(asked, done, code.read_text())
+    found.mkdir(parents=True, exist_ok=True)
     now = f"{commit()} {' '.join(asked.features or ())}".strip()
     if code.exists() and code.read_text() != now:
         raise SystemExit(
@@ -128,7 +131,6 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
             "another one with --folder."
         )
     code.write_text(now)
-    done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     end = asked.first + asked.schedules
     wanted = [(s, min(CHUNK, end - s)) for s in range(asked.first, end, CHUNK)]
     have = {(d["first"], d["count"]) for d in done}
@@ -153,7 +155,7 @@ def summary(asked: argparse.Namespace, done: list[dict[str, Any]], code: str) ->
     schedules = sum(d["count"] for d in done)
     return {
         "commit": code,
-        "first": asked.first,
+        "first": min((d["first"] for d in done), default=asked.first),
         "schedules": schedules,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.processor() or platform.machine()}, Linux {platform.release()}",
@@ -181,6 +183,9 @@ def main() -> int:
         "--features",
         type=lambda text: tuple(sorted(text.split(","))),
         help="names, separated by commas, that all schedules get; default: each seed draws its own",
+    )
+    parser.add_argument(
+        "--so-far", action="store_true", help="only write the tables of what --folder has so far"
     )
     parser.add_argument("--show", type=int, metavar="SEED", help="write this schedule and judge it")
     asked = parser.parse_args()

@@ -263,3 +263,44 @@ def test_what_changed_between_two_snapshots_is_named():
     assert named == {1: (), 2: ("allowed",), 3: (), 4: (), 5: ("nice",)}
     assert [(t.pid, t.start_ticks) for t in facts["later_tasks"]] == [(4, 9), (6, 1)]
     assert "changed" not in module.header_facts(first)
+
+
+def test_a_command_is_run_between_two_snapshots(here, tmp_path):
+    """Of the second one only the process that the command leaves behind is new."""
+    file = tmp_path / "tasks.json"
+    code = "import subprocess,sys;p=subprocess.Popen(['sleep','60']);print(p.pid);sys.exit(3)"
+    done = typed("snapshot", "-o", file, "--", sys.executable, "-c", code)
+    assert done.code == 3
+    taken = module.read_snapshot(file)
+    (left,) = [t for t in taken.last.tasks if t.comm == "sleep" and t.ppid != os.getpid()][-1:]
+    os.kill(left.pid, 9)
+    facts = module.header_facts(taken)
+    assert left.pid in {t.pid for t in facts["later_tasks"]}
+    assert left.pid not in {t.pid for t in taken.tasks}
+    assert typed("snapshot", "-o", file, "--", tmp_path / "absent").code == 2
+
+
+def test_cpus_on_which_no_task_began_or_ceased_to_run(tmp_path):
+    """Their counts are the same in both snapshots; a CPU that was offline at one of them is not known."""
+
+    def counted(name, slices, ticks):
+        proc = tmp_path / name / "proc"
+        proc.mkdir(parents=True)
+        lines = [f"cpu{c} {b} 0 0 {i} 0 0 0 0 0 0" for c, (b, i) in enumerate(ticks)]
+        (proc / "stat").write_text("\n".join(["cpu 1 1 1 1 1 1 1 1 1 1", *lines, "intr 1"]) + "\n")
+        lines = [f"cpu{c} 0 0 0 0 0 0 {r} 9 {n}" for c, (r, n) in enumerate(slices)]
+        text = ["version 17", "timestamp 1", *(x for line in lines for x in (line, "domain0 3 1"))]
+        (proc / "schedstat").write_text("\n".join(text) + "\n")
+        return taken.model_copy(update={"cpu_counts": system.cpu_counts(tmp_path / name)})
+
+    taken = module.Snapshot(kernel="6.1", boottime_ns=0, unix_ns=0, tasks=[])
+    ran = [(5_000, 1), (5_000, 1), (5_000, 1), (5_000, 1), (5_000, 1)]
+    first = counted("first", ran, [(10, 90)] * 5)
+    ran = [(5_000, 1), (5_000, 1), (6_000, 1), (5_000, 2)]
+    last = counted("last", ran, [(10, 290), (210, 90), (210, 90), (210, 90)])
+    assert first.cpu_counts[0].idle_ns == 900_000_000
+    assert module.header_facts(first, last)["unswitched"] == {0: False, 1: True}
+    (tmp_path / "last/proc/schedstat").unlink()
+    assert system.cpu_counts(tmp_path / "last") is None
+    real = system.cpu_counts()
+    assert real is None or all(c.busy_ns > 0 for c in real.values())

@@ -60,3 +60,105 @@ def test_a_task_whose_affinity_changed_is_unknown(changed, verdict):
     tasks = [*TASKS, {"pid": 11, "tgid": 11, "allowed": "0-1", "changed": changed}]
     trace = trace_of(rows, cpus=2, known=False, tasks=tasks, quotas={}, source_format="ftrace")
     assert check(trace).verdict == verdict
+
+
+def beside_idle(more, **header):
+    """Task 11 waits behind 10 on CPU 0 for a second, while CPU 1 has no task; 12 is another one."""
+    rows = [switch(1, 0, 0, "R", 10), switch(1, 1, 9, "S", 0), wakeup(2, 0, 11), *more]
+    rows += [wakeup(S - 1, 1, 9), switch(S, 1, 0, "R", 9)]
+    tasks = [{"pid": p, "tgid": p, "ppid": 1, "allowed": "0-1"} for p in (9, 10, 11, 12)]
+    tasks.append({"pid": 13, "tgid": 13, "ppid": 1, "allowed": "0"})
+    facts = {"tasks": tasks, "quotas": {}, "source_format": "ftrace"} | header
+    return trace_of(sorted(rows, key=lambda r: r["ts_ns"]), cpus=2, known=False, **facts)
+
+
+STOPPER = {"comm": "migration/1"}
+#: task 9 wakes the stopper of CPU 1, which moves task 12 to CPU 0
+MOVED_BY_ANOTHER = [
+    switch(2 * MS, 1, 0, "R", 12),
+    wakeup(3 * MS, 1, 21, by_pid=9, src_cpu=1, comm="migration/1"),
+    switch(3 * MS, 1, 12, "R", 21, **STOPPER),
+    {"ts_ns": 3 * MS, "kind": "migrate", "cpu": 0, "src_cpu": 1, "pid": 12, "by_pid": 21},
+    switch(3 * MS, 1, 21, "S", 0, prev_comm="migration/1"),
+]
+#: what moves a thread itself, for exec or for a change of its own affinity
+MOVED_BY_ITSELF = [r | ({"by_pid": 12} if r.get("by_pid") == 9 else {}) for r in MOVED_BY_ANOTHER]
+EXECUTED = {"ts_ns": 4 * MS, "kind": "exec", "cpu": 0, "pid": 12, "comm": "t12"}
+#: task 12 runs on CPU 0 later, although no move of it was recorded
+SEEN_THERE = [
+    switch(S + 1, 0, 10, "R", 12),
+    switch(S + 2, 0, 12, "S", 0),
+]
+OUTSIDE = [wakeup(2 * MS, 1, 13), switch(2 * MS, 1, 0, "R", 13), switch(3 * MS, 1, 13, "S", 0)]
+ENDED = {"later_tasks": []}
+
+
+@pytest.mark.parametrize(
+    ("more", "header", "verdict"),
+    [
+        ([], {}, "violations"),
+        (MOVED_BY_ANOTHER, {}, "unknown"),
+        (MOVED_BY_ITSELF, {}, "unknown"),
+        ([*MOVED_BY_ITSELF, EXECUTED], {}, "violations"),
+        ([r for r in MOVED_BY_ANOTHER if r["kind"] != "migrate"], {}, "violations"),
+        ([r for r in MOVED_BY_ANOTHER if r["kind"] != "migrate"] + SEEN_THERE, {}, "unknown"),
+        (OUTSIDE, {}, "unknown"),
+        # a second snapshot shows that the threads which wait may still use the same CPUs
+        (MOVED_BY_ANOTHER, ENDED, "violations"),
+        (MOVED_BY_ITSELF, ENDED, "violations"),
+        (OUTSIDE, ENDED, "violations"),
+    ],
+)
+def test_one_snapshot_is_not_believed_where_somebody_changes_affinities(more, header, verdict):
+    found = check(beside_idle(more, **header))
+    assert found.verdict == verdict
+    assert any("taken once" in note for note in found.notes) == (verdict == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("child", "by", "verdict"),
+    [
+        ({"ppid": 9}, 9, "violations"),
+        ({"tgid": 9, "ppid": 1}, 9, "violations"),
+        ({"ppid": 9, "allowed": "0"}, 9, "unknown"),
+        # somebody else forked it: the snapshot shows another task of this number
+        ({"ppid": 9}, 10, "unknown"),
+        ({"ppid": 1}, 9, "unknown"),
+    ],
+)
+def test_a_task_that_the_trace_forks_and_the_only_snapshot_shows(child, by, verdict):
+    """A sibling was moved as by a change of affinity, so the task inherits nothing; what the snapshot says of it counts."""
+    fork = {"kind": "fork", "cpu": 1, "by_pid": by}
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 0, "R", by if by != 10 else 9),
+        fork | {"ts_ns": 2, "pid": 11},
+        fork | {"ts_ns": 2, "pid": 12, "by_pid": by},
+        wakeup(3, 0, 12),
+        # by an unknown thread
+        {"ts_ns": 4, "kind": "migrate", "cpu": 1, "src_cpu": 0, "pid": 12},
+        switch(5, 1, by if by != 10 else 9, "S", 12),
+        switch(6, 1, 12, "S", 0),
+        wakeup(7, 0, 11),
+        switch(S, 0, 10, "S", 11),
+        switch(S, 1, 0, "R", 9),
+    ]
+    born = [{"pid": 11, "tgid": 11, "allowed": "0-1"} | child]
+    tasks = [{"pid": 9, "tgid": 9, "ppid": 1, "allowed": "0-1"}, TASKS[1] | {"ppid": 1}, *born]
+    trace = trace_of(rows, cpus=2, known=False, tasks=tasks, quotas={}, source_format="ftrace")
+    assert check(trace).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("unswitched", "verdict"),
+    [(None, "unknown"), ({2: False}, "violations"), ({2: True}, "clean"), ({1: False}, "unknown")],
+)
+def test_a_cpu_without_events_is_known_where_no_task_began_or_ceased_to_run(unswitched, verdict):
+    """Task 11 waits behind 10 while CPU 1 is busy, too; only CPU 2 could have run it."""
+    rows = [switch(1, 0, 0, "R", 10), switch(1, 1, 0, "R", 9), wakeup(2, 0, 11)]
+    rows += [switch(S, 0, 10, "S", 11), switch(S, 1, 9, "S", 0)]
+    tasks = [{"pid": p, "allowed": "0-2"} for p in (9, 10, 11)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "unswitched": unswitched}
+    found = check(trace_of(rows, cpus=3, known=False, source_format="ftrace", **facts))
+    assert found.verdict == verdict
+    assert found.unknown_cpus == ([2] if verdict == "unknown" else [])

@@ -39,7 +39,8 @@ def with_snapshot(
     header, file = trace.header, recorded or trace.path
     name = file.name if file else trace.name
     names = _names(trace)
-    tasks = snapshot.tasks or []
+    last = snapshot.last.tasks if snapshot.last else None
+    tasks = list({t.pid: t for t in (snapshot.tasks or []) + (last or [])}.values())
     if header.tasks is not None:
         raise UsageError(
             f"--snapshot {source}: {name} has facts about its tasks already, from when it was recorded. Leave the option out."
@@ -55,8 +56,10 @@ def with_snapshot(
             f"--snapshot {source}: this is not known to be the machine and boot of {name}: {different}. Take a snapshot where "
             "and while the trace is recorded: wastedcores snapshot -o tasks.json"
         )
-    alike = [t for t in tasks if t.pid not in names or _named_alike(t, names[t.pid])]
-    facts = header_facts(snapshot.model_copy(update={"tasks": alike}))
+    facts = header_facts(snapshot)
+    for name in ("tasks", "later_tasks"):
+        if found := facts.get(name):
+            facts[name] = [t for t in found if t.pid not in names or _named_alike(t, names[t.pid])]
     return trace.with_header(**_kept(header, snapshot, facts, source))
 
 

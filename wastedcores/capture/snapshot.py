@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wastedcores.capture.system import system_facts, this_machine
+from wastedcores.capture.system import cpu_counts, system_facts, this_machine
 from wastedcores.capture.tasks import core_scheduling, tasks
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import CollectorError, TraceFormatError, UsageError, WastedCoresError
 from wastedcores.files import written_whole
-from wastedcores.trace.header import CpusetFacts, SchedDomainFacts, TaskFacts
+from wastedcores.trace.header import CpuCounts, CpusetFacts, SchedDomainFacts, TaskFacts
 from wastedcores.trace.pseudonyms import Pseudonyms
 
 SCHEMA: Final = "wastedcores.tasks/1"
@@ -65,6 +67,10 @@ class Snapshot(BaseModel):
     sched_domains: list[SchedDomainFacts] | None = None
     sched_features: list[str] | None = None
     core_scheduling: bool | None = None
+    #: None: the kernel does not count
+    cpu_counts: dict[int, CpuCounts] | None = None
+    #: what was true when the recorded command had ended; None: nobody looked again
+    last: Snapshot | None = None
 
 
 #: the fields of a snapshot that are fields of a trace's header, too
@@ -92,6 +98,7 @@ def take() -> Snapshot:
         unix_ns=time.time_ns(),
         tasks=found,
         core_scheduling=core_scheduling(found),
+        cpu_counts=cpu_counts(),
         **system_facts(),
     )
 
@@ -107,12 +114,25 @@ def take_with_tasks() -> Snapshot:
     return taken
 
 
-def write_snapshot(output: str | Path, pseudonyms: Path | None = None) -> int:
-    """Take a snapshot and write it as JSON; its names are pseudonyms if there is a file with a key for them."""
+def write_snapshot(
+    output: str | Path, pseudonyms: Path | None = None, run: Sequence[str] | None = None
+) -> tuple[int, int]:
+    """Write a snapshot as JSON, and return its number of tasks and the exit code of the command.
+
+    With a command there are two, one from before it runs and one from after. Names are pseudonyms if there is a file with a key.
+    """
     names = None if pseudonyms is None else Pseudonyms.of_file(pseudonyms)
-    taken = take_with_tasks()
+    taken, code = take_with_tasks(), 0
+    if run:
+        try:
+            code = subprocess.run(list(run), check=False).returncode
+        except OSError as e:
+            raise UsageError(f"cannot run {run[0]!r}: {e.strerror}.") from e
+        taken = taken.model_copy(update={"last": take_with_tasks()})
     if names:
         taken = names.facts(taken)
+        if taken.last:
+            taken = taken.model_copy(update={"last": names.facts(taken.last)})
     try:
         with written_whole(Path(output)) as part:
             part.write_text(taken.model_dump_json(by_alias=True, exclude_none=True) + "\n")
@@ -120,7 +140,7 @@ def write_snapshot(output: str | Path, pseudonyms: Path | None = None) -> int:
         raise WastedCoresError(
             f"{output}: cannot write there ({e.strerror}). -o chooses another place."
         ) from e
-    return len(taken.tasks or ())
+    return len(taken.tasks or ()), code
 
 
 def read_snapshot(source: str | Path) -> Snapshot:
@@ -140,7 +160,7 @@ def read_snapshot(source: str | Path) -> Snapshot:
         )
     try:
         found = Snapshot.model_validate(data)
-        for allowed in {t.allowed for t in found.tasks or () if t.allowed is not None}:
+        for allowed in {t.allowed for t in _all(found) if t.allowed is not None}:
             parse_cpulist(allowed)
     except ValidationError as e:
         wrong = e.errors()[0]
@@ -153,8 +173,14 @@ def read_snapshot(source: str | Path) -> Snapshot:
     return found
 
 
+def _all(taken: Snapshot) -> list[TaskFacts]:
+    """All tasks of a snapshot and of the one after it; a task that is in both is twice."""
+    return (taken.tasks or []) + ((taken.last.tasks if taken.last else None) or [])
+
+
 def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any]:
     """Return what snapshots tell a trace's header."""
+    last = last or first.last
     facts: dict[str, Any] = {name: getattr(first, name) for name in SYSTEM}
     facts["host"] = first.host
     for name in ("follows_affinity", "silent_is_idle"):
@@ -163,6 +189,7 @@ def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any
     facts["tasks"] = first.tasks
     if last is None:
         return facts
+    facts["unswitched"] = _unswitched(first, last)
     facts["changed"] = [n for n in SYSTEM if getattr(last, n) != getattr(first, n)]
     if first.tasks is not None and last.tasks is not None:
         ended = {(t.pid, t.start_ticks): t for t in last.tasks}
@@ -170,6 +197,20 @@ def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any
         facts["tasks"] = [_compared(t, ended.get((t.pid, t.start_ticks))) for t in first.tasks]
         facts["later_tasks"] = [t for key, t in ended.items() if key not in began]
     return facts
+
+
+def _unswitched(first: Snapshot, last: Snapshot) -> dict[int, bool] | None:
+    """Return the CPUs on which no task began or ceased to run between two snapshots, and whether one ran there."""
+    if first.cpu_counts is None or last.cpu_counts is None:
+        return None
+    found = {}
+    for cpu, before in first.cpu_counts.items():
+        after = last.cpu_counts.get(cpu)
+        if after and (after.slices, after.ran_ns) == (before.slices, before.ran_ns):
+            busy_ns, idle_ns = after.busy_ns - before.busy_ns, after.idle_ns - before.idle_ns
+            if busy_ns != idle_ns:
+                found[cpu] = busy_ns > idle_ns
+    return found
 
 
 def _compared(first: TaskFacts, last: TaskFacts | None) -> TaskFacts:

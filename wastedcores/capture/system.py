@@ -14,7 +14,7 @@ from wastedcores.capture.tasks import in_first_namespace
 from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import WastedCoresError
 from wastedcores.topology.sysfs import kernel_domains, live
-from wastedcores.trace.header import CpusetFacts, SchedDomainFacts
+from wastedcores.trace.header import CpuCounts, CpusetFacts, SchedDomainFacts
 
 #: where kernels show their scheduler features, newer ones first
 _FEATURES = ("sys/kernel/debug/sched/features", "sys/kernel/debug/sched_features")
@@ -112,13 +112,39 @@ def stolen(root: Path = Path("/")) -> dict[int, int] | None:
 
     None: nobody knows. A hypervisor need not tell, and the counts of a virtual machine whose hypervisor does not stay 0.
     """
-    lines = [line.split() for line in (_read(root / "proc/stat") or "").splitlines()]
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    found = {
-        int(f[0][3:]): int(f[8]) * tick_ns for f in lines if re.match(r"cpu\d", f[0]) and len(f) > 8
-    }
+    lines = _cpu_lines(root / "proc/stat")
+    found = {int(f[0][3:]): int(f[8]) * tick_ns for f in lines if len(f) > 8}
     virtual = " hypervisor" in (_read(root / "proc/cpuinfo") or " hypervisor")
     return found if found and (any(found.values()) or not virtual) else None
+
+
+def cpu_counts(root: Path = Path("/")) -> dict[int, CpuCounts] | None:
+    """Return what the kernel counts of each CPU that is online; None if it does not count the tasks that begin to run.
+
+    ``/proc/schedstat`` has rq_cpu_time and pcount, which change when a task stops and begins to run on the CPU and else never
+    (kernel/sched/stats.h: rq_sched_info_depart(), rq_sched_info_arrive(), v6.12).
+    """
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    times = {f[0]: [int(x) * tick_ns for x in f[1:9]] for f in _cpu_lines(root / "proc/stat")}
+    found = {}
+    for name, *fields in _cpu_lines(root / "proc/schedstat"):
+        if name in times and len(fields) >= 9:
+            user, nice, system, idle, iowait, *interrupts = times[name]
+            found[int(name[3:])] = CpuCounts(
+                ran_ns=int(fields[6]),
+                slices=int(fields[8]),
+                busy_ns=user + nice + system + sum(interrupts),
+                idle_ns=idle + iowait,
+            )
+    return found or None
+
+
+def _cpu_lines(path: Path) -> Iterator[list[str]]:
+    """The lines of single CPUs, as words."""
+    for line in (_read(path) or "").splitlines():
+        if re.match(r"cpu\d", line):
+            yield line.split()
 
 
 def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:

@@ -6,17 +6,29 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Exit, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import Pseudonyms
 
-_NOTES = """A trace made by another tool does not tell which CPUs a task may use. Take a snapshot while the recorded tasks
-exist. No rights are needed."""
+_NOTES = """A trace made by another tool does not tell which CPUs a task may use. With a command, which records, snapshots from
+before and after it are kept: they show whether anything changed meanwhile, and which CPUs did nothing. Without one,
+take a snapshot while the recorded tasks exist. No rights are needed. The exit code is that of the command."""
 
 
-@app.command(epilog=epilog("snapshot -o tasks.json", notes=_NOTES))
+@app.command(
+    epilog=epilog(
+        "snapshot -o tasks.json -- perf sched record -- make -j8",
+        "snapshot -o tasks.json",
+        notes=_NOTES,
+    ),
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
+)
 def snapshot(
+    run: Annotated[
+        list[str] | None,
+        Argument(metavar="-- COMMAND", help="Take one before and one after this command."),
+    ] = None,
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
     ] = Path("tasks.json"),
@@ -28,8 +40,10 @@ def snapshot(
 
     check_writable(output)
 
-    print(f"{output}: {write_snapshot(output, pseudonyms):,} tasks")
+    tasks, code = write_snapshot(output, pseudonyms, run)
+    print(f"{output}: {tasks:,} tasks")
     print_next(
         f"wastedcores check TRACE --snapshot {shlex.quote(str(output))}",
         "with the affinity of its tasks",
     )
+    raise Exit(code if code >= 0 else 128 - code)

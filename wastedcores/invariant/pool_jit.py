@@ -158,7 +158,10 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
     if some:
         _blocked(p, c, -1)
     _row(out, t, c, nr)
-    if some or (change != 0 and p.may_idle.size > 1):
+    waits = False
+    for k in range(p.waiting.size):
+        waits |= p.waiting[k] > 0
+    if some or (change != 0 and waits):  # other threads, or none, may use a CPU that may be idle
         _row(out, t, p.nr.size, useful(p) + 1)
 
 

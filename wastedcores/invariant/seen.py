@@ -2,7 +2,7 @@
 
 A thread counts for an idle CPU while it waits between two stays on that CPU, both at most M away from the persistent episode.
 Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks
-like a change of their affinity do not count at all.
+like a change of their affinity do not count at all, nor those that the stopper moved, unless an idle CPU asked for it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
 
 def _waits(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
     """Return the waits in the window of threads whose affinity is assumed, without those that a change of affinity moved."""
-    moved = np.flatnonzero(rq.start.task[:, task_row.REPINNED])
+    moved = np.flatnonzero(rq.start.task[:, [task_row.REPINNED, task_row.PUSHED]].any(axis=1))
     parts = []
     for batch in rq.batches(waits=True):
         if batch.waits is not None:

@@ -5,6 +5,7 @@ The sources are affinity events, the snapshot at the start of a capture, and the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -117,34 +118,92 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
         yield from first.values()
         return
     # a task that began within the trace may have left what it inherited, and its number may have been another's before
-    born: dict[int, int] = {}
+    born: dict[int, list[int | None]] = {}
     if "fork" in kinds:
-        forks = trace.only("fork").group_by("pid").len().collect()
+        forks = trace.only("fork").group_by("pid").agg("by_pid").collect()
         born = dict(forks.iter_rows())
     later = {task.pid: task for task in header.later_tasks or []}
     for task in first.values():
-        if task.pid not in born.keys() | later.keys() and "allowed" not in task.changed:
+        alone = header.later_tasks is None
+        if (task.pid in born and alone and _as_forked(task, born[task.pid], first)) or (
+            task.pid not in born.keys() | later.keys() and "allowed" not in task.changed
+        ):
             yield task
     for task in later.values():
-        parent = first.get((task.ppid if task.pid == task.tgid else task.tgid) or 0)
+        parent = first.get(_parent(task))
         same = (
             parent is not None
             and parent.allowed == task.allowed
             and "allowed" not in parent.changed
         )
-        if same and task.pid not in first and born.get(task.pid, 1) == 1:
+        if same and task.pid not in first and len(born.get(task.pid, [None])) == 1:
             yield task
 
 
-def outdated(header: Header, follows: bool, repinned: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have got another affinity."""
+def _parent(task: TaskFacts) -> int:
+    """The process that forked a task, or whose thread it is; 0 if that is not known."""
+    return (task.ppid if task.pid == task.tgid else task.tgid) or 0
+
+
+def _as_forked(task: TaskFacts, by: list[int | None], tasks: dict[int, TaskFacts]) -> bool:
+    """Whether a task that the only snapshot shows and the trace forks once has what it got from its parent.
+
+    If the snapshot shows an earlier task of the same number, this holds all the same: the trace's task has the same parent.
+    """
+    parent, forked_by = tasks.get(_parent(task)), tasks.get(by[0] or 0)
+    return (
+        len(by) == 1
+        and parent is not None
+        and forked_by is not None
+        and forked_by.tgid == parent.tgid
+        and task.allowed == parent.allowed == forked_by.allowed
+    )
+
+
+def once(header: Header, follows: bool) -> bool:
+    """Whether nothing tells of the affinity of tasks but its state at one moment."""
+    return header.later_tasks is None and not follows
+
+
+def moves_unseen(trace: Trace) -> bool:
+    """Whether a thread was on two CPUs, and no move of any is in the trace."""
+    if "migrate" in trace.kinds():
+        return False
+    of_thread = trace.only("switch").filter(pl.col("pid") > 0).group_by("pid")
+    moved = of_thread.agg(places=pl.col("cpu").n_unique()).filter(pl.col("places") > 1)
+    return moved.collect().height > 0
+
+
+def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
+    """Whether any of these threads was there from the beginning and keeps its name, so that it was not moved at its exec."""
+    there = [p for p in pids if affinity.known[p]]
+    if not there:
+        return False
+    names = pl.concat(
+        [
+            trace.events.select(pid=pl.col(p), comm=pl.col(c).cast(pl.String))
+            for p, c in (("pid", "comm"), ("prev_pid", "prev_comm"))
+        ]
+    )
+    own = names.filter(pl.col("pid").is_in(there)).drop_nulls().unique()
+    execs = trace.only("exec").select("pid").unique()
+    found = own.join(execs, on="pid", how="anti").group_by("pid").len()
+    return bool((found.collect()["len"] == 1).any())
+
+
+def outdated(header: Header, repinned: NDArray[np.int32], *, everybody: bool) -> NDArray[np.bool_]:
+    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have been bound anew.
+
+    ``everybody``: somebody changed affinities meanwhile, and need not have moved whom he bound. The kernel's own threads of a
+    CPU cannot get another one (PF_NO_SETAFFINITY, kernel/sched/syscalls.c, v6.12).
+    """
     found = repinned.astype(np.bool_)
-    if follows or header.later_tasks is not None or not found.any():
-        return found & (not follows) & (header.later_tasks is None)
     tasks = [t for t in header.tasks or [] if 0 < t.pid < found.size]
     moved = {key for task in tasks if found[task.pid] for key in _kin(task)}
     for task in tasks:
-        found[task.pid] |= not moved.isdisjoint(_kin(task))
+        bound = task.kthread and re.match(BOUND_KTHREADS, task.comm or "")
+        if (everybody and not bound) or not moved.isdisjoint(_kin(task)):
+            found[task.pid] = True
     return found
 
 
@@ -153,7 +212,7 @@ def repinned(header: Header) -> tuple[list[int], list[int]]:
     first = {task.pid: task for task in header.tasks or []}
     found = [t for t in first.values() if "allowed" in t.changed]
     for task in header.later_tasks or []:
-        parent = first.get((task.ppid if task.pid == task.tgid else task.tgid) or 0)
+        parent = first.get(_parent(task))
         if parent is not None and parent.allowed != task.allowed:
             found.append(task)
     return [t.pid for t in found], [t.ppid for t in found if t.ppid]

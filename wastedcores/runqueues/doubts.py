@@ -77,6 +77,8 @@ def widened(
 #: what the header may tell that makes all of a trace doubtful, as a sentence for the reader of the verdict
 HEADER_REASONS = {
     "core_scheduling": "core scheduling was in use: a CPU that it forces idle looks like one that is wasted",
+    "some_tasks": "perf recorded the events of some tasks only, so nobody knows what the others did and whether a CPU was idle: "
+    "record all with -a",
     "isolation_changed": "the isolated CPUs were others when the trace ended: nobody knows from when on",
 }
 
@@ -92,6 +94,8 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
     reasons = []
     if cookies or "core_scheduling" in header.changed:
         reasons.append("core_scheduling")
+    if header.some_tasks:
+        reasons.append("some_tasks")
     if "isolated_cpus" in header.changed:
         reasons.append("isolation_changed")
     rows = [(-1, start_ns, end_ns, reason) for reason in reasons]

@@ -65,10 +65,20 @@ def _unlisted(s: State, p: int, c: int) -> None:
 
 
 @callee
+def _comes_online(s: State, p: int, q: int) -> bool:
+    """Whether a CPU whose first event runs or wakes task ``p`` in the context of ``q`` may have been offline before.
+
+    cpuhp/N and migration/N are the first tasks of a CPU that comes online (kernel/cpu.c: cpuhp_online_idle(), v6.12).
+    """
+    return q == 0 and p > 0 and s.task[p, task_row.ROLE] != task_row.NO_ROLE
+
+
+@callee
 def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
     """What a switch from ``q`` to ``p`` tells of the start; ``listed``: a snapshot told before of all tasks."""
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[LOSSY] == 0:
-        s.cpu[c, cpu_row.CURR] = q if q >= 0 else cpu_row.CURR_FROM_SWITCH
+        told = q >= 0 and not _comes_online(s, p, q)
+        s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
     if listed and s.cpu[c, cpu_row.CURR] != q:
         _unlisted(s, q, c)
     _was(s, q, task_row.RUNNING, c)
@@ -88,8 +98,8 @@ def _queued(s: State, p: int, by: int, where: int) -> None:
 
 
 @callee
-def _looks_repinned(s: State, p: int, c: int, by: int) -> bool:
-    """Whether the move of task ``p`` to CPU ``c``, in the context of ``by``, looks like a change of affinity.
+def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
+    """The value of REPINNED that the move of task ``p`` to CPU ``c``, in the context of ``by``, makes likely.
 
     A load balancer moves waiting threads to the CPU that it runs on, or runs in the context of the idle task, for other idle
     CPUs. A change of affinity moves a waiting thread from the caller's CPU, and a running one by the stopper, which the
@@ -99,17 +109,24 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> bool:
     (select_fallback_rq()).
     """
     if by == 0:
-        return False
+        return 0
     told = s.task[p, task_row.EVIDENCE] == task_row.TOLD
     if by > 0 and told and s.task[p, task_row.MASK] == task_row.FREE:
         waker = s.task[by, task_row.WAKER] if s.task[by, task_row.ROLE] == task_row.STOPPER else by
         if waker > 0 and s.task[waker, task_row.ROLE] == task_row.HOTPLUGGER:
-            return False
+            return 0
     if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
-        return s.task[by, task_row.WAKER] != 0 and s.task[by, task_row.WAKER_CPU] != c
+        waker = s.task[by, task_row.WAKER]
+        if waker == 0 or s.task[by, task_row.WAKER_CPU] == c:
+            return 0
+        if waker < 0:
+            return task_row.BY_SOMEBODY
+        return task_row.BY_ITSELF if waker == p else task_row.BY_ANOTHER
     if s.task[p, task_row.QUEUED] == 0:
-        return False
-    return by < 0 or s.task[by, task_row.RAN] != c
+        return 0
+    if by < 0:
+        return task_row.BY_SOMEBODY
+    return task_row.BY_ANOTHER if s.task[by, task_row.RAN] != c else 0
 
 
 @callee
@@ -128,9 +145,14 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
             s.task[p, task_row.REUSED] = 1
         s.task[p, task_row.QUEUED] = 0
         s.task[p, task_row.PARENT] = max(by, 0)
-    elif k == MIGRATE and p > 0 and _looks_repinned(s, p, c, by):
-        s.task[p, task_row.REPINNED] = 1
-        s.task[s.task[p, task_row.PARENT], task_row.CHILD_REPINNED] = 1
+    elif k == MIGRATE and p > 0:
+        if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
+            if s.task[by, task_row.WAKER] != 0:
+                s.task[p, task_row.PUSHED] = 1
+        by_whom = _looks_repinned(s, p, c, by)
+        if by_whom != 0:
+            s.task[p, task_row.REPINNED] = max(s.task[p, task_row.REPINNED], by_whom)
+            s.task[s.task[p, task_row.PARENT], task_row.CHILD_REPINNED] = 1
 
 
 @lean
@@ -177,7 +199,8 @@ def infer_start(e: Events, s: State) -> None:
         where = c if k == FORK or k == EXIT or k == CONTEXT else e.src_cpu[i]
         if by >= 0 and where >= 0 and s.numbers[LOSSY] == 0:
             if s.cpu[where, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
-                s.cpu[where, cpu_row.CURR] = by
+                offline = _comes_online(s, p, by)
+                s.cpu[where, cpu_row.CURR] = cpu_row.CURR_FROM_SWITCH if offline else by
                 _was(s, by, task_row.RUNNING, where)
 
 
@@ -188,8 +211,9 @@ def settle_start(s: State, start_ns: int) -> None:
     s.cpu[:, cpu_row.BUSY_SINCE] = start_ns
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.UNKNOWN and s.task[p, task_row.MOVED_FROM] >= 0:
-            # moved between runqueues and never run: it had been waiting
-            s.task[p, task_row.STATE] = task_row.WAITING
+            # moved between runqueues and never run: it had been waiting, or its wakeup is missing
+            waited = s.task[p, task_row.RECORDER] == 0
+            s.task[p, task_row.STATE] = task_row.WAITING if waited else task_row.ASLEEP
             s.task[p, task_row.CPU] = s.task[p, task_row.MOVED_FROM]
         c = s.task[p, task_row.CPU]
         if s.task[p, task_row.STATE] == task_row.RUNNING:

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from wastedcores.limits import EVENTS_KEPT_BY_CHECK, KEPT_CHANGES
 from wastedcores.runqueues import cpu_row, start_jit, task_row, tasks_jit
 from wastedcores.runqueues import state as st
-from wastedcores.runqueues.affinity import Affinity, outdated, repinned
+from wastedcores.runqueues.affinity import (
+    Affinity,
+    moves_unseen,
+    not_exec,
+    once,
+    outdated,
+    repinned,
+)
 from wastedcores.runqueues.ahead import ahead
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
@@ -187,25 +194,67 @@ class Runqueues:
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
+        alone, elsewhere = once(header, self.affinity.follows), False
         for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
             if asleep.any() and not state.numbers[st.LISTED_NS]:
                 state.numbers[st.LISTED_NS] = batch.ts_ns[asleep][-1]
             start_jit.infer_start(batch, state)
+            if alone:
+                elsewhere |= self._off_mask(batch)
             seen[batch.cpu] = True
             seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
+        if alone:
+            self._doubt_snapshot(state, elsewhere)
+        elif not self.affinity.follows:  # it may have got another affinity and the old one again
+            self._take_back(state, state.task[:, task_row.REPINNED] == task_row.BY_ANOTHER)
         start_jit.settle_start(state, self.start_ns)
-        doubtful = outdated(
-            self.trace.header, self.affinity.follows, state.task[:, task_row.REPINNED]
-        )
-        told = doubtful & (state.task[:, task_row.EVIDENCE] == task_row.TOLD)
-        state.task[told, task_row.EVIDENCE] = task_row.ASSUMED
         # a task that waited there proves that it was busy
         seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
+        for c, busy in (header.unswitched or {}).items():
+            if c < self.cpus and not seen[c]:
+                state.cpu[c, cpu_row.CURR] = cpu_row.CURR_SOMEBODY if busy else 0
+                state.cpu[c, cpu_row.NR] = busy
+                seen[c] = True
         self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
         if self.silent == "idle":
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
         return state
+
+    def _off_mask(self, batch: st.Events) -> bool:
+        """Whether a thread ran where it may not, as the start of the trace tells."""
+        switch = (batch.code == st.SWITCH) & (batch.pid > 0)
+        mask = self.affinity.of_pid[batch.pid[switch]]
+        cpu = batch.cpu[switch][mask > 0].astype(np.uint64)
+        words = self.affinity.masks[mask[mask > 0], (cpu >> np.uint64(6)).astype(np.int64)]
+        return bool((words >> (cpu & np.uint64(63)) & np.uint64(1) == 0).any())
+
+    def _doubt_snapshot(self, state: st.State, elsewhere: bool) -> None:
+        """Take back what the only snapshot told, where a sign says that it may be out of date."""
+        task, roles = state.task, self.affinity.roles
+        stoppers = roles.get(task_row.STOPPER, np.zeros(0, np.int64))
+        # without moves in the trace, a stopper that ran may have moved anybody
+        unseen = (task[stoppers, task_row.RAN] >= 0).any() and moves_unseen(self.trace)
+        by_another = (task[:, task_row.REPINNED] == task_row.BY_ANOTHER).any()
+        by_itself = np.flatnonzero(task[:, task_row.REPINNED] == task_row.BY_ITSELF).tolist()
+        everybody = bool(
+            elsewhere or unseen or by_another or not_exec(self.trace, self.affinity, by_itself)
+        )
+        doubtful = outdated(self.trace.header, task[:, task_row.REPINNED], everybody=everybody)
+        doubtful |= task[:, task_row.REUSED] != 0
+        if self._take_back(state, doubtful) and everybody and self.trace.header.tasks:
+            self.notes.append(
+                "somebody seems to have changed where threads may run while the trace was recorded, so the snapshot, which was "
+                "taken once, is not believed about them"
+            )
+
+    @staticmethod
+    def _take_back(state: st.State, doubtful: NDArray[np.bool_]) -> bool:
+        """Forget what was told of these tasks; return whether it was anything."""
+        back = doubtful & (state.task[:, task_row.EVIDENCE] == task_row.TOLD)
+        state.task[back, task_row.EVIDENCE] = task_row.ASSUMED
+        state.task[back, task_row.MASK] = task_row.FREE
+        return bool(back.any())
 
     def strict(self, *, throttling: bool = False) -> Runqueues:
         """Return the same runqueues, in which only threads wait of which something says where they may run."""

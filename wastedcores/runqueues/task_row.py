@@ -14,7 +14,8 @@ from __future__ import annotations
     THROTTLED,  # 1: its control group has used up its CPU time, so it joins no runqueue
     LIMITED,  # whether its control group has a limit of CPU time, so that a wait of it may be none: one of the values below
     PARENT,  # in pass 1: its parent; 0 unknown
-    REPINNED,  # found in pass 1: 1 if a move of it looks like one that a change of affinity causes
+    REPINNED,  # found in pass 1: whether a move of it looks like one that a change of affinity causes: a value below
+    PUSHED,  # found in pass 1: 1 if the stopper moved it, not on behalf of an idle CPU
     CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
     REUSED,  # found in pass 1: 1 if its number was another thread's before
     QUEUED,  # in pass 1: 1 while it runs or waits
@@ -23,11 +24,15 @@ from __future__ import annotations
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
     ROLE,  # what its name says that it does: one of the values below
     LOST_MEANWHILE,  # 1: events were lost while it waited, and may have told that it does no longer
-) = range(20)
-WIDTH = 20
+) = range(21)
+WIDTH = 21
 
 # values of ROLE: migration/N moves running threads, cpuhp/N takes its CPU offline; both park when the CPU is offline
 NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
+
+# values of REPINNED: a move whose context is not told; one whose stopper was woken in the context of the thread itself, for exec
+# or because the wakeup reached it as an interrupt; and one by another thread
+NOT_REPINNED, BY_SOMEBODY, BY_ITSELF, BY_ANOTHER = 0, 1, 2, 3
 
 # values of LIMITED
 UNLIMITED, PERHAPS, LIMITED_FOR_SURE = 0, 1, 2

@@ -56,6 +56,19 @@ class TaskFacts(BaseModel):
     changed: tuple[str, ...] = ()
 
 
+class CpuCounts(BaseModel):
+    """What the kernel has counted of a CPU since it booted."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    #: for how long tasks ran that have stopped since, and how often a task began to run
+    ran_ns: int
+    slices: int
+    #: for how long the CPU was busy and idle, counted in ticks
+    busy_ns: int
+    idle_ns: int
+
+
 class CpusetFacts(BaseModel):
     """A cpuset that has CPUs of its own."""
 
@@ -120,6 +133,11 @@ class Header(BaseModel):
         True if the source records every context switch, so that a CPU without one event was idle.
     silent_is_idle
         True if somebody knows that a CPU without any event ran nothing; else one thread may have run there alone.
+    some_tasks
+        True if only the events of some tasks were recorded.
+    unswitched
+        CPUs on which no task began or ceased to run between two snapshots around the recording; True: one task ran there all
+        the time, False: the CPU was idle. None: unknown.
     wakings
         True if the wakeups are sched_waking events, which come before the thread is put on a runqueue.
     lost
@@ -184,6 +202,8 @@ class Header(BaseModel):
     highest_pid: int | None = None
     every_switch: bool = False
     silent_is_idle: bool = False
+    some_tasks: bool = False
+    unswitched: dict[int, bool] | None = None
     wakings: bool = False
     lost: dict[int, int] = Field(default_factory=dict)
     overwritten: dict[int, int] = Field(default_factory=dict)

@@ -56,9 +56,13 @@ class Schedule:
     cpus: int
     text: str
     truth: Truth
+    #: one from before the recording, and one from after it
     snapshot: dict[str, Any]
-    #: whether a thread's mask differed at some time from what the snapshot says
+    last_snapshot: dict[str, Any]
+    #: whether a thread's mask differed at some time from what the first snapshot says, and whether the two do not show all of
+    #: these threads: a mask changed back, or the thread has ended
     stale: bool
+    hidden: bool
     #: all states and all events, for the tests of the generator
     log: Log
     events: list[Event]
@@ -100,10 +104,11 @@ def schedule(
         recorder.missing = rng.choice((1.0, 1.0, 0.7))
     snapshot, start = snapshots.taken(m), m.now
     m.rebound.clear()
-    there = set(m.tasks)
+    there = {t.uid: t.mask for t in m.tasks.values()}
     m.touch_all()
     m.events.on = True
     m.run_until(start + span)
+    last_snapshot = snapshots.taken(m)
     left = recorder.keep(rng, m.events.events)
     first, last = (left.kept[0].us, left.kept[-1].us) if left.kept else (start, start + span)
     if recorder.overwritten and left.written > len(left.kept):
@@ -112,9 +117,22 @@ def schedule(
         first = max(firsts.values(), default=first)
     truth = truth_of(m.log, max(first, start), min(last, m.now), recorder.seen)
     text = recording.text(recorder, left, m.online.bit_count())
-    stale = bool(m.rebound & there)
+    changed = m.rebound & there.keys()
+    stale = bool(changed)
+    hidden = not changed <= {t.uid for t in m.tasks.values() if t.mask != there.get(t.uid)}
     return Schedule(
-        seed, names, persist, m.cpus, text, truth, snapshot, stale, m.log, m.events.events
+        seed,
+        names,
+        persist,
+        m.cpus,
+        text,
+        truth,
+        snapshot,
+        last_snapshot,
+        stale,
+        hidden,
+        m.log,
+        m.events.events,
     )
 
 

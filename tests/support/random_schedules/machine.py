@@ -64,6 +64,9 @@ class Machine:
         self.late_wakes = 0.0
         #: threads whose mask was changed, by uid
         self.rebound: set[int] = set()
+        #: per CPU, how often a thread began to run, and for how long those ran that have stopped
+        self.slices = [0] * cpus
+        self.ran_us = [0] * cpus
         #: called before time passes, whether or not something changed
         self.audit: Callable[[Machine], None] | None = None
         self.log: list[tuple[int, tuple[Cell, ...]]] = []
@@ -314,7 +317,10 @@ class Machine:
         return min(waiting, key=_order, default=None)
 
     def _switch(self, cpu: int, prev: Task | None, letter: str | None, chosen: Task | None) -> None:
+        if prev is not None and chosen is not prev:
+            self.ran_us[cpu] += max(1, self.now - prev.picked_at)
         if chosen is not None:
+            self.slices[cpu] += chosen is not prev
             self.queue[cpu].remove(chosen)
             chosen.state = "running"
             self.current[cpu] = chosen

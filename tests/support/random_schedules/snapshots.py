@@ -48,4 +48,24 @@ def taken(m: Machine) -> dict[str, Any]:
             *({"path": p, "cpus": ",".join(map(str, cpus_of(k)))} for p, k in m.cpusets.items()),
         ],
         "core_scheduling": False,
+        "cpu_counts": _counts(m),
+    }
+
+
+def _counts(m: Machine) -> dict[int, dict[str, int]]:
+    """Return what /proc/schedstat and /proc/stat have of the CPUs that are online; the latter counts whole ticks of 10 ms."""
+    m.note()
+    times = [[0, 0] for _ in range(m.cpus)]
+    for (began, cells), ended in zip(m.log, [*(t for t, _ in m.log[1:]), m.now], strict=True):
+        for cpu, (online, current, *_) in enumerate(cells):
+            if online:
+                times[cpu][current == 0] += ended - began
+    return {
+        c: {
+            "ran_ns": 1000 * m.ran_us[c],
+            "slices": m.slices[c],
+            "busy_ns": times[c][0] // 10_000 * 10_000_000,
+            "idle_ns": times[c][1] // 10_000 * 10_000_000,
+        }
+        for c in cpus_of(m.online)
     }

@@ -11,7 +11,7 @@ from support.random_schedules.judging import (
     ALONE,
     FAILURES,
     KNOWLEDGE,
-    OLD_SNAPSHOT,
+    MISLEADING,
     OUTCOMES,
     TRUTHS,
     Judged,
@@ -20,13 +20,23 @@ from support.random_schedules.judging import (
 #: separates the parts of a key, so that a tally is a plain JSON object
 _BAR = "|"
 SINGLE, COMBINED, ALL = "alone", "combined", "all"
+#: rows of the summary
+TOTAL, EVERY, COMPLETE = "total", "all schedules", "complete recordings"
+STEADY = "complete, and no affinity changed"
+#: classes of which a recording is not complete
+_INCOMPLETE = {"unrecorded", "lost", "overwritten", "short"}
 
 
 def rows_of(judged: Judged) -> list[tuple[str, str]]:
-    """Return the rows of the tables in which a schedule counts: its class alone, or each of its classes combined."""
+    """Return the rows of the tables in which a schedule counts: the totals, its class alone, or each of its classes combined."""
+    totals = [(TOTAL, EVERY)]
+    if _INCOMPLETE.isdisjoint(judged.features):
+        totals.append((TOTAL, COMPLETE))
+        if not judged.stale:
+            totals.append((TOTAL, STEADY))
     if len(judged.features) == 1:
-        return [(SINGLE, judged.features[0])]
-    return [(COMBINED, ALL), *((COMBINED, f) for f in judged.features)]
+        return [*totals, (SINGLE, judged.features[0])]
+    return [*totals, (COMBINED, ALL), *((COMBINED, f) for f in judged.features)]
 
 
 def tally(schedules: Iterable[Judged]) -> Counter[str]:
@@ -44,7 +54,7 @@ def failures(counts: Counter[str]) -> Counter[str]:
     found: Counter[str] = Counter()
     for key, n in counts.items():
         place, row, knowledge, _, outcome = key.split(_BAR)
-        if outcome in FAILURES and knowledge != OLD_SNAPSHOT and (place == SINGLE or row == ALL):
+        if outcome in FAILURES and knowledge not in MISLEADING and (place == SINGLE or row == ALL):
             found[f"{knowledge}: {outcome}"] += n
     return found
 
@@ -52,7 +62,8 @@ def failures(counts: Counter[str]) -> Counter[str]:
 def as_rows(counts: Counter[str]) -> list[dict[str, Any]]:
     """Return one object per row and knowledge."""
     found = []
-    order = [(SINGLE, f) for f in FEATURES] + [(COMBINED, ALL)] + [(COMBINED, f) for f in FEATURES]
+    order = [(TOTAL, name) for name in (EVERY, COMPLETE, STEADY)]
+    order += [(SINGLE, f) for f in FEATURES] + [(COMBINED, ALL)] + [(COMBINED, f) for f in FEATURES]
     for knowledge in KNOWLEDGE:
         for place, name in order:
             of = {
@@ -86,7 +97,7 @@ def markdown(run: dict[str, Any]) -> str:
         "# Random schedules: the verdict against a known truth",
         "",
         f"Written by `python tests/adversary/random_schedules.py --schedules {run['schedules']} --first {run['first']}` at "
-        f"commit `{run['commit']}` ({run['date']}, {run['machine']}). A schedule takes {run['made_ms']} ms to make, and its two "
+        f"commit `{run['commit']}` ({run['date']}, {run['machine']}). A schedule takes {run['made_ms']} ms to make, and its "
         f"verdicts together take {run['checked_ms']} ms.",
         "",
         "The schedules and the truth come from `tests/support/random_schedules/`. *Clean* and *violating* are those whose truth "
@@ -94,9 +105,20 @@ def markdown(run: dict[str, Any]) -> str:
         "violating schedules that got the right verdict. *Refused* are traces about which `check` makes no statement, with a "
         "message: those without any switch, or without a task of the snapshot. A *false alarm* is `violations` about a clean "
         "schedule, *missed* is `clean` about a violating one, and *wrong kind* is `persistent` where only chronic waste is, or "
-        "the other way round. An *old snapshot* was taken before an affinity changed; what it makes `check` say is shown, and is "
-        "not among the failures.",
+        "the other way round. *Snapshots* are from before and after the recording (`wastedcores snapshot -- COMMAND`), and *one "
+        "snapshot* is only the first of them. An *old snapshot* is one before a change of affinity, and snapshots *miss a "
+        "change* if it was undone or its thread ended before the second; what they make `check` say is shown, and is not among "
+        "the failures. A recording is *complete* if all CPUs were recorded, no event was lost or "
+        "overwritten, and it is at least M long.",
+        "",
+        "## Summary",
+        "",
+        "| verdicts from | " + _HEAD[0][2:],
+        "|---" + _HEAD[1],
     ]
+    for row in run["rows"]:
+        if row["classes"] == TOTAL:
+            lines.append(f"| {_said(row['knowledge'])} {_line(row)}")
     for knowledge in KNOWLEDGE:
         for place in (SINGLE, COMBINED):
             some = [r for r in run["rows"] if r["knowledge"] == knowledge and r["classes"] == place]

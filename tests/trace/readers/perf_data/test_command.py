@@ -1,0 +1,31 @@
+"""What the command line of perf says about the tasks that it recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+from wastedcores.trace.readers.support.perf_command import some_tasks_only
+
+
+@pytest.mark.parametrize(
+    ("command", "some"),
+    [
+        ("/usr/bin/perf sched record -- make -j2", False),
+        ("perf sched record -p 5", True),
+        ("perf record -e sched:sched_switch -a -- sleep 1", False),
+        ("perf record -e sched:sched_switch -ag sleep 1", False),
+        ("perf record -qae sched:sched_switch sleep 1", False),
+        ("perf record --all-cpus -e x -o a.data", False),
+        ("perf record -C 1-3 -e x -- sleep 1", False),
+        ("perf record --cpu=0 -e x -- sleep 1", False),
+        ("perf record -e x ls -a", True),
+        ("perf record -e -a -- ls", True),
+        ("perf record -e x -- ls -a", True),
+        ("perf record -a -p 7 -e x", True),
+        ("perf record --per-thread -e x ls", True),
+        ("perf stat -e x ls", False),
+        ("", False),
+    ],
+)
+def test_which_tasks_perf_recorded(command, some):
+    assert some_tasks_only(command) == some
