@@ -28,7 +28,7 @@ report: $(LAB)   ## a report on the bundled recordings of the group imbalance bu
 PYTEST := $(BIN)/python -m pytest
 MANY := -n 2 --dist loadgroup --max-worker-restart 0
 # folders most of whose tests start processes, replay workloads or read large files
-LATER := adversary browser cli collectors course faults live recovery studies sweep
+LATER := adversary browser cli collectors course faults live proofs recordings recovery studies sweep
 
 quick: $(DEV)    ## the tests of one minute or two, while you work
 	@$(PYTEST) -q $(MANY) -m "not slow and not live" $(LATER:%=--ignore=tests/%)

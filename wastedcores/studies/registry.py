@@ -120,7 +120,7 @@ def _measured_sites(tables: Tables) -> tuple[list[dict[str, Any]], Sequence[str]
 
 
 def _proofs() -> Checks:
-    from wastedcores.studies.proofs import checking
+    from wastedcores.proofs import checking
 
     return Checks(checking.SCHEMA, checking.check_all, checking.told)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support import MODERN
 
-from wastedcores.studies.recorded.agreement import agrees, compare_recordings
-from wastedcores.studies.recorded.recordings import Recording, recordings_in
+from wastedcores.recordings.agreement import agrees, compare_recordings
+from wastedcores.recordings.recording import Recording, recordings_in
 
 #: runs whose own result does not agree: the recording has an episode of 194 ms
 MISSES = {"lu10ms-6.12-64cpu"}

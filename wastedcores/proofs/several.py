@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
-from wastedcores.studies.proofs.balancer import MOST_PASSES, Passes, movable
-from wastedcores.studies.proofs.choices import Choices, every
-from wastedcores.studies.proofs.core import is_broken
-from wastedcores.studies.proofs.still import Seen, Still, lengths
-from wastedcores.studies.proofs.tally import Tally
+from wastedcores.proofs.balancer import MOST_PASSES, Passes, movable
+from wastedcores.proofs.choices import Choices, every
+from wastedcores.proofs.core import is_broken
+from wastedcores.proofs.still import Seen, Still, lengths
+from wastedcores.proofs.tally import Tally
 
 Found = tuple[str, int, Seen] | None
 #: after so many rounds in which every CPU balances once, a machine has come to rest or to a state that it had before

@@ -1,7 +1,7 @@
 """The examples of the talk's introduction to CFS, on machines with four CPUs.
 
 Source: the slides of "The Linux Scheduler: a Decade of Wasted Cores", EuroSys 2016. The numbers that the slides print are in
-``tests/studies/test_lecture.py``; nothing here computes a load.
+``tests/lecture/test_lecture.py``; nothing here computes a load.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import FIXES
 from wastedcores.prediction import Advice, advise, weigh
 from wastedcores.prediction.advice import SEEDS
-from wastedcores.studies.recorded.predictions import bounded, recorded_on, tasks_of
-from wastedcores.studies.recorded.recordings import Recording
+from wastedcores.recordings.predictions import bounded, recorded_on, tasks_of
+from wastedcores.recordings.recording import Recording
 
 #: the fix that a variant of the recordings has, beside ``buggy``, which has none
 FIX_OF = {

@@ -19,8 +19,8 @@ import polars as pl
 
 from wastedcores.files import datasets
 from wastedcores.prediction import Range, WhatIf, whatif
+from wastedcores.recordings.recording import Recording
 from wastedcores.recovery import recover
-from wastedcores.studies.recorded.recordings import Recording
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts, Window
 from wastedcores.trace.trace import Trace

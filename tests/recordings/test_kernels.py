@@ -10,8 +10,8 @@ from support import MODERN, RECORDINGS, ROOT
 from wastedcores import figures as fg
 from wastedcores import words
 from wastedcores.errors import DatasetError, UsageError
-from wastedcores.studies.recorded.kernels import compare_kernels, read_kernels, two_kernels
-from wastedcores.studies.recorded.recordings import Recording
+from wastedcores.recordings.kernels import compare_kernels, read_kernels, two_kernels
+from wastedcores.recordings.recording import Recording
 
 TABLE = read_kernels()
 

@@ -8,13 +8,13 @@ import json
 import pytest
 from support import ROOT
 
+from wastedcores.proofs import balancer, checking, placement
+from wastedcores.proofs.balancer import check_passes
+from wastedcores.proofs.choices import Affinity, Choices, every
+from wastedcores.proofs.core import EVENTS, check_event
+from wastedcores.proofs.several import check_several, check_two_levels
+from wastedcores.proofs.still import ONE_LEVEL, Still, lengths
 from wastedcores.simulator.reference.core import Core
-from wastedcores.studies.proofs import balancer, checking, placement
-from wastedcores.studies.proofs.balancer import check_passes
-from wastedcores.studies.proofs.choices import Affinity, Choices, every
-from wastedcores.studies.proofs.core import EVENTS, check_event
-from wastedcores.studies.proofs.several import check_several, check_two_levels
-from wastedcores.studies.proofs.still import ONE_LEVEL, Still, lengths
 
 COMMITTED = json.loads((ROOT / "datasets" / "proofs.json").read_text())["rows"]
 PAGE = (ROOT / "docs" / "proofs.md").read_text()

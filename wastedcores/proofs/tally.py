@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from wastedcores.studies.proofs.still import Seen
+from wastedcores.proofs.still import Seen
 
 
 @dataclass

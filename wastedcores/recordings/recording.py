@@ -25,10 +25,10 @@ from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
 from wastedcores.kernels.tables import NO_AUTOGROUP
+from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, summarize, with_steps
 from wastedcores.simulator.booted import as_booted
-from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities, unhelped
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
+from wastedcores.proofs.choices import Choices, every
+from wastedcores.proofs.still import CORE, Seen, Still, lengths
+from wastedcores.proofs.tally import Tally
 from wastedcores.simulator.reference import Kernel, schedule
 from wastedcores.simulator.reference.core import REST, Module
 from wastedcores.simulator.reference.state import Task
-from wastedcores.studies.proofs.choices import Choices, every
-from wastedcores.studies.proofs.still import CORE, Seen, Still, lengths
-from wastedcores.studies.proofs.tally import Tally
 
 #: what can happen: a thread wakes, is made, sleeps, is preempted; a CPU ticks; a CPU comes online
 EVENTS = ("wakeup", "fork", "sleep", "preempt", "tick", "online")

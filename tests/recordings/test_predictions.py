@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support import RECORDINGS
 
-from wastedcores.studies.recorded.predictions import (
+from wastedcores.recordings.predictions import (
     PAIRS,
     compare_predictions,
     predict,
     predictions_report,
 )
-from wastedcores.studies.recorded.recordings import Recording
+from wastedcores.recordings.recording import Recording
 
 
 def test_every_recording_has_a_task_file():

@@ -11,19 +11,19 @@ import pytest
 from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
-from wastedcores.simulator import replay
-from wastedcores.simulator.measure import cpus_wasted
-from wastedcores.studies.recorded.agreement import (
+from wastedcores.recordings.agreement import (
     FLOORS,
     SCHEMA,
     agrees,
     compare_recordings,
     far_from_median,
-    read_table,
+    read_agreement,
     report,
 )
-from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities, unhelped
-from wastedcores.studies.recorded.recordings import KINDS, Recording
+from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped
+from wastedcores.recordings.recording import KINDS, Recording
+from wastedcores.simulator import replay
+from wastedcores.simulator.measure import cpus_wasted
 from wastedcores.topology.machine import Machine
 
 MACHINE = Machine.preset("bd-paper-16")  # 2 CPUs per node
@@ -159,7 +159,7 @@ def test_times_have_no_floor():
 
 
 def test_the_repositorys_table_agrees_with_its_own_numbers():
-    table = read_table()
+    table = read_agreement()
     assert table.columns == list(SCHEMA)
     assert table["seeds"].min() >= 20
     for r in table.iter_rows(named=True):
@@ -174,13 +174,13 @@ def test_the_repositorys_table_agrees_with_its_own_numbers():
 
 def test_page_shows_what_the_table_says():
     page = (ROOT / "docs" / "recorded-vs-replayed.md").read_text()
-    table = read_table()
+    table = read_agreement()
     assert f"the {table['run'].n_unique()} recordings of Linux 4.1.3" in page
     assert report(table) in page
 
 
 def test_rows_far_from_the_median_agree_only_by_their_range():
-    table = read_table()
+    table = read_agreement()
     far = far_from_median(table)
     for r in table.iter_rows(named=True):
         floor = FLOORS.get(r["unit"], 0.0)
@@ -191,9 +191,9 @@ def test_rows_far_from_the_median_agree_only_by_their_range():
 def test_a_file_that_is_no_table_is_refused(tmp_path):
     (tmp_path / "x.csv").write_text("run,figure\ngi,1\n")
     with pytest.raises(DatasetError, match=r"x\.csv: expected the table"):
-        read_table(tmp_path / "x.csv")
+        read_agreement(tmp_path / "x.csv")
     with pytest.raises(DatasetError, match="expected the table"):
-        read_table(tmp_path / "absent.csv")
+        read_agreement(tmp_path / "absent.csv")
 
 
 def test_a_folder_that_is_no_recording_is_refused(tmp_path):

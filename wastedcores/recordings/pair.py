@@ -15,8 +15,8 @@ from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import UsageError
 from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
+from wastedcores.recordings.recording import KINDS, Recording
 from wastedcores.simulator import replay
-from wastedcores.studies.recorded.recordings import KINDS, Recording
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Window

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
+from wastedcores.proofs.choices import Choices, every
+from wastedcores.proofs.still import Seen, Still, lengths
+from wastedcores.proofs.tally import Tally
 from wastedcores.simulator.reference import nohz_v6_12, schedule
 from wastedcores.simulator.reference.state import Task
 from wastedcores.simulator.reference.stats import IDLE, NOT_IDLE
-from wastedcores.studies.proofs.choices import Choices, every
-from wastedcores.studies.proofs.still import Seen, Still, lengths
-from wastedcores.studies.proofs.tally import Tally
 
 #: a pass that fails this often from the same queues fails for ever: each failure halves the loads, ten times at most
 MOST_PASSES = 16

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 from wastedcores.kernels import KernelModel
+from wastedcores.proofs.choices import Affinity, Choices
 from wastedcores.simulator.reference import Kernel, schedule
 from wastedcores.simulator.reference.core import Module
 from wastedcores.simulator.reference.state import Rq, Task
-from wastedcores.studies.proofs.choices import Affinity, Choices
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid

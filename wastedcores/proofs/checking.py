@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from wastedcores.studies.proofs.balancer import check_passes
-from wastedcores.studies.proofs.core import EVENTS, check_event
-from wastedcores.studies.proofs.placement import check_wakeups
-from wastedcores.studies.proofs.several import check_several, check_two_levels
-from wastedcores.studies.proofs.still import ONE_LEVEL, TWO_LEVELS
-from wastedcores.studies.proofs.tally import Tally
+from wastedcores.proofs.balancer import check_passes
+from wastedcores.proofs.core import EVENTS, check_event
+from wastedcores.proofs.placement import check_wakeups
+from wastedcores.proofs.several import check_several, check_two_levels
+from wastedcores.proofs.still import ONE_LEVEL, TWO_LEVELS
+from wastedcores.proofs.tally import Tally
 
 SCHEMA = "wastedcores.proofs/1"
 #: CPUs and threads of the machines: what takes half a minute, and what takes twenty minutes

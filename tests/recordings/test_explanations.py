@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from wastedcores.studies.recorded.explanations import (
+from wastedcores.recordings.explanations import (
     SCHEMA,
     compare_explanations,
     contradictions,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wastedcores.proofs.choices import Choices, every
+from wastedcores.proofs.still import Seen, Still, lengths
+from wastedcores.proofs.tally import Tally
 from wastedcores.simulator.reference import schedule
-from wastedcores.studies.proofs.choices import Choices, every
-from wastedcores.studies.proofs.still import Seen, Still, lengths
-from wastedcores.studies.proofs.tally import Tally
 
 Found = tuple[str, int, Seen] | None
 

@@ -6,7 +6,7 @@ difference does not count), or inside their 5-95 % range.
 Interface::
 
     table = compare_recordings(recordings, seeds=range(1, 21))    one row per run and quantity
-    read_table()                                                  the repository's own: datasets/recorded_vs_replayed.csv
+    read_agreement()                                              the repository's own: datasets/recorded_vs_replayed.csv
     report(table)                                                 what is worth a look, as Markdown
 """
 
@@ -18,10 +18,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from wastedcores.errors import DatasetError
-from wastedcores.files import find
-from wastedcores.studies.recorded.quantities import IDLE_BESIDE, WASTED
-from wastedcores.studies.recorded.recordings import Recording
+from wastedcores.files import read_table
+from wastedcores.recordings.quantities import IDLE_BESIDE, WASTED
+from wastedcores.recordings.recording import Recording
 
 #: a recorded value agrees within this share of the replays' median, and between these percentiles of the replays
 CLOSE = 0.1
@@ -107,7 +106,7 @@ def compare_recordings(
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def read_table(path: Path | str | None = None) -> pl.DataFrame:
+def read_agreement(path: Path | str | None = None) -> pl.DataFrame:
     """Read the repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere.
 
     Raises
@@ -115,14 +114,7 @@ def read_table(path: Path | str | None = None) -> pl.DataFrame:
     DatasetError
         The file is no such table.
     """
-    file = find("datasets", FILE) if path is None else Path(path)
-    try:
-        return pl.read_csv(file, schema=SCHEMA)
-    except (OSError, pl.exceptions.PolarsError) as e:
-        raise DatasetError(
-            f"{file}: expected the table that tools/compare_with_recordings.py writes, with columns {', '.join(SCHEMA)} "
-            f"({str(e).splitlines()[0]})."
-        ) from e
+    return read_table(FILE, SCHEMA, "tools/compare_with_recordings.py", path)
 
 
 def far_from_median(table: pl.DataFrame) -> pl.DataFrame:

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from wastedcores.lecture import (
+    EXAMPLES,
+    TOPOLOGIES,
+    pinned_to_two_nodes,
+    threads_per_node_after_wakeup,
+)
 from wastedcores.simulator.reference.stepping import (
     Thread,
     balancing_pass,
     groups_seen,
     still_kernel,
     time_slices,
-)
-from wastedcores.studies.lecture import (
-    EXAMPLES,
-    TOPOLOGIES,
-    pinned_to_two_nodes,
-    threads_per_node_after_wakeup,
 )
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine

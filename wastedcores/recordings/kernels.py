@@ -17,10 +17,10 @@ import polars as pl
 from wastedcores.analysis.alignment import Pair
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import DatasetError
-from wastedcores.files import datasets, find
+from wastedcores.files import datasets, read_table
 from wastedcores.invariant import check
-from wastedcores.studies.recorded.agreement import MODERN_FILE, read_table
-from wastedcores.studies.recorded.recordings import RESULTS, Recording
+from wastedcores.recordings.agreement import MODERN_FILE, read_agreement
+from wastedcores.recordings.recording import RESULTS, Recording
 from wastedcores.trace.header import Window
 
 FILE = "recorded_kernels.csv"
@@ -90,7 +90,7 @@ def compare_kernels(recordings: Iterable[Recording] | None = None) -> pl.DataFra
         .then(1 / pl.col("result"))
         .otherwise(pl.col("result"))
     )
-    replays = pl.concat([read_table(), read_table(datasets() / MODERN_FILE)])
+    replays = pl.concat([read_agreement(), read_agreement(datasets() / MODERN_FILE)])
     replays = replays.filter(pl.col("unit").is_in(list(RESULTS.values())))
     return (
         table.with_columns((work / work.min().over("workload", "cpus")).alias("slowdown"))
@@ -111,14 +111,7 @@ def read_kernels(path: Path | str | None = None) -> pl.DataFrame:
     DatasetError
         The file is no such table.
     """
-    file = find("datasets", FILE) if path is None else Path(path)
-    try:
-        return pl.read_csv(file, schema=SCHEMA)
-    except (OSError, pl.exceptions.PolarsError) as e:
-        raise DatasetError(
-            f"{file}: expected the table that tools/compare_kernels.py writes, with columns {', '.join(SCHEMA)} "
-            f"({str(e).splitlines()[0]})."
-        ) from e
+    return read_table(FILE, SCHEMA, "tools/compare_kernels.py", path)
 
 
 def two_kernels(first: str, second: str) -> Pair | None:
