@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wastedcores as wc
-from wastedcores.recordings.groups import Group, groups_of, in_order
+from wastedcores.recordings.thread_groups import Group, groups_of, in_order
 from wastedcores.simulator import replay_scenario
 
 HERE = Path(__file__).parent / "recordings"

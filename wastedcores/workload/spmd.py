@@ -26,7 +26,7 @@ from wastedcores.workload.background import SECOND, add_hogs, add_kworkers
 from wastedcores.workload.builder import Measure, Workload
 from wastedcores.workload.program import Program
 from wastedcores.workload.script import Script
-from wastedcores.workload.threads import Creation
+from wastedcores.workload.thread_creation import Creation
 
 KINDS = ("none", "barrier", "lock", "pipeline")
 #: without OMP_WAIT_POLICY libgomp polls 300 000 times before it sleeps (config/linux/wait.h: do_spin(), team.c and env.c:

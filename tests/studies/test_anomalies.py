@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 
-from wastedcores.studies import scorecard, sites, sites_replays, tool_costs
+from wastedcores.studies import anomalies, anomalies_replays, scorecard, tool_costs
 from wastedcores.studies.published import load
 
 SEEDS = (1, 2, 3)
@@ -15,11 +15,11 @@ SEEDS = (1, 2, 3)
 @pytest.fixture(scope="module")
 def rows():
     """The rows of the article, replayed with three seeds."""
-    made = sites.attempts(load(), SEEDS)
+    made = anomalies.attempts(load(), SEEDS)
     runs = {run.key: run for a in made for run in a.runs()}
     results = {}
     for key, run in runs.items():
-        task = getattr(sites_replays, run.task.partition(":")[2])
+        task = getattr(anomalies_replays, run.task.partition(":")[2])
         results[key] = {"error": None} | task(**dict(run.arguments))
     return {a.id: a.row(results) for a in made}
 
@@ -37,15 +37,15 @@ def test_predictions_have_the_published_direction_and_at_most_two_miss_the_size(
 def test_readings_chosen_after_the_result_say_so_and_show_the_other_one(rows):
     gain, stay = rows["sites.startup_gain"], rows["sites.uninterrupted"]
     spun, never = (
-        [sites_replays.launch("v4.1", s, spin_ns=spin)["startup_us"] for s in SEEDS]
+        [anomalies_replays.launch("v4.1", s, spin_ns=spin)["startup_us"] for s in SEEDS]
         for spin in (30_000, None)
     )
-    short = [sites_replays.launch("v4.1", s, spin_ns=600)["startup_us"] for s in SEEDS]
+    short = [anomalies_replays.launch("v4.1", s, spin_ns=600)["startup_us"] for s in SEEDS]
     assert gain["ours"] == pytest.approx(median(a / b for a, b in zip(short, spun, strict=True)))
     without = gain["beside"]["without sleeps"]
     assert without == pytest.approx(median(a / b for a, b in zip(short, never, strict=True)))
     assert stay["beside"]["quanta"] > 12 * 1.5
-    reasons = (gain["reason"], stay["reason"], sites.WHY_NOT["clone_cpus"])
+    reasons = (gain["reason"], stay["reason"], anomalies.WHY_NOT["clone_cpus"])
     assert all("had been seen" in reason for reason in reasons)
     assert any("first four" in label for label in gain["beside"])
 
@@ -59,7 +59,7 @@ def test_only_the_total_time_is_calibrated(rows):
 
 def test_spinning_for_the_exit_saves_most_sleeps_but_not_the_first_ones():
     short, long, never = (
-        sites_replays.launch("v4.1", 1, spin_ns=spin) for spin in (600, 30_000, None)
+        anomalies_replays.launch("v4.1", 1, spin_ns=spin) for spin in (600, 30_000, None)
     )
     assert short["exits"] > long["exits"] > never["exits"] == 0
     assert short["startup_us"] > long["startup_us"] > never["startup_us"]
@@ -68,11 +68,11 @@ def test_spinning_for_the_exit_saves_most_sleeps_but_not_the_first_ones():
 
 def test_every_number_of_the_article_is_a_row_or_has_a_reason(rows):
     tables = load()
-    measured = sites.measured(tables) + tool_costs.rows(tables, sites.TABLE)[0]
+    measured = anomalies.measured(tables) + tool_costs.rows(tables, anomalies.TABLE)[0]
     compared = {i.partition(".")[2] for i in rows} | {r["id"].partition(".")[2] for r in measured}
-    assert compared == set(sites.COMPARED)
-    assert compared | set(sites.WHY_NOT) == set(tables.rows(sites.TABLE))
-    assert not compared & set(sites.WHY_NOT)
+    assert compared == set(anomalies.COMPARED)
+    assert compared | set(anomalies.WHY_NOT) == set(tables.rows(anomalies.TABLE))
+    assert not compared & set(anomalies.WHY_NOT)
     assert all(r["kind"] == "measured" and "ours" in r for r in measured)
 
 

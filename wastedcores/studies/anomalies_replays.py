@@ -15,7 +15,7 @@ from wastedcores.topology.clocks import IdleState
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import I3_7100_C6, I3_7100_SMT_SPEED, preset
 from wastedcores.workload.clones import clones
-from wastedcores.workload.groups import groups
+from wastedcores.workload.thread_groups import groups
 
 MACHINE = "i3-7100"
 #: the group of Figure 2

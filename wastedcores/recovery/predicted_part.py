@@ -18,7 +18,7 @@ from wastedcores.recovery.classes import (
     TIMER,
     UNKNOWN,
 )
-from wastedcores.recovery.seen import Seen
+from wastedcores.recovery.task_tables import Seen
 from wastedcores.trace.trace import Trace
 
 #: a window that the task which ends it slept through, for this share, ends by the clock

@@ -1,4 +1,4 @@
-"""Recordings of groups of threads under one policy, compared with their replays (workload/groups.py)."""
+"""Recordings of groups of threads under one policy, compared with their replays (workload/thread_groups.py)."""
 
 from __future__ import annotations
 

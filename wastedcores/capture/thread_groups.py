@@ -1,6 +1,6 @@
 """A program to record: groups of 1, 2, ... threads that checksum 240 KB each (Sites, Anomalies in Linux Processor Use).
 
-    wastedcores capture -o rr.parquet -- python -m wastedcores.capture.groups --policy rr --most 8 --work 0.2
+    wastedcores capture -o rr.parquet -- python -m wastedcores.capture.thread_groups --policy rr --most 8 --work 0.2
 
 The recording has what :mod:`wastedcores.analysis.thread_groups` and :func:`wastedcores.figures.group_stays` need. SCHED_FIFO and
 SCHED_RR need root. Each thread does the same number of checksums, which takes ``--work`` seconds on an otherwise idle CPU.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wastedcores.capture.groups_jit import checksum
+from wastedcores.capture.thread_groups_jit import checksum
 
 ARRAY_BYTES = 240_000
 POLICIES = {"other": os.SCHED_OTHER, "fifo": os.SCHED_FIFO, "rr": os.SCHED_RR}
@@ -60,7 +60,7 @@ def run_groups(most: int, work_s: float, policy: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     p = argparse.ArgumentParser(
-        prog="python -m wastedcores.capture.groups", description=__doc__.partition("\n")[0]
+        prog="python -m wastedcores.capture.thread_groups", description=__doc__.partition("\n")[0]
     )
     p.add_argument("--most", type=int, default=12, help="threads of the last group (default: 12)")
     p.add_argument(

@@ -16,7 +16,7 @@ from wastedcores.kernels import (
     recorded_kernel,
 )
 from wastedcores.kernels.generations import replayed, replayed_listed
-from wastedcores.prediction.once import Task
+from wastedcores.prediction.one_replay import Task
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.source import find_machine

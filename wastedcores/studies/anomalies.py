@@ -14,7 +14,7 @@ from wastedcores.sweep import Run
 
 TABLE = "sites_claims"
 KERNEL = "v4.1"
-_TASKS = "wastedcores.studies.sites_replays"
+_TASKS = "wastedcores.studies.anomalies_replays"
 _SETUP = "describes the measurement"
 _FIRMWARE = "the processor's firmware decides about the clock, and no model of it is published"
 _PARAMETER = "a parameter of the replay, which the sleep states of a real processor decide"

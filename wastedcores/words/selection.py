@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from wastedcores.analysis.span import MOST, Span
+from wastedcores.analysis.selection import MOST, Span
 from wastedcores.cpulist import format_cpulist
 from wastedcores.units import human_ns
 from wastedcores.words.cause import NAMES
