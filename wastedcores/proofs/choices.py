@@ -1,4 +1,4 @@
-"""Every outcome of a function that makes choices, and affinities that are chosen when somebody asks for them."""
+"""Runs a function once for each outcome of the choices that it makes; affinities are chosen when they are first asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a trace whose time is predicted, and whether it ends because work does."""
+"""The part of a trace whose time is predicted, and whether some work or the recording ends it."""
 
 from __future__ import annotations
 
