@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python keeps the bytecode of the package and its tests in __pycache__, also where the environment says otherwise: without it
+# each of the many processes of a test run compiles the sources again, and pytest rewrites all assertions again
+export PYTHONDONTWRITEBYTECODE :=
 # what a target needs: a report and the notebooks, or the developers' tools as well
 LAB := $(VENV)/.lab
 DEV := $(VENV)/.dev

@@ -17,7 +17,7 @@ class Listener(event.Listener):
     def on_start(self, e): seen.append(e.data["dispatcher"].py_func.__module__)
     def on_end(self, e): pass
 event.register("numba:compile", Listener())
-from wastedcores.jit import second_process as second
+from wastedcores.jit import second
 started = []
 start = second.second_process
 second.second_process = lambda *given: started.append(given) or start(*given)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
 from wastedcores.invariant.brief import WithoutBrief
 from wastedcores.invariant.longest import Longest
-from wastedcores.jit.second_process import Prepared
+from wastedcores.jit.second import Prepared
 from wastedcores.runqueues.runqueues import Batch, Runqueues
 from wastedcores.runqueues.stream import no_changes
 

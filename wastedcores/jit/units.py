@@ -23,7 +23,7 @@ from numba.extending import lower_builtin, type_callable
 
 from wastedcores.jit.cache import cache_of, config
 from wastedcores.jit.fingerprint import referenced
-from wastedcores.jit.second_process import second_process
+from wastedcores.jit.second import second_process
 from wastedcores.jit.table import table_type
 
 #: what a unit returns: an integer or truth value, or nothing

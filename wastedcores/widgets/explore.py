@@ -87,7 +87,9 @@ class Explorer(w.VBox):
             "whole": ("whole trace", "arrows-h"),
         }
         for name, (tooltip, icon) in buttons.items():
-            button = w.Button(tooltip=tooltip, icon=icon, layout=w.Layout(width="38px"))
+            button = w.Button(
+                description=name, tooltip=tooltip, icon=icon, layout=w.Layout(width="auto")
+            )
             button.on_click(lambda _, do=name: self._do(do))
             setattr(self, f"{name}_button", button)
         self.finder = TaskFinder(self)

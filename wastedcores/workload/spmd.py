@@ -12,7 +12,7 @@ There are four kinds:
   without a limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are distributed as ``schedule(static)`` does. If they
   do not divide evenly, the first threads have one row more and all others wait for them.
 
-The master is thread 0, as in OpenMP, and creates the others as pthread_create() does (``threads.py``). It marks every
+The master is thread 0, as in OpenMP, and creates the others as pthread_create() does (``thread_creation.py``). It marks every
 interval, so that rates can be measured on a trace.
 """
 
