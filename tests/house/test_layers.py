@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,7 @@ def layer(module: str) -> int:
     return LAYERS[module]
 
 
+@cache
 def imports(path: Path) -> list[str]:
     names = []
     tree = ast.parse(path.read_text())
