@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python keeps the bytecode of the package and its tests in __pycache__, also where the environment says otherwise: without it
+# each of the many processes of a test run compiles the sources again, and pytest rewrites all assertions again
+export PYTHONDONTWRITEBYTECODE :=
 # what a target needs: a report and the notebooks, or the developers' tools as well
 LAB := $(VENV)/.lab
 DEV := $(VENV)/.dev
@@ -28,7 +31,7 @@ report: $(LAB)   ## a report on the bundled recordings of the group imbalance bu
 PYTEST := $(BIN)/python -m pytest
 MANY := -n 2 --dist loadgroup --max-worker-restart 0
 # folders most of whose tests start processes, replay workloads or read large files
-LATER := adversary browser cli collectors course faults live recovery studies sweep
+LATER := adversary browser cli collectors course faults live proofs recordings recovery studies sweep
 
 quick: $(DEV)    ## the tests of one minute or two, while you work
 	@$(PYTEST) -q $(MANY) -m "not slow and not live" $(LATER:%=--ignore=tests/%)

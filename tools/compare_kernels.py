@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from wastedcores.studies.recorded.kernels import FILE, compare_kernels
+from wastedcores.recordings.kernels import FILE, compare_kernels
 from wastedcores.words import kernels_markdown
 
 ROOT = Path(__file__).resolve().parents[1]

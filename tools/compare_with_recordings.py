@@ -2,7 +2,7 @@
 
     python tools/compare_with_recordings.py [FOLDER | --modern] [--seeds 20] [--only RUN ...] [-o FILE]
 
-wastedcores/studies/recorded/quantities.py says what is compared, agreement.py when it agrees. Without ``-o`` the repository's
+wastedcores/recordings/quantities.py says what is compared, agreement.py when it agrees. Without ``-o`` the repository's
 table is written, and the part of docs/recorded-vs-replayed.md that is made from it. With ``--modern`` it is the table of the
 kernels since 6.1, datasets/recorded_vs_replayed_modern.csv.
 """
@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 
 import wastedcores
-from wastedcores.studies.recorded.agreement import FILE, MODERN_FILE, compare_recordings, report
-from wastedcores.studies.recorded.recordings import Recording, recordings_in
+from wastedcores.recordings.agreement import FILE, MODERN_FILE, compare_recordings, report
+from wastedcores.recordings.recording import Recording, recordings_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "recorded-vs-replayed.md"

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from wastedcores.studies.recorded.decade import decade, decade_markdown
+from wastedcores.recordings.decade import decade, decade_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ten-years-later.md"

@@ -2,7 +2,7 @@
 
     python tools/explain_recordings.py [--seeds 5] [-n] [NAME ...]
 
-wastedcores/studies/recorded/explanations.py says what is compared. With ``-n`` or names the table is only printed.
+wastedcores/recordings/explanations.py says what is compared. With ``-n`` or names the table is only printed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from wastedcores.studies.recorded.explanations import compare_explanations, explanations_report
+from wastedcores.recordings.explanations import compare_explanations, explanations_report
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "what-if.md"
 #: the part of the page that this program writes

@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from wastedcores.capture.live import live_check  # noqa: E402 - found above
-from wastedcores.capture.live_result import LiveOptions  # noqa: E402
-from wastedcores.capture.soak.loads import running  # noqa: E402
+from wastedcores.capture.live import live_check
+from wastedcores.capture.live_result import LiveOptions
+from wastedcores.capture.soak.loads import running
 
 #: a client wakes its server over a pipe, 30 times a second, and both work for 0.2 ms, as programs of a desktop do
 PAIRS = """

@@ -2,7 +2,7 @@
 
     python tools/predict_recordings.py [--seeds 20] [-n]
 
-wastedcores/studies/recorded/predictions.py says what is compared. With ``-n`` the table is only printed.
+wastedcores/recordings/predictions.py says what is compared. With ``-n`` the table is only printed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from wastedcores.studies.recorded.predictions import compare_predictions, predictions_report
+from wastedcores.recordings.predictions import compare_predictions, predictions_report
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "what-if.md"
 #: the part of the page that this program writes

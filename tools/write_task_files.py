@@ -17,9 +17,9 @@ from typing import Any
 from wastedcores.capture.snapshot import SCHEMA
 from wastedcores.cpulist import format_cpulist
 from wastedcores.files import datasets
+from wastedcores.recordings.recording import Recording
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.seen import Seen, seen
-from wastedcores.studies.recorded.recordings import Recording
+from wastedcores.recovery.task_tables import Seen, seen
 
 #: by kind of run: names of tasks that lead a session
 LEADERS = {"gi": r"R-\d+|make", "gc": "shell", "ms": "shell", "lu": r"shell|R-\d+", "db": "(?!)"}

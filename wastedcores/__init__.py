@@ -26,7 +26,7 @@ __getattr__, __dir__, __all__ = lazy(
         "analysis.explain": "explain",
         "analysis.critical_path": "critical_path",
         "analysis.examined": "examine",
-        "analysis.placed": "recorded_on",
+        "analysis.stated_machine": "recorded_on",
         "recovery.recovered": "recover",
         "prediction.predict": "whatif",
         "prediction.advice": "advise",

@@ -9,8 +9,12 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wastedcores.errors import WastedCoresError
+from wastedcores.errors import DatasetError, WastedCoresError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -45,6 +49,22 @@ def notebooks() -> Path:
 def datasets() -> Path:
     """Folder of the bundled data sets."""
     return find("datasets")
+
+
+def read_table(
+    name: str, schema: dict[str, type[pl.DataType]], tool: str, path: Path | str | None = None
+) -> pl.DataFrame:
+    """Read a table of ``datasets``, or one that the same tool of the repository wrote elsewhere."""
+    import polars as pl
+
+    file = find("datasets", name) if path is None else Path(path)
+    try:
+        return pl.read_csv(file, schema=schema)
+    except (OSError, pl.exceptions.PolarsError) as e:
+        raise DatasetError(
+            f"{file}: expected the table that {tool} writes, with columns {', '.join(schema)} "
+            f"({str(e).splitlines()[0]})."
+        ) from e
 
 
 @contextmanager

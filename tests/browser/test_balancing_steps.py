@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.chromium import chromium
 
+from wastedcores.lecture import EXAMPLES
 from wastedcores.reports.html import write_figure
 from wastedcores.reports.screenshot import browser
-from wastedcores.studies.lecture import EXAMPLES
 from wastedcores.widgets import balancing_stepper_static
 
 pytestmark = [

@@ -8,7 +8,7 @@ import pytest
 from wastedcores import figures as fg
 from wastedcores import words
 from wastedcores.errors import UsageError
-from wastedcores.studies.recorded.agreement import SCHEMA, read_table
+from wastedcores.recordings.agreement import SCHEMA, read_agreement
 
 
 def row(run, figure, unit, recorded, median, low, high, agrees):
@@ -79,7 +79,7 @@ def test_what_disagrees_has_another_colour_and_shape_and_both_are_in_the_legend(
 
 @pytest.mark.slow
 def test_committed_table_has_a_mark_for_every_row():
-    table = read_table()
+    table = read_agreement()
     fig = fg.recorded_dots(table)
     drawn = marks(fig, "recorded, agrees") + marks(fig, "recorded, does not agree")
     assert len(drawn) == table.height

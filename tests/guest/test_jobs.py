@@ -24,7 +24,7 @@ from wastedcores.trace.schema import conform
 from wastedcores.workload import ops
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script
-from wastedcores.workload.threads import Creation
+from wastedcores.workload.thread_creation import Creation
 
 US = 1_000
 

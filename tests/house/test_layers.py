@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,9 @@ LAYERS = {
     "wastedcores.prediction": 6,
     "wastedcores.probes": 5,
     "wastedcores.studies": 9,
+    "wastedcores.recordings": 8,
+    "wastedcores.lecture": 5,
+    "wastedcores.proofs": 5,
     "wastedcores.widgets": 10,
     "wastedcores.capture": 10,
     "wastedcores.course": 10,
@@ -88,6 +93,7 @@ def layer(module: str) -> int:
     return LAYERS[module]
 
 
+@cache
 def imports(path: Path) -> list[str]:
     names = []
     tree = ast.parse(path.read_text())
@@ -159,6 +165,18 @@ def test_every_package_module_has_a_layer():
     tops = {module_name(p).split(".")[1] for p in FILES if module_name(p) != "wastedcores"}
     listed = {m.split(".")[1] for m in LAYERS if m != "wastedcores"}
     assert tops <= listed, f"add to LAYERS: {sorted(tops - listed)}"
+
+
+def test_the_drawing_of_the_house_shows_every_room_on_its_floor():
+    """CONTRIBUTING.md draws the floors; what is below the lowest one stands on it, too."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    drawn = {
+        (room, int(floor))
+        for floor, rooms in re.findall(r"^    (?:floor| {5}) +(\d+) +(.+)$", text, re.MULTILINE)
+        for room in re.findall(r"\w+", re.sub(r"\(.*?\)", "", rooms))
+    }
+    listed = {(name.split(".")[1], max(floor, 0)) for name, floor in LAYERS.items() if "." in name}
+    assert drawn == listed - {("__main__", 13), ("topology", 0)}
 
 
 def test_nobody_imports_collectors_and_they_import_nobody():

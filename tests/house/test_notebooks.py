@@ -87,3 +87,16 @@ def test_notebook_runs_in_a_fresh_kernel(path, tmp_path):
     assert "application/vnd.plotly.v1+json" in kinds
     if "interactive" in parameters_of(path):
         assert "application/vnd.jupyter.widget-view+json" in kinds
+
+
+def test_a_cell_with_a_widget_says_what_to_do_when_its_kernel_is_gone():
+    cells = [
+        cell.source
+        for path in NOTEBOOKS
+        for cell in nbformat.read(path, as_version=4).cells
+        if cell.cell_type == "code" and "from wastedcores.widgets import" in cell.source
+    ]
+    assert len(cells) >= 6
+    assert all(
+        source.startswith("# Run this cell again if the view below is gone") for source in cells
+    )

@@ -20,7 +20,7 @@ from wastedcores.errors import NotRecoverableError, UnknownKernelError, UsageErr
 from wastedcores.figures.kinds import KINDS, Kind, Look, described
 from wastedcores.kernels import KernelModel, generations, recorded_balancer
 from wastedcores.kernels.generations import replayed_listed
-from wastedcores.prediction.place import check_modelled
+from wastedcores.prediction.machines_and_kernels import check_modelled
 from wastedcores.simulator.generations import check_generation
 from wastedcores.studies import tool_costs
 from wastedcores.studies.published import load
@@ -32,6 +32,8 @@ from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
 from wastedcores.widgets.layers import layers_of
 from wastedcores.words.scorecard_rows import grouped
+from wastedcores.workload import Script, Workload
+from wastedcores.workload.scenarios import SCENARIOS, Scenario
 
 
 def test_a_format_is_detected_read_listed_and_refused_by_its_name(monkeypatch, tmp_path):
@@ -163,3 +165,20 @@ def test_a_study_of_checks_is_a_row_and_is_run_by_its_name(monkeypatch):
     assert "dummy" in str(run("reproduce", "nothing").exception)
     assert "proofs" in STUDIES
     assert "dummy" not in parts_of("all")
+
+
+def test_a_scenario_is_listed_replayed_and_refused_by_its_name(monkeypatch, tmp_path):
+    def naps(machine, seed, naps=3):
+        workload = Workload("naps")
+        workload.task("sleeper", Script().loop(naps).compute(1000).sleep(1000).end())
+        return workload
+
+    row = Scenario("naps", "a thread that sleeps", naps, "bd-paper-16")
+    monkeypatch.setitem(SCENARIOS, "naps", row)
+    assert "a thread that sleeps" in run("scenarios").output
+    done = run("replay", "naps", "--set", "naps=5", "-o", tmp_path / "naps.parquet")
+    assert done.exit_code == 0, done.output
+    slept = wc.open(tmp_path / "naps.parquet").only("wakeup").collect().filter(comm="sleeper")
+    assert slept.height >= 5
+    refused = run("replay", "naps", "--set", "nap=5")
+    assert "did you mean naps?" in str(refused.exception)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 CODE = """
-from wastedcores.jit import compile
+from wastedcores.jit import cache, compile
 f = compile.jit(lambda x: x + 1)
 f(1)
-print(compile.CACHE_ROOT is not None, sum(f.stats.cache_hits.values()))
+print(cache.CACHE_ROOT is not None, sum(f.stats.cache_hits.values()))
 """
 PLACES = ("base", "jit", "root", "function", "inside", "file")
 

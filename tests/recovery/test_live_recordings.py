@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.kernels import KernelModel
-from wastedcores.prediction.once import run, window_of
-from wastedcores.prediction.place import place_of, task_of
+from wastedcores.prediction.machines_and_kernels import place_of, task_of
+from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.recovery import recover
 from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace

@@ -11,8 +11,13 @@ from support.builders import switch, trace_of, wakeup
 
 from wastedcores.errors import NotRecoverableError, TraceContentError
 from wastedcores.kernels import KernelModel, balancer_of
-from wastedcores.prediction.once import run, window_of
-from wastedcores.prediction.place import check_modelled, check_recoverable, task_of, variants_of
+from wastedcores.prediction.machines_and_kernels import (
+    check_modelled,
+    check_recoverable,
+    task_of,
+    variants_of,
+)
+from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.prediction.predict import whatif
 from wastedcores.recovery import recover
 from wastedcores.simulator import replay

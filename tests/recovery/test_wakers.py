@@ -10,7 +10,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.recovery import recover
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.messages import find_messages
-from wastedcores.recovery.seen import Seen, seen
+from wastedcores.recovery.task_tables import Seen, seen
 from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.trace import Trace

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import nbformat
 import polars as pl
@@ -211,3 +215,28 @@ def test_report__a_failing_cell_keeps_the_notebook_up_to_it(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"broken.ipynb", "r.failed.ipynb"}
     half = nbformat.read(tmp_path / "r.failed.ipynb", as_version=4)
     assert "x = 2" in "".join(c.source for c in half.cells)
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_the_command_alone_shows_nothing_of_its_kernel(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "wastedcores",
+        "report",
+        "lu-pinned-fixed",
+        "-o",
+        tmp_path / "r",
+    ]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, cwd=tmp_path)
+    said = b""
+    while b"3/" not in said:  # the kernel is in the middle of the notebook
+        piece = os.read(run.stderr.fileno(), 4096)
+        assert piece, said
+        said += piece
+    run.send_signal(signal.SIGINT)
+    said += run.communicate(timeout=120)[1]
+    assert run.returncode == 130
+    assert b"Traceback" not in said
+    assert b"ERROR" not in said
+    assert not list(tmp_path.iterdir())

@@ -26,8 +26,8 @@ from support.behaviour_oracle import (
 )
 
 from wastedcores.errors import ModelWarning, UnknownKernelError
+from wastedcores.recordings.agreement import agrees
 from wastedcores.simulator import replay_scenario
-from wastedcores.studies.recorded.agreement import agrees
 from wastedcores.topology.domains import domain_events
 
 REPLAYED = ("4.1.3", "4.1.3-patched", "4.12")

@@ -23,8 +23,8 @@ import polars as pl
 import pytest
 
 from wastedcores.invariant import check
+from wastedcores.recordings.agreement import agrees
 from wastedcores.simulator import replay_scenario
-from wastedcores.studies.recorded.agreement import agrees
 from wastedcores.workload.scenarios import scenario
 
 MACHINE = "bd-paper-64"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import wastedcores as wc
+from wastedcores.recordings.thread_groups import Group, groups_of, in_order
 from wastedcores.simulator import replay_scenario
-from wastedcores.studies.recorded.groups import Group, groups_of, in_order
 
 HERE = Path(__file__).parent / "recordings"
 #: the seconds of all groups as the recorded program measured them

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.prediction.once import run, window_of
-from wastedcores.prediction.place import task_of
+from wastedcores.prediction.machines_and_kernels import task_of
+from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.recovery import recover
 from wastedcores.simulator import RawReplay, simulate
 from wastedcores.simulator.measure import marks

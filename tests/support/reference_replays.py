@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.kernels import KernelModel
+from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped
+from wastedcores.recordings.recording import HOG, KINDS, Recording
 from wastedcores.simulator.booted import as_booted
 from wastedcores.simulator.reference import Kernel, Simulation
 from wastedcores.simulator.simulate import costs_of, with_steps
-from wastedcores.studies.recorded.quantities import Observed, Quantity, quantities, unhelped
-from wastedcores.studies.recorded.recordings import HOG, KINDS, Recording
 from wastedcores.topology.domains import domain_events
 
 _PLACED = ("switch", "wakeup", "wakeup_new", "migrate", "exit")

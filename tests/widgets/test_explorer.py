@@ -10,7 +10,7 @@ import pytest
 
 from wastedcores.analysis.examined import examine
 from wastedcores.analysis.scene import TimeAxis
-from wastedcores.analysis.span import span
+from wastedcores.analysis.selection import span
 from wastedcores.errors import UsageError
 from wastedcores.figures.found_tasks import mark_found, matching
 from wastedcores.figures.timelines import runs

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from wastedcores.figures.balancing import balancing_step
-from wastedcores.studies.lecture import EXAMPLES, TOPOLOGIES
+from wastedcores.lecture import EXAMPLES, TOPOLOGIES
 from wastedcores.widgets import balancing_stepper, balancing_stepper_static
 from wastedcores.words.balancing import ALGORITHM_1, decision
 

@@ -22,9 +22,9 @@ from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.barriers import Rounds
 from wastedcores.recovery.classes import CHILD, NAMES
 from wastedcores.recovery.facts import gather
+from wastedcores.recovery.predicted_part import find_span
 from wastedcores.recovery.recovered import classify
-from wastedcores.recovery.seen import Seen, seen
-from wastedcores.recovery.span import find_span
+from wastedcores.recovery.task_tables import Seen, seen
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike

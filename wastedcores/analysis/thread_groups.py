@@ -1,8 +1,8 @@
 """Groups of equal threads in a trace: the stays of each thread on CPUs, and how evenly the scheduler shared them out.
 
 The threads of group 7 are called ``g7-0`` to ``g7-6``, as in replays of the scenarios ``groups`` and ``recorded-groups`` and in
-recordings of :mod:`wastedcores.capture.groups`. A group begins at a mark ``group 7 start``, or else when one of its threads first
-runs.
+recordings of :mod:`wastedcores.capture.thread_groups`. A group begins at a mark ``group 7 start``, or else when one of its
+threads first runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stays(trace: Trace) -> pl.DataFrame:
     if out.is_empty():
         raise MissingEventsError(
             "no threads g1-0, g2-0, ...: replay the scenario groups, or record "
-            "`python -m wastedcores.capture.groups`."
+            "`python -m wastedcores.capture.thread_groups`."
         )
     return out
 

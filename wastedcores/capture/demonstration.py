@@ -210,8 +210,8 @@ def online_again(cpu: int) -> Iterator[None]:
 def push_work_away(cpu: int = 1, *, sample_s: float = 0.1) -> bool:
     """Make other work of the machine leave ``cpu`` if it is not idle, and return whether this was necessary.
 
-    The CPU goes offline and comes back. Inside :func:`balancing_off` a task that left it stays away until it wakes up
-    where it last slept.
+    The CPU goes offline and comes back. While the balancer is off (:func:`balancing_off`), nothing moves a task back that
+    had to leave.
     """
     before = _idle_s(cpu)
     time.sleep(sample_s)

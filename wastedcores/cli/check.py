@@ -89,13 +89,13 @@ def check(
             "no trace given. Name a trace file or a data set; `wastedcores watch` checks this machine."
         )
     from wastedcores.analysis.moves import moves, moves_words
-    from wastedcores.analysis.placed import recorded_on
+    from wastedcores.analysis.stated_machine import recorded_on
     from wastedcores.cli._input import open_input
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.invariant import check as run_check
     from wastedcores.invariant import who_took
     from wastedcores.words.checked import describe
-    from wastedcores.words.groups import describe_groups
+    from wastedcores.words.control_groups import describe_groups
     from wastedcores.words.steps import next_command
 
     result = run_check(

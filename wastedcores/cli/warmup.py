@@ -61,7 +61,7 @@ def warmup() -> None:
     """Compile everything once, so that later commands start fast."""
     from tqdm import tqdm
 
-    from wastedcores.jit.compile import CACHE_ROOT
+    from wastedcores.jit.cache import CACHE_ROOT
 
     if CACHE_ROOT is None:
         raise WastedCoresError(

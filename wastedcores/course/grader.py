@@ -27,7 +27,7 @@ from wastedcores.course.submissions import notebook_student
 from wastedcores.course.task import Manual, Task
 from wastedcores.course.vary import variation, write_variations
 
-#: the longest measurements of a submission that are read
+#: a submission's file of measurements is read if it has at most this many bytes
 _LONGEST = 16 << 20
 _REASONS = {
     "time": "it ran longer than the limit of {wall_s:g} s",

@@ -26,7 +26,7 @@ def fates(rows: Sequence[dict[str, Any]]) -> go.Figure:
     Parameters
     ----------
     rows
-        What :func:`wastedcores.studies.proofs.checking.check_all` returns.
+        What :func:`wastedcores.proofs.checking.check_all` returns.
     """
     shown = [r for r in rows if set(map(_fate, r["outcomes"])) <= set(_FATES)]
     names = [[r["check"] for r in shown], [r["machine"] for r in shown]]

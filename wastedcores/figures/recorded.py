@@ -1,6 +1,6 @@
 """A figure that compares recorded runs with replays of them.
 
-The input is the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
+The input is the table of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
 """
 
 from __future__ import annotations

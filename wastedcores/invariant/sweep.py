@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
 from wastedcores.invariant.brief import WithoutBrief
 from wastedcores.invariant.longest import Longest
-from wastedcores.jit.second import Ahead
+from wastedcores.jit.second import Prepared
 from wastedcores.runqueues.runqueues import Batch, Runqueues
 from wastedcores.runqueues.stream import no_changes
 
@@ -151,7 +151,7 @@ def sweep(
     ahead = (
         None
         if rq.kept
-        else Ahead(compiled, "wastedcores.invariant.rehearsal", f"rehearse({plain.pairs})")
+        else Prepared(compiled, "wastedcores.invariant.rehearsal", f"rehearse({plain.pairs})")
     )
     batches = iter(rq.batches() if changes is None else changes)
     if ahead is not None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from wastedcores.jit.compile import CACHE_ROOT, cached
+from wastedcores.jit.cache import CACHE_ROOT, cached
 
 
 def second_process(module: str, call: str) -> subprocess.Popen[bytes] | None:
@@ -24,7 +24,7 @@ def second_process(module: str, call: str) -> subprocess.Popen[bytes] | None:
     )
 
 
-class Ahead:
+class Prepared:
     """Compiled functions that a second process prepares, if they were never compiled, until they are needed."""
 
     def __init__(self, function: Callable[..., Any], module: str, call: str) -> None:

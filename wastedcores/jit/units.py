@@ -21,7 +21,7 @@ import numpy as np
 from numba.core import cgutils, types
 from numba.extending import lower_builtin, type_callable
 
-from wastedcores.jit.compile import cache_of, config
+from wastedcores.jit.cache import cache_of, config
 from wastedcores.jit.fingerprint import referenced
 from wastedcores.jit.second import second_process
 from wastedcores.jit.table import table_type
@@ -62,16 +62,17 @@ class Unit:
 
     def compile(self) -> bool:
         """Compile, or load from the cache; return whether it had to be compiled."""
-        with cache_of(self.__wrapped__) as cache:
-            dispatcher: Any = numba.njit(  # type: ignore[call-overload]  # its stubs leave the wrapper options out
-                self.signature,
-                cache=cache,
-                nogil=True,
-                error_model="numpy",
-                no_rewrites=True,
-                no_cpython_wrapper=True,
-                no_cfunc_wrapper=not self.is_entry,
-            )(self.__wrapped__)
+        dispatcher: Any = numba.njit(  # type: ignore[call-overload]  # its stubs leave the wrapper options out
+            nogil=True,
+            error_model="numpy",
+            no_rewrites=True,
+            no_cpython_wrapper=True,
+            no_cfunc_wrapper=not self.is_entry,
+        )(self.__wrapped__)
+        files = cache_of(self.__wrapped__)
+        if files:
+            dispatcher._cache = files
+        dispatcher.compile(self.signature)
         self._compiled = dispatcher.overloads[self.signature.args]
         return not dispatcher.stats.cache_hits
 

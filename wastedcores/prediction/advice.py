@@ -9,7 +9,7 @@ from typing import Any
 from wastedcores.analysis.explain import Explanation
 from wastedcores.errors import NotRecoverableError, TopologyError, TraceContentError
 from wastedcores.kernels import CORE, FIXES, Balancer, KernelModel
-from wastedcores.prediction.place import balancer_on
+from wastedcores.prediction.machines_and_kernels import balancer_on
 from wastedcores.prediction.predict import whatif
 from wastedcores.prediction.result import Range, Variant, WhatIf
 from wastedcores.topology.machine import Machine

@@ -12,8 +12,7 @@ from typing import Any
 
 from wastedcores.errors import NotRecoverableError, UsageError
 from wastedcores.kernels import KernelModel, balancer_of
-from wastedcores.prediction.once import Task
-from wastedcores.prediction.place import (
+from wastedcores.prediction.machines_and_kernels import (
     balancer_on,
     check_modelled,
     check_recoverable,
@@ -22,6 +21,7 @@ from wastedcores.prediction.place import (
     task_of,
     variants_of,
 )
+from wastedcores.prediction.one_replay import Task
 from wastedcores.prediction.result import Variant, WhatIf
 from wastedcores.recovery import recover
 from wastedcores.sweep.processes import on_processes
@@ -34,7 +34,7 @@ from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import Moment, asked
 from wastedcores.workload.program import costs_of
 
-ONCE = "wastedcores.prediction.once:replay_once"
+ONCE = "wastedcores.prediction.one_replay:replay_once"
 SEEDS = 20
 
 #: rows of replays by the name of their kernel; None stands for the recorded kernel

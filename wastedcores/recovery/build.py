@@ -14,8 +14,8 @@ from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery import timeline as tl
 from wastedcores.recovery.barriers import Rounds
 from wastedcores.recovery.facts import Facts
-from wastedcores.recovery.seen import Seen
-from wastedcores.recovery.span import Span
+from wastedcores.recovery.predicted_part import Span
+from wastedcores.recovery.task_tables import Seen
 from wastedcores.recovery.timeline import Timeline
 from wastedcores.workload import ops
 from wastedcores.workload.builder import Workload

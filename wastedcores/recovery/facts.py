@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.seen import Seen
+from wastedcores.recovery.task_tables import Seen
 from wastedcores.runqueues.affinity import BOUND_KTHREADS
 from wastedcores.trace.header import TaskFacts
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.alibis import wakers_by_alibi
 from wastedcores.recovery.classes import LIKELY, MESSAGE, UNKNOWN
-from wastedcores.recovery.seen import Seen
+from wastedcores.recovery.task_tables import Seen
+from wastedcores.recovery.wakers_by_exclusion import wakers_by_alibi
 
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]

@@ -16,8 +16,8 @@ from wastedcores.recovery.classes import GUESSED, NAMES, RECOGNISED, UNENDED
 from wastedcores.recovery.facts import Facts, gather
 from wastedcores.recovery.joins import find_joins
 from wastedcores.recovery.messages import find_messages
-from wastedcores.recovery.seen import Seen, seen
-from wastedcores.recovery.span import busy_per_cpu, find_span
+from wastedcores.recovery.predicted_part import busy_per_cpu, find_span
+from wastedcores.recovery.task_tables import Seen, seen
 from wastedcores.recovery.timeline import Waits, timeline
 from wastedcores.recovery.timers import find_timers
 from wastedcores.topology.machine import Machine

@@ -20,8 +20,8 @@ from wastedcores.recovery.classes import (
     UNENDED,
 )
 from wastedcores.recovery.joins import Joins
-from wastedcores.recovery.seen import Seen
 from wastedcores.recovery.synchronous import synchronous
+from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 

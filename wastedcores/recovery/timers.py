@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.classes import DEVICE, TIMER, UNENDED, UNKNOWN
-from wastedcores.recovery.seen import Seen
+from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]

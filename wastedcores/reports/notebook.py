@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client import AsyncKernelManager
 from traitlets.config import Config
 
 from wastedcores import __version__
@@ -256,6 +258,24 @@ def _quiet():
         logger.setLevel(level)
 
 
+@contextmanager
+def _kept_to_itself() -> Iterator[type[AsyncKernelManager]]:
+    """A kernel whose own messages are shown only if it failed; it complains when this process is interrupted, for instance."""
+    with tempfile.TemporaryFile() as said:
+
+        class Kernel(AsyncKernelManager):
+            async def start_kernel(self, **options: Any) -> None:
+                await super().start_kernel(**options, stderr=said)
+
+        try:
+            yield Kernel
+        except Exception:
+            said.seek(0)
+            if sys.stderr:
+                sys.stderr.write(said.read().decode(errors="replace"))
+            raise
+
+
 def _execute(
     source: Path, values: dict[str, Any], target: Path, progress: bool, folder: Path
 ) -> nbformat.NotebookNode:
@@ -270,6 +290,7 @@ def _execute(
             _quiet(),
             _progress(progress),
             tempfile.TemporaryDirectory(prefix="wc-") as sockets,
+            _kept_to_itself() as kernel,
         ):
             papermill.execute_notebook(
                 str(source),
@@ -283,6 +304,7 @@ def _execute(
                 # sockets in a folder of their own: no port is opened, and two reports at the same time do not share
                 # a socket (the default is "kernel-ipc" in the working directory)
                 config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}}),
+                kernel_manager_class=kernel,
             )
     except papermill.PapermillExecutionError as e:
         kept = folder.with_name(f"{folder.name}.failed.ipynb")

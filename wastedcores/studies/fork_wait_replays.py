@@ -1,4 +1,4 @@
-"""The replays of the fork/wait study: one build on clocks with given assumptions, as a flat row of a sweep."""
+"""The replays of the fork/wait study: each replays one build with given assumptions about the CPUs' clocks."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from wastedcores.kernels import KernelModel
-from wastedcores.prediction.once import Task, run, window_of
-from wastedcores.prediction.place import check_recoverable, task_of
+from wastedcores.prediction.machines_and_kernels import check_recoverable, task_of
+from wastedcores.prediction.one_replay import Task, run, window_of
 from wastedcores.recovery import recover
 from wastedcores.recovery.family import family_of
 from wastedcores.studies.fork_wait_replays import machine, measured

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wastedcores.errors import UsageError
-from wastedcores.studies import claims, fork_wait, nas, newidle, sites, tool_costs, tpch
+from wastedcores.studies import anomalies, claims, fork_wait, nas, newidle, tool_costs, tpch
 from wastedcores.studies.attempts import Attempt
 from wastedcores.studies.published import Tables
 
@@ -65,7 +65,7 @@ WHY_NOT = {
     },
     newidle.TABLE: newidle.WHY_NOT
     | dict.fromkeys(newidle.COMPARED, "in a part of its own: wastedcores reproduce newidle"),
-    sites.TABLE: sites.WHY_NOT | dict.fromkeys(sites.COMPARED, _OWN_SITES),
+    anomalies.TABLE: anomalies.WHY_NOT | dict.fromkeys(anomalies.COMPARED, _OWN_SITES),
     "slides_claims": {
         **dict.fromkeys(("tpch_gain", "hpc_gain"), _SUMMARY),
         "bug4_before": _NUMBERS_OF_SETUP,
@@ -115,12 +115,12 @@ def _nas(table: str) -> Study:
 
 
 def _measured_sites(tables: Tables) -> tuple[list[dict[str, Any]], Sequence[str]]:
-    rows = sites.measured(tables) + tool_costs.rows(tables, sites.TABLE)[0]
+    rows = anomalies.measured(tables) + tool_costs.rows(tables, anomalies.TABLE)[0]
     return rows, ()
 
 
 def _proofs() -> Checks:
-    from wastedcores.studies.proofs import checking
+    from wastedcores.proofs import checking
 
     return Checks(checking.SCHEMA, checking.check_all, checking.told)
 
@@ -142,9 +142,9 @@ STUDIES: dict[str, Study] = {
         among_all=False,
     ),
     "sites": Study(
-        lambda t, c, s: sites.attempts(t, s),
+        lambda t, c, s: anomalies.attempts(t, s),
         _measured_sites,
-        {sites.TABLE: sites.WHY_NOT},
+        {anomalies.TABLE: anomalies.WHY_NOT},
         among_all=False,
     ),
     "newidle": Study(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastedcores.simulator.reference.stepping import Thread, groups_seen, still_kernel
-from wastedcores.studies.attempts import Attempt, Reading, column_of
-from wastedcores.studies.lecture import (
+from wastedcores.lecture import (
     EXAMPLES,
     TOPOLOGIES,
     pinned_to_two_nodes,
     threads_per_node_after_wakeup,
 )
+from wastedcores.simulator.reference.stepping import Thread, groups_seen, still_kernel
+from wastedcores.studies.attempts import Attempt, Reading, column_of
 from wastedcores.studies.published import Tables
 from wastedcores.sweep import Run
 

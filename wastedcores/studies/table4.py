@@ -3,19 +3,15 @@
 Interface::
 
     table = table_4(scorecard.read(folder))    from a scorecard with Tables 1 to 3 and the claims
-    read_table_4()                             the repository's own: datasets/table4.csv
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from wastedcores.errors import DatasetError
-from wastedcores.files import find
 from wastedcores.kernels import FIXES
 from wastedcores.kernels.tables import MAINLINE, NEWEST, OLDEST
 from wastedcores.studies.attempts import CLAIMS
@@ -90,15 +86,3 @@ def kernels_modelled(bug: str) -> str:
     major, minor = MAINLINE.get(bug, (NEWEST[0], NEWEST[1] + 1))
     last = f"{major}.{minor - 1}" if minor else {5: "4.20", 6: "5.19", 7: "6.19"}[major]
     return f"v{OLDEST[0]}.{OLDEST[1]} to v{last}"
-
-
-def read_table_4(path: Path | str | None = None) -> pl.DataFrame:
-    """Read the repository's own table, or one that ``tools/make_table_4.py`` wrote elsewhere."""
-    file = find("datasets", FILE) if path is None else Path(path)
-    try:
-        return pl.read_csv(file, schema=SCHEMA)
-    except (OSError, pl.exceptions.PolarsError) as e:
-        raise DatasetError(
-            f"{file}: expected the table that tools/make_table_4.py writes, with columns {', '.join(SCHEMA)} "
-            f"({str(e).splitlines()[0]})."
-        ) from e

@@ -121,8 +121,8 @@ def _epyc(name: str, nodes_per_package: int, llcs: int, cores_per_llc: int) -> M
     return replace(machine, microarchitecture=ZEN)
 
 
-#: the range and the nominal frequency are the fork/wait paper's (section 2), as is that all cores together stay below the class
-#: above 2.6 GHz. The steps in between, the delay of 3 ticks ("several", section 4.1) and the hold are assumptions.
+#: the fork/wait paper (section 2) states the range and the nominal frequency, and that all cores together stay at or below
+#: 2.6 GHz. The steps in between, the delay of 3 ticks ("several", section 4.1) and the hold are assumptions.
 XEON_E7_FREQUENCY = Frequency(
     1_200_000,
     2_100_000,

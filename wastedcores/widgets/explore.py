@@ -15,7 +15,7 @@ import numpy as np
 
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.analysis.scene import TimeAxis
-from wastedcores.analysis.span import span
+from wastedcores.analysis.selection import span
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import REDUCTIONS
 from wastedcores.figures.kinds import Look
@@ -27,7 +27,7 @@ from wastedcores.widgets.finding import TaskFinder, cell_of
 from wastedcores.widgets.layers import Subject, drawn, layers_of
 from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.rich_text import sentence
-from wastedcores.words.span import who_waited
+from wastedcores.words.selection import who_waited
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -87,7 +87,9 @@ class Explorer(w.VBox):
             "whole": ("whole trace", "arrows-h"),
         }
         for name, (tooltip, icon) in buttons.items():
-            button = w.Button(tooltip=tooltip, icon=icon, layout=w.Layout(width="38px"))
+            button = w.Button(
+                description=name, tooltip=tooltip, icon=icon, layout=w.Layout(width="auto")
+            )
             button.on_click(lambda _, do=name: self._do(do))
             setattr(self, f"{name}_button", button)
         self.finder = TaskFinder(self)

@@ -38,7 +38,9 @@ class TaskFinder(w.HBox):
             (-1, "angle-left", "previous run"),
             (1, "angle-right", "next run"),
         ):
-            button = w.Button(icon=icon, tooltip=tooltip, layout=w.Layout(width="38px"))
+            button = w.Button(
+                description=tooltip, icon=icon, tooltip=tooltip, layout=w.Layout(width="auto")
+            )
             button.on_click(lambda _, by=by: self.step(by))
             steps.append(button)
         self.previous_button, self.next_button = steps

@@ -1,6 +1,6 @@
 """A widget that steps through a balancing pass, forward and back, from loads, weights and a topology of one's choice.
 
-The state is an :class:`wastedcores.studies.lecture.Example` and the number of a decision, and
+The state is an :class:`wastedcores.lecture.Example` and the number of a decision, and
 :func:`balancing_stepper_static` makes a figure with the same steps, as in a report.
 """
 
@@ -14,7 +14,7 @@ import ipywidgets as w
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures.balancing import balancing_step, balancing_steps
-from wastedcores.studies.lecture import EXAMPLES, TOPOLOGIES, CpuThreads, Example
+from wastedcores.lecture import EXAMPLES, TOPOLOGIES, CpuThreads, Example
 from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.rich_text import sentence
 

@@ -1,6 +1,6 @@
 """Table 4 of the paper beside this project's numbers, as a table of a notebook and in Markdown.
 
-Both functions take the table of :func:`wastedcores.studies.table4.table_4` or ``read_table_4``.
+Both functions take the table of :func:`wastedcores.studies.table4.table_4`.
 """
 
 from __future__ import annotations

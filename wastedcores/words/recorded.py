@@ -1,6 +1,6 @@
 """Compares recorded runs with replays of them, in a paragraph and in a table.
 
-Both functions take the table of :func:`wastedcores.studies.recorded.agreement.compare_recordings` or ``read_table``.
+Both functions take the table of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
 """
 
 from __future__ import annotations

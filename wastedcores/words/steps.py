@@ -179,7 +179,7 @@ def next_after_path(trace: Trace, name: str) -> tuple[str, str]:
     be told.
     """
     from wastedcores.analysis.assumed import place
-    from wastedcores.prediction.place import SHORTEST_NS
+    from wastedcores.prediction.machines_and_kernels import SHORTEST_NS
 
     said, header = shlex.quote(name), trace.header
     where = place(trace, None, None)

@@ -6,7 +6,7 @@ from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Measure, Workload
 from wastedcores.workload.script import Script
-from wastedcores.workload.threads import Creation
+from wastedcores.workload.thread_creation import Creation
 
 MS = 1_000_000
 #: the machine is idle for so long before the program begins that every CPU is in its deepest state

@@ -11,8 +11,8 @@ from support import RECORDINGS
 from support.reference_replays import replayed
 
 from wastedcores.kernels import KernelModel
-from wastedcores.studies.recorded.agreement import FLOORS, RANGE, agrees
-from wastedcores.studies.recorded.recordings import Recording
+from wastedcores.recordings.agreement import FLOORS, RANGE, agrees
+from wastedcores.recordings.recording import Recording
 
 V6_1 = KernelModel.named("v6.1.192+noautogroup")  # as Debian 12 boots
 

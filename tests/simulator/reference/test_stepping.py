@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from wastedcores.errors import WorkloadError
+from wastedcores.lecture import TOPOLOGIES
 from wastedcores.simulator.reference import balance, stats
 from wastedcores.simulator.reference.stepping import Thread, balancing_pass, still_kernel
-from wastedcores.studies.lecture import TOPOLOGIES
 
 KERNELS = ("v4.1", "v4.1+group_imbalance", "v4.1+group_construction:patch")
 

@@ -12,11 +12,11 @@ from typing import Any
 from wastedcores.course.noted import RefusedAnswerError
 from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
+from wastedcores.lecture import TOPOLOGIES
 from wastedcores.simulator.reference.kernel import Kernel
 from wastedcores.simulator.reference.simulation import Simulation
 from wastedcores.simulator.reference.stats import GroupStats
 from wastedcores.simulator.reference.stepping import Decision, Thread, balancing_pass
-from wastedcores.studies.lecture import TOPOLOGIES
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload

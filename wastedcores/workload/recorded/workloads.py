@@ -21,7 +21,7 @@ from wastedcores.workload.recorded.guest import (
     start_ns,
 )
 from wastedcores.workload.script import Script
-from wastedcores.workload.threads import Creation
+from wastedcores.workload.thread_creation import Creation
 
 SECOND = 1_000_000_000
 #: work of one round of the pure loops

@@ -65,7 +65,7 @@ COUNTERS = np.dtype([("seen", "<u8"), ("written", "<u8"), ("lost", "<u8"), ("ove
 EVENTS_BLOCK, TASKS_BLOCK, COUNTERS_BLOCK, END_BLOCK, DECISIONS_BLOCK = 1, 2, 3, 4, 5
 #: in a header whose ticks have no frequency
 NO_FREQUENCY = "unknown, because this machine has no source (wastedcores doctor tells more)"
-#: Reasons of an end before which events are missing: the collector's word (schedtrace.py), and this reader's.
+#: Why events are missing before the end: what the collector writes (schedtrace.py), and what this reader says.
 DISK_FULL, DAMAGED = "disk full", "its last block is damaged"
 #: Records that are decoded at a time.
 BATCH_RECORDS = 1 << 19

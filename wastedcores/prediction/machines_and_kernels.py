@@ -1,0 +1,141 @@
+"""Where a recording was made and where its work is to run: machines, kernels, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from wastedcores.analysis.assumed import place
+from wastedcores.errors import NotRecoverableError, UsageError
+from wastedcores.kernels import (
+    FIXES,
+    Balancer,
+    KernelModel,
+    balancer_of,
+    recorded_balancer,
+    recorded_kernel,
+)
+from wastedcores.kernels.generations import replayed, replayed_listed
+from wastedcores.prediction.one_replay import Task
+from wastedcores.recovery import Recovered
+from wastedcores.topology.machine import Machine
+from wastedcores.topology.source import find_machine
+from wastedcores.trace.trace import Trace
+from wastedcores.workload.program import Program, costs_of
+
+#: a recording shorter than this shows too little of how its tasks wait for each other
+SHORTEST_NS = 50_000_000
+
+
+def variants_of(kernel: KernelModel) -> list[str]:
+    """Return the kernels to compare with: the same one with each fix that it lacks, with all of them, and the core."""
+    if kernel.is_modern:
+        changes = [] if kernel.overload_on_wakeup else ["overload_on_wakeup"]
+        changes += ["NO_NI_RANDOM"] if kernel.rules.newidle == "random" else []
+        return [*(KernelModel.named(f"{kernel.name}+{change}").name for change in changes), "core"]
+    missing = [f"{f}:patch" for f in FIXES if not (kernel.is_design or kernel.has(f))]
+    names = [KernelModel.named(f"{kernel.name}+{f}").name for f in missing]
+    if len(missing) > 1:
+        names.append(KernelModel.named("+".join([kernel.name, *missing])).name)
+    return [*names, "core"]
+
+
+def check_recoverable(trace: Trace, recovered: Recovered) -> None:
+    """Refuse a trace whose work cannot be recovered."""
+    start, end = recovered.window_ns
+    if end - start < SHORTEST_NS:
+        raise NotRecoverableError(
+            f"{trace.name}: its window has {(end - start) / 1e6:.1f} ms, too little to see how tasks wait for each other; "
+            f"record at least {SHORTEST_NS / 1e6:.0f} ms of the work, better a second."
+        )
+    if trace.header.lost_total:
+        raise NotRecoverableError(
+            f"{trace.name}: {trace.header.lost_total} events were lost, so some work and some wakeups are missing. Record "
+            "again with larger buffers (trace-cmd record -b, perf record -m), or for a shorter time."
+        )
+
+
+def place_of(
+    trace: Trace, machine: Machine | str | None, kernel: KernelModel | str | None
+) -> tuple[Machine, KernelModel, tuple[str, ...]]:
+    """Return the machine and the kernel of a recording."""
+    if isinstance(machine, str):
+        machine = find_machine(machine).machine
+    where = place(trace, machine, kernel)
+    name = where.kernel
+    if isinstance(name, KernelModel):
+        return where.machine, name, where.assumed
+    stand_in = recorded_balancer(name).stand_in
+    model = KernelModel.named(stand_in) if stand_in else recorded_kernel(name)[0]
+    return where.machine, model, where.assumed
+
+
+def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | None:
+    """Find out whether the replay may stand for the kernel of a recording."""
+    if isinstance(kernel, KernelModel):
+        return balancer_of(kernel)
+    name = kernel or trace.header.kernel_model or trace.header.kernel_release
+    return recorded_balancer(name) if name else None
+
+
+def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> None:
+    """Refuse a kernel for which the replay may not stand."""
+    if balancer is None or balancer.replayed or (balancer.stand_in and not asked):
+        return
+    if asked:
+        raise NotRecoverableError(
+            f"{trace.name}: a prediction for {asked} was asked for, but {balancer.reason}. The replay has "
+            f"{replayed_listed()}, with their fixes, and designs such as core."
+        )
+    raise NotRecoverableError(
+        f"{trace.name}: unknown: no model of this kernel's balancer. {balancer.reason[0].upper()}{balancer.reason[1:]}. So "
+        "nothing is predicted. What can be said without a model (the pattern of the waste, pinned threads, cpusets and quotas) "
+        f"is in `wastedcores explain`. If a kernel that the replay has is near enough, name it: --kernel {replayed()[-1]}."
+    )
+
+
+def task_of(recovered: Recovered, machine: Machine, cpus: list[int] | None) -> Task:
+    """Return what the replays of a recovered workload share."""
+    start, end = recovered.window_ns
+    return Task(
+        _widened(recovered.workload.program(), recovered.cpus, machine.cpus),
+        machine,
+        costs_of(machine),
+        recovered.marks,
+        recovered.lead_ns,
+        start,
+        end,
+        recovered.finite,
+        None if cpus is None else tuple(cpus),
+    )
+
+
+def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | None) -> Task:
+    """Return the same work on another machine, or bound to some CPUs."""
+    if machine is None and pin is None:
+        return here
+    on = find_machine(machine).machine if isinstance(machine, str) else machine or here.machine
+    here = replace(here, program=_widened(here.program, here.machine.cpus, on.cpus))
+    program = here.program if pin is None else _pinned(here.program, frozenset(pin))
+    if on.cpus < here.machine.cpus:
+        raise UsageError(
+            f"machine {on.name!r} has {on.cpus} CPUs and the recorded one {here.machine.cpus}; tasks that are bound to a CPU "
+            "would have no place. Choose a machine with at least as many."
+        )
+    return replace(here, program=program, machine=on, costs=costs_of(on))
+
+
+def _widened(program: Program, before: int, cpus: int) -> Program:
+    """Return a program in which a task that could use all CPUs can use all of a larger machine."""
+    all_before, every = frozenset(range(before)), frozenset(range(cpus))
+    masks = tuple(every if m == all_before else m for m in program.masks)
+    return replace(program, masks=masks)
+
+
+def _pinned(program: Program, cpus: frozenset[int]) -> Program:
+    """Return a program in which every task that may move is bound to some CPUs."""
+    masks = tuple(m & cpus if len(m) > 1 and m & cpus else m for m in program.masks)
+    templates = tuple(
+        replace(t, allowed=cpus) if t.allowed is None else t for t in program.templates
+    )
+    return replace(program, masks=masks, templates=templates)

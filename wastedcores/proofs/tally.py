@@ -1,0 +1,31 @@
+"""What became of the states of one kind of machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from wastedcores.proofs.still import Seen
+
+
+@dataclass
+class Tally:
+    """What became of the states of one kind of machine."""
+
+    #: how many runs were made, and how many states they stand for
+    runs: int = 0
+    states: int = 0
+    outcomes: Counter[str] = field(
+        default_factory=Counter
+    )  #: for each outcome the number of states
+    #: for each outcome the smallest state that had it
+    smallest: dict[str, Seen] = field(default_factory=dict)
+
+    def add(self, outcome: str, stands_for: int, seen: Seen) -> None:
+        """Count a run."""
+        self.runs += 1
+        self.states += stands_for
+        self.outcomes[outcome] += stands_for
+        known = self.smallest.get(outcome)
+        if known is None or seen.size < known.size:
+            self.smallest[outcome] = seen

@@ -1,1 +1,0 @@
-"""Compares recordings of real kernels with replays of the same workloads."""
