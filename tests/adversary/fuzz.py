@@ -134,7 +134,12 @@ def summary(state: State) -> dict[str, object]:
         "hours": round(sum(state.seconds.values()) / 3600, 2),
         "slowest_s": state.slowest_s,
         "formats": {
-            n: {"inputs": state.inputs[n], "read": state.read[n], "refused": state.refused[n]}
+            n: {
+                "inputs": state.inputs[n],
+                "read": state.read[n],
+                "refused": state.refused[n],
+                "seconds": round(state.seconds.get(n, 0.0)),
+            }
             for n in names
         },
         "verdicts": dict(state.outcomes),
