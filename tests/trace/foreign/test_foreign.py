@@ -118,7 +118,9 @@ def test_a_page_of_systrace_has_the_events_of_its_text(files, tmp_path):
 def test_the_scripts_of_a_page_of_systrace_may_name_the_text_of_older_pages(files, tmp_path):
     """As in the importer of catapult (extras/importer/linux_perf/ftrace_importer.html), whose scripts come before the text."""
     page = files["systrace/trappy-surfaceflinger.html"].read_text()
-    script = '<script>if(!r.advanceToLineMatching(/^  var linuxPerfData = "\\\\$/)) return;</script>\n'
+    script = (
+        '<script>if(!r.advanceToLineMatching(/^  var linuxPerfData = "\\\\$/)) return;</script>\n'
+    )
     newer = tmp_path / "newer.html"
     newer.write_text(page.replace("<body", script + "<body", 1))
     assert newer.read_text() != page
