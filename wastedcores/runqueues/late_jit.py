@@ -47,7 +47,7 @@ def delayed(stream: Iterator[Events], late_ns: int, pids: int) -> Iterator[Event
         woken = woken._replace(order=order, order_ns=order_ns, ends=np.array([0, left]))
         out = Events(*(np.empty(size + left, column.dtype) for column in e))
         n = delay(e, late_ns, woken, out)
-        yield Events(*(column[:n] for column in out))
+        yield Events(*(column[:n] for column in out))  # type: ignore[arg-type]
 
 
 @jit
