@@ -37,8 +37,8 @@ HEAD = """\
 # Formats that were fuzzed one by one
 
 Written by `python tests/adversary/fuzz.py --formats NAME --inputs 100000 --evenly` from `results.json`, whose other runs were
-about all formats at once. A verdict counts as changed if both it and the intact file's are confident. Mutated events can have another
-truth, so only a change beside a contradiction that the package noticed is a fault.
+about all formats at once. A verdict counts as changed if it and that of the intact file are confident. Mutated events can
+have another truth, so only a change beside a contradiction that the package noticed is a fault.
 
 | format | mutants | read | tracebacks | hangs | faults of verdicts | other changes | seconds | slowest, s | commit |
 |---|---|---|---|---|---|---|---|---|---|"""
