@@ -13,6 +13,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+from benchmarks.limits import Limits
+
 ROUNDS = 9
 #: Size of the large text, which repeats the recording with later times.
 LARGE_BYTES = 2 << 30
@@ -116,6 +118,8 @@ def run() -> list[dict]:
         # the CPU time of the whole import, spread over all CPUs, beside the CPU time of perf script
         cpus = len(os.sched_getaffinity(0))
         median["bound"] = median["perf"] * statistics.median(b / a for a, b in used) / cpus
+        import_trace(data, out)
+        shares = Limits(data, out).shares(median["open"], median["data"])
         lines = text.read_bytes().count(b"\n")
         note = f"{lines} printed events, {text.stat().st_size / 1e6:.0f} MB of text; median of {ROUNDS}, interleaved"
         size = large(text, folder / "large.txt")
@@ -155,4 +159,4 @@ def run() -> list[dict]:
             "note": f"peak RSS, {size / 2**30:.1f} GiB of text in {took:.1f} s",
         }
     )
-    return rows
+    return rows + shares

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.limits import Limits
+
 ROUNDS = 7
 #: a trace buffer of its own: `trace-cmd record` needs the function tracer, which not every kernel has
 INSTANCE = Path("/sys/kernel/tracing/instances/wastedcores_benchmark")
@@ -19,6 +21,12 @@ EVENTS = (
     *("sched/sched_process_" + e for e in ("fork", "exec", "exit")),
     "power/cpu_idle",
 )
+
+
+def possible() -> bool:
+    """Whether this machine can record: it needs root, tracefs, perf and trace-cmd."""
+    programs = ("perf", "trace-cmd")
+    return not os.geteuid() and INSTANCE.parent.is_dir() and all(map(shutil.which, programs))
 
 
 def record(path: Path) -> None:
@@ -55,8 +63,7 @@ def run() -> list[dict]:
     """Return the rows for RESULTS.md."""
     from wastedcores.trace.io import import_trace, open_trace
 
-    programs = ("perf", "trace-cmd")
-    if os.geteuid() or not INSTANCE.parent.is_dir() or not all(map(shutil.which, programs)):
+    if not possible():
         return []
     with tempfile.TemporaryDirectory(prefix="wastedcores-bench-") as name:
         folder = Path(name)
@@ -71,6 +78,9 @@ def run() -> list[dict]:
             times["open"].append(seconds(lambda: open_trace(path)))
             times["kept"].append(seconds(lambda: import_trace(path, folder / "t.parquet")))
         size = path.stat().st_size
+        shares = Limits(path, folder / "t.parquet").shares(
+            statistics.median(times["open"]), statistics.median(times["kept"])
+        )
     median = {k: statistics.median(v) for k, v in times.items()}
     rows = []
     for key, name, goal in (
@@ -90,4 +100,4 @@ def run() -> list[dict]:
                 "note": f"{median[key]:.3f} s; {events} events, {size / 1e6:.1f} MB; median of {ROUNDS}, interleaved",
             }
         )
-    return rows
+    return rows + shares

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +30,18 @@ QUIETLY = {"POLARS_MAX_THREADS": "1", "NUMBA_NUM_THREADS": "1", "RUST_BACKTRACE"
 STALL_S = 120
 #: The same before the first input, when code is compiled.
 COMPILE_S = 1200
+
+
+#: What stands before the rows of the table.
+HEAD = """\
+# Formats that were fuzzed one by one
+
+Written by `python tests/adversary/fuzz.py --formats NAME --inputs 100000 --evenly` from `results.json`, whose other runs were
+about all formats at once. A verdict counts as changed if it and that of the intact file are confident. Mutated events can
+have another truth, so only a change beside a contradiction that the package noticed is a fault.
+
+| format | mutants | read | tracebacks | hangs | faults of verdicts | other changes | seconds | slowest, s | commit |
+|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def main() -> int:
@@ -54,7 +67,9 @@ def main() -> int:
     )  # so that the worker does not outlive this process
     state = watch(asked)
     runs = json.loads(asked.results.read_text()) if asked.results.exists() else []
-    asked.results.write_text(json.dumps([*runs, summary(state)], indent=1) + "\n")
+    runs.append(summary(state))
+    asked.results.write_text(json.dumps(runs, indent=1) + "\n")
+    asked.results.with_suffix(".md").write_text(table(runs))
     print(json.dumps(summary(state), indent=1))
     return 1 if state.failures else 0
 
@@ -134,13 +149,46 @@ def summary(state: State) -> dict[str, object]:
         "hours": round(sum(state.seconds.values()) / 3600, 2),
         "slowest_s": state.slowest_s,
         "formats": {
-            n: {"inputs": state.inputs[n], "read": state.read[n], "refused": state.refused[n]}
+            n: {
+                "inputs": state.inputs[n],
+                "read": state.read[n],
+                "refused": state.refused[n],
+                "seconds": round(state.seconds.get(n, 0.0)),
+            }
             for n in names
         },
         "verdicts": dict(state.outcomes),
         "flips_without_a_visible_contradiction": dict(state.flips_unseen),
         "failures": state.failures,
     }
+
+
+def table(runs: list[dict]) -> str:
+    """Return a table in Markdown of the runs that were about one format and had 10,000 inputs at least."""
+    lines, notes = [HEAD], []
+    for run in runs:
+        if len(run["formats"]) > 1 or run["inputs"] < 10_000:
+            continue
+        ((name, row),) = run["formats"].items()
+        times = Counter()
+        for failure in run["failures"].values():
+            times[failure["failure"]] += int(failure["times"])
+        cells = (
+            name,
+            f"{row['inputs']:,}",
+            f"{row['read']:,}",
+            sum(times[k] for k in ("traceback", "crash", "message", "memory")),
+            times["hang"] + times["stall"],
+            times["flip"],
+            sum(run["flips_without_a_visible_contradiction"].values()),
+            f"{row['seconds']:,}",
+            run["slowest_s"],
+            run["commit"],
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+        notes += [f"\n{name}: {run['note']}"] if "note" in run else []
+    lines += notes
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

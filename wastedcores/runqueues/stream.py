@@ -33,6 +33,7 @@ from wastedcores.runqueues.doubts import (
     widened,
 )
 from wastedcores.runqueues.events import events, require_inside, require_times
+from wastedcores.runqueues.late_jit import delayed
 from wastedcores.trace.formats import late_moves
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
@@ -102,6 +103,7 @@ class Runqueues:
     #: the trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say
     counted: bool = False
     is_strict: bool = False  #: only threads wait of which something says where they may run
+    late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
     oddities: dict[str, int] = field(default_factory=dict)
     #: sentences that a reader of the verdict should know
@@ -169,9 +171,12 @@ class Runqueues:
     def task_events(self, rows: int = BATCH_ROWS) -> Iterator[st.Events]:
         """Stream the events that say anything about tasks, in order of time."""
         if self._kept_events:
-            return iter(self._kept_events)
-        stream = events(self.trace, self.affinity.mask_ids, self.cpus, self.pids, rows)
-        if not self.keep:
+            stream = iter(self._kept_events)
+        else:
+            stream = events(self.trace, self.affinity.mask_ids, self.cpus, self.pids, rows)
+        if self.late_ns:
+            return delayed(stream, self.late_ns, self.pids)
+        if self._kept_events or not self.keep:
             return stream
         return _keeping(stream, self._kept_events, lambda e: e.code.size, EVENTS_KEPT_BY_CHECK)
 
@@ -255,6 +260,13 @@ class Runqueues:
         state.task[back, task_row.EVIDENCE] = task_row.ASSUMED
         state.task[back, task_row.MASK] = task_row.FREE
         return bool(back.any())
+
+    def late(self, late_ns: int) -> Runqueues:
+        """Return the same runqueues, in which a woken thread waits only from so much after its waking on."""
+        late = replace(self, keep=False, late_ns=late_ns)
+        late._kept_events = self._kept_events
+        late.start = self.start
+        return late
 
     def strict(self, *, throttling: bool = False) -> Runqueues:
         """Return the same runqueues, in which only threads wait of which something says where they may run."""

@@ -73,8 +73,13 @@ FTRACE = rf"^# tracer:|^cpus=\d+\s*$|{FTRACE_LINE}|{FTRACE_LATENCY_LINE.replace(
 PERF_SCRIPT = rf"^# captured on\s*:|{PERF_SCRIPT_NO_CPU}|{PERF_SCRIPT_LINE}|{PERF_SCRIPT_NO_PID.replace('?P<', '?P<n')}"
 KUTRACE = rf"{KUTRACE_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 
-#: What stands before the events in a page of systrace, and in one of KUtrace (postproc/makeself.cc).
-SYSTRACE_BLOCKS = (rb'<script class="trace-data" type="application/text">', rb'linuxPerfData = "')
+#: What stands before the events in a page of systrace, and in one of KUtrace (postproc/makeself.cc). The second one, of old
+#: pages, ends a line; the scripts of newer pages have a pattern for it.
+SYSTRACE_BLOCKS = (
+    rb'<script class="trace-data" type="application/text">',
+    b'linuxPerfData = "\\\n',
+    b'linuxPerfData = "\\\r\n',
+)
 KUTRACE_BLOCK = rb"var myString = '"
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
 #: The scripts of such a page have a few MB; the data come after them.

@@ -115,6 +115,33 @@ def test_a_page_of_systrace_has_the_events_of_its_text(files, tmp_path):
     )
 
 
+def test_the_scripts_of_a_page_of_systrace_may_name_the_text_of_older_pages(files, tmp_path):
+    """As in the importer of catapult (extras/importer/linux_perf/ftrace_importer.html), whose scripts come before the text."""
+    page = files["systrace/trappy-surfaceflinger.html"].read_text()
+    script = (
+        '<script>if(!r.advanceToLineMatching(/^  var linuxPerfData = "\\\\$/)) return;</script>\n'
+    )
+    newer = tmp_path / "newer.html"
+    newer.write_text(page.replace("<body", script + "<body", 1))
+    assert newer.read_text() != page
+    assert open_trace(newer).kinds() == EXPECT["systrace/trappy-surfaceflinger.html"]["kinds"]
+
+
+def test_only_at_the_end_of_a_text_a_damaged_line_is_one_that_was_cut(files, tmp_path):
+    text = files["ftrace/trappy-trace_idle_unsorted.txt"].read_text()
+    opened = open_trace(files["ftrace/trappy-trace_idle_unsorted.txt"])
+    assert "line 17 is cut" in opened.header.truncated_last_line
+    assert check(opened).verdict == "unknown"
+    longer = tmp_path / "longer"
+    longer.write_text(text + text.splitlines()[-3] + "\n")
+    with pytest.raises(WastedCoresError, match="line 17: the fields of sched_switch"):
+        open_trace(longer)
+    twice = tmp_path / "twice"
+    twice.write_text(text + text.splitlines()[-1] + "\n")
+    with pytest.raises(WastedCoresError, match="line 17: the fields of sched_switch"):
+        open_trace(twice)
+
+
 def test_the_page_of_kutrace_has_the_spans_of_its_json(files, tmp_path):
     """The page is made as postproc/makeself.cc makes it: the JSON in one line, between scripts."""
     json_text = files["kutrace/hello_world_demo.json"].read_text()

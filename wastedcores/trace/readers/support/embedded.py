@@ -101,7 +101,7 @@ def _systrace(page: IO[bytes]) -> Iterator[bytes]:
             return
         if scanner.starts_with_json():
             continue
-        ends = _STRING_ENDS if scanner.word == SYSTRACE_BLOCKS[1] else _SCRIPT_ENDS
+        ends = _SCRIPT_ENDS if scanner.word == SYSTRACE_BLOCKS[0] else _STRING_ENDS
         first = True
         for chunk in scanner.until(ends):
             # the text begins on the line after the tag, or after a backslash

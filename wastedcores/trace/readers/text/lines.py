@@ -64,6 +64,8 @@ class LineReading(TextReading):
         last_fast = 0
         for scanned in self.resources.enter_context(closing(scanning)):
             fast, rest = scanned.events, scanned.rest
+            if self._last_event.damaged:  # other lines follow, so the file was not cut there
+                raise self._last_event.damaged
             count(scanned, self.found)
             if rest.height:
                 first = pl.col("before") == 0
@@ -72,6 +74,8 @@ class LineReading(TextReading):
             if fast.height:
                 last_fast = int(fast["line"][-1])
             yield wakings.settle(merge(fast, slow) if rest.height else fast)
+        if self._last_event.damaged:
+            self.found.truncated = self._last_event.text
 
 
 @dataclass
@@ -80,6 +84,17 @@ class _LastEvent:
 
     line: int = 0
     name: str = ""
+    #: about the last line so far, which is damaged: if it is the last one of the file, the file was cut there
+    damaged: TraceFormatError | None = None
+    text: str = ""
+
+    def refuse(self, lines: pl.DataFrame, column: str, found: FactsBuilder, error: str) -> None:
+        """Refuse damaged lines; a single one at the end so far only when others follow."""
+        damaged, line = TraceFormatError(error), int(lines["line"][0])
+        if lines.height > 1 or line != found.lines or found.truncated or self.damaged:
+            raise damaged
+        self.damaged = damaged
+        self.text = f"line {line} is cut and was left out: {_short(lines[column][0])!r}"
 
 
 def complete(line: str) -> bool:
@@ -117,7 +132,7 @@ def _read_rest(
     unknown = other.filter(~pl.col("text").str.contains(dialect.noise))
     if unknown.height:
         unknown = _marker_lines(unknown, events, last)
-        _skip(path, unknown.filter(~pl.col("marker")), found, dialect)
+        _skip(path, unknown.filter(~pl.col("marker")), found, dialect, last)
         if further := int(unknown["marker"].sum()):
             found.skipped["(further lines of a marker)"] += further
     frames = [lost]
@@ -138,10 +153,11 @@ def _read_rest(
                 "them: perf script -F +trace,+cpu --show-lost-events."
             )
         elif bad.height:
-            raise TraceFormatError(
+            error = (
                 f"{path}, line {bad['line'][0]}: the fields of {bare} are not in any spelling this reader knows: "
                 f"{_short(bad['payload'][0])!r}. If your tool prints it so, please report it with that line."
             )
+            last.refuse(bad, "payload", found, error)
         found.every_switch |= kind == "switch" and parsed.height > 0
         frames.append(parsed)
     if events.height:
@@ -166,16 +182,22 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
     return pl.concat(parts, how="diagonal").sort("line", maintain_order=True), rest
 
 
-def _skip(path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect) -> None:
+def _skip(
+    path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect, last: _LastEvent
+) -> None:
     """Count lines that are no events; refuse those that were some, but are damaged or printed in another way."""
     if not lines.height:
         return
     bad = lines.filter(pl.col("text").str.contains(_BROKEN))
     if bad.height:
-        raise TraceFormatError(
+        error = (
             f"{path}, line {bad['line'][0]}: not a line of {found.source_format} output: "
             f"{_short(bad['text'][0])!r}. {dialect.hint}"
         )
+        last.refuse(bad, "text", found, error)
+        lines = lines.filter(pl.col("line") != bad["line"][0])
+        if not lines.height:
+            return
     found.skipped["(lines of another form)"] += lines.height
     found.notes.setdefault(
         "lines of another form",

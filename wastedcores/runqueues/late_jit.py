@@ -1,0 +1,103 @@
+"""Wakeups that come later than the trace says, for recordings that have sched_waking and no sched_wakeup.
+
+A sched_waking comes before the thread is put on a queue (try_to_wake_up(), kernel/sched/core.c, v6.12): the waker may first wait
+until the thread has left its CPU, and then asks the other CPU to queue it (ttwu_queue_wakelist()). What is certain of such a
+recording must hold although nobody knows when that was done. So each thread is taken to be queued as late as can be: some time
+after its waking, or when it begins to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.jit.compile import jit
+from wastedcores.runqueues.state import MIGRATE, SWITCH, WAKEUP, Events
+
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+
+class Woken(NamedTuple):
+    """Threads that were woken and are not queued yet; carried from batch to batch."""
+
+    due_ns: I64  # (pids,) when the thread is queued at the latest; -1: it was not woken
+    cpu: I32  # (pids,) the queue
+    running: NDArray[np.bool_]  # (pids,)
+    order: I32  # (room,) threads in the order of their wakings, some of which began to run since
+    order_ns: I64  # (room,) when each of them was due
+    ends: I64  # (2,) the first that is valid, and the first that is free
+
+
+def delayed(stream: Iterator[Events], late_ns: int, pids: int) -> Iterator[Events]:
+    """Yield the same events, but wakeups ``late_ns`` later, or when the thread begins to run if that is sooner."""
+    none = np.zeros(0, np.int64)
+    woken = Woken(
+        np.full(pids, -1), np.full(pids, -1, np.int32), np.zeros(pids, np.bool_), none.astype(np.int32),
+        none, np.zeros(2, np.int64),
+    )  # fmt: skip
+    for e in stream:
+        first, end = woken.ends.tolist()
+        left, size = end - first, e.code.size
+        order = np.concatenate([woken.order[first:end], np.empty(size, np.int32)])
+        order_ns = np.concatenate([woken.order_ns[first:end], np.empty(size, np.int64)])
+        woken = woken._replace(order=order, order_ns=order_ns, ends=np.array([0, left]))
+        out = Events(*(np.empty(size + left, column.dtype) for column in e))
+        n = delay(e, late_ns, woken, out)
+        yield Events(*(column[:n] for column in out))  # type: ignore[arg-type]
+
+
+@jit
+def _queue(out: Events, n: int, t: int, q: int, w: Woken) -> int:
+    """Write the wakeup of thread ``q``, whose waker is not told, because he does something else by now."""
+    w.due_ns[q] = -1
+    if w.running[q]:
+        return n
+    out.code[n], out.ts_ns[n], out.cpu[n], out.pid[n] = WAKEUP, t, w.cpu[q], q
+    out.src_cpu[n], out.prev_pid[n], out.by_pid[n], out.aux[n] = -1, -1, -1, 0
+    return n + 1
+
+
+@jit
+def delay(e: Events, late_ns: int, w: Woken, out: Events) -> int:
+    """Write the events of a batch with wakeups of before; return how many they are."""
+    n = 0
+    for i in range(e.code.size):
+        t, q = e.ts_ns[i], e.pid[i]
+        while w.ends[0] < w.ends[1] and w.order_ns[w.ends[0]] <= t:
+            first = w.order[w.ends[0]]
+            if w.due_ns[first] == w.order_ns[w.ends[0]]:
+                n = _queue(out, n, w.due_ns[first], first, w)
+            w.ends[0] += 1
+        if e.code[i] == WAKEUP and q > 0:
+            if w.due_ns[q] < 0:
+                w.due_ns[q], w.cpu[q] = t + late_ns, e.cpu[i]
+                w.order[w.ends[1]], w.order_ns[w.ends[1]] = q, t + late_ns
+                w.ends[1] += 1
+            continue
+        if e.code[i] == SWITCH:
+            if e.prev_pid[i] > 0:
+                w.running[e.prev_pid[i]] = False
+            if q > 0:
+                if w.due_ns[q] >= 0:
+                    n = _queue(out, n, t, q, w)
+                w.running[q] = True
+        elif e.code[i] == MIGRATE and q > 0:
+            w.cpu[q] = e.cpu[i]
+        out.code[n], out.ts_ns[n], out.cpu[n], out.src_cpu[n] = (
+            e.code[i],
+            t,
+            e.cpu[i],
+            e.src_cpu[i],
+        )
+        out.pid[n], out.prev_pid[n], out.by_pid[n], out.aux[n] = (
+            q,
+            e.prev_pid[i],
+            e.by_pid[i],
+            e.aux[i],
+        )
+        n += 1
+    return n
