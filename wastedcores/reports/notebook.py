@@ -264,7 +264,7 @@ def _kept_to_itself() -> Iterator[type[AsyncKernelManager]]:
     with tempfile.TemporaryFile() as said:
 
         class Kernel(AsyncKernelManager):
-            async def start_kernel(self, **options: Any) -> None:
+            async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]  # it is async there, too
                 await super().start_kernel(**options, stderr=said)
 
         try:
