@@ -4,7 +4,7 @@
     sudo .venv/bin/python tools/false_alarms.py -o alarms --seconds 20        # a try
 
 The kernel balances as always and the threads are free, so an alarm is false unless other work of the machine explains it; its
-recording is kept beside the table, ``alarms.md``, for ``wastedcores explain``. Use a machine on which nothing else runs.
+recording is kept beside the table, for ``wastedcores explain``. Use a machine on which nothing else runs.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main() -> int:
             }
         )
         (asked.output / "alarms.json").write_text(json.dumps(rows, indent=1) + "\n")
-        (asked.output / "alarms.md").write_text(table(rows))
+        (asked.output / "alarms").with_suffix(".md").write_text(table(rows))
     print(table(rows), end="")
     return int(any(row["verdict"] == "violations" for row in rows))
 

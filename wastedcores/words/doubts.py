@@ -20,6 +20,7 @@ MEANING = {
     "silence_before_contradiction": "there was no event at all for a while before two events contradicted each other",
     "events_lost": "events were lost while a thread waited",
     "core_scheduling": "core scheduling was in use",
+    "some_tasks": "perf recorded the events of some tasks only, so nobody knows what the others did",
     "isolation_changed": "other CPUs were isolated when the trace ended",
 }
 

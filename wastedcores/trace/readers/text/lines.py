@@ -67,6 +67,7 @@ class LineReading(TextReading):
             if self._last_event.damaged:  # other lines follow, so the file was not cut there
                 raise self._last_event.damaged
             count(scanned, self.found)
+            self._last_event.some |= fast.height > 0
             if rest.height:
                 first = pl.col("before") == 0
                 rest = rest.with_columns(before=pl.when(first).then(last_fast).otherwise("before"))
@@ -84,14 +85,18 @@ class _LastEvent:
 
     line: int = 0
     name: str = ""
+    #: whether other events stand before it
+    some: bool = False
     #: about the last line so far, which is damaged: if it is the last one of the file, the file was cut there
     damaged: TraceFormatError | None = None
     text: str = ""
 
     def refuse(self, lines: pl.DataFrame, column: str, found: FactsBuilder, error: str) -> None:
-        """Refuse damaged lines; a single one at the end so far only when others follow."""
+        """Refuse damaged lines; a single one that lacks its end, behind other events, only when others follow."""
         damaged, line = TraceFormatError(error), int(lines["line"][0])
-        if lines.height > 1 or line != found.lines or found.truncated or self.damaged:
+        several = lines.height > 1 or found.truncated or self.damaged
+        cut = (self.some or self.line) and not complete(lines[column][0])
+        if several or line != found.lines or not cut:
             raise damaged
         self.damaged = damaged
         self.text = f"line {line} is cut and was left out: {_short(lines[column][0])!r}"
@@ -122,6 +127,7 @@ def _read_rest(
         | pl.col("text").str.starts_with("##### CPU")
     )
     events, other = _split(lines, dialect)
+    last.some |= events.height > 1
     if events["us"].is_not_null().any():
         found.clock = found.clock or "microseconds since the recording began"
     if not dialect.perf:
