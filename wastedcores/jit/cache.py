@@ -29,7 +29,7 @@ from typing import Any
 
 import numba
 from numba.core import config as _config
-from numba.core.caching import NullCache
+from numba.core.caching import NullCache, _cache_log
 from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
@@ -152,6 +152,7 @@ class FileCache(NullCache):  # type: ignore[misc]  # numba has no types here
             return None
         if not data.startswith(key):
             return None
+        _cache_log("[cache] data loaded from %r", str(path))
         return CompileResult._rebuild(target_context, *pickle.loads(memoryview(data)[len(key) :]))
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -163,6 +164,7 @@ class FileCache(NullCache):  # type: ignore[misc]  # numba has no types here
         try:
             part.write_bytes(key + dumps(result._reduce()))
             part.replace(path)
+            _cache_log("[cache] data saved to %r", str(path))
         except OSError:
             part.unlink(missing_ok=True)
 

@@ -199,7 +199,7 @@ def infer_start(e: Events, s: State) -> None:
         where = c if k == FORK or k == EXIT or k == CONTEXT else e.src_cpu[i]
         if by >= 0 and where >= 0 and s.numbers[LOSSY] == 0:
             if s.cpu[where, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
-                offline = _comes_online(s, p, by)
+                offline = where == c and _comes_online(s, p, by)  # it may also wake another CPU's
                 s.cpu[where, cpu_row.CURR] = cpu_row.CURR_FROM_SWITCH if offline else by
                 _was(s, by, task_row.RUNNING, where)
 
