@@ -96,9 +96,7 @@ def test_a_kernel_that_is_not_replayed_is_refused_with_all_that_are(monkeypatch)
     with pytest.raises(UnknownKernelError, match=r"v6\.18\.15, v6\.99\.1 and v7\.2\.13"):
         check_generation(KernelModel.named("v6.6"))
     balancer = recorded_balancer("6.6.0")
-    with pytest.raises(
-        NotRecoverableError, match=r"v4\.1, v4\.4, .*v6\.99\.1 and v7\.2\.13, with"
-    ):
+    with pytest.raises(NotRecoverableError, match=r"v4\.1, v4\.4, .*v6\.99\.1 and v7\.2\.13, with"):
         check_modelled(wc.open("lu-pinned-fixed"), balancer, "v6.6")
 
 
