@@ -11,9 +11,10 @@ from typer import Argument, Exit, Option
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import Pseudonyms
 
-_NOTES = """A trace made by another tool does not tell which CPUs a task may use. With a command, which records, snapshots from
-before and after it are kept: they show whether anything changed meanwhile, and which CPUs did nothing. Without one,
-take a snapshot while the recorded tasks exist. No rights are needed. The exit code is that of the command."""
+_NOTES = """A trace made by another tool does not tell which CPUs a task may use. If you give the command
+that records, a snapshot is taken before it and another one after it. Together they show whether anything changed
+meanwhile, and which CPUs did nothing. Without a command, take the snapshot while the recorded tasks exist. No rights
+are needed. The exit code is that of the command."""
 
 
 @app.command(

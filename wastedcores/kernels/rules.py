@@ -152,7 +152,7 @@ RULES: dict[tuple[int, ...], Rules] = {
 }
 # Debian's 6.1.0-56, of which there are recordings
 RULES[6, 1, 192] = RULES[6, 1, 166]._replace(placement_masked=True)
-# what Debian's backports had of this long-term series
+# the release of this long-term series that Debian's backports had
 RULES[6, 18, 15] = RULES[6, 12, 107]._replace(
     placement_masked=False,
     sleepers_counted=False,

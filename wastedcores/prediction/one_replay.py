@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wastedcores.analysis.moves import rates
 from wastedcores.errors import ModelWarning
 from wastedcores.kernels import KernelModel
 from wastedcores.recovery.build import END_MARK
@@ -109,15 +110,10 @@ def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
 def moved(raw: RawReplay, machine: Machine, start: int, end: int) -> dict[str, float]:
     """Return how often tasks of a replay move to another CPU, last-level cache and node per second."""
     log = raw.of(log_kind.MIGRATE)
-    log = log[(log[:, log_column.TS] >= start) & (log[:, log_column.TS] <= end)]
-    source, target = log[:, log_column.SRC], log[:, log_column.CPU]
-    seconds = max(end - start, 1) / 1e9
-    llc, node = machine.llc_of_cpu, machine.node_of_cpu
-    return {
-        "per_s": int((source != target).sum()) / seconds,
-        "across_caches_per_s": int((llc[source] != llc[target]).sum()) / seconds,
-        "across_nodes_per_s": int((node[source] != node[target]).sum()) / seconds,
-    }
+    at, source, target = log[:, [log_column.TS, log_column.SRC, log_column.CPU]].T
+    inside = (at >= start) & (at <= end) & (source != target)
+    found = rates(source[inside], target[inside], max(end - start, 1), machine)
+    return {name: rate or 0.0 for name, rate in found.items()}  # a replay logs every move
 
 
 def wasted_ns(raw: RawReplay, cpus: list[int], start: int, end: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.analysis.examined import examine
-from wastedcores.files import find
+from wastedcores.files import read_table
 from wastedcores.kernels import KernelModel
 from wastedcores.kernels.tables import NO_AUTOGROUP
 from wastedcores.recordings.kernels import WORKLOADS, all_recordings
@@ -38,6 +38,10 @@ KERNELS = {
 PATTERN = "7.2"
 _CPUS = 64
 FILE = "decade.csv"
+SCHEMA: dict[str, type[pl.DataType]] = {
+    **dict.fromkeys(("workload", "kernel", "replayed", "unit"), pl.String),
+    **dict.fromkeys(("result", "wasted_cpus", "wait_p99_ms"), pl.Float64),
+}
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,7 @@ def decade(seeds: int = 3) -> pl.DataFrame:
 
 def read_decade() -> pl.DataFrame:
     """Read the repository's own table, datasets/decade.csv, which ``tools/decade_table.py`` writes."""
-    table = pl.read_csv(
-        find("datasets", FILE), schema_overrides={"kernel": pl.String, "replayed": pl.String}
-    )
+    table = read_table(FILE, SCHEMA, "tools/decade_table.py")
     return table.with_columns(pl.col("replayed").fill_null(""))
 
 
@@ -130,11 +132,11 @@ def _replayed(
         wasted, wait = _waste(run.trace, window, _counted(pattern))
         result = float(run.summary.result or 0)
         cells.append(Cell(words, kernel, name, pattern.result.unit, result, wasted, wait))
-    values: dict[str, Any] = {
-        c: float(np.median([v for cell in cells if (v := getattr(cell, c)) is not None] or [0]))
-        for c in ("result", "wasted_cpus", "wait_p99_ms")
-    }
-    return replace(cells[0], **values)
+    median: dict[str, Any] = {}
+    for column in ("result", "wasted_cpus", "wait_p99_ms"):
+        known = [v for cell in cells if (v := getattr(cell, column)) is not None]
+        median[column] = float(np.median(known)) if known else None
+    return replace(cells[0], **median)
 
 
 def decade_markdown(table: pl.DataFrame) -> str:

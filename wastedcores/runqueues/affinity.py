@@ -194,8 +194,8 @@ def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
 def outdated(header: Header, repinned: NDArray[np.int32], *, everybody: bool) -> NDArray[np.bool_]:
     """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have been bound anew.
 
-    ``everybody``: somebody changed affinities meanwhile, and need not have moved whom he bound. The kernel's own threads of a
-    CPU cannot get another one (PF_NO_SETAFFINITY, kernel/sched/syscalls.c, v6.12).
+    ``everybody``: somebody changed affinities meanwhile, and the threads that this bound need not have moved. The kernel's own
+    threads of a CPU cannot get another affinity (PF_NO_SETAFFINITY, kernel/sched/syscalls.c, v6.12).
     """
     found = repinned.astype(np.bool_)
     tasks = [t for t in header.tasks or [] if 0 < t.pid < found.size]

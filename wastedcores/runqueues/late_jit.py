@@ -52,7 +52,7 @@ def delayed(stream: Iterator[Events], late_ns: int, pids: int) -> Iterator[Event
 
 @jit
 def _queue(out: Events, n: int, t: int, q: int, w: Woken) -> int:
-    """Write the wakeup of thread ``q``, whose waker is not told, because he does something else by now."""
+    """Write the wakeup of thread ``q``. It names no waker, which does something else by then."""
     w.due_ns[q] = -1
     if w.running[q]:
         return n
@@ -63,7 +63,7 @@ def _queue(out: Events, n: int, t: int, q: int, w: Woken) -> int:
 
 @jit
 def delay(e: Events, late_ns: int, w: Woken, out: Events) -> int:
-    """Write the events of a batch with wakeups of before; return how many they are."""
+    """Write the events of a batch and the wakeups that are due; return how many events were written."""
     n = 0
     for i in range(e.code.size):
         t, q = e.ts_ns[i], e.pid[i]

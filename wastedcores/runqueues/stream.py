@@ -255,7 +255,7 @@ class Runqueues:
 
     @staticmethod
     def _take_back(state: st.State, doubtful: NDArray[np.bool_]) -> bool:
-        """Forget what was told of these tasks; return whether it was anything."""
+        """Forget what was told of these tasks; return whether anything had been told."""
         back = doubtful & (state.task[:, task_row.EVIDENCE] == task_row.TOLD)
         state.task[back, task_row.EVIDENCE] = task_row.ASSUMED
         state.task[back, task_row.MASK] = task_row.FREE

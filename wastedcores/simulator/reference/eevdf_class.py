@@ -66,7 +66,7 @@ __all__ = [
 
 
 def pick_next_entity(k: Kernel, cfs_rq: CfsRq, protect: bool = True) -> Entity | None:
-    """Choose an entity; None if the choice ended the delayed dequeue of a sleeper (pick_next_entity(), v6.12.107)."""
+    """Choose an entity; None if it was a sleeper, which now leaves the queue (pick_next_entity(), v6.12.107)."""
     # an entity that is alone is chosen either way
     if protect and cfs_rq.next is not None and eligible(cfs_rq, cfs_rq.next):
         return cfs_rq.next

@@ -80,9 +80,8 @@ class SchedLogReading(Reading):
         version, names = _numbering(self.path, rings)
         facts.notes["event_numbers"] = version
         facts.clock = "local_clock"
-        if online == set(
-            range(len(online))
-        ):  # dump-raw copies the rings of the CPUs 0 to nproc - 1
+        # dump-raw copies the rings of the CPUs 0 to nproc - 1
+        if online == set(range(len(online))):
             facts.cpus = len(online)
         _losses(rings, facts)
         _gaps(rings, names, facts)

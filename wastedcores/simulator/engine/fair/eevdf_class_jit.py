@@ -107,7 +107,7 @@ def set_next_task(m, p, first):
 
 @apart(VALUE)
 def pick_next_entity(m, q, protects):
-    """pick_next_entity(): choose an entity; -1 if the choice ended the delayed dequeue of a sleeper."""
+    """pick_next_entity(): choose an entity; -1 if it was a sleeper, which now leaves the queue."""
     se = m[q, cfs_rq.NEXT]
     # an entity that is alone is chosen either way
     if protects != 0 and se >= 0 and eligible(m, q, se) != 0:

@@ -278,7 +278,7 @@ def put_prev_entity(m, se):
 
 @apart(VALUE)
 def pick_eevdf(m, q, protects):
-    """pick_eevdf(): return the eligible entity of the earliest deadline, or ``curr`` during its slice if ``protects``."""
+    """pick_eevdf(): return the eligible entity with the earliest deadline; with ``protects``, ``curr`` until its slice ends."""
     curr = running(m, q)
     if m[q, cfs_rq.NR_RUNNING] == 1:
         return curr if curr >= 0 else m[q, cfs_rq.LEFTMOST]
