@@ -28,7 +28,7 @@ INT = "int"
 PLAIN_FUNCTIONS = {"record", "call_at", "item", "test", "include", "exclude", "row_of", "is_empty"}
 SEAMS = re.compile(r"^ask(_\w+)?$|^answer$|^answers$|^follow$")
 #: integer variables by name
-PLAIN_NAMES = {"cpu", "src", "dst", "mask", "column", "word", "event", "which", "i", "j", "c", "row"}
+PLAIN_NAMES = {"cpu", "src", "dst", "mask", "column", "word", "event", "which"}
 
 #: further integer variables, by module and name: places in lists, numbers of CPUs, and first rows of contiguous ones
 PLAIN_VARIABLES = re.compile(
@@ -360,6 +360,14 @@ class Emitter:
         self.starts = starts
         self.bytes = module.source.encode()
         self.used: set[str] = set()
+        # variables that hold the number of CPUs
+        self.counts = {
+            s.targets[0].id
+            for s in ast.walk(function.node)
+            if isinstance(s, ast.Assign)
+            and isinstance(s.targets[0], ast.Name)
+            and ast.unparse(s.value) == "m[0, sim.CPUS]"
+        }
 
     # --- text ---------------------------------------------------------------------------------------------------------
 
@@ -396,12 +404,16 @@ class Emitter:
         path = path_between(have, want)
         if path is not None:
             return ".".join([operand(text), *path])
+        if (have, want) == ("SchedEntity", "TaskStruct"):
+            self.used.add("task_of")
+            return f"task_of({text})"
         self.used.add(want)
         return f"{want}(k, {operand(text)}.row)"
 
     def reference(self, text: str, want: str) -> str:
         """Return an integer expression as a reference."""
-        cpu = re.fullmatch(r"k\.nr_cpus \+ (\w+)|(\w+) \+ k\.nr_cpus", text)
+        n = r"(?:k\.nr_cpus|n)" if "n" in self.counts else r"k\.nr_cpus"
+        cpu = re.fullmatch(rf"{n} \+ ([\w.]+)|([\w.]+) \+ {n}", text)
         if want == "Rq":
             self.used.add("cpu_rq")
             return f"cpu_rq(k, {text})"
@@ -644,7 +656,7 @@ class Emitter:
 
 def operand(text: str) -> str:
     """Return a text that an attribute can follow."""
-    return text if re.fullmatch(r"[\w.]+|[\w.]+\(.*\)|.*\]", text, re.S) and balanced(text) else f"({text})"
+    return text if balanced(text) else f"({text})"
 
 
 def balanced(text: str) -> bool:

@@ -65,7 +65,7 @@ POINTERS = {
     "CfsRq": "curr SchedEntity entity SchedEntity last SchedEntity leftmost SchedEntity next SchedEntity rightmost SchedEntity "
     "skip SchedEntity task_group TaskGroup",
     "Clock": "core Clock package Clock",
-    "Kernel": "decisions Decision design Design",
+    "Kernel": "design Design",
     "LbEnv": "dst_group SchedGroup sd SchedDomain tasks TaskStruct",
     "Rq": "cfs_tasks TaskStruct cfs_tasks_tail TaskStruct curr TaskStruct sd SchedDomain sd_busy SchedDomain sd_llc SchedDomain "
     "wake_list TaskStruct",

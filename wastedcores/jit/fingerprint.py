@@ -4,7 +4,7 @@ numba's own cache does not notice an edit in a callee's file, so a cached caller
 cached function therefore has a folder that is named by this digest. The digest covers the bytecode, the constants, the
 defaults and the values of the globals that the function reads, and the same of all functions that are compiled into it. A
 function that is linked by its symbol (:mod:`wastedcores.jit.units`) contributes only its signature, because its machine code is
-elsewhere.
+elsewhere. The columns of the structs that a function names, and of all structs that their pointers reach, count too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from wastedcores.jit.structs import Null, StructClass, layout, structs_named
 
 _PACKAGE = __name__.partition(".")[0] + "."
 _known: dict[Callable[..., Any], str] = {}
@@ -36,6 +38,8 @@ def fingerprint(function: Callable[..., Any]) -> str:
         for name in sorted({str(a) for a in function.__annotations__.values()}):
             fields = getattr(function.__globals__.get(name), "_fields", ())
             digest.update(f"{name}{fields}".encode())
+        if structs := set(structs_named(function).values()):
+            digest.update(layout(structs).encode())
         for name, value in referenced(function):
             digest.update(f"{name}={_value(value)};".encode())
         _known[function] = digest.hexdigest()[:16]
@@ -71,6 +75,9 @@ def _value(value: Any) -> str:
         return fingerprint(value)
     if hasattr(value, "signature") and hasattr(value, "symbol"):
         return f"{value.symbol}{value.signature}"
+    if isinstance(value, (StructClass, Null)):
+        struct = value.struct if isinstance(value, Null) else value.__name__
+        return f"{type(value).__name__}{struct}{layout([struct])}"
     if isinstance(value, (int, float, str, bytes, tuple, list, dict)):
         return repr(value)
     if isinstance(value, (np.ndarray, np.generic)):

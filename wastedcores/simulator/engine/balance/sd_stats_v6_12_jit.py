@@ -19,6 +19,7 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     cpu_runnable,
     cpu_util,
 )
+from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world import (
     cpuset,
     domain,
@@ -44,7 +45,7 @@ NO_GROUP_IDLE = (1 << 32) - 1
 @inner
 def idle_cpu(m, cpu):
     """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list. The stopper is not the idle task."""
-    return m[cpu, rq.CURR] == -1 and m[cpu, rq.NR_RUNNING] == 0 and m[cpu, rq.WAKE_LIST] < 0
+    return runs_idle(m, cpu) and m[cpu, rq.NR_RUNNING] == 0 and m[cpu, rq.WAKE_LIST] < 0
 
 
 @apart(VALUE)

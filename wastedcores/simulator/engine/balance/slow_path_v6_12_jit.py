@@ -21,6 +21,7 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     cpu_util_without,
     sync_entity_load_avg,
 )
+from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world import (
     domain,
     domain_v6_12,
@@ -42,7 +43,7 @@ from wastedcores.simulator.engine.world.rules_jit import rule
 @inner
 def idle_cpu_without(m, cpu, p):
     """idle_cpu_without(): return whether a CPU would run its idle task if ``p`` were not there."""
-    return (m[cpu, rq.CURR] == -1 or m[cpu, rq.CURR] == p) and m[cpu, rq.WAKE_LIST] < 0
+    return (runs_idle(m, cpu) or m[cpu, rq.CURR] == p) and m[cpu, rq.WAKE_LIST] < 0
 
 
 @inner

@@ -287,7 +287,7 @@ def schedule(m, cpu):
 
 @apart(VALUE)
 def stopper_begin(m, cpu):
-    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1. The stopper is no task: rq.CURR is -2."""
+    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1. The stopper is no task: rq.CURR is NULL."""
     prev = m[cpu, rq.CURR]
     m[cpu, rq.CLOCK] = m[0, sim.NOW]
     log_load(m, cpu)
@@ -303,7 +303,8 @@ def stopper_begin(m, cpu):
         idle_ends(m, cpu)
         leave_idle(m, cpu)
     record(m, log_kind.SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
-    m[cpu, rq.CURR] = -2
+    m[cpu, rq.CURR] = -1
+    m[m[0, sim.CPUS] + cpu, rq_v6_12.STOPPER_RUNS] = 1
     return prev
 
 
@@ -315,6 +316,7 @@ def stopper_end(m, cpu):
     hrtick_enter(m, cpu)
     p = pick_next_task(m, cpu, -1, STOPPER_PRIORITY)
     m[cpu, rq.NEED_RESCHED] = 0
+    m[m[0, sim.CPUS] + cpu, rq_v6_12.STOPPER_RUNS] = 0
     switch_to(m, cpu, cpu + 1, STATE_S, p)
     hrtick_exit(m, cpu)
     if has_rt(m):

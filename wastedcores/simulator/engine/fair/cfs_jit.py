@@ -122,9 +122,10 @@ def put_prev_task(m, p):
     if has_eevdf(m):
         ask_fair(m, FAIR_PUT_PREV, p, 0)
         return
-    while p >= 0:
-        put_prev_entity(m, p)
-        p = m[p, entity.PARENT]
+    se = p
+    while se >= 0:
+        put_prev_entity(m, se)
+        se = m[se, entity.PARENT]
 
 
 @inner
@@ -145,7 +146,7 @@ def pick_task(m, cpu, prev):
     if has_eevdf(m):
         return ask_fair(m, FAIR_PICK, cpu, prev)
     q = cpu + m[0, sim.CPUS]
-    p = -1
+    se = -1
     while True:
         curr = m[q, cfs_rq.CURR]
         if curr >= 0:
@@ -153,14 +154,14 @@ def pick_task(m, cpu, prev):
                 update_curr(m, q)
             else:
                 curr = -1
-        p = pick_next_entity(m, q, curr)
-        q = m[p, entity.MY_Q]
+        se = pick_next_entity(m, q, curr)
+        q = m[se, entity.MY_Q]
         if q < 0:
             break
+    p = se
     if prev < 0:
         set_next_task(m, p)
     elif p != prev:
-        se = p
         pse = prev
         # autogroups are one level deep, so the depth is 0 or 1
         while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:

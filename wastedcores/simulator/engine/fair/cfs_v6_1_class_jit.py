@@ -113,9 +113,10 @@ def put_prev_entity(m, se):
 @apart(NOTHING)
 def put_prev_task(m, p):
     """put_prev_task_fair(): put_prev_entity() on all levels."""
-    while p >= 0:
-        put_prev_entity(m, p)
-        p = m[p, entity.PARENT]
+    se = p
+    while se >= 0:
+        put_prev_entity(m, se)
+        se = m[se, entity.PARENT]
 
 
 @apart(NOTHING)
@@ -123,9 +124,10 @@ def set_next_task(m, p):
     """set_next_task_fair(): set_next_entity() on all levels."""
     if m[p, entity.ON_RQ] != 0:
         move_to_head(m, p)
-    while p >= 0:
-        set_next_entity(m, p)
-        p = m[p, entity.PARENT]
+    se = p
+    while se >= 0:
+        set_next_entity(m, se)
+        se = m[se, entity.PARENT]
 
 
 @apart(VALUE)
@@ -143,8 +145,9 @@ def pick_task_fair(m, cpu):
             update_curr(m, q)
         se = next_entity(m, q, curr)
         q = m[se, entity.MY_Q]
-    move_to_head(m, se)
-    return se
+    p = se
+    move_to_head(m, p)
+    return p
 
 
 @apart(NOTHING)

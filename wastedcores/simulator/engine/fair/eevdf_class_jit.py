@@ -92,17 +92,19 @@ from wastedcores.simulator.engine.world.rules_jit import rule
 @apart(NOTHING)
 def put_prev_task(m, p):
     """put_prev_task_fair(): put_prev_entity() on all levels."""
-    while p >= 0:
-        put_prev_entity(m, p)
-        p = m[p, entity.PARENT]
+    se = p
+    while se >= 0:
+        put_prev_entity(m, se)
+        se = m[se, entity.PARENT]
 
 
 @apart(NOTHING)
 def set_next_task(m, p, first):
     """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
-    while p >= 0:
-        set_next_entity(m, p, first)
-        p = m[p, entity.PARENT]
+    se = p
+    while se >= 0:
+        set_next_entity(m, se, first)
+        se = m[se, entity.PARENT]
 
 
 @apart(VALUE)

@@ -7,6 +7,7 @@ from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import pending
 from wastedcores.simulator.engine.fair.cfs_jit import resched
+from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world import (
     cfs_rq,
     eevdf,
@@ -31,7 +32,7 @@ NICE_0_LOAD = 1 << 20
 @inner
 def resched_lazy(m, cpu):
     """resched_curr_lazy(): ask a CPU to reschedule when it next enters the kernel, if preemption is lazy; an idle one at once."""
-    if not rule(m, v6_12.LAZY_PREEMPTION) or cpu == m[0, sim.CPU] or m[cpu, rq.CURR] == -1:
+    if not rule(m, v6_12.LAZY_PREEMPTION) or cpu == m[0, sim.CPU] or runs_idle(m, cpu):
         resched(m, cpu)
     elif m[cpu, rq.NEED_RESCHED] == 0:
         m[m[0, sim.CPUS] + cpu, rq_v6_12.LAZY_RESCHED] = 1
@@ -110,5 +111,5 @@ def hrtick_exit(m, cpu):
     if m[q, rq_v6_12.HRTICK_DELAY] != 0:
         set_hrtick(m, cpu, m[0, sim.NOW] + m[q, rq_v6_12.HRTICK_DELAY])
         m[q, rq_v6_12.HRTICK_DELAY] = 0
-    elif m[cpu, rq.CURR] == -1:
+    elif runs_idle(m, cpu):
         queue_jit.cancel(m, hrtick_of(m, cpu))

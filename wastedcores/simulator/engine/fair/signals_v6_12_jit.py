@@ -10,6 +10,7 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import update_blocked_se
+from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task
 
 #: SCHED_CAPACITY_SCALE
@@ -143,7 +144,7 @@ def migrate_task(m, p):
     waking = m[p, task.STATE] == task_state.WAKING and m[p, eevdf.SCHED_DELAYED] == 0
     if waking and m[p, eevdf.LAST_UPDATE] != 0:
         remove_entity_load_avg(m, p)
-        if m[m[m[p, entity.CFS_RQ], cfs_rq.CPU], rq.CURR] == -1:
+        if runs_idle(m, m[m[p, entity.CFS_RQ], cfs_rq.CPU]):
             update_blocked_se(m, m[0, sim.NOW], p)
     m[p, eevdf.LAST_UPDATE] = 0
     m[p, entity.EXEC_START] = 0

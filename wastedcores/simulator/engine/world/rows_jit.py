@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, Modern, Rq
+from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, Modern, Rq, SchedEntity, TaskStruct
 
 
 @inner
@@ -22,3 +22,9 @@ def cpu_cfs_rq(k: Kernel, cpu: int) -> CfsRq:
 def modern(k: Kernel) -> Modern:
     """Return the globals that modern kernels have besides."""
     return Modern(k, k.scratch + 6)
+
+
+@inner
+def task_of(se: SchedEntity) -> TaskStruct:
+    """task_of(): the task of an entity that is no group's."""
+    return TaskStruct(se, se.row)

@@ -29,7 +29,8 @@ FIRST = 40
     _HRTICK_SEQ,
     IN_SCHEDULE,
     HRTICK_DELAY,  # what to set the timer to at the end of schedule(), 0: nothing
-) = range(FIRST, FIRST + 20)
+    STOPPER_RUNS,  # rq.CURR is NULL then, too, but the CPU is not idle
+) = range(FIRST, FIRST + 21)
 
 # NOHZ_FLAGS: NOHZ_BALANCE_KICK, NOHZ_STATS_KICK, NOHZ_NEWILB_KICK and NOHZ_NEXT_KICK
 BALANCE, STATS, NEWILB, NEXT = 1, 2, 4, 8
