@@ -44,7 +44,7 @@ PLAIN_RESULTS = re.compile(
     r"|seam_jit\.\w+$|\.answer$"
 )
 #: what a name always means, if it was inferred to be a part of it
-BY_NAME = {"p": "TaskStruct", "se": "SchedEntity", "q": "CfsRq", "root": "CfsRq", "above": "CfsRq", "g": "CfsRq"}
+BY_NAME = {"p": "TaskStruct", "se": "SchedEntity", "q": "CfsRq", "root": "CfsRq", "above": "CfsRq", "g": "CfsRq", "row": "SchedAvg"}
 TASK_RESULTS = re.compile(r"\.(pick_task|pick_task_fair|pick_next_task)$")
 
 STRUCTS, CONSTANTS = declare.declarations()
@@ -338,8 +338,10 @@ def settle_names(program: Program) -> None:
     for n, kind in list(program.types.items()):
         if n[0] == "v":
             want = BY_NAME.get(n[2])
-            if n[2] == "prev" and re.search(r"\.(pick_next_task|set_picked)$", n[1]):
+            if n[2] == "prev" and re.search(r"\.(pick_task|pick_next_task|set_picked)$", n[1]):
                 want = "TaskStruct"
+            if n[2] == "row" and kind != "CfsRq":
+                continue
             if want and kind != "RandomState" and (join(want, kind) or kind == "SchedAvg"):
                 program.types[n] = want
         elif n[0] == "r" and TASK_RESULTS.search(n[1]):
@@ -451,7 +453,7 @@ class Emitter:
     def bare(self, node: ast.AST) -> str:
         """Return the new text of an expression as what it is."""
         if isinstance(node, ast.Name):
-            return "k" if node.id == "m" else node.id
+            return {"m": "k", "k": "nth"}.get(node.id, node.id)
         if is_table(node):
             return self.table(node)
         if isinstance(node, ast.Compare):
@@ -644,6 +646,8 @@ class Emitter:
         self._expression(s.iter, "any", out)
         if isinstance(s.target, ast.Name):
             have = self.scope.type_of(s.target)
+            if s.target.id == "k":
+                out.append((*self.span(s.target), "nth"))
             if have != INT:
                 name = f"{s.target.id}_row"
                 out.append((*self.span(s.target), name))

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Convert the engine of this checkout: the sources as committed, then the rewritten ones.
+# Convert the engine of commit $1 (what has not been rewritten) into this checkout.
 set -e
-git checkout -q -- wastedcores/simulator/engine
+git checkout -q "${1:-HEAD}" -- wastedcores/simulator/engine
 rm -f wastedcores/simulator/engine/world/structs.py
 PYTHONPATH=$PWD ${PYTHON:-python} tools/one_source/convert.py
 ruff=${RUFF:-ruff}

@@ -14,7 +14,6 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from wastedcores.jit.compile import config, inner
-from wastedcores.jit.table import table_type
 from wastedcores.simulator.engine.world import core_row, sim
 
 # The questions. Their arguments are (task, flag, sync), (cpu), (cpu) and none.
@@ -24,7 +23,7 @@ ASK_PLACE, ASK_PULL, ASK_TICK, ASK_SETTLE = range(4)
 @intrinsic  # type: ignore[misc]  # numba's decorators have no types
 def call_at(typingctx: Any, m: Any, address: Any, question: Any, a: Any, b: Any, c: Any) -> Any:
     """Call the C function at ``address``: int64 (table, int64, int64, int64, int64)."""
-    signature = types.int64(table_type, *(types.int64,) * 5)
+    signature = types.int64(m, *(types.int64,) * 5)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         word = ir.IntType(64)
